@@ -1,0 +1,105 @@
+//! What a listener accepts: TLS versions, groups, ALPN, and what happens to unknown names.
+
+use sha2::{Digest, Sha256};
+
+/// The TLS settings of one listener: plain data, validated where it is read from a configuration.
+///
+/// Two listeners with equal policies share tickets; any difference keeps their tickets apart
+/// (see [`Policy::digest`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Application protocols in the server's order of preference; empty: ALPN is not spoken.
+    pub alpn: Vec<Vec<u8>>,
+    /// Key exchange groups in the server's order of preference.
+    pub groups: Vec<Group>,
+    /// What a client gets that asks for a name no certificate covers, or for none at all.
+    pub unknown_names: UnknownNames,
+    /// Accepted protocol versions.
+    pub versions: Versions,
+}
+
+impl Policy {
+    /// Binds tickets to this policy: a ticket issued under one digest never resumes under another.
+    ///
+    /// Every field goes in, each behind its length, so that no two policies share an encoding.
+    pub fn digest(&self) -> PolicyDigest {
+        let mut hash = Sha256::new_with_prefix(b"sealane policy 1");
+        hash.update([self.versions as u8, self.unknown_names as u8]);
+        hash.update((self.groups.len() as u64).to_be_bytes());
+        for group in &self.groups {
+            hash.update([*group as u8]);
+        }
+        hash.update((self.alpn.len() as u64).to_be_bytes());
+        for protocol in &self.alpn {
+            hash.update((protocol.len() as u64).to_be_bytes());
+            hash.update(protocol);
+        }
+        PolicyDigest(hash.finalize().into())
+    }
+}
+
+impl Default for Policy {
+    /// TLS 1.2 and 1.3, every group with the post-quantum hybrid first, no ALPN, and the default
+    /// certificate for names that nothing covers.
+    fn default() -> Self {
+        Self {
+            alpn: Vec::new(),
+            groups: Group::ALL.to_vec(),
+            unknown_names: UnknownNames::ServeDefault,
+            versions: Versions::Tls12AndTls13,
+        }
+    }
+}
+
+/// SHA-256 over a [`Policy`]; part of the key that seals a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PolicyDigest(pub [u8; 32]);
+
+/// Protocol versions a listener accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// Only TLS 1.2 (RFC 5246).
+    Tls12,
+    /// TLS 1.2 and TLS 1.3.
+    Tls12AndTls13,
+    /// Only TLS 1.3 (RFC 8446).
+    Tls13,
+}
+
+/// Key exchange groups, by their IANA names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// NIST P-256.
+    Secp256r1,
+    /// NIST P-384.
+    Secp384r1,
+    /// Curve25519 (RFC 7748).
+    X25519,
+    /// The hybrid of X25519 and ML-KEM-768, TLS 1.3 only.
+    X25519MlKem768,
+}
+
+impl Group {
+    /// All groups, in the default order of preference.
+    pub const ALL: [Self; 4] = [Self::X25519MlKem768, Self::X25519, Self::Secp256r1, Self::Secp384r1];
+
+    /// The IANA name, as written in a configuration and in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Secp256r1 => "secp256r1",
+            Self::Secp384r1 => "secp384r1",
+            Self::X25519 => "X25519",
+            Self::X25519MlKem768 => "X25519MLKEM768",
+        }
+    }
+}
+
+/// What happens to a client whose server name no certificate covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownNames {
+    /// The handshake ends with the alert `unrecognized_name`, or `missing_extension` if the client
+    /// sent no name.
+    Refuse,
+    /// The default certificate is served.
+    ServeDefault,
+}

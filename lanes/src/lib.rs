@@ -1,0 +1,4 @@
+//! One event loop per core.
+#![forbid(unsafe_code)]
+
+pub mod limits;

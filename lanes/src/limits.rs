@@ -1,0 +1,40 @@
+//! Every limit of a lane, by name, with its default.
+
+use std::time::Duration;
+
+/// Limits of one lane. "In all" limits are divided among the lanes by whoever starts them, because
+/// a shared counter would be a cache line that every lane writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open client connections. At the limit the newest suffers: it is accepted and reset.
+    pub connections_max: usize,
+    /// Handshakes in flight. At the limit the oldest suffers: it is reset, the new one goes on.
+    pub handshakes_max: usize,
+    /// From accept to the end of the handshake.
+    pub handshake_timeout: Duration,
+    /// Without a byte in either direction on an established connection.
+    pub idle_timeout: Duration,
+    /// One attempt to connect to a backend.
+    pub connect_timeout: Duration,
+    /// From the first signal to the end of the last connection.
+    pub drain_timeout: Duration,
+    /// Bytes of a ClientHello, records included.
+    pub hello_bytes_max: usize,
+    /// Private keys that a lane keeps decoded; the least recently used goes first.
+    pub decoded_keys_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 100_000,
+            handshakes_max: 4_096,
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(300),
+            connect_timeout: Duration::from_secs(5),
+            drain_timeout: Duration::from_secs(30),
+            hello_bytes_max: 16 * 1024,
+            decoded_keys_max: 1_024,
+        }
+    }
+}
