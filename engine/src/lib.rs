@@ -1,4 +1,7 @@
 //! TLS without I/O: bytes in, bytes out. No socket, no clock, no lock.
 #![forbid(unsafe_code)]
 
+pub mod buffer;
+pub mod hello;
 pub mod policy;
+pub mod session;

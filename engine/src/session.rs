@@ -1,0 +1,398 @@
+//! One TLS connection: ciphertext in, plaintext out, and back. The only file that drives rustls.
+//!
+//! [`ServerSession`] wraps rustls' unbuffered connection. It owns no large buffer: the caller lends
+//! one for each call. What it keeps between calls is an incomplete record and, for at most a few
+//! milliseconds, session tickets that wait for the first response (see [`Session::held_len`]).
+
+use std::sync::Arc;
+
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{HandshakeKind, ProtocolVersion, ServerConfig};
+
+use crate::buffer::Buffer;
+
+/// A TLS connection without a socket.
+pub trait Session {
+    /// Takes ciphertext, appends plaintext to `plain` and answers for the peer to `wire`.
+    ///
+    /// `incoming` must begin with the bytes that [`Session::take_partial`] gave back. What it holds
+    /// beyond whole records is kept inside.
+    ///
+    /// # Errors
+    /// The peer broke the protocol, or something else ends the session. `wire` then holds the alert
+    /// that tells the peer why, and the session must not be fed again.
+    fn feed(
+        &mut self,
+        incoming: &mut [u8],
+        plain: &mut Buffer,
+        wire: &mut Buffer,
+    ) -> Result<Fed, SessionError>;
+
+    /// Bytes of an incomplete record that the last call left over.
+    fn partial_len(&self) -> usize;
+
+    /// Moves the incomplete record that the last call left over to the front of `into`, where the
+    /// next bytes of the peer are to follow.
+    fn take_partial(&mut self, into: &mut Buffer);
+
+    /// Encrypts the front of `plain` into `wire`, behind anything held back, and returns how many
+    /// bytes of `plain` that took: all, unless `wire` is too small.
+    ///
+    /// # Errors
+    /// The session has not been established, or its keys are used up.
+    fn seal(&mut self, plain: &[u8], wire: &mut Buffer) -> Result<usize, SessionError>;
+
+    /// Writes a close_notify alert, behind anything held back.
+    ///
+    /// # Errors
+    /// `wire` is too small, or the session cannot encrypt.
+    fn close(&mut self, wire: &mut Buffer) -> Result<(), SessionError>;
+
+    /// Bytes of session tickets that wait to leave together with the first response.
+    fn held_len(&self) -> usize;
+
+    /// Gives up waiting for a response: writes what is held back.
+    fn release_held(&mut self, wire: &mut Buffer);
+}
+
+/// What one call to [`Session::feed`] brought about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fed {
+    /// The handshake ended with this call.
+    pub established: bool,
+    /// The peer sent close_notify: everything it had to say has arrived.
+    pub peer_closed: bool,
+}
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The traffic keys may not encrypt more: a TLS 1.2 peer moved more data than AES-GCM allows.
+    #[error("the session's keys are used up; the peer has to connect again")]
+    KeysExhausted,
+    /// Plaintext was offered before the handshake was complete: a fault of ours.
+    #[error("the session is not established yet")]
+    NotEstablished,
+    /// More bytes of unfinished records than [`PARTIAL_BYTES_MAX`].
+    #[error("the client sent a handshake message of more than {PARTIAL_BYTES_MAX} bytes")]
+    PartialTooLong,
+    /// The caller lent a plaintext buffer smaller than the ciphertext: a fault of ours.
+    #[error("the lent plaintext buffer is smaller than the ciphertext")]
+    PlainTooSmall,
+    /// The handshake failed or a record was wrong; rustls says who is to blame.
+    #[error("{0}")]
+    Tls(#[from] rustls::Error),
+    /// The caller lent too small a buffer: a fault of ours.
+    #[error("the lent buffer is too small: {0} bytes are needed")]
+    WireTooSmall(usize),
+}
+
+/// Plaintext bytes of one full record (RFC 8446 section 5.1).
+pub const RECORD_PLAIN_MAX: usize = 1 << 14;
+/// Bytes that header, explicit nonce, content type and tag add to a record, rounded up.
+pub const RECORD_OVERHEAD_MAX: usize = 64;
+/// Ciphertext bytes of one full record, as sent by us or accepted from a peer (RFC 5246 allows it
+/// 2,048 bytes more than the plaintext).
+pub const RECORD_WIRE_MAX: usize = RECORD_PLAIN_MAX + 2048 + 5;
+/// Unfinished bytes that a session keeps between calls: a handshake message may span records.
+pub const PARTIAL_BYTES_MAX: usize = 64 * 1024 + RECORD_WIRE_MAX;
+/// Room that a lent `wire` buffer needs beside data: a whole server flight with a long chain.
+pub const FLIGHT_BYTES_MAX: usize = 128 * 1024;
+/// Room kept free when data is sealed: a key update that leaves first, and an alert behind.
+const CONTROL_RECORDS_BYTES: usize = 256;
+
+/// The server's side of a TLS connection.
+pub struct ServerSession {
+    tls: UnbufferedServerConnection,
+    /// Start of a record whose end has not arrived, or of a message spread over records.
+    partial: Vec<u8>,
+    /// Encrypted session tickets that wait for company.
+    held: Vec<u8>,
+    established: bool,
+}
+
+impl ServerSession {
+    /// A session that expects a ClientHello.
+    ///
+    /// # Errors
+    /// The configuration is unusable: a fault of ours.
+    pub fn new(config: Arc<ServerConfig>) -> Result<Self, SessionError> {
+        Ok(Self {
+            tls: UnbufferedServerConnection::new(config)?,
+            partial: Vec::new(),
+            held: Vec::new(),
+            established: false,
+        })
+    }
+
+    /// Whether the handshake is complete.
+    pub fn is_established(&self) -> bool {
+        self.established
+    }
+
+    /// `TLSv1.2` or `TLSv1.3`, once known.
+    pub fn version(&self) -> Option<&'static str> {
+        match self.tls.protocol_version()? {
+            ProtocolVersion::TLSv1_3 => Some("TLSv1.3"),
+            _ => Some("TLSv1.2"),
+        }
+    }
+
+    /// IANA name of the cipher suite, once known.
+    pub fn suite(&self) -> Option<&'static str> {
+        let suite = self.tls.negotiated_cipher_suite()?.suite();
+        // rustls writes TLS13_… where IANA writes TLS_….
+        let name = suite.as_str()?;
+        Some(match name {
+            "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
+            "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
+            "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
+            tls12 => tls12,
+        })
+    }
+
+    /// The key exchange group by its name in TLS, once known; `None` for a resumed TLS 1.2 session.
+    pub fn group(&self) -> Option<&'static str> {
+        self.tls.negotiated_key_exchange_group()?.name().as_str()
+    }
+
+    /// The application protocol that was agreed on.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.tls.alpn_protocol()
+    }
+
+    /// Whether a ticket replaced the certificate and signature.
+    pub fn resumed(&self) -> bool {
+        self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Runs rustls over `incoming` until it needs more; returns how many bytes it is done with.
+    fn process(
+        &mut self,
+        incoming: &mut [u8],
+        plain: &mut Buffer,
+        wire: &mut Buffer,
+        fed: &mut Fed,
+    ) -> (usize, Result<(), SessionError>) {
+        let mut done = 0;
+        loop {
+            let UnbufferedStatus { mut discard, state } =
+                self.tls.process_tls_records(&mut incoming[done..]);
+            let step = match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    let mut step = Ok(Step::Continue);
+                    while let Some(record) = traffic.next_record() {
+                        match record {
+                            Ok(record) => {
+                                discard += record.discard;
+                                if plain.append(record.payload) < record.payload.len() {
+                                    step = Err(SessionError::PlainTooSmall);
+                                }
+                            }
+                            Err(error) => step = Err(error.into()),
+                        }
+                    }
+                    step
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    encode(|room| data.encode(room), wire).map(Step::Encoded)
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done();
+                    Ok(Step::Continue)
+                }
+                Ok(ConnectionState::PeerClosed) => {
+                    fed.peer_closed = true;
+                    Ok(Step::Continue)
+                }
+                Ok(_) => Ok(Step::Idle),
+                Err(error) => Err(error.into()),
+            };
+            done += discard;
+            match step {
+                Ok(Step::Continue) => {}
+                Ok(Step::Encoded(len)) => self.hold_tickets(wire, len),
+                Ok(Step::Idle) => return (done, Ok(())),
+                Err(error) => return (done, Err(error)),
+            }
+        }
+    }
+
+    /// Tickets are the only thing a TLS 1.3 server writes at the moment its handshake completes.
+    /// Alone they would cost a send of their own, so they wait for the first response.
+    fn hold_tickets(&mut self, wire: &mut Buffer, encoded_len: usize) {
+        let just_established = !self.established && !self.tls.is_handshaking();
+        let tls13 = self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        if just_established && tls13 {
+            let keep = wire.len() - encoded_len;
+            self.held.extend_from_slice(&wire.filled()[keep..]);
+            wire.truncate(keep);
+        }
+    }
+
+    /// Collects the alert that rustls queued when it failed.
+    fn write_alert(&mut self, rest: &mut [u8], wire: &mut Buffer) {
+        // rustls hands out queued messages before it looks at input again, and fails again then.
+        for _ in 0..ALERTS_MAX {
+            match self.tls.process_tls_records(rest).state {
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    if encode(|room| data.encode(room), wire).is_err() {
+                        return;
+                    }
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                _ => return,
+            }
+        }
+    }
+
+    fn keep_partial(&mut self, rest: &[u8]) -> Result<(), SessionError> {
+        if rest.len() > PARTIAL_BYTES_MAX {
+            return Err(SessionError::PartialTooLong);
+        }
+        self.partial = rest.to_vec();
+        Ok(())
+    }
+}
+
+impl Session for ServerSession {
+    fn feed(
+        &mut self,
+        incoming: &mut [u8],
+        plain: &mut Buffer,
+        wire: &mut Buffer,
+    ) -> Result<Fed, SessionError> {
+        debug_assert!(self.partial.is_empty(), "take_partial comes before feed");
+        let mut fed = Fed::default();
+        let (done, outcome) = self.process(incoming, plain, wire, &mut fed);
+        let rest = &mut incoming[done..];
+        if let Err(error) = outcome {
+            self.write_alert(rest, wire);
+            return Err(error);
+        }
+        if !self.established && !self.tls.is_handshaking() {
+            self.established = true;
+            fed.established = true;
+        }
+        self.keep_partial(rest)?;
+        Ok(fed)
+    }
+
+    fn partial_len(&self) -> usize {
+        self.partial.len()
+    }
+
+    fn take_partial(&mut self, into: &mut Buffer) {
+        if !self.partial.is_empty() {
+            into.append(&self.partial);
+            self.partial = Vec::new();
+        }
+    }
+
+    fn seal(&mut self, plain: &[u8], wire: &mut Buffer) -> Result<usize, SessionError> {
+        self.release_held(wire);
+        let mut taken = 0;
+        while taken < plain.len() {
+            let records = wire.spare_len().saturating_sub(CONTROL_RECORDS_BYTES)
+                / (RECORD_PLAIN_MAX + RECORD_OVERHEAD_MAX);
+            let chunk_len = match records {
+                0 => wire
+                    .spare_len()
+                    .saturating_sub(CONTROL_RECORDS_BYTES + RECORD_OVERHEAD_MAX)
+                    .min(plain.len() - taken),
+                _ => (records * RECORD_PLAIN_MAX).min(plain.len() - taken),
+            };
+            if chunk_len == 0 {
+                break;
+            }
+            let chunk = &plain[taken..taken + chunk_len];
+            // The partial record must be shown to rustls even here: it remembers how much of it it
+            // has seen, and indexes into it.
+            encrypt(&mut self.tls, &mut self.partial, wire, |traffic, room| {
+                traffic.encrypt(chunk, room)
+            })?;
+            taken += chunk_len;
+        }
+        Ok(taken)
+    }
+
+    fn close(&mut self, wire: &mut Buffer) -> Result<(), SessionError> {
+        self.release_held(wire);
+        encrypt(&mut self.tls, &mut self.partial, wire, |traffic, room| {
+            traffic.queue_close_notify(room)
+        })
+    }
+
+    fn held_len(&self) -> usize {
+        self.held.len()
+    }
+
+    fn release_held(&mut self, wire: &mut Buffer) {
+        if !self.held.is_empty() {
+            let written = wire.append(&self.held);
+            debug_assert_eq!(written, self.held.len());
+            self.held = Vec::new();
+        }
+    }
+}
+
+/// One turn of the crank: what rustls did.
+enum Step {
+    Continue,
+    Encoded(usize),
+    Idle,
+}
+
+/// Alerts (and messages queued before them) that a failing session may write.
+const ALERTS_MAX: usize = 16;
+/// Turns that rustls may take before it is ready to encrypt: it hands out queued messages first.
+const QUEUED_MESSAGES_MAX: usize = 64;
+
+type Traffic<'c> = rustls::unbuffered::WriteTraffic<'c, rustls::server::ServerConnectionData>;
+
+/// Brings rustls to the state in which it encrypts, and lets `operation` do it.
+fn encrypt(
+    tls: &mut UnbufferedServerConnection,
+    partial: &mut [u8],
+    wire: &mut Buffer,
+    operation: impl Fn(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
+) -> Result<(), SessionError> {
+    for _ in 0..QUEUED_MESSAGES_MAX {
+        match tls.process_tls_records(partial).state? {
+            ConnectionState::WriteTraffic(mut traffic) => {
+                let written = operation(&mut traffic, wire.spare_mut()).map_err(|e| match e {
+                    EncryptError::InsufficientSize(size) => {
+                        SessionError::WireTooSmall(size.required_size)
+                    }
+                    EncryptError::EncryptExhausted => SessionError::KeysExhausted,
+                })?;
+                wire.fill(written);
+                return Ok(());
+            }
+            ConnectionState::EncodeTlsData(mut data) => {
+                encode(|room| data.encode(room), wire)?;
+            }
+            ConnectionState::TransmitTlsData(data) => data.done(),
+            ConnectionState::PeerClosed => {}
+            _ => return Err(SessionError::NotEstablished),
+        }
+    }
+    Err(SessionError::NotEstablished)
+}
+
+fn encode(
+    mut message: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
+    wire: &mut Buffer,
+) -> Result<usize, SessionError> {
+    match message(wire.spare_mut()) {
+        Ok(written) => {
+            wire.fill(written);
+            Ok(written)
+        }
+        Err(EncodeError::InsufficientSize(size)) => {
+            Err(SessionError::WireTooSmall(size.required_size))
+        }
+        Err(EncodeError::AlreadyEncoded) => Ok(0),
+    }
+}

@@ -1,0 +1,128 @@
+//! Every system call that a lane makes on the path of a byte, behind one trait.
+//!
+//! [`Linux`] is the real thing. The trait exists so that the tests can run the same loop over a
+//! kernel that reads and writes short, says "try again" at any point, or resets a connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// Where a lane connects to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// An IPv4 or IPv6 address and port.
+    Tcp(SocketAddr),
+    /// The path of a unix stream socket.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(formatter),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The system calls of a lane's data path; none of them blocks.
+pub trait Kernel {
+    /// Takes the next connection off a listener's queue.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the queue is empty; otherwise what accept4(2) says.
+    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddr>)>;
+
+    /// Opens a stream to `address`; it may still be connecting when this returns.
+    ///
+    /// # Errors
+    /// What socket(2) or connect(2) say at once.
+    fn connect(&mut self, address: &Address) -> io::Result<OwnedFd>;
+
+    /// Reads what has arrived; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing has arrived; otherwise what recv(2) says.
+    fn recv(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes the front of `bytes` and returns how much the kernel took.
+    ///
+    /// # Errors
+    /// `WouldBlock` when it takes nothing; otherwise what send(2) says.
+    fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Reports both directions of `socket` to `poll` under `token`, edge-triggered, for good.
+    ///
+    /// # Errors
+    /// What epoll_ctl(2) says.
+    fn watch(&mut self, poll: BorrowedFd<'_>, socket: BorrowedFd<'_>, token: u64)
+    -> io::Result<()>;
+}
+
+/// The running kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Linux;
+
+impl Kernel for Linux {
+    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (socket, peer) = net::acceptfrom_with(listener, flags)?;
+        Ok((socket, peer.and_then(|address| SocketAddr::try_from(address).ok())))
+    }
+
+    fn connect(&mut self, address: &Address) -> io::Result<OwnedFd> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let open = |family| net::socket_with(family, SocketType::STREAM, flags, None);
+        match address {
+            Address::Tcp(address) => {
+                let family =
+                    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                let socket = open(family)?;
+                match net::connect(&socket, address) {
+                    Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Address::Unix(path) => {
+                let socket = open(AddressFamily::UNIX)?;
+                net::connect(&socket, &net::SocketAddrUnix::new(path.as_path())?)?;
+                Ok(socket)
+            }
+        }
+    }
+
+    fn recv(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+        let (_, len) = net::recv(socket, into, RecvFlags::empty())?;
+        Ok(len)
+    }
+
+    fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+        Ok(net::send(socket, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn watch(
+        &mut self,
+        poll: BorrowedFd<'_>,
+        socket: BorrowedFd<'_>,
+        token: u64,
+    ) -> io::Result<()> {
+        let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        Ok(epoll::add(poll, socket, EventData::new_u64(token), both)?)
+    }
+}
+
+/// Makes the close of `socket` a reset: the peer sees an error, never a clean end.
+pub(crate) fn reset_on_close(socket: impl AsFd) {
+    // It can only fail on something that is not a socket; the close that follows still ends it.
+    let _ = net::sockopt::set_socket_linger(socket, Some(std::time::Duration::ZERO));
+}
+
+/// Sends FIN: nothing more will be written.
+pub(crate) fn shut_write(socket: impl AsFd) {
+    // Fails only when the peer has already reset the connection, which the next read reports.
+    let _ = net::shutdown(socket, net::Shutdown::Write);
+}

@@ -1,0 +1,64 @@
+//! How the control plane speaks to a lane: a queue and a wake-up, never the lane's memory.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::generation::Publication;
+
+/// A message to a lane.
+pub enum Mail<S> {
+    /// Stop accepting, let connections end, and stop after the given time at the latest.
+    Drain(Duration),
+    /// Serve this from now on; connections that exist stay with what they have.
+    Publish(Box<Publication<S>>),
+    /// Stop at once; what is still open is reset.
+    Stop,
+}
+
+/// The control plane's end.
+#[derive(Clone)]
+pub struct Mailbox<S> {
+    sender: Sender<Mail<S>>,
+    bell: Arc<OwnedFd>,
+}
+
+impl<S> Mailbox<S> {
+    /// Puts `mail` into the lane's queue and wakes the lane.
+    ///
+    /// Returns whether the lane is still there to read it.
+    pub fn post(&self, mail: Mail<S>) -> bool {
+        let posted = self.sender.send(mail).is_ok();
+        // Can only fail when the counter is full, and then the lane is being woken already.
+        let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
+        posted
+    }
+}
+
+/// The lane's end.
+pub(crate) struct Letters<S> {
+    receiver: Receiver<Mail<S>>,
+    pub(crate) bell: Arc<OwnedFd>,
+}
+
+impl<S> Letters<S> {
+    /// Takes the next message, if any, without waiting.
+    pub(crate) fn take(&self) -> Option<Mail<S>> {
+        self.receiver.try_recv().ok()
+    }
+
+    pub(crate) fn silence_bell(&self) {
+        // Not blocking; there is nothing to read when the bell was rung twice for one wake-up.
+        let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 8][..]);
+    }
+}
+
+pub(crate) fn mailbox<S>() -> io::Result<(Mailbox<S>, Letters<S>)> {
+    let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+    let (sender, receiver) = channel();
+    Ok((Mailbox { sender, bell: Arc::clone(&bell) }, Letters { receiver, bell }))
+}

@@ -1,0 +1,96 @@
+//! A lane's spare buffers: a connection takes one only while bytes are pending for it.
+
+use sealane_engine::buffer::Buffer;
+
+/// Large buffers that wait for their next use.
+///
+/// What a slow peer leaves pending goes with the connection: a large rest in the buffer it already
+/// lies in, without a copy; a small rest in a buffer of its own size. When many peers are slow the
+/// pool runs dry, [`Pool::is_scarce`] turns true and the lane reads less at a time, so that a
+/// stalled connection costs kilobytes instead of a whole buffer.
+pub(crate) struct Pool {
+    spare: Vec<Buffer>,
+    /// Large buffers that connections hold right now.
+    lent: usize,
+    capacity: usize,
+}
+
+/// Large buffers that connections may hold before reads get smaller.
+pub(crate) const LENT_BUFFERS_MAX: usize = 64;
+/// Unused buffers that are kept rather than freed.
+const SPARE_BUFFERS_MAX: usize = 4;
+/// A rest of at most this is copied to a buffer of its own size.
+pub(crate) const SMALL_REST_BYTES: usize = 32 * 1024;
+
+impl Pool {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { spare: Vec::new(), lent: 0, capacity }
+    }
+
+    /// Whether so many buffers are lent that reads should be small.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.lent >= LENT_BUFFERS_MAX
+    }
+
+    /// Takes what is left in the lane's own `buffer`, which is empty and large again afterwards.
+    pub(crate) fn detach(&mut self, buffer: &mut Buffer) -> Buffer {
+        if buffer.len() <= SMALL_REST_BYTES {
+            let rest = Buffer::holding(buffer.filled());
+            buffer.clear();
+            return rest;
+        }
+        self.lent += 1;
+        let fresh = self.spare.pop().unwrap_or_else(|| Buffer::with_capacity(self.capacity));
+        std::mem::replace(buffer, fresh)
+    }
+
+    /// Takes a connection's buffer back.
+    pub(crate) fn give_back(&mut self, mut buffer: Buffer) {
+        if buffer.capacity() != self.capacity {
+            return;
+        }
+        self.lent = self.lent.saturating_sub(1);
+        if self.spare.len() < SPARE_BUFFERS_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_rest_moves_with_its_buffer_and_a_small_one_is_copied() {
+        let mut pool = Pool::new(100_000);
+        let mut own = Buffer::with_capacity(100_000);
+        own.append(&[1; 50_000]);
+        let address = own.filled().as_ptr();
+        let large = pool.detach(&mut own);
+        assert_eq!(large.filled().as_ptr(), address, "no copy");
+        assert_eq!((own.len(), own.capacity()), (0, 100_000));
+
+        own.append(b"rest");
+        let small = pool.detach(&mut own);
+        assert_eq!((small.filled(), small.capacity()), (&b"rest"[..], 4));
+        assert!(own.is_empty());
+    }
+
+    #[test]
+    fn it_is_scarce_while_too_many_are_lent() {
+        let mut pool = Pool::new(SMALL_REST_BYTES + 1);
+        let mut own = Buffer::with_capacity(SMALL_REST_BYTES + 1);
+        let mut lent = Vec::new();
+        for _ in 0..LENT_BUFFERS_MAX {
+            assert!(!pool.is_scarce());
+            own.append(&[0; SMALL_REST_BYTES + 1]);
+            lent.push(pool.detach(&mut own));
+        }
+        assert!(pool.is_scarce());
+        pool.give_back(lent.remove(0));
+        assert!(!pool.is_scarce());
+        lent.into_iter().for_each(|buffer| pool.give_back(buffer));
+        assert_eq!(pool.spare.len(), SPARE_BUFFERS_MAX);
+    }
+}
