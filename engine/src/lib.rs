@@ -1,7 +1,25 @@
 //! TLS without I/O: bytes in, bytes out. No socket, no clock, no lock.
+//!
+//! ```text
+//!   control plane                                a lane's thread
+//!   -------------                                ---------------
+//!   certificates::IndexBuilder --+
+//!   policy::Policy --------------+-> context::Context --> context::LaneContext
+//!   tickets::TicketRoot -----------------------------> context::LaneResources
+//!                                                            |
+//!   bytes of a client --> hello::peek --> session::ServerSession --> plaintext
+//! ```
+//!
+//! A [`context::Context`] is built whole, validated and published; each lane makes its own replica
+//! of it, so that no handshake writes a cache line that another lane writes. Time is an argument
+//! everywhere: a lane sets its [`tickets::LaneClock`].
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+pub mod certificates;
+pub mod context;
 pub mod hello;
 pub mod policy;
+pub mod provider;
 pub mod session;
+pub mod tickets;

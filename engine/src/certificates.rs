@@ -1,0 +1,230 @@
+//! Certificates found by server name: indexed with their keys still encoded, decoded by the lane
+//! that first needs them.
+//!
+//! [`IndexBuilder`] takes PEM texts and makes a [`CertificateIndex`] of [`Certificate`]s, which all
+//! lanes read and none writes. Each lane keeps what it decoded in its own [`LaneKeys`]; its
+//! [`LaneResolver`] answers rustls.
+
+mod builder;
+mod error;
+mod index;
+mod key;
+mod lane;
+mod leaf;
+mod pem;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::sign::CertifiedKey;
+use rustls::{Error as TlsError, InconsistentKeys, SignatureScheme};
+use sha2::{Digest, Sha256};
+
+pub use builder::{DefaultCertificate, IndexBuilder, Indexed};
+pub use error::{CertificateError, CertificateWarning};
+pub use index::CertificateIndex;
+pub use key::EncodedKey;
+pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
+pub use pem::PemContents;
+
+/// One chain with its private key still encoded; immutable, read by all lanes.
+pub struct Certificate {
+    digest: CertificateDigest,
+    intermediates: Box<[Arc<[u8]>]>,
+    key: EncodedKey,
+    key_type: KeyType,
+    label: Box<str>,
+    leaf: Box<[u8]>,
+    names: Box<[Arc<str>]>,
+    not_after_s: i64,
+    not_before_s: i64,
+}
+
+impl Certificate {
+    /// The source of the chain, as named by whoever added it.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Host names and wildcards of the certificate, lower-cased.
+    pub fn names(&self) -> &[Arc<str>] {
+        &self.names
+    }
+
+    /// The kind of key.
+    pub fn key_type(&self) -> KeyType {
+        self.key_type
+    }
+
+    /// First second of validity, in Unix time.
+    pub fn not_before_s(&self) -> i64 {
+        self.not_before_s
+    }
+
+    /// Last second of validity, in Unix time.
+    pub fn not_after_s(&self) -> i64 {
+        self.not_after_s
+    }
+
+    /// Tells this chain and key from all others.
+    pub fn digest(&self) -> CertificateDigest {
+        self.digest
+    }
+
+    /// The chain as DER, the server's own certificate first.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&*self.leaf).chain(self.intermediates.iter().map(|der| &**der))
+    }
+
+    /// Decodes the key, checks that it fits, and copies the chain: a replica for one lane, which
+    /// shares no reference count with any other.
+    pub fn decode(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, CertificateError> {
+        decode(&self.label, self.chain(), &self.key, provider).map(Arc::new)
+    }
+
+    /// Decodes the key and drops it, for a check before anything is served.
+    ///
+    /// The index compares public halves only; this also finds a private half that does not belong
+    /// to the public one, and a key that `provider` does not take.
+    pub fn verify(&self, provider: &CryptoProvider) -> Result<(), CertificateError> {
+        self.decode(provider).map(drop)
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate")
+            .field("label", &self.label)
+            .field("names", &self.names)
+            .field("key_type", &self.key_type)
+            .field("not_before_s", &self.not_before_s)
+            .field("not_after_s", &self.not_after_s)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The identity of a [`Certificate`]: SHA-256 over its chain and its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CertificateDigest(pub [u8; 32]);
+
+impl CertificateDigest {
+    /// Every part goes in behind its length, so that no two lists of parts share an encoding.
+    fn of<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut hash = Sha256::new_with_prefix(b"sealane certificate 1");
+        for part in parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+/// The kinds of key that are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyType {
+    /// ECDSA over NIST P-256.
+    EcdsaP256,
+    /// ECDSA over NIST P-384.
+    EcdsaP384,
+    /// Ed25519 (RFC 8032).
+    Ed25519,
+    /// RSA.
+    Rsa {
+        /// Bits of the modulus.
+        bits: u16,
+    },
+}
+
+impl KeyType {
+    /// The kind without its size, as written in messages and metrics.
+    pub fn family(self) -> &'static str {
+        match self {
+            Self::EcdsaP256 => "ECDSA P-256",
+            Self::EcdsaP384 => "ECDSA P-384",
+            Self::Ed25519 => "Ed25519",
+            Self::Rsa { .. } => "RSA",
+        }
+    }
+
+    /// Whether a client that offers `schemes` can check a signature by such a key; no key is
+    /// decoded to know. rustls ties a curve to its hash, in TLS 1.2 too.
+    pub fn is_accepted(self, schemes: &[SignatureScheme]) -> bool {
+        let own: &[SignatureScheme] = match self {
+            Self::EcdsaP256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],
+            Self::EcdsaP384 => &[SignatureScheme::ECDSA_NISTP384_SHA384],
+            Self::Ed25519 => &[SignatureScheme::ED25519],
+            Self::Rsa { .. } => &RSA_SCHEMES,
+        };
+        own.iter().any(|scheme| schemes.contains(scheme))
+    }
+
+    /// Cheaper for the server comes first. Equal ranks are one kind of key: of two such
+    /// certificates for a name only one can be served.
+    fn rank(self) -> u8 {
+        match self {
+            Self::EcdsaP256 => 0,
+            Self::EcdsaP384 => 1,
+            Self::Ed25519 => 2,
+            Self::Rsa { .. } => 3,
+        }
+    }
+}
+
+impl fmt::Display for KeyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rsa { bits } => write!(f, "RSA {bits}"),
+            Self::EcdsaP256 | Self::EcdsaP384 | Self::Ed25519 => f.write_str(self.family()),
+        }
+    }
+}
+
+fn decode<'a>(
+    label: &str,
+    chain: impl Iterator<Item = &'a [u8]>,
+    key: &EncodedKey,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, CertificateError> {
+    let undecodable = |error: TlsError| CertificateError::KeyUndecodable {
+        label: label.into(),
+        reason: error.to_string(),
+    };
+    let chain = chain.map(|der| CertificateDer::from(der.to_vec())).collect();
+    let key = provider.key_provider.load_private_key(key.to_rustls()).map_err(undecodable)?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Ok(()) => Ok(certified),
+        Err(TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            Err(CertificateError::KeyMismatch { certificate: label.into(), key: label.into() })
+        }
+        Err(error) => Err(undecodable(error)),
+    }
+}
+
+/// Certificates in one index.
+pub const CERTIFICATES_MAX: usize = 200_000;
+/// Certificates in one chain, the server's own included.
+pub const CHAIN_CERTIFICATES_MAX: usize = 10;
+/// Names in one certificate.
+pub const NAMES_PER_CERTIFICATE_MAX: usize = 1_000;
+/// Bytes of a host name without its trailing dot (RFC 1035).
+pub const NAME_BYTES_MAX: usize = 253;
+/// Bytes of one PEM text.
+pub const PEM_BYTES_MAX: usize = 256 * 1024;
+/// Largest RSA modulus: beyond it a signature takes longer than everything else together.
+pub const RSA_BITS_MAX: usize = 8192;
+/// Smallest RSA modulus that clients accept.
+pub const RSA_BITS_MIN: usize = 2048;
+
+const RSA_SCHEMES: [SignatureScheme; 6] = [
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA512,
+];

@@ -1,0 +1,326 @@
+//! Makes a [`CertificateIndex`] out of PEM texts and says everything that is wrong with them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+
+use super::key::EncodedKey;
+use super::leaf::{Leaf, check_intermediate};
+use super::{
+    CERTIFICATES_MAX, Certificate, CertificateDigest, CertificateError, CertificateIndex,
+    CertificateWarning, KeyType, NAMES_PER_CERTIFICATE_MAX, PemContents, RSA_BITS_MAX,
+    RSA_BITS_MIN, decode,
+};
+
+/// Collects certificates in their configured order; a problem with one does not stop the others.
+pub struct IndexBuilder<'a> {
+    certificates: Vec<Arc<Certificate>>,
+    errors: Vec<CertificateError>,
+    intermediates: HashSet<Arc<[u8]>>,
+    now_s: i64,
+    provider: &'a CryptoProvider,
+    warnings: Vec<CertificateWarning>,
+}
+
+impl<'a> IndexBuilder<'a> {
+    /// `now_s` is Unix time, for warnings about validity; `provider` decodes the few keys whose
+    /// encoding leaves the public half out, to see whether they fit.
+    pub fn new(provider: &'a CryptoProvider, now_s: i64) -> Self {
+        Self {
+            certificates: Vec::new(),
+            errors: Vec::new(),
+            intermediates: HashSet::new(),
+            now_s,
+            provider,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Adds a text that holds both chain and key.
+    pub fn add(&mut self, label: &str, text: &[u8]) {
+        if let Err(error) = self.try_add(label, text) {
+            self.errors.push(error);
+        }
+    }
+
+    /// Adds a chain and a key from two texts. Certificates in the key's text are passed over.
+    pub fn add_pair(&mut self, chain_label: &str, chain: &[u8], key_label: &str, key: &[u8]) {
+        let chain = PemContents::parse(chain_label, chain);
+        let key = PemContents::parse(key_label, key);
+        let added = match (chain, key) {
+            (Ok(chain), Ok(key)) => self.join(chain_label, chain, key_label, key),
+            (Err(chain_error), Err(key_error)) => {
+                self.errors.push(chain_error);
+                Err(key_error)
+            }
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        if let Err(error) = added {
+            self.errors.push(error);
+        }
+    }
+
+    /// Builds the index. Of two certificates with the same kind of key and the same name the one
+    /// added first is served, and the clash is reported.
+    pub fn finish(mut self, default: DefaultCertificate<'_>) -> Indexed {
+        if self.certificates.is_empty() && self.errors.is_empty() {
+            self.errors.push(CertificateError::NoneGiven);
+        }
+        let placed = self.place_names();
+        let mut index = CertificateIndex::new(self.certificates, placed);
+        if !index.choose_default(default) {
+            let wanted = default.wanted().to_owned();
+            self.errors.push(CertificateError::DefaultMissing { wanted });
+        }
+        Indexed { errors: self.errors, index, warnings: self.warnings }
+    }
+
+    fn try_add(&mut self, label: &str, text: &[u8]) -> Result<(), CertificateError> {
+        let contents = PemContents::parse(label, text)?;
+        let key =
+            contents.key.ok_or_else(|| CertificateError::NoKey { label: label.to_owned() })?;
+        self.insert(label, &contents.certificates, label, key)
+    }
+
+    fn join(
+        &mut self,
+        chain_label: &str,
+        chain: PemContents,
+        key_label: &str,
+        key: PemContents,
+    ) -> Result<(), CertificateError> {
+        match (chain.key, key.key) {
+            (None, Some(key)) => self.insert(chain_label, &chain.certificates, key_label, key),
+            (_, None) => Err(CertificateError::NoKey { label: key_label.into() }),
+            (Some(_), Some(_)) => {
+                Err(CertificateError::SeveralKeys { label: key_label.into(), count: 2 })
+            }
+        }
+    }
+
+    fn insert(
+        &mut self,
+        label: &str,
+        chain: &[Vec<u8>],
+        key_label: &str,
+        key: EncodedKey,
+    ) -> Result<(), CertificateError> {
+        let Some((leaf_der, intermediates)) = chain.split_first() else {
+            return Err(CertificateError::NoCertificate { label: label.into() });
+        };
+        if self.certificates.len() == CERTIFICATES_MAX {
+            return Err(CertificateError::IndexFull { label: label.into() });
+        }
+        let leaf = Leaf::parse(leaf_der).map_err(|reason| CertificateError::BadCertificate {
+            label: label.into(),
+            position: 1,
+            reason,
+        })?;
+        let key_type = served_key_type(label, &leaf)?;
+        let count = leaf.names.len();
+        if count > NAMES_PER_CERTIFICATE_MAX {
+            return Err(CertificateError::TooManyNames { label: label.into(), count });
+        }
+        self.check_fit((label, &leaf, leaf_der), (key_label, &key))?;
+        let intermediates = self.intern(label, intermediates)?;
+        self.warn(label, &leaf);
+        let parts = chain.iter().map(Vec::as_slice).chain([key.der()]);
+        self.certificates.push(Arc::new(Certificate {
+            digest: CertificateDigest::of(parts),
+            intermediates,
+            key,
+            key_type,
+            label: label.into(),
+            leaf: leaf_der.as_slice().into(),
+            names: leaf.names.into_iter().map(Arc::from).collect(),
+            not_after_s: leaf.not_after_s,
+            not_before_s: leaf.not_before_s,
+        }));
+        Ok(())
+    }
+
+    /// Compares the public halves as bytes; decodes the key only if its encoding leaves it out.
+    fn check_fit(
+        &self,
+        (label, leaf, leaf_der): (&str, &Leaf, &[u8]),
+        (key_label, key): (&str, &EncodedKey),
+    ) -> Result<(), CertificateError> {
+        let half = key
+            .public_half()
+            .ok_or_else(|| CertificateError::UnsupportedKey { label: key_label.into() })?;
+        let fits = match half.bytes {
+            _ if Some(half.key_type) != leaf.key_type => false,
+            Some(bytes) => bytes == leaf.public_key,
+            None => {
+                let chain = std::iter::once(leaf_der);
+                match decode(key_label, chain, key, self.provider) {
+                    Ok(_) => true,
+                    Err(CertificateError::KeyMismatch { .. }) => false,
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(CertificateError::KeyMismatch { certificate: label.into(), key: key_label.into() })
+    }
+
+    /// Keeps one copy of each intermediate, however many chains it is in.
+    fn intern(
+        &mut self,
+        label: &str,
+        chain: &[Vec<u8>],
+    ) -> Result<Box<[Arc<[u8]>]>, CertificateError> {
+        let mut interned = Vec::with_capacity(chain.len());
+        for (offset, der) in chain.iter().enumerate() {
+            if let Some(known) = self.intermediates.get(der.as_slice()) {
+                interned.push(Arc::clone(known));
+                continue;
+            }
+            check_intermediate(der).map_err(|reason| CertificateError::BadCertificate {
+                label: label.into(),
+                position: offset + 2,
+                reason,
+            })?;
+            let der: Arc<[u8]> = der.as_slice().into();
+            self.intermediates.insert(Arc::clone(&der));
+            interned.push(der);
+        }
+        Ok(interned.into())
+    }
+
+    fn warn(&mut self, label: &str, leaf: &Leaf) {
+        let label = || label.to_owned();
+        let (expired_s, valid_in_s) = (
+            self.now_s.saturating_sub(leaf.not_after_s),
+            leaf.not_before_s.saturating_sub(self.now_s),
+        );
+        if expired_s > 0 {
+            self.warnings.push(CertificateWarning::Expired { label: label(), expired_s });
+        }
+        if valid_in_s > 0 {
+            self.warnings.push(CertificateWarning::NotYetValid { label: label(), valid_in_s });
+        }
+        for name in &leaf.ignored_names {
+            let name = name.clone();
+            self.warnings.push(CertificateWarning::NameIgnored { label: label(), name });
+        }
+        if leaf.names.is_empty() {
+            self.warnings.push(CertificateWarning::NoNames { label: label() });
+        }
+    }
+
+    /// Names with the certificates served for them, sorted by name and then by kind of key.
+    fn place_names(&mut self) -> Vec<PlacedName> {
+        let mut wanted: Vec<_> = self
+            .certificates
+            .iter()
+            .enumerate()
+            .flat_map(|(order, certificate)| {
+                let rank = certificate.key_type.rank();
+                certificate.names.iter().map(move |name| (name, rank, order))
+            })
+            .collect();
+        wanted.sort_unstable();
+        let mut placed: Vec<PlacedName> = Vec::with_capacity(wanted.len());
+        let mut clashes = Clashes::default();
+        let mut served = None;
+        for (name, rank, order) in wanted {
+            match served {
+                // A certificate that repeats a name does not clash with itself.
+                Some((kept_name, kept_rank, kept)) if (kept_name, kept_rank) == (name, rank) => {
+                    if kept != order {
+                        clashes.add(kept, order, name);
+                    }
+                }
+                _ => {
+                    served = Some((name, rank, order));
+                    placed.push(PlacedName { name: Arc::clone(name), certificate: order });
+                }
+            }
+        }
+        self.warnings.extend(clashes.into_warnings(&self.certificates));
+        placed
+    }
+}
+
+/// Which certificate stands in for names that nothing covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultCertificate<'a> {
+    /// The one added first.
+    First,
+    /// The one with this label.
+    Label(&'a str),
+    /// Whatever is served for this name.
+    Name(&'a str),
+}
+
+impl<'a> DefaultCertificate<'a> {
+    fn wanted(self) -> &'a str {
+        match self {
+            Self::First => "",
+            Self::Label(wanted) | Self::Name(wanted) => wanted,
+        }
+    }
+}
+
+/// A finished index and what was found on the way.
+#[derive(Debug)]
+pub struct Indexed {
+    /// Why some of the certificates are not in the index; empty if all are.
+    pub errors: Vec<CertificateError>,
+    /// The certificates that are in order.
+    pub index: CertificateIndex,
+    /// What the operator should know of certificates that are served.
+    pub warnings: Vec<CertificateWarning>,
+}
+
+/// One name and the position of a certificate that is served for it.
+pub(super) struct PlacedName {
+    pub(super) certificate: usize,
+    pub(super) name: Arc<str>,
+}
+
+/// Clashes by pair of certificates: one renewed file left beside the old one is one warning,
+/// however many names it has.
+#[derive(Default)]
+struct Clashes {
+    pairs: HashMap<(usize, usize), (String, usize)>,
+}
+
+impl Clashes {
+    fn add(&mut self, kept: usize, dropped: usize, name: &str) {
+        let (_, names) = self.pairs.entry((dropped, kept)).or_insert_with(|| (name.to_owned(), 0));
+        *names += 1;
+    }
+
+    fn into_warnings(
+        self,
+        certificates: &[Arc<Certificate>],
+    ) -> impl Iterator<Item = CertificateWarning> {
+        let mut pairs: Vec<_> = self.pairs.into_iter().collect();
+        pairs.sort_unstable();
+        pairs.into_iter().map(|((dropped, kept), (name, names))| CertificateWarning::Clash {
+            dropped: certificates[dropped].label().to_owned(),
+            kept: certificates[kept].label().to_owned(),
+            key_type: certificates[kept].key_type,
+            name,
+            names,
+        })
+    }
+}
+
+fn served_key_type(label: &str, leaf: &Leaf) -> Result<KeyType, CertificateError> {
+    let key_type = leaf
+        .key_type
+        .ok_or_else(|| CertificateError::UnsupportedKey { label: label.to_owned() })?;
+    if let KeyType::Rsa { bits } = key_type {
+        let bits = usize::from(bits);
+        if !(RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits) {
+            return Err(CertificateError::RsaKeySize { label: label.into(), bits });
+        }
+    }
+    Ok(key_type)
+}

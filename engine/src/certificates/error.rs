@@ -1,0 +1,255 @@
+//! What can be wrong with a certificate, its key, or a set of them, and what to do about it.
+
+use super::{
+    CERTIFICATES_MAX, CHAIN_CERTIFICATES_MAX, KeyType, NAMES_PER_CERTIFICATE_MAX, PEM_BYTES_MAX,
+    RSA_BITS_MAX, RSA_BITS_MIN,
+};
+
+/// Why a certificate cannot be served. The fault is the operator's unless a variant says otherwise.
+///
+/// A label is whatever the caller named the source by, usually its path. No variant holds a byte of
+/// a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// One certificate of a chain is not X.509.
+    #[error(
+        "{label}: certificate {position} of the chain is not a valid X.509 certificate ({reason}); \
+         issue or copy it again"
+    )]
+    BadCertificate {
+        /// The file with the chain.
+        label: String,
+        /// Counted from 1, the server's own certificate.
+        position: usize,
+        /// What the parser stumbled over.
+        reason: &'static str,
+    },
+    /// A section of a PEM file cannot be decoded.
+    #[error("{label}: PEM section {position} is damaged: {reason}; copy the file again")]
+    BrokenPem {
+        /// The damaged file.
+        label: String,
+        /// Counted from 1.
+        position: usize,
+        /// What is damaged.
+        reason: &'static str,
+    },
+    /// More intermediates than any client accepts.
+    #[error(
+        "{label}: a chain of {count} certificates; at most {CHAIN_CERTIFICATES_MAX} are served: \
+         keep the server's own certificate and its intermediates, not a bundle of roots"
+    )]
+    ChainTooLong {
+        /// The file with the chain.
+        label: String,
+        /// Certificates found.
+        count: usize,
+    },
+    /// The configured default certificate is not among those loaded.
+    #[error(
+        "default certificate {wanted:?}: no loaded certificate has this name or comes from this \
+         file; name one that does, or leave the default out to take the first"
+    )]
+    DefaultMissing {
+        /// The configured name or label.
+        wanted: String,
+    },
+    /// The key needs a passphrase.
+    #[error(
+        "{label}: the private key is encrypted and nobody is there to type its passphrase; decrypt \
+         it (openssl pkey -in encrypted.key -out plain.key) and let only the server's user read it"
+    )]
+    EncryptedKey {
+        /// The file with the key.
+        label: String,
+    },
+    /// The index is full.
+    #[error(
+        "{label}: not loaded, {CERTIFICATES_MAX} certificates are loaded already and that is the \
+         limit; serve the others from another instance"
+    )]
+    IndexFull {
+        /// The first file left out.
+        label: String,
+    },
+    /// The public half of the key is not the one in the certificate.
+    #[error(
+        "{key}: this private key does not belong to the first certificate in {certificate}; pair \
+         the certificate with the key it was issued for, and put the server's own certificate \
+         before its intermediates"
+    )]
+    KeyMismatch {
+        /// The file with the chain.
+        certificate: String,
+        /// The file with the key.
+        key: String,
+    },
+    /// The provider of cryptography rejects the key.
+    #[error("{label}: the private key cannot be decoded ({reason}); export or issue it again")]
+    KeyUndecodable {
+        /// The file with the key.
+        label: String,
+        /// The provider's words.
+        reason: String,
+    },
+    /// A file without a certificate where one is needed.
+    #[error(
+        "{label}: no certificate in it; the file needs the server's certificate, then its \
+         intermediates, each as a PEM section CERTIFICATE"
+    )]
+    NoCertificate {
+        /// The file.
+        label: String,
+    },
+    /// A file without a key where one is needed.
+    #[error(
+        "{label}: no private key in it; append the key's PEM section to the chain, or put the two \
+         side by side as NAME.crt and NAME.key"
+    )]
+    NoKey {
+        /// The file.
+        label: String,
+    },
+    /// Nothing was loaded at all.
+    #[error("no certificate was given; name a PEM file or a directory that holds some")]
+    NoneGiven,
+    /// A file without any PEM section that matters here.
+    #[error(
+        "{label}: no PEM section with a certificate or a key in it; a binary (DER) file is converted with: openssl x509 \
+         -inform der -in FILE -out FILE.pem"
+    )]
+    NotPem {
+        /// The file.
+        label: String,
+    },
+    /// A file too large to be a chain with its key.
+    #[error(
+        "{label}: {bytes} bytes; a chain with its key has at most {PEM_BYTES_MAX}: is this the \
+         right file?"
+    )]
+    PemTooLarge {
+        /// The file.
+        label: String,
+        /// Its size.
+        bytes: usize,
+    },
+    /// An RSA key that is too weak for clients, or too slow for the server.
+    #[error(
+        "{label}: an RSA key of {bits} bits; {RSA_BITS_MIN} to {RSA_BITS_MAX} are served: issue \
+         the certificate again, best with an ECDSA P-256 key"
+    )]
+    RsaKeySize {
+        /// The file with the chain.
+        label: String,
+        /// Bits of the modulus.
+        bits: usize,
+    },
+    /// Several keys, so which one is meant is unclear.
+    #[error(
+        "{label}: {count} private keys; keep the one that belongs to the first certificate, and \
+         give every certificate a file of its own"
+    )]
+    SeveralKeys {
+        /// The file, or the second file of a pair.
+        label: String,
+        /// Keys found.
+        count: usize,
+    },
+    /// More names than a hello's look-up table should carry for one certificate.
+    #[error(
+        "{label}: {count} names in one certificate; at most {NAMES_PER_CERTIFICATE_MAX} are \
+         served: split it"
+    )]
+    TooManyNames {
+        /// The file with the chain.
+        label: String,
+        /// Names found.
+        count: usize,
+    },
+    /// A kind of key that is not served.
+    #[error(
+        "{label}: a kind of key that is not served; issue the certificate again with ECDSA P-256, \
+         ECDSA P-384, Ed25519 or RSA"
+    )]
+    UnsupportedKey {
+        /// The file with the chain or with the key.
+        label: String,
+    },
+}
+
+/// What an operator should know about a certificate that is served all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateWarning {
+    /// Two certificates have the same kind of key and a name in common.
+    #[error(
+        "{dropped}: {} kind of key {} as {kept}, which comes first and is served; remove one of \
+         the two",
+        shared(name, *names), key_type.family()
+    )]
+    Clash {
+        /// The source that is not served for these names.
+        dropped: String,
+        /// The source that is served.
+        kept: String,
+        /// Their kind of key.
+        key_type: KeyType,
+        /// The first of the names in common.
+        name: String,
+        /// How many names they have in common.
+        names: usize,
+    },
+    /// Past its end.
+    #[error("{label}: expired {} ago; clients will refuse it: renew it", days(*expired_s))]
+    Expired {
+        /// The file with the chain.
+        label: String,
+        /// Seconds since its end.
+        expired_s: i64,
+    },
+    /// A name that no client can ask for.
+    #[error(
+        "{label}: the name {name:?} is not served: neither a host name nor a wildcard for one \
+         whole label (*.example.com)"
+    )]
+    NameIgnored {
+        /// The file with the chain.
+        label: String,
+        /// The name as it stands in the certificate.
+        name: String,
+    },
+    /// Served only as the default.
+    #[error("{label}: no host name in it; it is served only if it is the default certificate")]
+    NoNames {
+        /// The file with the chain.
+        label: String,
+    },
+    /// Before its beginning.
+    #[error(
+        "{label}: valid only in {}; clients will refuse it until then: is this machine's clock \
+         right?",
+        days(*valid_in_s)
+    )]
+    NotYetValid {
+        /// The file with the chain.
+        label: String,
+        /// Seconds until its beginning.
+        valid_in_s: i64,
+    },
+}
+
+fn shared(name: &str, names: usize) -> String {
+    match names {
+        0 | 1 => format!("has the name {name} and the"),
+        _ => format!("has {names} names ({name} and others) and the"),
+    }
+}
+
+fn days(seconds: i64) -> String {
+    match seconds / DAY_S {
+        0 => format!("{} hours", seconds / HOUR_S),
+        days => format!("{days} days"),
+    }
+}
+
+const DAY_S: i64 = 24 * HOUR_S;
+const HOUR_S: i64 = 3600;

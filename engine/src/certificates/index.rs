@@ -1,0 +1,165 @@
+//! Server name to certificates, in constant time and without an allocation.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::builder::PlacedName;
+use super::{Certificate, DefaultCertificate, NAME_BYTES_MAX};
+
+/// All certificates of one generation. Immutable: lanes share it by reading only.
+#[derive(Debug)]
+pub struct CertificateIndex {
+    certificates: Box<[Arc<Certificate>]>,
+    default: Box<[Arc<Certificate>]>,
+    /// The certificates of each name side by side; `names` points in here.
+    groups: Box<[Arc<Certificate>]>,
+    names: HashMap<Arc<str>, Range<usize>>,
+}
+
+impl CertificateIndex {
+    /// `placed` is sorted by name, then by preference.
+    pub(super) fn new(certificates: Vec<Arc<Certificate>>, placed: Vec<PlacedName>) -> Self {
+        let groups =
+            placed.iter().map(|placed| Arc::clone(&certificates[placed.certificate])).collect();
+        let mut names: HashMap<Arc<str>, Range<usize>> = HashMap::with_capacity(placed.len());
+        for (position, placed) in placed.into_iter().enumerate() {
+            names.entry(placed.name).or_insert(position..position).end = position + 1;
+        }
+        names.shrink_to_fit();
+        Self { certificates: certificates.into(), default: Box::default(), groups, names }
+    }
+
+    /// The certificates served for `server_name`, one of each kind of key, best first; empty for
+    /// an unknown name.
+    ///
+    /// The exact name hides a wildcard. A wildcard stands for exactly one label. Case and one
+    /// trailing dot do not matter.
+    pub fn find(&self, server_name: &str) -> &[Arc<Certificate>] {
+        let name = server_name.strip_suffix('.').unwrap_or(server_name);
+        let mut buffer = [0; NAME_BYTES_MAX];
+        let Some(lowered) = buffer.get_mut(..name.len()) else { return &[] };
+        lowered.copy_from_slice(name.as_bytes());
+        lowered.make_ascii_lowercase();
+        if let Some(found) = self.named(lowered) {
+            return found;
+        }
+        match lowered.iter().position(|byte| *byte == b'.') {
+            None | Some(0) => &[],
+            Some(dot) => {
+                // The last byte of the first label makes room: a.example.com, *.example.com.
+                let wildcard = &mut lowered[dot - 1..];
+                wildcard[0] = b'*';
+                self.named(wildcard).unwrap_or_default()
+            }
+        }
+    }
+
+    /// What is served for names that nothing covers, one of each kind of key, best first.
+    pub fn default_certificates(&self) -> &[Arc<Certificate>] {
+        &self.default
+    }
+
+    /// All certificates in their configured order, also those that lost every name to another.
+    pub fn iter(&self) -> std::slice::Iter<'_, Arc<Certificate>> {
+        self.certificates.iter()
+    }
+
+    /// How many certificates there are.
+    pub fn len(&self) -> usize {
+        self.certificates.len()
+    }
+
+    /// Whether there is no certificate at all.
+    pub fn is_empty(&self) -> bool {
+        self.certificates.is_empty()
+    }
+
+    /// How many names are served, a wildcard counted as one.
+    pub fn name_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// An estimate of the heap this index takes, with the allocator's rounding.
+    pub fn memory_bytes(&self) -> usize {
+        let mut seen = HashSet::new();
+        let certificates: usize = self
+            .certificates
+            .iter()
+            .map(|certificate| {
+                let shared: usize = certificate
+                    .intermediates
+                    .iter()
+                    .filter(|der| seen.insert(der.as_ptr()))
+                    .map(|der| allocation_bytes(ARC_COUNTS_BYTES + der.len()))
+                    .sum();
+                certificate_bytes(certificate) + shared
+            })
+            .sum();
+        let buckets = (self.names.capacity() * 8 / 7).next_power_of_two();
+        let table = allocation_bytes(buckets * (size_of::<(Arc<str>, Range<usize>)>() + 1));
+        let pointers = self.certificates.len() + self.groups.len() + self.default.len();
+        certificates + table + pointers * size_of::<Arc<Certificate>>()
+    }
+
+    /// Chooses the default; false if there is no such certificate.
+    ///
+    /// A certificate chosen as such brings along the other kinds of key for its first name, or
+    /// clients that cannot use its own kind would be refused.
+    pub(super) fn choose_default(&mut self, default: DefaultCertificate<'_>) -> bool {
+        let chosen = match default {
+            DefaultCertificate::First => self.certificates.first(),
+            DefaultCertificate::Label(label) => {
+                self.certificates.iter().find(|certificate| certificate.label() == label)
+            }
+            DefaultCertificate::Name(name) => {
+                self.default = self.find(name).into();
+                return !self.default.is_empty();
+            }
+        };
+        let Some(chosen) = chosen else {
+            return default == DefaultCertificate::First;
+        };
+        let group = chosen.names().first().map(|name| self.find(name)).unwrap_or_default();
+        self.default = if group.iter().any(|certificate| Arc::ptr_eq(certificate, chosen)) {
+            group.into()
+        } else {
+            Box::new([Arc::clone(chosen)])
+        };
+        true
+    }
+
+    fn named(&self, name: &[u8]) -> Option<&[Arc<Certificate>]> {
+        let group = self.names.get(std::str::from_utf8(name).ok()?)?;
+        self.groups.get(group.clone())
+    }
+}
+
+impl<'a> IntoIterator for &'a CertificateIndex {
+    type Item = &'a Arc<Certificate>;
+    type IntoIter = std::slice::Iter<'a, Arc<Certificate>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// What is allocated for one certificate alone.
+fn certificate_bytes(certificate: &Certificate) -> usize {
+    let names: usize =
+        certificate.names.iter().map(|name| allocation_bytes(ARC_COUNTS_BYTES + name.len())).sum();
+    names
+        + allocation_bytes(ARC_COUNTS_BYTES + size_of::<Certificate>())
+        + allocation_bytes(certificate.key.der().len())
+        + allocation_bytes(certificate.label.len())
+        + allocation_bytes(certificate.leaf.len())
+        + allocation_bytes(size_of_val(&*certificate.names))
+        + allocation_bytes(size_of_val(&*certificate.intermediates))
+}
+
+/// What glibc takes for an allocation: a size word more, in steps of 16 bytes, 32 at least.
+fn allocation_bytes(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
+}
+
+const ARC_COUNTS_BYTES: usize = 16;
