@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::policy::Group;
 
 mod cpu;
+mod key_exchange;
 pub mod random;
 
 /// What an operator may ask for.
@@ -125,20 +126,11 @@ fn aws_lc_group(group: Group) -> &'static dyn SupportedKxGroup {
 fn graviola(groups: &[Group]) -> Provider {
     let crypto = CryptoProvider {
         cipher_suites: ordered(rustls_graviola::suites::ALL_CIPHER_SUITES),
-        kx_groups: groups.iter().map(|group| graviola_group(*group)).collect(),
+        kx_groups: groups.iter().map(|group| key_exchange::of_group(*group)).collect(),
         secure_random: &LaneRandom,
         ..rustls_graviola::default_provider()
     };
     Provider { name: "graviola", crypto }
-}
-
-fn graviola_group(group: Group) -> &'static dyn SupportedKxGroup {
-    match group {
-        Group::Secp256r1 => &rustls_graviola::kx::P256,
-        Group::Secp384r1 => &rustls_graviola::kx::P384,
-        Group::X25519 => &rustls_graviola::kx::X25519,
-        Group::X25519MlKem768 => rustls_graviola::kx::X25519MLKEM768,
-    }
 }
 
 /// The suites of [`SUITES`] that `available` holds, in that order.
