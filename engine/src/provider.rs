@@ -1,0 +1,175 @@
+//! The cryptography behind TLS: which library a lane uses, and the lane's own random bytes.
+//!
+//! A lane owns its provider, and no operation of a handshake in steady state writes a cache line
+//! that another lane writes. AWS-LC breaks that rule by two process-wide locks in every random
+//! call, graviola keeps it; the figures behind the default are in `engine/PROVIDERS.md`. No other
+//! module names a cryptographic library for TLS.
+
+use rustls::NamedGroup;
+use rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, SupportedKxGroup, aws_lc_rs};
+use rustls::{CipherSuite, SupportedCipherSuite};
+use thiserror::Error;
+
+use crate::policy::Group;
+
+mod cpu;
+mod key_exchange;
+pub mod random;
+
+/// What an operator may ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProviderChoice {
+    /// Graviola where the processor has what it needs, AWS-LC elsewhere.
+    #[default]
+    Auto,
+    /// AWS-LC on every processor.
+    AwsLc,
+    /// Graviola, or an error on a processor that lacks a feature it needs.
+    Graviola,
+}
+
+/// The cryptography of one lane.
+pub struct Provider {
+    /// The library, as written in logs and metrics.
+    pub name: &'static str,
+    /// What rustls calls; its random bytes come from [`random`].
+    pub crypto: CryptoProvider,
+}
+
+impl Provider {
+    /// Pays for first uses before a client waits for them: call it on the lane's thread before the
+    /// lane accepts.
+    ///
+    /// Seeds the thread's random generator and does one key exchange in each group, which makes
+    /// AWS-LC gather its entropy (about 25 ms per thread). The two ends of each exchange are
+    /// compared, so that a miscompiled or mismatched library is found here and not by a client.
+    pub fn warm_up(&self) -> Result<(), ProviderError> {
+        random::fill(&mut [0; 1])?;
+        for group in &self.crypto.kx_groups {
+            exchange_with_itself(*group)?;
+        }
+        Ok(())
+    }
+}
+
+/// Builds the cryptography of one lane, with `groups` in the server's order of preference.
+///
+/// Suites are ordered AES-128-GCM, AES-256-GCM, ChaCha20-Poly1305 for TLS 1.3 and then the same
+/// for TLS 1.2 with ephemeral keys only.
+pub fn lane_provider(choice: ProviderChoice, groups: &[Group]) -> Result<Provider, ProviderError> {
+    if groups.is_empty() {
+        return Err(ProviderError::NoGroups);
+    }
+    let missing = cpu::missing_for_graviola();
+    match choice {
+        ProviderChoice::Auto | ProviderChoice::Graviola if missing.is_empty() => {
+            Ok(graviola(groups))
+        }
+        ProviderChoice::Auto | ProviderChoice::AwsLc => Ok(aws_lc(groups)),
+        ProviderChoice::Graviola => Err(ProviderError::CpuLacks { features: missing.join(", ") }),
+    }
+}
+
+/// Why a lane has no cryptography.
+#[derive(Debug, Error)]
+pub enum ProviderError {
+    /// Graviola was asked for by name on a processor it cannot run on.
+    #[error(
+        "the provider graviola needs processor features that this machine lacks: {features}; \
+         choose the provider `auto` or `aws-lc`"
+    )]
+    CpuLacks {
+        /// The missing features, separated by commas.
+        features: String,
+    },
+    /// A policy without groups: no client could agree on a key.
+    #[error("no key exchange group is configured; name at least one, for example X25519")]
+    NoGroups,
+    /// The kernel gave no random bytes.
+    #[error("the kernel gave no random bytes to seed a lane's generator: {0}")]
+    Random(#[from] getrandom::Error),
+    /// A key exchange with itself failed or ended in two different secrets.
+    #[error(
+        "self-test: the key exchange {group:?} failed on this machine ({reason}); \
+         choose the other provider and report this as a fault of Sealane"
+    )]
+    SelfTest {
+        /// The group that failed.
+        group: NamedGroup,
+        /// What happened.
+        reason: String,
+    },
+    /// The lane's thread is ending and its generator is gone.
+    #[error("a lane's random generator was used while its thread ends: a fault of Sealane")]
+    ThreadEnds,
+}
+
+fn aws_lc(groups: &[Group]) -> Provider {
+    let crypto = CryptoProvider {
+        cipher_suites: ordered(aws_lc_rs::ALL_CIPHER_SUITES),
+        kx_groups: groups.iter().map(|group| aws_lc_group(*group)).collect(),
+        secure_random: &LaneRandom,
+        ..aws_lc_rs::default_provider()
+    };
+    Provider { name: "aws-lc-rs", crypto }
+}
+
+fn aws_lc_group(group: Group) -> &'static dyn SupportedKxGroup {
+    match group {
+        Group::Secp256r1 => aws_lc_rs::kx_group::SECP256R1,
+        Group::Secp384r1 => aws_lc_rs::kx_group::SECP384R1,
+        Group::X25519 => aws_lc_rs::kx_group::X25519,
+        Group::X25519MlKem768 => aws_lc_rs::kx_group::X25519MLKEM768,
+    }
+}
+
+fn graviola(groups: &[Group]) -> Provider {
+    let crypto = CryptoProvider {
+        cipher_suites: ordered(rustls_graviola::suites::ALL_CIPHER_SUITES),
+        kx_groups: groups.iter().map(|group| key_exchange::of_group(*group)).collect(),
+        secure_random: &LaneRandom,
+        ..rustls_graviola::default_provider()
+    };
+    Provider { name: "graviola", crypto }
+}
+
+/// The suites of [`SUITES`] that `available` holds, in that order.
+fn ordered(available: &[SupportedCipherSuite]) -> Vec<SupportedCipherSuite> {
+    let with_name = |name: &CipherSuite| available.iter().find(|suite| suite.suite() == *name);
+    SUITES.iter().filter_map(with_name).copied().collect()
+}
+
+fn exchange_with_itself(group: &dyn SupportedKxGroup) -> Result<(), ProviderError> {
+    let failed = |reason: String| ProviderError::SelfTest { group: group.name(), reason };
+    let client = group.start().map_err(|error| failed(error.to_string()))?;
+    let server =
+        group.start_and_complete(client.pub_key()).map_err(|error| failed(error.to_string()))?;
+    let secret = client.complete(&server.pub_key).map_err(|error| failed(error.to_string()))?;
+    if secret.secret_bytes() != server.secret.secret_bytes() {
+        return Err(failed("its two ends got different secrets".to_owned()));
+    }
+    Ok(())
+}
+
+/// rustls's way to the generator of the thread it runs on.
+#[derive(Debug)]
+struct LaneRandom;
+
+impl SecureRandom for LaneRandom {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
+        random::fill(bytes).map_err(|_| GetRandomFailed)
+    }
+}
+
+/// AES-128 before AES-256: 128 bits suffice, and it costs a tenth less per byte.
+const SUITES: [CipherSuite; 9] = [
+    CipherSuite::TLS13_AES_128_GCM_SHA256,
+    CipherSuite::TLS13_AES_256_GCM_SHA384,
+    CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+];
