@@ -1,0 +1,229 @@
+//! A lane's replica of the ticket root and the keys that it derived so far.
+
+use std::{cell::RefCell, fmt, rc::Rc, sync::Arc};
+
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use fragile::Fragile;
+
+use crate::{
+    policy::PolicyDigest,
+    tickets::{
+        Epoch, LaneClock, TicketRoot, TicketRootError, Ticketer, UnixSeconds, root::epoch_end,
+    },
+};
+
+/// The tickets of one lane, for all its policies and generations.
+///
+/// It reads no clock: it goes by what the lane last set on its [`LaneClock`].
+pub struct LaneTickets {
+    clock: Arc<LaneClock>,
+    lifetime_s: u32,
+    random: FillRandom,
+    replica: Rc<RefCell<Replica>>,
+}
+
+impl LaneTickets {
+    /// A replica of `root`, made on the lane's own thread; `random` fills nonces.
+    pub fn new(root: TicketRoot, clock: Arc<LaneClock>, random: FillRandom) -> Self {
+        let lifetime_s = root.lifetime_s();
+        Self { clock, lifetime_s, random, replica: Rc::new(RefCell::new(Replica::new(root))) }
+    }
+
+    /// What rustls asks on this lane for tickets under one policy.
+    pub fn ticketer(&self, policy: PolicyDigest) -> Ticketer {
+        Ticketer {
+            clock: Arc::clone(&self.clock),
+            lifetime_s: self.lifetime_s,
+            policy,
+            random: self.random,
+            replica: Fragile::new(Rc::clone(&self.replica)),
+        }
+    }
+
+    /// Erases what has expired by the lane's clock; one comparison if nothing has.
+    ///
+    /// Tickets rotate without it; a lane calls it at [`rotates_at`](Self::rotates_at), so that old
+    /// keys go even if no client comes. On an error no tickets are issued or opened, and it repeats
+    /// until the clock or the root is put right.
+    pub fn rotate(&self) -> Result<(), TicketRootError> {
+        match (self.clock.now(), self.replica.try_borrow_mut()) {
+            (Some(now), Ok(mut replica)) => replica.rotate(now).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// When the epoch of the lane's clock ends.
+    pub fn rotates_at(&self) -> UnixSeconds {
+        epoch_end(self.clock.now().unwrap_or(UnixSeconds(0)), self.lifetime_s)
+    }
+}
+
+impl fmt::Debug for LaneTickets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneTickets").finish_non_exhaustive()
+    }
+}
+
+/// Fills a buffer with bytes that nobody can predict.
+pub type FillRandom = fn(&mut [u8]);
+
+/// The root, at the oldest epoch that is accepted, and the keys in use.
+pub(super) struct Replica {
+    evict_next: usize,
+    // Fixed slots: a key is never moved, so none is left behind in freed or unused memory.
+    keys: [Option<HeldKey>; KEYS_HELD_MAX],
+    root: TicketRoot,
+}
+
+impl Replica {
+    fn new(root: TicketRoot) -> Self {
+        Self { evict_next: 0, keys: [const { None }; KEYS_HELD_MAX], root }
+    }
+
+    /// The key to seal with at a time, and its epoch; none if the clock is wrong.
+    pub(super) fn sealing_key(
+        &mut self,
+        now: UnixSeconds,
+        policy: &PolicyDigest,
+    ) -> Option<(Epoch, &XChaCha20Poly1305)> {
+        let clock = self.rotate(now).ok()?;
+        // A clock that fell back into an epoch already erased: the next one's tickets open
+        // everywhere.
+        let epoch = clock.max(self.root.epoch());
+        self.key(epoch, policy).map(|key| (epoch, key))
+    }
+
+    /// The key that opens a ticket of an epoch at a time; none if it is too old or too new.
+    pub(super) fn opening_key(
+        &mut self,
+        now: UnixSeconds,
+        epoch: Epoch,
+        policy: &PolicyDigest,
+    ) -> Option<&XChaCha20Poly1305> {
+        let clock = self.rotate(now).ok()?;
+        if epoch < clock.previous() || clock.next() < epoch {
+            return None;
+        }
+        self.key(epoch, policy)
+    }
+
+    /// Brings the root to the oldest epoch accepted at a time, erases older keys, and returns the
+    /// clock's epoch.
+    fn rotate(&mut self, now: UnixSeconds) -> Result<Epoch, TicketRootError> {
+        let clock = self.root.epoch_at(now);
+        let oldest = self.root.oldest_accepted_at(now);
+        if self.root.epoch() < oldest {
+            self.root.advance_to(oldest)?;
+            for slot in &mut self.keys {
+                if slot.as_ref().is_some_and(|held| held.epoch < oldest) {
+                    *slot = None;
+                }
+            }
+        }
+        if clock.next() < self.root.epoch() {
+            return Err(TicketRootError::ClockBehind { root: self.root.epoch(), clock });
+        }
+        Ok(clock)
+    }
+
+    fn key(&mut self, epoch: Epoch, policy: &PolicyDigest) -> Option<&XChaCha20Poly1305> {
+        let held = self.keys.iter().position(|slot| {
+            slot.as_ref().is_some_and(|held| held.epoch == epoch && held.policy == *policy)
+        });
+        let at = match held {
+            Some(at) => at,
+            None => self.derive_key(epoch, policy)?,
+        };
+        self.keys.get(at)?.as_ref().map(|held| &held.key)
+    }
+
+    /// Derives a key into a free slot, or into the one that was filled longest ago.
+    fn derive_key(&mut self, epoch: Epoch, policy: &PolicyDigest) -> Option<usize> {
+        let secret = self.root.key(epoch, policy).ok()??;
+        let free = self.keys.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            let at = self.evict_next;
+            self.evict_next = (at + 1) % KEYS_HELD_MAX;
+            at
+        });
+        let slot = self.keys.get_mut(at)?;
+        let key = XChaCha20Poly1305::new(secret.as_slice().into());
+        *slot = Some(HeldKey { epoch, key, policy: *policy });
+        Some(at)
+    }
+}
+
+struct HeldKey {
+    epoch: Epoch,
+    // Zeroed on drop by its crate.
+    key: XChaCha20Poly1305,
+    policy: PolicyDigest,
+}
+
+/// How many keys a lane holds at once: three epochs of 16 policies. With more policies they take
+/// turns, and a ticket costs another derivation.
+pub const KEYS_HELD_MAX: usize = 48;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn replica() -> Replica {
+        let root = TicketRoot::generate(Duration::from_secs(600), UnixSeconds(6_000), |bytes| {
+            bytes.fill(1);
+        });
+        Replica::new(root.unwrap())
+    }
+
+    fn held(replica: &Replica) -> Vec<u64> {
+        let mut epochs: Vec<_> = replica.keys.iter().flatten().map(|held| held.epoch.0).collect();
+        epochs.sort_unstable();
+        epochs
+    }
+
+    #[test]
+    fn rotating_erases_keys_and_root_without_a_client() {
+        let mut replica = replica();
+        let policy = PolicyDigest([0; 32]);
+        for epoch in [10, 11] {
+            assert!(replica.opening_key(UnixSeconds(6_000), Epoch(epoch), &policy).is_some());
+        }
+        assert_eq!(held(&replica), [10, 11]);
+        replica.rotate(UnixSeconds(6_600)).unwrap();
+        assert_eq!((held(&replica), replica.root.epoch()), (vec![10, 11], Epoch(10)));
+        replica.rotate(UnixSeconds(7_200)).unwrap();
+        assert_eq!((held(&replica), replica.root.epoch()), (vec![11], Epoch(11)));
+    }
+
+    #[test]
+    fn looking_at_the_next_epoch_erases_nothing() {
+        let mut replica = replica();
+        let policy = PolicyDigest([0; 32]);
+        assert!(replica.opening_key(UnixSeconds(6_000), Epoch(11), &policy).is_some());
+        assert!(replica.opening_key(UnixSeconds(6_000), Epoch(12), &policy).is_none());
+        assert_eq!(replica.root.epoch(), Epoch(10));
+        assert!(replica.opening_key(UnixSeconds(6_000), Epoch(10), &policy).is_some());
+    }
+
+    #[test]
+    fn what_is_held_is_zeroed_on_drop() {
+        fn assert_zeroed<T: zeroize::ZeroizeOnDrop>() {}
+        assert_zeroed::<XChaCha20Poly1305>();
+        assert_zeroed::<crate::tickets::root::Secret>();
+    }
+
+    #[test]
+    fn more_policies_than_slots_take_turns() {
+        let mut replica = replica();
+        for round in 0..2 {
+            for policy in 0..=u8::try_from(KEYS_HELD_MAX).unwrap() {
+                let policy = PolicyDigest([policy; 32]);
+                let key = replica.sealing_key(UnixSeconds(6_000), &policy);
+                assert!(key.is_some(), "round {round}");
+            }
+            assert_eq!(held(&replica).len(), KEYS_HELD_MAX);
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The secret that ticket keys come from, one epoch at a time, and its text form.
+
+use std::{fmt, fmt::Write as _, time::Duration};
+
+use hkdf::HkdfExtract;
+use sha2::Sha256;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{policy::PolicyDigest, tickets::UnixSeconds};
+
+/// The secret of one epoch; those of later epochs follow from it, those of earlier ones do not.
+///
+/// Whoever holds it opens every ticket of its epoch and of all that come. It is zeroed when it is
+/// dropped or advanced; only the hash function's working copies on the stack are left to be
+/// overwritten by later calls.
+#[derive(Clone)]
+pub struct TicketRoot {
+    epoch: Epoch,
+    lifetime_s: u32,
+    // Boxed so that moving the root leaves no copy behind.
+    secret: Box<Secret>,
+}
+
+impl TicketRoot {
+    /// A new root for the epoch of `now`, from 32 bytes of `random`.
+    pub fn generate(
+        lifetime: Duration,
+        now: UnixSeconds,
+        mut random: impl FnMut(&mut [u8]),
+    ) -> Result<Self, TicketRootError> {
+        let lifetime_s = lifetime_in_range(lifetime.as_secs())?;
+        if lifetime.subsec_nanos() != 0 {
+            return Err(TicketRootError::Lifetime);
+        }
+        let mut secret = Box::new(Secret::default());
+        random(secret.as_mut_slice());
+        Ok(Self { epoch: epoch_at(now, lifetime_s), lifetime_s, secret })
+    }
+
+    /// Reads the text form, `sealane-ticket-root 1 <lifetime_s> <epoch> <hex>`.
+    ///
+    /// No error quotes what was read: with a field too few, any word may be the secret.
+    pub fn from_text(text: &str) -> Result<Self, TicketRootError> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(TicketRootError::TooLong);
+        }
+        let mut words = text.split_ascii_whitespace();
+        if words.next() != Some(TEXT_TITLE) {
+            return Err(TicketRootError::Title);
+        }
+        if words.next().ok_or(TicketRootError::Fields)? != TEXT_VERSION {
+            return Err(TicketRootError::Version);
+        }
+        let (Some(lifetime_s), Some(epoch), Some(hex), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return Err(TicketRootError::Fields);
+        };
+        let lifetime_s = lifetime_s.parse().map_err(|_| TicketRootError::Lifetime)?;
+        let epoch = epoch.parse().map_err(|_| TicketRootError::Epoch)?;
+        let mut secret = Box::new(Secret::default());
+        decode_hex(hex, &mut secret)?;
+        Ok(Self { epoch: Epoch(epoch), lifetime_s: lifetime_in_range(lifetime_s)?, secret })
+    }
+
+    /// The text form, one line with its end; the caller writes it where only its user can read.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        // Reserved whole, so that no growing leaves part of the secret behind.
+        let mut text = Zeroizing::new(String::with_capacity(TEXT_BYTES_MAX));
+        let Self { epoch: Epoch(epoch), lifetime_s, secret } = self;
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{TEXT_TITLE} {TEXT_VERSION} {lifetime_s} {epoch} ");
+        for byte in secret.iter() {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text.push('\n');
+        text
+    }
+
+    /// The epoch whose secret this is: the oldest one whose tickets it can open.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The epoch of a time.
+    pub fn epoch_at(&self, now: UnixSeconds) -> Epoch {
+        epoch_at(now, self.lifetime_s)
+    }
+
+    /// The oldest epoch whose tickets are accepted at a time: what to [`advance_to`], and no
+    /// further, before the root is stored, or a restart loses the tickets of the last epoch.
+    ///
+    /// [`advance_to`]: Self::advance_to
+    pub fn oldest_accepted_at(&self, now: UnixSeconds) -> Epoch {
+        self.epoch_at(now).previous()
+    }
+
+    /// When the epoch of a time ends.
+    pub fn epoch_end(&self, now: UnixSeconds) -> UnixSeconds {
+        epoch_end(now, self.lifetime_s)
+    }
+
+    /// How long an epoch lasts.
+    pub fn lifetime_s(&self) -> u32 {
+        self.lifetime_s
+    }
+
+    /// Replaces the secret by that of a later epoch and erases it. An epoch that is not later
+    /// changes nothing, and nor does one that is more than [`RATCHET_STEPS_MAX`] ahead.
+    pub fn advance_to(&mut self, epoch: Epoch) -> Result<(), TicketRootError> {
+        let steps = epoch.0.saturating_sub(self.epoch.0);
+        if steps > RATCHET_STEPS_MAX {
+            return Err(TicketRootError::ClockAhead { root: self.epoch, clock: epoch });
+        }
+        for _ in 0..steps {
+            let next = derive(&self.secret, LABEL_NEXT, &[]);
+            self.secret.copy_from_slice(next.as_slice());
+            self.epoch = self.epoch.next();
+        }
+        Ok(())
+    }
+
+    /// The key that seals the tickets of an epoch and a policy; none if its root is erased. A later
+    /// epoch's is derived without advancing this root.
+    pub(super) fn key(
+        &self,
+        epoch: Epoch,
+        policy: &PolicyDigest,
+    ) -> Result<Option<Secret>, TicketRootError> {
+        if epoch < self.epoch {
+            return Ok(None);
+        }
+        if epoch == self.epoch {
+            return Ok(Some(derive(&self.secret, LABEL_KEY, &policy.0)));
+        }
+        let mut ahead = self.clone();
+        ahead.advance_to(epoch)?;
+        Ok(Some(derive(&ahead.secret, LABEL_KEY, &policy.0)))
+    }
+}
+
+impl fmt::Debug for TicketRoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TicketRoot")
+            .field("epoch", &self.epoch)
+            .field("lifetime_s", &self.lifetime_s)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A span of one lifetime, counted from 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The one before; before the first there is none.
+    pub fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
+    /// The one after; after the last there is none.
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// What is wrong with a ticket root, or with the clock that it is used under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TicketRootError {
+    /// The machine's clock is too far ahead of the root: a wrong clock, or a root long unused.
+    #[error(
+        "ticket root: it is of epoch {}, the clock asks for epoch {}, more than {RATCHET_STEPS_MAX} \
+         ahead; no tickets until the clock is set right or the root is replaced by a new one",
+        root.0, clock.0
+    )]
+    ClockAhead {
+        /// The root's epoch.
+        root: Epoch,
+        /// The epoch that the clock asks for.
+        clock: Epoch,
+    },
+    /// The machine's clock is behind the root: a wrong clock now, or when the root was advanced.
+    #[error(
+        "ticket root: it is of epoch {}, the clock says epoch {}, whose keys are erased; no \
+         tickets until the clock is set right or the root is replaced by a new one",
+        root.0, clock.0
+    )]
+    ClockBehind {
+        /// The root's epoch.
+        root: Epoch,
+        /// The clock's epoch.
+        clock: Epoch,
+    },
+    /// The operator's text has an epoch that is no number.
+    #[error("ticket root: field 4, the epoch, is not a whole number; write the root anew")]
+    Epoch,
+    /// The operator's text has too many or too few fields.
+    #[error(
+        "ticket root: expected five fields, `{TEXT_TITLE} {TEXT_VERSION} <lifetime_s> <epoch> \
+         <hex>`; write the root anew"
+    )]
+    Fields,
+    /// The operator's text has a lifetime, or the caller gave one, that is out of range.
+    #[error(
+        "ticket root: the lifetime (field 3) must be {LIFETIME_S_MIN} to {LIFETIME_S_MAX} whole \
+         seconds"
+    )]
+    Lifetime,
+    /// The operator's text has a secret that is not 64 hexadecimal digits.
+    #[error("ticket root: field 5, the secret, is not 64 hexadecimal digits; write the root anew")]
+    Secret,
+    /// The operator's text is something else.
+    #[error("ticket root: it does not begin with `{TEXT_TITLE}`; is it another file?")]
+    Title,
+    /// The operator's text is longer than any root.
+    #[error("ticket root: longer than {TEXT_BYTES_MAX} bytes; is it another file?")]
+    TooLong,
+    /// The operator's text was written by another version of the program.
+    #[error("ticket root: field 2, the version, is not {TEXT_VERSION}; write the root anew")]
+    Version,
+}
+
+/// 256 bits that are zeroed when dropped.
+pub(super) type Secret = Zeroizing<[u8; 32]>;
+
+/// HKDF-Expand (RFC 5869) of SHA-256, keyed by `secret`, to its first block.
+fn derive(secret: &Secret, label: &[u8], context: &[u8]) -> Secret {
+    // The first block is HMAC(secret, info | 1), which is what Extract computes with the secret as
+    // its salt; unlike the library's Expand it has no length that it could refuse.
+    let mut hmac = HkdfExtract::<Sha256>::new(Some(secret.as_slice()));
+    hmac.input_ikm(label);
+    hmac.input_ikm(context);
+    hmac.input_ikm(&[1]);
+    let (mut block, _) = hmac.finalize();
+    let derived = Zeroizing::new(block.into());
+    block.as_mut_slice().zeroize();
+    derived
+}
+
+fn epoch_at(now: UnixSeconds, lifetime_s: u32) -> Epoch {
+    Epoch(now.0 / u64::from(lifetime_s))
+}
+
+pub(super) fn epoch_end(now: UnixSeconds, lifetime_s: u32) -> UnixSeconds {
+    UnixSeconds(epoch_at(now, lifetime_s).next().0.saturating_mul(lifetime_s.into()))
+}
+
+fn lifetime_in_range(lifetime_s: u64) -> Result<u32, TicketRootError> {
+    match u32::try_from(lifetime_s) {
+        Ok(lifetime_s) if (LIFETIME_S_MIN..=LIFETIME_S_MAX).contains(&lifetime_s) => Ok(lifetime_s),
+        _ => Err(TicketRootError::Lifetime),
+    }
+}
+
+fn decode_hex(hex: &str, bytes: &mut Secret) -> Result<(), TicketRootError> {
+    let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
+    if pairs.len() != bytes.len() || !rest.is_empty() {
+        return Err(TicketRootError::Secret);
+    }
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
+    }
+    Ok(())
+}
+
+fn hex_digit(digit: u8) -> Result<u8, TicketRootError> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        b'A'..=b'F' => Ok(digit - b'A' + 10),
+        _ => Err(TicketRootError::Secret),
+    }
+}
+
+/// How long an epoch lasts unless the operator says otherwise: 12 h.
+pub const LIFETIME_DEFAULT_S: u32 = 43_200;
+
+/// The longest epoch: 7 days, the longest hint that RFC 8446, 4.6.1 allows.
+pub const LIFETIME_S_MAX: u32 = 604_800;
+
+/// The shortest epoch: below, clocks a few minutes apart lose tickets.
+pub const LIFETIME_S_MIN: u32 = 600;
+
+/// How many epochs a root advances at once; at 12 h each it is more than five years.
+pub const RATCHET_STEPS_MAX: u64 = 4_096;
+
+/// The longest text form.
+pub const TEXT_BYTES_MAX: usize = 128;
+
+const LABEL_KEY: &[u8] = b"sealane ticket 1 key";
+const LABEL_NEXT: &[u8] = b"sealane ticket 1 next";
+const TEXT_TITLE: &str = "sealane-ticket-root";
+const TEXT_VERSION: &str = "1";
+
+#[cfg(test)]
+mod tests {
+    use hkdf::Hkdf;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const POLICY: PolicyDigest = PolicyDigest([7; 32]);
+
+    fn root_at(epoch: u64) -> TicketRoot {
+        let now = UnixSeconds(epoch * u64::from(LIFETIME_DEFAULT_S));
+        let lifetime = Duration::from_secs(LIFETIME_DEFAULT_S.into());
+        TicketRoot::generate(lifetime, now, |bytes| bytes.fill(0xa5)).unwrap()
+    }
+
+    fn key(root: &TicketRoot, epoch: u64) -> Option<Secret> {
+        root.key(Epoch(epoch), &POLICY).unwrap()
+    }
+
+    #[test]
+    fn derivation_is_hkdf_expand() {
+        let secret = Zeroizing::new([0x5a; 32]);
+        let mut expected = [0; 32];
+        let hkdf = Hkdf::<Sha256>::from_prk(secret.as_slice()).unwrap();
+        hkdf.expand_multi_info(&[LABEL_KEY, &POLICY.0], &mut expected).unwrap();
+        assert_eq!(*derive(&secret, LABEL_KEY, &POLICY.0), expected);
+    }
+
+    #[test]
+    fn an_epoch_begins_on_the_second() {
+        let root = root_at(10);
+        let start = 10 * u64::from(LIFETIME_DEFAULT_S);
+        assert_eq!(root.epoch_at(UnixSeconds(start - 1)), Epoch(9));
+        assert_eq!(root.epoch_at(UnixSeconds(start)), Epoch(10));
+        assert_eq!(root.epoch_end(UnixSeconds(start)).0, start + u64::from(LIFETIME_DEFAULT_S));
+        assert_eq!(root.oldest_accepted_at(UnixSeconds(0)), Epoch(0));
+    }
+
+    #[test]
+    fn looking_ahead_gives_the_keys_that_advancing_gives() {
+        let root = root_at(10);
+        let mut advanced = root.clone();
+        advanced.advance_to(Epoch(12)).unwrap();
+        assert_eq!(key(&root, 12).unwrap(), key(&advanced, 12).unwrap());
+        assert_eq!(root.epoch(), Epoch(10));
+        let keys = [10, 11, 12].map(|epoch| key(&root, epoch).unwrap());
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
+        let other = root.key(Epoch(10), &PolicyDigest([8; 32])).unwrap().unwrap();
+        assert_ne!(other, keys[0]);
+    }
+
+    #[test]
+    fn advancing_erases_and_never_goes_back() {
+        let mut root = root_at(10);
+        let before = root.secret.clone();
+        root.advance_to(Epoch(11)).unwrap();
+        assert_ne!(root.secret, before);
+        assert!(key(&root, 10).is_none());
+        let advanced = root.to_text();
+        root.advance_to(Epoch(10)).unwrap();
+        assert_eq!(root.to_text(), advanced);
+    }
+
+    #[test]
+    fn advances_to_the_limit_and_beyond_it_changes_nothing() {
+        let mut root = root_at(10);
+        let before = root.to_text();
+        let beyond = Epoch(10 + RATCHET_STEPS_MAX + 1);
+        assert_eq!(
+            root.advance_to(beyond),
+            Err(TicketRootError::ClockAhead { root: Epoch(10), clock: beyond })
+        );
+        assert!(root.advance_to(Epoch(u64::MAX)).is_err());
+        assert_eq!(root.to_text(), before);
+        root.advance_to(Epoch(10 + RATCHET_STEPS_MAX)).unwrap();
+        assert_eq!(root.epoch(), Epoch(10 + RATCHET_STEPS_MAX));
+    }
+
+    #[test]
+    fn lifetimes_outside_the_range_are_refused() {
+        for (lifetime_ms, good) in [
+            (599_000, false),
+            (600_000, true),
+            (600_001, false),
+            (604_800_000, true),
+            (604_801_000, false),
+            (u64::MAX, false),
+        ] {
+            let lifetime = Duration::from_millis(lifetime_ms);
+            let root = TicketRoot::generate(lifetime, UnixSeconds(0), |_| ());
+            assert_eq!(root.is_ok(), good, "{lifetime_ms}");
+        }
+    }
+
+    #[test]
+    fn text_round_trip() {
+        let root = root_at(40_000);
+        let text = root.to_text();
+        assert_eq!(*text, format!("sealane-ticket-root 1 43200 40000 {}\n", "a5".repeat(32)));
+        let read = TicketRoot::from_text(
+            &text.to_uppercase().replace("SEALANE-TICKET-ROOT", "sealane-ticket-root"),
+        );
+        assert_eq!(read.unwrap().to_text(), text);
+        let last = TicketRoot { epoch: Epoch(u64::MAX), lifetime_s: LIFETIME_S_MAX, ..root };
+        assert!(last.to_text().len() <= TEXT_BYTES_MAX);
+        assert_eq!(TicketRoot::from_text(&last.to_text()).unwrap().to_text(), last.to_text());
+    }
+
+    #[test]
+    fn each_fault_of_a_text_has_its_error() {
+        let hex = "a5".repeat(32);
+        let cases = [
+            (String::new(), TicketRootError::Title),
+            (format!("sealane-root 1 43200 4 {hex}"), TicketRootError::Title),
+            ("sealane-ticket-root".into(), TicketRootError::Fields),
+            (format!("sealane-ticket-root 2 43200 4 {hex}"), TicketRootError::Version),
+            (format!("sealane-ticket-root 1 43200 {hex}"), TicketRootError::Fields),
+            (format!("sealane-ticket-root 1 43200 4 {hex} x"), TicketRootError::Fields),
+            (format!("sealane-ticket-root 1 12h 4 {hex}"), TicketRootError::Lifetime),
+            (format!("sealane-ticket-root 1 599 4 {hex}"), TicketRootError::Lifetime),
+            (format!("sealane-ticket-root 1 43200 -4 {hex}"), TicketRootError::Epoch),
+            (format!("sealane-ticket-root 1 43200 4 {}", &hex[1..]), TicketRootError::Secret),
+            (format!("sealane-ticket-root 1 43200 4 {}g", &hex[1..]), TicketRootError::Secret),
+            (format!("sealane-ticket-root 1 43200 4 {}", "é".repeat(32)), TicketRootError::Secret),
+            (" ".repeat(TEXT_BYTES_MAX + 1), TicketRootError::TooLong),
+        ];
+        for (text, expected) in cases {
+            let error = TicketRoot::from_text(&text).unwrap_err();
+            assert_eq!(error, expected, "{text}");
+            assert!(!error.to_string().contains("a5"), "{error}");
+        }
+    }
+
+    #[test]
+    fn debug_hides_the_secret() {
+        let shown = format!("{:?}", root_at(10));
+        assert_eq!(shown, "TicketRoot { epoch: Epoch(10), lifetime_s: 43200, .. }");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(sealane-ticket-root )?\\PC{0,140}") {
+            let _ = TicketRoot::from_text(&text);
+        }
+    }
+}

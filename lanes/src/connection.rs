@@ -1,0 +1,165 @@
+//! One connection of a lane: the client's socket and session, and a socket attached to it.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use sealane_engine::buffer::Buffer;
+use sealane_engine::session::{ServerSession, Session};
+
+use crate::cause::Cause;
+
+/// Everything a lane keeps for a connection, beside its generation and what its service keeps.
+pub(crate) struct Connection {
+    pub(crate) token: u64,
+    pub(crate) socket: Socket,
+    pub(crate) attached: Option<Socket>,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) phase: Phase,
+    pub(crate) session: Option<Box<ServerSession>>,
+    pub(crate) server_name: Option<Box<str>>,
+    /// The start of a ClientHello whose end has not arrived.
+    pub(crate) early: Vec<u8>,
+    /// Ciphertext that the client's socket did not take.
+    pub(crate) outgoing: Option<Buffer>,
+    /// Plaintext that the service did not take.
+    pub(crate) untaken: Option<Buffer>,
+    /// From the client to the service.
+    pub(crate) inward: Direction,
+    /// From the service to the client.
+    pub(crate) outward: Direction,
+    pub(crate) accepted_at: Instant,
+    pub(crate) accepted_ms: u64,
+    pub(crate) handshake_us: Option<u64>,
+    /// When a byte last moved.
+    pub(crate) active_ms: u64,
+    /// The entry of the timer wheel that counts; others of this connection are stale.
+    pub(crate) armed_ms: u64,
+    pub(crate) tickets_due_ms: Option<u64>,
+    pub(crate) service_due_ms: Option<u64>,
+    pub(crate) client_bytes: u64,
+    pub(crate) backend_bytes: u64,
+    /// Whether it stands in the lane's queue of connections with work left.
+    pub(crate) queued: bool,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Established,
+    Handshake,
+    /// Waiting for a whole ClientHello; no session exists yet.
+    Hello,
+    /// Refused with a last message, which a close with unread bytes would destroy: what still
+    /// arrives is thrown away until the client closes, or until the deadline.
+    Lingering { cause: Cause, until_ms: u64, bytes_left: usize },
+}
+
+/// One direction of the relayed stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Open,
+    /// The end has arrived, but not everything before it has been passed on.
+    Ending,
+    /// The end has been passed on.
+    Ended,
+}
+
+/// A socket with what the last events said of it.
+pub(crate) struct Socket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) readable: bool,
+    /// An event said that it takes bytes again.
+    pub(crate) writable: bool,
+    /// FIN or an error has arrived: whatever can be read already lies in the socket's queue, so a
+    /// short read means the end.
+    pub(crate) hangup: bool,
+    /// The end has been read.
+    pub(crate) ended: bool,
+    /// Bytes were written to it.
+    pub(crate) written: bool,
+}
+
+impl Socket {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd, readable: false, writable: false, hangup: false, ended: false, written: false }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        token: u64,
+        fd: OwnedFd,
+        address: Option<SocketAddr>,
+        accepted_at: Instant,
+        now_ms: u64,
+    ) -> Self {
+        Self {
+            token,
+            socket: Socket::new(fd),
+            attached: None,
+            address,
+            phase: Phase::Hello,
+            session: None,
+            server_name: None,
+            early: Vec::new(),
+            outgoing: None,
+            untaken: None,
+            inward: Direction::Open,
+            outward: Direction::Open,
+            accepted_at,
+            accepted_ms: now_ms,
+            handshake_us: None,
+            active_ms: now_ms,
+            armed_ms: u64::MAX,
+            tickets_due_ms: None,
+            service_due_ms: None,
+            client_bytes: 0,
+            backend_bytes: 0,
+            queued: false,
+        }
+    }
+
+    /// Whether the handshake has neither been completed nor failed.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        matches!(self.phase, Phase::Hello | Phase::Handshake)
+    }
+
+    /// Whether bytes from the client may be read now: whoever takes them must have taken the last.
+    pub(crate) fn wants_client_bytes(&self) -> bool {
+        let has_room = match self.phase {
+            Phase::Established => self.untaken.is_none(),
+            Phase::Handshake | Phase::Hello => self.outgoing.is_none(),
+            Phase::Lingering { .. } => true,
+        };
+        has_room && self.socket.readable && !self.socket.ended
+    }
+
+    /// Whether bytes from the attached socket may be read now: the client must have taken the last.
+    pub(crate) fn wants_attached_bytes(&self) -> bool {
+        self.phase == Phase::Established
+            && self.outgoing.is_none()
+            && self.outward == Direction::Open
+            && self.attached.as_ref().is_some_and(|socket| socket.readable && !socket.ended)
+    }
+
+    /// Whether both ends have been passed on and nothing is pending.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.inward == Direction::Ended && self.outward == Direction::Ended
+    }
+
+    /// Bytes that stand in front of the next ones from the client.
+    pub(crate) fn carried_len(&self) -> usize {
+        self.session.as_ref().map_or(self.early.len(), |session| session.partial_len())
+    }
+
+    /// Moves those bytes into `into`.
+    pub(crate) fn take_carried(&mut self, into: &mut Buffer) {
+        match &mut self.session {
+            Some(session) => session.take_partial(into),
+            None => {
+                into.append(&std::mem::take(&mut self.early));
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The parts of a lane that connections borrow: kernel, poll, buffers, timers, counters, time.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::time::Timespec;
+use sealane_engine::buffer::Buffer;
+use sealane_engine::session::PARTIAL_BYTES_MAX;
+
+use crate::counters::Counters;
+use crate::kernel::Kernel;
+use crate::pool::Pool;
+use crate::wheel::Wheel;
+
+/// What one lane owns beside its connections and its service.
+pub(crate) struct Core<K: Kernel> {
+    pub(crate) number: usize,
+    pub(crate) kernel: K,
+    pub(crate) poll: OwnedFd,
+    /// Bytes as they come from a socket.
+    pub(crate) received: Buffer,
+    /// Plaintext from a client.
+    pub(crate) plain: Buffer,
+    /// Ciphertext for a client.
+    pub(crate) wire: Buffer,
+    pub(crate) pool: Pool,
+    pub(crate) wheel: Wheel,
+    pub(crate) counters: Arc<Counters>,
+    started_at: Instant,
+    /// The time of this turn, since the lane started.
+    pub(crate) now_ms: u64,
+}
+
+/// Most bytes taken from a socket in one read, and so most work that one connection gets in a turn.
+pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
+/// The same when many peers are slow and large buffers are scarce.
+const READ_BYTES_SCARCE: usize = 16 * 1024;
+/// Room for a full read in records, a server flight, tickets and alerts.
+const BUFFER_BYTES: usize = READ_BYTES_MAX + 32 * 1024;
+
+impl<K: Kernel> Core<K> {
+    pub(crate) fn new(number: usize, kernel: K, counters: Arc<Counters>) -> io::Result<Self> {
+        Ok(Self {
+            number,
+            kernel,
+            poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            received: Buffer::with_capacity(READ_BYTES_MAX + PARTIAL_BYTES_MAX),
+            plain: Buffer::with_capacity(BUFFER_BYTES),
+            wire: Buffer::with_capacity(BUFFER_BYTES),
+            pool: Pool::new(BUFFER_BYTES),
+            wheel: Wheel::new(),
+            counters,
+            started_at: Instant::now(),
+            now_ms: 0,
+        })
+    }
+
+    /// Reads the clock, once per turn.
+    pub(crate) fn read_clock(&mut self) {
+        self.now_ms = to_ms(self.started_at.elapsed());
+    }
+
+    /// How much to read behind `carried_len` bytes that are there already.
+    pub(crate) fn read_len(&self, carried_len: usize) -> usize {
+        let whole = if self.pool.is_scarce() { READ_BYTES_SCARCE } else { READ_BYTES_MAX };
+        whole.saturating_sub(carried_len).max(READ_BYTES_SCARCE)
+    }
+
+    /// Reports `source` for as long as it has something to read.
+    pub(crate) fn watch_level(&self, source: impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.poll, source, EventData::new_u64(token), EventFlags::IN)?)
+    }
+
+    /// Stops reporting `source`.
+    pub(crate) fn unwatch(&self, source: impl AsFd) {
+        // Only fails for a source that is not watched, which is what was asked for.
+        let _ = epoll::delete(&self.poll, source);
+    }
+
+    /// Waits for events, at most `timeout_ms`.
+    pub(crate) fn wait(&self, events: &mut Vec<Event>, timeout_ms: Option<u64>) {
+        let timeout = timeout_ms.map(|ms| {
+            // At most a day, so the conversion cannot fail.
+            let duration = Duration::from_millis(ms.min(86_400_000));
+            Timespec::try_from(duration).unwrap_or_default()
+        });
+        events.clear();
+        // The only error a sound lane can see is an interruption by a signal: an empty turn.
+        let _ = epoll::wait(&self.poll, rustix::buffer::spare_capacity(events), timeout.as_ref());
+    }
+
+    /// Replaces buffers that a panicking handler took with it.
+    pub(crate) fn heal(&mut self) {
+        if self.received.capacity() == 0 {
+            self.received = Buffer::with_capacity(READ_BYTES_MAX + PARTIAL_BYTES_MAX);
+        }
+        if self.plain.capacity() == 0 {
+            self.plain = Buffer::with_capacity(BUFFER_BYTES);
+        }
+        self.plain.clear();
+        self.wire.clear();
+    }
+}
+
+pub(crate) fn to_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
