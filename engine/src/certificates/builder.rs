@@ -99,7 +99,7 @@ impl<'a> IndexBuilder<'a> {
         }
     }
 
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         label: &str,
         chain: &[Vec<u8>],

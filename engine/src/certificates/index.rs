@@ -37,6 +37,9 @@ impl CertificateIndex {
     /// trailing dot do not matter.
     pub fn find(&self, server_name: &str) -> &[Arc<Certificate>] {
         let name = server_name.strip_suffix('.').unwrap_or(server_name);
+        if !name.is_ascii() {
+            return &[];
+        }
         let mut buffer = [0; NAME_BYTES_MAX];
         let Some(lowered) = buffer.get_mut(..name.len()) else { return &[] };
         lowered.copy_from_slice(name.as_bytes());
