@@ -111,8 +111,7 @@ impl LaneContext {
                 None => return Err(Refusal::NoNameTls12),
             }
         }
-        let config =
-            if hello.prefers_chacha20 { &self.client_order } else { &self.server_order };
+        let config = if hello.prefers_chacha20 { &self.client_order } else { &self.server_order };
         Ok(Arc::clone(config))
     }
 }

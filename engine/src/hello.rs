@@ -63,8 +63,16 @@ const TLS13: u16 = 0x0304;
 /// RFC 1035 section 2.3.4.
 const HOST_NAME_LEN_MAX: usize = 253;
 const HTTP_METHODS: [&[u8]; 10] = [
-    b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"CONNECT ", b"TRACE ",
-    b"PATCH ", b"PRI ",
+    b"GET ",
+    b"HEAD ",
+    b"POST ",
+    b"PUT ",
+    b"DELETE ",
+    b"OPTIONS ",
+    b"CONNECT ",
+    b"TRACE ",
+    b"PATCH ",
+    b"PRI ",
 ];
 
 /// The bytes can never become a ClientHello.
@@ -138,8 +146,7 @@ fn parse_client_hello(body: &[u8]) -> Option<Hello> {
     let suites = reader.vector16()?;
     let _compression = reader.vector8()?;
 
-    let mut hello =
-        Hello { prefers_chacha20: prefers_chacha20(suites), ..Hello::default() };
+    let mut hello = Hello { prefers_chacha20: prefers_chacha20(suites), ..Hello::default() };
     if reader.0.is_empty() {
         return Some(hello);
     }
@@ -151,8 +158,9 @@ fn parse_client_hello(body: &[u8]) -> Option<Hello> {
             EXTENSION_SERVER_NAME => hello.server_name = host_name(content),
             EXTENSION_SUPPORTED_VERSIONS => {
                 let versions = Reader(content).vector8()?;
-                hello.offers_tls13 =
-                    versions.chunks_exact(2).any(|pair| u16::from_be_bytes([pair[0], pair[1]]) == TLS13);
+                hello.offers_tls13 = versions
+                    .chunks_exact(2)
+                    .any(|pair| u16::from_be_bytes([pair[0], pair[1]]) == TLS13);
             }
             _ => {}
         }

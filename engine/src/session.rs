@@ -337,6 +337,17 @@ impl Session for ServerSession {
     }
 }
 
+impl std::fmt::Debug for ServerSession {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ServerSession")
+            .field("version", &self.version())
+            .field("suite", &self.suite())
+            .field("established", &self.established)
+            .finish_non_exhaustive()
+    }
+}
+
 /// One turn of the crank: what rustls did.
 enum Step {
     Continue,

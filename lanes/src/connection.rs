@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use rustix::event::epoll::EventFlags;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::{ServerSession, Session};
 
@@ -52,7 +53,11 @@ pub(crate) enum Phase {
     Hello,
     /// Refused with a last message, which a close with unread bytes would destroy: what still
     /// arrives is thrown away until the client closes, or until the deadline.
-    Lingering { cause: Cause, until_ms: u64, bytes_left: usize },
+    Lingering {
+        cause: Cause,
+        until_ms: u64,
+        bytes_left: usize,
+    },
 }
 
 /// One direction of the relayed stream.
@@ -71,9 +76,11 @@ pub(crate) struct Socket {
     pub(crate) readable: bool,
     /// An event said that it takes bytes again.
     pub(crate) writable: bool,
-    /// FIN or an error has arrived: whatever can be read already lies in the socket's queue, so a
-    /// short read means the end.
+    /// FIN has arrived: whatever can be read already lies in the socket's queue, so a short read
+    /// means the end.
     pub(crate) hangup: bool,
+    /// An error has arrived, which a read will tell.
+    pub(crate) failed: bool,
     /// The end has been read.
     pub(crate) ended: bool,
     /// Bytes were written to it.
@@ -82,7 +89,24 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd, readable: false, writable: false, hangup: false, ended: false, written: false }
+        Self {
+            fd,
+            readable: false,
+            writable: false,
+            hangup: false,
+            failed: false,
+            ended: false,
+            written: false,
+        }
+    }
+
+    /// Takes note of what an event says.
+    pub(crate) fn note(&mut self, flags: EventFlags) {
+        self.hangup |= flags.contains(EventFlags::RDHUP);
+        self.failed |= flags.contains(EventFlags::ERR);
+        self.readable |= flags
+            .intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
     }
 }
 

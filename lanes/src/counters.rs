@@ -86,9 +86,9 @@ const GROUPS: usize = Group::ALL.len() + 1;
 impl Handshakes {
     pub(crate) fn count(&self, session: &ServerSession) {
         let version = usize::from(session.version() == Some("TLSv1.3"));
-        let group = session.group().and_then(|name| {
-            Group::ALL.iter().position(|group| group.name() == name)
-        });
+        let group = session
+            .group()
+            .and_then(|name| Group::ALL.iter().position(|group| group.name() == name));
         let group = group.unwrap_or(Group::ALL.len());
         self.0[version][usize::from(session.resumed())][group].add(1);
     }

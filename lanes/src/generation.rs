@@ -60,9 +60,4 @@ impl<S> LaneGeneration<S> {
             .collect::<Result<_, _>>()?;
         Ok(Self { generation, contexts })
     }
-
-    pub(crate) fn listener(&self, position: u32) -> Option<(&Listener<S>, &LaneContext)> {
-        let position = usize::try_from(position).ok()?;
-        Some((self.generation.listeners.get(position)?, self.contexts.get(position)?))
-    }
 }

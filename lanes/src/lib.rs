@@ -1,4 +1,39 @@
-//! One event loop per core.
+//! One event loop per core: nothing on the path of a byte is shared between them.
+//!
+//! A [lane](start::start) is a thread that owns its listening sockets, its connections, buffers,
+//! timers and counters, and its own replica of the TLS context. Who takes the plaintext is a
+//! [`service::Service`]; it sees a connection as a [`link::Link`]. The control plane never touches
+//! a lane's memory: it posts [`mailbox::Mail`], which the lane reads between two events.
+//!
+//! ```text
+//!  kernel::Kernel   accept, recv, send, connect: the only system calls on the path of a byte
+//!      |
+//!  lane + accept    epoll, fairness: one read per direction and turn, then the next connection
+//!      |
+//!  progress         hello -> session -> plaintext; deadlines
+//!      |
+//!  service + link   the terminator's relay, or the Node addon
+//! ```
 #![forbid(unsafe_code)]
 
+mod accept;
+pub mod cause;
+mod connection;
+mod core;
+pub mod counters;
+mod drain;
+pub mod generation;
+pub mod kernel;
+mod lane;
 pub mod limits;
+pub mod link;
+pub mod listener;
+pub mod mailbox;
+mod pool;
+mod progress;
+pub mod service;
+pub mod start;
+mod token;
+mod wheel;
+
+pub use lane::LaneEnd;

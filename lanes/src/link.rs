@@ -158,11 +158,11 @@ impl<K: Kernel> Link<'_, K> {
             return Ok(Received::End);
         }
         let drained = len < room;
-        if drained && !socket.hangup {
+        if drained && !socket.hangup && !socket.failed {
             socket.readable = false;
         }
-        // An error is as much of a hang-up as FIN is, and it shows only at the next read.
-        let last = drained && socket.hangup && matches!(socket_error(&socket.fd), Ok(Ok(())));
+        // After an error it is the next read that tells, so only FIN makes these bytes the last.
+        let last = drained && socket.hangup && !socket.failed;
         socket.ended = last;
         Ok(Received::Bytes { last })
     }
@@ -278,8 +278,7 @@ impl<K: Kernel> Link<'_, K> {
         self.detach();
         self.connection.untaken = None;
         let until_ms = self.core.now_ms + LINGER_MS;
-        self.connection.phase =
-            Phase::Lingering { cause, until_ms, bytes_left: LINGER_BYTES_MAX };
+        self.connection.phase = Phase::Lingering { cause, until_ms, bytes_left: LINGER_BYTES_MAX };
         self.connection.outward = Direction::Ending;
         self.transmit()?;
         self.arm(until_ms);

@@ -7,6 +7,7 @@ use fragile::Fragile;
 
 use crate::{
     policy::PolicyDigest,
+    provider::ProviderError,
     tickets::{
         Epoch, LaneClock, TicketRoot, TicketRootError, Ticketer, UnixSeconds, root::epoch_end,
     },
@@ -64,8 +65,8 @@ impl fmt::Debug for LaneTickets {
     }
 }
 
-/// Fills a buffer with bytes that nobody can predict.
-pub type FillRandom = fn(&mut [u8]);
+/// Fills a buffer with bytes that nobody can predict, or no ticket is sealed.
+pub type FillRandom = fn(&mut [u8]) -> Result<(), ProviderError>;
 
 /// The root, at the oldest epoch that is accepted, and the keys in use.
 pub(super) struct Replica {

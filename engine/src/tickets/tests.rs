@@ -267,7 +267,9 @@ impl Machine {
                 generate_simple_self_signed(["a.test".into(), "b.test".into()]).unwrap(),
             );
         }
-        let root = TicketRoot::generate(Duration::from_secs(LIFETIME_S), START, random).unwrap();
+        let root =
+            TicketRoot::generate(Duration::from_secs(LIFETIME_S), START, |b| random(b).unwrap())
+                .unwrap();
         Self { certificate: CERTIFICATE.with(Arc::clone), root }
     }
 
@@ -409,11 +411,13 @@ fn epoch_of(ticket: &[u8]) -> u64 {
 }
 
 /// The same bytes in every run.
-fn random(bytes: &mut [u8]) {
+#[expect(clippy::unnecessary_wraps, reason = "the type of a source that can fail")]
+fn random(bytes: &mut [u8]) -> Result<(), ProviderError> {
     thread_local! {
         static SOURCE: RefCell<ChaCha20Rng> = RefCell::new(ChaCha20Rng::seed_from_u64(2));
     }
     SOURCE.with_borrow_mut(|source| source.fill_bytes(bytes));
+    Ok(())
 }
 
 const EPOCH: u64 = 40_000;

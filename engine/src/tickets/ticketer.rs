@@ -38,7 +38,7 @@ impl ProducesTickets for Ticketer {
             return None;
         }
         let mut nonce = [0; NONCE_BYTES];
-        (self.random)(&mut nonce);
+        (self.random)(&mut nonce).ok()?;
         let mut replica = self.replica.try_get().ok()?.try_borrow_mut().ok()?;
         let (epoch, key) = replica.sealing_key(self.clock.now()?, &self.policy)?;
         seal(key, epoch, nonce, plain)

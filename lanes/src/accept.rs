@@ -1,0 +1,198 @@
+//! A lane's listeners: opening and closing them, and taking connections off their queues.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use crate::cause::Cause;
+use crate::connection::Connection;
+use crate::core::to_ms;
+use crate::generation::{LaneGeneration, ListenerKey, Publication};
+use crate::kernel::{Kernel, reset_on_close};
+use crate::lane::{Entry, Lane};
+use crate::link::Link;
+use crate::service::Service;
+use crate::token::{Source, Token};
+
+/// A listening socket of this lane.
+pub(crate) struct LaneListener {
+    fd: OwnedFd,
+    key: ListenerKey,
+    position: usize,
+    /// How many connections to take before the queue is known to be empty.
+    batch: usize,
+    /// When to accept again after accept4(2) failed for want of descriptors.
+    pub(crate) paused_until_ms: Option<u64>,
+}
+
+/// Connections taken from one listener's queue in one turn.
+pub(crate) const ACCEPTS_MAX: usize = 64;
+/// How long a listener rests when the process has no descriptor left.
+const ACCEPT_PAUSE_MS: u64 = 100;
+/// Connections that are taken from the queue of a listener that closes: its whole backlog.
+const LAST_ACCEPTS_MAX: usize = 4096;
+
+impl<S: Service, K: Kernel> Lane<S, K> {
+    pub(crate) fn publish(&mut self, publication: Publication<S::Settings>) {
+        let Publication { generation, mut sockets } = publication;
+        let number = generation.number;
+        let keys: Vec<(ListenerKey, usize)> = generation
+            .listeners
+            .iter()
+            .enumerate()
+            .flat_map(|(position, listener)| listener.keys.iter().map(move |key| (*key, position)))
+            .collect();
+        // The control plane has materialised it before, so this fails only for want of memory or
+        // random bytes; the lane then goes on with what it has, and the gauge shows it.
+        let Ok(replica) = LaneGeneration::materialise(generation, &self.resources) else { return };
+        let first = self.current.is_none();
+        if first && replica.contexts.iter().any(|context| context.warm_up().is_err()) {
+            return;
+        }
+        self.close_listeners(|key| !keys.iter().any(|(kept, _)| kept == key));
+        self.current = Some(Rc::new(replica));
+        for (key, position) in keys {
+            let known = self.listeners.iter_mut().find(|(_, listener)| listener.key == key);
+            match known {
+                Some((_, listener)) => listener.position = position,
+                None => {
+                    if let Some(at) = sockets.iter().position(|(socket, _)| *socket == key) {
+                        self.open_listener(sockets.swap_remove(at).1, key, position);
+                    }
+                }
+            }
+        }
+        self.core.counters.generation.set(number);
+    }
+
+    fn open_listener(&mut self, fd: OwnedFd, key: ListenerKey, position: usize) {
+        let vacant = self.listeners.vacant_entry();
+        let token = Token::listener(vacant.key()).bits();
+        if self.core.watch_level(&fd, token).is_err() {
+            self.core.counters.accept_errors.add(1);
+            return;
+        }
+        vacant.insert(LaneListener { fd, key, position, batch: 1, paused_until_ms: None });
+    }
+
+    /// Closes listeners, but first takes the connections that the kernel has completed for them.
+    pub(crate) fn close_listeners(&mut self, closes: impl Fn(&ListenerKey) -> bool) {
+        let closing: Vec<usize> = self
+            .listeners
+            .iter()
+            .filter(|(_, listener)| closes(&listener.key))
+            .map(|(index, _)| index)
+            .collect();
+        for index in closing {
+            for _ in 0..LAST_ACCEPTS_MAX {
+                let before = self.core.counters.accepted.value();
+                self.accept(index, 1);
+                if self.core.counters.accepted.value() == before {
+                    break;
+                }
+            }
+            self.listeners.remove(index);
+        }
+    }
+
+    pub(crate) fn accept(&mut self, index: usize, accepts_max: usize) {
+        let Some(listener) = self.listeners.get_mut(index) else { return };
+        let mut taken = Vec::new();
+        let batch = listener.batch.min(accepts_max);
+        while taken.len() < batch {
+            match self.core.kernel.accept(listener.fd.as_fd()) {
+                Ok(accepted) => taken.push(accepted),
+                Err(error) => match Errno::from_io_error(&error) {
+                    // The queue is empty: ask for one next time, and do not probe behind it.
+                    Some(Errno::AGAIN) => {
+                        listener.batch = 1;
+                        break;
+                    }
+                    // The client gave up before it was accepted, or a signal came.
+                    Some(Errno::CONNABORTED | Errno::INTR) => break,
+                    _ => {
+                        self.core.counters.accept_errors.add(1);
+                        listener.paused_until_ms = Some(self.core.now_ms + ACCEPT_PAUSE_MS);
+                        self.core.unwatch(&listener.fd);
+                        break;
+                    }
+                },
+            }
+        }
+        if taken.len() == batch {
+            listener.batch = (batch * 2).min(ACCEPTS_MAX);
+        }
+        let position = listener.position;
+        for (fd, address) in taken {
+            self.admit(fd, address, position);
+        }
+    }
+
+    fn admit(&mut self, fd: OwnedFd, address: Option<SocketAddr>, position: usize) {
+        let counters = Arc::clone(&self.core.counters);
+        counters.accepted.add(1);
+        let Some(current) = &self.current else { return };
+        let limits = &current.generation.limits;
+        if self.entries.len() >= limits.connections_max {
+            reset_on_close(&fd);
+            counters.ended(Cause::LimitConnections).add(1);
+            return;
+        }
+        let (handshakes_max, timeout) = (limits.handshakes_max, limits.handshake_timeout);
+        let generation = Rc::clone(current);
+
+        self.slot_generation = self.slot_generation.wrapping_add(1);
+        let vacant = self.entries.vacant_entry();
+        let slot = vacant.key();
+        let token = Token::connection(slot, self.slot_generation).bits();
+        if self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token).is_err() {
+            counters.accept_errors.add(1);
+            return;
+        }
+        let now_ms = self.core.now_ms;
+        let connection = Connection::new(token, fd, address, Instant::now(), now_ms);
+        let entry =
+            vacant.insert(Entry { connection, generation, listener: position, state: None });
+        Link { core: &mut self.core, connection: &mut entry.connection }
+            .arm(now_ms + to_ms(timeout));
+        counters.connections.add(1);
+        counters.handshaking.add(1);
+        self.handshakes.push_back(token);
+        self.limit_handshakes(handshakes_max);
+    }
+
+    /// Resets the oldest handshake in flight while there are more than allowed.
+    fn limit_handshakes(&mut self, handshakes_max: usize) {
+        while let Some(&bits) = self.handshakes.front() {
+            let token = Token::from_bits(bits);
+            let Source::Connection { slot, .. } = token.source() else { return };
+            let in_flight =
+                self.entry(slot, token).is_some_and(|entry| entry.connection.is_handshaking());
+            let over = self.core.counters.handshaking.value() > handshakes_max as u64;
+            if in_flight && !over {
+                return;
+            }
+            self.handshakes.pop_front();
+            if in_flight {
+                self.end(slot, Cause::LimitHandshakes);
+            }
+        }
+    }
+
+    pub(crate) fn resume_listeners(&mut self) {
+        let now_ms = self.core.now_ms;
+        for (index, listener) in &mut self.listeners {
+            if listener.paused_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
+                listener.paused_until_ms = None;
+                let token = Token::listener(index).bits();
+                if self.core.watch_level(&listener.fd, token).is_err() {
+                    listener.paused_until_ms = Some(now_ms + ACCEPT_PAUSE_MS);
+                }
+            }
+        }
+    }
+}

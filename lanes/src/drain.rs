@@ -1,0 +1,68 @@
+//! The end of a lane, in order: stop accepting, let connections finish, cut what is left.
+
+use crate::cause::Cause;
+use crate::connection::{Connection, Direction, Phase};
+use crate::kernel::Kernel;
+use crate::lane::{Lane, LaneEnd};
+use crate::link::Link;
+use crate::service::Service;
+
+/// Connections that move bytes up to this long before the end of a drain are cut with a reset; a
+/// quieter one is at rest and gets a clean end.
+const QUIET_MS: u64 = 1_000;
+
+impl<S: Service, K: Kernel> Lane<S, K> {
+    pub(crate) fn begin_drain(&mut self, limit_ms: u64) {
+        self.close_listeners(|_| true);
+        self.drain_until_ms = Some(self.core.now_ms + limit_ms);
+        // A client that has not said a word loses nothing.
+        self.end_where(Cause::LaneStopped, |connection| {
+            connection.phase == Phase::Hello && connection.early.is_empty()
+        });
+    }
+
+    pub(crate) fn end_of_drain(&mut self) -> Option<LaneEnd> {
+        let until_ms = self.drain_until_ms?;
+        if self.entries.is_empty() {
+            return Some(LaneEnd { cut: 0 });
+        }
+        if self.core.now_ms < until_ms {
+            return None;
+        }
+        let cut = self.entries.len();
+        if until_ms > 0 {
+            self.say_goodbye();
+        }
+        self.end_where(Cause::LaneStopped, |_| true);
+        Some(LaneEnd { cut })
+    }
+
+    /// Ends connections at rest cleanly; a stream that is still moving must not look complete.
+    fn say_goodbye(&mut self) {
+        let now_ms = self.core.now_ms;
+        for slot in self.slots(|connection| {
+            connection.phase == Phase::Established
+                && connection.outgoing.is_none()
+                && connection.untaken.is_none()
+                && connection.active_ms + QUIET_MS <= now_ms
+        }) {
+            let Some(entry) = self.entries.get_mut(slot) else { continue };
+            let mut link = Link { core: &mut self.core, connection: &mut entry.connection };
+            let open = link.connection.outward == Direction::Open;
+            if !open || link.finish(&[]).is_ok() {
+                self.end(slot, Cause::Clean);
+            }
+        }
+    }
+
+    fn end_where(&mut self, cause: Cause, ends: impl Fn(&Connection) -> bool) {
+        for slot in self.slots(ends) {
+            self.end(slot, cause);
+        }
+    }
+
+    fn slots(&self, chosen: impl Fn(&Connection) -> bool) -> Vec<usize> {
+        let chosen = self.entries.iter().filter(|(_, entry)| chosen(&entry.connection));
+        chosen.map(|(slot, _)| slot).collect()
+    }
+}

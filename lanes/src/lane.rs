@@ -1,0 +1,276 @@
+//! The event loop of one core.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::event::epoll::Event;
+use sealane_engine::context::LaneResources;
+use sealane_engine::tickets::UnixSeconds;
+use slab::Slab;
+
+use crate::accept::{ACCEPTS_MAX, LaneListener};
+use crate::cause::Cause;
+use crate::connection::{Connection, Phase};
+use crate::core::{Core, to_ms};
+use crate::generation::LaneGeneration;
+use crate::kernel::{Kernel, reset_on_close};
+use crate::mailbox::{Letters, Mail};
+use crate::service::{End, Service};
+use crate::token::{Source, Token};
+
+/// One lane: a thread's event loop and all that it owns.
+pub(crate) struct Lane<S: Service, K: Kernel> {
+    pub(crate) core: Core<K>,
+    pub(crate) service: S,
+    pub(crate) entries: Slab<Entry<S>>,
+    /// Tells the tenants of one slot apart; counts up with every connection.
+    pub(crate) slot_generation: u32,
+    pub(crate) listeners: Slab<LaneListener>,
+    pub(crate) current: Option<Rc<LaneGeneration<S::Settings>>>,
+    pub(crate) resources: LaneResources,
+    letters: Letters<S::Settings>,
+    /// Connections with work left from this turn.
+    pub(crate) ready: VecDeque<u64>,
+    /// Connections in their handshake, oldest first; some have moved on.
+    pub(crate) handshakes: VecDeque<u64>,
+    /// The end of a drain; 0 is a stop at once.
+    pub(crate) drain_until_ms: Option<u64>,
+}
+
+/// A connection with its generation and what the service keeps for it.
+pub(crate) struct Entry<S: Service> {
+    pub(crate) connection: Connection,
+    pub(crate) generation: Rc<LaneGeneration<S::Settings>>,
+    /// The listener's position in the generation.
+    pub(crate) listener: usize,
+    pub(crate) state: Option<S::Connection>,
+}
+
+/// How a lane ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneEnd {
+    /// Connections that were still open and had to be cut.
+    pub cut: usize,
+}
+
+/// Events taken from the kernel in one turn.
+const EVENTS_MAX: usize = 512;
+
+impl<S: Service, K: Kernel> Lane<S, K> {
+    pub(crate) fn new(
+        core: Core<K>,
+        service: S,
+        resources: LaneResources,
+        letters: Letters<S::Settings>,
+    ) -> std::io::Result<Self> {
+        core.watch_level(letters.bell.as_fd(), Token::BELL.bits())?;
+        Ok(Self {
+            core,
+            service,
+            entries: Slab::new(),
+            slot_generation: 0,
+            listeners: Slab::new(),
+            current: None,
+            resources,
+            letters,
+            ready: VecDeque::new(),
+            handshakes: VecDeque::new(),
+            drain_until_ms: None,
+        })
+    }
+
+    /// Runs until a drain or a stop has ended the last connection.
+    pub(crate) fn run(mut self) -> LaneEnd {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut due = Vec::new();
+        loop {
+            let timeout_ms = self.timeout_ms();
+            self.core.wait(&mut events, timeout_ms);
+            self.tell_time();
+            self.core.counters.turns.add(1);
+            for event in &events {
+                self.handle(event);
+            }
+            self.run_ready();
+            self.core.wheel.advance(self.core.now_ms, &mut due);
+            for bits in due.drain(..) {
+                self.wake(Token::from_bits(bits));
+            }
+            self.resume_listeners();
+            self.share_key_counters();
+            if let Some(end) = self.end_of_drain() {
+                return end;
+            }
+        }
+    }
+
+    fn timeout_ms(&self) -> Option<u64> {
+        if !self.ready.is_empty() {
+            return Some(0);
+        }
+        let paused = self.listeners.iter().filter_map(|(_, listener)| listener.paused_until_ms);
+        let until = paused
+            .chain(self.drain_until_ms)
+            .map(|at_ms| at_ms.saturating_sub(self.core.now_ms))
+            .min();
+        [self.core.wheel.wait_ms(self.core.now_ms), until].into_iter().flatten().min()
+    }
+
+    fn tell_time(&mut self) {
+        self.core.read_clock();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.resources.clock.set(UnixSeconds(unix.as_secs()));
+        // An error means that the clock and the ticket root contradict each other: the lane then
+        // issues no tickets, and the control plane, which sees the same, reports it.
+        let _ = self.resources.tickets.rotate();
+    }
+
+    fn handle(&mut self, event: &Event) {
+        let token = Token::from_bits({ event.data }.u64());
+        match token.source() {
+            Source::Bell => self.read_mail(),
+            Source::Listener(index) => self.accept(index, ACCEPTS_MAX),
+            Source::Connection { slot, attached } => {
+                let Some(entry) = self.entry(slot, token) else { return };
+                let flags = { event.flags };
+                if attached {
+                    if let Some(socket) = &mut entry.connection.attached {
+                        socket.note(flags);
+                    }
+                } else {
+                    entry.connection.socket.note(flags);
+                }
+                self.drive(slot);
+            }
+        }
+    }
+
+    pub(crate) fn entry(&mut self, slot: usize, token: Token) -> Option<&mut Entry<S>> {
+        let entry = self.entries.get_mut(slot)?;
+        (entry.connection.token == token.client().bits()).then_some(entry)
+    }
+
+    /// Gives every connection that had work left one more turn.
+    fn run_ready(&mut self) {
+        for _ in 0..self.ready.len() {
+            let Some(bits) = self.ready.pop_front() else { return };
+            let token = Token::from_bits(bits);
+            let Source::Connection { slot, .. } = token.source() else { continue };
+            if let Some(entry) = self.entry(slot, token) {
+                entry.connection.queued = false;
+                self.drive(slot);
+            }
+        }
+    }
+
+    /// Does what the connection's sockets allow, once in each direction, and ends it if that fails.
+    pub(crate) fn drive(&mut self, slot: usize) {
+        // A panic is a fault of ours; it costs this connection and no other.
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.step(slot)));
+        match outcome {
+            Ok(Ok(())) => self.queue(slot),
+            Ok(Err(cause)) => self.end(slot, cause),
+            Err(_) => {
+                self.core.counters.panics.add(1);
+                self.core.heal();
+                self.end(slot, Cause::Internal);
+            }
+        }
+    }
+
+    fn queue(&mut self, slot: usize) {
+        let Some(entry) = self.entries.get_mut(slot) else { return };
+        let connection = &mut entry.connection;
+        if connection.queued {
+            return;
+        }
+        let retry_write = connection.outgoing.is_some() && connection.socket.writable;
+        if connection.wants_client_bytes() || connection.wants_attached_bytes() || retry_write {
+            connection.queued = true;
+            self.ready.push_back(connection.token);
+        }
+    }
+
+    /// A timer of this connection has come.
+    fn wake(&mut self, token: Token) {
+        let Source::Connection { slot, .. } = token.source() else { return };
+        let now_ms = self.core.now_ms;
+        let Some(entry) = self.entry(slot, token) else { return };
+        if entry.connection.armed_ms > now_ms {
+            return; // a stale entry; the one that counts is still to come
+        }
+        entry.connection.armed_ms = u64::MAX;
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.check_deadlines(slot)));
+        match outcome {
+            Ok(Ok(())) => self.queue(slot),
+            Ok(Err(cause)) => self.end(slot, cause),
+            Err(_) => {
+                self.core.counters.panics.add(1);
+                self.core.heal();
+                self.end(slot, Cause::Internal);
+            }
+        }
+    }
+
+    /// Takes the connection off the lane. Only a clean end may look like one to either side.
+    pub(crate) fn end(&mut self, slot: usize, cause: Cause) {
+        let Some(entry) = self.entries.try_remove(slot) else { return };
+        let Entry { connection, generation, listener, state } = entry;
+        let counters = &self.core.counters;
+        counters.connections.subtract(1);
+        if connection.is_handshaking() {
+            counters.handshaking.subtract(1);
+        }
+        let lingered = matches!(connection.phase, Phase::Lingering { .. });
+        if cause != Cause::Clean && !lingered {
+            reset_on_close(&connection.socket.fd);
+        }
+        if let Some(socket) = &connection.attached
+            && cause != Cause::Clean
+        {
+            reset_on_close(&socket.fd);
+        }
+        counters.ended(cause).add(1);
+        let end = End {
+            cause,
+            client: connection.address,
+            listener: generation.generation.listeners.get(listener).map_or(0, |l| l.number),
+            generation: generation.generation.number,
+            lane: self.core.number,
+            server_name: connection.server_name.as_deref(),
+            session: connection.session.as_deref(),
+            handshake_us: connection.handshake_us,
+            duration_ms: self.core.now_ms.saturating_sub(connection.accepted_ms),
+            client_bytes: connection.client_bytes,
+            backend_bytes: connection.backend_bytes,
+        };
+        self.service.ended(state, &end);
+        if let Some(outgoing) = connection.outgoing {
+            self.core.pool.give_back(outgoing);
+        }
+        if let Some(untaken) = connection.untaken {
+            self.core.pool.give_back(untaken);
+        }
+    }
+
+    fn read_mail(&mut self) {
+        self.letters.silence_bell();
+        while let Some(mail) = self.letters.take() {
+            match mail {
+                Mail::Drain(limit) => self.begin_drain(to_ms(limit)),
+                Mail::Publish(publication) => self.publish(*publication),
+                Mail::Stop => self.drain_until_ms = Some(0),
+            }
+        }
+    }
+
+    fn share_key_counters(&self) {
+        let keys = RefCell::borrow(&self.resources.keys).counters();
+        self.core.counters.keys_decoded.set(keys.decoded);
+        self.core.counters.keys_evicted.set(keys.evictions);
+    }
+}

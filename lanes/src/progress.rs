@@ -1,0 +1,335 @@
+//! How a connection advances: one read and one write in each direction per turn.
+
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+
+use sealane_engine::buffer::Buffer;
+use sealane_engine::hello::{self, Hello, Peek};
+use sealane_engine::session::{Fed, ServerSession, Session};
+
+use crate::cause::Cause;
+use crate::connection::{Direction, Phase};
+use crate::core::{Core, to_ms};
+use crate::kernel::Kernel;
+use crate::lane::{Entry, Lane};
+use crate::link::Link;
+use crate::service::Service;
+
+/// How long session tickets wait for the first response before they leave alone.
+const TICKETS_HELD_MS: u64 = 10;
+
+/// The answer to a plain HTTP request on the TLS port.
+const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+Content-Type: text/plain\r\nContent-Length: 61\r\nConnection: close\r\n\r\n\
+This port speaks TLS: use https:// instead of http:// for it.";
+
+impl<S: Service, K: Kernel> Lane<S, K> {
+    /// Does what the connection's sockets allow, once in each direction.
+    ///
+    /// # Errors
+    /// The cause that ends the connection; [`Cause::Clean`] when both sides have ended.
+    pub(crate) fn step(&mut self, slot: usize) -> Result<(), Cause> {
+        let Some(entry) = self.entries.get_mut(slot) else { return Ok(()) };
+        let mut turn = Turn { core: &mut self.core, service: &mut self.service, entry };
+        if turn.entry.connection.socket.writable {
+            turn.link().flush()?;
+        }
+        turn.write_attached()?;
+        if turn.entry.connection.wants_client_bytes() {
+            turn.read_client()?;
+        }
+        if turn.entry.connection.wants_attached_bytes() {
+            turn.with_state(|service, state, link| service.attached_readable(state, link))?;
+        }
+        if turn.entry.connection.is_finished() { Err(Cause::Clean) } else { Ok(()) }
+    }
+
+    /// Acts on the deadlines that have passed and arms the next one.
+    ///
+    /// # Errors
+    /// The cause that ends the connection.
+    pub(crate) fn check_deadlines(&mut self, slot: usize) -> Result<(), Cause> {
+        let Some(entry) = self.entries.get_mut(slot) else { return Ok(()) };
+        let mut turn = Turn { core: &mut self.core, service: &mut self.service, entry };
+        turn.check_deadlines()
+    }
+}
+
+/// One connection, with what it borrows from its lane for a turn.
+struct Turn<'a, S: Service, K: Kernel> {
+    core: &'a mut Core<K>,
+    service: &'a mut S,
+    entry: &'a mut Entry<S>,
+}
+
+impl<S: Service, K: Kernel> Turn<'_, S, K> {
+    fn link(&mut self) -> Link<'_, K> {
+        Link { core: self.core, connection: &mut self.entry.connection }
+    }
+
+    /// Calls the service, if the connection has got as far as having one.
+    fn with_state(
+        &mut self,
+        call: impl FnOnce(&mut S, &mut S::Connection, &mut Link<'_, K>) -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
+        let Some(state) = &mut self.entry.state else { return Ok(()) };
+        let mut link = Link { core: self.core, connection: &mut self.entry.connection };
+        call(self.service, state, &mut link)
+    }
+
+    /// The attached socket takes bytes again: offers it what was left, and then the end.
+    fn write_attached(&mut self) -> Result<(), Cause> {
+        let attached = self.entry.connection.attached.as_mut();
+        if !attached.is_some_and(|socket| std::mem::take(&mut socket.writable)) {
+            return Ok(());
+        }
+        self.with_state(|service, state, link| service.attached_writable(state, link))?;
+        if let Some(mut untaken) = self.entry.connection.untaken.take() {
+            self.with_state(|service, state, link| service.plaintext(state, link, &mut untaken))?;
+            if untaken.is_empty() {
+                self.core.pool.give_back(untaken);
+            } else {
+                self.entry.connection.untaken = Some(untaken);
+            }
+        }
+        self.pass_on_client_end()
+    }
+
+    fn pass_on_client_end(&mut self) -> Result<(), Cause> {
+        let connection = &mut self.entry.connection;
+        if connection.inward == Direction::Ending && connection.untaken.is_none() {
+            connection.inward = Direction::Ended;
+            self.with_state(|service, state, link| service.client_ended(state, link))?;
+        }
+        Ok(())
+    }
+
+    fn read_client(&mut self) -> Result<(), Cause> {
+        if let Phase::Lingering { cause, until_ms, bytes_left } = self.entry.connection.phase {
+            return self.throw_away(cause, until_ms, bytes_left);
+        }
+        let connection = &mut self.entry.connection;
+        let carried_len = connection.carried_len();
+        let room = self.core.read_len(carried_len);
+        let mut received = std::mem::take(&mut self.core.received);
+        received.clear();
+        let spare = &mut received.spare_mut()[carried_len..carried_len + room];
+        let read = self.core.kernel.recv(connection.socket.fd.as_fd(), spare);
+        let outcome = match read {
+            Ok(0) => self.client_stream_ended(),
+            Ok(len) => {
+                let drained = len < room;
+                if drained && !connection.socket.hangup && !connection.socket.failed {
+                    connection.socket.readable = false;
+                }
+                let last = drained && connection.socket.hangup && !connection.socket.failed;
+                connection.active_ms = self.core.now_ms;
+                connection.take_carried(&mut received);
+                received.fill(len);
+                self.take_ciphertext(&mut received)
+                    .and_then(|()| if last { self.client_stream_ended() } else { Ok(()) })
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => {
+                    connection.socket.readable = false;
+                    Ok(())
+                }
+                ErrorKind::Interrupted => Ok(()),
+                _ if connection.is_handshaking() => Err(Cause::ClientGone),
+                _ => Err(Cause::ClientReset),
+            },
+        };
+        self.core.received = received;
+        outcome
+    }
+
+    /// FIN from the client: a clean end only behind close_notify.
+    fn client_stream_ended(&mut self) -> Result<(), Cause> {
+        let connection = &mut self.entry.connection;
+        connection.socket.ended = true;
+        match connection.phase {
+            Phase::Lingering { .. } => Ok(()),
+            Phase::Established if connection.inward == Direction::Open => {
+                Err(Cause::ClientTruncated)
+            }
+            Phase::Established => Ok(()),
+            Phase::Handshake | Phase::Hello => Err(Cause::ClientGone),
+        }
+    }
+
+    fn take_ciphertext(&mut self, received: &mut Buffer) -> Result<(), Cause> {
+        if self.entry.connection.phase == Phase::Hello && !self.begin_session(received)? {
+            return Ok(());
+        }
+        let connection = &mut self.entry.connection;
+        let session = connection.session.as_mut().ok_or(Cause::Internal)?;
+        let established = session.is_established();
+        let mut plain = std::mem::take(&mut self.core.plain);
+        let fed = session.feed(received.filled_mut(), &mut plain, &mut self.core.wire);
+        let outcome = match fed {
+            Ok(fed) => self.take_plaintext(fed, &mut plain),
+            Err(error) => {
+                let cause = Cause::of_session(&error, established);
+                if self.core.wire.is_empty() { Err(cause) } else { self.refuse(cause) }
+            }
+        };
+        plain.clear();
+        self.core.plain = plain;
+        outcome
+    }
+
+    /// Creates the session once the whole ClientHello is there; returns whether it did.
+    fn begin_session(&mut self, received: &Buffer) -> Result<bool, Cause> {
+        let hello_bytes_max = self.entry.generation.generation.limits.hello_bytes_max;
+        match hello::peek(received.filled(), hello_bytes_max) {
+            Peek::Hello(hello) => self.admit_hello(hello),
+            Peek::NeedMore => {
+                self.entry.connection.early = received.filled().to_vec();
+                Ok(false)
+            }
+            Peek::NotTls => Err(Cause::NotTls),
+            Peek::PlainHttp => {
+                self.core.wire.append(PLAIN_HTTP_ANSWER);
+                self.refuse(Cause::PlainHttp).map(|()| false)
+            }
+            Peek::TooLong => Err(Cause::HelloTooLong),
+        }
+    }
+
+    fn admit_hello(&mut self, hello: Hello) -> Result<bool, Cause> {
+        let context =
+            self.entry.generation.contexts.get(self.entry.listener).ok_or(Cause::Internal)?;
+        let admitted = context.admit(&hello);
+        self.entry.connection.server_name = hello.server_name;
+        match admitted {
+            Ok(config) => {
+                let session = ServerSession::new(config).map_err(|_| Cause::Internal)?;
+                self.entry.connection.session = Some(Box::new(session));
+                self.entry.connection.phase = Phase::Handshake;
+                Ok(true)
+            }
+            Err(refusal) => {
+                self.core.wire.append(&refusal.alert());
+                self.refuse(Cause::UnknownName).map(|()| false)
+            }
+        }
+    }
+
+    /// Sends the last words that stand in the wire buffer, and lingers.
+    fn refuse(&mut self, cause: Cause) -> Result<(), Cause> {
+        if self.entry.connection.is_handshaking() {
+            self.core.counters.handshaking.subtract(1);
+        }
+        self.link().linger(cause)
+    }
+
+    fn take_plaintext(&mut self, fed: Fed, plain: &mut Buffer) -> Result<(), Cause> {
+        if fed.established {
+            self.establish()?;
+        }
+        self.link().transmit()?;
+        if !plain.is_empty() {
+            let len = plain.len() as u64;
+            self.entry.connection.client_bytes += len;
+            self.core.counters.client_bytes.add(len);
+            self.with_state(|service, state, link| service.plaintext(state, link, plain))?;
+            if !plain.is_empty() {
+                self.entry.connection.untaken = Some(self.core.pool.detach(plain));
+            }
+        }
+        if fed.peer_closed {
+            self.entry.connection.inward = Direction::Ending;
+            self.pass_on_client_end()?;
+        }
+        Ok(())
+    }
+
+    fn establish(&mut self) -> Result<(), Cause> {
+        let connection = &mut self.entry.connection;
+        connection.phase = Phase::Established;
+        let taken = connection.accepted_at.elapsed();
+        let taken_us = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
+        connection.handshake_us = Some(taken_us);
+        let session = connection.session.as_ref().ok_or(Cause::Internal)?;
+        let counters = &self.core.counters;
+        counters.handshaking.subtract(1);
+        counters.handshakes.count(session);
+        counters.handshake_time.record(taken_us);
+        if session.held_len() > 0 {
+            let due_ms = self.core.now_ms + TICKETS_HELD_MS;
+            connection.tickets_due_ms = Some(due_ms);
+            self.link().arm(due_ms);
+        }
+        let generation = &self.entry.generation.generation;
+        let listener = generation.listeners.get(self.entry.listener).ok_or(Cause::Internal)?;
+        let mut link = Link { core: self.core, connection: &mut self.entry.connection };
+        self.entry.state = Some(self.service.established(&mut link, &listener.settings)?);
+        Ok(())
+    }
+
+    fn throw_away(&mut self, cause: Cause, until_ms: u64, bytes_left: usize) -> Result<(), Cause> {
+        let connection = &mut self.entry.connection;
+        let room = self.core.read_len(0);
+        let spare = &mut self.core.received.spare_mut()[..room];
+        match self.core.kernel.recv(connection.socket.fd.as_fd(), spare) {
+            Ok(0) => Err(cause),
+            Ok(len) => {
+                let bytes_left = bytes_left.checked_sub(len).ok_or(cause)?;
+                connection.phase = Phase::Lingering { cause, until_ms, bytes_left };
+                connection.socket.readable = len == room || connection.socket.hangup;
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                connection.socket.readable = false;
+                Ok(())
+            }
+            Err(_) => Err(cause),
+        }
+    }
+
+    fn check_deadlines(&mut self) -> Result<(), Cause> {
+        let now_ms = self.core.now_ms;
+        if self.entry.connection.tickets_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
+            self.release_tickets()?;
+        }
+        if self.entry.connection.service_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
+            self.entry.connection.service_due_ms = None;
+            self.with_state(|service, state, link| service.deadline(state, link))?;
+        }
+        let (due_ms, cause) = self.own_deadline();
+        if due_ms <= now_ms {
+            return Err(cause);
+        }
+        let connection = &self.entry.connection;
+        let others = [connection.tickets_due_ms, connection.service_due_ms];
+        let next_ms = others.into_iter().flatten().fold(due_ms, u64::min);
+        self.link().arm(next_ms);
+        Ok(())
+    }
+
+    /// When this connection's patience ends, and what that is called.
+    fn own_deadline(&self) -> (u64, Cause) {
+        let connection = &self.entry.connection;
+        let limits = &self.entry.generation.generation.limits;
+        match connection.phase {
+            Phase::Established => {
+                (connection.active_ms.saturating_add(to_ms(limits.idle_timeout)), Cause::Idle)
+            }
+            Phase::Handshake | Phase::Hello => {
+                let timeout_ms = to_ms(limits.handshake_timeout);
+                (connection.accepted_ms.saturating_add(timeout_ms), Cause::HandshakeTimeout)
+            }
+            Phase::Lingering { cause, until_ms, .. } => (until_ms, cause),
+        }
+    }
+
+    /// The first response has taken too long for the tickets: they leave alone.
+    fn release_tickets(&mut self) -> Result<(), Cause> {
+        let connection = &mut self.entry.connection;
+        connection.tickets_due_ms = None;
+        if let Some(session) = &mut connection.session {
+            session.release_held(&mut self.core.wire);
+        }
+        self.link().transmit()
+    }
+}
