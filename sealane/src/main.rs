@@ -1,2 +1,3 @@
 //! placeholder
+use sealane as _;
 fn main() {}

@@ -1,0 +1,73 @@
+//! What is bounded, by name, and how the whole is divided among lanes.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// The limits of a whole process; see [`Limits::per_lane`] for those of a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Certificates of one listener.
+    pub certificates_max: usize,
+    /// One attempt to connect to a backend.
+    pub connect_timeout: Duration,
+    /// Open client connections in all.
+    pub connections_max: usize,
+    /// Open client connections of one lane; without it, its share of `connections_max`.
+    pub connections_per_lane_max: Option<usize>,
+    /// Private keys that a lane keeps decoded.
+    pub decoded_keys_per_lane_max: usize,
+    /// From the first signal to the end of the last connection.
+    pub drain_timeout: Duration,
+    /// From accept to the end of the handshake.
+    pub handshake_timeout: Duration,
+    /// Handshakes in flight in all.
+    pub handshakes_max: usize,
+    /// Bytes of a ClientHello.
+    pub hello_bytes_max: usize,
+    /// Without a byte in either direction.
+    pub idle_timeout: Duration,
+    /// Addresses listened on, over all listeners.
+    pub listeners_max: usize,
+    /// Server names of one listener.
+    pub names_max: usize,
+}
+
+impl Limits {
+    /// The limits of each of `lanes`: what is counted in all is divided, rounded up, because a
+    /// shared counter would be a cache line that every lane writes.
+    pub fn per_lane(&self, lanes: NonZeroUsize) -> sealane_lanes::limits::Limits {
+        let share = self.connections_max.div_ceil(lanes.get());
+        let connections_max = self.connections_per_lane_max.unwrap_or(share);
+        sealane_lanes::limits::Limits {
+            connections_max,
+            handshakes_max: self.handshakes_max.div_ceil(lanes.get()).min(connections_max),
+            handshake_timeout: self.handshake_timeout,
+            idle_timeout: self.idle_timeout,
+            connect_timeout: self.connect_timeout,
+            drain_timeout: self.drain_timeout,
+            hello_bytes_max: self.hello_bytes_max,
+            decoded_keys_max: self.decoded_keys_per_lane_max,
+        }
+    }
+}
+
+impl Default for Limits {
+    /// Per-lane defaults are those of the lanes crate.
+    fn default() -> Self {
+        let lane = sealane_lanes::limits::Limits::default();
+        Self {
+            certificates_max: 200_000,
+            connect_timeout: lane.connect_timeout,
+            connections_max: lane.connections_max,
+            connections_per_lane_max: None,
+            decoded_keys_per_lane_max: lane.decoded_keys_max,
+            drain_timeout: lane.drain_timeout,
+            handshake_timeout: lane.handshake_timeout,
+            handshakes_max: 16_384,
+            hello_bytes_max: lane.hello_bytes_max,
+            idle_timeout: lane.idle_timeout,
+            listeners_max: 256,
+            names_max: 1_000_000,
+        }
+    }
+}
