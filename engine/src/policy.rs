@@ -81,7 +81,8 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the default order of preference.
-    pub const ALL: [Self; 4] = [Self::X25519MlKem768, Self::X25519, Self::Secp256r1, Self::Secp384r1];
+    pub const ALL: [Self; 4] =
+        [Self::X25519MlKem768, Self::X25519, Self::Secp256r1, Self::Secp384r1];
 
     /// The IANA name, as written in a configuration and in logs.
     pub fn name(self) -> &'static str {
