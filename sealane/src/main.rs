@@ -1,3 +1,5 @@
 //! placeholder
+#![forbid(unsafe_code)]
+
 use sealane as _;
 fn main() {}

@@ -1,0 +1,169 @@
+//! Rules about what a crate may use: arrows point down, and sockets, clocks, locks have one layer.
+
+use crate::{
+    Finding,
+    repository::File,
+    source::{Source, contains_words},
+};
+
+/// Adds the dependencies of a crate on crates of this workspace that are not below it.
+pub(crate) fn check_manifest(file: &File, findings: &mut Vec<Finding>) {
+    if file.name() != "Cargo.toml" || !file.text.contains("[package]") {
+        return;
+    }
+    let Some(layer) = LAYERS.iter().find(|layer| layer.folder == file.top()) else {
+        let message = "an unknown crate: give it its place in LAYERS of tidy/src/layers.rs";
+        findings.push(Finding::new(file, 1, "layer", message));
+        return;
+    };
+    for (number, crate_name) in workspace_dependencies(&file.text) {
+        if !layer.may_use.contains(&crate_name.as_str()) {
+            let message = format!(
+                "{} does not use {crate_name}: arrows point down; it may use {:?}",
+                layer.folder, layer.may_use
+            );
+            findings.push(Finding::new(file, number, "layer", message));
+        }
+    }
+}
+
+/// Adds what a Rust file, outside its tests, uses that its layer leaves to another.
+pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Finding>) {
+    let Some(layer) = LAYERS.iter().find(|layer| layer.folder == file.top()) else { return };
+    let lines = source.shipped_lines();
+    let mut seen = Vec::new();
+    for (number, used) in lines.iter().cloned().chain(used_paths(&lines)) {
+        for (words, instead) in layer.bans.iter().filter(|(words, _)| contains_words(&used, words))
+        {
+            if !seen.contains(&(number, *words)) {
+                seen.push((number, *words));
+                let message = format!("no `{words}` in {}: {instead}", layer.folder);
+                findings.push(Finding::new(file, number, "layer", message));
+            }
+        }
+    }
+}
+
+/// The names of this workspace's crates in the dependency tables of a manifest, with their lines.
+fn workspace_dependencies(manifest: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut in_table = false;
+    for (number, line) in manifest.lines().enumerate().map(|(i, line)| (i + 1, line.trim())) {
+        let entry = match line.strip_prefix('[') {
+            Some(header) => {
+                let header = header.trim_end_matches(']');
+                in_table = header.ends_with("dependencies");
+                header.split_once("dependencies.").map(|(_, name)| name)
+            }
+            None => in_table.then_some(line),
+        };
+        let name = entry.unwrap_or("").split(['.', '=', ' ']).next().unwrap_or("");
+        if name.starts_with("sealane") {
+            found.push((number, name.to_owned()));
+        }
+    }
+    found
+}
+
+/// The full paths that `use` declarations bring in, braces resolved, each with its first line.
+fn used_paths(lines: &[(usize, String)]) -> Vec<(usize, String)> {
+    let mut paths = Vec::new();
+    let mut declaration: Option<(usize, String)> = None;
+    for (number, line) in lines {
+        let trimmed = line.trim();
+        let visible = trimmed.strip_prefix("pub ").unwrap_or(trimmed);
+        if declaration.is_none() && visible.starts_with("use ") {
+            declaration = Some((*number, String::new()));
+        }
+        if let Some((start, text)) = &mut declaration {
+            text.push_str(trimmed);
+            text.push(' ');
+            if trimmed.ends_with(';') {
+                let tree = text.split_once("use ").map_or("", |(_, tree)| tree);
+                let mut expanded = Vec::new();
+                expand("", tree.trim().trim_end_matches(';'), &mut expanded);
+                paths.extend(expanded.into_iter().map(|path| (*start, path)));
+                declaration = None;
+            }
+        }
+    }
+    paths
+}
+
+/// `a::{b, c::{d, e}}` names `a::b`, `a::c::d` and `a::c::e`.
+fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
+    let tree = tree.trim();
+    let Some((head, inner)) = tree.split_once('{') else {
+        return paths.push(format!("{prefix}{tree}"));
+    };
+    let prefix = format!("{prefix}{head}");
+    let inner = inner.strip_suffix('}').unwrap_or(inner);
+    let (mut depth, mut start) = (0_usize, 0);
+    for (at, c) in inner.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                expand(&prefix, &inner[start..at], paths);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if start < inner.len() {
+        expand(&prefix, &inner[start..], paths);
+    }
+}
+
+/// What one crate may use.
+struct Layer {
+    folder: &'static str,
+    /// Crates of this workspace.
+    may_use: &'static [&'static str],
+    /// Whole words outside tests, each with what to do instead.
+    bans: &'static [(&'static str, &'static str)],
+}
+
+/// From top to bottom.
+const LAYERS: [Layer; 4] = [
+    Layer { folder: "tidy", may_use: &[], bans: &[] },
+    Layer { folder: "sealane", may_use: &["sealane-lanes", "sealane-engine"], bans: &[] },
+    Layer { folder: "lanes", may_use: &["sealane-engine"], bans: &LANES_BANS },
+    Layer { folder: "engine", may_use: &[], bans: &ENGINE_BANS },
+];
+
+const LANES_BANS: [(&str, &str); 9] = [
+    ("Barrier", NO_WAIT),
+    ("Condvar", NO_WAIT),
+    ("Mutex", NO_WAIT),
+    ("RwLock", NO_WAIT),
+    ("eprintln", NO_PRINT),
+    ("park", NO_WAIT),
+    ("println", NO_PRINT),
+    ("std::fs", "files belong to the control plane, in sealane; hand over what was read"),
+    ("thread::sleep", "a lane waits in its poll alone; set a timer"),
+];
+
+const ENGINE_BANS: [(&str, &str); 16] = [
+    ("Condvar", NO_WAIT),
+    ("Instant::now", NO_CLOCK),
+    ("Mutex", NO_WAIT),
+    ("RwLock", NO_WAIT),
+    ("SystemTime", NO_CLOCK),
+    ("UnixTime::now", NO_CLOCK),
+    ("eprintln", NO_PRINT),
+    ("println", NO_PRINT),
+    ("rustix", NO_SYSTEM),
+    ("socket2", NO_SYSTEM),
+    ("std::env", "settings are arguments"),
+    ("std::fs", "files belong to the control plane, in sealane; take bytes"),
+    ("std::net", "sockets belong to lanes; addresses and names are in core::net"),
+    ("std::os", NO_SYSTEM),
+    ("std::process", NO_SYSTEM),
+    ("std::thread", "threads belong to lanes and sealane; take bytes, return bytes"),
+];
+
+const NO_CLOCK: &str = "time is an argument, so that tests need not wait; take `now`";
+const NO_PRINT: &str = "return an error or count it; only sealane speaks to people";
+const NO_SYSTEM: &str = "engine makes no system call; take bytes, return bytes";
+const NO_WAIT: &str = "a lane never waits for a thread; own it, or send it by mailbox";

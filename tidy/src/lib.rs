@@ -1,0 +1,67 @@
+//! The rules of CONTRIBUTING.md that a program can check: [`check`] finds what breaks them in a
+//! [`Repository`].
+//!
+//! What rustfmt, clippy and cargo-deny check is not checked again. A message says what to do
+//! instead; a remark made twice in review belongs here.
+#![forbid(unsafe_code)]
+
+mod layers;
+mod names;
+mod repository;
+mod rust;
+mod source;
+mod text;
+
+pub use repository::{File, Repository};
+pub use source::Source;
+
+use std::fmt;
+
+/// Everything in `repository` that breaks a rule, in the order of its files.
+pub fn check(repository: &Repository) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in &repository.files {
+        names::check(file, &mut findings);
+        text::check(file, &mut findings);
+        layers::check_manifest(file, &mut findings);
+        if file.extension() == "rs" {
+            let source = Source::parse(&file.text);
+            rust::check(file, &source, &mut findings);
+            if !repository.is_test(file) {
+                layers::check_source(file, &source, &mut findings);
+            }
+        }
+    }
+    findings
+}
+
+/// One place that breaks one rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Relative to the root of the repository.
+    pub path: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// The rule's name.
+    pub rule: &'static str,
+    /// What is wrong, and what to do instead.
+    pub message: String,
+    /// Whether it fails the check; the others are only said.
+    pub fatal: bool,
+}
+
+impl Finding {
+    fn new(file: &File, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
+        Self { path: file.path.clone(), line, rule, message: message.into(), fatal: true }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = if self.fatal { "error" } else { "warning" };
+        write!(f, "{}:{}: {level}: {} [{}]", self.path, self.line, self.message, self.rule)
+    }
+}
+
+#[cfg(test)]
+mod tests;

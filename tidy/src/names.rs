@@ -1,0 +1,23 @@
+//! Rules about the names of files and folders, and about which files can be executed.
+
+use crate::{Finding, repository::File};
+
+/// Adds what `file` breaks by its name and mode.
+pub(crate) fn check(file: &File, findings: &mut Vec<Finding>) {
+    let words = file.path.split(['/', '.', '_', '-']);
+    for word in words.filter(|word| BANNED_NAMES.contains(word)) {
+        let message = format!("`{word}` says nothing: name the file for what it is about");
+        findings.push(Finding::new(file, 1, "name", message));
+    }
+    let script = file.text.starts_with("#!/");
+    if script && !file.executable {
+        let message = format!("starts with #! and cannot be executed: chmod +x {}", file.path);
+        findings.push(Finding::new(file, 1, "executable", message));
+    }
+    if !script && file.executable {
+        let message = format!("is executable and no script: chmod -x {}", file.path);
+        findings.push(Finding::new(file, 1, "executable", message));
+    }
+}
+
+const BANNED_NAMES: [&str; 7] = ["common", "helper", "helpers", "manager", "misc", "util", "utils"];

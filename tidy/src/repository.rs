@@ -1,0 +1,110 @@
+//! The files that git tracks or would track, read into memory.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::source::Source;
+
+/// All text files of the project.
+#[derive(Debug, Default)]
+pub struct Repository {
+    /// In the order of their paths.
+    pub files: Vec<File>,
+    /// Rust files, and folders, that a `#[cfg(test)] mod name;` brings in; without `.rs`.
+    test_modules: BTreeSet<PathBuf>,
+}
+
+impl Repository {
+    /// Reads the work tree at `root`: what git tracks, and what it neither tracks nor ignores.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        let listing = Command::new("git")
+            // A clone made by somebody else, as machines that run checks often have it.
+            .args(["-c", "safe.directory=*", "ls-files", "-z"])
+            .args(["--cached", "--others", "--exclude-standard"])
+            .current_dir(root)
+            .output()?;
+        if !listing.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&listing.stderr).into_owned()));
+        }
+        let paths = String::from_utf8_lossy(&listing.stdout).into_owned();
+        let mut files = Vec::new();
+        for path in paths.split('\0').filter(|path| !path.is_empty()).collect::<BTreeSet<_>>() {
+            files.extend(File::read(root, path)?);
+        }
+        Ok(Self::new(files))
+    }
+
+    /// A repository of just these files.
+    pub fn new(files: Vec<File>) -> Self {
+        let test_modules = files.iter().flat_map(test_modules).collect();
+        Self { files, test_modules }
+    }
+
+    /// Whether a Rust file is compiled for tests only.
+    pub fn is_test(&self, file: &File) -> bool {
+        let path = Path::new(&file.path);
+        let in_folder = |name| path.components().any(|part| part.as_os_str() == name);
+        in_folder("tests")
+            || in_folder("benches")
+            || path.with_extension("").ancestors().any(|path| self.test_modules.contains(path))
+    }
+}
+
+/// One text file.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Relative to the root of the repository, with forward slashes.
+    pub path: String,
+    /// All of it.
+    pub text: String,
+    /// Whether its owner may execute it.
+    pub executable: bool,
+}
+
+impl File {
+    /// `None` for what has no text: binary data, folders of other repositories, and files that are
+    /// tracked but deleted.
+    fn read(root: &Path, path: &str) -> io::Result<Option<Self>> {
+        let full = root.join(path);
+        let Ok(metadata) = fs::symlink_metadata(&full) else { return Ok(None) };
+        if !metadata.is_file() {
+            return Ok(None);
+        }
+        let Ok(text) = String::from_utf8(fs::read(&full)?) else { return Ok(None) };
+        let executable = metadata.permissions().mode() & 0o100 != 0;
+        Ok(Some(Self { path: path.to_owned(), text, executable }))
+    }
+
+    /// Without its dot; empty if there is none.
+    pub fn extension(&self) -> &str {
+        Path::new(&self.path).extension().and_then(|extension| extension.to_str()).unwrap_or("")
+    }
+
+    /// The last part of the path.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// The first folder of the path, which in this workspace is the crate.
+    pub fn top(&self) -> &str {
+        self.path.split('/').next().unwrap_or(&self.path)
+    }
+}
+
+/// The modules that `file` declares for tests only.
+fn test_modules(file: &File) -> Vec<PathBuf> {
+    if file.extension() != "rs" {
+        return Vec::new();
+    }
+    let path = Path::new(&file.path);
+    let folder = match path.file_name().and_then(|name| name.to_str()) {
+        Some("lib.rs" | "main.rs" | "mod.rs") => path.with_file_name(""),
+        _ => path.with_extension(""),
+    };
+    Source::parse(&file.text).test_modules().map(|name| folder.join(name)).collect()
+}

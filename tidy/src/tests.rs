@@ -1,0 +1,214 @@
+//! Each rule finds a bad sample and leaves a good one alone.
+
+use crate::{File, Finding, Repository, check};
+
+#[test]
+fn a_clean_file_breaks_nothing() {
+    assert_eq!(findings("engine/src/lib.rs", CLEAN), []);
+}
+
+#[test]
+fn a_crate_root_forbids_unsafe() {
+    breaks("forbid-unsafe", "engine/src/lib.rs", "//! A crate.\n");
+    breaks("forbid-unsafe", "sealane/src/bin/other.rs", "//! A program.\n");
+    holds("engine/src/policy.rs", "//! No root.\n");
+    holds("bytering/src/lib.rs", "//! A ring.\n");
+}
+
+#[test]
+fn unsafe_code_has_its_crates() {
+    let block = "//! A module.\nfn f() { unsafe { g() } }\n";
+    breaks_at("unsafe", 2, "lanes/tests/all.rs", block);
+    holds("bytering/src/ring.rs", block);
+    holds("lanes/src/a.rs", "//! Not unsafe.\nconst WHY: &str = \"unsafe\"; // unsafe\n");
+    holds("lanes/src/a.rs", "//! A module.\n#![deny(unsafe_op_in_unsafe_fn)]\n");
+}
+
+#[test]
+fn a_file_opens_with_its_doc() {
+    breaks("module-doc", "lanes/src/a.rs", "use std::io;\n");
+    breaks("module-doc", "lanes/tests/a.rs", "// Not a doc.\n");
+}
+
+#[test]
+fn getters_have_no_prefix() {
+    breaks_at("get-prefix", 3, "lanes/src/a.rs", "//! A module.\n\npub fn get_limit() {}\n");
+    holds("lanes/src/a.rs", "//! A module.\nfn f(map: &Map) { map.get_mut(); }\n");
+}
+
+#[test]
+fn names_say_something() {
+    for path in ["lanes/src/utils.rs", "lanes/src/io_util.rs", "common/a.md", "test-helpers/a.md"] {
+        breaks("name", path, "//! Text.\n");
+    }
+    breaks_at("name", 2, "lanes/src/a.rs", "//! A module.\nmod helpers {}\n");
+    holds("lanes/src/utilisation.rs", "//! A module.\n");
+}
+
+#[test]
+fn scripts_and_nothing_else_can_be_executed() {
+    let script = file("demo", "#!/bin/sh\n");
+    assert_eq!(rules(&check(&Repository::new(vec![script.clone()]))), ["executable"]);
+    assert_eq!(check(&Repository::new(vec![File { executable: true, ..script }])), []);
+    let source = File { executable: true, ..file("lanes/src/a.rs", "//! A module.\n") };
+    assert_eq!(rules(&check(&Repository::new(vec![source]))), ["executable"]);
+}
+
+#[test]
+fn lines_end_where_their_text_ends() {
+    breaks_at("whitespace", 2, "README.md", "# Title\nwords \n");
+    breaks_at("whitespace", 1, "README.md", "# Title\r\n");
+    breaks_at("whitespace", 2, "README.md", "# Title\nno end");
+}
+
+#[test]
+fn code_fits_its_columns() {
+    let long = format!("//! {}\n", "a ".repeat(49));
+    breaks_at("line-length", 1, "lanes/src/a.rs", &long.replace("a \n", "aaa\n"));
+    holds("lanes/src/a.rs", &format!("//! {}\n", "a".repeat(96)));
+    holds("README.md", &format!("{}\n", "a".repeat(200)));
+    holds("lanes/src/a.rs", &format!("//! https://example.com/{}\n", "a".repeat(96)));
+}
+
+#[test]
+fn long_files_are_split() {
+    let lines = |count: usize| format!("//! A module.\n{}", "\n".repeat(count - 1));
+    assert_eq!(findings("lanes/src/a.rs", &lines(400)), []);
+    let warned = findings("lanes/src/a.rs", &lines(800));
+    assert_eq!((rules(&warned), warned[0].fatal), (vec!["file-length"], false));
+    let failed = findings("lanes/src/a.rs", &lines(801));
+    assert_eq!((rules(&failed), failed[0].fatal), (vec!["file-length"], true));
+    holds("README.md", &lines(801));
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    for mark in [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")] {
+        breaks_at("unfinished", 2, "lanes/src/a.rs", &format!("//! A module.\n// {mark}: later\n"));
+    }
+    holds("testdata/a.pem", concat!("-----BEGIN X-----\nab/XX", "X/+\n"));
+}
+
+#[test]
+fn words_have_one_meaning() {
+    breaks_at("word", 1, "README.md", concat!("The Up", "stream answers.\n"));
+    breaks_at("word", 1, "README.md", concat!("down", "stream_bytes\n"));
+}
+
+#[test]
+fn no_registry_is_named() {
+    breaks_at("registry-host", 1, "README.md", concat!("See crates", ".io for it.\n"));
+    holds("Cargo.lock", concat!("source = \"registry+https://crates", ".io-index\"\n"));
+}
+
+#[test]
+fn no_path_of_one_machine_is_named() {
+    for path in [concat!("/ro", "ot"), concat!("/wo", "rk"), concat!("/tmp", "/wt")] {
+        breaks_at("machine-path", 1, "README.md", &format!("cd {path}/sealane\n"));
+        breaks_at("machine-path", 1, "README.md", &format!("cd \"{path}\"\n"));
+    }
+    holds("README.md", concat!("tickets/ro", "ot.rs /wo", "rkers target/wo", "rk\n"));
+}
+
+#[test]
+fn dependencies_point_down() {
+    let manifest = |table, name| format!("[package]\n\n[{table}]\n{name}.workspace = true\n");
+    breaks_at("layer", 4, "engine/Cargo.toml", &manifest("dependencies", "sealane-lanes"));
+    breaks_at("layer", 4, "lanes/Cargo.toml", &manifest("dev-dependencies", "sealane"));
+    let table = "[package]\n[target.'cfg(unix)'.dependencies.sealane-lanes]\npath = \"x\"\n";
+    breaks_at("layer", 2, "engine/Cargo.toml", table);
+    breaks("layer", "unheard-of/Cargo.toml", "[package]\n");
+    holds("lanes/Cargo.toml", &manifest("dependencies", "sealane-engine"));
+    holds("Cargo.toml", "[workspace.dependencies]\nsealane-engine = { path = \"engine\" }\n");
+}
+
+#[test]
+fn the_engine_has_no_socket_no_clock_and_no_lock() {
+    for code in [
+        "use std::net::TcpStream;",
+        "use std::{collections::HashMap, fs::{self, File}};",
+        "pub use std::{net as wire};",
+        "fn f() -> Instant { Instant::now() }",
+        "fn f(now: std::time::SystemTime) {}",
+        "struct S { keys: Mutex<Vec<u8>> }",
+        "struct S { keys: std::sync::RwLock<Vec<u8>> }",
+        "fn f() { println!(\"hello\"); }",
+    ] {
+        breaks_at("layer", 2, "engine/src/a.rs", &format!("//! A module.\n{code}\n"));
+    }
+    breaks_at("layer", 2, "engine/src/a.rs", "//! A module.\nuse std::{\n    io,\n    fs,\n};\n");
+    holds("engine/src/a.rs", "//! Mutex, said.\nuse core::net::IpAddr; // RwLock\n");
+    holds("sealane/src/a.rs", "//! A module.\nuse std::{fs, sync::Mutex};\n");
+}
+
+#[test]
+fn a_lane_does_not_wait() {
+    for code in ["use std::sync::Mutex;", "fn f() { std::thread::sleep(t); }", "use std::{fs};"] {
+        breaks_at("layer", 2, "lanes/src/a.rs", &format!("//! A module.\n{code}\n"));
+    }
+    holds("lanes/src/a.rs", "//! A module.\nuse std::net::SocketAddr;\n");
+}
+
+#[test]
+fn tests_may_do_what_the_engine_may_not() {
+    let inner = "//! A module.\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\nfn f() {}\n";
+    holds("engine/src/a.rs", inner);
+    let after = inner.replace("fn f() {}", "use std::fs;");
+    breaks_at("layer", 6, "engine/src/a.rs", &after);
+    let module = file("engine/src/a/proofs.rs", "//! A module.\nuse std::fs;\n");
+    let parent = file("engine/src/a.rs", "//! A module.\n#[cfg(test)]\nmod proofs;\n");
+    assert_eq!(rules(&check(&Repository::new(vec![module.clone()]))), ["layer"]);
+    assert_eq!(check(&Repository::new(vec![parent, module])), []);
+}
+
+#[test]
+fn literals_and_comments_are_no_code() {
+    for text in [
+        "fn f<'a>(s: &'a str) -> char { '\"' } // unsafe\n",
+        "const S: &str = r#\"a \" unsafe\"#; /* /* nested */ unsafe */\n",
+        "const S: &[u8] = b\"\\\" unsafe\"; const C: char = '\\'';\n",
+        "const S: &[u8] = br\"\\\"; // unsafe\n",
+        "fn r#type() {} // unsafe\n",
+    ] {
+        holds("lanes/src/a.rs", &format!("//! A module.\n{text}"));
+        let then_unsafe = format!("//! A module.\n{text}unsafe {{}}\n");
+        breaks_at("unsafe", 3, "lanes/src/a.rs", &then_unsafe);
+    }
+}
+
+#[test]
+fn a_finding_reads_like_a_compiler_error() {
+    let findings = findings("README.md", "a \n");
+    assert_eq!(
+        findings[0].to_string(),
+        "README.md:1: error: ends in white space: cut it [whitespace]"
+    );
+}
+
+fn breaks(rule: &str, path: &str, text: &str) {
+    assert_eq!(rules(&findings(path, text)), [rule], "{path}: {text}");
+}
+
+fn breaks_at(rule: &str, line: usize, path: &str, text: &str) {
+    let findings = findings(path, text);
+    let found: Vec<_> = findings.iter().map(|finding| (finding.rule, finding.line)).collect();
+    assert_eq!(found, [(rule, line)], "{path}: {text}");
+}
+
+fn holds(path: &str, text: &str) {
+    assert_eq!(findings(path, text), [], "{path}: {text}");
+}
+
+fn findings(path: &str, text: &str) -> Vec<Finding> {
+    check(&Repository::new(vec![file(path, text)]))
+}
+
+fn rules(findings: &[Finding]) -> Vec<&'static str> {
+    findings.iter().map(|finding| finding.rule).collect()
+}
+
+fn file(path: &str, text: &str) -> File {
+    File { path: path.to_owned(), text: text.to_owned(), executable: false }
+}
+
+const CLEAN: &str = "//! A crate.\n#![forbid(unsafe_code)]\n\nuse std::collections::HashMap;\n";
