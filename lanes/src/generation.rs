@@ -60,4 +60,14 @@ impl<S> LaneGeneration<S> {
             .collect::<Result<_, _>>()?;
         Ok(Self { generation, contexts })
     }
+
+    /// The listener at `position`; an entry only ever holds a position of its own generation.
+    pub(crate) fn listener(&self, position: usize) -> &Listener<S> {
+        &self.generation.listeners[position]
+    }
+
+    /// The TLS context of the listener at `position`.
+    pub(crate) fn context(&self, position: usize) -> &LaneContext {
+        &self.contexts[position]
+    }
 }

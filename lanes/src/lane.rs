@@ -238,7 +238,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let end = End {
             cause,
             client: connection.address,
-            listener: generation.generation.listeners.get(listener).map_or(0, |l| l.number),
+            listener: generation.listener(listener).number,
             generation: generation.generation.number,
             lane: self.core.number,
             server_name: connection.server_name.as_deref(),
@@ -248,7 +248,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             client_bytes: connection.client_bytes,
             backend_bytes: connection.backend_bytes,
         };
-        self.service.ended(state, &end);
+        self.service.ended(state, &generation.listener(listener).settings, &end);
         if let Some(outgoing) = connection.outgoing {
             self.core.pool.give_back(outgoing);
         }

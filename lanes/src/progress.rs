@@ -39,7 +39,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             turn.read_client()?;
         }
         if turn.entry.connection.wants_attached_bytes() {
-            turn.with_state(|service, state, link| service.attached_readable(state, link))?;
+            turn.with_state(|service, state, link, settings| {
+                service.attached_readable(state, link, settings)
+            })?;
         }
         if turn.entry.connection.is_finished() { Err(Cause::Clean) } else { Ok(()) }
     }
@@ -70,11 +72,17 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// Calls the service, if the connection has got as far as having one.
     fn with_state(
         &mut self,
-        call: impl FnOnce(&mut S, &mut S::Connection, &mut Link<'_, K>) -> Result<(), Cause>,
+        call: impl FnOnce(
+            &mut S,
+            &mut S::Connection,
+            &mut Link<'_, K>,
+            &S::Settings,
+        ) -> Result<(), Cause>,
     ) -> Result<(), Cause> {
         let Some(state) = &mut self.entry.state else { return Ok(()) };
+        let settings = &self.entry.generation.listener(self.entry.listener).settings;
         let mut link = Link { core: self.core, connection: &mut self.entry.connection };
-        call(self.service, state, &mut link)
+        call(self.service, state, &mut link, settings)
     }
 
     /// The attached socket takes bytes again: offers it what was left, and then the end.
@@ -83,9 +91,13 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         if !attached.is_some_and(|socket| std::mem::take(&mut socket.writable)) {
             return Ok(());
         }
-        self.with_state(|service, state, link| service.attached_writable(state, link))?;
+        self.with_state(|service, state, link, settings| {
+            service.attached_writable(state, link, settings)
+        })?;
         if let Some(mut untaken) = self.entry.connection.untaken.take() {
-            self.with_state(|service, state, link| service.plaintext(state, link, &mut untaken))?;
+            self.with_state(|service, state, link, settings| {
+                service.plaintext(state, link, &mut untaken, settings)
+            })?;
             if untaken.is_empty() {
                 self.core.pool.give_back(untaken);
             } else {
@@ -99,7 +111,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         if connection.inward == Direction::Ending && connection.untaken.is_none() {
             connection.inward = Direction::Ended;
-            self.with_state(|service, state, link| service.client_ended(state, link))?;
+            self.with_state(|service, state, link, settings| {
+                service.client_ended(state, link, settings)
+            })?;
         }
         Ok(())
     }
@@ -197,9 +211,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     }
 
     fn admit_hello(&mut self, hello: Hello) -> Result<bool, Cause> {
-        let context =
-            self.entry.generation.contexts.get(self.entry.listener).ok_or(Cause::Internal)?;
-        let admitted = context.admit(&hello);
+        let admitted = self.entry.generation.context(self.entry.listener).admit(&hello);
         self.entry.connection.server_name = hello.server_name;
         match admitted {
             Ok(config) => {
@@ -232,7 +244,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             let len = plain.len() as u64;
             self.entry.connection.client_bytes += len;
             self.core.counters.client_bytes.add(len);
-            self.with_state(|service, state, link| service.plaintext(state, link, plain))?;
+            self.with_state(|service, state, link, settings| {
+                service.plaintext(state, link, plain, settings)
+            })?;
             if !plain.is_empty() {
                 self.entry.connection.untaken = Some(self.core.pool.detach(plain));
             }
@@ -260,8 +274,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             connection.tickets_due_ms = Some(due_ms);
             self.link().arm(due_ms);
         }
-        let generation = &self.entry.generation.generation;
-        let listener = generation.listeners.get(self.entry.listener).ok_or(Cause::Internal)?;
+        let listener = self.entry.generation.listener(self.entry.listener);
         let mut link = Link { core: self.core, connection: &mut self.entry.connection };
         self.entry.state = Some(self.service.established(&mut link, &listener.settings)?);
         Ok(())
@@ -294,7 +307,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         }
         if self.entry.connection.service_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
             self.entry.connection.service_due_ms = None;
-            self.with_state(|service, state, link| service.deadline(state, link))?;
+            self.with_state(|service, state, link, settings| {
+                service.deadline(state, link, settings)
+            })?;
         }
         let (due_ms, cause) = self.own_deadline();
         if due_ms <= now_ms {

@@ -8,15 +8,17 @@ use crate::link::Link;
 
 /// What a lane does with the plaintext of its connections.
 ///
-/// One value per lane, on the lane's thread; nothing in it is shared with another lane. A method
-/// that returns an error ends that connection with that cause, and only that one.
+/// One value per lane, on the lane's thread; nothing in it is shared with another lane. `settings`
+/// are those of the connection's listener and generation: shared by all lanes, so they are lent
+/// and never cloned. A method that returns an error ends that connection with that cause, and only
+/// that one.
 pub trait Service {
     /// What the service keeps for one connection.
     type Connection;
     /// What a new generation brings for one listener, beside its TLS context.
     type Settings: Send + Sync;
 
-    /// A handshake is complete. `settings` are those of the connection's listener and generation.
+    /// A handshake is complete.
     ///
     /// # Errors
     /// The connection cannot be served.
@@ -36,6 +38,7 @@ pub trait Service {
         connection: &mut Self::Connection,
         link: &mut Link<'_, K>,
         plain: &mut Buffer,
+        settings: &Self::Settings,
     ) -> Result<(), Cause>;
 
     /// The client ended its direction cleanly; all it sent has been taken.
@@ -46,6 +49,7 @@ pub trait Service {
         &mut self,
         connection: &mut Self::Connection,
         link: &mut Link<'_, K>,
+        settings: &Self::Settings,
     ) -> Result<(), Cause>;
 
     /// The attached socket became writable, or was connected.
@@ -56,6 +60,7 @@ pub trait Service {
         &mut self,
         connection: &mut Self::Connection,
         link: &mut Link<'_, K>,
+        settings: &Self::Settings,
     ) -> Result<(), Cause>;
 
     /// The attached socket has something to read, and the client can take more. One read per call.
@@ -66,6 +71,7 @@ pub trait Service {
         &mut self,
         connection: &mut Self::Connection,
         link: &mut Link<'_, K>,
+        settings: &Self::Settings,
     ) -> Result<(), Cause>;
 
     /// The deadline that the service set has passed.
@@ -76,10 +82,16 @@ pub trait Service {
         &mut self,
         connection: &mut Self::Connection,
         link: &mut Link<'_, K>,
+        settings: &Self::Settings,
     ) -> Result<(), Cause>;
 
     /// A connection has ended; `connection` is there if its handshake was completed.
-    fn ended(&mut self, connection: Option<Self::Connection>, end: &End<'_>);
+    fn ended(
+        &mut self,
+        connection: Option<Self::Connection>,
+        settings: &Self::Settings,
+        end: &End<'_>,
+    );
 }
 
 /// Facts about an ended connection, for a log.
