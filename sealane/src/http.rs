@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
-use rustix::net::{
-    RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown,
-};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
 /// Serves `listener`, a bound TCP or unix socket that listens, on a thread called `name`.
 ///
@@ -204,10 +202,8 @@ impl<H: Fn(&Request<'_>) -> Response> Turn<H> {
         let now = Instant::now();
         let accepting = self.accept_again <= now && self.has_room();
         let interest = if accepting { PollFlags::IN } else { PollFlags::empty() };
-        let mut polled = vec![
-            PollFd::new(&self.woken, PollFlags::IN),
-            PollFd::new(&self.listener, interest),
-        ];
+        let mut polled =
+            vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, interest)];
         polled.extend(
             self.connections.iter().map(|each| PollFd::new(&each.socket, each.state.interest())),
         );
