@@ -45,6 +45,11 @@ impl<K: Kernel> Link<'_, K> {
         self.core.number
     }
 
+    /// The time of this turn, in milliseconds since the lane started.
+    pub fn now_ms(&self) -> u64 {
+        self.core.now_ms
+    }
+
     /// The TLS session; there is one on every established connection.
     pub fn session(&self) -> Option<&ServerSession> {
         self.connection.session.as_deref()
