@@ -15,6 +15,7 @@ use crate::policy::Group;
 mod cpu;
 mod key_exchange;
 pub mod random;
+mod signing;
 
 /// What an operator may ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,11 +41,15 @@ impl Provider {
     /// Pays for first uses before a client waits for them: call it on the lane's thread before the
     /// lane accepts.
     ///
-    /// Seeds the thread's random generator and does one key exchange in each group, which makes
-    /// AWS-LC gather its entropy (about 25 ms per thread). The two ends of each exchange are
-    /// compared, so that a miscompiled or mismatched library is found here and not by a client.
+    /// Seeds the thread's random generator, makes AWS-LC gather its entropy (about 25 ms per thread;
+    /// it signs RSA in every choice) and does one key exchange in each group. The two ends of each
+    /// exchange are compared, so that a broken library is found here and not by a client.
     pub fn warm_up(&self) -> Result<(), ProviderError> {
         random::fill(&mut [0; 1])?;
+        aws_lc_rs::default_provider()
+            .secure_random
+            .fill(&mut [0; 1])
+            .map_err(|_| ProviderError::AwsLcRandom)?;
         for group in &self.crypto.kx_groups {
             exchange_with_itself(*group)?;
         }
@@ -73,6 +78,9 @@ pub fn lane_provider(choice: ProviderChoice, groups: &[Group]) -> Result<Provide
 /// Why a lane has no cryptography.
 #[derive(Debug, Error)]
 pub enum ProviderError {
+    /// AWS-LC has no random bytes of its own.
+    #[error("AWS-LC gathered no random bytes; check that the kernel's random generator works")]
+    AwsLcRandom,
     /// Graviola was asked for by name on a processor it cannot run on.
     #[error(
         "the provider graviola needs processor features that this machine lacks: {features}; \
@@ -128,6 +136,7 @@ fn graviola(groups: &[Group]) -> Provider {
         cipher_suites: ordered(rustls_graviola::suites::ALL_CIPHER_SUITES),
         kx_groups: groups.iter().map(|group| key_exchange::of_group(*group)).collect(),
         secure_random: &LaneRandom,
+        key_provider: &signing::Keys,
         ..rustls_graviola::default_provider()
     };
     Provider { name: "graviola", crypto }
