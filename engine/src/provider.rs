@@ -7,7 +7,6 @@
 
 use rustls::NamedGroup;
 use rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, SupportedKxGroup, aws_lc_rs};
-use rustls::{CipherSuite, SupportedCipherSuite};
 use thiserror::Error;
 
 use crate::policy::Group;
@@ -16,6 +15,9 @@ mod cpu;
 mod key_exchange;
 pub mod random;
 mod signing;
+mod suites;
+#[cfg(test)]
+mod tests;
 
 /// What an operator may ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,7 +116,7 @@ pub enum ProviderError {
 
 fn aws_lc(groups: &[Group]) -> Provider {
     let crypto = CryptoProvider {
-        cipher_suites: ordered(aws_lc_rs::ALL_CIPHER_SUITES),
+        cipher_suites: suites::aws_lc(),
         kx_groups: groups.iter().map(|group| aws_lc_group(*group)).collect(),
         secure_random: &LaneRandom,
         ..aws_lc_rs::default_provider()
@@ -133,19 +135,13 @@ fn aws_lc_group(group: Group) -> &'static dyn SupportedKxGroup {
 
 fn graviola(groups: &[Group]) -> Provider {
     let crypto = CryptoProvider {
-        cipher_suites: ordered(rustls_graviola::suites::ALL_CIPHER_SUITES),
+        cipher_suites: suites::graviola(),
         kx_groups: groups.iter().map(|group| key_exchange::of_group(*group)).collect(),
         secure_random: &LaneRandom,
         key_provider: &signing::Keys,
         ..rustls_graviola::default_provider()
     };
     Provider { name: "graviola", crypto }
-}
-
-/// The suites of [`SUITES`] that `available` holds, in that order.
-fn ordered(available: &[SupportedCipherSuite]) -> Vec<SupportedCipherSuite> {
-    let with_name = |name: &CipherSuite| available.iter().find(|suite| suite.suite() == *name);
-    SUITES.iter().filter_map(with_name).copied().collect()
 }
 
 fn exchange_with_itself(group: &dyn SupportedKxGroup) -> Result<(), ProviderError> {
@@ -169,16 +165,3 @@ impl SecureRandom for LaneRandom {
         random::fill(bytes).map_err(|_| GetRandomFailed)
     }
 }
-
-/// AES-128 before AES-256: 128 bits suffice, and it costs a tenth less per byte.
-const SUITES: [CipherSuite; 9] = [
-    CipherSuite::TLS13_AES_128_GCM_SHA256,
-    CipherSuite::TLS13_AES_256_GCM_SHA384,
-    CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
-    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-    CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-];
