@@ -1,9 +1,9 @@
 //! The cryptography behind TLS: which library a lane uses, and the lane's own random bytes.
 //!
-//! A lane owns its provider, and no operation of a handshake in steady state writes a cache line
-//! that another lane writes. AWS-LC breaks that rule by two process-wide locks in every random
-//! call, graviola keeps it; the figures behind the default are in `engine/PROVIDERS.md`. No other
-//! module names a cryptographic library for TLS.
+//! A handshake in steady state should write no cache line that another lane writes. AWS-LC breaks
+//! that rule with two process-wide locks in every random call, graviola keeps it, and signatures by
+//! RSA keys are worth the exception; the figures are in `engine/PROVIDERS.md`. No other module names
+//! a cryptographic library for TLS.
 
 use rustls::NamedGroup;
 use rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, SupportedKxGroup, aws_lc_rs};
@@ -43,9 +43,9 @@ impl Provider {
     /// Pays for first uses before a client waits for them: call it on the lane's thread before the
     /// lane accepts.
     ///
-    /// Seeds the thread's random generator, makes AWS-LC gather its entropy (about 25 ms per thread;
-    /// it signs RSA in every choice) and does one key exchange in each group. The two ends of each
-    /// exchange are compared, so that a broken library is found here and not by a client.
+    /// Seeds the thread's random generator, makes AWS-LC gather its entropy (it signs RSA in every
+    /// choice; 30 ms for the first thread of a process) and does one key exchange in each group. The
+    /// two ends of each are compared, so that a broken library is found here and not by a client.
     pub fn warm_up(&self) -> Result<(), ProviderError> {
         random::fill(&mut [0; 1])?;
         aws_lc_rs::default_provider()
@@ -67,14 +67,27 @@ pub fn lane_provider(choice: ProviderChoice, groups: &[Group]) -> Result<Provide
     if groups.is_empty() {
         return Err(ProviderError::NoGroups);
     }
-    let missing = cpu::missing_for_graviola();
+    match library(choice, &cpu::missing_for_graviola())? {
+        Library::AwsLc => Ok(aws_lc(groups)),
+        Library::Graviola => Ok(graviola(groups)),
+    }
+}
+
+/// The library for `choice` on a processor that lacks the features `missing`.
+fn library(choice: ProviderChoice, missing: &[&str]) -> Result<Library, ProviderError> {
     match choice {
         ProviderChoice::Auto | ProviderChoice::Graviola if missing.is_empty() => {
-            Ok(graviola(groups))
+            Ok(Library::Graviola)
         }
-        ProviderChoice::Auto | ProviderChoice::AwsLc => Ok(aws_lc(groups)),
+        ProviderChoice::Auto | ProviderChoice::AwsLc => Ok(Library::AwsLc),
         ProviderChoice::Graviola => Err(ProviderError::CpuLacks { features: missing.join(", ") }),
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Library {
+    AwsLc,
+    Graviola,
 }
 
 /// Why a lane has no cryptography.

@@ -11,7 +11,7 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-use super::{Provider, ProviderChoice, ProviderError, lane_provider};
+use super::{Library, Provider, ProviderChoice, ProviderError, lane_provider, library};
 use crate::policy::Group;
 
 #[test]
@@ -110,6 +110,17 @@ fn a_lane_warms_up() {
     for choice in [ProviderChoice::Auto, GRAVIOLA, AWS_LC] {
         lane_provider(choice, &Group::ALL).unwrap().warm_up().unwrap();
     }
+}
+
+#[test]
+fn a_processor_without_a_feature_gets_aws_lc_or_an_error_that_names_it() {
+    let old = ["adx", "avx2"];
+    assert_eq!(library(ProviderChoice::Auto, &[]).unwrap(), Library::Graviola);
+    assert_eq!(library(ProviderChoice::Auto, &old).unwrap(), Library::AwsLc);
+    assert_eq!(library(AWS_LC, &[]).unwrap(), Library::AwsLc);
+    assert_eq!(library(GRAVIOLA, &[]).unwrap(), Library::Graviola);
+    let error = library(GRAVIOLA, &old).unwrap_err().to_string();
+    assert!(error.contains("lacks: adx, avx2;"), "{error}");
 }
 
 #[test]
