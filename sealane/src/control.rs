@@ -222,7 +222,7 @@ impl Control {
 
     fn try_reload(&mut self) -> Result<(), Vec<String>> {
         let config = match &self.source {
-            ConfigSource::File(path) => crate::config::from_file(path)?,
+            ConfigSource::File(path) => Config::load(path).map_err(|mistakes| vec![mistakes.to_string()])?,
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let config = self.keep_what_needs_a_restart(config);
@@ -369,7 +369,7 @@ fn forward_signals(events: Sender<Event>) -> Result<(), ServeError> {
 
 fn new_root(config: &Config) -> Result<TicketRoot, ServeError> {
     let wrong = |text: String| ServeError::Configuration(vec![text]);
-    let mut secret = sealane_engine::zeroize::Zeroizing::new([0; 32]);
+    let mut secret = zeroize::Zeroizing::new([0; 32]);
     random::fill(secret.as_mut_slice()).map_err(|error| wrong(error.to_string()))?;
     TicketRoot::generate(config.tickets.lifetime, unix_now(), |into| {
         into.copy_from_slice(secret.as_slice());

@@ -1,4 +1,10 @@
 //! Sealane ends TLS on every core and relays plaintext to backends.
 #![forbid(unsafe_code)]
 
+pub mod access_log;
+pub mod backends;
+pub mod certificate_files;
 pub mod config;
+pub mod control;
+pub mod proxy_header;
+pub mod relay;

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sealane_engine::certificates::{CertificateIndex, CertificateWarning};
 use sealane_engine::context::{Context, LaneContext, LaneResources};
+use sealane_engine::provider::lane_provider;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_lanes::generation::{Generation, Listener};
 use sealane_lanes::kernel::Address;
@@ -54,6 +55,7 @@ pub(super) fn build(
     let mut listeners = Vec::new();
     for (position, listener) in config.listeners.iter().enumerate() {
         let certificates = load_certificates(config, listener, &mut problems, &mut warnings);
+        let Some(certificates) = certificates else { continue };
         let backends = resolve_backends(config, listener, registry, &mut problems);
         listeners.push(Listener {
             number: u32::try_from(position).unwrap_or(u32::MAX),
@@ -69,7 +71,7 @@ pub(super) fn build(
                 backends,
                 balance: listener.balance,
                 connect_timeout: config.limits.connect_timeout,
-                proxy_header: listener.proxy_header,
+                proxy_header: false,
                 cursors: (0..config.lanes.get()).map(|_| Arc::<Cursor>::default()).collect(),
             }),
         });
@@ -91,16 +93,24 @@ fn load_certificates(
     listener: &config::Listener,
     problems: &mut Vec<String>,
     warnings: &mut Vec<String>,
-) -> CertificateIndex {
-    let loaded = certificate_files::load(config, listener, unix_now());
+) -> Option<CertificateIndex> {
+    let provider = match lane_provider(config.crypto, &listener.policy.groups) {
+        Ok(provider) => provider,
+        Err(error) => {
+            problems.push(format!("listener `{}`: {error}", listener.name));
+            return None;
+        }
+    };
+    let now_s = i64::try_from(unix_now().0).unwrap_or(i64::MAX);
+    let loaded = certificate_files::load(listener, &config.limits, &provider.crypto, now_s);
     let named = |text: String| format!("listener `{}`: {text}", listener.name);
-    problems.extend(loaded.problems.into_iter().map(named));
+    problems.extend(loaded.errors.into_iter().map(|error| named(error.to_string())));
     let shown = loaded.warnings.iter().take(WARNINGS_SHOWN_MAX).map(CertificateWarning::to_string);
     warnings.extend(shown.map(named));
     if let Some(more) = loaded.warnings.len().checked_sub(WARNINGS_SHOWN_MAX + 1) {
         warnings.push(named(format!("… and {} more; `sealane check` lists all", more + 1)));
     }
-    loaded.index
+    Some(loaded.index)
 }
 
 /// Warnings of one listener's certificates that a reload prints.
