@@ -188,7 +188,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if connection.queued {
             return;
         }
-        let retry_write = connection.outgoing.is_some() && connection.socket.writable;
+        let retry_write = connection.outgoing.is_some() && connection.socket.writable
+            || connection.attached.as_ref().is_some_and(|socket| socket.writable);
         if connection.wants_client_bytes() || connection.wants_attached_bytes() || retry_write {
             connection.queued = true;
             self.ready.push_back(connection.token);

@@ -134,7 +134,15 @@ impl<K: Kernel> Link<'_, K> {
             // on a unix socket, which does not gather small writes.
             let _ = set_tcp_nodelay(&socket.fd, true);
         }
-        let taken = self.core.kernel.send(socket.fd.as_fd(), bytes)?;
+        let taken = match self.core.kernel.send(socket.fd.as_fd(), bytes) {
+            Ok(taken) => taken,
+            // No event will follow: the service is told in the next turn that it may write.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {
+                socket.writable = true;
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            Err(error) => return Err(error),
+        };
         socket.written = true;
         self.connection.active_ms = self.core.now_ms;
         Ok(taken)
