@@ -92,7 +92,7 @@ impl<K: Kernel> Core<K> {
         let _ = epoll::wait(&self.poll, rustix::buffer::spare_capacity(events), timeout.as_ref());
     }
 
-    /// Replaces buffers that a panicking handler took with it.
+    /// Replaces buffers that a failed handler took with it, and drops what it left in the others.
     pub(crate) fn heal(&mut self) {
         if self.received.capacity() == 0 {
             self.received = Buffer::with_capacity(READ_BYTES_MAX + PARTIAL_BYTES_MAX);

@@ -171,15 +171,21 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn drive(&mut self, slot: usize) {
         // A panic is a fault of ours; it costs this connection and no other.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.step(slot)));
-        match outcome {
-            Ok(Ok(())) => self.queue(slot),
-            Ok(Err(cause)) => self.end(slot, cause),
+        self.conclude(slot, outcome);
+    }
+
+    fn conclude(&mut self, slot: usize, outcome: std::thread::Result<Result<(), Cause>>) {
+        let cause = match outcome {
+            Ok(Ok(())) => return self.queue(slot),
+            Ok(Err(cause)) => cause,
             Err(_) => {
                 self.core.counters.panics.add(1);
-                self.core.heal();
-                self.end(slot, Cause::Internal);
+                Cause::Internal
             }
-        }
+        };
+        // What this connection left in the lane's buffers must not reach another.
+        self.core.heal();
+        self.end(slot, cause);
     }
 
     fn queue(&mut self, slot: usize) {
@@ -206,15 +212,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
         entry.connection.armed_ms = u64::MAX;
         let outcome = catch_unwind(AssertUnwindSafe(|| self.check_deadlines(slot)));
-        match outcome {
-            Ok(Ok(())) => self.queue(slot),
-            Ok(Err(cause)) => self.end(slot, cause),
-            Err(_) => {
-                self.core.counters.panics.add(1);
-                self.core.heal();
-                self.end(slot, Cause::Internal);
-            }
-        }
+        self.conclude(slot, outcome);
     }
 
     /// Takes the connection off the lane. Only a clean end may look like one to either side.

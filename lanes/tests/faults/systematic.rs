@@ -102,14 +102,16 @@ fn every_call_may_fail_in_every_way() {
 fn random_calls_may_fail_often() {
     let _alone = alone();
     let conversation = Conversation::new();
+    let mut spoilt = 0;
     for seed in 1..40 {
         for version in VERSIONS {
             conversation.rig.script.set(Plan::Seeded { seed: seed * 7919, one_in: 2 + seed % 4 });
             conversation.must_succeed(version, &format!("{:?}, seed {seed}", version.version));
             conversation.rig.settle();
-            assert!(conversation.rig.script.spoilt() > 0);
+            spoilt += conversation.rig.script.spoilt();
         }
     }
+    assert!(spoilt > 200, "only {spoilt} calls were spoilt");
     assert_eq!(conversation.rig.counters().panics.value(), 0);
     conversation.rig.stop();
 }
