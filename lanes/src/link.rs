@@ -102,7 +102,11 @@ impl<K: Kernel> Link<'_, K> {
         self.detach();
         let fd = self.core.kernel.connect(address)?;
         let token = Token::from_bits(self.connection.token).attached().bits();
-        self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token)?;
+        let watched = self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token);
+        if watched.is_err() {
+            reset_on_close(&fd);
+            return watched;
+        }
         self.connection.attached = Some(Socket::new(fd));
         Ok(())
     }

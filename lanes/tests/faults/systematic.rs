@@ -47,12 +47,15 @@ impl Conversation {
     fn must_not_deceive(&self, version: &'static SupportedProtocolVersion, what: &str) {
         let (bytes, seen) = converse(&self.rig, version, &self.request);
         let whole = bytes == self.answer;
-        assert!(seen != Seen::Clean || whole, "{what}: {} bytes look whole", bytes.len());
+        let last = self.rig.ends.lock().unwrap().last().copied();
+        let len = bytes.len();
+        assert!(seen != Seen::Clean || whole, "{what}: {len} bytes look whole, {last:?}");
         assert!(self.answer.starts_with(&bytes), "{what}: the answer differs");
         self.rig.settle();
         while let Some((bytes, seen)) = self.backend.got_within(Duration::from_millis(20)) {
             let whole = bytes == self.request;
-            assert!(seen != Seen::Clean || whole, "{what}: {} bytes look whole", bytes.len());
+            let len = bytes.len();
+            assert!(seen != Seen::Clean || whole, "{what}: {len} look whole to the backend");
             assert!(self.request.starts_with(&bytes), "{what}: the request differs");
         }
     }
