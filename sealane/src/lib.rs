@@ -2,9 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod admin;
 pub mod backends;
 pub mod certificate_files;
 pub mod config;
 pub mod control;
+pub mod http;
+pub mod metrics;
 pub mod proxy_header;
 pub mod relay;
+pub mod timestamp;
