@@ -2,9 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod args;
 pub mod backends;
 pub mod certificate_files;
+pub mod check;
 pub mod config;
 pub mod control;
+pub mod exit;
+pub mod man;
 pub mod proxy_header;
 pub mod relay;
