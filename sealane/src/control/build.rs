@@ -71,7 +71,7 @@ pub(super) fn build(
                 backends,
                 balance: listener.balance,
                 connect_timeout: config.limits.connect_timeout,
-                proxy_header: false,
+                proxy_header: listener.proxy_header,
                 cursors: (0..config.lanes.get()).map(|_| Arc::<Cursor>::default()).collect(),
             }),
         });
