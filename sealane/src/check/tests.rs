@@ -111,6 +111,26 @@ fn everything_wrong_is_told_at_once() {
     assert!(!text.contains("nothex"), "a secret is not quoted: {text}");
 }
 
+/// Its public half is the certificate's, so only decoding finds it.
+#[test]
+fn a_key_with_a_damaged_private_half_is_found() {
+    let config = format!("crypto = \"aws-lc\"\n{LISTENER}");
+    let directory = directory(&config, &[("a.test", 90)]);
+    let file = directory.path().join("certs/a.test.pem");
+    let mut pem = fs::read(&file).unwrap();
+    let header = b"-----BEGIN PRIVATE KEY-----";
+    let key = pem.windows(header.len()).position(|window| window == header).unwrap();
+    let body = pem[key..].iter().position(|byte| *byte == b'\n').unwrap() + key + 1;
+    // Bytes 36 to 67 of such a key are the private half; four characters hold three bytes.
+    let damaged = &mut pem[body + 56];
+    *damaged = if *damaged == b'A' { b'B' } else { b'A' };
+    fs::write(&file, pem).unwrap();
+    let (report, text) = check(&directory, &machine());
+    assert_eq!(report.errors.len(), 1, "{text}");
+    assert!(text.contains("error: listener web: certs/a.test.pem: "), "{text}");
+    assert_eq!(report.listeners[0].certificates, 1, "the index took it: {text}");
+}
+
 #[test]
 fn a_file_that_is_no_configuration() {
     let directory = directory("[[listener", &[]);
