@@ -150,13 +150,8 @@ fn resolve(name: &str, port: u16) -> Result<Address, String> {
 }
 
 /// Does once what every lane will do, so that a context that no lane can use is found here.
-fn try_out(
-    generation: &Generation<RelaySettings>,
-    root: &TicketRoot,
-    problems: &mut Vec<String>,
-) {
-    let resources =
-        LaneResources::new(root.clone(), unix_now(), std::num::NonZeroUsize::MIN);
+fn try_out(generation: &Generation<RelaySettings>, root: &TicketRoot, problems: &mut Vec<String>) {
+    let resources = LaneResources::new(root.clone(), unix_now(), std::num::NonZeroUsize::MIN);
     for listener in &generation.listeners {
         if let Err(error) = LaneContext::new(&listener.context, &resources) {
             problems.push(format!("listener `{}`: {error}", listener.settings.listener));
