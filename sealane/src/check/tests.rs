@@ -1,3 +1,5 @@
+//! Configurations in order and not, on a machine that is given.
+
 use super::*;
 
 /// 2027-01-15, at midnight.
@@ -80,8 +82,8 @@ fn a_configuration_in_order_is_told_with_its_cost() {
 #[test]
 fn everything_wrong_is_told_at_once() {
     let config = format!(
-        "lanes = 0\n[tickets]\nroot = \"root\"\n[access_log]\npath = \"none/access.log\"\n{LISTENER}\
-         default_certificate = \"c.test\"\n[[listener]]\naddress = \"127.0.0.1:444\"\n\
+        "lanes = 0\n[tickets]\nroot = \"root\"\n[access_log]\npath = \"none/access.log\"\n\
+         {LISTENER}default_certificate = \"c.test\"\n[[listener]]\naddress = \"127.0.0.1:444\"\n\
          certificates = [\"absent.pem\"]\nbackends = [\"unknown.test:80\", \"unix:/absent.sock\"]\n"
     );
     let directory = directory(&config, &[("a.test", -2), ("b.test", 3)]);

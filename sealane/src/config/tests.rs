@@ -1,3 +1,5 @@
+//! Whole configurations: in order, contradicting themselves, and random text.
+
 use std::path::Path;
 
 use proptest::prelude::*;
