@@ -110,8 +110,10 @@ impl Kernel for Linux {
         socket: BorrowedFd<'_>,
         token: u64,
     ) -> io::Result<()> {
-        let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        Ok(epoll::add(poll, socket, EventData::new_u64(token), both)?)
+        let both = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+        // Beside both directions: FIN, and the urgent mark, at which reads end.
+        let all = both | EventFlags::RDHUP | EventFlags::PRI;
+        Ok(epoll::add(poll, socket, EventData::new_u64(token), all)?)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::cause::Cause;
 use crate::connection::{Connection, Direction, Phase, Socket};
 use crate::core::{Core, to_ms};
 use crate::kernel::{Address, Kernel, reset_on_close, shut_write};
+use crate::pool::Pending;
 use crate::token::Token;
 
 /// One established connection, lent to its service for the length of a call.
@@ -101,8 +102,9 @@ impl<K: Kernel> Link<'_, K> {
     pub fn attach(&mut self, address: &Address) -> io::Result<()> {
         self.detach();
         let fd = self.core.kernel.connect(address)?;
-        let token = Token::from_bits(self.connection.token).attached().bits();
-        let watched = self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token);
+        self.connection.attachment = self.connection.attachment.wrapping_add(1);
+        let token = Token::from_bits(self.connection.token).attached(self.connection.attachment);
+        let watched = self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token.bits());
         if watched.is_err() {
             reset_on_close(&fd);
             return watched;
@@ -233,6 +235,9 @@ impl<K: Kernel> Link<'_, K> {
     /// Sends what stands in the lane's wire buffer; the rest waits with the connection.
     pub(crate) fn transmit(&mut self) -> Result<(), Cause> {
         let wire = &mut self.core.wire;
+        if wire.is_empty() && self.connection.outgoing.is_some() {
+            return Ok(());
+        }
         if let Some(outgoing) = self.connection.outgoing.take() {
             if outgoing.len() + wire.len() > OUTGOING_BYTES_MAX {
                 return Err(Cause::ProtocolError);
@@ -240,7 +245,7 @@ impl<K: Kernel> Link<'_, K> {
             let joined = [outgoing.filled(), wire.filled()].concat();
             self.core.pool.give_back(outgoing);
             wire.clear();
-            self.connection.outgoing = Some(Buffer::holding(&joined));
+            self.connection.outgoing = Some(Pending::holding(&joined));
             return Ok(());
         }
         if !wire.is_empty() {

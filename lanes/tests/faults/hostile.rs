@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealane_lanes::cause::Cause;
@@ -51,28 +53,30 @@ fn a_backend_that_stalls_costs_its_connect_timeout() {
 #[test]
 fn a_stale_event_does_not_reach_the_backend_that_took_the_descriptor() {
     let _others = among_others();
-    let (told, tell) = std::sync::mpsc::channel::<()>();
-    let tell = std::sync::Mutex::new(tell);
-    let tell = std::sync::Arc::new(tell);
+    let (tell, told) = channel::<()>();
+    let told = Arc::new(Mutex::new(told));
     let first = Backend::start(move |socket| {
-        tell.lock().unwrap().recv().unwrap();
+        told.lock().unwrap().recv().unwrap();
         reset(socket);
         (Vec::new(), RESET)
     });
     let (second, ..) = &stalled();
-    let mut wanted =
-        Wanted::new(Behaviour::Relay(vec![Address::Tcp(first.address), Address::Tcp(*second)]));
+    let backends = vec![Address::Tcp(first.address), Address::Tcp(*second)];
+    let mut wanted = Wanted::new(Behaviour::Relay(backends));
     wanted.connect_timeout = Duration::from_millis(300);
+    wanted.wait_to_connect = true;
     let rig = Rig::start(wanted);
     let mut client = Client::begin(&rig, VERSIONS[1]);
-    // The word leaves with the client's last handshake message, so that the lane stops in the turn
-    // that began to connect.
+    // The word leaves with the client's last handshake message, so that the lane stops a second
+    // time in the turn that began to connect.
     client.tls.writer().write_all(WAIT_WORD).unwrap();
     client.handshake().unwrap();
     rig.gate.wait();
     client.send(b"for the backend").unwrap();
     std::thread::sleep(Duration::from_millis(50));
-    told.send(()).unwrap();
+    rig.gate.wait();
+    rig.gate.wait();
+    tell.send(()).unwrap();
     first.got();
     std::thread::sleep(Duration::from_millis(50));
     rig.gate.wait();
@@ -168,7 +172,7 @@ fn a_client_that_never_reads_is_never_read_ahead_for() {
 }
 
 /// More than the large buffers that may be lent before the lane reads less.
-const MANY: usize = 80;
+const MANY: usize = 300;
 
 fn reads_are_whole(rig: &Rig) {
     rig.settle();
@@ -217,7 +221,7 @@ fn backends_reset_with_bytes_pending_give_the_buffers_back() {
         });
         let rig = Rig::start(Wanted::relay(backend.address));
         std::thread::scope(|scope| {
-            for _ in 0..MANY {
+            for _ in 0..80 {
                 scope.spawn(|| {
                     let mut client = Client::connect(&rig, VERSIONS[1]).unwrap();
                     // More than both sockets to the backend buffer.

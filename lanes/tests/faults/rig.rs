@@ -49,6 +49,7 @@ pub struct Wanted {
     pub limits: Limits,
     pub unknown_names: UnknownNames,
     pub connect_timeout: Duration,
+    pub wait_to_connect: bool,
 }
 
 impl Wanted {
@@ -70,6 +71,7 @@ impl Wanted {
             limits: Limits::default(),
             unknown_names: UnknownNames::ServeDefault,
             connect_timeout: PATIENCE,
+            wait_to_connect: false,
         }
     }
 }
@@ -196,6 +198,7 @@ pub fn generation(
         connect_timeout: wanted.connect_timeout,
         ends: Arc::clone(ends),
         gate: Arc::clone(gate),
+        wait_to_connect: wanted.wait_to_connect,
     };
     let listener = Listener {
         number: 0,

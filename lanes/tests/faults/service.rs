@@ -28,6 +28,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     pub ends: Arc<Mutex<Vec<Cause>>>,
     pub gate: Arc<Barrier>,
+    /// Whether the lane waits at the gate before it connects to a first backend.
+    pub wait_to_connect: bool,
 }
 
 /// The service of every test.
@@ -99,6 +101,10 @@ impl Service for Tested {
         settings: &Settings,
     ) -> Result<Pumped, Cause> {
         panic_if_told(settings, "established");
+        if settings.wait_to_connect {
+            settings.gate.wait();
+            settings.gate.wait();
+        }
         let mut pumped = Pumped::default();
         pumped.connect(link, settings)?;
         Ok(pumped)
