@@ -144,8 +144,9 @@ impl Kernel for Linux {
     }
 }
 
-/// Bytes and the end of the stream; errors are always reported.
-const ARRIVALS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+/// Bytes, FIN, and the urgent mark, at which reads end; errors are always reported.
+const ARRIVALS: EventFlags =
+    EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// Makes the close of `socket` a reset: the peer sees an error, never a clean end.
 pub(crate) fn reset_on_close(socket: impl AsFd) {

@@ -137,15 +137,16 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         match token.source() {
             Source::Bell => self.read_mail(),
             Source::Listener(index) => self.accept(index, ACCEPTS_MAX),
-            Source::Connection { slot, attached } => {
+            Source::Connection { slot, attachment } => {
                 let Some(entry) = self.entry(slot, token) else { return };
                 let flags = { event.flags };
-                if attached {
-                    if let Some(socket) = &mut entry.connection.attached {
+                match (attachment, &mut entry.connection.attached) {
+                    (None, _) => entry.connection.socket.note(flags),
+                    (Some(number), Some(socket)) if number == entry.connection.attachment => {
                         socket.note(flags);
                     }
-                } else {
-                    entry.connection.socket.note(flags);
+                    // It is about a socket that was closed earlier in this batch.
+                    (Some(_), _) => return,
                 }
                 self.drive(slot);
             }

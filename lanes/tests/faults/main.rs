@@ -3,6 +3,8 @@
 
 mod backend;
 mod client;
+mod ends;
+mod hostile;
 mod kernel;
 mod rig;
 mod service;

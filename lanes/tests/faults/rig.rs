@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Barrier, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::RootCertStore;
@@ -49,11 +49,16 @@ pub struct Wanted {
     pub limits: Limits,
     pub unknown_names: UnknownNames,
     pub connect_timeout: Duration,
+    pub wait_to_connect: bool,
 }
 
 impl Wanted {
     pub fn echo() -> Self {
         Self::new(Behaviour::Echo)
+    }
+
+    pub fn limited(limits: Limits) -> Self {
+        Self { limits, ..Self::echo() }
     }
 
     pub fn relay(backend: SocketAddr) -> Self {
@@ -66,6 +71,7 @@ impl Wanted {
             limits: Limits::default(),
             unknown_names: UnknownNames::ServeDefault,
             connect_timeout: PATIENCE,
+            wait_to_connect: false,
         }
     }
 }
@@ -75,6 +81,8 @@ pub struct Rig {
     pub address: SocketAddr,
     pub script: Arc<Script>,
     pub ends: Arc<Mutex<Vec<Cause>>>,
+    /// Where the lane waits for the test, twice, when a client says so.
+    pub gate: Arc<Barrier>,
     pub handle: LaneHandle<Tested>,
 }
 
@@ -82,8 +90,8 @@ impl Rig {
     pub fn start(wanted: Wanted) -> Self {
         let script = Arc::<Script>::default();
         let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
-        let ends = Arc::default();
-        let generation = generation(1, address, wanted, &ends);
+        let (ends, gate) = (Arc::default(), Arc::new(Barrier::new(2)));
+        let generation = generation(1, address, wanted, &ends, &gate);
         let tickets = TicketRoot::generate(Duration::from_secs(43_200), unix_now(), |bytes| {
             bytes.fill(7);
         });
@@ -96,7 +104,7 @@ impl Rig {
             kernel: Faulty::new(Arc::clone(&script)),
         };
         let handle = start(setup, |_| Tested).unwrap();
-        Self { address, script, ends, handle }
+        Self { address, script, ends, gate, handle }
     }
 
     pub fn counters(&self) -> &Counters {
@@ -104,16 +112,18 @@ impl Rig {
     }
 
     /// Publishes another generation for the same listener and waits until the lane serves it.
-    pub fn publish(&self, number: u64, wanted: Wanted) -> Arc<Generation<Settings>> {
-        let generation = generation(number, self.address, wanted, &self.ends);
-        let publication = Publication { generation: Arc::clone(&generation), sockets: Vec::new() };
+    pub fn publish(&self, number: u64, wanted: Wanted) -> Weak<Generation<Settings>> {
+        let generation = generation(number, self.address, wanted, &self.ends, &self.gate);
+        let weak = Arc::downgrade(&generation);
+        let publication = Publication { generation, sockets: Vec::new() };
         self.handle.post(Mail::Publish(Box::new(publication)));
         eventually("the lane takes the generation", || {
             self.counters().generation.value() == number
         });
-        generation
+        weak
     }
 
+    /// A socket to the lane, with bounded patience.
     pub fn connect(&self) -> TcpStream {
         let socket = TcpStream::connect(self.address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -169,6 +179,7 @@ pub fn generation(
     address: SocketAddr,
     wanted: Wanted,
     ends: &Arc<Mutex<Vec<Cause>>>,
+    gate: &Arc<Barrier>,
 ) -> Arc<Generation<Settings>> {
     let policy = Policy {
         // Cheap, so that the many handshakes of these tests are not all arithmetic.
@@ -186,6 +197,8 @@ pub fn generation(
         behaviour: wanted.behaviour,
         connect_timeout: wanted.connect_timeout,
         ends: Arc::clone(ends),
+        gate: Arc::clone(gate),
+        wait_to_connect: wanted.wait_to_connect,
     };
     let listener = Listener {
         number: 0,
