@@ -1,13 +1,12 @@
 //! The cryptography behind TLS: which library a lane uses, and the lane's own random bytes.
 //!
-//! A lane owns its provider, and no operation of a handshake in steady state writes a cache line
-//! that another lane writes. AWS-LC breaks that rule by two process-wide locks in every random
-//! call, graviola keeps it; the figures behind the default are in `engine/PROVIDERS.md`. No other
-//! module names a cryptographic library for TLS.
+//! A handshake in steady state should write no cache line that another lane writes. AWS-LC breaks
+//! that rule with two process-wide locks in every random call, graviola keeps it, and signatures by
+//! RSA keys are worth the exception; the figures are in `engine/PROVIDERS.md`. No other module names
+//! a cryptographic library for TLS.
 
 use rustls::NamedGroup;
 use rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, SupportedKxGroup, aws_lc_rs};
-use rustls::{CipherSuite, SupportedCipherSuite};
 use thiserror::Error;
 
 use crate::policy::Group;
@@ -15,6 +14,10 @@ use crate::policy::Group;
 mod cpu;
 mod key_exchange;
 pub mod random;
+mod signing;
+mod suites;
+#[cfg(test)]
+mod tests;
 
 /// What an operator may ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,11 +43,15 @@ impl Provider {
     /// Pays for first uses before a client waits for them: call it on the lane's thread before the
     /// lane accepts.
     ///
-    /// Seeds the thread's random generator and does one key exchange in each group, which makes
-    /// AWS-LC gather its entropy (about 25 ms per thread). The two ends of each exchange are
-    /// compared, so that a miscompiled or mismatched library is found here and not by a client.
+    /// Seeds the thread's random generator, makes AWS-LC gather its entropy (it signs RSA in every
+    /// choice; 30 ms for the first thread of a process) and does one key exchange in each group. The
+    /// two ends of each are compared, so that a broken library is found here and not by a client.
     pub fn warm_up(&self) -> Result<(), ProviderError> {
         random::fill(&mut [0; 1])?;
+        aws_lc_rs::default_provider()
+            .secure_random
+            .fill(&mut [0; 1])
+            .map_err(|_| ProviderError::AwsLcRandom)?;
         for group in &self.crypto.kx_groups {
             exchange_with_itself(*group)?;
         }
@@ -60,19 +67,35 @@ pub fn lane_provider(choice: ProviderChoice, groups: &[Group]) -> Result<Provide
     if groups.is_empty() {
         return Err(ProviderError::NoGroups);
     }
-    let missing = cpu::missing_for_graviola();
+    match library(choice, &cpu::missing_for_graviola())? {
+        Library::AwsLc => Ok(aws_lc(groups)),
+        Library::Graviola => Ok(graviola(groups)),
+    }
+}
+
+/// The library for `choice` on a processor that lacks the features `missing`.
+fn library(choice: ProviderChoice, missing: &[&str]) -> Result<Library, ProviderError> {
     match choice {
         ProviderChoice::Auto | ProviderChoice::Graviola if missing.is_empty() => {
-            Ok(graviola(groups))
+            Ok(Library::Graviola)
         }
-        ProviderChoice::Auto | ProviderChoice::AwsLc => Ok(aws_lc(groups)),
+        ProviderChoice::Auto | ProviderChoice::AwsLc => Ok(Library::AwsLc),
         ProviderChoice::Graviola => Err(ProviderError::CpuLacks { features: missing.join(", ") }),
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Library {
+    AwsLc,
+    Graviola,
 }
 
 /// Why a lane has no cryptography.
 #[derive(Debug, Error)]
 pub enum ProviderError {
+    /// AWS-LC has no random bytes of its own.
+    #[error("AWS-LC gathered no random bytes; check that the kernel's random generator works")]
+    AwsLcRandom,
     /// Graviola was asked for by name on a processor it cannot run on.
     #[error(
         "the provider graviola needs processor features that this machine lacks: {features}; \
@@ -106,7 +129,7 @@ pub enum ProviderError {
 
 fn aws_lc(groups: &[Group]) -> Provider {
     let crypto = CryptoProvider {
-        cipher_suites: ordered(aws_lc_rs::ALL_CIPHER_SUITES),
+        cipher_suites: suites::aws_lc(),
         kx_groups: groups.iter().map(|group| aws_lc_group(*group)).collect(),
         secure_random: &LaneRandom,
         ..aws_lc_rs::default_provider()
@@ -125,18 +148,13 @@ fn aws_lc_group(group: Group) -> &'static dyn SupportedKxGroup {
 
 fn graviola(groups: &[Group]) -> Provider {
     let crypto = CryptoProvider {
-        cipher_suites: ordered(rustls_graviola::suites::ALL_CIPHER_SUITES),
+        cipher_suites: suites::graviola(),
         kx_groups: groups.iter().map(|group| key_exchange::of_group(*group)).collect(),
         secure_random: &LaneRandom,
+        key_provider: &signing::Keys,
         ..rustls_graviola::default_provider()
     };
     Provider { name: "graviola", crypto }
-}
-
-/// The suites of [`SUITES`] that `available` holds, in that order.
-fn ordered(available: &[SupportedCipherSuite]) -> Vec<SupportedCipherSuite> {
-    let with_name = |name: &CipherSuite| available.iter().find(|suite| suite.suite() == *name);
-    SUITES.iter().filter_map(with_name).copied().collect()
 }
 
 fn exchange_with_itself(group: &dyn SupportedKxGroup) -> Result<(), ProviderError> {
@@ -160,16 +178,3 @@ impl SecureRandom for LaneRandom {
         random::fill(bytes).map_err(|_| GetRandomFailed)
     }
 }
-
-/// AES-128 before AES-256: 128 bits suffice, and it costs a tenth less per byte.
-const SUITES: [CipherSuite; 9] = [
-    CipherSuite::TLS13_AES_128_GCM_SHA256,
-    CipherSuite::TLS13_AES_256_GCM_SHA384,
-    CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
-    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-    CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-];

@@ -52,6 +52,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             if !open || link.finish(&[]).is_ok() {
                 self.end(slot, Cause::Clean);
             }
+            self.core.heal();
         }
     }
 

@@ -4,18 +4,30 @@
 //! every mistake with its place; what comes out is a [`Config`] with nothing left to check but the
 //! world around it. No file but the configuration itself is opened, no socket, no thread.
 
+mod file;
 mod limits;
+mod mistake;
+mod reader;
+#[cfg(test)]
+mod tests;
+pub mod value;
 
+use std::collections::HashSet;
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
+use sealane_engine::tickets::LIFETIME_DEFAULT_S;
 
+pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
+pub use mistake::{Mistake, Mistakes, Place, Problem};
 
 /// Everything a running Sealane is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +50,77 @@ pub struct Config {
     pub tickets: Tickets,
 }
 
+impl Config {
+    /// Reads a file; every mistake in it is reported at once.
+    pub fn load(file: &Path) -> Result<Self, Mistakes> {
+        Self::if_in_order(Self::load_partly(file))
+    }
+
+    /// What is in order in a file, if so much is that it makes a configuration, and every mistake:
+    /// for checks that go on after a mistake. It is not for use.
+    pub(crate) fn load_partly(file: &Path) -> (Option<Self>, Vec<Mistake>) {
+        match read_text(file) {
+            Ok(text) => file::parse(file, &text),
+            Err(problem) => {
+                let place = Some(Place::whole(file));
+                (None, vec![Mistake { place, field: String::new(), problem }])
+            }
+        }
+    }
+
+    /// Reads the text of a file; `file` names it in mistakes, and relative paths start beside it.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Mistakes> {
+        Self::if_in_order(file::parse(file, text))
+    }
+
+    fn if_in_order((config, mistakes): (Option<Self>, Vec<Mistake>)) -> Result<Self, Mistakes> {
+        config.filter(|_| mistakes.is_empty()).ok_or(Mistakes(mistakes))
+    }
+
+    /// One listener with defaults for everything that is not in `simple`.
+    pub fn simple(simple: Simple) -> Result<Self, Mistakes> {
+        let mistakes = flag_mistakes(&simple);
+        let Some(first) = simple.listen.first().filter(|_| mistakes.is_empty()) else {
+            return Err(Mistakes(mistakes));
+        };
+        let listener = Listener {
+            name: first.to_string(),
+            addresses: simple.listen,
+            certificates: simple.certificates.into_iter().map(CertificateSource::Path).collect(),
+            default_certificate: None,
+            policy: Policy::default(),
+            backends: simple.backends,
+            balance: Balance::default(),
+            proxy_header: false,
+        };
+        Ok(Self {
+            access_log: None,
+            admin: simple.admin,
+            crypto: ProviderChoice::default(),
+            lanes: simple.lanes.unwrap_or_else(default_lanes),
+            limits: Limits::default(),
+            listeners: vec![listener],
+            pin_lanes: false,
+            tickets: Tickets::default(),
+        })
+    }
+}
+
+/// What can be said without a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Simple {
+    /// Where metrics, health and state are served.
+    pub admin: Option<AdminAddress>,
+    /// Backends of the one listener.
+    pub backends: Vec<BackendAddress>,
+    /// Its certificates.
+    pub certificates: Vec<PathBuf>,
+    /// How many event loops run; as many as there are cores without it.
+    pub lanes: Option<NonZeroUsize>,
+    /// Its addresses.
+    pub listen: Vec<SocketAddr>,
+}
+
 /// Addresses that share certificates, a policy and backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
@@ -55,6 +138,8 @@ pub struct Listener {
     pub backends: Vec<BackendAddress>,
     /// How a backend is chosen for a connection.
     pub balance: Balance,
+    /// Whether a backend is told who the client is, by a PROXY protocol header of version 2.
+    pub proxy_header: bool,
 }
 
 /// Where certificates and keys are read from.
@@ -118,7 +203,7 @@ pub enum Balance {
 
 impl Balance {
     /// As written in a configuration.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::LeastConnections => "least-connections",
             Self::RoundRobin => "round-robin",
@@ -175,3 +260,74 @@ pub struct Tickets {
     /// this process's own.
     pub root: Option<PathBuf>,
 }
+
+impl Default for Tickets {
+    fn default() -> Self {
+        Self { count: 2, lifetime: Duration::from_secs(LIFETIME_DEFAULT_S.into()), root: None }
+    }
+}
+
+fn read_text(file: &Path) -> Result<String, Problem> {
+    let unreadable =
+        |error: std::io::Error| Problem::new(format!("cannot be read: {error}"), READ_REMEDY);
+    let mut text = Vec::new();
+    let limit = CONFIG_BYTES_MAX as u64 + 1;
+    File::open(file).and_then(|f| f.take(limit).read_to_end(&mut text)).map_err(unreadable)?;
+    if text.len() > CONFIG_BYTES_MAX {
+        let what = format!("is larger than {CONFIG_BYTES_MAX} bytes");
+        let remedy = "name a configuration, and in it directories rather than single files";
+        return Err(Problem::new(what, remedy));
+    }
+    String::from_utf8(text).map_err(|error| {
+        let what = format!("is not UTF-8 at byte {}", error.utf8_error().valid_up_to());
+        Problem::new(what, "save it as UTF-8")
+    })
+}
+
+fn default_lanes() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+fn flag_mistakes(simple: &Simple) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    let mut note = |flag: &str, problem| {
+        mistakes.push(Mistake { place: None, field: flag.to_owned(), problem });
+    };
+    for (flag, count) in [
+        ("--listen", simple.listen.len()),
+        ("--backend", simple.backends.len()),
+        ("--certificates", simple.certificates.len()),
+    ] {
+        if count == 0 {
+            note(flag, Problem::new("is missing", "add it, or use --config FILE alone"));
+        }
+    }
+    for address in repeated(&simple.listen) {
+        note("--listen", Problem::new(format!("{address} is given twice"), "remove one"));
+    }
+    for backend in repeated(&simple.backends) {
+        note("--backend", Problem::new(format!("{backend} is given twice"), "remove one"));
+    }
+    let Some(admin) = &simple.admin else {
+        return mistakes;
+    };
+    let remedy = "use 127.0.0.1, [::1] or unix:PATH, or a file with [admin] allow_remote = true";
+    if let Err(problem) = value::check_admin_is_local(admin, remedy) {
+        note("--admin", problem);
+    }
+    if simple.listen.iter().any(|listen| AdminAddress::Tcp(*listen) == *admin) {
+        let what = format!("{admin} is a --listen address too");
+        note("--admin", Problem::new(what, "choose another"));
+    }
+    mistakes
+}
+
+fn repeated<T: Eq + std::hash::Hash>(values: &[T]) -> impl Iterator<Item = &T> {
+    let mut seen = HashSet::new();
+    values.iter().filter(move |value| !seen.insert(*value))
+}
+
+/// Bytes of a configuration file.
+pub const CONFIG_BYTES_MAX: usize = 1 << 20;
+
+const READ_REMEDY: &str = "name a TOML file that this user may read";

@@ -45,12 +45,13 @@ impl Repository {
         Self { files, test_modules }
     }
 
-    /// Whether a Rust file is compiled for tests only.
+    /// Whether a Rust file is compiled for tests, measurements and examples only.
     pub fn is_test(&self, file: &File) -> bool {
         let path = Path::new(&file.path);
         let in_folder = |name| path.components().any(|part| part.as_os_str() == name);
         in_folder("tests")
             || in_folder("benches")
+            || in_folder("examples")
             || path.with_extension("").ancestors().any(|path| self.test_modules.contains(path))
     }
 }

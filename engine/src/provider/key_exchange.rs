@@ -235,3 +235,56 @@ const INVALID_SHARE: Error = Error::PeerMisbehaved(PeerMisbehaved::InvalidKeySha
 const MAX_DRAWS: usize = 16;
 
 const ENCAPSULATION_KEY_BYTES: usize = 1184;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_share_is_an_error_on_both_sides() {
+        let small_order: &[u8] = &[0; 32];
+        let off_curve = |length: usize| [&[4], vec![1; length - 1].as_slice()].concat();
+        for (group, bad) in [
+            (Group::X25519, small_order),
+            (Group::X25519, &[9; 31]),
+            (Group::X25519, &[9; 33]),
+            (Group::Secp256r1, &off_curve(65)),
+            (Group::Secp256r1, &[0; 65]),
+            (Group::Secp256r1, &[]),
+            (Group::Secp384r1, &off_curve(97)),
+            (Group::Secp384r1, &[4; 65]),
+            (Group::X25519MlKem768, &[9; ENCAPSULATION_KEY_BYTES]),
+            (Group::X25519MlKem768, &[0; ENCAPSULATION_KEY_BYTES + 32]),
+            // ML-KEM coefficients above its modulus (FIPS 203 section 7.2).
+            (Group::X25519MlKem768, &[0xff; ENCAPSULATION_KEY_BYTES + 32]),
+        ] {
+            let group = of_group(group);
+            let length = bad.len();
+            assert!(group.start_and_complete(bad).is_err(), "{group:?} server, {length} bytes");
+            let client = group.start().unwrap();
+            assert!(client.complete(bad).is_err(), "{group:?} client, {length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_private_key_out_of_range_is_drawn_again() {
+        let draws = std::cell::Cell::new(0);
+        let third_time = |bytes: &[u8]| {
+            draws.set(draws.get() + 1);
+            if draws.get() < 3 { Err(()) } else { Ok(bytes.to_vec()) }
+        };
+        assert_ne!(below_order::<32, _, _>(third_time).unwrap(), [0; 32]);
+        assert!(below_order::<32, (), ()>(|_| Err(())).is_err());
+    }
+
+    #[test]
+    fn no_share_is_used_twice() {
+        for group in Group::ALL.map(of_group) {
+            let client = group.start().unwrap();
+            let first = group.start_and_complete(client.pub_key()).unwrap();
+            let second = group.start_and_complete(client.pub_key()).unwrap();
+            assert_ne!(first.pub_key, second.pub_key, "{group:?}");
+            assert_ne!(first.secret.secret_bytes(), second.secret.secret_bytes(), "{group:?}");
+        }
+    }
+}

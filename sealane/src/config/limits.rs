@@ -3,6 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use sealane_engine::certificates::CERTIFICATES_MAX;
+
 /// The limits of a whole process; see [`Limits::per_lane`] for those of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -56,7 +58,7 @@ impl Default for Limits {
     fn default() -> Self {
         let lane = sealane_lanes::limits::Limits::default();
         Self {
-            certificates_max: 200_000,
+            certificates_max: CERTIFICATES_MAX,
             connect_timeout: lane.connect_timeout,
             connections_max: lane.connections_max,
             connections_per_lane_max: None,

@@ -1,0 +1,11 @@
+//! The real loop over a kernel that fails, and with peers that fail: what is cut never looks whole,
+//! nothing is left behind, and the next connection is served.
+
+mod backend;
+mod client;
+mod ends;
+mod hostile;
+mod kernel;
+mod rig;
+mod service;
+mod systematic;

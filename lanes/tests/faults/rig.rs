@@ -1,0 +1,225 @@
+//! One lane over the faulty kernel, with certificates, limits and what the tests look at.
+
+use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Barrier, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustls::RootCertStore;
+use rustls::crypto::CryptoProvider;
+use sealane_engine::certificates::{CertificateIndex, DefaultCertificate, IndexBuilder};
+use sealane_engine::context::Context;
+use sealane_engine::policy::{Group, Policy, UnknownNames};
+use sealane_engine::provider::{ProviderChoice, lane_provider};
+use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+use sealane_lanes::LaneEnd;
+use sealane_lanes::cause::Cause;
+use sealane_lanes::counters::Counters;
+use sealane_lanes::generation::{Generation, Listener, Publication};
+use sealane_lanes::kernel::Address;
+use sealane_lanes::limits::Limits;
+use sealane_lanes::listener;
+use sealane_lanes::mailbox::Mail;
+use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+
+use crate::kernel::{Faulty, Script};
+use crate::service::{Behaviour, Settings, Tested};
+
+/// Longer than anything here takes on a busy machine; a test that reaches it has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// The name on the certificate.
+pub const NAME: &str = "one.test";
+
+/// Tests that count descriptors run alone, the others together.
+static DESCRIPTORS: RwLock<()> = RwLock::new(());
+
+/// Waits until no other test runs, and keeps others from starting.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    DESCRIPTORS.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Keeps tests that must be alone from starting.
+pub fn among_others() -> RwLockReadGuard<'static, ()> {
+    DESCRIPTORS.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// What the lane serves, for tests that want something special.
+pub struct Wanted {
+    pub behaviour: Behaviour,
+    pub limits: Limits,
+    pub unknown_names: UnknownNames,
+    pub connect_timeout: Duration,
+    pub wait_to_connect: bool,
+}
+
+impl Wanted {
+    pub fn echo() -> Self {
+        Self::new(Behaviour::Echo)
+    }
+
+    pub fn limited(limits: Limits) -> Self {
+        Self { limits, ..Self::echo() }
+    }
+
+    pub fn relay(backend: SocketAddr) -> Self {
+        Self::new(Behaviour::Relay(vec![Address::Tcp(backend)]))
+    }
+
+    pub fn new(behaviour: Behaviour) -> Self {
+        Self {
+            behaviour,
+            limits: Limits::default(),
+            unknown_names: UnknownNames::ServeDefault,
+            connect_timeout: PATIENCE,
+            wait_to_connect: false,
+        }
+    }
+}
+
+/// A running lane.
+pub struct Rig {
+    pub address: SocketAddr,
+    pub script: Arc<Script>,
+    pub ends: Arc<Mutex<Vec<Cause>>>,
+    /// Where the lane waits for the test, twice, when a client says so.
+    pub gate: Arc<Barrier>,
+    pub handle: LaneHandle<Tested>,
+}
+
+impl Rig {
+    pub fn start(wanted: Wanted) -> Self {
+        let script = Arc::<Script>::default();
+        let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let (ends, gate) = (Arc::default(), Arc::new(Barrier::new(2)));
+        let generation = generation(1, address, wanted, &ends, &gate);
+        let tickets = TicketRoot::generate(Duration::from_secs(43_200), unix_now(), |bytes| {
+            bytes.fill(7);
+        });
+        let setup = LaneSetup {
+            number: 0,
+            pin_to_cpu: None,
+            tickets: tickets.unwrap(),
+            decoded_keys_max: NonZeroUsize::new(8).unwrap(),
+            first: Publication { generation, sockets: vec![(address, sockets.remove(0))] },
+            kernel: Faulty::new(Arc::clone(&script)),
+        };
+        let handle = start(setup, |_| Tested).unwrap();
+        Self { address, script, ends, gate, handle }
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.handle.counters
+    }
+
+    /// Publishes another generation for the same listener and waits until the lane serves it.
+    pub fn publish(&self, number: u64, wanted: Wanted) -> Weak<Generation<Settings>> {
+        let generation = generation(number, self.address, wanted, &self.ends, &self.gate);
+        let weak = Arc::downgrade(&generation);
+        let publication = Publication { generation, sockets: Vec::new() };
+        self.handle.post(Mail::Publish(Box::new(publication)));
+        eventually("the lane takes the generation", || {
+            self.counters().generation.value() == number
+        });
+        weak
+    }
+
+    /// A socket to the lane, with bounded patience.
+    pub fn connect(&self) -> TcpStream {
+        let socket = TcpStream::connect(self.address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket
+    }
+
+    /// Waits until no connection is left, and checks that none is counted.
+    pub fn settle(&self) {
+        eventually("every connection ends", || self.counters().connections.value() == 0);
+        assert_eq!(self.counters().handshaking.value(), 0, "handshakes in flight");
+    }
+
+    /// Waits until this many connections ended by `cause`.
+    pub fn await_end(&self, cause: Cause, count: u64) {
+        eventually(&format!("{count} x {cause:?}, not {:?}", self.ends.lock().unwrap()), || {
+            self.counters().ended(cause).value() >= count
+        });
+        assert_eq!(self.counters().ended(cause).value(), count, "{cause:?}");
+    }
+
+    /// Stops the lane, which must end without a panic.
+    pub fn stop(self) -> LaneEnd {
+        self.handle.post(Mail::Stop);
+        self.handle.join().unwrap()
+    }
+}
+
+/// Waits for `condition`.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < until, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto)
+}
+
+/// The roots that a client needs to trust the lane.
+pub fn roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let leaf = CERTIFICATES.iter().next().unwrap().chain().next().unwrap().to_vec();
+    roots.add(leaf.into()).unwrap();
+    roots
+}
+
+pub fn generation(
+    number: u64,
+    address: SocketAddr,
+    wanted: Wanted,
+    ends: &Arc<Mutex<Vec<Cause>>>,
+    gate: &Arc<Barrier>,
+) -> Arc<Generation<Settings>> {
+    let policy = Policy {
+        // Cheap, so that the many handshakes of these tests are not all arithmetic.
+        groups: vec![Group::X25519],
+        unknown_names: wanted.unknown_names,
+        ..Policy::default()
+    };
+    let context = Context {
+        policy,
+        certificates: Arc::clone(&CERTIFICATES),
+        provider: ProviderChoice::Auto,
+        tickets: 2,
+    };
+    let settings = Settings {
+        behaviour: wanted.behaviour,
+        connect_timeout: wanted.connect_timeout,
+        ends: Arc::clone(ends),
+        gate: Arc::clone(gate),
+        wait_to_connect: wanted.wait_to_connect,
+    };
+    let listener = Listener {
+        number: 0,
+        keys: vec![address],
+        context: Arc::new(context),
+        settings: Arc::new(settings),
+    };
+    Arc::new(Generation { number, limits: wanted.limits, listeners: vec![listener] })
+}
+
+static CERTIFICATES: LazyLock<Arc<CertificateIndex>> = LazyLock::new(|| {
+    let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
+    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+    let provider = provider();
+    let mut builder = IndexBuilder::new(&provider, 0);
+    builder.add(NAME, pem.as_bytes());
+    let indexed = builder.finish(DefaultCertificate::First);
+    assert!(indexed.errors.is_empty(), "{:?}", indexed.errors);
+    Arc::new(indexed.index)
+});
+
+fn unix_now() -> UnixSeconds {
+    UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())
+}

@@ -1,0 +1,215 @@
+//! Two services: one relays to a backend, one gives the client back what it sends.
+
+use std::io::ErrorKind;
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+use sealane_engine::buffer::Buffer;
+use sealane_lanes::cause::Cause;
+use sealane_lanes::kernel::{Address, Kernel};
+use sealane_lanes::link::{Link, Received};
+use sealane_lanes::service::{End, Service};
+
+/// What the tests want of a connection.
+#[derive(Debug)]
+pub enum Behaviour {
+    /// Sends back what comes.
+    Echo,
+    /// Panics in the call of this name, once a client says so; otherwise an echo.
+    Panic(&'static str),
+    /// Relays to the first of these that takes the connection.
+    Relay(Vec<Address>),
+}
+
+/// A listener's settings.
+#[derive(Debug)]
+pub struct Settings {
+    pub behaviour: Behaviour,
+    pub connect_timeout: Duration,
+    pub ends: Arc<Mutex<Vec<Cause>>>,
+    pub gate: Arc<Barrier>,
+    /// Whether the lane waits at the gate before it connects to a first backend.
+    pub wait_to_connect: bool,
+}
+
+/// The service of every test.
+pub struct Tested;
+
+#[derive(Default)]
+pub struct Pumped {
+    tried: usize,
+    connected: bool,
+    client_ended: bool,
+}
+
+/// The word that a client says to make the service panic.
+pub const PANIC_WORD: &[u8] = b"panic!";
+/// The word that holds the lane up between two waits of the test at the gate.
+pub const WAIT_WORD: &[u8] = b"wait!";
+
+impl Pumped {
+    fn connect<K: Kernel>(
+        &mut self,
+        link: &mut Link<'_, K>,
+        settings: &Settings,
+    ) -> Result<(), Cause> {
+        let Behaviour::Relay(backends) = &settings.behaviour else { return Ok(()) };
+        while let Some(address) = backends.get(self.tried) {
+            self.tried += 1;
+            if link.attach(address).is_ok() {
+                link.set_deadline(settings.connect_timeout);
+                return Ok(());
+            }
+        }
+        Err(Cause::BackendRefused)
+    }
+
+    fn failed<K: Kernel>(
+        &mut self,
+        link: &mut Link<'_, K>,
+        settings: &Settings,
+    ) -> Result<(), Cause> {
+        if self.connected {
+            return Err(Cause::BackendReset);
+        }
+        link.detach();
+        self.connect(link, settings)
+    }
+
+    fn note_connected<K: Kernel>(&mut self, link: &mut Link<'_, K>) {
+        self.connected = true;
+        link.clear_deadline();
+        if self.client_ended {
+            link.end_attached();
+        }
+    }
+}
+
+fn panic_if_told(settings: &Settings, place: &str) {
+    if let Behaviour::Panic(chosen) = settings.behaviour {
+        assert_ne!(chosen, place, "as told");
+    }
+}
+
+impl Service for Tested {
+    type Connection = Pumped;
+    type Settings = Settings;
+
+    fn established<K: Kernel>(
+        &mut self,
+        link: &mut Link<'_, K>,
+        settings: &Settings,
+    ) -> Result<Pumped, Cause> {
+        panic_if_told(settings, "established");
+        if settings.wait_to_connect {
+            settings.gate.wait();
+            settings.gate.wait();
+        }
+        let mut pumped = Pumped::default();
+        pumped.connect(link, settings)?;
+        Ok(pumped)
+    }
+
+    fn plaintext<K: Kernel>(
+        &mut self,
+        pumped: &mut Pumped,
+        link: &mut Link<'_, K>,
+        plain: &mut Buffer,
+        settings: &Settings,
+    ) -> Result<(), Cause> {
+        if plain.filled() == WAIT_WORD {
+            settings.gate.wait();
+            settings.gate.wait();
+            plain.clear();
+            return Ok(());
+        }
+        if plain.filled() == PANIC_WORD {
+            panic_if_told(settings, "plaintext");
+            if let Behaviour::Panic("buffer lent") = settings.behaviour {
+                let _buffer = link.lend_buffer();
+                panic!("as told");
+            }
+        }
+        if !matches!(settings.behaviour, Behaviour::Relay(_)) {
+            link.send(plain.filled())?;
+            plain.clear();
+            return Ok(());
+        }
+        match link.send_attached(plain.filled()) {
+            Ok(taken) => {
+                if !pumped.connected {
+                    pumped.note_connected(link);
+                }
+                plain.consume(taken);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(_) => pumped.failed(link, settings),
+        }
+    }
+
+    fn client_ended<K: Kernel>(
+        &mut self,
+        pumped: &mut Pumped,
+        link: &mut Link<'_, K>,
+        settings: &Settings,
+    ) -> Result<(), Cause> {
+        panic_if_told(settings, "client_ended");
+        pumped.client_ended = true;
+        if !matches!(settings.behaviour, Behaviour::Relay(_)) {
+            return link.finish(&[]);
+        }
+        if pumped.connected {
+            link.end_attached();
+        }
+        Ok(())
+    }
+
+    fn attached_writable<K: Kernel>(
+        &mut self,
+        pumped: &mut Pumped,
+        link: &mut Link<'_, K>,
+        settings: &Settings,
+    ) -> Result<(), Cause> {
+        if pumped.connected {
+            return Ok(());
+        }
+        if link.attached_status().is_err() {
+            return pumped.failed(link, settings);
+        }
+        pumped.note_connected(link);
+        Ok(())
+    }
+
+    fn attached_readable<K: Kernel>(
+        &mut self,
+        pumped: &mut Pumped,
+        link: &mut Link<'_, K>,
+        settings: &Settings,
+    ) -> Result<(), Cause> {
+        let mut buffer = link.lend_buffer();
+        let outcome = match link.receive_attached(&mut buffer) {
+            Ok(Received::Bytes { last: false }) => link.send(buffer.filled()),
+            Ok(Received::Bytes { last: true }) => link.finish(buffer.filled()),
+            Ok(Received::End) => link.finish(&[]),
+            Ok(Received::Nothing) => Ok(()),
+            Err(_) => pumped.failed(link, settings),
+        };
+        link.return_buffer(buffer);
+        outcome
+    }
+
+    fn deadline<K: Kernel>(
+        &mut self,
+        pumped: &mut Pumped,
+        link: &mut Link<'_, K>,
+        settings: &Settings,
+    ) -> Result<(), Cause> {
+        pumped.failed(link, settings)
+    }
+
+    fn ended(&mut self, _pumped: Option<Pumped>, settings: &Settings, end: &End<'_>) {
+        settings.ends.lock().unwrap().push(end.cause);
+        panic_if_told(settings, "ended");
+    }
+}

@@ -1,0 +1,120 @@
+//! Every system call of a connection fails once, in every way; then random ones, often.
+
+use std::time::Duration;
+
+use rustls::SupportedProtocolVersion;
+
+use crate::backend::{Backend, Got};
+use crate::client::{Client, Seen, VERSIONS, pattern};
+use crate::kernel::{Fault, Plan};
+use crate::rig::{Rig, Wanted, alone, eventually};
+
+const BYTES: usize = 100_000;
+
+/// A client sends 100 KB and its end, and takes 100 KB and the backend's end.
+fn converse(rig: &Rig, version: &'static SupportedProtocolVersion, request: &[u8]) -> Got {
+    let mut client = Client::begin(rig, version);
+    // Where writing fails, reading tells what the client sees.
+    let _ = client.handshake().and_then(|()| client.send(request)).and_then(|()| client.finish());
+    client.read_to_end()
+}
+
+struct Conversation {
+    rig: Rig,
+    backend: Backend,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl Conversation {
+    fn new() -> Self {
+        let (request, answer) = (pattern(1, BYTES), pattern(2, BYTES));
+        let backend = Backend::answering(answer.clone());
+        let rig = Rig::start(Wanted::relay(backend.address));
+        Self { rig, backend, request, answer }
+    }
+
+    fn must_succeed(&self, version: &'static SupportedProtocolVersion, what: &str) {
+        let (bytes, seen) = converse(&self.rig, version, &self.request);
+        assert_eq!(seen, Seen::Clean, "{what}: the client's end after {} bytes", bytes.len());
+        assert!(bytes == self.answer, "{what}: the answer differs, {} bytes", bytes.len());
+        let (bytes, seen) = self.backend.got();
+        assert_eq!(seen, Seen::Clean, "{what}: the backend's end after {} bytes", bytes.len());
+        assert!(bytes == self.request, "{what}: the request differs, {} bytes", bytes.len());
+    }
+
+    /// Nothing that was cut may look whole, on either side.
+    fn must_not_deceive(&self, version: &'static SupportedProtocolVersion, what: &str) {
+        let (bytes, seen) = converse(&self.rig, version, &self.request);
+        let whole = bytes == self.answer;
+        let last = self.rig.ends.lock().unwrap().last().copied();
+        let len = bytes.len();
+        assert!(seen != Seen::Clean || whole, "{what}: {len} bytes look whole, {last:?}");
+        assert!(self.answer.starts_with(&bytes), "{what}: the answer differs");
+        self.rig.settle();
+        while let Some((bytes, seen)) = self.backend.got_within(Duration::from_millis(20)) {
+            let whole = bytes == self.request;
+            let len = bytes.len();
+            assert!(seen != Seen::Clean || whole, "{what}: {len} look whole to the backend");
+            assert!(self.request.starts_with(&bytes), "{what}: the request differs");
+        }
+    }
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn every_call_may_fail_in_every_way() {
+    let _alone = alone();
+    let conversation = Conversation::new();
+    let rig = &conversation.rig;
+    for version in VERSIONS {
+        conversation.must_succeed(version, "the first");
+        rig.settle();
+        let before = descriptors();
+        rig.script.set(Plan::Never);
+        conversation.must_succeed(version, "the counted one");
+        rig.settle();
+        let calls = rig.script.calls();
+        assert!((10..500).contains(&calls), "{calls} calls");
+        for fault in Fault::ALL {
+            // Splitting one call makes others, so a little more than the clean run had.
+            for call in 0..calls + 4 {
+                let what = format!("{:?}, {fault:?} at call {call}", version.version);
+                rig.script.set(Plan::At(call, fault));
+                match fault {
+                    Fault::Reset => conversation.must_not_deceive(version, &what),
+                    _ => conversation.must_succeed(version, &what),
+                }
+                rig.settle();
+                rig.script.set(Plan::Never);
+                conversation.must_succeed(version, &format!("after {what}"));
+                assert_eq!(rig.script.largest_read(), 256 * 1024, "after {what}: a lost buffer");
+            }
+        }
+        rig.settle();
+        eventually("no descriptor is left behind", || descriptors() == before);
+    }
+    assert_eq!(rig.counters().panics.value(), 0);
+    conversation.rig.stop();
+}
+
+#[test]
+fn random_calls_may_fail_often() {
+    let _alone = alone();
+    let conversation = Conversation::new();
+    let mut spoilt = 0;
+    for seed in 1..40 {
+        for version in VERSIONS {
+            conversation.rig.script.set(Plan::Seeded { seed: seed * 7919, one_in: 2 + seed % 4 });
+            conversation.must_succeed(version, &format!("{:?}, seed {seed}", version.version));
+            conversation.rig.settle();
+            spoilt += conversation.rig.script.spoilt();
+        }
+    }
+    assert!(spoilt > 200, "only {spoilt} calls were spoilt");
+    assert_eq!(conversation.rig.counters().panics.value(), 0);
+    conversation.rig.stop();
+}

@@ -1,0 +1,196 @@
+//! Where plaintext goes: which backend a connection gets, and when a failed one rests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealane_lanes::counters::Counter;
+use sealane_lanes::kernel::Address;
+
+use crate::config::Balance;
+
+/// What the relay knows of one listener: shared by all lanes and read-only, but for each lane's own
+/// counters, which live in memory of their own.
+pub struct RelaySettings {
+    /// The listener's name, for logs.
+    pub listener: String,
+    /// Its backends, at most [`BACKENDS_MAX`].
+    pub backends: Vec<Backend>,
+    /// How one is chosen.
+    pub balance: Balance,
+    /// One attempt to connect.
+    pub connect_timeout: Duration,
+    /// Whether each backend connection begins with a PROXY protocol header, version 2.
+    pub proxy_header: bool,
+    /// By lane: where the round robin stands.
+    pub cursors: Vec<Arc<Cursor>>,
+}
+
+/// One backend of a listener.
+pub struct Backend {
+    /// Where it listens.
+    pub address: Address,
+    /// Its address as text, for logs and metrics.
+    pub label: String,
+    /// By lane: what that lane knows of it.
+    pub lanes: Vec<Arc<BackendCounters>>,
+}
+
+/// Backends of one listener: what a connection has tried fits in 64 bits.
+pub const BACKENDS_MAX: usize = 64;
+
+/// A lane's place in the round robin.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct Cursor(pub Counter);
+
+/// What one lane counts for one backend, and until when it lets it rest. Kept across generations.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct BackendCounters {
+    /// Connections open or being opened.
+    pub active: Counter,
+    /// Connections that were established.
+    pub connected: Counter,
+    /// Failed attempts to connect.
+    pub failed: Counter,
+    /// Failures since the last success.
+    failed_in_a_row: Counter,
+    /// Until when it is not chosen, in milliseconds of its lane's clock; 0: it does not rest.
+    rests_until_ms: Counter,
+}
+
+impl BackendCounters {
+    /// The backend took a connection.
+    pub fn note_success(&self) {
+        self.connected.add(1);
+        if self.failed_in_a_row.value() > 0 {
+            self.failed_in_a_row.set(0);
+            self.rests_until_ms.set(0);
+        }
+    }
+
+    /// The backend refused, or did not answer in time: it rests, longer with every failure.
+    pub fn note_failure(&self, now_ms: u64) {
+        self.failed.add(1);
+        self.failed_in_a_row.add(1);
+        let doublings = (self.failed_in_a_row.value() - 1).min(REST_DOUBLINGS_MAX);
+        self.rests_until_ms.set(now_ms + (REST_MS << doublings));
+    }
+
+    /// Whether failures keep it from being chosen for now.
+    pub fn is_resting(&self, now_ms: u64) -> bool {
+        self.rests_until_ms.value() > now_ms
+    }
+
+    /// Whether it failed when it was last tried.
+    pub fn is_failing(&self) -> bool {
+        self.failed_in_a_row.value() > 0
+    }
+}
+
+/// The rest after a first failure; it doubles with each further one, up to 32 seconds.
+const REST_MS: u64 = 1_000;
+const REST_DOUBLINGS_MAX: u64 = 5;
+
+impl RelaySettings {
+    /// The backend for a connection on `lane` that has tried those whose bits are set in `tried`.
+    ///
+    /// Resting backends are passed over, but when all that are left rest, the one whose rest ends
+    /// first is tried all the same: a connection is not refused while something may answer.
+    pub fn choose(&self, lane: usize, tried: u64, now_ms: u64) -> Option<usize> {
+        let untried = |index: &usize| tried & (1 << index) == 0;
+        let awake = |index: &usize| !self.of_lane(*index, lane).is_resting(now_ms);
+        let count = self.backends.len();
+        let start = self.cursors[lane].0.value();
+        let in_turn = || {
+            (0..count).map(move |step| {
+                usize::try_from((start + step as u64) % count as u64).unwrap_or_default()
+            })
+        };
+        let mut candidates = in_turn().filter(untried).filter(awake);
+        let chosen = match self.balance {
+            Balance::RoundRobin => candidates.next(),
+            Balance::LeastConnections => {
+                candidates.min_by_key(|index| self.of_lane(*index, lane).active.value())
+            }
+        };
+        let chosen = chosen.or_else(|| {
+            let rest = |index: &usize| self.of_lane(*index, lane).rests_until_ms.value();
+            in_turn().filter(untried).min_by_key(rest)
+        })?;
+        self.cursors[lane].0.set((chosen as u64 + 1) % count as u64);
+        Some(chosen)
+    }
+
+    /// What `lane` knows of the backend at `index`.
+    pub fn of_lane(&self, index: usize, lane: usize) -> &BackendCounters {
+        &self.backends[index].lanes[lane]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(count: usize, balance: Balance) -> RelaySettings {
+        let backend = |port| Backend {
+            address: Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port))),
+            label: port.to_string(),
+            lanes: vec![Arc::default(), Arc::default()],
+        };
+        RelaySettings {
+            listener: "web".into(),
+            backends: (1u16..).take(count).map(backend).collect(),
+            balance,
+            connect_timeout: Duration::from_secs(5),
+            proxy_header: false,
+            cursors: vec![Arc::default(), Arc::default()],
+        }
+    }
+
+    #[test]
+    fn round_robin_takes_turns_on_each_lane_for_itself() {
+        let settings = settings(3, Balance::RoundRobin);
+        let turns: Vec<_> = (0..5).map(|_| settings.choose(0, 0, 0).unwrap()).collect();
+        assert_eq!(turns, [0, 1, 2, 0, 1]);
+        assert_eq!(settings.choose(1, 0, 0), Some(0), "the other lane starts at its own place");
+    }
+
+    #[test]
+    fn least_connections_takes_the_idlest_and_turns_among_equals() {
+        let settings = settings(3, Balance::LeastConnections);
+        settings.of_lane(0, 0).active.add(2);
+        settings.of_lane(1, 0).active.add(1);
+        settings.of_lane(2, 0).active.add(1);
+        assert_eq!(settings.choose(0, 0, 0), Some(1));
+        assert_eq!(settings.choose(0, 0, 0), Some(2), "equals take turns");
+    }
+
+    #[test]
+    fn a_failed_backend_rests_longer_each_time_and_a_success_ends_it() {
+        let settings = settings(2, Balance::RoundRobin);
+        let first = settings.of_lane(0, 0);
+        first.note_failure(0);
+        assert_eq!(settings.choose(0, 0, 999), Some(1));
+        assert_eq!(settings.choose(0, 0, 999), Some(1), "the first still rests");
+        assert!(!first.is_resting(1_000));
+        first.note_failure(1_000);
+        assert!(first.is_resting(2_999) && !first.is_resting(3_000));
+        for _ in 0..100 {
+            first.note_failure(0);
+        }
+        assert!(first.is_resting(31_999) && !first.is_resting(32_000), "bounded");
+        first.note_success();
+        assert!(!first.is_resting(0) && !first.is_failing());
+    }
+
+    #[test]
+    fn when_all_rest_the_one_that_wakes_first_is_tried_and_nothing_twice() {
+        let settings = settings(2, Balance::RoundRobin);
+        settings.of_lane(0, 0).note_failure(500);
+        settings.of_lane(1, 0).note_failure(0);
+        assert_eq!(settings.choose(0, 0, 600), Some(1));
+        assert_eq!(settings.choose(0, 0b10, 600), Some(0));
+        assert_eq!(settings.choose(0, 0b11, 600), None);
+    }
+}

@@ -1,0 +1,350 @@
+//! Walks a TOML file and collects every mistake in it, each with its line and column.
+//!
+//! [`read`] hands out the top [`Table`]; tables hand out [`Value`]s by key, and values turn into
+//! Rust's. What cannot be turned is noted and becomes `None`, and the walk goes on. A key that
+//! nobody asked for is a mistake too.
+
+mod document;
+#[cfg(test)]
+mod tests;
+
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::de::{DeTable, DeValue};
+
+use super::mistake::{Mistake, Problem};
+use super::value;
+use document::{Document, without_keys_alone};
+
+/// Reads `text`, the contents of `file`, with `walk`.
+///
+/// Returns what `walk` made of what is in order, and every mistake. `walk` returns `None` only
+/// after a mistake.
+pub(super) fn read<T>(
+    file: &Path,
+    text: &str,
+    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
+) -> (Option<T>, Vec<Mistake>) {
+    let (readable, mut syntax_errors) = without_keys_alone(text);
+    let (root, other_errors) = DeTable::parse_recoverable(&readable);
+    syntax_errors.extend(other_errors);
+    let document = Document::new(file, text, &syntax_errors);
+    let result = Table::walk(&document, String::new(), 0..0, root.get_ref(), walk);
+    (result, document.into_mistakes())
+}
+
+/// A table of the file that is being read.
+pub(super) struct Table<'d> {
+    asked: Vec<&'static str>,
+    document: &'d Document<'d>,
+    entries: &'d DeTable<'d>,
+    field: String,
+    span: Range<usize>,
+}
+
+impl<'d> Table<'d> {
+    /// The value of `key`, if it is there.
+    pub(super) fn value(&mut self, key: &'static str) -> Option<Value<'d>> {
+        self.asked.push(key);
+        let (_, value) = self.entries.get_key_value(key)?;
+        Some(Value {
+            document: self.document,
+            field: self.field_of(key),
+            span: value.span(),
+            value: value.get_ref(),
+        })
+    }
+
+    /// The value of `key`; that it is missing is a mistake, with an example as the remedy.
+    pub(super) fn required(&mut self, key: &'static str, example: &str) -> Option<Value<'d>> {
+        let value = self.value(key);
+        // A broken line above may be the missing one: then only the broken line is reported.
+        if value.is_none() && !self.document.has_syntax_errors {
+            let what = match self.field.is_empty() {
+                true => "is missing".to_owned(),
+                false => format!("is missing from [{}]", self.field),
+            };
+            let problem = Problem::new(what, format!("add {example}"));
+            self.document.note(self.span.start, self.field_of(key), problem);
+        }
+        value
+    }
+
+    /// A number of things.
+    pub(super) fn count(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<usize>,
+    ) -> Option<usize> {
+        self.value(key)?.count(range)
+    }
+
+    /// A duration within `range`.
+    pub(super) fn duration(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        self.value(key)?.duration(range)
+    }
+
+    /// A size within `range`.
+    pub(super) fn size_bytes(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<usize>,
+    ) -> Option<usize> {
+        self.value(key)?.size_bytes(range)
+    }
+
+    /// `true` or `false`.
+    pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
+        self.value(key)?.boolean()
+    }
+
+    /// What `walk` makes of the table `key`, if it is there.
+    pub(super) fn table<T>(
+        &mut self,
+        key: &'static str,
+        walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
+    ) -> Option<T> {
+        self.value(key)?.table(walk)
+    }
+
+    /// Hands a table to `walk` and then notes the keys that it did not ask for.
+    fn walk<T>(
+        document: &'d Document<'d>,
+        field: String,
+        span: Range<usize>,
+        entries: &'d DeTable<'d>,
+        walk: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        let mut table = Self { asked: Vec::new(), document, entries, field, span };
+        let result = walk(&mut table);
+        table.note_unknown_keys();
+        result
+    }
+
+    fn field_of(&self, key: &str) -> String {
+        match self.field.is_empty() {
+            true => key.to_owned(),
+            false => format!("{}.{key}", self.field),
+        }
+    }
+
+    fn note_unknown_keys(&self) {
+        for key in self.entries.keys().filter(|key| !self.asked.contains(&&**key.get_ref())) {
+            let known = self.asked.iter().copied();
+            let remedy = did_you_mean(key.get_ref(), known.clone()).unwrap_or_else(|| {
+                format!("remove it; known here: {}", known.collect::<Vec<_>>().join(", "))
+            });
+            let problem = Problem::new("is not a known key", remedy);
+            self.document.note(key.span().start, self.field_of(key.get_ref()), problem);
+        }
+    }
+}
+
+/// A value of the file that is being read.
+#[derive(Clone)]
+pub(super) struct Value<'d> {
+    document: &'d Document<'d>,
+    field: String,
+    span: Range<usize>,
+    value: &'d DeValue<'d>,
+}
+
+impl<'d> Value<'d> {
+    /// Notes that this value is wrong.
+    pub(super) fn wrong(&self, problem: Problem) {
+        self.document.note(self.span.start, self.field.clone(), problem);
+    }
+
+    /// The line it stands on, for messages about another place.
+    pub(super) fn line(&self) -> usize {
+        self.document.line_and_column(self.span.start).0
+    }
+
+    /// Text as `parse` reads it.
+    pub(super) fn parsed<T>(&self, parse: impl FnOnce(&str) -> Result<T, Problem>) -> Option<T> {
+        let text = self.text("write it in quotes")?;
+        parse(text).map_err(|problem| self.wrong(problem)).ok()
+    }
+
+    /// A path; a relative one starts at the directory of the file that is being read.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        let base = self.document.file.parent().unwrap_or(Path::new(""));
+        self.parsed(|text| value::path(text, base))
+    }
+
+    /// One of `choices`, by name.
+    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
+        let text = self.text("write it in quotes")?;
+        if let Some((_, chosen)) = choices.iter().find(|(name, _)| *name == text) {
+            return Some(*chosen);
+        }
+        let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+        let remedy = format!("choose {}", names.join(" or "));
+        self.wrong(Problem::new(format!("{text:?} is not a choice"), remedy));
+        None
+    }
+
+    /// `true` or `false`.
+    pub(super) fn boolean(&self) -> Option<bool> {
+        self.value.as_bool().or_else(|| self.wrong_type("true or false", "write it without quotes"))
+    }
+
+    /// A whole number within `range`.
+    pub(super) fn count(&self, range: RangeInclusive<usize>) -> Option<usize> {
+        let Some(integer) = self.value.as_integer() else {
+            return self.wrong_type("a whole number", "write digits only, without quotes");
+        };
+        // What does not fit in 128 bits is out of range as well.
+        let number = i128::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i128::MAX);
+        match usize::try_from(number) {
+            Ok(number) if range.contains(&number) => Some(number),
+            _ => {
+                let what = format!("{} is out of range", self.source_text());
+                let remedy = format!("choose {} to {}", range.start(), range.end());
+                self.wrong(Problem::new(what, remedy));
+                None
+            }
+        }
+    }
+
+    /// A duration within `range`.
+    pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
+        let text = self.text("write it in quotes with a unit, such as \"10s\"")?;
+        let duration = value::duration(text).map_err(|problem| self.wrong(problem)).ok()?;
+        if range.contains(&duration) {
+            return Some(duration);
+        }
+        let (low, high) =
+            (value::duration_text(*range.start()), value::duration_text(*range.end()));
+        let remedy = format!("choose \"{low}\" to \"{high}\"");
+        self.wrong(Problem::new(format!("{text:?} is out of range"), remedy));
+        None
+    }
+
+    /// A size within `range`.
+    pub(super) fn size_bytes(&self, range: RangeInclusive<usize>) -> Option<usize> {
+        let text = self.text("write it in quotes with a unit, such as \"16KiB\"")?;
+        let bytes = value::size_bytes(text).map_err(|problem| self.wrong(problem)).ok()?;
+        match usize::try_from(bytes) {
+            Ok(bytes) if range.contains(&bytes) => Some(bytes),
+            _ => {
+                let (low, high) = (*range.start() as u64, *range.end() as u64);
+                let (low, high) = (value::size_text(low), value::size_text(high));
+                let remedy = format!("choose \"{low}\" to \"{high}\"");
+                self.wrong(Problem::new(format!("{text:?} is out of range"), remedy));
+                None
+            }
+        }
+    }
+
+    /// What `element` makes of each element of a list, at least one and at most `length_max`.
+    /// Mistaken elements are left out.
+    pub(super) fn list<T>(
+        &self,
+        length_max: usize,
+        mut element: impl FnMut(Value<'d>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let Some(elements) = self.value.as_array() else {
+            return self.wrong_type("a list", "write it in brackets: [...]");
+        };
+        if elements.is_empty() {
+            self.wrong(Problem::new("the list is empty", "write at least one or remove the key"));
+            return None;
+        }
+        if elements.len() > length_max {
+            let what = format!("the list has {} elements", elements.len());
+            self.wrong(Problem::new(what, format!("write at most {length_max}")));
+            return None;
+        }
+        let read = elements.iter().enumerate().filter_map(|(index, value)| {
+            let field = format!("{}[{index}]", self.field);
+            let (span, value) = (value.span(), value.get_ref());
+            element(Value { document: self.document, field, span, value })
+        });
+        Some(read.collect())
+    }
+
+    /// Like [`Value::list`] with elements that differ; a repetition is a mistake.
+    pub(super) fn set<T: PartialEq>(
+        &self,
+        length_max: usize,
+        mut element: impl FnMut(&Value<'d>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let mut seen = Vec::new();
+        self.list(length_max, |value| {
+            let read = element(&value)?;
+            if seen.contains(&read) {
+                let what = format!("{} is written twice", value.source_text());
+                value.wrong(Problem::new(what, "remove one of the two"));
+                return None;
+            }
+            seen.push(read);
+            Some(())
+        })?;
+        Some(seen)
+    }
+
+    /// What `walk` makes of a table.
+    pub(super) fn table<T>(&self, walk: impl FnOnce(&mut Table<'d>) -> Option<T>) -> Option<T> {
+        match self.value {
+            DeValue::Table(entries) => {
+                Table::walk(self.document, self.field.clone(), self.span.clone(), entries, walk)
+            }
+            DeValue::Array(array) if array.iter().all(|value| value.get_ref().is_table()) => {
+                let remedy = format!("write [{}] in single brackets, once", self.field);
+                self.wrong_type("one table", &remedy)
+            }
+            _ => self.wrong_type("a table", &format!("write [{}] above its keys", self.field)),
+        }
+    }
+
+    /// Whether it is a table.
+    pub(super) fn is_table(&self) -> bool {
+        self.value.is_table()
+    }
+
+    fn text(&self, remedy: &str) -> Option<&'d str> {
+        self.value.as_str().or_else(|| self.wrong_type("a string", remedy))
+    }
+
+    fn source_text(&self) -> &'d str {
+        self.document.text.get(self.span.clone()).unwrap_or_default()
+    }
+
+    fn wrong_type<T>(&self, expected: &str, remedy: &str) -> Option<T> {
+        let found = match self.value {
+            DeValue::Array(_) => "a list",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Float(_) => "a fraction",
+            DeValue::Integer(_) => "a number",
+            DeValue::String(_) => "a string",
+            DeValue::Table(_) => "a table",
+        };
+        self.wrong(Problem::new(format!("expected {expected}, found {found}"), remedy));
+        None
+    }
+}
+
+fn did_you_mean<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    // Nobody means a word that is so long, and the distance takes time in its square.
+    if written.len() > WORD_BYTES_MAX {
+        return None;
+    }
+    let lower = written.to_lowercase().replace('_', "-");
+    known
+        .map(|known| (strsim::osa_distance(&lower, &known.to_lowercase().replace('_', "-")), known))
+        .filter(|(distance, known)| {
+            *distance <= (known.len() / 3).max(1) && *distance < known.len()
+        })
+        .min()
+        .map(|(_, known)| format!("did you mean {known:?}?"))
+}
+
+const WORD_BYTES_MAX: usize = 64;

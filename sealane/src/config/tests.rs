@@ -1,0 +1,295 @@
+//! Whole configurations: in order, contradicting themselves, and random text.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use sealane_engine::policy::{Group, UnknownNames, Versions};
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, Mistakes> {
+    Config::parse(Path::new("/etc/sealane/sealane.toml"), text)
+}
+
+const LISTENER: &str = "[[listener]]\naddress = \"127.0.0.1:443\"\ncertificates = [\"certs\"]\n\
+                        backends = [\"localhost:80\"]\n";
+
+#[test]
+fn the_least_that_can_be_written() {
+    let config = parse(LISTENER).unwrap();
+    let expected = Config {
+        access_log: None,
+        admin: None,
+        crypto: ProviderChoice::Auto,
+        lanes: std::thread::available_parallelism().unwrap(),
+        limits: Limits::default(),
+        listeners: vec![Listener {
+            name: "127.0.0.1:443".into(),
+            addresses: vec!["127.0.0.1:443".parse().unwrap()],
+            certificates: vec![CertificateSource::Path("/etc/sealane/certs".into())],
+            default_certificate: None,
+            policy: Policy::default(),
+            backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
+            balance: Balance::RoundRobin,
+            proxy_header: false,
+        }],
+        pin_lanes: false,
+        tickets: Tickets::default(),
+    };
+    assert_eq!(config, expected);
+}
+
+/// Every key, with a value that is not its default.
+const EVERY_KEY: &str = r#"
+lanes = 3
+pin_lanes = true
+crypto = "aws-lc"
+[admin]
+address = "0.0.0.0:9180"
+allow_remote = true
+[access_log]
+path = "access.log"
+buffer = "8KiB"
+[tickets]
+lifetime = "1h"
+root = "/srv/root"
+count = 0
+[limits]
+certificates = 10
+connect_timeout = "1s"
+connections = 99
+connections_per_lane = 50
+decoded_keys_per_lane = 7
+drain_timeout = "0s"
+handshake_timeout = "2s"
+handshakes_in_flight = 12
+hello_bytes = "8KiB"
+idle_timeout = "3s"
+listeners = 5
+names = 11
+[[listener]]
+name = "web"
+addresses = ["0.0.0.0:443", "[::]:443"]
+certificates = ["/a.pem", { chain = "x.crt", key = "x.key" }]
+default_certificate = "WWW.example.com"
+groups = ["X25519", "secp256r1"]
+versions = ["1.3"]
+alpn = ["h2", "http/1.1"]
+backends = ["10.0.0.1:80", "unix:/run/app.sock"]
+balance = "least-connections"
+proxy_header = true
+[[listener]]
+address = "0.0.0.0:444"
+certificates = ["a"]
+unknown_names = "refuse"
+versions = ["1.3", "1.2"]
+backends = ["[::1]:80"]
+"#;
+
+#[test]
+fn every_key_has_an_effect() {
+    let config = parse(EVERY_KEY).unwrap();
+    assert_eq!((config.lanes.get(), config.pin_lanes), (3, true));
+    assert_eq!(config.crypto, ProviderChoice::AwsLc);
+    assert_eq!(config.admin, Some(AdminAddress::Tcp("0.0.0.0:9180".parse().unwrap())));
+    let destination = AccessLogDestination::File("/etc/sealane/access.log".into());
+    assert_eq!(config.access_log, Some(AccessLog { destination, buffer_bytes: 8192 }));
+    let root = Some("/srv/root".into());
+    let expected = Tickets { count: 0, lifetime: Duration::from_secs(3600), root };
+    assert_eq!(config.tickets, expected);
+    let s = Duration::from_secs;
+    let expected = Limits {
+        certificates_max: 10,
+        connect_timeout: s(1),
+        connections_max: 99,
+        connections_per_lane_max: Some(50),
+        decoded_keys_per_lane_max: 7,
+        drain_timeout: s(0),
+        handshake_timeout: s(2),
+        handshakes_max: 12,
+        hello_bytes_max: 8192,
+        idle_timeout: s(3),
+        listeners_max: 5,
+        names_max: 11,
+    };
+    assert_eq!(config.limits, expected);
+    let [web, other] = config.listeners.as_slice() else { panic!("{config:?}") };
+    assert_eq!(web.name, "web");
+    assert_eq!(web.addresses.len(), 2);
+    assert_eq!(web.certificates.len(), 2);
+    let chain = "/etc/sealane/x.crt".into();
+    let key = "/etc/sealane/x.key".into();
+    assert_eq!(web.certificates[1], CertificateSource::Pair { chain, key });
+    assert_eq!(web.default_certificate.as_deref(), Some("www.example.com"));
+    assert_eq!(web.policy.groups, [Group::X25519, Group::Secp256r1]);
+    assert_eq!(web.policy.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+    assert_eq!(web.policy.versions, Versions::Tls13);
+    assert_eq!((web.balance, web.proxy_header), (Balance::LeastConnections, true));
+    assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
+    assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
+}
+
+/// The commented example is complete, and its values are the defaults where there are any.
+#[test]
+fn the_example_shows_every_key_with_its_default() {
+    let text = include_str!("../../../packaging/sealane.toml");
+    let config = Config::parse(Path::new("sealane.toml"), text).unwrap();
+    assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.tickets, Tickets::default());
+    assert_eq!(config.listeners[0].policy.groups, Policy::default().groups);
+    assert_eq!(config.listeners[0].policy.versions, Policy::default().versions);
+    let with_all: String = text
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(key) if key.split(' ').nth(1) == Some("=") => key,
+            _ => line,
+        })
+        .fold(String::new(), |text, line| text + line + "\n");
+    let config = Config::parse(Path::new("sealane.toml"), &with_all).unwrap();
+    assert!(config.tickets.root.is_some() && config.limits.connections_per_lane_max.is_some());
+}
+
+/// Asks the parser for the keys it knows, table by table, and looks for each in the example.
+#[test]
+fn the_example_leaves_no_key_out() {
+    let example = include_str!("../../../packaging/sealane.toml");
+    let wrong = "zzzzzzzz = 1\n";
+    let tables = ["admin", "access_log", "tickets", "limits", "[listener]"];
+    let tables: String = tables.iter().map(|table| format!("[{table}]\n{wrong}")).collect();
+    let mistakes = parse(&format!("{wrong}{tables}")).unwrap_err();
+    let unknown: Vec<_> = mistakes.0.iter().filter(|m| m.field.ends_with("zzzzzzzz")).collect();
+    assert_eq!(unknown.len(), 6, "{mistakes}");
+    for mistake in unknown {
+        let (_, keys) = mistake.problem.remedy.split_once("known here: ").unwrap();
+        for key in keys.split(", ").filter(|key| *key != "address") {
+            let in_brackets = [format!("[{key}]"), format!("[[{key}]]")];
+            let found = example.contains(&format!("{key} = "))
+                || in_brackets.iter().any(|table| example.contains(table));
+            assert!(found, "{key} is not in the example");
+        }
+    }
+}
+
+/// Each of these contradicts itself or another part of the file.
+#[test]
+fn contradictions() {
+    let with = |lines: &str| format!("{lines}\n{LISTENER}");
+    let listener = |lines: &str| format!("{LISTENER}{lines}\n");
+    for (text, expected) in [
+        (
+            with("[limits]\nconnections = 5\nconnections_per_lane = 6"),
+            "6 on one lane is more than 5",
+        ),
+        (with("[admin]\naddress = \"10.0.0.1:9180\""), "reachable from the network"),
+        (with("[admin]\naddress = \"127.0.0.1:443\""), "already the address of [admin]"),
+        (with("[limits]\nlisteners = 1") + LISTENER, "the list has 2 elements; write at most 1"),
+        (listener(LISTENER), "already the address of the listener in line 1"),
+        (listener("addresses = [\"127.0.0.1:1\"]"), "both address and addresses"),
+        (
+            listener("default_certificate = \"a.example\"\nunknown_names = \"refuse\""),
+            "never served where unknown names are refused",
+        ),
+        (listener("groups = [\"X25519MLKEM768\"]"), "TLS 1.2 has no group to use"),
+        (listener("versions = [\"1.3\", \"1.3\"]"), "is written twice"),
+        (with("[tickets]\nlifetime = \"600500ms\""), "a fraction of a second; write whole seconds"),
+        (listener("alpn = [\"\"]"), "a protocol name of 0 bytes"),
+        (listener("name = \"a b\""), "is not a name for a listener"),
+        (
+            listener("name = \"a\"") + &LISTENER.replace("443", "444") + "name = \"a\"",
+            "line 5 has a listener of the name \"a\" already",
+        ),
+        (LISTENER.replace("[[listener]]", "[listener]"), "write [[listener]] in double brackets"),
+        (String::new(), "listener: is missing; add a [[listener]] with address"),
+        ("[[listener]]".into(), "listener[0].address: is missing from [listener[0]]"),
+    ] {
+        let mistakes = parse(&text).unwrap_err().to_string();
+        assert!(mistakes.contains(expected), "{text}\n{mistakes}");
+    }
+    let only_13 = listener("groups = [\"X25519MLKEM768\"]\nversions = [\"1.3\"]");
+    assert!(parse(&only_13).is_ok());
+}
+
+#[test]
+fn flags_alone() {
+    let simple = Simple {
+        admin: Some(AdminAddress::Tcp("127.0.0.1:9180".parse().unwrap())),
+        backends: vec![value::backend_address("127.0.0.1:8080").unwrap()],
+        certificates: vec!["certs".into()],
+        lanes: NonZeroUsize::new(2),
+        listen: vec!["0.0.0.0:443".parse().unwrap(), "[::]:443".parse().unwrap()],
+    };
+    let config = Config::simple(simple.clone()).unwrap();
+    assert_eq!(config.lanes.get(), 2);
+    assert_eq!(config.listeners.len(), 1);
+    assert_eq!(config.listeners[0].addresses, simple.listen);
+    let wrong = Simple {
+        admin: Some(AdminAddress::Tcp("0.0.0.0:443".parse().unwrap())),
+        backends: [simple.backends.clone(), simple.backends].concat(),
+        certificates: Vec::new(),
+        lanes: None,
+        listen: vec!["0.0.0.0:443".parse().unwrap()],
+    };
+    let mistakes = Config::simple(wrong).unwrap_err().to_string();
+    let lines: Vec<_> = mistakes.lines().collect();
+    assert_eq!(lines.len(), 4, "{mistakes}");
+    assert!(lines[0].starts_with("--certificates: is missing"), "{mistakes}");
+    assert!(lines[1].starts_with("--backend: 127.0.0.1:8080 is given twice"), "{mistakes}");
+    assert!(lines[2].starts_with("--admin: 0.0.0.0:443 is reachable"), "{mistakes}");
+    assert!(lines[3].starts_with("--admin: 0.0.0.0:443 is a --listen address"), "{mistakes}");
+}
+
+#[test]
+fn files_that_are_no_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = |name: &str, contents: Option<&[u8]>| {
+        let file = dir.path().join(name);
+        if let Some(contents) = contents {
+            std::fs::write(&file, contents).unwrap();
+        }
+        Config::load(&file).unwrap_err().to_string()
+    };
+    assert!(load("absent", None).contains("absent: cannot be read: No such file"));
+    assert!(load("latin1", Some(b"# \xe9")).contains("is not UTF-8 at byte 2"));
+    assert!(load("large", Some(&vec![b'#'; CONFIG_BYTES_MAX + 1])).contains("larger than 1048576"));
+    assert!(load("nothing", Some(b"")).contains("nothing:1:1: listener: is missing"));
+    assert!(load("", None).contains("cannot be read: Is a directory"));
+}
+
+/// Limits that are counted in all are divided among lanes, and no lane is left without.
+#[test]
+fn limits_are_divided_among_lanes() {
+    let lanes = |n| NonZeroUsize::new(n).unwrap();
+    let limits = Limits { connections_max: 10, handshakes_max: 2, ..Limits::default() };
+    let lane = limits.per_lane(lanes(4));
+    assert_eq!((lane.connections_max, lane.handshakes_max), (3, 1));
+    let lane = limits.per_lane(lanes(64));
+    assert_eq!((lane.connections_max, lane.handshakes_max), (1, 1));
+    let limits = Limits { connections_per_lane_max: Some(8), ..limits };
+    assert_eq!(limits.per_lane(lanes(4)).connections_max, 8);
+    let limits = Limits { connections_per_lane_max: Some(1), ..limits };
+    assert_eq!(limits.per_lane(lanes(1)).handshakes_max, 1);
+}
+
+/// Words of the language, so that random files get past the first line.
+fn fragment() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => prop::sample::select(vec![
+            "[[listener]]", "[limits]", "[admin]", "\n", "\n", "=", " ", "\"", "'''", "[", "]", "{",
+            "}", ",", ".", "#", "address", "addresses", "certificates", "backends", "name",
+            "versions", "connections", "lanes", "\"127.0.0.1:1\"", "\"unix:/a\"", "\"10s\"", "-1",
+            "99999999999999999999999999999999999999999999", "0xff", "1e9", "true", "1979-05-27",
+            "\"\\u0000\"", "é", "\r\n", "\u{feff}",
+        ]).prop_map(str::to_owned),
+        1 => any::<String>(),
+    ]
+}
+
+proptest! {
+    /// No text makes the parser panic, and what is refused is refused with a reason.
+    #[test]
+    fn no_text_panics(fragments in prop::collection::vec(fragment(), 0..60)) {
+        if let Err(mistakes) = parse(&fragments.concat()) {
+            prop_assert!(!mistakes.0.is_empty());
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Single values as text: durations, sizes, addresses, names. Files and flags share them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::mistake::Problem;
+use super::{AdminAddress, BackendAddress};
+
+/// Reads an address to listen on.
+pub fn listen_address(text: &str) -> Result<SocketAddr, Problem> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let remedy = match text.rsplit_once(':') {
+        Some(("" | "*", port)) if is_port(port) => {
+            format!("write \"0.0.0.0:{port}\" for every IPv4 address, \"[::]:{port}\" for IPv6")
+        }
+        Some((host, port)) if host.parse::<IpAddr>().is_ok() && is_port(port) => {
+            format!("write \"[{host}]:{port}\"")
+        }
+        _ if text.parse::<IpAddr>().is_ok() => format!("add a port: \"{}\"", with_port(text)),
+        _ => "write ADDRESS:PORT with a numeric address, such as \"0.0.0.0:443\" or \"[::]:443\""
+            .to_owned(),
+    };
+    Err(Problem::new(format!("{text:?} is not an address and port"), remedy))
+}
+
+/// Reads the address of a backend: `ADDRESS:PORT`, `HOST:PORT` or `unix:PATH`.
+pub fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return unix_path(path).map(BackendAddress::Unix);
+    }
+    let broken = |what: &str, remedy: String| Err(Problem::new(format!("{text:?} {what}"), remedy));
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return match address.port() {
+            0 => broken("has port 0", "write the port that the backend listens on".into()),
+            _ => Ok(BackendAddress::Tcp(address)),
+        };
+    }
+    if text.contains("://") {
+        return broken("is a URL", "write HOST:PORT: Sealane speaks plain TCP to a backend".into());
+    }
+    if text.parse::<IpAddr>().is_ok() {
+        return broken("has no port", format!("add one: \"{}\"", with_port(text)));
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        let remedy = "write HOST:PORT, such as \"127.0.0.1:8080\", or \"unix:/PATH\"";
+        return broken("has no port", remedy.into());
+    };
+    let name = match host_name(host) {
+        Ok(name) if !name.starts_with('*') => name,
+        _ => return broken("does not begin with a host name", HOST_REMEDY.into()),
+    };
+    // A name whose last label is a number would be taken for an IPv4 address by resolvers.
+    if name.rsplit('.').next().is_some_and(|label| label.bytes().all(|b| b.is_ascii_digit())) {
+        return broken("looks like an IPv4 address, but is none", HOST_REMEDY.into());
+    }
+    match port.parse() {
+        Ok(port) if port > 0 => Ok(BackendAddress::Host { name, port }),
+        _ => broken("has no port from 1 to 65535", "write HOST:PORT".into()),
+    }
+}
+
+/// Reads where the admin interface listens: `ADDRESS:PORT` or `unix:PATH`.
+pub fn admin_address(text: &str) -> Result<AdminAddress, Problem> {
+    match text.strip_prefix("unix:") {
+        Some(path) => unix_path(path).map(AdminAddress::Unix),
+        None => text.parse().map(AdminAddress::Tcp).map_err(|_| {
+            Problem::new(
+                format!("{text:?} is neither an address and port nor a unix socket"),
+                "write \"127.0.0.1:9180\" or \"unix:/run/sealane/admin.sock\"",
+            )
+        }),
+    }
+}
+
+/// Refuses to show the admin interface to a network.
+pub fn check_admin_is_local(address: &AdminAddress, remedy: &str) -> Result<(), Problem> {
+    match address {
+        AdminAddress::Tcp(tcp) if !tcp.ip().to_canonical().is_loopback() => Err(Problem::new(
+            format!("{tcp} is reachable from the network, and whoever reaches it sees everything"),
+            remedy,
+        )),
+        AdminAddress::Tcp(_) | AdminAddress::Unix(_) => Ok(()),
+    }
+}
+
+/// Reads a server name, exact or a wildcard for one label, and lower-cases it.
+pub fn host_name(text: &str) -> Result<String, Problem> {
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let labels = name.strip_prefix("*.").unwrap_or(&name);
+    let is_label = |label: &str| {
+        (1..=LABEL_BYTES_MAX).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if name.len() <= NAME_BYTES_MAX && labels.split('.').all(is_label) {
+        return Ok(name);
+    }
+    let remedy = match text.is_ascii() {
+        true => "write a name such as \"www.example.com\"",
+        false => "write it in its ASCII form (xn--...)",
+    };
+    Err(Problem::new(format!("{text:?} is not a host name"), remedy))
+}
+
+/// Reads a duration: a whole number and a unit.
+pub fn duration(text: &str) -> Result<Duration, Problem> {
+    let (number, unit) = number_and_unit(text);
+    let unit_ms = DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, ms)| *ms);
+    unit_ms
+        .zip(number)
+        .and_then(|(unit_ms, number)| number.checked_mul(unit_ms))
+        .map(Duration::from_millis)
+        .ok_or_else(|| {
+            Problem::new(
+                format!("{text:?} is not a duration"),
+                "write a whole number and ms, s, m, h or d, such as \"500ms\" or \"12h\"",
+            )
+        })
+}
+
+/// Reads a size: a whole number and a unit.
+pub fn size_bytes(text: &str) -> Result<u64, Problem> {
+    let (number, unit) = number_and_unit(text);
+    let unit_bytes = SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes);
+    unit_bytes
+        .zip(number)
+        .and_then(|(unit_bytes, number)| number.checked_mul(unit_bytes))
+        .ok_or_else(|| {
+            Problem::new(
+                format!("{text:?} is not a size"),
+                "write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"",
+            )
+        })
+}
+
+/// Writes a duration as it is read, in the largest unit that fits.
+pub fn duration_text(duration: Duration) -> String {
+    let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    in_units(ms, &DURATION_UNITS)
+}
+
+/// Writes a size as it is read, in the largest unit that fits.
+pub fn size_text(bytes: u64) -> String {
+    in_units(bytes, &SIZE_UNITS)
+}
+
+/// Reads a path; `base` is where a relative one starts.
+pub fn path(text: &str, base: &Path) -> Result<PathBuf, Problem> {
+    match text {
+        "" => Err(Problem::new("the path is empty", "write a path or remove the key")),
+        _ if text.contains('\0') => Err(Problem::new("the path has a NUL character", "remove it")),
+        _ => Ok(base.join(text)),
+    }
+}
+
+fn unix_path(text: &str) -> Result<PathBuf, Problem> {
+    if !text.starts_with('/') {
+        let remedy = "write \"unix:\" and the path from the root, such as \"unix:/run/app.sock\"";
+        return Err(Problem::new(format!("\"unix:{text}\" has no absolute path"), remedy));
+    }
+    if text.len() > UNIX_PATH_BYTES_MAX {
+        return Err(Problem::new(
+            format!("the path of a unix socket has {} bytes", text.len()),
+            format!("choose one of at most {UNIX_PATH_BYTES_MAX}, the system's limit"),
+        ));
+    }
+    path(text, Path::new("/"))
+}
+
+fn number_and_unit(text: &str) -> (Option<u64>, &str) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    (number.parse().ok(), unit.strip_prefix(' ').unwrap_or(unit))
+}
+
+fn in_units(value: u64, units: &[(&str, u64)]) -> String {
+    let largest =
+        units.iter().rev().find(|(_, size)| value >= *size && value.is_multiple_of(*size));
+    let (unit, size) = largest.or(units.first()).copied().unwrap_or(("", 1));
+    format!("{}{unit}", value / size)
+}
+
+fn is_port(text: &str) -> bool {
+    text.parse::<u16>().is_ok()
+}
+
+fn with_port(address: &str) -> String {
+    match address.contains(':') {
+        true => format!("[{address}]:PORT"),
+        false => format!("{address}:PORT"),
+    }
+}
+
+/// Bytes of a unix socket's path: `sun_path` without its end.
+pub const UNIX_PATH_BYTES_MAX: usize = 107;
+
+const HOST_REMEDY: &str =
+    "write HOST:PORT, such as \"localhost:8080\", \"127.0.0.1:8080\" or \"[::1]:8080\"";
+/// RFC 1035, 2.3.4.
+const LABEL_BYTES_MAX: usize = 63;
+const NAME_BYTES_MAX: usize = 253;
+const DURATION_UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const SIZE_UNITS: [(&str, u64); 4] =
+    [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        let s = Duration::from_secs;
+        for (text, expected) in [
+            ("500ms", Some(Duration::from_millis(500))),
+            ("10s", Some(s(10))),
+            ("2m", Some(s(120))),
+            ("12h", Some(s(43_200))),
+            ("7 d", Some(s(604_800))),
+            ("0s", Some(s(0))),
+            ("10", None),
+            ("s", None),
+            ("", None),
+            ("1.5h", None),
+            ("-1s", None),
+            ("10S", None),
+            ("1h30m", None),
+            ("99999999999999999999s", None),
+            ("18446744073709551615d", None),
+        ] {
+            assert_eq!(duration(text).ok(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, expected) in [
+            ("16KiB", Some(16_384)),
+            ("1MiB", Some(1 << 20)),
+            ("3B", Some(3)),
+            ("1GiB", Some(1 << 30)),
+            ("16kb", None),
+            ("16", None),
+            ("18446744073709551615KiB", None),
+        ] {
+            assert_eq!(size_bytes(text).ok(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for ms in [0, 1, 999, 1000, 61_000, 120_000, 86_400_000, 90_000_000] {
+            let value = Duration::from_millis(ms);
+            assert_eq!(duration(&duration_text(value)), Ok(value));
+        }
+        for bytes in [0, 1, 1023, 1024, 16_384, 1 << 20, (1 << 20) + 1] {
+            assert_eq!(size_bytes(&size_text(bytes)), Ok(bytes));
+        }
+        assert_eq!(duration_text(Duration::from_secs(7200)), "2h");
+    }
+
+    #[test]
+    fn listen_addresses() {
+        for (text, expected) in [
+            ("0.0.0.0:443", Ok("0.0.0.0:443")),
+            ("[::]:443", Ok("[::]:443")),
+            (":443", Err("write \"0.0.0.0:443\" for every IPv4 address, \"[::]:443\" for IPv6")),
+            ("*:443", Err("write \"0.0.0.0:443\"")),
+            (":::443", Err("write \"[::]:443\"")),
+            ("127.0.0.1", Err("add a port: \"127.0.0.1:PORT\"")),
+            ("::1", Err("add a port: \"[::1]:PORT\"")),
+            ("localhost:443", Err("numeric address")),
+            ("", Err("numeric address")),
+        ] {
+            match (listen_address(text), expected) {
+                (Ok(read), Ok(expected)) => assert_eq!(read.to_string(), expected),
+                (Err(problem), Err(part)) => {
+                    assert!(problem.to_string().contains(part), "{text:?}: {problem}");
+                }
+                (read, _) => panic!("{text:?}: {read:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn backends() {
+        for (text, expected) in [
+            ("127.0.0.1:8080", Ok("127.0.0.1:8080")),
+            ("[::1]:8080", Ok("[::1]:8080")),
+            ("LocalHost:8080", Ok("localhost:8080")),
+            ("app_1.internal:80", Ok("app_1.internal:80")),
+            ("unix:/run/app.sock", Ok("unix:/run/app.sock")),
+            ("unix:run/app.sock", Err("no absolute path")),
+            ("127.0.0.1:0", Err("port 0")),
+            ("127.0.0.1", Err("has no port; add one: \"127.0.0.1:PORT\"")),
+            ("localhost", Err("has no port")),
+            ("localhost:0", Err("from 1 to 65535")),
+            ("localhost:65536", Err("from 1 to 65535")),
+            ("300.1.1.1:80", Err("looks like an IPv4 address")),
+            ("*.example.com:80", Err("host name")),
+            ("http://localhost:80", Err("is a URL")),
+            ("a b:80", Err("host name")),
+            ("::1:x", Err("host name")),
+        ] {
+            match (backend_address(text), expected) {
+                (Ok(read), Ok(expected)) => assert_eq!(read.to_string(), expected),
+                (Err(problem), Err(part)) => {
+                    assert!(problem.to_string().contains(part), "{text:?}: {problem}");
+                }
+                (read, _) => panic!("{text:?}: {read:?}"),
+            }
+        }
+        let long = format!("unix:/{}", "x".repeat(UNIX_PATH_BYTES_MAX));
+        assert!(backend_address(&long).is_err());
+        assert!(backend_address(&long[..long.len() - 1]).is_ok());
+    }
+
+    #[test]
+    fn only_loopback_and_sockets_are_local() {
+        for (text, local) in [
+            ("127.0.0.1:9180", true),
+            ("127.8.8.8:1", true),
+            ("[::1]:9180", true),
+            ("[::ffff:127.0.0.1]:9180", true),
+            ("unix:/run/sealane/admin.sock", true),
+            ("0.0.0.0:9180", false),
+            ("[::]:9180", false),
+            ("10.0.0.1:9180", false),
+        ] {
+            let address = admin_address(text).unwrap();
+            assert_eq!(check_admin_is_local(&address, "").is_ok(), local, "{text}");
+        }
+        assert!(admin_address("localhost:9180").is_err());
+    }
+
+    #[test]
+    fn host_names() {
+        let long_label = "x".repeat(64);
+        for (text, expected) in [
+            ("www.Example.com.", Some("www.example.com")),
+            ("*.example.com", Some("*.example.com")),
+            ("localhost", Some("localhost")),
+            ("*", None),
+            ("a.*.com", None),
+            ("", None),
+            (".", None),
+            ("a..b", None),
+            ("-a.com", None),
+            ("bücher.example", None),
+            (long_label.as_str(), None),
+        ] {
+            assert_eq!(host_name(text).ok().as_deref(), expected, "{text:?}");
+        }
+    }
+}

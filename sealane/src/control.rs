@@ -1,0 +1,448 @@
+//! The control plane: one thread that may lock, block and fail, and never touches a lane's memory.
+//!
+//! It starts the lanes, builds every generation whole, publishes it by mailbox, and ends the
+//! process in order. A change that has anything wrong with it changes nothing.
+
+mod build;
+mod sockets;
+mod ticket_root;
+mod watch;
+
+use std::collections::HashSet;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use sealane_lanes::generation::{Generation, ListenerKey, Publication};
+use sealane_lanes::kernel::Linux;
+use sealane_lanes::mailbox::Mail;
+use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::access_log::{self, LaneLog, LogWriter};
+use crate::admin::{
+    AccessLogCounters, Admin, CertificateSummaries, ListenerSummary, Phase, SharedState,
+};
+use crate::backends::RelaySettings;
+use crate::config::Config;
+use crate::relay::Relay;
+
+use build::{BackendRegistry, Built, build};
+use sockets::{NewSockets, open_new};
+use ticket_root::KeptRoot;
+use watch::{FileWatch, fingerprint};
+
+/// Where the configuration comes from, and so whether it can be read again.
+pub enum ConfigSource {
+    /// A file, read again at each reload.
+    File(PathBuf),
+    /// Flags; a reload reads only the certificates again.
+    Flags(Box<Config>),
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every connection ended before the deadline.
+    Drained,
+    /// The drain's deadline, or a second signal, cut connections that were still open.
+    Cut(usize),
+}
+
+/// Why the terminator cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration, certificates or addresses; a line for each mistake.
+    #[error("{}", .0.join("\n"))]
+    Configuration(Vec<String>),
+    /// The operating system refused something that the control plane needs.
+    #[error("{0}: {1}")]
+    System(&'static str, std::io::Error),
+    /// A lane's thread ended by itself: a fault of Sealane.
+    #[error("lane {0} ended by itself; this is a fault of Sealane")]
+    LaneLost(usize),
+}
+
+/// Something that the control plane reacts to.
+enum Event {
+    FilesHint,
+    Signal(i32),
+}
+
+/// How long files must be quiet before they are read: editors and hooks write in several steps.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+/// The longest that a steady stream of changes can put off a reload.
+const DEBOUNCE_MAX: Duration = Duration::from_secs(2);
+/// How often the control plane looks at its lanes and at the clock without being asked.
+const TICK: Duration = Duration::from_millis(500);
+
+/// The running terminator.
+pub struct Control {
+    source: ConfigSource,
+    config: Config,
+    lanes: Vec<LaneHandle<Relay>>,
+    registry: BackendRegistry,
+    root: KeptRoot,
+    number: u64,
+    state: SharedState,
+    admin: Option<Admin>,
+    log: Option<LogWriter>,
+    keys: HashSet<ListenerKey>,
+    bound: Vec<(ListenerKey, std::net::SocketAddr)>,
+    events: Receiver<Event>,
+    watch: FileWatch,
+    fingerprint: u64,
+}
+
+impl Control {
+    /// Builds the first generation and starts the lanes; when this returns they accept.
+    ///
+    /// # Errors
+    /// Anything wrong with configuration, certificates, addresses or the system.
+    pub fn start(source: ConfigSource, config: Config) -> Result<Self, ServeError> {
+        let (sender, events) = channel();
+        forward_signals(sender.clone())?;
+        let watch = FileWatch::new(move || {
+            // Nobody listens any more when the process is about to end.
+            let _ = sender.send(Event::FilesHint);
+        })
+        .map_err(|error| ServeError::System("cannot watch files", std::io::Error::other(error)))?;
+        let root = KeptRoot::open(&config.tickets)
+            .map_err(|problem| ServeError::Configuration(vec![problem]))?;
+        let mut control = Self {
+            fingerprint: fingerprint(source.file(), &config),
+            source,
+            config,
+            lanes: Vec::new(),
+            registry: BackendRegistry::default(),
+            root,
+            number: 0,
+            state: SharedState::default(),
+            admin: None,
+            log: None,
+            keys: HashSet::new(),
+            bound: Vec::new(),
+            events,
+            watch,
+        };
+        let mut logs = control.open_log()?;
+        control.open_admin()?;
+        control.start_lanes(&mut logs)?;
+        control.state.lock().phase = Phase::Serving;
+        Ok(control)
+    }
+
+    /// The addresses that are bound, with the ports that were chosen for port 0.
+    pub fn bound(&self) -> impl Iterator<Item = std::net::SocketAddr> {
+        self.bound.iter().map(|(_, bound)| *bound)
+    }
+
+    /// Where metrics and state are served, if anywhere.
+    pub fn admin_address(&self) -> Option<&crate::config::AdminAddress> {
+        self.admin.as_ref().map(Admin::address)
+    }
+
+    /// Serves until a signal ends it.
+    ///
+    /// # Errors
+    /// A lane was lost.
+    pub fn run(mut self) -> Result<Outcome, ServeError> {
+        let mut pending: Option<Pending> = None;
+        loop {
+            let wait = pending.as_ref().map_or(TICK, Pending::wait).min(TICK);
+            match self.events.recv_timeout(wait) {
+                Ok(Event::Signal(SIGHUP)) => self.reload(),
+                Ok(Event::Signal(_)) => return self.drain(),
+                Ok(Event::FilesHint) => Pending::note(&mut pending),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.drain(),
+            }
+            if pending.as_ref().is_some_and(Pending::is_due) {
+                pending = None;
+                if fingerprint(self.source.file(), &self.config) != self.fingerprint {
+                    self.reload();
+                }
+            }
+            self.look_after();
+            if let Some(lost) = self.lanes.iter().find(|lane| lane.has_ended()) {
+                return Err(ServeError::LaneLost(lost.number));
+            }
+        }
+    }
+
+    fn open_log(&mut self) -> Result<Vec<LaneLog>, ServeError> {
+        let Some(settings) = &self.config.access_log else { return Ok(Vec::new()) };
+        let report = |error: &access_log::AccessLogError| say(&error.to_string());
+        let (logs, writer) = access_log::open(settings, self.config.lanes.get(), report)
+            .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
+        self.state.lock().access_log = Some(AccessLogCounters::of(&writer));
+        self.log = Some(writer);
+        Ok(logs)
+    }
+
+    fn open_admin(&mut self) -> Result<(), ServeError> {
+        let Some(address) = &self.config.admin else { return Ok(()) };
+        let admin = Admin::start(address, self.state.clone())
+            .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
+        self.admin = Some(admin);
+        Ok(())
+    }
+
+    fn start_lanes(&mut self, logs: &mut Vec<LaneLog>) -> Result<(), ServeError> {
+        let built = build(&self.config, 1, &mut self.registry, self.root.current())
+            .map_err(ServeError::Configuration)?;
+        let mut sockets = open_new(&built.generation, &self.keys, self.config.lanes.get())
+            .map_err(ServeError::Configuration)?;
+        report(&built.warnings);
+        let generation = self.adopt(built, &mut sockets);
+        for number in 0..self.config.lanes.get() {
+            let setup = LaneSetup {
+                number,
+                pin_to_cpu: self.config.pin_lanes.then_some(number),
+                tickets: self.root.current().clone(),
+                decoded_keys_max: decoded_keys_max(&self.config),
+                first: Publication {
+                    generation: Arc::clone(&generation),
+                    sockets: sockets.of_lane(number),
+                },
+                kernel: Linux,
+            };
+            let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };
+            let lane = start(setup, move |_| Relay::new(number, log))
+                .map_err(|error| ServeError::System("cannot start a lane", error))?;
+            self.state.lock().lanes.push(Arc::clone(&lane.counters));
+            self.lanes.push(lane);
+        }
+        self.follow_files();
+        Ok(())
+    }
+
+    /// Makes a built generation the current one; what is left is to publish it.
+    fn adopt(&mut self, built: Built, sockets: &mut NewSockets) -> Arc<Generation<RelaySettings>> {
+        let generation = Arc::new(built.generation);
+        self.number = generation.number;
+        self.keys = generation.listeners.iter().flat_map(|l| l.keys.iter().copied()).collect();
+        self.bound.retain(|(key, _)| self.keys.contains(key));
+        self.bound.append(&mut sockets.bound);
+        self.show(&generation);
+        generation
+    }
+
+    /// Lets the admin address show the new generation.
+    fn show(&self, generation: &Arc<Generation<RelaySettings>>) {
+        let indexes = || generation.listeners.iter().map(|l| &l.context.certificates);
+        let counts = indexes().map(|index| (index.len(), index.name_count()));
+        let certificates = generation.listeners.iter().flat_map(|listener| {
+            let name = listener.settings.listener.as_str();
+            listener.context.certificates.iter().map(move |certificate| (name, &**certificate))
+        });
+        let mut state = self.state.lock();
+        state.generations.publish(generation.number, generation);
+        state.listeners = ListenerSummary::of(&self.config, counts).collect();
+        state.certificates = CertificateSummaries::of(certificates);
+        state.limits = self.config.limits.clone();
+    }
+
+    /// Reads configuration and certificates again and publishes them, or says what is wrong.
+    fn reload(&mut self) {
+        let started = Instant::now();
+        self.fingerprint = fingerprint(self.source.file(), &self.config);
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+        let outcome = self.try_reload();
+        let told = outcome.as_ref().map(|()| ()).map_err(|problems| problems.join("\n"));
+        self.state.lock().reloads.count(SystemTime::now(), told);
+        match outcome {
+            Ok(()) => {
+                say(&format!(
+                    "reloaded: generation {} in {} ms",
+                    self.number,
+                    started.elapsed().as_millis()
+                ));
+            }
+            Err(problems) => {
+                say(&format!(
+                    "reload refused, generation {} goes on:\n{}",
+                    self.number,
+                    problems.join("\n")
+                ));
+            }
+        }
+    }
+
+    fn try_reload(&mut self) -> Result<(), Vec<String>> {
+        let config = match &self.source {
+            ConfigSource::File(path) => {
+                Config::load(path).map_err(|mistakes| vec![mistakes.to_string()])?
+            }
+            ConfigSource::Flags(config) => (**config).clone(),
+        };
+        let config = self.keep_what_needs_a_restart(config);
+        let built = build(&config, self.number + 1, &mut self.registry, self.root.current())?;
+        let mut sockets = open_new(&built.generation, &self.keys, config.lanes.get())?;
+        report(&built.warnings);
+        self.config = config;
+        let generation = self.adopt(built, &mut sockets);
+        for lane in &self.lanes {
+            lane.post(Mail::Publish(Box::new(Publication {
+                generation: Arc::clone(&generation),
+                sockets: sockets.of_lane(lane.number),
+            })));
+        }
+        self.fingerprint = fingerprint(self.source.file(), &self.config);
+        self.follow_files();
+        Ok(())
+    }
+
+    /// Settings that a running process cannot change stay as they are, and that is said.
+    fn keep_what_needs_a_restart(&self, mut config: Config) -> Config {
+        let running = &self.config;
+        let mut kept = Vec::new();
+        if config.lanes != running.lanes || config.pin_lanes != running.pin_lanes {
+            (config.lanes, config.pin_lanes) = (running.lanes, running.pin_lanes);
+            kept.push("lanes");
+        }
+        if config.tickets.root != running.tickets.root
+            || config.tickets.lifetime != running.tickets.lifetime
+        {
+            config.tickets.root.clone_from(&running.tickets.root);
+            config.tickets.lifetime = running.tickets.lifetime;
+            kept.push("tickets.root and tickets.lifetime");
+        }
+        if config.admin != running.admin {
+            config.admin.clone_from(&running.admin);
+            kept.push("admin");
+        }
+        if config.access_log != running.access_log {
+            config.access_log.clone_from(&running.access_log);
+            kept.push("access_log");
+        }
+        for setting in kept {
+            say(&format!("the change of {setting} takes effect at the next start"));
+        }
+        config
+    }
+
+    fn follow_files(&mut self) {
+        for problem in self.watch.follow(self.source.file(), &self.config) {
+            say(&format!("{problem}; a change there is noticed only at SIGHUP"));
+        }
+    }
+
+    /// What has to happen now and then: forget what no generation names any more, and keep the
+    /// ticket root in step with the clock.
+    fn look_after(&mut self) {
+        self.registry.prune();
+        if let Some(problem) = self.root.advance() {
+            say(&problem);
+        }
+    }
+
+    fn drain(self) -> Result<Outcome, ServeError> {
+        say("draining: no new connections; a second signal ends at once");
+        self.state.lock().phase = Phase::Draining;
+        for lane in &self.lanes {
+            lane.post(Mail::Drain(self.config.limits.drain_timeout));
+        }
+        while !self.lanes.iter().all(LaneHandle::has_ended) {
+            if let Ok(Event::Signal(signal)) = self.events.recv_timeout(DRAIN_TICK)
+                && signal != SIGHUP
+            {
+                for lane in &self.lanes {
+                    lane.post(Mail::Stop);
+                }
+            }
+        }
+        let mut cut = 0;
+        for lane in self.lanes {
+            let number = lane.number;
+            cut += lane.join().map_err(|_| ServeError::LaneLost(number))?.cut;
+        }
+        if let Some(log) = self.log
+            && !log.stop()
+        {
+            say("the access log's destination did not take the last lines");
+        }
+        if let Some(admin) = self.admin {
+            admin.stop();
+        }
+        Ok(if cut == 0 { Outcome::Drained } else { Outcome::Cut(cut) })
+    }
+}
+
+/// How often a drain looks whether the lanes have ended.
+const DRAIN_TICK: Duration = Duration::from_millis(20);
+
+impl ConfigSource {
+    fn file(&self) -> Option<&std::path::Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Flags(_) => None,
+        }
+    }
+}
+
+/// Changes on disk that wait until they are complete.
+struct Pending {
+    first: Instant,
+    last: Instant,
+}
+
+impl Pending {
+    fn note(pending: &mut Option<Self>) {
+        let now = Instant::now();
+        match pending {
+            Some(pending) => pending.last = now,
+            None => *pending = Some(Self { first: now, last: now }),
+        }
+    }
+
+    fn due(&self) -> Instant {
+        (self.last + DEBOUNCE).min(self.first + DEBOUNCE_MAX)
+    }
+
+    fn is_due(&self) -> bool {
+        self.due() <= Instant::now()
+    }
+
+    fn wait(&self) -> Duration {
+        self.due().saturating_duration_since(Instant::now())
+    }
+}
+
+fn forward_signals(events: Sender<Event>) -> Result<(), ServeError> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])
+        .map_err(|error| ServeError::System("cannot listen for signals", error))?;
+    let forward = move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(forward)
+        .map_err(|error| ServeError::System("cannot start a thread", error))?;
+    Ok(())
+}
+
+fn decoded_keys_max(config: &Config) -> std::num::NonZeroUsize {
+    std::num::NonZeroUsize::new(config.limits.decoded_keys_per_lane_max)
+        .unwrap_or(std::num::NonZeroUsize::MIN)
+}
+
+fn report(warnings: &[String]) {
+    for warning in warnings {
+        say(&format!("warning: {warning}"));
+    }
+}
+
+/// Tells the operator, on standard error, where service managers collect it.
+pub fn say(line: &str) {
+    // With standard error gone there is nobody left to tell.
+    let _ = writeln!(std::io::stderr(), "sealane: {line}");
+}

@@ -1,0 +1,56 @@
+//! Listening sockets that a new generation brings: bound before anything is published.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use sealane_lanes::generation::{Generation, ListenerKey};
+use sealane_lanes::listener;
+
+use crate::backends::RelaySettings;
+
+/// Freshly bound sockets, one per lane for each address.
+pub(super) struct NewSockets {
+    /// Each new key with the address that was bound for it.
+    pub(super) bound: Vec<(ListenerKey, SocketAddr)>,
+    by_lane: Vec<Vec<(ListenerKey, OwnedFd)>>,
+}
+
+impl NewSockets {
+    /// Takes the sockets of lane number `lane`.
+    pub(super) fn of_lane(&mut self, lane: usize) -> Vec<(ListenerKey, OwnedFd)> {
+        self.by_lane.get_mut(lane).map(std::mem::take).unwrap_or_default()
+    }
+}
+
+/// Binds every address of `generation` that is not among `known`.
+///
+/// # Errors
+/// A line for each address that cannot be bound; nothing is left bound then.
+pub(super) fn open_new(
+    generation: &Generation<RelaySettings>,
+    known: &HashSet<ListenerKey>,
+    lanes: usize,
+) -> Result<NewSockets, Vec<String>> {
+    let mut sockets = NewSockets { bound: Vec::new(), by_lane: Vec::new() };
+    sockets.by_lane.resize_with(lanes, Vec::new);
+    let mut problems = Vec::new();
+    for listener in &generation.listeners {
+        for key in listener.keys.iter().filter(|key| !known.contains(key)) {
+            match listener::bind(*key, lanes) {
+                Ok((fds, bound)) => {
+                    sockets.bound.push((*key, bound));
+                    for (fd, of_lane) in fds.into_iter().zip(&mut sockets.by_lane) {
+                        of_lane.push((*key, fd));
+                    }
+                }
+                Err(error) => problems.push(format!(
+                    "listener `{}`: cannot listen on {key}: {error}; is another program using it, \
+                     or is the address not of this machine?",
+                    listener.settings.listener
+                )),
+            }
+        }
+    }
+    if problems.is_empty() { Ok(sockets) } else { Err(problems) }
+}

@@ -1,0 +1,96 @@
+//! Notices that configuration or certificates have changed on disk.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+
+use crate::config::{CertificateSource, Config};
+
+/// Watches the folders of everything that a configuration names.
+///
+/// Folders rather than files, because files are replaced by renaming, and links by relinking. An
+/// event is only a hint: what counts is whether the [`fingerprint`] differs.
+pub(super) struct FileWatch {
+    watcher: RecommendedWatcher,
+    folders: BTreeSet<PathBuf>,
+}
+
+impl FileWatch {
+    /// Calls `hint` from a thread of its own whenever something may have changed.
+    pub(super) fn new(hint: impl Fn() + Send + 'static) -> notify::Result<Self> {
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // An error may hide a change, so it is a hint as well.
+            if event.map_or(true, |event| !matches!(event.kind, EventKind::Access(_))) {
+                hint();
+            }
+        })?;
+        Ok(Self { watcher, folders: BTreeSet::new() })
+    }
+
+    /// Watches what `config` names, and nothing else; returns the folders that cannot be watched.
+    pub(super) fn follow(&mut self, config_file: Option<&Path>, config: &Config) -> Vec<String> {
+        let wanted: BTreeSet<PathBuf> = sources(config_file, config)
+            .into_iter()
+            .map(|path| if path.is_dir() { path } else { parent(&path) })
+            .collect();
+        for folder in self.folders.difference(&wanted) {
+            // A folder that is gone is no longer watched anyway.
+            let _ = self.watcher.unwatch(folder);
+        }
+        let mut failed = Vec::new();
+        for folder in wanted.difference(&self.folders) {
+            if let Err(error) = self.watcher.watch(folder, RecursiveMode::NonRecursive) {
+                failed.push(format!("cannot watch {}: {error}", folder.display()));
+            }
+        }
+        self.folders = wanted;
+        failed
+    }
+}
+
+/// Changes whenever a file that `config` names, or its content, does: names, sizes, inodes and
+/// times of change go in.
+pub(super) fn fingerprint(config_file: Option<&Path>, config: &Config) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for path in sources(config_file, config) {
+        hash_file(&path, &mut hasher);
+        let Ok(entries) = std::fs::read_dir(&path) else { continue };
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        files.sort();
+        files.iter().for_each(|file| hash_file(file, &mut hasher));
+    }
+    hasher.finish()
+}
+
+fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
+    path.hash(hasher);
+    if let Ok(facts) = std::fs::metadata(path) {
+        (facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec()).hash(hasher);
+        facts.ctime_nsec().hash(hasher);
+    }
+}
+
+fn sources(config_file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
+    let mut paths: BTreeSet<PathBuf> = config_file.map(Path::to_path_buf).into_iter().collect();
+    for source in config.listeners.iter().flat_map(|listener| &listener.certificates) {
+        match source {
+            CertificateSource::Pair { chain, key } => {
+                paths.extend([chain.clone(), key.clone()]);
+            }
+            CertificateSource::Path(path) => {
+                paths.insert(path.clone());
+            }
+        }
+    }
+    paths
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
