@@ -10,6 +10,7 @@ use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
 use crate::pool::Pending;
+use crate::token::Token;
 
 /// Everything a lane keeps for a connection, beside its generation and what its service keeps.
 pub(crate) struct Connection {
@@ -86,8 +87,12 @@ pub(crate) struct Socket {
     pub(crate) failed: bool,
     /// The end has been read.
     pub(crate) ended: bool,
-    /// Bytes were written to it.
-    pub(crate) written: bool,
+    /// Successful writes so far; more than two are not told apart.
+    pub(crate) writes: u8,
+    /// Whether the lane's poll reports it. An attached socket is not, in its first turn.
+    pub(crate) is_watched: bool,
+    /// Whether the poll reports, or will, that it takes bytes again.
+    pub(crate) wants_room: bool,
 }
 
 impl Socket {
@@ -99,7 +104,9 @@ impl Socket {
             hangup: false,
             failed: false,
             ended: false,
-            written: false,
+            writes: 0,
+            is_watched: false,
+            wants_room: false,
         }
     }
 
@@ -146,6 +153,11 @@ impl Connection {
             backend_bytes: 0,
             queued: false,
         }
+    }
+
+    /// The token of the socket that is attached now.
+    pub(crate) fn attached_token(&self) -> Token {
+        Token::from_bits(self.token).attached(self.attachment)
     }
 
     /// Whether the handshake has neither been completed nor failed.

@@ -10,7 +10,7 @@ use sealane_lanes::kernel::Address;
 
 use crate::backend::{Backend, RESET, read_to_end, reset};
 use crate::client::{Client, Seen, VERSIONS, pattern};
-use crate::rig::{Rig, Wanted, among_others};
+use crate::rig::{Rig, Wanted, among_others, eventually};
 use crate::service::{Behaviour, WAIT_WORD};
 
 #[test]
@@ -120,6 +120,8 @@ fn a_bad_record_is_answered_with_an_alert_and_resets_the_backend() {
         let rig = Rig::start(Wanted::relay(backend.address));
         let mut client = Client::connect(&rig, version).unwrap();
         client.send(b"hello").unwrap();
+        // The tickets still wait for a response, and must leave before the alert.
+        eventually("the first bytes are through", || rig.counters().client_bytes.value() == 5);
         client.socket.write_all(&[23, 3, 3, 0, 32]).unwrap();
         client.socket.write_all(&[7; 32]).unwrap();
         let alert = Seen::Alert(rustls::AlertDescription::BadRecordMac);

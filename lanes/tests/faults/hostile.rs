@@ -95,8 +95,7 @@ fn a_descriptor_used_again_within_one_batch_gets_no_foreign_event() {
         read_to_end(&mut socket)
     });
     let rig = Rig::start(Wanted::relay(backend.address));
-    let mut leaving: Vec<_> =
-        (0..8).map(|_| Client::connect(&rig, VERSIONS[1]).unwrap()).collect();
+    let mut leaving: Vec<_> = (0..8).map(|_| Client::connect(&rig, VERSIONS[1]).unwrap()).collect();
     for client in &mut leaving {
         assert_eq!(client.receive(8).unwrap(), b"greeting");
     }

@@ -118,30 +118,34 @@ pub struct Faulty {
     script: Arc<Script>,
     /// A copy of the lane's poll.
     poll: Option<OwnedFd>,
-    /// The tokens that `watch` was given, by descriptor.
-    tokens: HashMap<RawFd, u64>,
+    /// The tokens that `watch` was given, and whether room is watched, by descriptor.
+    watched: HashMap<RawFd, (u64, bool)>,
     /// The descriptors of sockets that `connect` made.
     connected: HashSet<RawFd>,
 }
 
 impl Faulty {
     pub fn new(script: Arc<Script>) -> Self {
-        let (tokens, connected) = (HashMap::new(), HashSet::new());
-        Self { linux: Linux, script, poll: None, tokens, connected }
+        let (watched, connected) = (HashMap::new(), HashSet::new());
+        Self { linux: Linux, script, poll: None, watched, connected }
     }
 
     /// Has the poll report the socket anew, as the kernel would when it really becomes ready.
+    ///
+    /// A socket that is not watched yet is reported when it is.
     fn report_again(&self, socket: BorrowedFd<'_>) {
-        let (poll, token) = (self.poll.as_ref().unwrap(), self.tokens[&socket.as_raw_fd()]);
-        epoll::modify(poll, socket, EventData::new_u64(token), EVENTS).unwrap();
+        let Some((token, writable)) = self.watched.get(&socket.as_raw_fd()).copied() else {
+            return;
+        };
+        let poll = self.poll.as_ref().unwrap();
+        let events = if writable { ARRIVALS | EventFlags::OUT } else { ARRIVALS };
+        epoll::modify(poll, socket, EventData::new_u64(token), events).unwrap();
     }
 }
 
-const EVENTS: EventFlags = EventFlags::IN
-    .union(EventFlags::OUT)
-    .union(EventFlags::PRI)
-    .union(EventFlags::RDHUP)
-    .union(EventFlags::ET);
+/// What the real kernel is asked to report.
+const ARRIVALS: EventFlags =
+    EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// Whether FIN has arrived. From then on the kernel never reads short: all there is to read lies
 /// in the queue already.
@@ -161,6 +165,7 @@ impl Kernel for Faulty {
             Some(Fault::Short) => Err(Errno::CONNABORTED.into()),
             None => {
                 let accepted = self.linux.accept(listener)?;
+                self.watched.remove(&accepted.0.as_raw_fd());
                 self.connected.remove(&accepted.0.as_raw_fd());
                 Ok(accepted)
             }
@@ -173,6 +178,7 @@ impl Kernel for Faulty {
             return Err(Errno::CONNREFUSED.into());
         }
         let socket = self.linux.connect(address)?;
+        self.watched.remove(&socket.as_raw_fd());
         self.connected.insert(socket.as_raw_fd());
         Ok(socket)
     }
@@ -223,6 +229,7 @@ impl Kernel for Faulty {
         poll: BorrowedFd<'_>,
         socket: BorrowedFd<'_>,
         token: u64,
+        writable: bool,
     ) -> io::Result<()> {
         if self.script.next(Call::Watch) == Some(Fault::Reset) {
             return Err(Errno::NOSPC.into());
@@ -230,7 +237,20 @@ impl Kernel for Faulty {
         if self.poll.is_none() {
             self.poll = Some(poll.try_clone_to_owned()?);
         }
-        self.tokens.insert(socket.as_raw_fd(), token);
-        self.linux.watch(poll, socket, token)
+        self.watched.insert(socket.as_raw_fd(), (token, writable));
+        self.linux.watch(poll, socket, token, writable)
+    }
+
+    fn watch_writable(
+        &mut self,
+        poll: BorrowedFd<'_>,
+        socket: BorrowedFd<'_>,
+        token: u64,
+    ) -> io::Result<()> {
+        if self.script.next(Call::Watch) == Some(Fault::Reset) {
+            return Err(Errno::NOSPC.into());
+        }
+        self.watched.insert(socket.as_raw_fd(), (token, true));
+        self.linux.watch_writable(poll, socket, token)
     }
 }
