@@ -40,7 +40,8 @@ pub fn peek(bytes: &[u8], bytes_max: usize) -> Peek {
     if first != RECORD_HANDSHAKE {
         return peek_http(bytes);
     }
-    match parse_records(bytes) {
+    // A hello that ends beyond the limit is too long even if all of it has arrived.
+    match parse_records(&bytes[..bytes.len().min(bytes_max)]) {
         Some(Ok(hello)) => Peek::Hello(hello),
         Some(Err(Malformed)) => Peek::NotTls,
         None if bytes.len() > bytes_max => Peek::TooLong,

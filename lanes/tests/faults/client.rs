@@ -38,7 +38,12 @@ impl Client {
     }
 
     pub fn with(rig: &Rig, config: ClientConfig) -> Self {
-        let name = ServerName::try_from(NAME).unwrap();
+        Self::named(rig, config, NAME)
+    }
+
+    /// A client that asks for `name`; for an address it asks for none.
+    pub fn named(rig: &Rig, config: ClientConfig, name: &'static str) -> Self {
+        let name = ServerName::try_from(name).unwrap();
         let tls = ClientConnection::new(Arc::new(config), name).unwrap();
         Self { tls, socket: rig.connect() }
     }
