@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 use rustls::AlertDescription;
 use sealane_engine::policy::UnknownNames;
@@ -10,6 +11,7 @@ use sealane_lanes::limits::Limits;
 
 use crate::backend::{RESET, read_to_end};
 use crate::client::{Client, Seen, VERSIONS, config, seen};
+use crate::kernel::{Fault, Plan};
 use crate::rig::{Rig, Wanted, among_others};
 
 /// Sends what a client writes as the test wants it.
@@ -147,6 +149,30 @@ fn plain_http_is_told_so() {
         rig.await_end(Cause::PlainHttp, number as u64 + 1);
     }
     rig.settle();
+    rig.stop();
+}
+
+#[test]
+fn the_last_words_arrive_whatever_fails() {
+    let _others = among_others();
+    let rig = Rig::start(Wanted::echo());
+    for fault in [Fault::Interrupted, Fault::Short, Fault::WouldBlock] {
+        for call in 0..10 {
+            rig.script.set(Plan::At(call, fault));
+            let mut socket = rig.connect();
+            for chunk in [&b"GET / HTTP/1.1\r\n"[..], b"Host: one.test\r\n", b"\r\n"] {
+                socket.write_all(chunk).unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // Unread bytes at the lane's close would have destroyed them.
+            let (bytes, seen) = read_to_end(&mut socket);
+            let what = format!("{fault:?} at call {call}");
+            assert!(bytes.ends_with(b"https:// instead of http:// for it."), "{what}, {seen:?}");
+            assert_eq!(seen, Seen::Clean, "{what}");
+            drop(socket);
+            rig.settle();
+        }
+    }
     rig.stop();
 }
 

@@ -14,7 +14,7 @@ use sealane_lanes::kernel::{Address, Kernel, Linux};
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// A signal comes before anything is done.
     Interrupted,
     /// An error that ends the socket: reset, refused, no descriptor, no memory for a watch.
@@ -26,12 +26,13 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 4] = [Self::Interrupted, Self::Reset, Self::Short, Self::WouldBlock];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Interrupted, Self::Reset, Self::Short, Self::WouldBlock];
 }
 
 /// Which calls are spoilt, and what they were; shared between the lane and the test.
 #[derive(Debug, Default)]
-pub struct Script(Mutex<State>);
+pub(crate) struct Script(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -46,7 +47,7 @@ struct State {
 
 /// When a fault comes.
 #[derive(Clone, Copy, Debug, Default)]
-pub enum Plan {
+pub(crate) enum Plan {
     /// At the call of this number, counted from 0.
     At(u64, Fault),
     #[default]
@@ -59,24 +60,24 @@ pub enum Plan {
 
 impl Script {
     /// Begins to count anew, with another plan.
-    pub fn set(&self, plan: Plan) {
+    pub(crate) fn set(&self, plan: Plan) {
         *self.0.lock().unwrap() = State { plan, ..State::default() };
     }
 
-    pub fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.0.lock().unwrap().calls
     }
 
     /// How many calls were spoilt.
-    pub fn spoilt(&self) -> u64 {
+    pub(crate) fn spoilt(&self) -> u64 {
         self.0.lock().unwrap().spoilt
     }
 
-    pub fn backend_bytes(&self) -> u64 {
+    pub(crate) fn backend_bytes(&self) -> u64 {
         self.0.lock().unwrap().backend_bytes
     }
 
-    pub fn largest_read(&self) -> usize {
+    pub(crate) fn largest_read(&self) -> usize {
         self.0.lock().unwrap().largest_read
     }
 
@@ -113,7 +114,7 @@ enum Call {
 }
 
 /// The running kernel, with faults.
-pub struct Faulty {
+pub(crate) struct Faulty {
     linux: Linux,
     script: Arc<Script>,
     /// A copy of the lane's poll.
@@ -125,7 +126,7 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    pub fn new(script: Arc<Script>) -> Self {
+    pub(crate) fn new(script: Arc<Script>) -> Self {
         let (watched, connected) = (HashMap::new(), HashSet::new());
         Self { linux: Linux, script, poll: None, watched, connected }
     }
