@@ -288,7 +288,12 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             client_bytes: connection.client_bytes,
             backend_bytes: connection.backend_bytes,
         };
-        self.service.ended(state, &generation.listener(listener).settings, &end);
+        let service = &mut self.service;
+        let settings = &generation.listener(listener).settings;
+        let told = catch_unwind(AssertUnwindSafe(|| service.ended(state, settings, &end)));
+        if told.is_err() {
+            self.core.counters.panics.add(1);
+        }
         if let Some(outgoing) = connection.outgoing {
             self.core.pool.give_back(outgoing);
         }

@@ -4,8 +4,10 @@
 mod backend;
 mod client;
 mod ends;
+mod hellos;
 mod hostile;
 mod kernel;
+mod limits;
 mod rig;
 mod service;
 mod systematic;

@@ -12,7 +12,7 @@ use sealane_lanes::service::{End, Service};
 
 /// What the tests want of a connection.
 #[derive(Debug)]
-pub enum Behaviour {
+pub(crate) enum Behaviour {
     /// Sends back what comes.
     Echo,
     /// Panics in the call of this name, once a client says so; otherwise an echo.
@@ -23,29 +23,29 @@ pub enum Behaviour {
 
 /// A listener's settings.
 #[derive(Debug)]
-pub struct Settings {
-    pub behaviour: Behaviour,
-    pub connect_timeout: Duration,
-    pub ends: Arc<Mutex<Vec<Cause>>>,
-    pub gate: Arc<Barrier>,
+pub(crate) struct Settings {
+    pub(crate) behaviour: Behaviour,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) ends: Arc<Mutex<Vec<Cause>>>,
+    pub(crate) gate: Arc<Barrier>,
     /// Whether the lane waits at the gate before it connects to a first backend.
-    pub wait_to_connect: bool,
+    pub(crate) wait_to_connect: bool,
 }
 
 /// The service of every test.
-pub struct Tested;
+pub(crate) struct Tested;
 
 #[derive(Default)]
-pub struct Pumped {
+pub(crate) struct Pumped {
     tried: usize,
     connected: bool,
     client_ended: bool,
 }
 
 /// The word that a client says to make the service panic.
-pub const PANIC_WORD: &[u8] = b"panic!";
+pub(crate) const PANIC_WORD: &[u8] = b"panic!";
 /// The word that holds the lane up between two waits of the test at the gate.
-pub const WAIT_WORD: &[u8] = b"wait!";
+pub(crate) const WAIT_WORD: &[u8] = b"wait!";
 
 impl Pumped {
     fn connect<K: Kernel>(
