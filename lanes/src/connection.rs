@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// The token of the socket that is attached now.
+    /// What events of the attached socket carry.
     pub(crate) fn attached_token(&self) -> Token {
         Token::from_bits(self.token).attached(self.attachment)
     }
@@ -168,6 +168,8 @@ impl Connection {
     /// Whether bytes from the client may be read now: whoever takes them must have taken the last.
     pub(crate) fn wants_client_bytes(&self) -> bool {
         let has_room = match self.phase {
+            // Behind close_notify only FIN can come, which tells nothing new, or an error.
+            Phase::Established if self.inward != Direction::Open => self.socket.failed,
             Phase::Established => self.untaken.is_none(),
             Phase::Handshake | Phase::Hello => self.outgoing.is_none(),
             Phase::Lingering { .. } => true,

@@ -144,8 +144,7 @@ impl Kernel for Linux {
     }
 }
 
-/// Bytes, the urgent mark, at which reads end short, and the end of the stream; errors are always
-/// reported.
+/// Bytes, FIN, and the urgent mark, at which reads end; errors are always reported.
 const ARRIVALS: EventFlags =
     EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 

@@ -175,16 +175,16 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn drive(&mut self, slot: usize) {
         // A panic is a fault of ours; it costs this connection and no other.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.step(slot)));
-        self.conclude(slot, outcome);
+        self.conclude(slot, &outcome);
     }
 
-    fn conclude(&mut self, slot: usize, outcome: std::thread::Result<Result<(), Cause>>) {
+    fn conclude(&mut self, slot: usize, outcome: &std::thread::Result<Result<(), Cause>>) {
         let cause = match outcome {
             Ok(Ok(())) => match self.watch_attached(slot) {
                 Ok(()) => return self.queue(slot),
                 Err(_) => Cause::Internal,
             },
-            Ok(Err(cause)) => cause,
+            Ok(Err(cause)) => *cause,
             Err(_) => {
                 self.core.counters.panics.add(1);
                 Cause::Internal
@@ -239,7 +239,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             }
             self.core.tickets.pop_front();
             let outcome = catch_unwind(AssertUnwindSafe(|| self.check_deadlines(slot)));
-            self.conclude(slot, outcome);
+            self.conclude(slot, &outcome);
         }
     }
 
@@ -253,7 +253,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
         entry.connection.armed_ms = u64::MAX;
         let outcome = catch_unwind(AssertUnwindSafe(|| self.check_deadlines(slot)));
-        self.conclude(slot, outcome);
+        self.conclude(slot, &outcome);
     }
 
     /// Takes the connection off the lane. Only a clean end may look like one to either side.

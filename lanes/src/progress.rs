@@ -165,11 +165,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         connection.socket.ended = true;
         match connection.phase {
-            Phase::Lingering { .. } => Ok(()),
             Phase::Established if connection.inward == Direction::Open => {
                 Err(Cause::ClientTruncated)
             }
-            Phase::Established => Ok(()),
+            Phase::Established | Phase::Lingering { .. } => Ok(()),
             Phase::Handshake | Phase::Hello => Err(Cause::ClientGone),
         }
     }

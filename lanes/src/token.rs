@@ -61,7 +61,6 @@ impl Token {
 
     pub(crate) fn source(self) -> Source {
         // 32 bits always fit on the 64-bit targets that Sealane supports.
-        #[expect(clippy::cast_possible_truncation, reason = "masked to 32 bits")]
         let index = (self.0 & SLOT_MASK) as usize;
         match self.0 >> KIND_SHIFT {
             0 => Source::Connection { slot: index, attachment: self.attachment() },

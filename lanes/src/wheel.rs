@@ -61,7 +61,7 @@ impl Wheel {
         }
         while self.tick < target {
             self.tick += 1;
-            if self.tick % NEAR_TICKS == 0 {
+            if self.tick.is_multiple_of(NEAR_TICKS) {
                 let span = slot(self.tick / NEAR_TICKS % FAR_SPANS);
                 for entry in std::mem::take(&mut self.far[span]) {
                     self.place_from_far(entry);
