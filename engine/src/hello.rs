@@ -122,7 +122,7 @@ fn parse_records(bytes: &[u8]) -> Option<Result<Hello, Malformed>> {
 /// A record's payload and what follows it.
 type Split<'a> = (&'a [u8], &'a [u8]);
 
-/// Splits the first record off.
+/// Splits off the first record.
 fn split_record(bytes: &[u8]) -> Option<Result<Split<'_>, Malformed>> {
     let (header, rest) = bytes.split_at_checked(RECORD_HEADER_LEN)?;
     let len = usize::from(u16::from_be_bytes([header[3], header[4]]));

@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// What events of the attached socket carry.
+    /// The token of the socket that is attached now.
     pub(crate) fn attached_token(&self) -> Token {
         Token::from_bits(self.token).attached(self.attachment)
     }

@@ -144,7 +144,8 @@ impl Kernel for Linux {
     }
 }
 
-/// Bytes, FIN, and the urgent mark, at which reads end; errors are always reported.
+/// Bytes, the urgent mark, at which reads end short, and the end of the stream; errors are always
+/// reported.
 const ARRIVALS: EventFlags =
     EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 

@@ -34,8 +34,8 @@ impl Wheel {
         }
     }
 
-    /// Wakes `token` at `due_ms`, or a tick later; an entry beyond the horizon of about four minutes
-    /// goes around again.
+    /// Wakes `token` at `due_ms`, or a tick later; an entry beyond the horizon of about four
+    /// minutes goes around again.
     pub(crate) fn arm(&mut self, due_ms: u64, token: u64) {
         self.len += 1;
         self.place(Entry { due_ms, token });

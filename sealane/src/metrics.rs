@@ -1,4 +1,4 @@
-//! Metrics for Prometheus: [`render`] turns what the lanes count and the control plane knows into text.
+//! Metrics for Prometheus: [`render`] writes what the lanes count and the control plane knows.
 //!
 //! Lanes only write their own counters; sums over lanes are the reader's to make.
 

@@ -1,8 +1,12 @@
 //! The real loop over a kernel that fails, and with peers that fail: what is cut never looks whole,
 //! nothing is left behind, and the next connection is served.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of a test fails as the test")]
-#![allow(clippy::cast_possible_truncation, reason = "patterns and dice want only some bits")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 
 mod backend;
 mod client;
