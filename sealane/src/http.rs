@@ -15,6 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
+use crate::proxy_header;
+
 pub use message::{ContentType, Request, Response, Status};
 
 /// Serves `listener`, a bound TCP or unix socket that listens, on a thread called `name`.
@@ -28,12 +30,34 @@ pub fn serve(
     name: &str,
     handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
 ) -> io::Result<Server> {
-    let listener = listener.into();
+    start(listener.into(), name, Opening::Request, handler)
+}
+
+/// The same behind a terminator: every connection must open with a PROXY protocol header of
+/// version 2, which `handler` finds in its request.
+///
+/// # Errors
+/// The thread or its wake-up socket could not be had.
+pub fn serve_proxied(
+    listener: impl Into<OwnedFd>,
+    name: &str,
+    handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
+) -> io::Result<Server> {
+    start(listener.into(), name, Opening::ProxyHeader, handler)
+}
+
+fn start(
+    listener: OwnedFd,
+    name: &str,
+    opening: Opening,
+    handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
+) -> io::Result<Server> {
     ioctl_fionbio(&listener, true)?;
     let (wake, woken) = UnixStream::pair()?;
     let mut turn = Turn {
         listener,
         woken,
+        opening,
         handler,
         connections: Vec::new(),
         accept_again: Instant::now(),
@@ -66,6 +90,7 @@ impl Server {
 struct Turn<H> {
     listener: OwnedFd,
     woken: UnixStream,
+    opening: Opening,
     handler: H,
     /// The oldest first.
     connections: Vec<Connection>,
@@ -74,17 +99,24 @@ struct Turn<H> {
     buffer: Box<[u8]>,
 }
 
+/// What a connection begins with.
+#[derive(Clone, Copy)]
+enum Opening {
+    ProxyHeader,
+    Request,
+}
+
 /// The server was told to stop, or its poll failed.
 struct Stopped;
 
 impl<H: Fn(&Request<'_>) -> Response> Turn<H> {
     fn run(&mut self) -> Result<(), Stopped> {
         let ready = self.wait()?;
-        let Self { handler, connections, buffer, .. } = self;
+        let Self { opening, handler, connections, buffer, .. } = self;
         let mut ready_connections = ready[2..].iter();
         connections.retain_mut(|connection| {
             let events = ready_connections.next().copied().unwrap_or(PollFlags::empty());
-            events.is_empty() || connection.advance(buffer, handler).is_ok()
+            events.is_empty() || connection.advance(buffer, *opening, handler).is_ok()
         });
         let now = Instant::now();
         connections.retain(|connection| now < connection.deadline);
@@ -188,13 +220,14 @@ impl Connection {
     fn advance(
         &mut self,
         buffer: &mut [u8],
+        opening: Opening,
         handler: &impl Fn(&Request<'_>) -> Response,
     ) -> Result<(), Done> {
         match &mut self.state {
             State::Asking(head) => {
                 let count = receive(&self.socket, buffer)?;
                 head.extend_from_slice(&buffer[..count]);
-                if let Some(response) = answer(head, handler) {
+                if let Some(response) = answer(head, opening, handler) {
                     self.deadline = Instant::now() + RESPONSE_TIMEOUT;
                     self.state = State::Answering { response, sent: 0 };
                     return self.send();
@@ -236,8 +269,20 @@ fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Done> {
     }
 }
 
-/// The response to a request; `None` as long as its head is incomplete.
-fn answer(head: &[u8], handler: &impl Fn(&Request<'_>) -> Response) -> Option<Vec<u8>> {
+/// The response to what came so far; `None` as long as that is incomplete.
+fn answer(
+    received: &[u8],
+    opening: Opening,
+    handler: &impl Fn(&Request<'_>) -> Response,
+) -> Option<Vec<u8>> {
+    let (proxy_header, head) = match opening {
+        Opening::ProxyHeader => match proxy_header::Header::decode(received) {
+            Ok(None) => return None,
+            Ok(Some((header, len))) => (Some(header), &received[len..]),
+            Err(error) => return Some(Response::text(Status::BadRequest, error).encode(true)),
+        },
+        Opening::Request => (None, received),
+    };
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
     let refusal = match parsed.parse(head) {
@@ -257,7 +302,9 @@ fn answer(head: &[u8], handler: &impl Fn(&Request<'_>) -> Response) -> Option<Ve
     let target = parsed.path.unwrap_or("/");
     let (path, query) =
         target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-    let response = handler(&Request { path, query });
+    let accept = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case("accept"));
+    let accept = accept.and_then(|header| std::str::from_utf8(header.value).ok());
+    let response = handler(&Request { path, query, accept, proxy_header });
     Some(response.encode(parsed.method == Some("GET")))
 }
 

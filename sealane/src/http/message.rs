@@ -1,5 +1,7 @@
 //! What is asked and what is answered: [`Request`] and [`Response`].
 
+use crate::proxy_header;
+
 /// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
@@ -7,6 +9,10 @@ pub struct Request<'a> {
     pub path: &'a str,
     /// What follows the first question mark.
     pub query: Option<&'a str>,
+    /// The media types that it takes.
+    pub accept: Option<&'a str>,
+    /// What came before the request, on a server that [`serve_proxied`](super::serve_proxied) made.
+    pub proxy_header: Option<proxy_header::Header<'a>>,
 }
 
 /// What it gets.
