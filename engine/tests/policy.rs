@@ -237,7 +237,7 @@ impl Server {
                     return Err(Failed::received(&mut client, wire.filled()));
                 }
             }
-            client.read_tls(&mut &*wire.filled()).unwrap();
+            client.read_tls(&mut wire.filled()).unwrap();
             wire.clear();
             client.process_new_packets().map_err(Failed::Client)?;
         }
