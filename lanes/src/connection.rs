@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
+use rustix::net::sockopt::socket_error;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::{ServerSession, Session};
 
@@ -108,6 +109,11 @@ impl Socket {
             is_watched: false,
             wants_room: false,
         }
+    }
+
+    /// Whether the peer has reset the connection, asked only after an event that hints at it.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.failed && !matches!(socket_error(&self.fd), Ok(Ok(())))
     }
 
     /// Takes note of what an event says.

@@ -308,6 +308,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         while let Some(mail) = self.letters.take() {
             match mail {
                 Mail::Drain(limit) => self.begin_drain(to_ms(limit)),
+                // A lane that drains accepts nothing any more, whatever is published.
+                Mail::Publish(_) if self.drain_until_ms.is_some() => {}
                 Mail::Publish(publication) => self.publish(*publication),
                 Mail::Stop => self.drain_until_ms = Some(0),
             }

@@ -37,6 +37,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         turn.write_attached()?;
         if turn.entry.connection.wants_client_bytes() {
             turn.read_client()?;
+        } else if turn.entry.connection.socket.is_reset() {
+            // The backend is slow, so nothing is read that would tell.
+            return Err(Cause::ClientReset);
         }
         if turn.entry.connection.wants_attached_bytes() {
             turn.with_state(|service, state, link, settings| {
