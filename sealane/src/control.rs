@@ -248,6 +248,7 @@ impl Control {
         state.generations.publish(generation.number, generation);
         state.listeners = ListenerSummary::of(&self.config, counts).collect();
         state.certificates = certificates;
+        state.backends = BackendRegistry::of(generation);
         state.limits = self.config.limits.clone();
     }
 

@@ -13,6 +13,7 @@ use sealane_lanes::counters::{Counters, Histogram};
 
 use crate::access_log::blame_label;
 use crate::admin::{AccessLogCounters, CertificateSummaries, ControlState, Phase};
+use crate::backends::BackendCounters;
 use crate::timestamp::Timestamp;
 
 pub use exposition::{Exposition, Family, Kind, Seconds};
@@ -31,12 +32,60 @@ pub fn render(state: &ControlState) -> String {
     handshakes(&mut to, &state.lanes);
     connections_ended(&mut to, &state.lanes);
     plaintext_bytes(&mut to, &state.lanes);
+    backends(&mut to, state);
     certificates(&mut to, state);
     if let Some(log) = &state.access_log {
         access_log(&mut to, log);
     }
     to.into_text()
 }
+
+fn backends(to: &mut Exposition, state: &ControlState) {
+    for metric in PER_BACKEND {
+        let mut family = to.family(metric.name, metric.kind, metric.help);
+        for (backend, lanes) in &state.backends {
+            for (lane, counters) in lanes.iter().enumerate() {
+                let labels: [(&str, &dyn Display); 2] = [("backend", backend), ("lane", &lane)];
+                family.sample(&labels, (metric.value)(counters));
+            }
+        }
+    }
+}
+
+/// A family with one sample per backend and lane.
+struct PerBackend {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    value: fn(&BackendCounters) -> u64,
+}
+
+const PER_BACKEND: [PerBackend; 4] = [
+    PerBackend {
+        name: "sealane_backend_connections",
+        kind: Kind::Gauge,
+        help: "Connections to the backend, open or being opened.",
+        value: |counters| counters.active.value(),
+    },
+    PerBackend {
+        name: "sealane_backend_connected_total",
+        kind: Kind::Counter,
+        help: "Connections that the backend took.",
+        value: |counters| counters.connected.value(),
+    },
+    PerBackend {
+        name: "sealane_backend_failed_total",
+        kind: Kind::Counter,
+        help: "Attempts to connect that failed.",
+        value: |counters| counters.failed.value(),
+    },
+    PerBackend {
+        name: "sealane_backend_failing",
+        kind: Kind::Gauge,
+        help: "1 if the lane's last attempt to connect failed, so that the backend rests.",
+        value: |counters| u64::from(counters.is_failing()),
+    },
+];
 
 /// A family with one sample per lane.
 struct PerLane {

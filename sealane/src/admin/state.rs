@@ -8,6 +8,7 @@ use sealane_engine::certificates::{Certificate, KeyType};
 use sealane_lanes::counters::Counters;
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
+use crate::backends::BackendCounters;
 use crate::config::{self, Config};
 use crate::timestamp::Timestamp;
 
@@ -36,6 +37,8 @@ pub struct ControlState {
     pub generations: Generations,
     /// The listeners of the newest generation.
     pub listeners: Vec<ListenerSummary>,
+    /// The backends of the newest generation, each with what every lane counts for it.
+    pub backends: Vec<(String, Vec<Arc<BackendCounters>>)>,
     /// The certificates of the newest generation.
     pub certificates: CertificateSummaries,
     /// The limits of the newest generation.
@@ -54,6 +57,7 @@ impl Default for ControlState {
             lanes: Vec::new(),
             generations: Generations::default(),
             listeners: Vec::new(),
+            backends: Vec::new(),
             certificates: CertificateSummaries::default(),
             limits: config::Limits::default(),
             reloads: Reloads::default(),

@@ -34,6 +34,23 @@ impl BackendRegistry {
         self.by_address.entry(address.clone()).or_insert_with(make).clone()
     }
 
+    /// What is counted for each backend of a generation, by its label.
+    pub(super) fn of(
+        generation: &Generation<RelaySettings>,
+    ) -> Vec<(String, Vec<Arc<BackendCounters>>)> {
+        let listeners = generation.listeners.iter();
+        let backends = listeners.flat_map(|listener| &listener.settings.backends);
+        // Two listeners may have a backend in common, or one under two names.
+        let mut by_counters: Vec<(_, String, Vec<Arc<BackendCounters>>)> = Vec::new();
+        for backend in backends {
+            let first = backend.lanes.first().map(Arc::as_ptr);
+            if !by_counters.iter().any(|(seen, ..)| *seen == first) {
+                by_counters.push((first, backend.label.clone(), backend.lanes.clone()));
+            }
+        }
+        by_counters.into_iter().map(|(_, label, lanes)| (label, lanes)).collect()
+    }
+
     /// Forgets backends that no generation names any more.
     pub(super) fn prune(&mut self) {
         self.by_address.retain(|_, lanes| lanes.iter().any(|lane| Arc::strong_count(lane) > 1));
