@@ -23,8 +23,10 @@ pub(crate) struct LaneListener {
     fd: OwnedFd,
     key: ListenerKey,
     position: usize,
-    /// How many connections to take before the queue is known to be empty.
+    /// How many connections to take at most in the next turn that brings any.
     batch: usize,
+    /// The turn that took a whole batch last.
+    full_batch_turn: u64,
     /// When to accept again after accept4(2) failed for want of descriptors.
     pub(crate) paused_until_ms: Option<u64>,
 }
@@ -76,7 +78,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             self.core.counters.accept_errors.add(1);
             return;
         }
-        vacant.insert(LaneListener { fd, key, position, batch: 1, paused_until_ms: None });
+        vacant.insert(LaneListener {
+            fd,
+            key,
+            position,
+            batch: 1,
+            full_batch_turn: 0,
+            paused_until_ms: None,
+        });
     }
 
     /// Closes listeners, but first takes the connections that the kernel has completed for them.
@@ -99,36 +108,43 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
     }
 
+    /// Takes connections off a listener's queue, at most a batch.
+    ///
+    /// A call that finds the queue empty is wasted, so one connection is taken for one event. Only
+    /// when the queue is still not empty in the very next turn do batches grow.
     pub(crate) fn accept(&mut self, index: usize, accepts_max: usize) {
+        let turn = self.core.counters.turns.value();
         let Some(listener) = self.listeners.get_mut(index) else { return };
-        let mut taken = Vec::new();
-        let batch = listener.batch.min(accepts_max);
-        while taken.len() < batch {
-            match self.core.kernel.accept(listener.fd.as_fd()) {
-                Ok(accepted) => taken.push(accepted),
-                Err(error) => match Errno::from_io_error(&error) {
-                    // The queue is empty: ask for one next time, and do not probe behind it.
-                    Some(Errno::AGAIN) => {
-                        listener.batch = 1;
-                        break;
-                    }
-                    // The client gave up before it was accepted, or a signal came.
-                    Some(Errno::CONNABORTED | Errno::INTR) => break,
-                    _ => {
-                        self.core.counters.accept_errors.add(1);
-                        listener.paused_until_ms = Some(self.core.now_ms + ACCEPT_PAUSE_MS);
-                        self.core.unwatch(&listener.fd);
-                        break;
-                    }
-                },
-            }
-        }
-        if taken.len() == batch {
-            listener.batch = (batch * 2).min(ACCEPTS_MAX);
-        }
-        let position = listener.position;
-        for (fd, address) in taken {
+        listener.batch = if listener.full_batch_turn + 1 == turn {
+            (listener.batch * 2).min(ACCEPTS_MAX)
+        } else {
+            1
+        };
+        for _ in 0..listener.batch.min(accepts_max) {
+            let Some((fd, address, position)) = self.accept_one(index) else { return };
             self.admit(fd, address, position);
+        }
+        if let Some(listener) = self.listeners.get_mut(index) {
+            listener.full_batch_turn = turn;
+        }
+    }
+
+    fn accept_one(&mut self, index: usize) -> Option<(OwnedFd, Option<SocketAddr>, usize)> {
+        let listener = self.listeners.get_mut(index)?;
+        match self.core.kernel.accept(listener.fd.as_fd()) {
+            Ok((fd, address)) => Some((fd, address, listener.position)),
+            Err(error) => {
+                let errno = Errno::from_io_error(&error);
+                // The queue is empty, the client gave up before it was accepted, or a signal came:
+                // whatever is left is reported again.
+                let passing = [Errno::AGAIN, Errno::CONNABORTED, Errno::INTR];
+                if !errno.is_some_and(|errno| passing.contains(&errno)) {
+                    self.core.counters.accept_errors.add(1);
+                    listener.paused_until_ms = Some(self.core.now_ms + ACCEPT_PAUSE_MS);
+                    self.core.unwatch(&listener.fd);
+                }
+                None
+            }
         }
     }
 
@@ -149,12 +165,13 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let vacant = self.entries.vacant_entry();
         let slot = vacant.key();
         let token = Token::connection(slot, self.slot_generation).bits();
-        if self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token).is_err() {
+        if self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token, false).is_err() {
             counters.accept_errors.add(1);
             return;
         }
         let now_ms = self.core.now_ms;
-        let connection = Connection::new(token, fd, address, Instant::now(), now_ms);
+        let mut connection = Connection::new(token, fd, address, Instant::now(), now_ms);
+        connection.socket.is_watched = true;
         let entry =
             vacant.insert(Entry { connection, generation, listener: position, state: None });
         Link { core: &mut self.core, connection: &mut entry.connection }

@@ -83,8 +83,12 @@ pub(crate) struct Socket {
     pub(crate) failed: bool,
     /// The end has been read.
     pub(crate) ended: bool,
-    /// Bytes were written to it.
-    pub(crate) written: bool,
+    /// Successful writes so far; more than two are not told apart.
+    pub(crate) writes: u8,
+    /// Whether the lane's poll reports it. An attached socket is not, in its first turn.
+    pub(crate) is_watched: bool,
+    /// Whether the poll reports, or will, that it takes bytes again.
+    pub(crate) wants_room: bool,
 }
 
 impl Socket {
@@ -96,7 +100,9 @@ impl Socket {
             hangup: false,
             failed: false,
             ended: false,
-            written: false,
+            writes: 0,
+            is_watched: false,
+            wants_room: false,
         }
     }
 

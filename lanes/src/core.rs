@@ -1,5 +1,6 @@
 //! The parts of a lane that connections borrow: kernel, poll, buffers, timers, counters, time.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -10,9 +11,11 @@ use rustix::time::Timespec;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::PARTIAL_BYTES_MAX;
 
+use crate::connection::{Connection, Socket};
 use crate::counters::Counters;
 use crate::kernel::Kernel;
 use crate::pool::Pool;
+use crate::token::Token;
 use crate::wheel::Wheel;
 
 /// What one lane owns beside its connections and its service.
@@ -28,6 +31,9 @@ pub(crate) struct Core<K: Kernel> {
     pub(crate) wire: Buffer,
     pub(crate) pool: Pool,
     pub(crate) wheel: Wheel,
+    /// Connections that hold tickets back, in the order in which patience ends. A wait of fixed
+    /// length needs no wheel, and most entries are stale before their time.
+    pub(crate) tickets: VecDeque<(u64, u64)>,
     pub(crate) counters: Arc<Counters>,
     started_at: Instant,
     /// The time of this turn, since the lane started.
@@ -52,6 +58,7 @@ impl<K: Kernel> Core<K> {
             wire: Buffer::with_capacity(BUFFER_BYTES),
             pool: Pool::new(BUFFER_BYTES),
             wheel: Wheel::new(),
+            tickets: VecDeque::new(),
             counters,
             started_at: Instant::now(),
             now_ms: 0,
@@ -67,6 +74,29 @@ impl<K: Kernel> Core<K> {
     pub(crate) fn read_len(&self, carried_len: usize) -> usize {
         let whole = if self.pool.is_scarce() { READ_BYTES_SCARCE } else { READ_BYTES_MAX };
         whole.saturating_sub(carried_len).max(READ_BYTES_SCARCE)
+    }
+
+    /// From now on reports when `socket` takes bytes again.
+    pub(crate) fn watch_room(&mut self, socket: &mut Socket, token: Token) -> io::Result<()> {
+        if socket.is_watched && !socket.wants_room {
+            self.kernel.watch_writable(self.poll.as_fd(), socket.fd.as_fd(), token.bits())?;
+        }
+        socket.wants_room = true;
+        Ok(())
+    }
+
+    /// Begins to report a socket that was attached in this turn. One that has taken bytes is
+    /// connected, so room is of interest only if it ran out of it.
+    pub(crate) fn watch_attached(&mut self, connection: &mut Connection) -> io::Result<()> {
+        let token = Token::from_bits(connection.token).attached().bits();
+        let Some(socket) = &mut connection.attached else { return Ok(()) };
+        if !socket.is_watched {
+            socket.wants_room |= socket.writes == 0;
+            let poll = self.poll.as_fd();
+            self.kernel.watch(poll, socket.fd.as_fd(), token, socket.wants_room)?;
+            socket.is_watched = true;
+        }
+        Ok(())
     }
 
     /// Reports `source` for as long as it has something to read.

@@ -55,12 +55,30 @@ pub trait Kernel {
     /// `WouldBlock` when it takes nothing; otherwise what send(2) says.
     fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Reports both directions of `socket` to `poll` under `token`, edge-triggered, for good.
+    /// Reports `socket` to `poll` under `token`, edge-triggered: what arrives, and with `writable`
+    /// also that it takes bytes again.
     ///
     /// # Errors
     /// What epoll_ctl(2) says.
-    fn watch(&mut self, poll: BorrowedFd<'_>, socket: BorrowedFd<'_>, token: u64)
-    -> io::Result<()>;
+    fn watch(
+        &mut self,
+        poll: BorrowedFd<'_>,
+        socket: BorrowedFd<'_>,
+        token: u64,
+        writable: bool,
+    ) -> io::Result<()>;
+
+    /// From now on also reports that `socket`, watched so far for what arrives, takes bytes again;
+    /// if it already does, that is reported.
+    ///
+    /// # Errors
+    /// What epoll_ctl(2) says.
+    fn watch_writable(
+        &mut self,
+        poll: BorrowedFd<'_>,
+        socket: BorrowedFd<'_>,
+        token: u64,
+    ) -> io::Result<()>;
 }
 
 /// The running kernel.
@@ -109,11 +127,25 @@ impl Kernel for Linux {
         poll: BorrowedFd<'_>,
         socket: BorrowedFd<'_>,
         token: u64,
+        writable: bool,
     ) -> io::Result<()> {
-        let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        Ok(epoll::add(poll, socket, EventData::new_u64(token), both)?)
+        let interest = if writable { ARRIVALS | EventFlags::OUT } else { ARRIVALS };
+        Ok(epoll::add(poll, socket, EventData::new_u64(token), interest)?)
+    }
+
+    fn watch_writable(
+        &mut self,
+        poll: BorrowedFd<'_>,
+        socket: BorrowedFd<'_>,
+        token: u64,
+    ) -> io::Result<()> {
+        let interest = ARRIVALS | EventFlags::OUT;
+        Ok(epoll::modify(poll, socket, EventData::new_u64(token), interest)?)
     }
 }
+
+/// Bytes and the end of the stream; errors are always reported.
+const ARRIVALS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// Makes the close of `socket` a reset: the peer sees an error, never a clean end.
 pub(crate) fn reset_on_close(socket: impl AsFd) {

@@ -96,6 +96,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 self.handle(event);
             }
             self.run_ready();
+            self.release_tickets();
             self.core.wheel.advance(self.core.now_ms, &mut due);
             for bits in due.drain(..) {
                 self.wake(Token::from_bits(bits));
@@ -108,13 +109,15 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
     }
 
-    fn timeout_ms(&self) -> Option<u64> {
+    fn timeout_ms(&mut self) -> Option<u64> {
         if !self.ready.is_empty() {
             return Some(0);
         }
+        let tickets = self.next_held_ticket().map(|(due_ms, _)| due_ms);
         let paused = self.listeners.iter().filter_map(|(_, listener)| listener.paused_until_ms);
         let until = paused
             .chain(self.drain_until_ms)
+            .chain(tickets)
             .map(|at_ms| at_ms.saturating_sub(self.core.now_ms))
             .min();
         [self.core.wheel.wait_ms(self.core.now_ms), until].into_iter().flatten().min()
@@ -176,7 +179,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     fn conclude(&mut self, slot: usize, outcome: std::thread::Result<Result<(), Cause>>) {
         let cause = match outcome {
-            Ok(Ok(())) => return self.queue(slot),
+            Ok(Ok(())) => match self.watch_attached(slot) {
+                Ok(()) => return self.queue(slot),
+                Err(_) => Cause::Internal,
+            },
             Ok(Err(cause)) => cause,
             Err(_) => {
                 self.core.counters.panics.add(1);
@@ -186,6 +192,13 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         // What this connection left in the lane's buffers must not reach another.
         self.core.heal();
         self.end(slot, cause);
+    }
+
+    fn watch_attached(&mut self, slot: usize) -> std::io::Result<()> {
+        match self.entries.get_mut(slot) {
+            Some(entry) => self.core.watch_attached(&mut entry.connection),
+            None => Ok(()),
+        }
     }
 
     fn queue(&mut self, slot: usize) {
@@ -199,6 +212,33 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if connection.wants_client_bytes() || connection.wants_attached_bytes() || retry_write {
             connection.queued = true;
             self.ready.push_back(connection.token);
+        }
+    }
+
+    /// The connection whose tickets have been held back longest, and when its patience ends.
+    fn next_held_ticket(&mut self) -> Option<(u64, usize)> {
+        loop {
+            let (due_ms, bits) = *self.core.tickets.front()?;
+            let token = Token::from_bits(bits);
+            if let Source::Connection { slot, .. } = token.source()
+                && let Some(entry) = self.entry(slot, token)
+                && entry.connection.tickets_due_ms == Some(due_ms)
+            {
+                return Some((due_ms, slot));
+            }
+            self.core.tickets.pop_front();
+        }
+    }
+
+    /// Sends tickets alone whose first response has taken too long.
+    fn release_tickets(&mut self) {
+        while let Some((due_ms, slot)) = self.next_held_ticket() {
+            if due_ms > self.core.now_ms {
+                return;
+            }
+            self.core.tickets.pop_front();
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.check_deadlines(slot)));
+            self.conclude(slot, outcome);
         }
     }
 

@@ -94,15 +94,14 @@ impl<K: Kernel> Link<'_, K> {
     }
 
     /// Connects to `address` and attaches the socket, which may still be connecting; the socket
-    /// attached before is closed.
+    /// attached before is closed. Its events are reported from the end of this turn on, so that
+    /// bytes sent at once make the event "writable" needless.
     ///
     /// # Errors
     /// The connection could not even be begun.
     pub fn attach(&mut self, address: &Address) -> io::Result<()> {
         self.detach();
         let fd = self.core.kernel.connect(address)?;
-        let token = Token::from_bits(self.connection.token).attached().bits();
-        self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token)?;
         self.connection.attached = Some(Socket::new(fd));
         Ok(())
     }
@@ -129,21 +128,32 @@ impl<K: Kernel> Link<'_, K> {
     /// `WouldBlock` when it takes nothing now; otherwise the peer is gone.
     pub fn send_attached(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let socket = self.connection.attached.as_mut().ok_or(ErrorKind::NotConnected)?;
-        if socket.written {
-            // The first bytes never wait for others, so only a second write needs this. It fails
-            // on a unix socket, which does not gather small writes.
+        if socket.writes == 1 {
+            // The first bytes never wait for others, so only later ones need this. It fails on a
+            // unix socket, which does not gather small writes.
             let _ = set_tcp_nodelay(&socket.fd, true);
         }
-        let taken = match self.core.kernel.send(socket.fd.as_fd(), bytes) {
+        let sent = self.core.kernel.send(socket.fd.as_fd(), bytes);
+        let taken = match sent {
             Ok(taken) => taken,
             // No event will follow: the service is told in the next turn that it may write.
             Err(error) if error.kind() == ErrorKind::Interrupted => {
                 socket.writable = true;
                 return Err(ErrorKind::WouldBlock.into());
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                if error.kind() == ErrorKind::WouldBlock {
+                    let token = Token::from_bits(self.connection.token).attached();
+                    self.core.watch_room(socket, token)?;
+                }
+                return Err(error);
+            }
         };
-        socket.written = true;
+        socket.writes = (socket.writes + 1).min(2);
+        if taken < bytes.len() {
+            let token = Token::from_bits(self.connection.token).attached();
+            self.core.watch_room(socket, token)?;
+        }
         self.connection.active_ms = self.core.now_ms;
         Ok(taken)
     }
@@ -229,6 +239,9 @@ impl<K: Kernel> Link<'_, K> {
     /// Sends what stands in the lane's wire buffer; the rest waits with the connection.
     pub(crate) fn transmit(&mut self) -> Result<(), Cause> {
         let wire = &mut self.core.wire;
+        if wire.is_empty() && self.connection.outgoing.is_some() {
+            return Ok(());
+        }
         if let Some(outgoing) = self.connection.outgoing.take() {
             if outgoing.len() + wire.len() > OUTGOING_BYTES_MAX {
                 return Err(Cause::ProtocolError);
@@ -246,6 +259,9 @@ impl<K: Kernel> Link<'_, K> {
         }
         if !wire.is_empty() {
             self.connection.outgoing = Some(self.core.pool.detach(wire));
+            let token = Token::from_bits(self.connection.token);
+            let watching = self.core.watch_room(&mut self.connection.socket, token);
+            watching.map_err(|_| Cause::Internal)?;
         } else if self.connection.outward == Direction::Ending {
             self.pass_on_end();
         }
@@ -272,14 +288,19 @@ impl<K: Kernel> Link<'_, K> {
         Ok(())
     }
 
+    /// Sends FIN, unless both ends are through: then the close that follows does.
     fn pass_on_end(&mut self) {
-        shut_write(&self.connection.socket.fd);
+        if self.connection.inward != Direction::Ended {
+            shut_write(&self.connection.socket.fd);
+        }
         self.connection.outward = Direction::Ended;
     }
 
     /// Wakes the connection at `due_ms`, unless it will be looked at before anyway.
     pub(crate) fn arm(&mut self, due_ms: u64) {
-        let due_ms = due_ms.min(self.core.now_ms + ARMED_AHEAD_MS_MAX);
+        // Long waits need no precision, and what wakes together costs one turn.
+        let is_far = due_ms.saturating_sub(self.core.now_ms) > COARSE_MS;
+        let due_ms = if is_far { due_ms.next_multiple_of(COARSE_MS) } else { due_ms };
         if due_ms < self.connection.armed_ms {
             self.connection.armed_ms = due_ms;
             self.core.wheel.arm(due_ms, self.connection.token);
@@ -303,8 +324,8 @@ impl<K: Kernel> Link<'_, K> {
 const LINGER_MS: u64 = 1_000;
 /// How much of what it still sends is thrown away meanwhile.
 const LINGER_BYTES_MAX: usize = 256 * 1024;
-/// The timer wheel's horizon, with a margin; later deadlines are armed again on the way.
-const ARMED_AHEAD_MS_MAX: u64 = 200_000;
+/// Deadlines further away than this come up to as much late.
+const COARSE_MS: u64 = 256;
 
 fn taken_by_client(sent: io::Result<usize>, connection: &mut Connection) -> Result<usize, Cause> {
     connection.socket.writable = false;

@@ -111,9 +111,12 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         if connection.inward == Direction::Ending && connection.untaken.is_none() {
             connection.inward = Direction::Ended;
-            self.with_state(|service, state, link, settings| {
-                service.client_ended(state, link, settings)
-            })?;
+            // When the other direction has ended too, the close that follows says it all.
+            if connection.outward != Direction::Ended {
+                self.with_state(|service, state, link, settings| {
+                    service.client_ended(state, link, settings)
+                })?;
+            }
         }
         Ok(())
     }
@@ -272,7 +275,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         if session.held_len() > 0 {
             let due_ms = self.core.now_ms + TICKETS_HELD_MS;
             connection.tickets_due_ms = Some(due_ms);
-            self.link().arm(due_ms);
+            self.core.tickets.push_back((due_ms, connection.token));
         }
         let listener = self.entry.generation.listener(self.entry.listener);
         let mut link = Link { core: self.core, connection: &mut self.entry.connection };
@@ -316,8 +319,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             return Err(cause);
         }
         let connection = &self.entry.connection;
-        let others = [connection.tickets_due_ms, connection.service_due_ms];
-        let next_ms = others.into_iter().flatten().fold(due_ms, u64::min);
+        let next_ms = connection.service_due_ms.map_or(due_ms, |other_ms| other_ms.min(due_ms));
         self.link().arm(next_ms);
         Ok(())
     }

@@ -1,4 +1,118 @@
-//! stub
+//! The access log: a JSON line per connection, written by a thread of its own.
+//!
+//! [`open`] gives each lane a [`LaneLog`], the end of a bounded ring of bytes, and starts the
+//! [`LogWriter`] that empties all rings. A lane writes a line whole or drops it and counts; it never
+//! waits, and neither side frees what the other allocated.
+
+mod line;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rtrb::RingBuffer;
+use sealane_lanes::counters::Counter;
 use sealane_lanes::service::End;
-pub struct LaneLog;
-impl LaneLog { pub fn write(&mut self, _e: &End<'_>, _b: Option<&str>, _l: &str) {} }
+
+use crate::config::AccessLog;
+use crate::timestamp::Timestamp;
+
+pub(crate) use line::blame_label;
+pub use writer::{LogWriter, STOP_WAIT, WriterCounters};
+
+/// Opens the log's destination, starts its thread, and makes the ends of `lanes` lanes.
+///
+/// `report` gets to know that lines cannot be written, once until they can be again.
+///
+/// # Errors
+/// The destination cannot be opened, or the thread not be started.
+pub fn open(
+    settings: &AccessLog,
+    lanes: usize,
+    report: impl Fn(&AccessLogError) + Send + 'static,
+) -> Result<(Vec<LaneLog>, LogWriter), AccessLogError> {
+    let (mut logs, mut rings, mut counters) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..lanes {
+        let (producer, consumer) = RingBuffer::new(settings.buffer_bytes);
+        let counted = Arc::new(LaneLogCounters::default());
+        counters.push(Arc::clone(&counted));
+        rings.push(consumer);
+        logs.push(LaneLog { ring: producer, line: Vec::new(), counters: counted });
+    }
+    let writer = LogWriter::start(&settings.destination, rings, counters, Box::new(report))?;
+    Ok((logs, writer))
+}
+
+/// A lane's end of the access log.
+pub struct LaneLog {
+    ring: rtrb::Producer<u8>,
+    /// Reused, so that a lane allocates nothing for a line once it has written its longest.
+    line: Vec<u8>,
+    counters: Arc<LaneLogCounters>,
+}
+
+impl LaneLog {
+    /// Writes the line of a connection that has ended, or drops it if the ring is full.
+    pub fn write(&mut self, end: &End<'_>, backend: Option<&str>, listener_name: &str) {
+        self.write_at(Timestamp::now(), end, backend, listener_name);
+    }
+
+    fn write_at(
+        &mut self,
+        now: Timestamp,
+        end: &End<'_>,
+        backend: Option<&str>,
+        listener_name: &str,
+    ) {
+        self.line.clear();
+        let formatted = line::format(&mut self.line, now, end, backend, listener_name);
+        if formatted.is_ok() && self.ring.push_entire_slice(&self.line).is_ok() {
+            self.counters.lines.add(1);
+        } else {
+            self.counters.dropped.add(1);
+        }
+    }
+}
+
+/// What a lane counts about its log; on cache lines of its own, as all that a lane writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct LaneLogCounters {
+    /// Lines handed to the writer.
+    pub lines: Counter,
+    /// Lines dropped because the ring was full.
+    pub dropped: Counter,
+}
+
+/// The log cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessLogError {
+    /// The file cannot be opened: the operator's to mend.
+    #[error(
+        "the access log {path} cannot be opened: {source}; check `access_log`, and that this user \
+         may write there"
+    )]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The thread cannot be started.
+    #[error("the thread of the access log cannot be started: {0}")]
+    Thread(std::io::Error),
+    /// The destination takes no more: the operator's to mend.
+    #[error(
+        "the access log cannot be written to {destination}: {source}; its lines are lost, and \
+         counted, until this is mended"
+    )]
+    Write {
+        /// Where the lines should go.
+        destination: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests;

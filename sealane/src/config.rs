@@ -53,16 +53,28 @@ pub struct Config {
 impl Config {
     /// Reads a file; every mistake in it is reported at once.
     pub fn load(file: &Path) -> Result<Self, Mistakes> {
-        let text = read_text(file).map_err(|problem| {
-            let place = Some(Place::whole(file));
-            Mistakes(vec![Mistake { place, field: String::new(), problem }])
-        })?;
-        Self::parse(file, &text)
+        Self::if_in_order(Self::load_partly(file))
+    }
+
+    /// What is in order in a file, if so much is that it makes a configuration, and every mistake:
+    /// for checks that go on after a mistake. It is not for use.
+    pub(crate) fn load_partly(file: &Path) -> (Option<Self>, Vec<Mistake>) {
+        match read_text(file) {
+            Ok(text) => file::parse(file, &text),
+            Err(problem) => {
+                let place = Some(Place::whole(file));
+                (None, vec![Mistake { place, field: String::new(), problem }])
+            }
+        }
     }
 
     /// Reads the text of a file; `file` names it in mistakes, and relative paths start beside it.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Mistakes> {
-        file::parse(file, text)
+        Self::if_in_order(file::parse(file, text))
+    }
+
+    fn if_in_order((config, mistakes): (Option<Self>, Vec<Mistake>)) -> Result<Self, Mistakes> {
+        config.filter(|_| mistakes.is_empty()).ok_or(Mistakes(mistakes))
     }
 
     /// One listener with defaults for everything that is not in `simple`.
@@ -79,6 +91,7 @@ impl Config {
             policy: Policy::default(),
             backends: simple.backends,
             balance: Balance::default(),
+            proxy_header: false,
         };
         Ok(Self {
             access_log: None,
@@ -125,6 +138,8 @@ pub struct Listener {
     pub backends: Vec<BackendAddress>,
     /// How a backend is chosen for a connection.
     pub balance: Balance,
+    /// Whether a backend is told who the client is, by a PROXY protocol header of version 2.
+    pub proxy_header: bool,
 }
 
 /// Where certificates and keys are read from.
@@ -260,11 +275,12 @@ fn read_text(file: &Path) -> Result<String, Problem> {
     File::open(file).and_then(|f| f.take(limit).read_to_end(&mut text)).map_err(unreadable)?;
     if text.len() > CONFIG_BYTES_MAX {
         let what = format!("is larger than {CONFIG_BYTES_MAX} bytes");
-        return Err(Problem::new(what, "is this the right file? List directories, not files"));
+        let remedy = "name a configuration, and in it directories rather than single files";
+        return Err(Problem::new(what, remedy));
     }
     String::from_utf8(text).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        Problem::new(format!("is not UTF-8 at byte {offset}"), "save it as UTF-8")
+        let what = format!("is not UTF-8 at byte {}", error.utf8_error().valid_up_to());
+        Problem::new(what, "save it as UTF-8")
     })
 }
 

@@ -184,11 +184,7 @@ impl Control {
     }
 
     /// Makes a built generation the current one; what is left is to publish it.
-    fn adopt(
-        &mut self,
-        built: Built,
-        sockets: &mut NewSockets,
-    ) -> Arc<Generation<RelaySettings>> {
+    fn adopt(&mut self, built: Built, sockets: &mut NewSockets) -> Arc<Generation<RelaySettings>> {
         let generation = Arc::new(built.generation);
         self.number = generation.number;
         self.keys = generation.listeners.iter().flat_map(|l| l.keys.iter().copied()).collect();
@@ -222,7 +218,9 @@ impl Control {
 
     fn try_reload(&mut self) -> Result<(), Vec<String>> {
         let config = match &self.source {
-            ConfigSource::File(path) => Config::load(path).map_err(|mistakes| vec![mistakes.to_string()])?,
+            ConfigSource::File(path) => {
+                Config::load(path).map_err(|mistakes| vec![mistakes.to_string()])?
+            }
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let config = self.keep_what_needs_a_restart(config);

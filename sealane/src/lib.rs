@@ -2,9 +2,17 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod admin;
+pub mod args;
 pub mod backends;
 pub mod certificate_files;
+pub mod check;
 pub mod config;
 pub mod control;
+pub mod exit;
+pub mod http;
+pub mod man;
+pub mod metrics;
 pub mod proxy_header;
 pub mod relay;
+pub mod timestamp;

@@ -131,8 +131,11 @@ impl Faulty {
     }
 
     /// Has the poll report the socket anew, as the kernel would when it really becomes ready.
+    ///
+    /// A socket that is not watched yet is reported when it is.
     fn report_again(&self, socket: BorrowedFd<'_>) {
-        let (poll, token) = (self.poll.as_ref().unwrap(), self.tokens[&socket.as_raw_fd()]);
+        let Some(token) = self.tokens.get(&socket.as_raw_fd()).copied() else { return };
+        let poll = self.poll.as_ref().unwrap();
         epoll::modify(poll, socket, EventData::new_u64(token), EVENTS).unwrap();
     }
 }
@@ -161,6 +164,7 @@ impl Kernel for Faulty {
             Some(Fault::Short) => Err(Errno::CONNABORTED.into()),
             None => {
                 let accepted = self.linux.accept(listener)?;
+                self.tokens.remove(&accepted.0.as_raw_fd());
                 self.connected.remove(&accepted.0.as_raw_fd());
                 Ok(accepted)
             }
@@ -173,6 +177,7 @@ impl Kernel for Faulty {
             return Err(Errno::CONNREFUSED.into());
         }
         let socket = self.linux.connect(address)?;
+        self.tokens.remove(&socket.as_raw_fd());
         self.connected.insert(socket.as_raw_fd());
         Ok(socket)
     }
@@ -223,6 +228,7 @@ impl Kernel for Faulty {
         poll: BorrowedFd<'_>,
         socket: BorrowedFd<'_>,
         token: u64,
+        writable: bool,
     ) -> io::Result<()> {
         if self.script.next(Call::Watch) == Some(Fault::Reset) {
             return Err(Errno::NOSPC.into());
@@ -231,6 +237,18 @@ impl Kernel for Faulty {
             self.poll = Some(poll.try_clone_to_owned()?);
         }
         self.tokens.insert(socket.as_raw_fd(), token);
-        self.linux.watch(poll, socket, token)
+        self.linux.watch(poll, socket, token, writable)
+    }
+
+    fn watch_writable(
+        &mut self,
+        poll: BorrowedFd<'_>,
+        socket: BorrowedFd<'_>,
+        token: u64,
+    ) -> io::Result<()> {
+        if self.script.next(Call::Watch) == Some(Fault::Reset) {
+            return Err(Errno::NOSPC.into());
+        }
+        self.linux.watch_writable(poll, socket, token)
     }
 }

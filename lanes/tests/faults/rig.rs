@@ -106,8 +106,7 @@ impl Rig {
     /// Publishes another generation for the same listener and waits until the lane serves it.
     pub fn publish(&self, number: u64, wanted: Wanted) -> Arc<Generation<Settings>> {
         let generation = generation(number, self.address, wanted, &self.ends);
-        let publication =
-            Publication { generation: Arc::clone(&generation), sockets: Vec::new() };
+        let publication = Publication { generation: Arc::clone(&generation), sockets: Vec::new() };
         self.handle.post(Mail::Publish(Box::new(publication)));
         eventually("the lane takes the generation", || {
             self.counters().generation.value() == number

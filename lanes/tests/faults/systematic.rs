@@ -47,12 +47,15 @@ impl Conversation {
     fn must_not_deceive(&self, version: &'static SupportedProtocolVersion, what: &str) {
         let (bytes, seen) = converse(&self.rig, version, &self.request);
         let whole = bytes == self.answer;
-        assert!(seen != Seen::Clean || whole, "{what}: {} bytes look whole", bytes.len());
+        let last = self.rig.ends.lock().unwrap().last().copied();
+        let len = bytes.len();
+        assert!(seen != Seen::Clean || whole, "{what}: {len} bytes look whole, {last:?}");
         assert!(self.answer.starts_with(&bytes), "{what}: the answer differs");
         self.rig.settle();
         while let Some((bytes, seen)) = self.backend.got_within(Duration::from_millis(20)) {
             let whole = bytes == self.request;
-            assert!(seen != Seen::Clean || whole, "{what}: {} bytes look whole", bytes.len());
+            let len = bytes.len();
+            assert!(seen != Seen::Clean || whole, "{what}: {len} look whole to the backend");
             assert!(self.request.starts_with(&bytes), "{what}: the request differs");
         }
     }
@@ -75,7 +78,7 @@ fn every_call_may_fail_in_every_way() {
         conversation.must_succeed(version, "the counted one");
         rig.settle();
         let calls = rig.script.calls();
-        assert!((15..500).contains(&calls), "{calls} calls");
+        assert!((10..500).contains(&calls), "{calls} calls");
         for fault in Fault::ALL {
             // Splitting one call makes others, so a little more than the clean run had.
             for call in 0..calls + 4 {

@@ -22,6 +22,7 @@ fn listener(certificates: Vec<CertificateSource>, default: Option<&str>) -> List
         policy: Policy::default(),
         backends: Vec::new(),
         balance: Balance::default(),
+        proxy_header: false,
     }
 }
 

@@ -13,7 +13,7 @@ use sealane_engine::policy::{Group, Policy, UnknownNames, Versions};
 use sealane_engine::provider::ProviderChoice;
 use sealane_engine::tickets::{LIFETIME_S_MAX, LIFETIME_S_MIN};
 
-use super::mistake::{Mistakes, Problem};
+use super::mistake::{Mistake, Problem};
 use super::reader::{self, Table, Value};
 use super::value;
 use super::{
@@ -23,7 +23,7 @@ use super::{
 
 /// Reads the text of a configuration file; `file` names it in messages, and relative paths start
 /// beside it.
-pub(super) fn parse(file: &Path, text: &str) -> Result<Config, Mistakes> {
+pub(super) fn parse(file: &Path, text: &str) -> (Option<Config>, Vec<Mistake>) {
     reader::read(file, text, config)
 }
 
@@ -172,6 +172,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         .required("backends", "backends = [\"127.0.0.1:8080\"]")
         .and_then(|v| v.set(BACKENDS_MAX, |v| v.parsed(value::backend_address)));
     let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
+    let proxy_header = table.boolean("proxy_header").unwrap_or(false);
 
     let default_name = default_certificate.as_ref().and_then(|v| v.parsed(value::host_name));
     if let (Some(value), UnknownNames::Refuse) = (&default_certificate, policy.unknown_names) {
@@ -196,6 +197,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         policy,
         backends: backends?,
         balance,
+        proxy_header,
     })
 }
 

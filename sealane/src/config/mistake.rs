@@ -23,6 +23,13 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistakes {}
 
+impl From<Mistakes> for Vec<String> {
+    /// A line each.
+    fn from(mistakes: Mistakes) -> Self {
+        mistakes.0.iter().map(Mistake::to_string).collect()
+    }
+}
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mistake {

@@ -12,26 +12,24 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::mistake::{Mistake, Mistakes, Place, Problem};
+use super::mistake::{Mistake, Place, Problem};
 use super::value;
 
 /// Reads `text`, the contents of `file`, with `walk`.
 ///
-/// `walk` returns `None` only after a mistake; every mistake makes the whole an error.
+/// Returns what `walk` made of what is in order, and every mistake. `walk` returns `None` only
+/// after a mistake.
 pub(super) fn read<T>(
     file: &Path,
     text: &str,
     walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
-) -> Result<T, Mistakes> {
+) -> (Option<T>, Vec<Mistake>) {
     let (readable, mut syntax_errors) = without_keys_alone(text);
     let (root, other_errors) = DeTable::parse_recoverable(&readable);
     syntax_errors.extend(other_errors);
     let document = Document::new(file, text, &syntax_errors);
     let result = document.table(String::new(), 0..0, root.get_ref(), walk);
-    match (document.into_mistakes(), result) {
-        (mistakes, Some(result)) if mistakes.is_empty() => Ok(result),
-        (mistakes, _) => Err(Mistakes(mistakes)),
-    }
+    (result, document.into_mistakes())
 }
 
 /// A table of the file that is being read.
@@ -169,11 +167,8 @@ impl<'d> Value<'d> {
         if let Some((_, chosen)) = choices.iter().find(|(name, _)| *name == text) {
             return Some(*chosen);
         }
-        let names = choices.iter().map(|(name, _)| *name);
-        let remedy = did_you_mean(text, names.clone()).unwrap_or_else(|| {
-            let names: Vec<_> = names.map(|name| format!("{name:?}")).collect();
-            format!("choose {}", names.join(" or "))
-        });
+        let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+        let remedy = format!("choose {}", names.join(" or "));
         self.wrong(Problem::new(format!("{text:?} is not a choice"), remedy));
         None
     }

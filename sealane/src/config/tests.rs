@@ -29,6 +29,7 @@ fn the_least_that_can_be_written() {
             policy: Policy::default(),
             backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
             balance: Balance::RoundRobin,
+            proxy_header: false,
         }],
         pin_lanes: false,
         tickets: Tickets::default(),
@@ -36,53 +37,56 @@ fn the_least_that_can_be_written() {
     assert_eq!(config, expected);
 }
 
+/// Every key, with a value that is not its default.
+const EVERY_KEY: &str = r#"
+lanes = 3
+pin_lanes = true
+crypto = "aws-lc"
+[admin]
+address = "0.0.0.0:9180"
+allow_remote = true
+[access_log]
+path = "access.log"
+buffer = "8KiB"
+[tickets]
+lifetime = "1h"
+root = "/srv/root"
+count = 0
+[limits]
+certificates = 10
+connect_timeout = "1s"
+connections = 99
+connections_per_lane = 50
+decoded_keys_per_lane = 7
+drain_timeout = "0s"
+handshake_timeout = "2s"
+handshakes_in_flight = 12
+hello_bytes = "8KiB"
+idle_timeout = "3s"
+listeners = 5
+names = 11
+[[listener]]
+name = "web"
+addresses = ["0.0.0.0:443", "[::]:443"]
+certificates = ["/a.pem", { chain = "x.crt", key = "x.key" }]
+default_certificate = "WWW.example.com"
+groups = ["X25519", "secp256r1"]
+versions = ["1.3"]
+alpn = ["h2", "http/1.1"]
+backends = ["10.0.0.1:80", "unix:/run/app.sock"]
+balance = "least-connections"
+proxy_header = true
+[[listener]]
+address = "0.0.0.0:444"
+certificates = ["a"]
+unknown_names = "refuse"
+versions = ["1.3", "1.2"]
+backends = ["[::1]:80"]
+"#;
+
 #[test]
 fn every_key_has_an_effect() {
-    let text = r#"
-        lanes = 3
-        pin_lanes = true
-        crypto = "aws-lc"
-        [admin]
-        address = "0.0.0.0:9180"
-        allow_remote = true
-        [access_log]
-        path = "access.log"
-        buffer = "8KiB"
-        [tickets]
-        lifetime = "1h"
-        root = "/srv/root"
-        count = 0
-        [limits]
-        certificates = 10
-        connect_timeout = "1s"
-        connections = 99
-        connections_per_lane = 50
-        decoded_keys_per_lane = 7
-        drain_timeout = "0s"
-        handshake_timeout = "2s"
-        handshakes_in_flight = 12
-        hello_bytes = "8KiB"
-        idle_timeout = "3s"
-        listeners = 5
-        names = 11
-        [[listener]]
-        name = "web"
-        addresses = ["0.0.0.0:443", "[::]:443"]
-        certificates = ["/a.pem", { chain = "x.crt", key = "x.key" }]
-        default_certificate = "WWW.example.com"
-        groups = ["X25519", "secp256r1"]
-        versions = ["1.3"]
-        alpn = ["h2", "http/1.1"]
-        backends = ["10.0.0.1:80", "unix:/run/app.sock"]
-        balance = "least-connections"
-        [[listener]]
-        address = "0.0.0.0:444"
-        certificates = ["a"]
-        unknown_names = "refuse"
-        versions = ["1.3", "1.2"]
-        backends = ["[::1]:80"]
-    "#;
-    let config = parse(text).unwrap();
+    let config = parse(EVERY_KEY).unwrap();
     assert_eq!((config.lanes.get(), config.pin_lanes), (3, true));
     assert_eq!(config.crypto, ProviderChoice::AwsLc);
     assert_eq!(config.admin, Some(AdminAddress::Tcp("0.0.0.0:9180".parse().unwrap())));
@@ -118,7 +122,7 @@ fn every_key_has_an_effect() {
     assert_eq!(web.policy.groups, [Group::X25519, Group::Secp256r1]);
     assert_eq!(web.policy.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
     assert_eq!(web.policy.versions, Versions::Tls13);
-    assert_eq!(web.balance, Balance::LeastConnections);
+    assert_eq!((web.balance, web.proxy_header), (Balance::LeastConnections, true));
     assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
     assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
 }

@@ -39,7 +39,7 @@ pub fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
         };
     }
     if text.contains("://") {
-        return broken("is a URL", "write HOST:PORT; plain TCP is spoken to a backend".into());
+        return broken("is a URL", "write HOST:PORT: Sealane speaks plain TCP to a backend".into());
     }
     if text.parse::<IpAddr>().is_ok() {
         return broken("has no port", format!("add one: \"{}\"", with_port(text)));

@@ -71,7 +71,7 @@ pub(super) fn build(
                 backends,
                 balance: listener.balance,
                 connect_timeout: config.limits.connect_timeout,
-                proxy_header: false,
+                proxy_header: listener.proxy_header,
                 cursors: (0..config.lanes.get()).map(|_| Arc::<Cursor>::default()).collect(),
             }),
         });
@@ -150,13 +150,8 @@ fn resolve(name: &str, port: u16) -> Result<Address, String> {
 }
 
 /// Does once what every lane will do, so that a context that no lane can use is found here.
-fn try_out(
-    generation: &Generation<RelaySettings>,
-    root: &TicketRoot,
-    problems: &mut Vec<String>,
-) {
-    let resources =
-        LaneResources::new(root.clone(), unix_now(), std::num::NonZeroUsize::MIN);
+fn try_out(generation: &Generation<RelaySettings>, root: &TicketRoot, problems: &mut Vec<String>) {
+    let resources = LaneResources::new(root.clone(), unix_now(), std::num::NonZeroUsize::MIN);
     for listener in &generation.listeners {
         if let Err(error) = LaneContext::new(&listener.context, &resources) {
             problems.push(format!("listener `{}`: {error}", listener.settings.listener));

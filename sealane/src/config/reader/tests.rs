@@ -1,26 +1,36 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{MISTAKES_MAX, Table, read};
+use super::super::Mistakes;
+use super::{MISTAKES_MAX, Table};
 
-/// What each reader makes of one value, and what it says if it is wrong.
+fn read<T>(
+    file: &Path,
+    text: &str,
+    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
+) -> Result<T, Mistakes> {
+    let (value, mistakes) = super::read(file, text, walk);
+    value.filter(|_| mistakes.is_empty()).ok_or(Mistakes(mistakes))
+}
+
+type Walk = fn(&mut Table<'_>) -> Option<String>;
+
+/// Each case: how a file is read, the file, and what comes out: the value, or what is said.
+fn check(cases: &[(Walk, &str, &str)]) {
+    for (walk, text, expected) in cases {
+        let outcome = match read(Path::new("f.toml"), text, walk) {
+            Ok(value) => value,
+            Err(mistakes) => mistakes.to_string(),
+        };
+        assert_eq!(outcome, *expected, "{text:?}");
+    }
+}
+
 #[test]
-fn values() {
-    type Walk = fn(&mut Table<'_>) -> Option<String>;
+fn numbers_and_booleans() {
     let count: Walk = |t| t.count("k", 1..=8).map(|n| n.to_string());
     let boolean: Walk = |t| t.boolean("k").map(|b| b.to_string());
-    let duration: Walk = |t| {
-        let range = Duration::from_secs(1)..=Duration::from_secs(60);
-        t.duration("k", range).map(|d| format!("{d:?}"))
-    };
-    let size: Walk = |t| t.size_bytes("k", 1024..=4096).map(|n| n.to_string());
-    let path: Walk = |t| t.value("k")?.path().map(|p| p.display().to_string());
-    let choice: Walk =
-        |t| t.value("k")?.choice(&[("auto", 1), ("aws-lc", 2)]).map(|n| n.to_string());
-    let table: Walk = |t| t.table("k", |t| t.count("n", 0..=9)).map(|n| n.to_string());
-    let set: Walk = |t| t.value("k")?.set(3, |v| v.count(0..=9)).map(|v| format!("{v:?}"));
-    let required: Walk = |t| t.required("k", "k = 1")?.count(1..=8).map(|n| n.to_string());
-    for (walk, text, expected) in [
+    check(&[
         (count, "k = 8", "8"),
         (count, "k = 0x8", "8"),
         (count, "k = 9", "f.toml:1:5: k: 9 is out of range; choose 1 to 8"),
@@ -44,6 +54,20 @@ fn values() {
             "k = \"yes\"",
             "f.toml:1:5: k: expected true or false, found a string; write it without quotes",
         ),
+    ]);
+}
+
+#[test]
+fn text_in_quotes() {
+    let duration: Walk = |t| {
+        let range = Duration::from_secs(1)..=Duration::from_secs(60);
+        t.duration("k", range).map(|d| format!("{d:?}"))
+    };
+    let size: Walk = |t| t.size_bytes("k", 1024..=4096).map(|n| n.to_string());
+    let path: Walk = |t| t.value("k")?.path().map(|p| p.display().to_string());
+    let choice: Walk =
+        |t| t.value("k")?.choice(&[("auto", 1), ("aws-lc", 2)]).map(|n| n.to_string());
+    check(&[
         (duration, "k = \"2s\"", "2s"),
         (duration, "k = \"2m\"", "f.toml:1:5: k: \"2m\" is out of range; choose \"1s\" to \"1m\""),
         (
@@ -61,13 +85,17 @@ fn values() {
         (
             choice,
             "k = \"AWS_LC\"",
-            "f.toml:1:5: k: \"AWS_LC\" is not a choice; did you mean \"aws-lc\"?",
+            "f.toml:1:5: k: \"AWS_LC\" is not a choice; choose \"auto\" or \"aws-lc\"",
         ),
-        (
-            choice,
-            "k = \"x\"",
-            "f.toml:1:5: k: \"x\" is not a choice; choose \"auto\" or \"aws-lc\"",
-        ),
+    ]);
+}
+
+#[test]
+fn tables_and_lists() {
+    let table: Walk = |t| t.table("k", |t| t.count("n", 0..=9)).map(|n| n.to_string());
+    let set: Walk = |t| t.value("k")?.set(3, |v| v.count(0..=9)).map(|v| format!("{v:?}"));
+    let required: Walk = |t| t.required("k", "k = 1")?.count(1..=8).map(|n| n.to_string());
+    check(&[
         (table, "[k]\nn = 3", "3"),
         (table, "k.n = 3", "3"),
         (
@@ -100,13 +128,8 @@ fn values() {
             "unrelated = 1\nk = 1",
             "f.toml:1:1: unrelated: is not a known key; remove it; known here: k",
         ),
-    ] {
-        let outcome = match read(Path::new("f.toml"), text, walk) {
-            Ok(value) => value,
-            Err(mistakes) => mistakes.to_string(),
-        };
-        assert_eq!(outcome, expected, "{text:?}");
-    }
+        (required, "ke = 1\nk = 1", "f.toml:1:1: ke: is not a known key; remove it; known here: k"),
+    ]);
 }
 
 #[test]
@@ -155,4 +178,23 @@ fn mistakes_are_bounded() {
     assert_eq!(mistakes.0.len(), MISTAKES_MAX + 1);
     let last = mistakes.0.last().unwrap().to_string();
     assert_eq!(last, "f: 20 more mistakes are not shown; correct these first");
+}
+
+/// A key that is nearly a known one names that one.
+#[test]
+fn misspelt_keys() {
+    for (written, meant) in [
+        ("idle_timeot", "idle_timeout"),
+        ("idle-timeout", "idle_timeout"),
+        ("IdleTimeout", "idle_timeout"),
+        ("alnp", "alpn"),
+    ] {
+        let text = format!("{written} = 1");
+        let mistakes = read(Path::new("f"), &text, |t| {
+            let _ = (t.value("alpn"), t.value("idle_timeout"));
+            Some(())
+        });
+        let expected = format!("f:1:1: {written}: is not a known key; did you mean {meant:?}?");
+        assert_eq!(mistakes.unwrap_err().to_string(), expected);
+    }
 }

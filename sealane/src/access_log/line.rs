@@ -1,0 +1,115 @@
+//! One line of the access log, formatted without an allocation that another thread frees.
+
+use std::fmt::{self, Write};
+use std::net::SocketAddr;
+
+use sealane_engine::session::ServerSession;
+use sealane_lanes::cause::Blame;
+use sealane_lanes::service::End;
+use serde::{Serialize, Serializer};
+
+use crate::timestamp::Timestamp;
+
+/// Appends the line of `end` to `into`, with its newline.
+pub(super) fn format(
+    into: &mut Vec<u8>,
+    time: Timestamp,
+    end: &End<'_>,
+    backend: Option<&str>,
+    listener_name: &str,
+) -> Result<(), serde_json::Error> {
+    let session = end.session;
+    let line = Line {
+        time,
+        client: end.client,
+        listener: listener_name,
+        lane: end.lane,
+        generation: end.generation,
+        server_name: end.server_name.map(|name| Printable(name.as_bytes())),
+        tls_version: session.and_then(ServerSession::version),
+        suite: session.and_then(ServerSession::suite),
+        group: session.and_then(ServerSession::group),
+        alpn: session.and_then(|session| session.alpn()).map(Printable),
+        // Before the handshake is complete nothing has been resumed.
+        resumed: session.filter(|_| end.handshake_us.is_some()).map(ServerSession::resumed),
+        handshake_ms: end.handshake_us.map(Milliseconds),
+        duration_ms: end.duration_ms,
+        client_bytes: end.client_bytes,
+        backend_bytes: end.backend_bytes,
+        backend,
+        cause: end.cause.label(),
+        blame: blame_label(end.cause.blame()),
+    };
+    serde_json::to_writer(&mut *into, &line)?;
+    into.push(b'\n');
+    Ok(())
+}
+
+/// How a blame is written in logs and metrics.
+pub(crate) fn blame_label(blame: Blame) -> &'static str {
+    match blame {
+        Blame::Backend => "backend",
+        Blame::Client => "client",
+        Blame::Limit => "limit",
+        Blame::Nobody => "nobody",
+        Blame::Us => "us",
+    }
+}
+
+/// The fields in the order in which they are written; what is not known is null.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: Timestamp,
+    client: Option<SocketAddr>,
+    listener: &'a str,
+    lane: usize,
+    generation: u64,
+    server_name: Option<Printable<'a>>,
+    tls_version: Option<&'static str>,
+    suite: Option<&'static str>,
+    group: Option<&'static str>,
+    alpn: Option<Printable<'a>>,
+    resumed: Option<bool>,
+    handshake_ms: Option<Milliseconds>,
+    duration_ms: u64,
+    client_bytes: u64,
+    backend_bytes: u64,
+    backend: Option<&'a str>,
+    cause: &'static str,
+    blame: &'static str,
+}
+
+/// Bytes from a peer as text that a terminal can be trusted with: what is not UTF-8 and what steers
+/// a terminal becomes U+FFFD; the JSON writer escapes the rest.
+pub(super) struct Printable<'a>(pub(super) &'a [u8]);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                f.write_char(if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })?;
+            }
+            if !chunk.invalid().is_empty() {
+                f.write_char(char::REPLACEMENT_CHARACTER)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Printable<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Microseconds, written as milliseconds with a fraction.
+struct Milliseconds(u64);
+
+impl Serialize for Milliseconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Exact up to 2^53 us, which is 285 years.
+        #[expect(clippy::cast_precision_loss, reason = "a handshake takes less than 285 years")]
+        serializer.serialize_f64(self.0 as f64 / 1_000.0)
+    }
+}

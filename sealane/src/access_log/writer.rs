@@ -1,0 +1,277 @@
+//! The thread that empties the lanes' rings into a file or a standard stream.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rtrb::Consumer;
+use sealane_lanes::counters::Counter;
+
+use super::{AccessLogError, LaneLogCounters};
+use crate::config::AccessLogDestination;
+
+/// The running writer of the access log.
+///
+/// Dropping it tells its thread to write what is there and end; [`LogWriter::stop`] waits for that.
+pub struct LogWriter {
+    orders: Arc<Orders>,
+    thread: JoinHandle<()>,
+    ended: Receiver<()>,
+    lanes: Vec<Arc<LaneLogCounters>>,
+    counters: Arc<WriterCounters>,
+}
+
+impl LogWriter {
+    pub(super) fn start(
+        destination: &AccessLogDestination,
+        rings: Vec<Consumer<u8>>,
+        lanes: Vec<Arc<LaneLogCounters>>,
+        report: Box<dyn Fn(&AccessLogError) + Send>,
+    ) -> Result<Self, AccessLogError> {
+        let orders = Arc::new(Orders::default());
+        let counters = Arc::new(WriterCounters::default());
+        let outlet = Outlet::open(destination)?;
+        let mut work = Work {
+            outlet,
+            rings,
+            batch: Vec::new(),
+            torn: false,
+            failing: false,
+            orders: Arc::clone(&orders),
+            counters: Arc::clone(&counters),
+            report,
+        };
+        let (end, ended) = sync_channel::<()>(0);
+        let run = move || {
+            work.run();
+            drop(end);
+        };
+        let builder = thread::Builder::new().name("access-log".to_owned());
+        let thread = builder.spawn(run).map_err(AccessLogError::Thread)?;
+        Ok(Self { orders, thread, ended, lanes, counters })
+    }
+
+    /// Opens the file anew before the next line is written: it may have been moved away.
+    pub fn reopen(&self) {
+        self.orders.reopen.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+    }
+
+    /// What each lane counts about its lines.
+    pub fn lane_counters(&self) -> &[Arc<LaneLogCounters>] {
+        &self.lanes
+    }
+
+    /// What the writer counts.
+    pub fn counters(&self) -> &Arc<WriterCounters> {
+        &self.counters
+    }
+
+    /// Writes all that the lanes have handed over and ends. Lanes must have ended before, or what
+    /// they write meanwhile may be lost.
+    ///
+    /// False if the destination did not take it within [`STOP_WAIT`], such as a pipe that nobody
+    /// reads.
+    pub fn stop(self) -> bool {
+        self.orders.stop.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+        // Nothing is ever sent: the thread hangs up when it is done.
+        let hung_up = self.ended.recv_timeout(STOP_WAIT);
+        matches!(hung_up, Err(std::sync::mpsc::RecvTimeoutError::Disconnected))
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        self.orders.stop.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+    }
+}
+
+/// What the writer counts; written by its thread alone.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct WriterCounters {
+    /// Bytes written.
+    pub bytes: Counter,
+    /// Failed writes, and failed attempts to open the file anew.
+    pub errors: Counter,
+    /// Lines lost in failed writes.
+    pub lost: Counter,
+}
+
+#[derive(Default)]
+struct Orders {
+    reopen: AtomicBool,
+    stop: AtomicBool,
+}
+
+struct Work {
+    outlet: Outlet,
+    rings: Vec<Consumer<u8>>,
+    batch: Vec<u8>,
+    /// The last write ended inside a line.
+    torn: bool,
+    /// The last write failed and was reported.
+    failing: bool,
+    orders: Arc<Orders>,
+    counters: Arc<WriterCounters>,
+    report: Box<dyn Fn(&AccessLogError) + Send>,
+}
+
+impl Work {
+    fn run(&mut self) {
+        loop {
+            // Read before the rings, so that what came before the order is written.
+            let stop = self.orders.stop.load(Ordering::Acquire);
+            if self.orders.reopen.swap(false, Ordering::AcqRel) {
+                self.reopen();
+            }
+            for ring in 0..self.rings.len() {
+                self.collect(ring);
+            }
+            self.flush(self.batch.len());
+            if stop {
+                return;
+            }
+            thread::park_timeout(POLL_INTERVAL);
+        }
+    }
+
+    fn reopen(&mut self) {
+        match self.outlet.reopen() {
+            Ok(()) => self.torn = false,
+            Err(error) => {
+                self.counters.errors.add(1);
+                (self.report)(&error);
+            }
+        }
+    }
+
+    /// Takes what is in a ring now, and no more, for its lane may be faster than the disk.
+    fn collect(&mut self, ring: usize) {
+        let mut left = self.rings[ring].slots();
+        while left > 0 {
+            let take = left.min(BATCH_BYTES_MAX.saturating_sub(self.batch.len()).max(1));
+            let Ok(chunk) = self.rings[ring].read_chunk(take) else { return };
+            let (front, back) = chunk.as_slices();
+            self.batch.extend_from_slice(front);
+            self.batch.extend_from_slice(back);
+            chunk.commit_all();
+            left -= take;
+            if self.batch.len() >= BATCH_BYTES_MAX {
+                // Up to the end of a line, so that a write never ends inside one.
+                let lines = self.batch.iter().rposition(|byte| *byte == b'\n');
+                self.flush(lines.map_or(self.batch.len(), |end| end + 1));
+            }
+        }
+    }
+
+    /// Writes the first `len` bytes of the batch.
+    fn flush(&mut self, len: usize) {
+        if len == 0 {
+            return;
+        }
+        if self.torn && self.outlet.write(b"\n").is_ok() {
+            self.torn = false;
+        }
+        let mut written = 0;
+        let result = loop {
+            match self.outlet.write(&self.batch[written..len]) {
+                Ok(0) => break Err(ErrorKind::WriteZero.into()),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+            if written == len {
+                break Ok(());
+            }
+        };
+        self.counters.bytes.add(written as u64);
+        match result {
+            Ok(()) => self.failing = false,
+            Err(source) => self.failed(source, written, len),
+        }
+        self.batch.drain(..len);
+    }
+
+    fn failed(&mut self, source: io::Error, written: usize, len: usize) {
+        let lost = self.batch[written..len].iter().filter(|byte| **byte == b'\n').count();
+        self.counters.lost.add(lost as u64);
+        self.counters.errors.add(1);
+        self.torn |= self.batch[..written].last().is_some_and(|byte| *byte != b'\n');
+        if !self.failing {
+            let destination = self.outlet.name();
+            (self.report)(&AccessLogError::Write { destination, source });
+        }
+        self.failing = true;
+    }
+}
+
+/// Where the lines go.
+enum Outlet {
+    File { file: File, path: Box<Path> },
+    Stderr,
+    Stdout,
+}
+
+impl Outlet {
+    fn open(destination: &AccessLogDestination) -> Result<Self, AccessLogError> {
+        Ok(match destination {
+            AccessLogDestination::File(path) => {
+                Self::File { file: append_to(path)?, path: path.as_path().into() }
+            }
+            AccessLogDestination::Stderr => Self::Stderr,
+            AccessLogDestination::Stdout => Self::Stdout,
+        })
+    }
+
+    /// Keeps the old file if there is no new one.
+    fn reopen(&mut self) -> Result<(), AccessLogError> {
+        if let Self::File { file, path } = self {
+            *file = append_to(path)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::File { file, .. } => file.write(bytes),
+            // Not std's streams: those hold a lock, and stdout a buffer.
+            Self::Stderr => Ok(rustix::io::write(io::stderr(), bytes)?),
+            Self::Stdout => Ok(rustix::io::write(io::stdout(), bytes)?),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::File { path, .. } => path.display().to_string(),
+            Self::Stderr => "standard error".to_owned(),
+            Self::Stdout => "standard output".to_owned(),
+        }
+    }
+}
+
+fn append_to(path: &Path) -> Result<File, AccessLogError> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(FILE_MODE)
+        .open(path)
+        .map_err(|source| AccessLogError::Open { path: path.to_owned(), source })
+}
+
+/// How often the rings are looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Bytes written at once; a line that is longer goes on its own.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// How long [`LogWriter::stop`] waits for the destination.
+pub const STOP_WAIT: Duration = Duration::from_secs(5);
+/// Of a new file: it names clients, which is not everyone's to read.
+const FILE_MODE: u32 = 0o640;

@@ -1,0 +1,106 @@
+//! The admin address: metrics, health and state, over HTTP on loopback or a unix socket.
+//!
+//! [`Admin::start`] serves what is in a [`SharedState`]. Its thread only reads: the lanes' counters,
+//! and the [`ControlState`] that the control plane keeps up to date.
+
+mod report;
+mod socket;
+mod state;
+
+use std::io;
+use std::net::TcpListener;
+
+use crate::config::AdminAddress;
+use crate::http::{ContentType, Request, Response, Server, Status, serve};
+use crate::metrics;
+
+use socket::SocketFile;
+
+pub use state::{
+    AccessLogCounters, CERTIFICATES_SHOWN_MAX, CertificateSummaries, CertificateSummary,
+    ControlState, Generations, ListenerSummary, NAMES_SHOWN_MAX, Phase, Reload, Reloads,
+    SharedState, Started,
+};
+
+/// The admin server of a process. Dropping it ends it too, without waiting for that.
+pub struct Admin {
+    server: Server,
+    address: AdminAddress,
+    /// Goes with this value.
+    _file: Option<SocketFile>,
+}
+
+impl Admin {
+    /// Binds `address` and serves `state` there.
+    ///
+    /// # Errors
+    /// The address cannot be bound, or somebody listens on it.
+    pub fn start(address: &AdminAddress, state: SharedState) -> Result<Self, AdminError> {
+        let failed = |source| AdminError { address: address.clone(), source };
+        let handler = move |request: &Request<'_>| respond(request, &state);
+        match address {
+            AdminAddress::Tcp(wanted) => {
+                let listener = TcpListener::bind(wanted).map_err(failed)?;
+                let bound = listener.local_addr().map_err(failed)?;
+                let server = serve(listener, THREAD, handler).map_err(failed)?;
+                Ok(Self { server, address: AdminAddress::Tcp(bound), _file: None })
+            }
+            AdminAddress::Unix(path) => {
+                let (listener, file) = socket::bind(path).map_err(failed)?;
+                let server = serve(listener, THREAD, handler).map_err(failed)?;
+                Ok(Self { server, address: address.clone(), _file: Some(file) })
+            }
+        }
+    }
+
+    /// What is bound: the port is known even where any was asked for.
+    pub fn address(&self) -> &AdminAddress {
+        &self.address
+    }
+
+    /// Removes the socket file, closes the listener, and waits until that is done.
+    pub fn stop(self) {
+        let Self { server, _file: file, .. } = self;
+        drop(file);
+        server.stop();
+    }
+}
+
+/// The admin address cannot be served: the operator's to mend.
+#[derive(Debug, thiserror::Error)]
+#[error("the admin address {address} cannot be served: {source}; free it, or change `admin`")]
+pub struct AdminError {
+    /// Where it should have been.
+    pub address: AdminAddress,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+fn respond(request: &Request<'_>, state: &SharedState) -> Response {
+    match request.path {
+        "/" => Response::new(Status::Ok, ContentType::Text, INDEX),
+        "/healthz" => match state.lock().phase {
+            Phase::Serving => Response::text(Status::Ok, "ok"),
+            phase => Response::text(Status::ServiceUnavailable, phase.name()),
+        },
+        "/metrics" => {
+            Response::new(Status::Ok, ContentType::Metrics, metrics::render(&state.lock()))
+        }
+        "/state" => match report::json(&state.lock()) {
+            Ok(body) => Response::new(Status::Ok, ContentType::Json, body),
+            Err(error) => Response::text(Status::InternalError, error),
+        },
+        _ => Response::text(Status::NotFound, "not found; / lists what there is"),
+    }
+}
+
+const THREAD: &str = "admin";
+const INDEX: &str = "\
+Sealane
+/healthz   200 while connections are accepted, 503 before and while draining
+/metrics   for Prometheus
+/state     what is served, from which certificates, by which lane, as JSON
+";
+
+#[cfg(test)]
+mod tests;

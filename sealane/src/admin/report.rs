@@ -1,0 +1,126 @@
+//! The JSON of `/state`.
+
+use std::process;
+use std::time::Duration;
+
+use sealane_lanes::cause::Cause;
+use sealane_lanes::counters::Counters;
+use serde_json::{Map, Value, json};
+
+use super::state::{AccessLogCounters, CertificateSummary, ControlState, ListenerSummary, Reloads};
+use crate::config::Limits;
+use crate::timestamp::Timestamp;
+
+/// Everything that `/state` shows.
+pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
+    let live: Vec<_> = state.generations.live().take(GENERATIONS_SHOWN_MAX).collect();
+    let soonest = state.certificates.soonest.iter();
+    let mut body = serde_json::to_vec_pretty(&json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": process::id(),
+        "phase": state.phase.name(),
+        "started": Timestamp::from(state.started.at),
+        "uptime_s": state.started.clock.elapsed().as_secs(),
+        "generation": {
+            "newest": state.generations.newest(),
+            "live": live,
+            "live_total": state.generations.live().count(),
+        },
+        "reloads": reloads(&state.reloads),
+        "listeners": state.listeners.iter().map(listener).collect::<Vec<_>>(),
+        "certificates": {
+            "total": state.certificates.total,
+            "soonest_to_expire": soonest.map(certificate).collect::<Vec<_>>(),
+        },
+        "limits": limits(&state.limits),
+        "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c)).collect::<Vec<_>>(),
+        "access_log": state.access_log.as_ref().map(access_log),
+    }))?;
+    body.push(b'\n');
+    Ok(body)
+}
+
+fn reloads(reloads: &Reloads) -> Value {
+    let last = reloads.last.as_ref().map(|last| {
+        let outcome = if last.error.is_none() { "accepted" } else { "refused" };
+        json!({ "time": last.at, "outcome": outcome, "error": last.error })
+    });
+    json!({ "accepted": reloads.accepted, "refused": reloads.refused, "last": last })
+}
+
+fn listener(listener: &ListenerSummary) -> Value {
+    json!({
+        "name": listener.name,
+        "addresses": listener.addresses,
+        "backends": listener.backends,
+        "balance": listener.balance,
+        "certificates": listener.certificates,
+        "server_names": listener.names,
+    })
+}
+
+fn certificate(certificate: &CertificateSummary) -> Value {
+    json!({
+        "listener": certificate.listener,
+        "source": certificate.source,
+        "key": certificate.key_type.family(),
+        "names": certificate.names,
+        "names_total": certificate.names_total,
+        "not_after": Timestamp::from_unix_s(certificate.not_after_s),
+    })
+}
+
+fn limits(limits: &Limits) -> Value {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    json!({
+        "certificates_max": limits.certificates_max,
+        "connect_timeout_ms": ms(limits.connect_timeout),
+        "connections_max": limits.connections_max,
+        "connections_per_lane_max": limits.connections_per_lane_max,
+        "decoded_keys_per_lane_max": limits.decoded_keys_per_lane_max,
+        "drain_timeout_ms": ms(limits.drain_timeout),
+        "handshake_timeout_ms": ms(limits.handshake_timeout),
+        "handshakes_max": limits.handshakes_max,
+        "hello_bytes_max": limits.hello_bytes_max,
+        "idle_timeout_ms": ms(limits.idle_timeout),
+        "listeners_max": limits.listeners_max,
+        "names_max": limits.names_max,
+    })
+}
+
+fn lane(number: usize, counters: &Counters) -> Value {
+    let ended: Map<_, _> = Cause::ALL
+        .into_iter()
+        .map(|cause| (cause.label().to_owned(), counters.ended(cause).value()))
+        .filter(|(_, count)| *count > 0)
+        .map(|(label, count)| (label, count.into()))
+        .collect();
+    json!({
+        "lane": number,
+        "generation": counters.generation.value(),
+        "connections": counters.connections.value(),
+        "handshakes_in_flight": counters.handshaking.value(),
+        "accepted": counters.accepted.value(),
+        "accept_errors": counters.accept_errors.value(),
+        "handshakes": counters.handshakes.total(),
+        "ended": ended,
+        "client_bytes": counters.client_bytes.value(),
+        "backend_bytes": counters.backend_bytes.value(),
+        "keys_decoded": counters.keys_decoded.value(),
+        "keys_evicted": counters.keys_evicted.value(),
+        "panics": counters.panics.value(),
+        "turns": counters.turns.value(),
+    })
+}
+
+fn access_log(log: &AccessLogCounters) -> Value {
+    json!({
+        "lines": log.lanes.iter().map(|lane| lane.lines.value()).sum::<u64>(),
+        "dropped": log.lanes.iter().map(|lane| lane.dropped.value()).sum::<u64>(),
+        "lost": log.writer.lost.value(),
+        "errors": log.writer.errors.value(),
+    })
+}
+
+/// Live generations that are listed by number.
+const GENERATIONS_SHOWN_MAX: usize = 64;

@@ -1,0 +1,225 @@
+//! The command line: what each command takes, and the help that people work from.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::config::{
+    AdminAddress, BackendAddress, Config, LANES_MAX, Limits, Mistakes, Problem, Simple, Tickets,
+    value,
+};
+use crate::exit::Exit;
+
+/// Ends TLS on every core and relays plaintext to backends
+#[derive(Debug, Parser)]
+#[command(name = "sealane", version, arg_required_else_help = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Arguments {
+    /// Reads the process's arguments; ends the process with a message if they are not understood,
+    /// or with help if it is asked for.
+    pub fn from_process() -> Self {
+        let matches = Self::full_command().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The command line with everything that is computed for its help.
+    pub fn full_command() -> clap::Command {
+        Self::command().mut_subcommand("serve", |serve| serve.after_long_help(serve_help()))
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say everything that is wrong with a configuration, and what it will cost
+    Check(CheckArguments),
+    /// Print a completion script for a shell
+    #[command(after_long_help = COMPLETIONS_HELP)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print a man page
+    #[command(after_long_help = MAN_HELP)]
+    Man {
+        /// The command whose page is printed; without it, the page of sealane itself
+        command: Option<String>,
+    },
+    /// End TLS and relay to backends until a signal comes
+    #[command(override_usage = SERVE_USAGE)]
+    Serve(ServeArguments),
+}
+
+/// What `sealane check` takes.
+#[derive(Args, Debug)]
+#[command(after_long_help = CHECK_HELP)]
+pub struct CheckArguments {
+    /// The configuration to check
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `sealane serve` takes: a file, or flags alone for the simple case.
+#[derive(Args, Debug)]
+pub struct ServeArguments {
+    /// Read everything from a TOML file
+    ///
+    /// Every key is explained in the example that comes with Sealane, packaging/sealane.toml. A
+    /// file excludes all other flags.
+    #[arg(long, value_name = "FILE", conflicts_with_all = SIMPLE_FLAGS)]
+    pub config: Option<PathBuf>,
+    /// Accept TLS here; may be repeated
+    ///
+    /// The address is numeric: 0.0.0.0:443 for every IPv4 address, [::]:443 for IPv6.
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config",
+        value_parser = value::listen_address)]
+    pub listen: Vec<SocketAddr>,
+    /// Relay plaintext there; may be repeated
+    ///
+    /// ADDR:PORT, HOST:PORT or unix:/PATH. Several take turns; one that fails rests.
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", required_unless_present = "config",
+        value_parser = value::backend_address)]
+    pub backend: Vec<BackendAddress>,
+    /// Serve the certificates of this file or directory; may be repeated
+    ///
+    /// A file has a chain and its key in PEM. From a directory come all NAME.pem files with both in
+    /// one, and all NAME.crt with NAME.key; its folders and other files are passed over. The first
+    /// certificate is served for names that no other covers.
+    #[arg(long, value_name = "PATH", required_unless_present = "config")]
+    pub certificates: Vec<PathBuf>,
+    /// Run this many event loops, one thread each [default: one per core]
+    #[arg(long, value_name = "N", value_parser = lanes)]
+    pub lanes: Option<NonZeroUsize>,
+    /// Serve metrics, health and state here [default: nowhere]
+    ///
+    /// Loopback or a unix socket; anything wider takes a file with [admin] allow_remote = true.
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = value::admin_address)]
+    pub admin: Option<AdminAddress>,
+}
+
+impl ServeArguments {
+    /// Reads the file, or makes a configuration out of the flags.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn into_config(self) -> Result<Config, Mistakes> {
+        match self.config {
+            Some(file) => Config::load(&file),
+            None => Config::simple(Simple {
+                admin: self.admin,
+                backends: self.backend,
+                certificates: self.certificates,
+                lanes: self.lanes,
+                listen: self.listen,
+            }),
+        }
+    }
+}
+
+fn lanes(text: &str) -> Result<NonZeroUsize, Problem> {
+    text.parse().ok().filter(|lanes: &NonZeroUsize| lanes.get() <= LANES_MAX).ok_or_else(|| {
+        Problem::new(format!("{text:?} is not a number of lanes"), format!("1 to {LANES_MAX}"))
+    })
+}
+
+fn serve_help() -> String {
+    let limits = Limits::default();
+    let tickets = Tickets::default();
+    let time = value::duration_text;
+    let codes: String =
+        Exit::ALL.iter().map(|exit| format!("  {}  {}\n", exit.code(), exit.meaning())).collect();
+    format!(
+        "{SERVE_EXAMPLES}
+Defaults (a file changes them, key by key):
+  TLS 1.2 and 1.3; X25519MLKEM768, X25519, secp256r1, secp384r1; no ALPN
+  unknown names     the first certificate is served
+  session tickets   {count} per full handshake, key changed every {lifetime}
+  connections       {connections} in all, divided among the lanes; then the newest is reset
+  handshakes        {handshakes} in flight; then the oldest is reset
+  timeouts          handshake {handshake}, connect {connect}, idle {idle}, drain {drain}
+  access log        none
+
+{SERVE_SIGNALS}
+Exit codes:
+{codes}",
+        count = tickets.count,
+        lifetime = time(tickets.lifetime),
+        connections = limits.connections_max,
+        handshakes = limits.handshakes_max,
+        handshake = time(limits.handshake_timeout),
+        connect = time(limits.connect_timeout),
+        idle = time(limits.idle_timeout),
+        drain = time(limits.drain_timeout),
+    )
+}
+
+const SIMPLE_FLAGS: [&str; 5] = ["listen", "backend", "certificates", "lanes", "admin"];
+
+const SERVE_USAGE: &str = "sealane serve --config FILE
+       sealane serve --listen ADDR:PORT --backend ADDR:PORT --certificates PATH [--lanes N] \
+[--admin ADDR:PORT|unix:PATH]";
+
+const SERVE_EXAMPLES: &str = "Examples:
+  sealane serve --listen 0.0.0.0:443 --backend 127.0.0.1:8080 --certificates /etc/sealane/certs
+  sealane serve --listen 0.0.0.0:443 --listen [::]:443 --backend unix:/run/app.sock \\
+      --certificates www.pem --lanes 4 --admin 127.0.0.1:9180
+  sealane check --config /etc/sealane/sealane.toml && \\
+      sealane serve --config /etc/sealane/sealane.toml
+";
+
+const SERVE_SIGNALS: &str = "Signals:
+  SIGHUP            reload the configuration and all certificates
+  SIGTERM, SIGINT   drain: accept no more, let connections finish, cut the rest at the drain
+                    timeout; a second one cuts them at once
+
+Reload (SIGHUP, or a change of the configuration or of a certificate file):
+  All is read and checked before anything changes. If something is wrong, what runs goes on, and
+  the log says what is wrong. Running connections keep the settings they began with. Listeners
+  that are new open, those that are gone drain, the others do not notice. Tickets stay good.
+  What [admin] and [access_log] say, lanes, pin_lanes, and the lifetime and root of tickets take a
+  restart.
+
+Files:
+  FILE              the configuration; relative paths in it start at its folder
+  PATH              chains and keys, read at start and reload only; readable by this user alone
+  NOTIFY_SOCKET     readiness is told to systemd if this variable is set
+";
+
+const CHECK_HELP: &str =
+    "Reads the configuration and every certificate and key, decodes each key, \
+looks up every backend, and opens no listener. All mistakes are printed at once, each with its \
+file, line, column, field and remedy; then what the configuration will cost in memory and file \
+descriptors.
+
+Exit codes:
+  0  in order; there may be warnings
+  3  not in order
+
+Example:
+  sealane check --config /etc/sealane/sealane.toml --json | jq .errors
+";
+
+const COMPLETIONS_HELP: &str = "Examples:
+  sealane completions bash > /usr/share/bash-completion/completions/sealane
+  sealane completions zsh > /usr/share/zsh/site-functions/_sealane
+  sealane completions fish > /usr/share/fish/vendor_completions.d/sealane.fish
+";
+
+const MAN_HELP: &str = "Examples:
+  sealane man | man -l -
+  sealane man serve > /usr/share/man/man1/sealane-serve.1
+";
+
+#[cfg(test)]
+mod tests;

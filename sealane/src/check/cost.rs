@@ -1,0 +1,94 @@
+//! What a configuration takes in memory and file descriptors when it is used to its limits.
+
+use sealane_engine::certificates::{Certificate, CertificateIndex, KeyType};
+use serde::Serialize;
+
+use crate::config::Config;
+
+/// An estimate, at the limits.
+#[derive(Debug, Serialize)]
+pub struct Cost {
+    /// Event loops.
+    pub lanes: usize,
+    /// Client connections that all lanes together may have.
+    pub connections: usize,
+    /// The certificate indexes, which all lanes share.
+    pub index_bytes: u64,
+    /// Decoded keys and chains over all lanes, when each lane has decoded as many as it keeps.
+    pub decoded_keys_bytes: u64,
+    /// Receive and send buffers over all lanes.
+    pub buffer_bytes: u64,
+    /// Idle connections, all that there may be.
+    pub connection_bytes: u64,
+    /// All of that.
+    pub total_bytes: u64,
+    /// File descriptors: two per connection, one per address and lane, and some for the rest.
+    pub descriptors: u64,
+}
+
+impl Cost {
+    /// What `config` takes with these certificates, an index for each listener.
+    pub(super) fn of(config: &Config, indexes: &[CertificateIndex]) -> Self {
+        let lanes = config.lanes.get();
+        let per_lane = config.limits.per_lane(config.lanes);
+        let connections = per_lane.connections_max.saturating_mul(lanes);
+        let index_bytes = indexes.iter().map(|index| index.memory_bytes() as u64).sum();
+        let mut decoded: Vec<_> =
+            indexes.iter().flat_map(CertificateIndex::iter).map(|c| decoded_bytes(c)).collect();
+        decoded.sort_unstable_by(|a, b| b.cmp(a));
+        let per_lane_decoded: u64 = decoded.iter().take(per_lane.decoded_keys_max).sum();
+        let decoded_keys_bytes = per_lane_decoded * lanes as u64;
+        let buffer_bytes = lanes as u64 * BUFFERS_PER_LANE_BYTES;
+        let connection_bytes = connections as u64 * IDLE_CONNECTION_BYTES;
+        let addresses: usize =
+            config.listeners.iter().map(|listener| listener.addresses.len()).sum();
+        Self {
+            lanes,
+            connections,
+            index_bytes,
+            decoded_keys_bytes,
+            buffer_bytes,
+            connection_bytes,
+            total_bytes: index_bytes + decoded_keys_bytes + buffer_bytes + connection_bytes,
+            descriptors: 2 * connections as u64
+                + (addresses * lanes) as u64
+                + lanes as u64 * DESCRIPTORS_PER_LANE
+                + OTHER_DESCRIPTORS,
+        }
+    }
+
+    /// Says if the machine does not allow so many descriptors.
+    pub(super) fn warning(&self, descriptors_max: Option<u64>) -> Option<String> {
+        let allowed = descriptors_max.filter(|allowed| *allowed < self.descriptors)?;
+        Some(format!(
+            "limits.connections: {} connections take {} file descriptors, this user may have \
+             {allowed}; raise that (ulimit -n, LimitNOFILE=) or lower the limit to {}",
+            self.connections,
+            self.descriptors,
+            allowed.saturating_sub(self.descriptors - 2 * self.connections as u64) / 2
+        ))
+    }
+}
+
+/// A decoded key, its chain, and the entry in the lane's cache.
+fn decoded_bytes(certificate: &Certificate) -> u64 {
+    let chain: usize = certificate.chain().map(<[u8]>::len).sum();
+    let key = match certificate.key_type() {
+        KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::Ed25519 => CURVE_KEY_BYTES,
+        KeyType::Rsa { bits } => RSA_KEY_BYTES_PER_BIT * u64::from(bits),
+    };
+    chain as u64 + key
+}
+
+/// Two of a lane's own of 288 KiB, and four spare ones.
+const BUFFERS_PER_LANE_BYTES: u64 = 6 * 288 * 1024;
+/// A decoded key on a curve with what is around it.
+const CURVE_KEY_BYTES: u64 = 1024;
+/// An event queue, a bell, and two for a look-up under way.
+const DESCRIPTORS_PER_LANE: u64 = 4;
+/// A connection with nothing pending, in user space.
+const IDLE_CONNECTION_BYTES: u64 = 4 * 1024;
+/// Standard streams, the admin interface, watched files, logs.
+const OTHER_DESCRIPTORS: u64 = 64;
+/// Both primes, their inverses and Montgomery forms.
+const RSA_KEY_BYTES_PER_BIT: u64 = 3;

@@ -1,0 +1,158 @@
+use super::*;
+
+/// 2027-01-15, at midnight.
+const NOW_S: u64 = 1_799_971_200;
+
+fn machine() -> Machine<'static> {
+    Machine {
+        descriptors_max: Some(1_000),
+        now: UnixSeconds(NOW_S),
+        resolve: &|name, _| match name {
+            "known.test" => Ok(()),
+            _ => Err(io::Error::other("no such host")),
+        },
+    }
+}
+
+/// A directory with a configuration and certificates that end after so many days.
+fn directory(config: &str, certificates: &[(&str, i64)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("sealane.toml"), config).unwrap();
+    fs::create_dir(directory.path().join("certs")).unwrap();
+    for (name, days) in certificates {
+        let mut params = rcgen::CertificateParams::new([(*name).to_owned()]).unwrap();
+        let now = rcgen::date_time_ymd(2027, 1, 15);
+        params.not_before = now - std::time::Duration::from_secs(3600 * 24 * 100);
+        params.not_after = match u64::try_from(*days) {
+            Ok(days) => now + std::time::Duration::from_secs(3600 * 24 * days),
+            Err(_) => now - std::time::Duration::from_secs(3600 * 24 * days.unsigned_abs()),
+        };
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem() + &key.serialize_pem();
+        fs::write(directory.path().join(format!("certs/{name}.pem")), pem).unwrap();
+    }
+    directory
+}
+
+fn check(directory: &tempfile::TempDir, machine: &Machine<'_>) -> (Report, String) {
+    let report = Report::of(&directory.path().join("sealane.toml"), machine);
+    let text = report.to_string().replace(&format!("{}/", directory.path().display()), "");
+    (report, text)
+}
+
+const LISTENER: &str = "[[listener]]\nname = \"web\"\naddress = \"127.0.0.1:443\"\n\
+                        certificates = [\"certs\"]\nbackends = [\"known.test:80\"]\n";
+
+#[test]
+fn a_configuration_in_order_is_told_with_its_cost() {
+    let config = format!("lanes = 2\nlimits.connections = 100\ncrypto = \"aws-lc\"\n{LISTENER}");
+    let directory = directory(&config, &[("a.test", 90), ("b.test", 30)]);
+    let (report, text) = check(&directory, &machine());
+    assert!(report.is_in_order(), "{text}");
+    let index_bytes = report.cost.as_ref().unwrap().index_bytes;
+    assert!((1_000..100_000).contains(&index_bytes), "{index_bytes}");
+    let lines: Vec<_> = text.lines().filter(|line| !line.contains("KiB")).collect();
+    assert_eq!(
+        lines,
+        [
+            "sealane.toml: in order",
+            "",
+            "Listeners",
+            "  web",
+            "    listens on          127.0.0.1:443",
+            "    relays to           known.test:80",
+            "    certificates        2: 2 ECDSA P-256",
+            "    names               2",
+            "    soonest expiry      in 30 days, certs/b.test.pem",
+            "",
+            "Cost at the limits, estimated",
+            "  lanes                 2",
+            "  connections           100",
+            "  file descriptors      274",
+            "  memory                3.8 MiB",
+            "    buffers             3.4 MiB",
+        ],
+        "{text}"
+    );
+}
+
+/// Mistakes of the file, of certificates and of backends come together.
+#[test]
+fn everything_wrong_is_told_at_once() {
+    let config = format!(
+        "lanes = 0\n[tickets]\nroot = \"root\"\n[access_log]\npath = \"none/access.log\"\n{LISTENER}\
+         default_certificate = \"c.test\"\n[[listener]]\naddress = \"127.0.0.1:444\"\n\
+         certificates = [\"absent.pem\"]\nbackends = [\"unknown.test:80\", \"unix:/absent.sock\"]\n"
+    );
+    let directory = directory(&config, &[("a.test", -2), ("b.test", 3)]);
+    let root = "sealane-ticket-root 1 43200 1 nothex";
+    fs::write(directory.path().join("root"), root).unwrap();
+    fs::write(directory.path().join("certs/c.crt"), "").unwrap();
+    let (report, text) = check(&directory, &machine());
+    assert!(!report.is_in_order());
+    for expected in [
+        "error: sealane.toml:1:9: lanes: 0 is out of range; choose 1 to 1024",
+        "error: access_log.path: none/access.log has no folder",
+        "error: tickets.root: root: ",
+        "error: listener web: certs/c.crt: its key certs/c.key is missing",
+        "error: listener web: default certificate \"c.test\"",
+        "error: listener 127.0.0.1:444: absent.pem: cannot be read",
+        "error: listener 127.0.0.1:444: backend unknown.test:80 cannot be looked up: no such host",
+        "warning: listener web: certs/a.test.pem: expired 2 days ago",
+        "warning: listener web: certs/b.test.pem: expires in 3 days; renew it",
+        "warning: listener 127.0.0.1:444: backend unix:/absent.sock is not there yet",
+        "warning: limits.connections: 100000 connections take",
+        "soonest expiry      2 days ago, certs/a.test.pem",
+    ] {
+        assert!(text.contains(expected), "{expected} in\n{text}");
+    }
+    assert_eq!(report.errors.len(), 7, "{text}");
+    assert_eq!(report.warnings.len(), 4, "{text}");
+    assert!(!text.contains("nothex"), "a secret is not quoted: {text}");
+}
+
+#[test]
+fn a_file_that_is_no_configuration() {
+    let directory = directory("[[listener", &[]);
+    let (report, text) = check(&directory, &machine());
+    assert!(!report.is_in_order() && report.cost.is_none() && report.listeners.is_empty());
+    assert!(
+        text.starts_with("sealane.toml: 1 error\n\nErrors\n  error: sealane.toml:1:"),
+        "{text}"
+    );
+}
+
+/// What the warning says to lower the limit to is enough.
+#[test]
+fn descriptors_are_compared_with_what_is_allowed() {
+    let with = |connections: usize| {
+        let config = format!("lanes = 1\nlimits.connections = {connections}\n{LISTENER}");
+        let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
+        assert!(report.is_in_order(), "{text}");
+        report.warnings.into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+    };
+    let warnings = with(10_000);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let (_, enough) = warnings[0].rsplit_once(' ').unwrap();
+    let enough: usize = enough.parse().unwrap();
+    assert!(with(enough).is_empty());
+    assert_eq!(with(enough + 1).len(), 1);
+}
+
+#[test]
+fn ticket_roots() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("root");
+    let mut tickets = Tickets { root: Some(path.clone()), ..Tickets::default() };
+    assert!(matches!(ticket_root_problem(&tickets), Err(RootProblem::Absent(_))));
+    let root = TicketRoot::generate(tickets.lifetime, UnixSeconds(NOW_S), |into| into.fill(7));
+    fs::write(&path, root.unwrap().to_text().as_bytes()).unwrap();
+    assert!(ticket_root_problem(&tickets).is_ok());
+    tickets.lifetime *= 2;
+    let Err(RootProblem::Wrong(text)) = ticket_root_problem(&tickets) else { panic!() };
+    assert!(text.contains("lifetime of 43200 s, tickets.lifetime says 86400 s"), "{text}");
+    tickets.root = Some(directory.path().to_owned());
+    let Err(RootProblem::Wrong(text)) = ticket_root_problem(&tickets) else { panic!() };
+    assert!(text.contains("is not the file of a ticket root"), "{text}");
+    assert!(ticket_root_problem(&Tickets::default()).is_ok());
+}

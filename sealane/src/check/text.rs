@@ -1,0 +1,119 @@
+//! A report for people.
+
+use std::fmt;
+
+use super::{Cost, Finding, ListenerReport, Report};
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match (self.errors.len() as u64, self.warnings.len() as u64) {
+            (0, 0) => "in order".to_owned(),
+            (0, warnings) => format!("in order, {}", counted(warnings, "warning")),
+            (errors, 0) => counted(errors, "error"),
+            (errors, warnings) => {
+                format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"))
+            }
+        };
+        writeln!(f, "{}: {verdict}", self.file.display())?;
+        findings(f, "Errors", "error", &self.errors)?;
+        findings(f, "Warnings", "warning", &self.warnings)?;
+        if !self.listeners.is_empty() {
+            writeln!(f, "\nListeners")?;
+        }
+        for report in &self.listeners {
+            listener(f, report)?;
+        }
+        match &self.cost {
+            Some(cost) => costs(f, cost),
+            None => Ok(()),
+        }
+    }
+}
+
+fn findings(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    kind: &str,
+    findings: &[Finding],
+) -> fmt::Result {
+    if findings.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\n{title}")?;
+    for finding in findings.iter().take(FINDINGS_SHOWN_MAX) {
+        writeln!(f, "  {kind}: {}", finding.message)?;
+    }
+    match findings.len().saturating_sub(FINDINGS_SHOWN_MAX) {
+        0 => Ok(()),
+        more => writeln!(f, "  and {more} more; --json lists all"),
+    }
+}
+
+fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result {
+    writeln!(f, "  {}", report.name)?;
+    let kinds: Vec<_> =
+        report.key_types.iter().map(|kind| format!("{} {}", kind.count, kind.key_type)).collect();
+    row(f, 4, "listens on", &report.addresses.join(", "))?;
+    let how =
+        if report.backends.len() > 1 { format!(" ({})", report.balance) } else { String::new() };
+    row(f, 4, "relays to", &format!("{}{how}", report.backends.join(", ")))?;
+    let certificates = match kinds.is_empty() {
+        true => "none".to_owned(),
+        false => format!("{}: {}", report.certificates, kinds.join(", ")),
+    };
+    row(f, 4, "certificates", &certificates)?;
+    row(f, 4, "names", &report.names.to_string())?;
+    let Some(expiry) = &report.soonest_expiry else {
+        return Ok(());
+    };
+    let when = match expiry.days_left {
+        days @ ..0 => format!("{} ago", counted(days.unsigned_abs(), "day")),
+        days => format!("in {}", counted(days.unsigned_abs(), "day")),
+    };
+    row(f, 4, "soonest expiry", &format!("{when}, {}", expiry.certificate))
+}
+
+fn costs(f: &mut fmt::Formatter<'_>, cost: &Cost) -> fmt::Result {
+    writeln!(f, "\nCost at the limits, estimated")?;
+    row(f, 2, "lanes", &cost.lanes.to_string())?;
+    row(f, 2, "connections", &cost.connections.to_string())?;
+    row(f, 2, "file descriptors", &cost.descriptors.to_string())?;
+    row(f, 2, "memory", &bytes(cost.total_bytes))?;
+    row(f, 4, "certificate index", &bytes(cost.index_bytes))?;
+    row(f, 4, "decoded keys", &bytes(cost.decoded_keys_bytes))?;
+    row(f, 4, "buffers", &bytes(cost.buffer_bytes))?;
+    row(f, 4, "idle connections", &bytes(cost.connection_bytes))
+}
+
+fn row(f: &mut fmt::Formatter<'_>, indent: usize, label: &str, value: &str) -> fmt::Result {
+    writeln!(f, "{:indent$}{label:<width$}{value}", "", width = VALUE_COLUMN - indent)
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..KIB => format!("{bytes} B"),
+        KIB..MIB => format!("{} KiB", tenths(bytes, KIB)),
+        MIB..GIB => format!("{} MiB", tenths(bytes, MIB)),
+        _ => format!("{} GiB", tenths(bytes, GIB)),
+    }
+}
+
+fn tenths(bytes: u64, unit: u64) -> String {
+    let tenths = (bytes.saturating_mul(10) + unit / 2) / unit;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// Findings of one kind that are printed; more do not fit into a head.
+const FINDINGS_SHOWN_MAX: usize = 50;
+const GIB: u64 = 1024 * MIB;
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+/// Where values begin.
+const VALUE_COLUMN: usize = 24;

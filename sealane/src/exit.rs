@@ -1,0 +1,53 @@
+//! How a process of Sealane ends, as numbers that scripts can rely on.
+
+use std::process::{ExitCode, Termination};
+
+/// The end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Connections were cut: the drain timeout passed, or a second signal came.
+    Cut,
+    /// Something failed while it ran, or the system refused what it needs to start.
+    Failed,
+    /// The configuration, a certificate or an address is not in order; nothing was started.
+    Invalid,
+    /// All went well.
+    Ok,
+    /// The command line is not understood.
+    Usage,
+}
+
+impl Exit {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 5] = [Self::Ok, Self::Failed, Self::Usage, Self::Invalid, Self::Cut];
+
+    /// The number that the shell sees. 2 is also what the parser of the command line ends with.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Cut => 4,
+            Self::Failed => 1,
+            Self::Invalid => 3,
+            Self::Ok => 0,
+            Self::Usage => 2,
+        }
+    }
+
+    /// What it means, for the help.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Cut => "ended, but cut connections: the drain timeout passed, or a second signal",
+            Self::Failed => "failed while it ran, or the system refused what it needs to start",
+            Self::Invalid => {
+                "the configuration, a certificate or an address is not in order; nothing started"
+            }
+            Self::Ok => "ended as asked; or the configuration is in order",
+            Self::Usage => "the command line is not understood",
+        }
+    }
+}
+
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        self.code().into()
+    }
+}

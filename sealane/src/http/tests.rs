@@ -1,0 +1,133 @@
+//! Tests of the HTTP server, over real sockets.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+
+use super::*;
+
+#[test]
+fn answers_get_and_head_and_then_closes() {
+    let site = Site::start();
+    let got = site.ask("GET /hello?a=b?c HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(got.starts_with("HTTP/1.1 200 OK\r\n"), "{got}");
+    assert!(got.contains("\r\nContent-Length: 21\r\n"), "{got}");
+    assert!(got.contains("\r\nConnection: close\r\n"), "{got}");
+    assert!(got.ends_with("\r\n\r\n/hello Some(\"a=b?c\")\n"), "{got}");
+    let head = site.ask("HEAD /hello?a=b?c HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(head.contains("\r\nContent-Length: 21\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+}
+
+#[test]
+fn refuses_what_it_does_not_speak() {
+    let site = Site::start();
+    let line = |request: &str| site.ask(request).lines().next().unwrap_or("").to_owned();
+    assert_eq!(line("\x16\x03\x01\x02\x00\x01"), "HTTP/1.1 400 Bad Request");
+    assert_eq!(line("POST / HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
+    assert!(site.ask("PUT / HTTP/1.1\r\n\r\n").contains("\r\nAllow: GET, HEAD\r\n"));
+    let many = "a: b\r\n".repeat(HEADERS_MAX + 1);
+    assert!(line(&format!("GET / HTTP/1.1\r\n{many}\r\n")).contains(" 431 "));
+    let long = "a".repeat(HEAD_BYTES_MAX);
+    assert!(line(&format!("GET /{long}")).contains(" 431 "));
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte_and_a_body_does_not_cost_the_response() {
+    let site = Site::start();
+    let mut client = TcpStream::connect(site.address).unwrap();
+    client.set_nodelay(true).unwrap();
+    for byte in b"GET /slow HTTP/1.1\r\n\r\n" {
+        client.write_all(&[*byte]).unwrap();
+    }
+    client.write_all(&[b'x'; LINGER_BYTES_MAX / 2]).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("/slow None\n"), "{answer}");
+}
+
+#[test]
+fn silent_clients_hold_up_nobody_and_the_oldest_makes_room() {
+    let site = Site::start();
+    let mut oldest = TcpStream::connect(site.address).unwrap();
+    oldest.write_all(b"GET /oldest").unwrap();
+    let others: Vec<_> =
+        (0..CONNECTIONS_MAX).map(|_| TcpStream::connect(site.address).unwrap()).collect();
+    assert!(site.ask("GET / HTTP/1.1\r\n\r\n").ends_with("/ None\n"));
+    let end = oldest.read(&mut [0]);
+    let reset = end.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
+    assert!(reset || matches!(end, Ok(0)), "{end:?}");
+    // The newest of the silent ones is still there, and gets its answer.
+    let mut newest = others.last().unwrap();
+    newest.write_all(b"GET /newest HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    newest.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("/newest None\n"), "{answer}");
+}
+
+#[test]
+fn a_response_larger_than_the_socket_takes_arrives_whole() {
+    let body = vec![b'x'; 8 << 20];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let sent = body.clone();
+    let server = serve(listener, "large", move |_| {
+        Response::new(Status::Ok, ContentType::Html, sent.clone())
+    })
+    .unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert!(answer.ends_with(&body) && answer.len() < body.len() + HEAD_BYTES_MAX);
+    server.stop();
+}
+
+#[test]
+fn stop_closes_the_listener_and_what_is_open() {
+    let site = Site::start();
+    let mut silent = TcpStream::connect(site.address).unwrap();
+    assert!(site.ask("GET / HTTP/1.1\r\n\r\n").ends_with("/ None\n"));
+    let address = site.address;
+    site.server.stop();
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn serves_a_unix_socket_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("http");
+    let server = serve(UnixListener::bind(&path).unwrap(), "unix", echo).unwrap();
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(b"GET /unix HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("/unix None\n"), "{answer}");
+    server.stop();
+}
+
+struct Site {
+    address: std::net::SocketAddr,
+    server: Server,
+}
+
+impl Site {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        Self { address, server: serve(listener, "http", echo).unwrap() }
+    }
+
+    /// Sends `request` and returns all that comes back.
+    fn ask(&self, request: &str) -> String {
+        let mut client = TcpStream::connect(self.address).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+fn echo(request: &Request<'_>) -> Response {
+    Response::text(Status::Ok, format_args!("{} {:?}", request.path, request.query))
+}

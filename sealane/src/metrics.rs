@@ -1,0 +1,235 @@
+//! Metrics for Prometheus: [`render`] turns what the lanes count and the control plane knows into text.
+//!
+//! Lanes only write their own counters; sums over lanes are the reader's to make.
+
+mod exposition;
+
+use std::collections::HashSet;
+use std::fmt::Display;
+
+use sealane_lanes::cause::Cause;
+use sealane_lanes::counters::{Counters, Histogram};
+
+use crate::access_log::blame_label;
+use crate::admin::{AccessLogCounters, CertificateSummaries, ControlState, Phase};
+use crate::timestamp::Timestamp;
+
+pub use exposition::{Exposition, Family, Kind, Seconds};
+
+/// Everything that `/metrics` shows.
+pub fn render(state: &ControlState) -> String {
+    let mut to = Exposition::default();
+    process(&mut to, state);
+    generations(&mut to, state);
+    for metric in PER_LANE {
+        let mut family = to.family(metric.name, metric.kind, metric.help);
+        for (lane, counters) in state.lanes.iter().enumerate() {
+            family.sample(&[("lane", &lane)], (metric.value)(counters));
+        }
+    }
+    handshakes(&mut to, &state.lanes);
+    connections_ended(&mut to, &state.lanes);
+    plaintext_bytes(&mut to, &state.lanes);
+    certificates(&mut to, state);
+    if let Some(log) = &state.access_log {
+        access_log(&mut to, log);
+    }
+    to.into_text()
+}
+
+/// A family with one sample per lane.
+struct PerLane {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    value: fn(&Counters) -> u64,
+}
+
+const PER_LANE: [PerLane; 9] = [
+    PerLane {
+        name: "sealane_connections_accepted_total",
+        kind: Kind::Counter,
+        help: "Connections taken off the listeners' queues.",
+        value: |counters| counters.accepted.value(),
+    },
+    PerLane {
+        name: "sealane_accept_errors_total",
+        kind: Kind::Counter,
+        help: "Failed accepts, such as for want of file descriptors.",
+        value: |counters| counters.accept_errors.value(),
+    },
+    PerLane {
+        name: "sealane_connections",
+        kind: Kind::Gauge,
+        help: "Client connections open now.",
+        value: |counters| counters.connections.value(),
+    },
+    PerLane {
+        name: "sealane_handshakes_in_flight",
+        kind: Kind::Gauge,
+        help: "Open connections whose handshake is not complete.",
+        value: |counters| counters.handshaking.value(),
+    },
+    PerLane {
+        name: "sealane_keys_decoded_total",
+        kind: Kind::Counter,
+        help: "Private keys decoded because a hello needed one that was not at hand.",
+        value: |counters| counters.keys_decoded.value(),
+    },
+    PerLane {
+        name: "sealane_keys_evicted_total",
+        kind: Kind::Counter,
+        help: "Decoded private keys dropped to make room for others.",
+        value: |counters| counters.keys_evicted.value(),
+    },
+    PerLane {
+        name: "sealane_panics_total",
+        kind: Kind::Counter,
+        help: "Connections cut because their handler panicked: a fault of Sealane's.",
+        value: |counters| counters.panics.value(),
+    },
+    PerLane {
+        name: "sealane_lane_turns_total",
+        kind: Kind::Counter,
+        help: "Turns of the event loop.",
+        value: |counters| counters.turns.value(),
+    },
+    PerLane {
+        name: "sealane_lane_generation",
+        kind: Kind::Gauge,
+        help: "The generation that new connections of this lane get.",
+        value: |counters| counters.generation.value(),
+    },
+];
+
+fn process(to: &mut Exposition, state: &ControlState) {
+    to.family("sealane_build_info", Kind::Gauge, "Always 1; the version is a label.")
+        .sample(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
+    let started = Timestamp::from(state.started.at);
+    to.family("sealane_start_time_seconds", Kind::Gauge, "When the process began, in Unix time.")
+        .sample(&[], started.unix_ms() / 1_000);
+    to.family("sealane_lanes", Kind::Gauge, "Event loops.").sample(&[], state.lanes.len());
+    let mut phases = to.family("sealane_phase", Kind::Gauge, "1 for the phase the process is in.");
+    for phase in [Phase::Starting, Phase::Serving, Phase::Draining] {
+        phases.sample(&[("phase", &phase.name())], u8::from(state.phase == phase));
+    }
+}
+
+fn generations(to: &mut Exposition, state: &ControlState) {
+    to.family("sealane_generation", Kind::Gauge, "The newest published generation.")
+        .sample(&[], state.generations.newest());
+    let help = "Generations that have not been freed: the newest, and those with connections left.";
+    to.family("sealane_generations_live", Kind::Gauge, help)
+        .sample(&[], state.generations.live().count());
+    let reloads = &state.reloads;
+    to.family("sealane_reloads_total", Kind::Counter, "Reloads; a refused one changed nothing.")
+        .sample(&[("outcome", &"accepted")], reloads.accepted)
+        .sample(&[("outcome", &"refused")], reloads.refused);
+    if let Some(last) = &reloads.last {
+        let help = "When the last reload was decided, in Unix time.";
+        to.family("sealane_reload_last_time_seconds", Kind::Gauge, help)
+            .sample(&[], last.at.unix_ms() / 1_000);
+        let help = "1 if the last reload was published, 0 if it was refused.";
+        to.family("sealane_reload_last_accepted", Kind::Gauge, help)
+            .sample(&[], u8::from(last.error.is_none()));
+    }
+}
+
+fn handshakes<C: AsRef<Counters>>(to: &mut Exposition, lanes: &[C]) {
+    let help = "Completed handshakes; those that failed are among the connections ended.";
+    let mut family = to.family("sealane_handshakes_total", Kind::Counter, help);
+    for (lane, counters) in lanes.iter().enumerate() {
+        for (version, resumed, group, count) in counters.as_ref().handshakes.cells() {
+            let labels: [(_, &dyn Display); 4] =
+                [("lane", &lane), ("version", &version), ("resumed", &resumed), ("group", &group)];
+            family.sample(&labels, count);
+        }
+    }
+    let help = "From accept to the end of a completed handshake.";
+    let mut family = to.family("sealane_handshake_duration_seconds", Kind::Histogram, help);
+    for (lane, counters) in lanes.iter().enumerate() {
+        let histogram = &counters.as_ref().handshake_time;
+        let cumulative = histogram.cumulative();
+        for (bound_us, count) in Histogram::BOUNDS_US.into_iter().zip(cumulative) {
+            family.suffixed("_bucket", &[("lane", &lane), ("le", &Seconds(bound_us))], count);
+        }
+        // The lane goes on counting meanwhile: the last bucket and the count must be one reading.
+        let total = cumulative[Histogram::BOUNDS_US.len()];
+        family
+            .suffixed("_bucket", &[("lane", &lane), ("le", &"+Inf")], total)
+            .suffixed("_sum", &[("lane", &lane)], Seconds(histogram.sum_us()))
+            .suffixed("_count", &[("lane", &lane)], total);
+    }
+}
+
+fn connections_ended<C: AsRef<Counters>>(to: &mut Exposition, lanes: &[C]) {
+    let help = "Ended connections by cause, and by who brought the end about.";
+    let mut family = to.family("sealane_connections_ended_total", Kind::Counter, help);
+    for (lane, counters) in lanes.iter().enumerate() {
+        for cause in Cause::ALL {
+            let blame = blame_label(cause.blame());
+            let labels: [(_, &dyn Display); 3] =
+                [("lane", &lane), ("cause", &cause.label()), ("blame", &blame)];
+            family.sample(&labels, counters.as_ref().ended(cause).value());
+        }
+    }
+}
+
+fn plaintext_bytes<C: AsRef<Counters>>(to: &mut Exposition, lanes: &[C]) {
+    let help = "Bytes of plaintext received from clients, and sent to them.";
+    let mut family = to.family("sealane_plaintext_bytes_total", Kind::Counter, help);
+    for (lane, counters) in lanes.iter().enumerate() {
+        let counters = counters.as_ref();
+        family
+            .sample(&[("lane", &lane), ("direction", &"received")], counters.client_bytes.value())
+            .sample(&[("lane", &lane), ("direction", &"sent")], counters.backend_bytes.value());
+    }
+}
+
+fn certificates(to: &mut Exposition, state: &ControlState) {
+    let mut family = to.family("sealane_certificates", Kind::Gauge, "Certificates by listener.");
+    for listener in &state.listeners {
+        family.sample(&[("listener", &listener.name)], listener.certificates);
+    }
+    let mut family = to.family("sealane_server_names", Kind::Gauge, "Names by listener.");
+    for listener in &state.listeners {
+        family.sample(&[("listener", &listener.name)], listener.names);
+    }
+    let CertificateSummaries { soonest, .. } = &state.certificates;
+    let help = "When a certificate expires, in Unix time; only the 100 that expire first.";
+    let mut family = to.family("sealane_certificate_not_after_seconds", Kind::Gauge, help);
+    let mut seen = HashSet::new();
+    for certificate in soonest {
+        let name = certificate.names.first().unwrap_or(&certificate.source);
+        let key = certificate.key_type.family();
+        // Of certificates that differ in no label the first to expire is shown.
+        if seen.insert((&certificate.listener, name, key)) {
+            let labels: [(_, &dyn Display); 3] =
+                [("listener", &certificate.listener), ("name", name), ("key", &key)];
+            family.sample(&labels, certificate.not_after_s);
+        }
+    }
+}
+
+fn access_log(to: &mut Exposition, log: &AccessLogCounters) {
+    let help = "Lines handed to the writer of the access log.";
+    let mut family = to.family("sealane_access_log_lines_total", Kind::Counter, help);
+    for (lane, counters) in log.lanes.iter().enumerate() {
+        family.sample(&[("lane", &lane)], counters.lines.value());
+    }
+    let help = "Lines dropped because the writer could not keep up.";
+    let mut family = to.family("sealane_access_log_dropped_total", Kind::Counter, help);
+    for (lane, counters) in log.lanes.iter().enumerate() {
+        family.sample(&[("lane", &lane)], counters.dropped.value());
+    }
+    let writer = &log.writer;
+    to.family("sealane_access_log_bytes_total", Kind::Counter, "Bytes written.")
+        .sample(&[], writer.bytes.value());
+    to.family("sealane_access_log_errors_total", Kind::Counter, "Failed writes and reopenings.")
+        .sample(&[], writer.errors.value());
+    to.family("sealane_access_log_lost_total", Kind::Counter, "Lines lost in failed writes.")
+        .sample(&[], writer.lost.value());
+}
+
+#[cfg(test)]
+mod tests;
