@@ -51,8 +51,7 @@ impl Process {
 
     /// Private memory in bytes: what goes away when the process does.
     pub fn private_bytes(&self) -> u64 {
-        let text =
-            std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id())).unwrap();
+        let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id())).unwrap();
         let kib: u64 = text
             .lines()
             .filter(|line| line.starts_with("Private_"))

@@ -193,9 +193,8 @@ impl Metrics {
                 line.contains(&format!("{{{pair}")) || line.contains(&format!(",{pair}"))
             })
         };
-        let named = |line: &&str| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
-        };
+        let named =
+            |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
         let mut samples = self.0.lines().filter(named).peekable();
         assert!(samples.peek().is_some(), "there is no metric {name} in\n{}", self.0);
         samples
@@ -212,6 +211,11 @@ impl Metrics {
     /// Connections open now.
     pub fn open(&self) -> u64 {
         self.sum("sealane_connections", &[])
+    }
+
+    /// Handshakes that a lane completed.
+    pub fn handshakes(&self, lane: usize) -> u64 {
+        self.sum("sealane_handshakes_total", &[("lane", &lane.to_string())])
     }
 
     /// Handshakes that a lane resumed.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use super::process::Process;
 use super::PATIENCE;
+use super::process::Process;
 
 /// The path of a program, if the machine has it.
 pub fn path(name: &str) -> Option<PathBuf> {
