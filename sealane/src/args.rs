@@ -80,9 +80,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = SIMPLE_FLAGS)]
     pub config: Option<PathBuf>,
     /// Accept TLS here; may be repeated
-    ///
-    /// The address is numeric: 0.0.0.0:443 for every IPv4 address, [::]:443 for IPv6.
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config",
+    #[arg(long, long_help = LISTEN_HELP, value_name = "ADDR:PORT", required_unless_present = "config",
         value_parser = value::listen_address)]
     pub listen: Vec<SocketAddr>,
     /// Relay plaintext there; may be repeated
@@ -98,12 +96,12 @@ pub struct ServeArguments {
     /// certificate is served for names that no other covers.
     #[arg(long, value_name = "PATH", required_unless_present = "config")]
     pub certificates: Vec<PathBuf>,
-    /// Run this many event loops, one thread each [default: one per core]
+    /// Run this many event loops, one thread each; one per core without it
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub lanes: Option<NonZeroUsize>,
-    /// Serve metrics, health and state here [default: nowhere]
+    /// Serve metrics, health and state here, on loopback or a unix socket; nowhere without it
     ///
-    /// Loopback or a unix socket; anything wider takes a file with [admin] allow_remote = true.
+    /// Anything wider takes a file that says allow_remote = true.
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = value::admin_address)]
     pub admin: Option<AdminAddress>,
 }
@@ -169,6 +167,10 @@ const SIMPLE_FLAGS: [&str; 5] = ["listen", "backend", "certificates", "lanes", "
 const SERVE_USAGE: &str = "sealane serve --config FILE
        sealane serve --listen ADDR:PORT --backend ADDR:PORT --certificates PATH [--lanes N] \
 [--admin ADDR:PORT|unix:PATH]";
+
+const LISTEN_HELP: &str = "Accept TLS here; may be repeated
+
+The address is numeric: 0.0.0.0:443 for every IPv4 address, [::]:443 for IPv6.";
 
 const SERVE_EXAMPLES: &str = "Examples:
   sealane serve --listen 0.0.0.0:443 --backend 127.0.0.1:8080 --certificates /etc/sealane/certs

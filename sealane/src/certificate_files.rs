@@ -115,7 +115,10 @@ pub enum CertificateFileError {
         limit: usize,
     },
     /// The system refuses.
-    #[error("{}: cannot be read: {source}; see that it is there and this user may read it", path.display())]
+    #[error(
+        "{}: cannot be read: {source}; see that it is there and this user may read it",
+        path.display()
+    )]
     Unreadable {
         /// The file or directory.
         path: PathBuf,

@@ -344,7 +344,8 @@ fn ticket_root_problem(tickets: &Tickets) -> Result<(), RootProblem> {
     let (written, configured) = (u64::from(root.lifetime_s()), tickets.lifetime.as_secs());
     if written != configured {
         let text = format!(
-            "is for a lifetime of {written} s, tickets.lifetime says {configured} s; make them equal"
+            "is for a lifetime of {written} s, tickets.lifetime says {configured} s; make them \
+             equal"
         );
         return Err(wrong(text));
     }

@@ -5,29 +5,33 @@
 
 mod build;
 mod sockets;
+mod ticket_root;
 mod watch;
 
 use std::collections::HashSet;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use sealane_engine::provider::random;
-use sealane_engine::tickets::TicketRoot;
 use sealane_lanes::generation::{Generation, ListenerKey, Publication};
 use sealane_lanes::kernel::Linux;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::access_log::{self, LaneLog, LogWriter};
+use crate::admin::{
+    AccessLogCounters, Admin, CertificateSummaries, ListenerSummary, Phase, SharedState,
+};
 use crate::backends::RelaySettings;
 use crate::config::Config;
 use crate::relay::Relay;
 
-use build::{BackendRegistry, Built, build, unix_now};
+use build::{BackendRegistry, Built, build};
 use sockets::{NewSockets, open_new};
+use ticket_root::KeptRoot;
 use watch::{FileWatch, fingerprint};
 
 /// Where the configuration comes from, and so whether it can be read again.
@@ -80,10 +84,11 @@ pub struct Control {
     config: Config,
     lanes: Vec<LaneHandle<Relay>>,
     registry: BackendRegistry,
-    root: TicketRoot,
-    /// Every generation that some connection may still live under.
-    generations: Vec<Weak<Generation<RelaySettings>>>,
+    root: KeptRoot,
     number: u64,
+    state: SharedState,
+    admin: Option<Admin>,
+    log: Option<LogWriter>,
     keys: HashSet<ListenerKey>,
     bound: Vec<(ListenerKey, std::net::SocketAddr)>,
     events: Receiver<Event>,
@@ -104,7 +109,8 @@ impl Control {
             let _ = sender.send(Event::FilesHint);
         })
         .map_err(|error| ServeError::System("cannot watch files", std::io::Error::other(error)))?;
-        let root = new_root(&config)?;
+        let root = KeptRoot::open(&config.tickets)
+            .map_err(|problem| ServeError::Configuration(vec![problem]))?;
         let mut control = Self {
             fingerprint: fingerprint(source.file(), &config),
             source,
@@ -112,20 +118,30 @@ impl Control {
             lanes: Vec::new(),
             registry: BackendRegistry::default(),
             root,
-            generations: Vec::new(),
             number: 0,
+            state: SharedState::default(),
+            admin: None,
+            log: None,
             keys: HashSet::new(),
             bound: Vec::new(),
             events,
             watch,
         };
-        control.start_lanes()?;
+        let mut logs = control.open_log()?;
+        control.open_admin()?;
+        control.start_lanes(&mut logs)?;
+        control.state.lock().phase = Phase::Serving;
         Ok(control)
     }
 
     /// The addresses that are bound, with the ports that were chosen for port 0.
     pub fn bound(&self) -> impl Iterator<Item = std::net::SocketAddr> {
         self.bound.iter().map(|(_, bound)| *bound)
+    }
+
+    /// Where metrics and state are served, if anywhere.
+    pub fn admin_address(&self) -> Option<&crate::config::AdminAddress> {
+        self.admin.as_ref().map(Admin::address)
     }
 
     /// Serves until a signal ends it.
@@ -156,8 +172,26 @@ impl Control {
         }
     }
 
-    fn start_lanes(&mut self) -> Result<(), ServeError> {
-        let built = build(&self.config, 1, &mut self.registry, &self.root)
+    fn open_log(&mut self) -> Result<Vec<LaneLog>, ServeError> {
+        let Some(settings) = &self.config.access_log else { return Ok(Vec::new()) };
+        let report = |error: &access_log::AccessLogError| say(&error.to_string());
+        let (logs, writer) = access_log::open(settings, self.config.lanes.get(), report)
+            .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
+        self.state.lock().access_log = Some(AccessLogCounters::of(&writer));
+        self.log = Some(writer);
+        Ok(logs)
+    }
+
+    fn open_admin(&mut self) -> Result<(), ServeError> {
+        let Some(address) = &self.config.admin else { return Ok(()) };
+        let admin = Admin::start(address, self.state.clone())
+            .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
+        self.admin = Some(admin);
+        Ok(())
+    }
+
+    fn start_lanes(&mut self, logs: &mut Vec<LaneLog>) -> Result<(), ServeError> {
+        let built = build(&self.config, 1, &mut self.registry, self.root.current())
             .map_err(ServeError::Configuration)?;
         let mut sockets = open_new(&built.generation, &self.keys, self.config.lanes.get())
             .map_err(ServeError::Configuration)?;
@@ -167,7 +201,7 @@ impl Control {
             let setup = LaneSetup {
                 number,
                 pin_to_cpu: self.config.pin_lanes.then_some(number),
-                tickets: self.root.clone(),
+                tickets: self.root.current().clone(),
                 decoded_keys_max: decoded_keys_max(&self.config),
                 first: Publication {
                     generation: Arc::clone(&generation),
@@ -175,8 +209,10 @@ impl Control {
                 },
                 kernel: Linux,
             };
-            let lane = start(setup, move |_| Relay::new(number, None))
+            let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };
+            let lane = start(setup, move |_| Relay::new(number, log))
                 .map_err(|error| ServeError::System("cannot start a lane", error))?;
+            self.state.lock().lanes.push(Arc::clone(&lane.counters));
             self.lanes.push(lane);
         }
         self.follow_files();
@@ -190,15 +226,36 @@ impl Control {
         self.keys = generation.listeners.iter().flat_map(|l| l.keys.iter().copied()).collect();
         self.bound.retain(|(key, _)| self.keys.contains(key));
         self.bound.append(&mut sockets.bound);
-        self.generations.push(Arc::downgrade(&generation));
+        self.show(&generation);
         generation
+    }
+
+    /// Lets the admin address show the new generation.
+    fn show(&self, generation: &Arc<Generation<RelaySettings>>) {
+        let indexes = || generation.listeners.iter().map(|l| &l.context.certificates);
+        let counts = indexes().map(|index| (index.len(), index.name_count()));
+        let certificates = generation.listeners.iter().flat_map(|listener| {
+            let name = listener.settings.listener.as_str();
+            listener.context.certificates.iter().map(move |certificate| (name, &**certificate))
+        });
+        let mut state = self.state.lock();
+        state.generations.publish(generation.number, generation);
+        state.listeners = ListenerSummary::of(&self.config, counts).collect();
+        state.certificates = CertificateSummaries::of(certificates);
+        state.limits = self.config.limits.clone();
     }
 
     /// Reads configuration and certificates again and publishes them, or says what is wrong.
     fn reload(&mut self) {
         let started = Instant::now();
         self.fingerprint = fingerprint(self.source.file(), &self.config);
-        match self.try_reload() {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+        let outcome = self.try_reload();
+        let told = outcome.as_ref().map(|()| ()).map_err(|problems| problems.join("\n"));
+        self.state.lock().reloads.count(SystemTime::now(), told);
+        match outcome {
             Ok(()) => {
                 say(&format!(
                     "reloaded: generation {} in {} ms",
@@ -224,7 +281,7 @@ impl Control {
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let config = self.keep_what_needs_a_restart(config);
-        let built = build(&config, self.number + 1, &mut self.registry, &self.root)?;
+        let built = build(&config, self.number + 1, &mut self.registry, self.root.current())?;
         let mut sockets = open_new(&built.generation, &self.keys, config.lanes.get())?;
         report(&built.warnings);
         self.config = config;
@@ -275,18 +332,18 @@ impl Control {
         }
     }
 
-    /// What has to happen now and then: forget freed generations, keep the ticket root in step.
+    /// What has to happen now and then: forget what no generation names any more, and keep the
+    /// ticket root in step with the clock.
     fn look_after(&mut self) {
-        self.generations.retain(|generation| generation.strong_count() > 0);
         self.registry.prune();
-        if let Err(error) = self.root.advance_to(self.root.oldest_accepted_at(unix_now())) {
-            // The lanes see the same contradiction and issue no tickets; said once per change.
-            let _ = error;
+        if let Some(problem) = self.root.advance() {
+            say(&problem);
         }
     }
 
     fn drain(self) -> Result<Outcome, ServeError> {
         say("draining: no new connections; a second signal ends at once");
+        self.state.lock().phase = Phase::Draining;
         for lane in &self.lanes {
             lane.post(Mail::Drain(self.config.limits.drain_timeout));
         }
@@ -303,6 +360,14 @@ impl Control {
         for lane in self.lanes {
             let number = lane.number;
             cut += lane.join().map_err(|_| ServeError::LaneLost(number))?.cut;
+        }
+        if let Some(log) = self.log
+            && !log.stop()
+        {
+            say("the access log's destination did not take the last lines");
+        }
+        if let Some(admin) = self.admin {
+            admin.stop();
         }
         Ok(if cut == 0 { Outcome::Drained } else { Outcome::Cut(cut) })
     }
@@ -363,16 +428,6 @@ fn forward_signals(events: Sender<Event>) -> Result<(), ServeError> {
         .spawn(forward)
         .map_err(|error| ServeError::System("cannot start a thread", error))?;
     Ok(())
-}
-
-fn new_root(config: &Config) -> Result<TicketRoot, ServeError> {
-    let wrong = |text: String| ServeError::Configuration(vec![text]);
-    let mut secret = zeroize::Zeroizing::new([0; 32]);
-    random::fill(secret.as_mut_slice()).map_err(|error| wrong(error.to_string()))?;
-    TicketRoot::generate(config.tickets.lifetime, unix_now(), |into| {
-        into.copy_from_slice(secret.as_slice());
-    })
-    .map_err(|error| wrong(error.to_string()))
 }
 
 fn decoded_keys_max(config: &Config) -> std::num::NonZeroUsize {

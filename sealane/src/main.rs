@@ -71,6 +71,12 @@ fn serve(arguments: ServeArguments) -> Exit {
     for address in control.bound() {
         say(&format!("listening on {address}"));
     }
+    if let Some(address) = control.admin_address() {
+        say(&format!("metrics and state on {address}"));
+    }
+    say("ready");
+    // Without a service manager that asked to be told, this does nothing.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     match control.run() {
         Ok(Outcome::Cut(connections)) => {
             say(&format!("ended; {connections} connections were cut"));

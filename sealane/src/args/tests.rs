@@ -1,3 +1,5 @@
+//! The command line is what its help says.
+
 use super::*;
 use crate::man;
 

@@ -1,3 +1,5 @@
+//! Real directories, files, links and devices.
+
 use std::collections::HashMap;
 
 use sealane_engine::policy::Policy;

@@ -1,3 +1,5 @@
+//! Configurations in order and not, on a machine that is given.
+
 use super::*;
 
 /// 2027-01-15, at midnight.
@@ -80,8 +82,8 @@ fn a_configuration_in_order_is_told_with_its_cost() {
 #[test]
 fn everything_wrong_is_told_at_once() {
     let config = format!(
-        "lanes = 0\n[tickets]\nroot = \"root\"\n[access_log]\npath = \"none/access.log\"\n{LISTENER}\
-         default_certificate = \"c.test\"\n[[listener]]\naddress = \"127.0.0.1:444\"\n\
+        "lanes = 0\n[tickets]\nroot = \"root\"\n[access_log]\npath = \"none/access.log\"\n\
+         {LISTENER}default_certificate = \"c.test\"\n[[listener]]\naddress = \"127.0.0.1:444\"\n\
          certificates = [\"absent.pem\"]\nbackends = [\"unknown.test:80\", \"unix:/absent.sock\"]\n"
     );
     let directory = directory(&config, &[("a.test", -2), ("b.test", 3)]);
@@ -109,6 +111,26 @@ fn everything_wrong_is_told_at_once() {
     assert_eq!(report.errors.len(), 7, "{text}");
     assert_eq!(report.warnings.len(), 4, "{text}");
     assert!(!text.contains("nothex"), "a secret is not quoted: {text}");
+}
+
+/// Its public half is the certificate's, so only decoding finds it.
+#[test]
+fn a_key_with_a_damaged_private_half_is_found() {
+    let config = format!("crypto = \"aws-lc\"\n{LISTENER}");
+    let directory = directory(&config, &[("a.test", 90)]);
+    let file = directory.path().join("certs/a.test.pem");
+    let mut pem = fs::read(&file).unwrap();
+    let header = b"-----BEGIN PRIVATE KEY-----";
+    let key = pem.windows(header.len()).position(|window| window == header).unwrap();
+    let body = pem[key..].iter().position(|byte| *byte == b'\n').unwrap() + key + 1;
+    // Bytes 36 to 67 of such a key are the private half; four characters hold three bytes.
+    let damaged = &mut pem[body + 56];
+    *damaged = if *damaged == b'A' { b'B' } else { b'A' };
+    fs::write(&file, pem).unwrap();
+    let (report, text) = check(&directory, &machine());
+    assert_eq!(report.errors.len(), 1, "{text}");
+    assert!(text.contains("error: listener web: certs/a.test.pem: "), "{text}");
+    assert_eq!(report.listeners[0].certificates, 1, "the index took it: {text}");
 }
 
 #[test]

@@ -4,16 +4,19 @@
 //! Rust's. What cannot be turned is noted and becomes `None`, and the walk goes on. A key that
 //! nobody asked for is a mistake too.
 
-use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+mod document;
+#[cfg(test)]
+mod tests;
+
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::mistake::{Mistake, Place, Problem};
+use super::mistake::{Mistake, Problem};
 use super::value;
+use document::{Document, without_keys_alone};
 
 /// Reads `text`, the contents of `file`, with `walk`.
 ///
@@ -28,7 +31,7 @@ pub(super) fn read<T>(
     let (root, other_errors) = DeTable::parse_recoverable(&readable);
     syntax_errors.extend(other_errors);
     let document = Document::new(file, text, &syntax_errors);
-    let result = document.table(String::new(), 0..0, root.get_ref(), walk);
+    let result = Table::walk(&document, String::new(), 0..0, root.get_ref(), walk);
     (result, document.into_mistakes())
 }
 
@@ -108,6 +111,20 @@ impl<'d> Table<'d> {
         walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
     ) -> Option<T> {
         self.value(key)?.table(walk)
+    }
+
+    /// Hands a table to `walk` and then notes the keys that it did not ask for.
+    fn walk<T>(
+        document: &'d Document<'d>,
+        field: String,
+        span: Range<usize>,
+        entries: &'d DeTable<'d>,
+        walk: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        let mut table = Self { asked: Vec::new(), document, entries, field, span };
+        let result = walk(&mut table);
+        table.note_unknown_keys();
+        result
     }
 
     fn field_of(&self, key: &str) -> String {
@@ -277,7 +294,7 @@ impl<'d> Value<'d> {
     pub(super) fn table<T>(&self, walk: impl FnOnce(&mut Table<'d>) -> Option<T>) -> Option<T> {
         match self.value {
             DeValue::Table(entries) => {
-                self.document.table(self.field.clone(), self.span.clone(), entries, walk)
+                Table::walk(self.document, self.field.clone(), self.span.clone(), entries, walk)
             }
             DeValue::Array(array) if array.iter().all(|value| value.get_ref().is_table()) => {
                 let remedy = format!("write [{}] in single brackets, once", self.field);
@@ -315,118 +332,6 @@ impl<'d> Value<'d> {
     }
 }
 
-struct Document<'t> {
-    file: &'t Path,
-    has_syntax_errors: bool,
-    line_starts: Vec<usize>,
-    mistakes: RefCell<Vec<Mistake>>,
-    omitted: Cell<usize>,
-    syntax_error_lines: Vec<usize>,
-    text: &'t str,
-}
-
-impl<'t> Document<'t> {
-    fn new(file: &'t Path, text: &'t str, syntax_errors: &[toml::de::Error]) -> Self {
-        let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let line_starts = std::iter::once(0).chain(line_ends.map(|(end, _)| end + 1)).collect();
-        let mut document = Self {
-            file,
-            has_syntax_errors: !syntax_errors.is_empty(),
-            line_starts,
-            mistakes: RefCell::default(),
-            omitted: Cell::new(0),
-            syntax_error_lines: Vec::new(),
-            text,
-        };
-        for error in syntax_errors {
-            let offset = error.span().map_or(text.len(), |span| span.start);
-            let (line, _) = document.line_and_column(offset);
-            // The parser stumbles on over the rest of a broken line; its first word counts.
-            if !document.syntax_error_lines.contains(&line) {
-                document.note(offset, String::new(), syntax_problem(error.message()));
-                document.syntax_error_lines.push(line);
-            }
-        }
-        document
-    }
-
-    fn table<'d, T>(
-        &'d self,
-        field: String,
-        span: Range<usize>,
-        entries: &'d DeTable<'d>,
-        walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
-    ) -> Option<T> {
-        let mut table = Table { asked: Vec::new(), document: self, entries, field, span };
-        let result = walk(&mut table);
-        table.note_unknown_keys();
-        result
-    }
-
-    fn note(&self, offset: usize, field: String, problem: Problem) {
-        let (line, column) = self.line_and_column(offset);
-        if self.syntax_error_lines.contains(&line) {
-            return;
-        }
-        let mut mistakes = self.mistakes.borrow_mut();
-        if mistakes.len() >= MISTAKES_MAX {
-            self.omitted.set(self.omitted.get() + 1);
-            return;
-        }
-        let place = Place { line: Some(line), column: Some(column), ..Place::whole(self.file) };
-        mistakes.push(Mistake { place: Some(place), field, problem });
-    }
-
-    fn line_and_column(&self, offset: usize) -> (usize, usize) {
-        let line = self.line_starts.partition_point(|start| *start <= offset).max(1);
-        let start = self.line_starts.get(line - 1).copied().unwrap_or_default();
-        let before = self.text.get(start..offset).unwrap_or_default();
-        (line, before.chars().count() + 1)
-    }
-
-    fn into_mistakes(self) -> Vec<Mistake> {
-        let mut mistakes = self.mistakes.into_inner();
-        mistakes.sort_by(|a, b| a.place.cmp(&b.place));
-        if self.omitted.get() > 0 {
-            let what = format!("{} more mistakes are not shown", self.omitted.get());
-            let problem = Problem::new(what, "correct these first");
-            let place = Some(Place::whole(self.file));
-            mistakes.push(Mistake { place, field: String::new(), problem });
-        }
-        mistakes
-    }
-}
-
-/// Blanks lines that have a key but no value, because the parser skips all that follows them.
-/// Every position stays what it was.
-fn without_keys_alone(text: &str) -> (Cow<'_, str>, Vec<toml::de::Error>) {
-    let mut readable = Cow::Borrowed(text);
-    let mut found = Vec::new();
-    for _ in 0..KEYS_ALONE_MAX {
-        let (_, errors) = DeTable::parse_recoverable(&readable);
-        let alone = errors.into_iter().find(|error| error.message().starts_with(KEY_ALONE));
-        let Some((offset, error)) = alone.and_then(|error| Some((error.span()?.start, error)))
-        else {
-            break;
-        };
-        let (before, rest) = readable.split_at(readable.floor_char_boundary(offset));
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let end = offset + rest.find('\n').unwrap_or(rest.len());
-        let blank = " ".repeat(end - start);
-        readable = format!("{}{blank}{}", &readable[..start], &readable[end..]).into();
-        found.push(error);
-    }
-    (readable, found)
-}
-
-fn syntax_problem(message: &str) -> Problem {
-    let remedy = match message {
-        "duplicate key" => "keep one of the two",
-        _ => "write KEY = VALUE, text in \"quotes\", lists in [brackets], tables as [NAME]",
-    };
-    Problem::new(message, remedy)
-}
-
 fn did_you_mean<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     // Nobody means a word that is so long, and the distance takes time in its square.
     if written.len() > WORD_BYTES_MAX {
@@ -442,16 +347,4 @@ fn did_you_mean<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Opti
         .map(|(_, known)| format!("did you mean {known:?}?"))
 }
 
-/// Mistakes that are reported for one file.
-pub(super) const MISTAKES_MAX: usize = 100;
-
-/// How the parser's message begins.
-const KEY_ALONE: &str = "key with no value";
-
-/// Lines with a key alone that are passed over: each costs another parse.
-const KEYS_ALONE_MAX: usize = 20;
-
 const WORD_BYTES_MAX: usize = 64;
-
-#[cfg(test)]
-mod tests;

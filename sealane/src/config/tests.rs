@@ -1,3 +1,5 @@
+//! Whole configurations: in order, contradicting themselves, and random text.
+
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -189,6 +191,7 @@ fn contradictions() {
         ),
         (listener("groups = [\"X25519MLKEM768\"]"), "TLS 1.2 has no group to use"),
         (listener("versions = [\"1.3\", \"1.3\"]"), "is written twice"),
+        (with("[tickets]\nlifetime = \"600500ms\""), "a fraction of a second; write whole seconds"),
         (listener("alpn = [\"\"]"), "a protocol name of 0 bytes"),
         (listener("name = \"a b\""), "is not a name for a listener"),
         (

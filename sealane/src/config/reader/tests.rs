@@ -1,8 +1,11 @@
+//! What each reader makes of a value, and what it says if it is wrong.
+
 use std::path::Path;
 use std::time::Duration;
 
 use super::super::Mistakes;
-use super::{MISTAKES_MAX, Table};
+use super::Table;
+use super::document::MISTAKES_MAX;
 
 fn read<T>(
     file: &Path,
