@@ -203,6 +203,13 @@ impl Metrics {
             .sum()
     }
 
+    /// How many connections ended by which cause, as text for a failed test.
+    pub fn ends(&self) -> String {
+        let ends = self.0.lines().filter(|line| line.starts_with("sealane_connections_ended"));
+        let happened: Vec<_> = ends.filter(|line| !line.ends_with(" 0")).collect();
+        happened.join("\n")
+    }
+
     /// Connections that ended by `cause`.
     pub fn ended(&self, cause: &str) -> u64 {
         self.sum("sealane_connections_ended_total", &[("cause", cause)])
