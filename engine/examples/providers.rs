@@ -3,7 +3,8 @@
 //! `cargo run --release -p sealane-engine --example providers` prints a table in microseconds of
 //! CPU time of the measuring thread, median [least-most] over interleaved rounds. With
 //! `-- PROVIDER CASE HANDSHAKES` it only does that many handshakes, for strace, perf and the like.
-//! Every handshake is checked at both ends; a wrong suite, group or resumption ends it with an error.
+//! Every handshake is checked at both ends; a wrong suite, group or resumption ends it with an
+//! error.
 
 use std::env;
 use std::error::Error;

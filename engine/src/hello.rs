@@ -40,7 +40,8 @@ pub fn peek(bytes: &[u8], bytes_max: usize) -> Peek {
     if first != RECORD_HANDSHAKE {
         return peek_http(bytes);
     }
-    match parse_records(bytes) {
+    // A hello that ends beyond the limit is too long even if all of it has arrived.
+    match parse_records(&bytes[..bytes.len().min(bytes_max)]) {
         Some(Ok(hello)) => Peek::Hello(hello),
         Some(Err(Malformed)) => Peek::NotTls,
         None if bytes.len() > bytes_max => Peek::TooLong,
@@ -118,8 +119,11 @@ fn parse_records(bytes: &[u8]) -> Option<Result<Hello, Malformed>> {
     }
 }
 
-/// The first record's payload and what follows it.
-fn split_record(bytes: &[u8]) -> Option<Result<(&[u8], &[u8]), Malformed>> {
+/// A record's payload and what follows it.
+type Split<'a> = (&'a [u8], &'a [u8]);
+
+/// Splits off the first record.
+fn split_record(bytes: &[u8]) -> Option<Result<Split<'_>, Malformed>> {
     let (header, rest) = bytes.split_at_checked(RECORD_HEADER_LEN)?;
     let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
     if header[0] != RECORD_HANDSHAKE || header[1] != 3 || len == 0 || len > RECORD_PAYLOAD_MAX {

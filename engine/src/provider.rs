@@ -1,9 +1,9 @@
 //! The cryptography behind TLS: which library a lane uses, and the lane's own random bytes.
 //!
 //! A handshake in steady state should write no cache line that another lane writes. AWS-LC breaks
-//! that rule with two process-wide locks in every random call, graviola keeps it, and signatures by
-//! RSA keys are worth the exception; the figures are in `engine/PROVIDERS.md`. No other module names
-//! a cryptographic library for TLS.
+//! that rule with two process-wide locks in every random call, graviola keeps it, and signatures
+//! by RSA keys are worth the exception; the figures are in `engine/PROVIDERS.md`. No other module
+//! names a cryptographic library for TLS.
 
 use rustls::NamedGroup;
 use rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, SupportedKxGroup, aws_lc_rs};
@@ -44,8 +44,9 @@ impl Provider {
     /// lane accepts.
     ///
     /// Seeds the thread's random generator, makes AWS-LC gather its entropy (it signs RSA in every
-    /// choice; 30 ms for the first thread of a process) and does one key exchange in each group. The
-    /// two ends of each are compared, so that a broken library is found here and not by a client.
+    /// choice; 30 ms for the first thread of a process) and does one key exchange in each group.
+    /// The two ends of each are compared, so that a broken library is found here and not by a
+    /// client.
     pub fn warm_up(&self) -> Result<(), ProviderError> {
         random::fill(&mut [0; 1])?;
         aws_lc_rs::default_provider()

@@ -233,12 +233,14 @@ impl ServerSession {
 
     /// Collects the alert that rustls queued when it failed.
     fn write_alert(&mut self, rest: &mut [u8], wire: &mut Buffer) {
-        // rustls hands out queued messages before it looks at input again, and fails again then.
+        // rustls hands out queued messages, the alert last, before it looks at input again. It must
+        // not get that far: it would fail over the same record and queue another alert.
         for _ in 0..ALERTS_MAX {
             match self.tls.process_tls_records(rest).state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    if encode(|room| data.encode(room), wire).is_err() {
-                        return;
+                    match encode(|room| data.encode(room), wire) {
+                        Ok(len) if !is_alert(&wire.filled()[wire.len() - len..]) => {}
+                        _ => return,
                     }
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
@@ -268,6 +270,8 @@ impl Session for ServerSession {
         let (done, outcome) = self.process(incoming, plain, wire, &mut fed);
         let rest = &mut incoming[done..];
         if let Err(error) = outcome {
+            // They were encrypted before the alert is.
+            self.release_held(wire);
             self.write_alert(rest, wire);
             return Err(error);
         }
@@ -353,6 +357,18 @@ enum Step {
     Continue,
     Encoded(usize),
     Idle,
+}
+
+/// Whether `record` holds an alert. Encrypted under TLS 1.3 it is told by its length: level,
+/// description, content type and tag; nothing else that a server sends is as short.
+fn is_alert(record: &[u8]) -> bool {
+    const ALERT: u8 = 21;
+    const APPLICATION_DATA: u8 = 23;
+    match record.first() {
+        Some(&ALERT) => true,
+        Some(&APPLICATION_DATA) => record.len() == 5 + 2 + 1 + 16,
+        _ => false,
+    }
 }
 
 /// Alerts (and messages queued before them) that a failing session may write.

@@ -39,7 +39,8 @@ causes! {
     ClientGone = "client_gone", Client;
     /// The client reset an established connection.
     ClientReset = "client_reset", Client;
-    /// The client's stream ended without close_notify; the backend is reset, never told a clean end.
+    /// The client's stream ended without close_notify; the backend is reset, never told a clean
+    /// end.
     ClientTruncated = "client_truncated", Client;
     /// The handshake failed for a reason without a cause of its own.
     HandshakeFailed = "handshake_failed", Client;

@@ -9,12 +9,16 @@ use sealane_engine::buffer::Buffer;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
+use crate::pool::Pending;
+use crate::token::Token;
 
 /// Everything a lane keeps for a connection, beside its generation and what its service keeps.
 pub(crate) struct Connection {
     pub(crate) token: u64,
     pub(crate) socket: Socket,
     pub(crate) attached: Option<Socket>,
+    /// Counts the attached sockets, so that an event for one does not reach the next.
+    pub(crate) attachment: u8,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) phase: Phase,
     pub(crate) session: Option<Box<ServerSession>>,
@@ -22,9 +26,9 @@ pub(crate) struct Connection {
     /// The start of a ClientHello whose end has not arrived.
     pub(crate) early: Vec<u8>,
     /// Ciphertext that the client's socket did not take.
-    pub(crate) outgoing: Option<Buffer>,
+    pub(crate) outgoing: Option<Pending>,
     /// Plaintext that the service did not take.
-    pub(crate) untaken: Option<Buffer>,
+    pub(crate) untaken: Option<Pending>,
     /// From the client to the service.
     pub(crate) inward: Direction,
     /// From the service to the client.
@@ -79,7 +83,7 @@ pub(crate) struct Socket {
     /// FIN has arrived: whatever can be read already lies in the socket's queue, so a short read
     /// means the end.
     pub(crate) hangup: bool,
-    /// An error has arrived, which a read will tell.
+    /// An error has arrived, which a read will tell; or an urgent mark, at which reads end short.
     pub(crate) failed: bool,
     /// The end has been read.
     pub(crate) ended: bool,
@@ -109,7 +113,7 @@ impl Socket {
     /// Takes note of what an event says.
     pub(crate) fn note(&mut self, flags: EventFlags) {
         self.hangup |= flags.contains(EventFlags::RDHUP);
-        self.failed |= flags.contains(EventFlags::ERR);
+        self.failed |= flags.intersects(EventFlags::ERR | EventFlags::PRI);
         self.readable |= flags
             .intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
@@ -128,6 +132,7 @@ impl Connection {
             token,
             socket: Socket::new(fd),
             attached: None,
+            attachment: 0,
             address,
             phase: Phase::Hello,
             session: None,
@@ -150,6 +155,11 @@ impl Connection {
         }
     }
 
+    /// The token of the socket that is attached now.
+    pub(crate) fn attached_token(&self) -> Token {
+        Token::from_bits(self.token).attached(self.attachment)
+    }
+
     /// Whether the handshake has neither been completed nor failed.
     pub(crate) fn is_handshaking(&self) -> bool {
         matches!(self.phase, Phase::Hello | Phase::Handshake)
@@ -158,6 +168,8 @@ impl Connection {
     /// Whether bytes from the client may be read now: whoever takes them must have taken the last.
     pub(crate) fn wants_client_bytes(&self) -> bool {
         let has_room = match self.phase {
+            // Behind close_notify only FIN can come, which tells nothing new, or an error.
+            Phase::Established if self.inward != Direction::Open => self.socket.failed,
             Phase::Established => self.untaken.is_none(),
             Phase::Handshake | Phase::Hello => self.outgoing.is_none(),
             Phase::Lingering { .. } => true,

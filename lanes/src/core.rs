@@ -88,7 +88,7 @@ impl<K: Kernel> Core<K> {
     /// Begins to report a socket that was attached in this turn. One that has taken bytes is
     /// connected, so room is of interest only if it ran out of it.
     pub(crate) fn watch_attached(&mut self, connection: &mut Connection) -> io::Result<()> {
-        let token = Token::from_bits(connection.token).attached().bits();
+        let token = connection.attached_token().bits();
         let Some(socket) = &mut connection.attached else { return Ok(()) };
         if !socket.is_watched {
             socket.wants_room |= socket.writes == 0;

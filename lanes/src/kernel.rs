@@ -144,8 +144,10 @@ impl Kernel for Linux {
     }
 }
 
-/// Bytes and the end of the stream; errors are always reported.
-const ARRIVALS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+/// Bytes, the urgent mark, at which reads end short, and the end of the stream; errors are always
+/// reported.
+const ARRIVALS: EventFlags =
+    EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// Makes the close of `socket` a reset: the peer sees an error, never a clean end.
 pub(crate) fn reset_on_close(socket: impl AsFd) {

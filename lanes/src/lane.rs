@@ -137,15 +137,16 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         match token.source() {
             Source::Bell => self.read_mail(),
             Source::Listener(index) => self.accept(index, ACCEPTS_MAX),
-            Source::Connection { slot, attached } => {
+            Source::Connection { slot, attachment } => {
                 let Some(entry) = self.entry(slot, token) else { return };
                 let flags = { event.flags };
-                if attached {
-                    if let Some(socket) = &mut entry.connection.attached {
+                match (attachment, &mut entry.connection.attached) {
+                    (None, _) => entry.connection.socket.note(flags),
+                    (Some(number), Some(socket)) if number == entry.connection.attachment => {
                         socket.note(flags);
                     }
-                } else {
-                    entry.connection.socket.note(flags);
+                    // It is about a socket that was closed earlier in this batch.
+                    (Some(_), _) => return,
                 }
                 self.drive(slot);
             }
@@ -174,16 +175,16 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn drive(&mut self, slot: usize) {
         // A panic is a fault of ours; it costs this connection and no other.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.step(slot)));
-        self.conclude(slot, outcome);
+        self.conclude(slot, &outcome);
     }
 
-    fn conclude(&mut self, slot: usize, outcome: std::thread::Result<Result<(), Cause>>) {
+    fn conclude(&mut self, slot: usize, outcome: &std::thread::Result<Result<(), Cause>>) {
         let cause = match outcome {
             Ok(Ok(())) => match self.watch_attached(slot) {
                 Ok(()) => return self.queue(slot),
                 Err(_) => Cause::Internal,
             },
-            Ok(Err(cause)) => cause,
+            Ok(Err(cause)) => *cause,
             Err(_) => {
                 self.core.counters.panics.add(1);
                 Cause::Internal
@@ -238,7 +239,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             }
             self.core.tickets.pop_front();
             let outcome = catch_unwind(AssertUnwindSafe(|| self.check_deadlines(slot)));
-            self.conclude(slot, outcome);
+            self.conclude(slot, &outcome);
         }
     }
 
@@ -252,7 +253,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
         entry.connection.armed_ms = u64::MAX;
         let outcome = catch_unwind(AssertUnwindSafe(|| self.check_deadlines(slot)));
-        self.conclude(slot, outcome);
+        self.conclude(slot, &outcome);
     }
 
     /// Takes the connection off the lane. Only a clean end may look like one to either side.
@@ -287,7 +288,12 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             client_bytes: connection.client_bytes,
             backend_bytes: connection.backend_bytes,
         };
-        self.service.ended(state, &generation.listener(listener).settings, &end);
+        let service = &mut self.service;
+        let settings = &generation.listener(listener).settings;
+        let told = catch_unwind(AssertUnwindSafe(|| service.ended(state, settings, &end)));
+        if told.is_err() {
+            self.core.counters.panics.add(1);
+        }
         if let Some(outgoing) = connection.outgoing {
             self.core.pool.give_back(outgoing);
         }

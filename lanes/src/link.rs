@@ -13,6 +13,7 @@ use crate::cause::Cause;
 use crate::connection::{Connection, Direction, Phase, Socket};
 use crate::core::{Core, to_ms};
 use crate::kernel::{Address, Kernel, reset_on_close, shut_write};
+use crate::pool::Pending;
 use crate::token::Token;
 
 /// One established connection, lent to its service for the length of a call.
@@ -102,6 +103,7 @@ impl<K: Kernel> Link<'_, K> {
     pub fn attach(&mut self, address: &Address) -> io::Result<()> {
         self.detach();
         let fd = self.core.kernel.connect(address)?;
+        self.connection.attachment = self.connection.attachment.wrapping_add(1);
         self.connection.attached = Some(Socket::new(fd));
         Ok(())
     }
@@ -127,6 +129,7 @@ impl<K: Kernel> Link<'_, K> {
     /// # Errors
     /// `WouldBlock` when it takes nothing now; otherwise the peer is gone.
     pub fn send_attached(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let token = self.connection.attached_token();
         let socket = self.connection.attached.as_mut().ok_or(ErrorKind::NotConnected)?;
         if socket.writes == 1 {
             // The first bytes never wait for others, so only later ones need this. It fails on a
@@ -143,7 +146,6 @@ impl<K: Kernel> Link<'_, K> {
             }
             Err(error) => {
                 if error.kind() == ErrorKind::WouldBlock {
-                    let token = Token::from_bits(self.connection.token).attached();
                     self.core.watch_room(socket, token)?;
                 }
                 return Err(error);
@@ -151,7 +153,6 @@ impl<K: Kernel> Link<'_, K> {
         };
         socket.writes = (socket.writes + 1).min(2);
         if taken < bytes.len() {
-            let token = Token::from_bits(self.connection.token).attached();
             self.core.watch_room(socket, token)?;
         }
         self.connection.active_ms = self.core.now_ms;
@@ -249,7 +250,7 @@ impl<K: Kernel> Link<'_, K> {
             let joined = [outgoing.filled(), wire.filled()].concat();
             self.core.pool.give_back(outgoing);
             wire.clear();
-            self.connection.outgoing = Some(Buffer::holding(&joined));
+            self.connection.outgoing = Some(Pending::holding(&joined));
             return Ok(());
         }
         if !wire.is_empty() {

@@ -1,5 +1,8 @@
 //! A lane's spare buffers: a connection takes one only while bytes are pending for it.
 
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
 use sealane_engine::buffer::Buffer;
 
 /// Large buffers that wait for their next use.
@@ -10,9 +13,37 @@ use sealane_engine::buffer::Buffer;
 /// stalled connection costs kilobytes instead of a whole buffer.
 pub(crate) struct Pool {
     spare: Vec<Buffer>,
-    /// Large buffers that connections hold right now.
-    lent: usize,
+    /// Held once more by every large buffer that a connection holds right now.
+    lease: Rc<()>,
     capacity: usize,
+}
+
+/// Bytes that a slow peer has not taken yet, in a buffer of their own or in a large one that is
+/// lent for as long as this exists.
+pub(crate) struct Pending {
+    buffer: Buffer,
+    _lease: Option<Rc<()>>,
+}
+
+impl Pending {
+    /// A copy of `bytes` in a buffer of their size.
+    pub(crate) fn holding(bytes: &[u8]) -> Self {
+        Self { buffer: Buffer::holding(bytes), _lease: None }
+    }
+}
+
+impl Deref for Pending {
+    type Target = Buffer;
+
+    fn deref(&self) -> &Buffer {
+        &self.buffer
+    }
+}
+
+impl DerefMut for Pending {
+    fn deref_mut(&mut self) -> &mut Buffer {
+        &mut self.buffer
+    }
 }
 
 /// Large buffers that connections may hold before reads get smaller.
@@ -24,33 +55,31 @@ pub(crate) const SMALL_REST_BYTES: usize = 32 * 1024;
 
 impl Pool {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { spare: Vec::new(), lent: 0, capacity }
+        Self { spare: Vec::new(), lease: Rc::new(()), capacity }
     }
 
     /// Whether so many buffers are lent that reads should be small.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.lent >= LENT_BUFFERS_MAX
+        // One is the pool's own.
+        Rc::strong_count(&self.lease) > LENT_BUFFERS_MAX
     }
 
     /// Takes what is left in the lane's own `buffer`, which is empty and large again afterwards.
-    pub(crate) fn detach(&mut self, buffer: &mut Buffer) -> Buffer {
+    pub(crate) fn detach(&mut self, buffer: &mut Buffer) -> Pending {
         if buffer.len() <= SMALL_REST_BYTES {
-            let rest = Buffer::holding(buffer.filled());
+            let rest = Pending::holding(buffer.filled());
             buffer.clear();
             return rest;
         }
-        self.lent += 1;
         let fresh = self.spare.pop().unwrap_or_else(|| Buffer::with_capacity(self.capacity));
-        std::mem::replace(buffer, fresh)
+        let _lease = Some(Rc::clone(&self.lease));
+        Pending { buffer: std::mem::replace(buffer, fresh), _lease }
     }
 
-    /// Takes a connection's buffer back.
-    pub(crate) fn give_back(&mut self, mut buffer: Buffer) {
-        if buffer.capacity() != self.capacity {
-            return;
-        }
-        self.lent = self.lent.saturating_sub(1);
-        if self.spare.len() < SPARE_BUFFERS_MAX {
+    /// Takes a connection's buffer back, which is cheaper than to drop it.
+    pub(crate) fn give_back(&mut self, pending: Pending) {
+        let mut buffer = pending.buffer;
+        if buffer.capacity() == self.capacity && self.spare.len() < SPARE_BUFFERS_MAX {
             buffer.clear();
             self.spare.push(buffer);
         }
@@ -90,6 +119,11 @@ mod tests {
         assert!(pool.is_scarce());
         pool.give_back(lent.remove(0));
         assert!(!pool.is_scarce());
+        own.append(&[0; SMALL_REST_BYTES + 1]);
+        let dropped = pool.detach(&mut own);
+        assert!(pool.is_scarce());
+        drop(dropped);
+        assert!(!pool.is_scarce(), "a buffer that an error took along is lent no more");
         lent.into_iter().for_each(|buffer| pool.give_back(buffer));
         assert_eq!(pool.spare.len(), SPARE_BUFFERS_MAX);
     }

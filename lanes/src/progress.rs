@@ -165,11 +165,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         connection.socket.ended = true;
         match connection.phase {
-            Phase::Lingering { .. } => Ok(()),
             Phase::Established if connection.inward == Direction::Open => {
                 Err(Cause::ClientTruncated)
             }
-            Phase::Established => Ok(()),
+            Phase::Established | Phase::Lingering { .. } => Ok(()),
             Phase::Handshake | Phase::Hello => Err(Cause::ClientGone),
         }
     }
@@ -277,6 +276,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             connection.tickets_due_ms = Some(due_ms);
             self.core.tickets.push_back((due_ms, connection.token));
         }
+        // Nobody looks before the handshake's deadline otherwise.
+        let (idle_ms, _) = self.own_deadline();
+        self.link().arm(idle_ms);
         let listener = self.entry.generation.listener(self.entry.listener);
         let mut link = Link { core: self.core, connection: &mut self.entry.connection };
         self.entry.state = Some(self.service.established(&mut link, &listener.settings)?);
@@ -299,6 +301,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 connection.socket.readable = false;
                 Ok(())
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             Err(_) => Err(cause),
         }
     }

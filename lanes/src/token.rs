@@ -3,7 +3,8 @@
 /// A connection (by slot and generation of the slot), a listener, or the mailbox's bell.
 ///
 /// The generation of the slot tells an event for a connection that has just ended from one for the
-/// connection that took its place within the same batch of events.
+/// connection that took its place within the same batch of events; the number of the attachment
+/// does the same for the sockets that a connection attaches one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(u64);
 
@@ -11,14 +12,16 @@ pub(crate) struct Token(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Bell,
-    Connection { slot: usize, attached: bool },
+    Connection { slot: usize, attachment: Option<u8> },
     Listener(usize),
 }
 
 const KIND_SHIFT: u32 = 62;
 const ATTACHED: u64 = 1 << 61;
+const ATTACHMENT_SHIFT: u32 = 53;
+const ATTACHMENT_MASK: u64 = 0xff << ATTACHMENT_SHIFT;
 const GENERATION_SHIFT: u32 = 32;
-const GENERATIONS: u32 = 1 << 29;
+const GENERATIONS: u32 = 1 << 21;
 const SLOT_MASK: u64 = (1 << 32) - 1;
 
 impl Token {
@@ -41,22 +44,26 @@ impl Token {
         self.0
     }
 
-    /// The same connection's attached socket.
-    pub(crate) fn attached(self) -> Self {
-        Self(self.0 | ATTACHED)
+    /// The same connection's attached socket of this number.
+    pub(crate) fn attached(self, attachment: u8) -> Self {
+        Self(self.client().0 | ATTACHED | u64::from(attachment) << ATTACHMENT_SHIFT)
     }
 
     /// The same connection's client socket.
     pub(crate) fn client(self) -> Self {
-        Self(self.0 & !ATTACHED)
+        Self(self.0 & !(ATTACHED | ATTACHMENT_MASK))
+    }
+
+    fn attachment(self) -> Option<u8> {
+        let number = (self.0 & ATTACHMENT_MASK) >> ATTACHMENT_SHIFT;
+        (self.0 & ATTACHED != 0).then_some(number.to_le_bytes()[0])
     }
 
     pub(crate) fn source(self) -> Source {
         // 32 bits always fit on the 64-bit targets that Sealane supports.
-        #[expect(clippy::cast_possible_truncation, reason = "masked to 32 bits")]
         let index = (self.0 & SLOT_MASK) as usize;
         match self.0 >> KIND_SHIFT {
-            0 => Source::Connection { slot: index, attached: self.0 & ATTACHED != 0 },
+            0 => Source::Connection { slot: index, attachment: self.attachment() },
             1 => Source::Listener(index),
             _ => Source::Bell,
         }
@@ -71,10 +78,13 @@ mod tests {
     fn a_token_tells_kind_slot_and_generation_apart() {
         let first = Token::connection(7, 1);
         assert_ne!(first, Token::connection(7, 2), "the slot's next tenant is another");
-        assert_eq!(first.attached().source(), Source::Connection { slot: 7, attached: true });
-        assert_eq!(first.attached().client(), first);
+        let attached = first.attached(255);
+        assert_eq!(attached.source(), Source::Connection { slot: 7, attachment: Some(255) });
+        assert_eq!(first.source(), Source::Connection { slot: 7, attachment: None });
+        assert_eq!(attached.client(), first);
+        assert_ne!(attached, attached.attached(0), "the connection's next attached socket");
         assert_eq!(Token::listener(3).source(), Source::Listener(3));
         assert_eq!(Token::BELL.source(), Source::Bell);
-        assert_eq!(Token::connection(u32::MAX as usize, u32::MAX).client().bits() >> 61, 0);
+        assert_eq!(Token::connection(u32::MAX as usize, u32::MAX).bits() >> ATTACHMENT_SHIFT, 0);
     }
 }

@@ -34,8 +34,8 @@ impl Wheel {
         }
     }
 
-    /// Wakes `token` at `due_ms`, or a tick later; an entry beyond the horizon of about four minutes
-    /// goes around again.
+    /// Wakes `token` at `due_ms`, or a tick later; an entry beyond the horizon of about four
+    /// minutes goes around again.
     pub(crate) fn arm(&mut self, due_ms: u64, token: u64) {
         self.len += 1;
         self.place(Entry { due_ms, token });
@@ -61,7 +61,7 @@ impl Wheel {
         }
         while self.tick < target {
             self.tick += 1;
-            if self.tick % NEAR_TICKS == 0 {
+            if self.tick.is_multiple_of(NEAR_TICKS) {
                 let span = slot(self.tick / NEAR_TICKS % FAR_SPANS);
                 for entry in std::mem::take(&mut self.far[span]) {
                     self.place_from_far(entry);

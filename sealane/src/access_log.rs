@@ -1,8 +1,8 @@
 //! The access log: a JSON line per connection, written by a thread of its own.
 //!
 //! [`open`] gives each lane a [`LaneLog`], the end of a bounded ring of bytes, and starts the
-//! [`LogWriter`] that empties all rings. A lane writes a line whole or drops it and counts; it never
-//! waits, and neither side frees what the other allocated.
+//! [`LogWriter`] that empties all rings. A lane writes a line whole or drops it and counts; it
+//! never waits, and neither side frees what the other allocated.
 
 mod line;
 mod writer;

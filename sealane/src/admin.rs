@@ -1,7 +1,7 @@
 //! The admin address: metrics, health and state, over HTTP on loopback or a unix socket.
 //!
-//! [`Admin::start`] serves what is in a [`SharedState`]. Its thread only reads: the lanes' counters,
-//! and the [`ControlState`] that the control plane keeps up to date.
+//! [`Admin::start`] serves what is in a [`SharedState`]. Its thread only reads: the lanes'
+//! counters, and the [`ControlState`] that the control plane keeps up to date.
 
 mod report;
 mod socket;

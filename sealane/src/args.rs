@@ -80,8 +80,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = SIMPLE_FLAGS)]
     pub config: Option<PathBuf>,
     /// Accept TLS here; may be repeated
-    #[arg(long, long_help = LISTEN_HELP, value_name = "ADDR:PORT", required_unless_present = "config",
-        value_parser = value::listen_address)]
+    #[arg(long, long_help = LISTEN_HELP, value_name = "ADDR:PORT",
+        required_unless_present = "config", value_parser = value::listen_address)]
     pub listen: Vec<SocketAddr>,
     /// Relay plaintext there; may be repeated
     ///

@@ -154,10 +154,9 @@ impl Control {
             let wait = pending.as_ref().map_or(TICK, Pending::wait).min(TICK);
             match self.events.recv_timeout(wait) {
                 Ok(Event::Signal(SIGHUP)) => self.reload(),
-                Ok(Event::Signal(_)) => return self.drain(),
                 Ok(Event::FilesHint) => Pending::note(&mut pending),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.drain(),
+                Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return self.drain(),
             }
             if pending.as_ref().is_some_and(Pending::is_due) {
                 pending = None;
@@ -238,10 +237,12 @@ impl Control {
             let name = listener.settings.listener.as_str();
             listener.context.certificates.iter().map(move |certificate| (name, &**certificate))
         });
+        // With many certificates this takes a while, which no request should have to wait for.
+        let certificates = CertificateSummaries::of(certificates);
         let mut state = self.state.lock();
         state.generations.publish(generation.number, generation);
         state.listeners = ListenerSummary::of(&self.config, counts).collect();
-        state.certificates = CertificateSummaries::of(certificates);
+        state.certificates = certificates;
         state.limits = self.config.limits.clone();
     }
 
@@ -253,7 +254,7 @@ impl Control {
             log.reopen();
         }
         let outcome = self.try_reload();
-        let told = outcome.as_ref().map(|()| ()).map_err(|problems| problems.join("\n"));
+        let told = outcome.clone().map_err(|problems| problems.join("\n"));
         self.state.lock().reloads.count(SystemTime::now(), told);
         match outcome {
             Ok(()) => {

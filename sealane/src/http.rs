@@ -24,13 +24,22 @@ pub fn serve(
     name: &str,
     handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
 ) -> io::Result<Server> {
-    let listener = listener.into();
+    serve_within(REQUEST_TIMEOUT, listener.into(), name, handler)
+}
+
+fn serve_within(
+    request_timeout: Duration,
+    listener: OwnedFd,
+    name: &str,
+    handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
+) -> io::Result<Server> {
     ioctl_fionbio(&listener, true)?;
     let (wake, woken) = UnixStream::pair()?;
     let mut turn = Turn {
         listener,
         woken,
         handler,
+        request_timeout,
         connections: Vec::new(),
         accept_again: Instant::now(),
         buffer: vec![0; READ_BYTES].into(),
@@ -170,6 +179,7 @@ struct Turn<H> {
     listener: OwnedFd,
     woken: UnixStream,
     handler: H,
+    request_timeout: Duration,
     /// The oldest first.
     connections: Vec<Connection>,
     /// Not before this is the listener looked at, after an accept that failed.
@@ -243,7 +253,7 @@ impl<H: Fn(&Request<'_>) -> Response> Turn<H> {
                     {
                         self.connections.remove(oldest);
                     }
-                    let deadline = now + REQUEST_TIMEOUT;
+                    let deadline = now + self.request_timeout;
                     let state = State::Asking(Vec::new());
                     self.connections.push(Connection { socket, state, deadline });
                 }
@@ -376,7 +386,7 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// From the end of the request until the response has left.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// From the end of the response until the client closes too.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes that a client may send in vain behind its request, such as a body.
 const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// Connections accepted before those that are open are looked at again.

@@ -1,4 +1,4 @@
-//! Metrics for Prometheus: [`render`] turns what the lanes count and the control plane knows into text.
+//! Metrics for Prometheus: [`render`] writes what the lanes count and the control plane knows.
 //!
 //! Lanes only write their own counters; sums over lanes are the reader's to make.
 
@@ -6,6 +6,7 @@ mod exposition;
 
 use std::collections::HashSet;
 use std::fmt::Display;
+use std::sync::Arc;
 
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::{Counters, Histogram};
@@ -135,11 +136,11 @@ fn generations(to: &mut Exposition, state: &ControlState) {
     }
 }
 
-fn handshakes<C: AsRef<Counters>>(to: &mut Exposition, lanes: &[C]) {
+fn handshakes(to: &mut Exposition, lanes: &[Arc<Counters>]) {
     let help = "Completed handshakes; those that failed are among the connections ended.";
     let mut family = to.family("sealane_handshakes_total", Kind::Counter, help);
     for (lane, counters) in lanes.iter().enumerate() {
-        for (version, resumed, group, count) in counters.as_ref().handshakes.cells() {
+        for (version, resumed, group, count) in counters.handshakes.cells() {
             let labels: [(_, &dyn Display); 4] =
                 [("lane", &lane), ("version", &version), ("resumed", &resumed), ("group", &group)];
             family.sample(&labels, count);
@@ -148,21 +149,27 @@ fn handshakes<C: AsRef<Counters>>(to: &mut Exposition, lanes: &[C]) {
     let help = "From accept to the end of a completed handshake.";
     let mut family = to.family("sealane_handshake_duration_seconds", Kind::Histogram, help);
     for (lane, counters) in lanes.iter().enumerate() {
-        let histogram = &counters.as_ref().handshake_time;
-        let cumulative = histogram.cumulative();
-        for (bound_us, count) in Histogram::BOUNDS_US.into_iter().zip(cumulative) {
-            family.suffixed("_bucket", &[("lane", &lane), ("le", &Seconds(bound_us))], count);
-        }
-        // The lane goes on counting meanwhile: the last bucket and the count must be one reading.
-        let total = cumulative[Histogram::BOUNDS_US.len()];
-        family
-            .suffixed("_bucket", &[("lane", &lane), ("le", &"+Inf")], total)
-            .suffixed("_sum", &[("lane", &lane)], Seconds(histogram.sum_us()))
-            .suffixed("_count", &[("lane", &lane)], total);
+        let histogram = &counters.handshake_time;
+        histogram_of_lane(&mut family, lane, histogram.cumulative(), histogram.sum_us());
     }
 }
 
-fn connections_ended<C: AsRef<Counters>>(to: &mut Exposition, lanes: &[C]) {
+fn histogram_of_lane(family: &mut Family<'_>, lane: usize, cumulative: Cumulative, sum_us: u64) {
+    for (bound_us, count) in Histogram::BOUNDS_US.into_iter().zip(cumulative) {
+        family.suffixed("_bucket", &[("lane", &lane), ("le", &Seconds(bound_us))], count);
+    }
+    // The lane goes on counting meanwhile: the last bucket and the count must be one reading.
+    let total = cumulative[Histogram::BOUNDS_US.len()];
+    family
+        .suffixed("_bucket", &[("lane", &lane), ("le", &"+Inf")], total)
+        .suffixed("_sum", &[("lane", &lane)], Seconds(sum_us))
+        .suffixed("_count", &[("lane", &lane)], total);
+}
+
+/// Counts at and below each bound, and in all.
+type Cumulative = [u64; Histogram::BOUNDS_US.len() + 1];
+
+fn connections_ended(to: &mut Exposition, lanes: &[Arc<Counters>]) {
     let help = "Ended connections by cause, and by who brought the end about.";
     let mut family = to.family("sealane_connections_ended_total", Kind::Counter, help);
     for (lane, counters) in lanes.iter().enumerate() {
@@ -170,16 +177,15 @@ fn connections_ended<C: AsRef<Counters>>(to: &mut Exposition, lanes: &[C]) {
             let blame = blame_label(cause.blame());
             let labels: [(_, &dyn Display); 3] =
                 [("lane", &lane), ("cause", &cause.label()), ("blame", &blame)];
-            family.sample(&labels, counters.as_ref().ended(cause).value());
+            family.sample(&labels, counters.ended(cause).value());
         }
     }
 }
 
-fn plaintext_bytes<C: AsRef<Counters>>(to: &mut Exposition, lanes: &[C]) {
+fn plaintext_bytes(to: &mut Exposition, lanes: &[Arc<Counters>]) {
     let help = "Bytes of plaintext received from clients, and sent to them.";
     let mut family = to.family("sealane_plaintext_bytes_total", Kind::Counter, help);
     for (lane, counters) in lanes.iter().enumerate() {
-        let counters = counters.as_ref();
         family
             .sample(&[("lane", &lane), ("direction", &"received")], counters.client_bytes.value())
             .sample(&[("lane", &lane), ("direction", &"sent")], counters.backend_bytes.value());
@@ -196,7 +202,7 @@ fn certificates(to: &mut Exposition, state: &ControlState) {
         family.sample(&[("listener", &listener.name)], listener.names);
     }
     let CertificateSummaries { soonest, .. } = &state.certificates;
-    let help = "When a certificate expires, in Unix time; only the 100 that expire first.";
+    let help = "When a certificate expires, in Unix time; of many only the first to expire.";
     let mut family = to.family("sealane_certificate_not_after_seconds", Kind::Gauge, help);
     let mut seen = HashSet::new();
     for certificate in soonest {

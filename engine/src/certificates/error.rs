@@ -115,8 +115,8 @@ pub enum CertificateError {
     NoneGiven,
     /// A file without any PEM section that matters here.
     #[error(
-        "{label}: no PEM section with a certificate or a key in it; a binary (DER) file is converted with: openssl x509 \
-         -inform der -in FILE -out FILE.pem"
+        "{label}: no PEM section with a certificate or a key in it; a binary (DER) file is \
+         converted with: openssl x509 -inform der -in FILE -out FILE.pem"
     )]
     NotPem {
         /// The file.

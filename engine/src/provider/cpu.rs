@@ -35,7 +35,8 @@ fn needed_by_graviola() -> [(&'static str, bool); 4] {
     ]
 }
 
-/// Graviola built with this variable runs under valgrind, which executes ADX but does not report it.
+/// Graviola built with this variable runs under valgrind, which executes ADX but does not report
+/// it.
 #[cfg(target_arch = "x86_64")]
 const GRAVIOLA_RUNS_WITHOUT_ADX: bool = option_env!("VALGRIND_BUG_494162").is_some();
 

@@ -7,7 +7,8 @@
 //! What this does not protect against:
 //! - A virtual machine restored from a snapshot, or running as two copies of one, repeats the bytes
 //!   of up to one interval on each lane. The kernel's own generator learns of that where the host
-//!   reports it (vmgenid); this one learns of it at the next reseed. Restart Sealane after a restore.
+//!   reports it (vmgenid); this one learns of it at the next reseed. Restart Sealane after a
+//!   restore.
 //! - A fork: both processes would hand out the same bytes. Sealane never forks after a lane has
 //!   warmed up; a program that embeds lanes must not either, short of an immediate exec.
 //! - Whoever reads the memory of a running process knows the bytes up to the next reseed; the

@@ -169,8 +169,9 @@ impl Epoch {
 pub enum TicketRootError {
     /// The machine's clock is too far ahead of the root: a wrong clock, or a root long unused.
     #[error(
-        "ticket root: it is of epoch {}, the clock asks for epoch {}, more than {RATCHET_STEPS_MAX} \
-         ahead; no tickets until the clock is set right or the root is replaced by a new one",
+        "ticket root: it is of epoch {}, the clock asks for epoch {}, more than \
+         {RATCHET_STEPS_MAX} ahead; no tickets until the clock is set right or the root is \
+         replaced by a new one",
         root.0, clock.0
     )]
     ClockAhead {

@@ -1,12 +1,8 @@
 //! rustls pairs in memory: two lanes, each with its own replica of one root and its own clock.
 
-use std::{cell::RefCell, io::Read as _, sync::Arc, time::Duration};
+use std::{io::Read as _, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
-use rand_chacha::{
-    ChaCha20Rng,
-    rand_core::{RngCore, SeedableRng},
-};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::{
     ClientConfig, ClientConnection, HandshakeKind, NamedGroup, RootCertStore, ServerConfig,
@@ -23,6 +19,7 @@ use rustls::{
 
 use super::*;
 use crate::policy::{Policy, PolicyDigest, Versions};
+use crate::provider::random::fill as random;
 
 #[test]
 fn a_ticket_resumes_on_the_other_lane_and_back() {
@@ -188,7 +185,10 @@ fn a_clock_far_ahead_turns_tickets_off_until_it_is_right_again() {
 fn a_ticket_is_epoch_nonce_and_what_is_sealed() {
     let machine = Machine::new();
     let clock = Arc::new(LaneClock::new(START));
-    let tickets = LaneTickets::new(machine.root, clock, |bytes| bytes.fill(0xee));
+    let tickets = LaneTickets::new(machine.root, clock, |bytes| {
+        bytes.fill(0xee);
+        Ok(())
+    });
     let ticket = tickets.ticketer(POLICY).encrypt(b"name a.test").unwrap();
     assert_eq!(ticket.len(), 8 + 24 + 11 + 16);
     assert_eq!(epoch_of(&ticket), EPOCH);
@@ -408,16 +408,6 @@ impl ClientSessionStore for OneName {
 
 fn epoch_of(ticket: &[u8]) -> u64 {
     u64::from_be_bytes(*ticket.first_chunk().unwrap())
-}
-
-/// The same bytes in every run.
-#[expect(clippy::unnecessary_wraps, reason = "the type of a source that can fail")]
-fn random(bytes: &mut [u8]) -> Result<(), ProviderError> {
-    thread_local! {
-        static SOURCE: RefCell<ChaCha20Rng> = RefCell::new(ChaCha20Rng::seed_from_u64(2));
-    }
-    SOURCE.with_borrow_mut(|source| source.fill_bytes(bytes));
-    Ok(())
 }
 
 const EPOCH: u64 = 40_000;

@@ -9,17 +9,17 @@ use crate::client::Seen;
 use crate::rig::PATIENCE;
 
 /// What a backend's connection got, and how it ended.
-pub type Got = (Vec<u8>, Seen);
+pub(crate) type Got = (Vec<u8>, Seen);
 
 /// A listening backend; its thread ends with the process.
-pub struct Backend {
-    pub address: SocketAddr,
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
     got: Receiver<Got>,
 }
 
 impl Backend {
     /// Serves each connection with `serve`.
-    pub fn start(serve: impl Fn(TcpStream) -> Got + Clone + Send + 'static) -> Self {
+    pub(crate) fn start(serve: impl Fn(TcpStream) -> Got + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, got) = channel();
@@ -39,7 +39,7 @@ impl Backend {
     }
 
     /// Takes everything up to the end and then sends `answer` and the end, if it was a clean one.
-    pub fn answering(answer: Vec<u8>) -> Self {
+    pub(crate) fn answering(answer: Vec<u8>) -> Self {
         Self::start(move |mut socket| {
             let got = read_to_end(&mut socket);
             if got.1 == Seen::Clean {
@@ -52,18 +52,18 @@ impl Backend {
     }
 
     /// What the next connection got.
-    pub fn got(&self) -> Got {
+    pub(crate) fn got(&self) -> Got {
         self.got.recv_timeout(PATIENCE).expect("a backend's connection ends")
     }
 
     /// What the next connection got, if one ends soon.
-    pub fn got_within(&self, patience: Duration) -> Option<Got> {
+    pub(crate) fn got_within(&self, patience: Duration) -> Option<Got> {
         self.got.recv_timeout(patience).ok()
     }
 }
 
 /// Reads up to the end, whatever it is.
-pub fn read_to_end(socket: &mut TcpStream) -> Got {
+pub(crate) fn read_to_end(socket: &mut TcpStream) -> Got {
     let mut bytes = Vec::new();
     let seen = match socket.read_to_end(&mut bytes) {
         Ok(_) => Seen::Clean,
@@ -73,10 +73,10 @@ pub fn read_to_end(socket: &mut TcpStream) -> Got {
 }
 
 /// Closes the socket with a reset.
-pub fn reset(socket: TcpStream) {
+pub(crate) fn reset(socket: TcpStream) {
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
     drop(socket);
 }
 
 /// How a reset looks to whoever reads.
-pub const RESET: Seen = Seen::Failed(ErrorKind::ConnectionReset);
+pub(crate) const RESET: Seen = Seen::Failed(ErrorKind::ConnectionReset);

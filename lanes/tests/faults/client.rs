@@ -11,11 +11,11 @@ use rustls::{ClientConfig, ClientConnection, SupportedProtocolVersion};
 use crate::rig::{NAME, Rig, provider, roots};
 
 /// The versions that every end is tested in.
-pub const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
+pub(crate) const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 
 /// How a stream ended for whoever read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub(crate) enum Seen {
     /// close_notify and FIN for a client, FIN for a backend.
     Clean,
     /// A fatal alert.
@@ -26,24 +26,29 @@ pub enum Seen {
     Truncated,
 }
 
-pub struct Client {
-    pub tls: ClientConnection,
-    pub socket: TcpStream,
+pub(crate) struct Client {
+    pub(crate) tls: ClientConnection,
+    pub(crate) socket: TcpStream,
 }
 
 impl Client {
     /// A client that has not spoken yet.
-    pub fn begin(rig: &Rig, version: &'static SupportedProtocolVersion) -> Self {
+    pub(crate) fn begin(rig: &Rig, version: &'static SupportedProtocolVersion) -> Self {
         Self::with(rig, config(version))
     }
 
-    pub fn with(rig: &Rig, config: ClientConfig) -> Self {
-        let name = ServerName::try_from(NAME).unwrap();
+    pub(crate) fn with(rig: &Rig, config: ClientConfig) -> Self {
+        Self::named(rig, config, NAME)
+    }
+
+    /// A client that asks for `name`; for an address it asks for none.
+    pub(crate) fn named(rig: &Rig, config: ClientConfig, name: &'static str) -> Self {
+        let name = ServerName::try_from(name).unwrap();
         let tls = ClientConnection::new(Arc::new(config), name).unwrap();
         Self { tls, socket: rig.connect() }
     }
 
-    pub fn handshake(&mut self) -> io::Result<()> {
+    pub(crate) fn handshake(&mut self) -> io::Result<()> {
         while self.tls.is_handshaking() || self.tls.wants_write() {
             self.tls.complete_io(&mut self.socket)?;
         }
@@ -51,27 +56,30 @@ impl Client {
     }
 
     /// A client whose handshake is complete.
-    pub fn connect(rig: &Rig, version: &'static SupportedProtocolVersion) -> io::Result<Self> {
+    pub(crate) fn connect(
+        rig: &Rig,
+        version: &'static SupportedProtocolVersion,
+    ) -> io::Result<Self> {
         let mut client = Self::begin(rig, version);
         client.handshake()?;
         Ok(client)
     }
 
-    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut stream = rustls::Stream::new(&mut self.tls, &mut self.socket);
         stream.write_all(bytes)?;
         stream.flush()
     }
 
     /// Reads exactly `len` bytes.
-    pub fn receive(&mut self, len: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn receive(&mut self, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         rustls::Stream::new(&mut self.tls, &mut self.socket).read_exact(&mut bytes)?;
         Ok(bytes)
     }
 
     /// close_notify, but no FIN.
-    pub fn close_notify(&mut self) -> io::Result<()> {
+    pub(crate) fn close_notify(&mut self) -> io::Result<()> {
         self.tls.send_close_notify();
         while self.tls.wants_write() {
             self.tls.write_tls(&mut self.socket)?;
@@ -80,13 +88,13 @@ impl Client {
     }
 
     /// The clean end of what this client sends.
-    pub fn finish(&mut self) -> io::Result<()> {
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.close_notify()?;
         self.socket.shutdown(Shutdown::Write)
     }
 
     /// Reads whatever still comes, and how it ends.
-    pub fn read_to_end(&mut self) -> (Vec<u8>, Seen) {
+    pub(crate) fn read_to_end(&mut self) -> (Vec<u8>, Seen) {
         let mut bytes = Vec::new();
         let mut stream = rustls::Stream::new(&mut self.tls, &mut self.socket);
         let seen = match stream.read_to_end(&mut bytes) {
@@ -103,7 +111,7 @@ impl Client {
 }
 
 /// What an error of a TLS stream stands for.
-pub fn seen(error: &io::Error) -> Seen {
+pub(crate) fn seen(error: &io::Error) -> Seen {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match (tls, error.kind()) {
         (Some(rustls::Error::AlertReceived(alert)), _) => Seen::Alert(*alert),
@@ -112,7 +120,7 @@ pub fn seen(error: &io::Error) -> Seen {
     }
 }
 
-pub fn config(version: &'static SupportedProtocolVersion) -> ClientConfig {
+pub(crate) fn config(version: &'static SupportedProtocolVersion) -> ClientConfig {
     ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[version])
         .unwrap()
@@ -121,7 +129,7 @@ pub fn config(version: &'static SupportedProtocolVersion) -> ClientConfig {
 }
 
 /// Bytes that differ from place to place, so that none can be lost, doubled or swapped unseen.
-pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
+pub(crate) fn pattern(seed: u32, len: usize) -> Vec<u8> {
     let mut word = seed | 1;
     let mut next = || {
         word ^= word << 13;

@@ -14,7 +14,7 @@ use sealane_lanes::kernel::{Address, Kernel, Linux};
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// A signal comes before anything is done.
     Interrupted,
     /// An error that ends the socket: reset, refused, no descriptor, no memory for a watch.
@@ -26,12 +26,13 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 4] = [Self::Interrupted, Self::Reset, Self::Short, Self::WouldBlock];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Interrupted, Self::Reset, Self::Short, Self::WouldBlock];
 }
 
 /// Which calls are spoilt, and what they were; shared between the lane and the test.
 #[derive(Debug, Default)]
-pub struct Script(Mutex<State>);
+pub(crate) struct Script(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -46,7 +47,7 @@ struct State {
 
 /// When a fault comes.
 #[derive(Clone, Copy, Debug, Default)]
-pub enum Plan {
+pub(crate) enum Plan {
     /// At the call of this number, counted from 0.
     At(u64, Fault),
     #[default]
@@ -59,24 +60,24 @@ pub enum Plan {
 
 impl Script {
     /// Begins to count anew, with another plan.
-    pub fn set(&self, plan: Plan) {
+    pub(crate) fn set(&self, plan: Plan) {
         *self.0.lock().unwrap() = State { plan, ..State::default() };
     }
 
-    pub fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.0.lock().unwrap().calls
     }
 
     /// How many calls were spoilt.
-    pub fn spoilt(&self) -> u64 {
+    pub(crate) fn spoilt(&self) -> u64 {
         self.0.lock().unwrap().spoilt
     }
 
-    pub fn backend_bytes(&self) -> u64 {
+    pub(crate) fn backend_bytes(&self) -> u64 {
         self.0.lock().unwrap().backend_bytes
     }
 
-    pub fn largest_read(&self) -> usize {
+    pub(crate) fn largest_read(&self) -> usize {
         self.0.lock().unwrap().largest_read
     }
 
@@ -113,38 +114,39 @@ enum Call {
 }
 
 /// The running kernel, with faults.
-pub struct Faulty {
+pub(crate) struct Faulty {
     linux: Linux,
     script: Arc<Script>,
     /// A copy of the lane's poll.
     poll: Option<OwnedFd>,
-    /// The tokens that `watch` was given, by descriptor.
-    tokens: HashMap<RawFd, u64>,
+    /// The tokens that `watch` was given, and whether room is watched, by descriptor.
+    watched: HashMap<RawFd, (u64, bool)>,
     /// The descriptors of sockets that `connect` made.
     connected: HashSet<RawFd>,
 }
 
 impl Faulty {
-    pub fn new(script: Arc<Script>) -> Self {
-        let (tokens, connected) = (HashMap::new(), HashSet::new());
-        Self { linux: Linux, script, poll: None, tokens, connected }
+    pub(crate) fn new(script: Arc<Script>) -> Self {
+        let (watched, connected) = (HashMap::new(), HashSet::new());
+        Self { linux: Linux, script, poll: None, watched, connected }
     }
 
     /// Has the poll report the socket anew, as the kernel would when it really becomes ready.
     ///
     /// A socket that is not watched yet is reported when it is.
     fn report_again(&self, socket: BorrowedFd<'_>) {
-        let Some(token) = self.tokens.get(&socket.as_raw_fd()).copied() else { return };
+        let Some((token, writable)) = self.watched.get(&socket.as_raw_fd()).copied() else {
+            return;
+        };
         let poll = self.poll.as_ref().unwrap();
-        epoll::modify(poll, socket, EventData::new_u64(token), EVENTS).unwrap();
+        let events = if writable { ARRIVALS | EventFlags::OUT } else { ARRIVALS };
+        epoll::modify(poll, socket, EventData::new_u64(token), events).unwrap();
     }
 }
 
-const EVENTS: EventFlags = EventFlags::IN
-    .union(EventFlags::OUT)
-    .union(EventFlags::PRI)
-    .union(EventFlags::RDHUP)
-    .union(EventFlags::ET);
+/// What the real kernel is asked to report.
+const ARRIVALS: EventFlags =
+    EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// Whether FIN has arrived. From then on the kernel never reads short: all there is to read lies
 /// in the queue already.
@@ -164,7 +166,7 @@ impl Kernel for Faulty {
             Some(Fault::Short) => Err(Errno::CONNABORTED.into()),
             None => {
                 let accepted = self.linux.accept(listener)?;
-                self.tokens.remove(&accepted.0.as_raw_fd());
+                self.watched.remove(&accepted.0.as_raw_fd());
                 self.connected.remove(&accepted.0.as_raw_fd());
                 Ok(accepted)
             }
@@ -177,7 +179,7 @@ impl Kernel for Faulty {
             return Err(Errno::CONNREFUSED.into());
         }
         let socket = self.linux.connect(address)?;
-        self.tokens.remove(&socket.as_raw_fd());
+        self.watched.remove(&socket.as_raw_fd());
         self.connected.insert(socket.as_raw_fd());
         Ok(socket)
     }
@@ -236,7 +238,7 @@ impl Kernel for Faulty {
         if self.poll.is_none() {
             self.poll = Some(poll.try_clone_to_owned()?);
         }
-        self.tokens.insert(socket.as_raw_fd(), token);
+        self.watched.insert(socket.as_raw_fd(), (token, writable));
         self.linux.watch(poll, socket, token, writable)
     }
 
@@ -249,6 +251,7 @@ impl Kernel for Faulty {
         if self.script.next(Call::Watch) == Some(Fault::Reset) {
             return Err(Errno::NOSPC.into());
         }
+        self.watched.insert(socket.as_raw_fd(), (token, true));
         self.linux.watch_writable(poll, socket, token)
     }
 }

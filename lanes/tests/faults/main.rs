@@ -1,9 +1,20 @@
 //! The real loop over a kernel that fails, and with peers that fail: what is cut never looks whole,
 //! nothing is left behind, and the next connection is served.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 mod backend;
 mod client;
+mod ends;
+mod hellos;
+mod hostile;
 mod kernel;
+mod limits;
 mod rig;
 mod service;
 mod systematic;

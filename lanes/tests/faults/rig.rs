@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Barrier, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::RootCertStore;
@@ -26,64 +26,72 @@ use crate::kernel::{Faulty, Script};
 use crate::service::{Behaviour, Settings, Tested};
 
 /// Longer than anything here takes on a busy machine; a test that reaches it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// The name on the certificate.
-pub const NAME: &str = "one.test";
+pub(crate) const NAME: &str = "one.test";
 
 /// Tests that count descriptors run alone, the others together.
 static DESCRIPTORS: RwLock<()> = RwLock::new(());
 
 /// Waits until no other test runs, and keeps others from starting.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     DESCRIPTORS.write().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Keeps tests that must be alone from starting.
-pub fn among_others() -> RwLockReadGuard<'static, ()> {
+pub(crate) fn among_others() -> RwLockReadGuard<'static, ()> {
     DESCRIPTORS.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// What the lane serves, for tests that want something special.
-pub struct Wanted {
-    pub behaviour: Behaviour,
-    pub limits: Limits,
-    pub unknown_names: UnknownNames,
-    pub connect_timeout: Duration,
+pub(crate) struct Wanted {
+    pub(crate) behaviour: Behaviour,
+    pub(crate) limits: Limits,
+    pub(crate) unknown_names: UnknownNames,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) wait_to_connect: bool,
 }
 
 impl Wanted {
-    pub fn echo() -> Self {
+    pub(crate) fn echo() -> Self {
         Self::new(Behaviour::Echo)
     }
 
-    pub fn relay(backend: SocketAddr) -> Self {
+    pub(crate) fn limited(limits: Limits) -> Self {
+        Self { limits, ..Self::echo() }
+    }
+
+    pub(crate) fn relay(backend: SocketAddr) -> Self {
         Self::new(Behaviour::Relay(vec![Address::Tcp(backend)]))
     }
 
-    pub fn new(behaviour: Behaviour) -> Self {
+    pub(crate) fn new(behaviour: Behaviour) -> Self {
         Self {
             behaviour,
             limits: Limits::default(),
             unknown_names: UnknownNames::ServeDefault,
             connect_timeout: PATIENCE,
+            wait_to_connect: false,
         }
     }
 }
 
 /// A running lane.
-pub struct Rig {
-    pub address: SocketAddr,
-    pub script: Arc<Script>,
-    pub ends: Arc<Mutex<Vec<Cause>>>,
-    pub handle: LaneHandle<Tested>,
+pub(crate) struct Rig {
+    pub(crate) address: SocketAddr,
+    pub(crate) script: Arc<Script>,
+    pub(crate) ends: Arc<Mutex<Vec<Cause>>>,
+    /// Where the lane waits for the test, twice, when a client says so.
+    pub(crate) gate: Arc<Barrier>,
+    pub(crate) handle: LaneHandle<Tested>,
 }
 
 impl Rig {
-    pub fn start(wanted: Wanted) -> Self {
+    pub(crate) fn start(wanted: Wanted) -> Self {
         let script = Arc::<Script>::default();
         let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
-        let ends = Arc::default();
-        let generation = generation(1, address, wanted, &ends);
+        let (ends, gate) = (Arc::default(), Arc::new(Barrier::new(2)));
+        let generation = generation(1, address, wanted, &ends, &gate);
         let tickets = TicketRoot::generate(Duration::from_secs(43_200), unix_now(), |bytes| {
             bytes.fill(7);
         });
@@ -96,25 +104,27 @@ impl Rig {
             kernel: Faulty::new(Arc::clone(&script)),
         };
         let handle = start(setup, |_| Tested).unwrap();
-        Self { address, script, ends, handle }
+        Self { address, script, ends, gate, handle }
     }
 
-    pub fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &Counters {
         &self.handle.counters
     }
 
     /// Publishes another generation for the same listener and waits until the lane serves it.
-    pub fn publish(&self, number: u64, wanted: Wanted) -> Arc<Generation<Settings>> {
-        let generation = generation(number, self.address, wanted, &self.ends);
-        let publication = Publication { generation: Arc::clone(&generation), sockets: Vec::new() };
+    pub(crate) fn publish(&self, number: u64, wanted: Wanted) -> Weak<Generation<Settings>> {
+        let generation = generation(number, self.address, wanted, &self.ends, &self.gate);
+        let weak = Arc::downgrade(&generation);
+        let publication = Publication { generation, sockets: Vec::new() };
         self.handle.post(Mail::Publish(Box::new(publication)));
         eventually("the lane takes the generation", || {
             self.counters().generation.value() == number
         });
-        generation
+        weak
     }
 
-    pub fn connect(&self) -> TcpStream {
+    /// A socket to the lane, with bounded patience.
+    pub(crate) fn connect(&self) -> TcpStream {
         let socket = TcpStream::connect(self.address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -123,13 +133,13 @@ impl Rig {
     }
 
     /// Waits until no connection is left, and checks that none is counted.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         eventually("every connection ends", || self.counters().connections.value() == 0);
         assert_eq!(self.counters().handshaking.value(), 0, "handshakes in flight");
     }
 
     /// Waits until this many connections ended by `cause`.
-    pub fn await_end(&self, cause: Cause, count: u64) {
+    pub(crate) fn await_end(&self, cause: Cause, count: u64) {
         eventually(&format!("{count} x {cause:?}, not {:?}", self.ends.lock().unwrap()), || {
             self.counters().ended(cause).value() >= count
         });
@@ -137,14 +147,14 @@ impl Rig {
     }
 
     /// Stops the lane, which must end without a panic.
-    pub fn stop(self) -> LaneEnd {
+    pub(crate) fn stop(self) -> LaneEnd {
         self.handle.post(Mail::Stop);
         self.handle.join().unwrap()
     }
 }
 
 /// Waits for `condition`.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < until, "waited in vain until {what}");
@@ -152,23 +162,24 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-pub fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto)
 }
 
 /// The roots that a client needs to trust the lane.
-pub fn roots() -> RootCertStore {
+pub(crate) fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let leaf = CERTIFICATES.iter().next().unwrap().chain().next().unwrap().to_vec();
     roots.add(leaf.into()).unwrap();
     roots
 }
 
-pub fn generation(
+pub(crate) fn generation(
     number: u64,
     address: SocketAddr,
     wanted: Wanted,
     ends: &Arc<Mutex<Vec<Cause>>>,
+    gate: &Arc<Barrier>,
 ) -> Arc<Generation<Settings>> {
     let policy = Policy {
         // Cheap, so that the many handshakes of these tests are not all arithmetic.
@@ -186,6 +197,8 @@ pub fn generation(
         behaviour: wanted.behaviour,
         connect_timeout: wanted.connect_timeout,
         ends: Arc::clone(ends),
+        gate: Arc::clone(gate),
+        wait_to_connect: wanted.wait_to_connect,
     };
     let listener = Listener {
         number: 0,

@@ -1,7 +1,7 @@
 //! Two services: one relays to a backend, one gives the client back what it sends.
 
 use std::io::ErrorKind;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use sealane_engine::buffer::Buffer;
@@ -12,7 +12,7 @@ use sealane_lanes::service::{End, Service};
 
 /// What the tests want of a connection.
 #[derive(Debug)]
-pub enum Behaviour {
+pub(crate) enum Behaviour {
     /// Sends back what comes.
     Echo,
     /// Panics in the call of this name, once a client says so; otherwise an echo.
@@ -23,24 +23,29 @@ pub enum Behaviour {
 
 /// A listener's settings.
 #[derive(Debug)]
-pub struct Settings {
-    pub behaviour: Behaviour,
-    pub connect_timeout: Duration,
-    pub ends: Arc<Mutex<Vec<Cause>>>,
+pub(crate) struct Settings {
+    pub(crate) behaviour: Behaviour,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) ends: Arc<Mutex<Vec<Cause>>>,
+    pub(crate) gate: Arc<Barrier>,
+    /// Whether the lane waits at the gate before it connects to a first backend.
+    pub(crate) wait_to_connect: bool,
 }
 
 /// The service of every test.
-pub struct Tested;
+pub(crate) struct Tested;
 
 #[derive(Default)]
-pub struct Pumped {
+pub(crate) struct Pumped {
     tried: usize,
     connected: bool,
     client_ended: bool,
 }
 
 /// The word that a client says to make the service panic.
-pub const PANIC_WORD: &[u8] = b"panic!";
+pub(crate) const PANIC_WORD: &[u8] = b"panic!";
+/// The word that holds the lane up between two waits of the test at the gate.
+pub(crate) const WAIT_WORD: &[u8] = b"wait!";
 
 impl Pumped {
     fn connect<K: Kernel>(
@@ -96,6 +101,10 @@ impl Service for Tested {
         settings: &Settings,
     ) -> Result<Pumped, Cause> {
         panic_if_told(settings, "established");
+        if settings.wait_to_connect {
+            settings.gate.wait();
+            settings.gate.wait();
+        }
         let mut pumped = Pumped::default();
         pumped.connect(link, settings)?;
         Ok(pumped)
@@ -108,7 +117,13 @@ impl Service for Tested {
         plain: &mut Buffer,
         settings: &Settings,
     ) -> Result<(), Cause> {
-        if plain.filled().starts_with(PANIC_WORD) {
+        if plain.filled() == WAIT_WORD {
+            settings.gate.wait();
+            settings.gate.wait();
+            plain.clear();
+            return Ok(());
+        }
+        if plain.filled() == PANIC_WORD {
             panic_if_told(settings, "plaintext");
             if let Behaviour::Panic("buffer lent") = settings.behaviour {
                 let _buffer = link.lend_buffer();

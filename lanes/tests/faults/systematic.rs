@@ -95,7 +95,7 @@ fn every_call_may_fail_in_every_way() {
             }
         }
         rig.settle();
-        eventually("no descriptor is left behind", || descriptors() == before);
+        eventually("no descriptor is left behind", || descriptors() <= before);
     }
     assert_eq!(rig.counters().panics.value(), 0);
     conversation.rig.stop();

@@ -1,1 +1,252 @@
-//! Tests.
+//! Tests of the access log, with real files.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use sealane_engine::buffer::Buffer;
+use sealane_engine::policy::Group;
+use sealane_engine::provider::{ProviderChoice, lane_provider};
+use sealane_engine::session::{FLIGHT_BYTES_MAX, ServerSession, Session};
+use sealane_lanes::cause::Cause;
+use serde_json::Value;
+
+use super::*;
+use crate::config::AccessLogDestination;
+
+#[test]
+fn lanes_write_at_once_and_every_line_stays_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let (logs, writer) = open(&to_file(&path, 1 << 20), 4, no_report).unwrap();
+    let lanes: Vec<_> = logs
+        .into_iter()
+        .enumerate()
+        .map(|(lane, mut log)| {
+            thread::spawn(move || {
+                for number in 0..LINES {
+                    let end = End { lane, client_bytes: number, ..end() };
+                    log.write(&end, Some("10.0.0.1:80"), "main");
+                }
+            })
+        })
+        .collect();
+    lanes.into_iter().for_each(|lane| lane.join().unwrap());
+    let counters = writer.lane_counters().to_vec();
+    let written = Arc::clone(writer.counters());
+    assert!(writer.stop());
+
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(written.bytes.value(), text.len() as u64);
+    for (lane, counters) in counters.iter().enumerate() {
+        let numbers: Vec<_> = lines(&text)
+            .into_iter()
+            .filter(|line| line["lane"] == lane)
+            .map(|line| line["client_bytes"].as_u64().unwrap())
+            .collect();
+        assert!(numbers.is_sorted(), "a lane's lines keep their order");
+        assert_eq!(numbers.len() as u64, counters.lines.value());
+        assert_eq!(counters.lines.value() + counters.dropped.value(), LINES);
+    }
+}
+
+#[test]
+fn a_full_ring_drops_whole_lines_and_counts_them() {
+    let (producer, mut consumer) = RingBuffer::new(1_000);
+    let counters = Arc::new(LaneLogCounters::default());
+    let mut log = LaneLog { ring: producer, line: Vec::new(), counters: Arc::clone(&counters) };
+    for _ in 0..10 {
+        log.write(&end(), None, "main");
+    }
+    let chunk = consumer.read_chunk(consumer.slots()).unwrap();
+    let (front, back) = chunk.as_slices();
+    let text = String::from_utf8([front, back].concat()).unwrap();
+    assert_eq!(lines(&text).len() as u64, counters.lines.value());
+    assert!((1..10).contains(&counters.lines.value()));
+    assert_eq!(counters.lines.value() + counters.dropped.value(), 10);
+    chunk.commit_all();
+    log.write(&end(), None, "main");
+    assert!(consumer.slots() > 0, "room again, and a line again");
+}
+
+#[test]
+fn a_line_says_everything_about_a_connection() {
+    let session = established(b"h2\xff\x1b[2J\"\n");
+    let end = End {
+        client: Some("[2001:db8::1]:5000".parse().unwrap()),
+        server_name: Some("a\"\n\u{9b}\u{7f}b\\"),
+        session: Some(&session),
+        handshake_us: Some(1_234),
+        cause: Cause::BackendReset,
+        ..end()
+    };
+    let mut text = Vec::new();
+    let now = Timestamp::from_unix_s(951_782_400);
+    line::format(&mut text, now, &end, Some("unix:/run/b"), "main").unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(text.matches('\n').count(), 1);
+    assert!(!text.trim_end().contains(char::is_control), "{text}");
+    let expected = serde_json::json!({
+        "time": "2000-02-29T00:00:00.000Z",
+        "client": "[2001:db8::1]:5000",
+        "listener": "main",
+        "lane": 0,
+        "generation": 7,
+        "server_name": "a\"\u{fffd}\u{fffd}\u{fffd}b\\",
+        "tls_version": "TLSv1.3",
+        "suite": "TLS_AES_128_GCM_SHA256",
+        "group": "X25519",
+        "alpn": "h2\u{fffd}\u{fffd}[2J\"\u{fffd}",
+        "resumed": false,
+        "handshake_ms": 1.234,
+        "duration_ms": 20,
+        "client_bytes": 30,
+        "backend_bytes": 40,
+        "backend": "unix:/run/b",
+        "cause": "backend_reset",
+        "blame": "backend",
+    });
+    assert_eq!(lines(&text), [expected]);
+}
+
+#[test]
+fn what_is_not_known_is_null() {
+    let mut text = Vec::new();
+    line::format(&mut text, Timestamp::now(), &end(), None, "main").unwrap();
+    let line = lines(std::str::from_utf8(&text).unwrap()).remove(0);
+    for field in ["client", "server_name", "tls_version", "resumed", "handshake_ms", "backend"] {
+        assert!(line.as_object().unwrap()[field].is_null(), "{field}");
+    }
+}
+
+#[test]
+fn a_file_that_was_moved_away_is_opened_anew_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, old) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let (mut logs, writer) = open(&to_file(&path, 1 << 16), 1, no_report).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o007, 0);
+    logs[0].write(&end(), None, "before");
+    wait_for(|| writer.counters().bytes.value() > 0);
+    fs::rename(&path, &old).unwrap();
+    writer.reopen();
+    wait_for(|| path.exists());
+    logs[0].write(&end(), None, "after");
+    assert!(writer.stop());
+    let listeners = |path| lines(&fs::read_to_string(path).unwrap())[0]["listener"].clone();
+    assert_eq!((listeners(&old), listeners(&path)), ("before".into(), "after".into()));
+}
+
+#[test]
+fn a_disk_that_is_full_is_reported_once_and_outlived() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    symlink("/dev/full", &path).unwrap();
+    let (tell, told) = channel();
+    let report = move |error: &AccessLogError| tell.send(error.to_string()).unwrap();
+    let (mut logs, writer) = open(&to_file(&path, 1 << 16), 1, report).unwrap();
+    for count in 1..=3 {
+        logs[0].write(&end(), None, "lost");
+        wait_for(|| writer.counters().lost.value() == count);
+    }
+    fs::remove_file(&path).unwrap();
+    writer.reopen();
+    wait_for(|| path.exists());
+    logs[0].write(&end(), None, "kept");
+    let counters = Arc::clone(writer.counters());
+    assert!(writer.stop());
+    assert_eq!(lines(&fs::read_to_string(&path).unwrap()).len(), 1);
+    assert_eq!((counters.lost.value(), counters.errors.value()), (3, 3));
+    let told: Vec<_> = told.iter().collect();
+    assert!(told.len() == 1 && told[0].contains("access.log: No space left"), "{told:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_named() {
+    let settings = to_file(Path::new("/nonexistent/access.log"), 1_000);
+    let error = open(&settings, 1, no_report).map(drop).unwrap_err().to_string();
+    assert!(error.contains("/nonexistent/access.log cannot be opened: No such file"), "{error}");
+}
+
+fn end() -> End<'static> {
+    End {
+        cause: Cause::Clean,
+        client: None,
+        listener: 0,
+        generation: 7,
+        lane: 0,
+        server_name: None,
+        session: None,
+        handshake_us: None,
+        duration_ms: 20,
+        client_bytes: 30,
+        backend_bytes: 40,
+    }
+}
+
+fn to_file(path: &Path, buffer_bytes: usize) -> AccessLog {
+    AccessLog { destination: AccessLogDestination::File(path.to_owned()), buffer_bytes }
+}
+
+fn no_report(error: &AccessLogError) {
+    panic!("{error}");
+}
+
+/// Every line must be whole, or it would not parse.
+fn lines(text: &str) -> Vec<Value> {
+    assert!(text.ends_with('\n'));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The writer has a thread of its own; the test ends when this holds, or hangs.
+fn wait_for(happened: impl Fn() -> bool) {
+    while !happened() {
+        thread::yield_now();
+    }
+}
+
+/// A session after a handshake in memory that agreed on `alpn`.
+fn established(alpn: &[u8]) -> ServerSession {
+    let crypto = lane_provider(ProviderChoice::AwsLc, &[Group::X25519]).unwrap().crypto;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let chain = vec![params.self_signed(&key).unwrap().der().clone()];
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(chain[0].clone()).unwrap();
+    let crypto = Arc::new(crypto);
+    let mut server = rustls::ServerConfig::builder_with_provider(Arc::clone(&crypto))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key.into())
+        .unwrap();
+    server.alpn_protocols = vec![alpn.to_vec()];
+    let mut client = rustls::ClientConfig::builder_with_provider(crypto)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    client.alpn_protocols = vec![alpn.to_vec()];
+    let name = "localhost".try_into().unwrap();
+    let mut client = rustls::ClientConnection::new(Arc::new(client), name).unwrap();
+    let mut session = ServerSession::new(Arc::new(server)).unwrap();
+    let mut plain = Buffer::with_capacity(FLIGHT_BYTES_MAX);
+    let mut wire = Buffer::with_capacity(FLIGHT_BYTES_MAX);
+    while !session.is_established() {
+        let mut sent = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut sent).unwrap();
+        }
+        session.feed(&mut sent, &mut plain, &mut wire).unwrap();
+        let mut received = wire.filled();
+        while !received.is_empty() {
+            client.read_tls(&mut received).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        wire.clear();
+    }
+    session
+}
+
+const LINES: u64 = 5_000;

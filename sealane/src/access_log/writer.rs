@@ -275,3 +275,67 @@ const BATCH_BYTES_MAX: usize = 256 * 1024;
 pub const STOP_WAIT: Duration = Duration::from_secs(5);
 /// Of a new file: it names clients, which is not everyone's to read.
 const FILE_MODE: u32 = 0o640;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, pipe};
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    #[test]
+    fn a_write_cut_inside_a_line_costs_that_line_and_no_other() {
+        let (mut reader, writer) = pipe().unwrap();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        let mut work = work_on(OwnedFd::from(writer).into());
+        let line = format!("{}\n", "x".repeat(9_999));
+        work.batch = line.repeat(20).into_bytes();
+        work.flush(work.batch.len());
+        let taken = usize::try_from(work.counters.bytes.value()).unwrap();
+        assert!(taken > 0 && taken < 200_000 && taken % line.len() != 0, "cut inside a line");
+        assert_eq!(work.counters.lost.value(), 20 - (taken / line.len()) as u64);
+
+        let mut text = vec![0; taken];
+        reader.read_exact(&mut text).unwrap();
+        work.batch = b"next\n".to_vec();
+        work.flush(5);
+        drop(work);
+        reader.read_to_end(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let whole = text.lines().filter(|each| each.len() == 9_999).count();
+        assert_eq!((whole, text.lines().last()), (taken / line.len(), Some("next")));
+    }
+
+    #[test]
+    fn a_batch_ends_at_the_end_of_a_line() {
+        let (mut producer, consumer) = rtrb::RingBuffer::new(2 * BATCH_BYTES_MAX);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut work = work_on(append_to(&path).unwrap());
+        work.rings.push(consumer);
+        let line = [[b'x'; 999].as_slice(), b"\n"].concat();
+        let lines = 3 * BATCH_BYTES_MAX / 2 / line.len();
+        for _ in 0..lines {
+            producer.push_entire_slice(&line).unwrap();
+        }
+        work.collect(0);
+        let (written, waiting) = (std::fs::read(&path).unwrap(), work.batch.len());
+        assert!(!written.is_empty() && written.len() % line.len() == 0);
+        assert_eq!(written.len() + waiting, lines * line.len());
+        work.flush(waiting);
+        assert_eq!(std::fs::read(&path).unwrap(), line.repeat(lines));
+    }
+
+    fn work_on(file: File) -> Work {
+        Work {
+            outlet: Outlet::File { file, path: Path::new("log").into() },
+            rings: Vec::new(),
+            batch: Vec::new(),
+            torn: false,
+            failing: false,
+            orders: Arc::default(),
+            counters: Arc::default(),
+            report: Box::new(|_| ()),
+        }
+    }
+}

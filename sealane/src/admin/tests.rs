@@ -1,1 +1,192 @@
-//! Tests.
+//! Tests of the admin address, over real sockets.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
+use sealane_engine::policy::Group;
+use sealane_engine::provider::{ProviderChoice, lane_provider};
+use sealane_lanes::cause::Cause;
+use sealane_lanes::counters::Counters;
+use serde_json::Value;
+
+use super::*;
+
+#[test]
+fn health_follows_the_phase() {
+    let (admin, state) = on_loopback();
+    let health = || ask(&admin, "GET", "/healthz");
+    assert!(health().starts_with("HTTP/1.1 503 ") && health().ends_with("\r\n\r\nstarting\n"));
+    state.lock().phase = Phase::Serving;
+    assert!(health().starts_with("HTTP/1.1 200 ") && health().ends_with("\r\n\r\nok\n"));
+    state.lock().phase = Phase::Draining;
+    assert!(health().starts_with("HTTP/1.1 503 ") && health().ends_with("\r\n\r\ndraining\n"));
+    admin.stop();
+}
+
+#[test]
+fn every_path_is_answered_or_refused() {
+    let (admin, _state) = on_loopback();
+    assert!(ask(&admin, "GET", "/").contains("\n/metrics "));
+    assert!(ask(&admin, "GET", "/metrics?x=y").contains("\nsealane_lanes 0\n"));
+    assert!(
+        ask(&admin, "GET", "/metrics").contains("\r\nContent-Type: text/plain; version=0.0.4;")
+    );
+    assert!(ask(&admin, "GET", "/state").contains("\r\nContent-Type: application/json\r\n"));
+    for path in ["/metrics/", "/../etc/passwd", "*", "/%2e"] {
+        assert!(ask(&admin, "GET", path).starts_with("HTTP/1.1 404 "), "{path}");
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        assert!(ask(&admin, method, "/state").starts_with("HTTP/1.1 405 "), "{method}");
+    }
+    assert!(ask(&admin, "HEAD", "/state").ends_with("\r\n\r\n"));
+    admin.stop();
+}
+
+#[test]
+fn state_tells_what_the_control_plane_and_the_lanes_know() {
+    let (admin, state) = on_loopback();
+    let lanes = [Arc::new(Counters::default()), Arc::new(Counters::default())];
+    let (first, second) = (Arc::new(1), Arc::new(2));
+    {
+        let mut state = state.lock();
+        state.phase = Phase::Serving;
+        state.lanes = lanes.to_vec();
+        state.generations.publish(1, &first);
+        state.generations.publish(2, &second);
+        state.reloads.count(SystemTime::UNIX_EPOCH, Err("line 3: \"no\"".to_owned()));
+    }
+    lanes[1].generation.set(2);
+    lanes[1].ended(Cause::Idle).add(5);
+    let shown = shown_state(&admin);
+    assert_eq!(shown["pid"], std::process::id());
+    assert_eq!(shown["generation"]["live"], serde_json::json!([1, 2]));
+    assert_eq!(shown["lanes"][1]["generation"], 2);
+    assert_eq!(shown["lanes"][1]["ended"], serde_json::json!({ "idle": 5 }));
+    let last = serde_json::json!({
+        "time": "1970-01-01T00:00:00.000Z", "outcome": "refused", "error": "line 3: \"no\"",
+    });
+    assert_eq!(shown["reloads"]["last"], last);
+    drop(first);
+    let generation = serde_json::json!({ "newest": 2, "live": [2], "live_total": 1 });
+    assert_eq!(shown_state(&admin)["generation"], generation);
+    admin.stop();
+}
+
+#[test]
+fn the_certificates_that_expire_first_are_shown() {
+    let key = KeyPair::generate().unwrap();
+    let crypto = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
+    let mut builder = IndexBuilder::new(&crypto, 0);
+    let total = CERTIFICATES_SHOWN_MAX + 20;
+    for number in 0..total {
+        // In no order: 7 and the total have no common divisor but 1.
+        let year = 2030 + i32::try_from(number * 7 % total).unwrap();
+        let mut params = CertificateParams::new([format!("y{year}.example")]).unwrap();
+        params.not_after = date_time_ymd(year, 1, 1);
+        let pem = params.self_signed(&key).unwrap().pem() + &key.serialize_pem();
+        builder.add(&format!("{year}.pem"), pem.as_bytes());
+    }
+    let indexed = builder.finish(DefaultCertificate::First);
+    assert!(indexed.errors.is_empty());
+    let certificates = indexed.index.iter().map(|each| ("main", &**each));
+    let summaries = CertificateSummaries::of(certificates);
+    assert_eq!(summaries.total, total);
+    let names: Vec<_> = summaries.soonest.iter().map(|each| each.names[0].clone()).collect();
+    let expected: Vec<_> =
+        (2030..).take(CERTIFICATES_SHOWN_MAX).map(|year| format!("y{year}.example")).collect();
+    assert_eq!(names, expected);
+
+    let (admin, state) = on_loopback();
+    state.lock().certificates = summaries;
+    let shown = &shown_state(&admin)["certificates"];
+    assert_eq!(shown["total"], total);
+    assert_eq!(shown["soonest_to_expire"][0]["not_after"], "2030-01-01T00:00:00.000Z");
+    assert_eq!(shown["soonest_to_expire"][0]["key"], "ECDSA P-256");
+    admin.stop();
+}
+
+#[test]
+fn a_unix_socket_is_its_owners_alone_and_goes_with_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("admin.sock");
+    let admin = on_unix(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(ask(&admin, "GET", "/healthz").ends_with("starting\n"));
+    let fetched = Command::new("curl")
+        .args(["--silent", "--show-error", "--unix-socket"])
+        .arg(&path)
+        .arg("http://localhost/metrics")
+        .output();
+    // The test's own client has shown the same where there is no curl.
+    if let Ok(fetched) = fetched {
+        assert!(String::from_utf8(fetched.stdout).unwrap().contains("\nsealane_lanes 0\n"));
+    }
+    admin.stop();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_stale_socket_makes_way_and_nothing_else_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("admin.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    let admin = on_unix(&path).unwrap();
+    let error = on_unix(&path).map(drop).unwrap_err();
+    assert_eq!(error.source.kind(), ErrorKind::AddrInUse, "{error}");
+    assert!(ask(&admin, "GET", "/healthz").ends_with("starting\n"), "the first one serves on");
+
+    // Another process took the path over: its socket stays.
+    fs::remove_file(&path).unwrap();
+    let other = UnixListener::bind(&path).unwrap();
+    admin.stop();
+    assert!(path.exists());
+    drop(other);
+
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "precious").unwrap();
+    let error = on_unix(&path).map(drop).unwrap_err().to_string();
+    assert!(error.contains("admin.sock cannot be served: a file that is no socket"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+}
+
+fn on_loopback() -> (Admin, SharedState) {
+    let state = SharedState::default();
+    let address = AdminAddress::Tcp("127.0.0.1:0".parse().unwrap());
+    (Admin::start(&address, state.clone()).unwrap(), state)
+}
+
+fn on_unix(path: &Path) -> Result<Admin, AdminError> {
+    Admin::start(&AdminAddress::Unix(path.to_owned()), SharedState::default())
+}
+
+fn ask(admin: &Admin, method: &str, path: &str) -> String {
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: admin\r\n\r\n");
+    let mut answer = String::new();
+    match admin.address() {
+        AdminAddress::Tcp(address) => {
+            let mut client = TcpStream::connect(address).unwrap();
+            client.write_all(request.as_bytes()).unwrap();
+            client.read_to_string(&mut answer).unwrap();
+        }
+        AdminAddress::Unix(path) => {
+            let mut client = UnixStream::connect(path).unwrap();
+            client.write_all(request.as_bytes()).unwrap();
+            client.read_to_string(&mut answer).unwrap();
+        }
+    }
+    answer
+}
+
+fn shown_state(admin: &Admin) -> Value {
+    let answer = ask(admin, "GET", "/state");
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}

@@ -39,29 +39,38 @@ fn a_request_may_come_byte_by_byte_and_a_body_does_not_cost_the_response() {
     for byte in b"GET /slow HTTP/1.1\r\n\r\n" {
         client.write_all(&[*byte]).unwrap();
     }
-    client.write_all(&[b'x'; LINGER_BYTES_MAX / 2]).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("/slow None\n"), "{answer}");
+    // A server that has closed would answer this with a reset, and fail a later write.
+    for _ in 0..32 {
+        client.write_all(&[b'x'; 1024]).unwrap();
+        thread::yield_now();
+    }
 }
 
 #[test]
 fn silent_clients_hold_up_nobody_and_the_oldest_makes_room() {
-    let site = Site::start();
+    let site = Site::with_timeout(Duration::from_secs(600));
     let mut oldest = TcpStream::connect(site.address).unwrap();
     oldest.write_all(b"GET /oldest").unwrap();
     let others: Vec<_> =
         (0..CONNECTIONS_MAX).map(|_| TcpStream::connect(site.address).unwrap()).collect();
     assert!(site.ask("GET / HTTP/1.1\r\n\r\n").ends_with("/ None\n"));
-    let end = oldest.read(&mut [0]);
-    let reset = end.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
-    assert!(reset || matches!(end, Ok(0)), "{end:?}");
+    assert_closed(&mut oldest);
     // The newest of the silent ones is still there, and gets its answer.
     let mut newest = others.last().unwrap();
     newest.write_all(b"GET /newest HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = String::new();
     newest.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("/newest None\n"), "{answer}");
+}
+
+#[test]
+fn a_client_that_never_ends_its_request_is_cut() {
+    let site = Site::with_timeout(Duration::from_millis(1));
+    let mut client = TcpStream::connect(site.address).unwrap();
+    assert_closed(&mut client);
 }
 
 #[test]
@@ -113,9 +122,13 @@ struct Site {
 
 impl Site {
     fn start() -> Self {
+        Self::with_timeout(REQUEST_TIMEOUT)
+    }
+
+    fn with_timeout(timeout: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        Self { address, server: serve(listener, "http", echo).unwrap() }
+        Self { address, server: serve_within(timeout, listener.into(), "http", echo).unwrap() }
     }
 
     /// Sends `request` and returns all that comes back.
@@ -130,4 +143,11 @@ impl Site {
 
 fn echo(request: &Request<'_>) -> Response {
     Response::text(Status::Ok, format_args!("{} {:?}", request.path, request.query))
+}
+
+/// Waits for the end of a connection, or hangs.
+fn assert_closed(client: &mut TcpStream) {
+    let end = client.read(&mut [0]);
+    let reset = end.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
+    assert!(reset || matches!(end, Ok(0)), "{end:?}");
 }

@@ -1,1 +1,167 @@
-//! Tests.
+//! Tests of the metrics, read as strictly as Prometheus reads them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use sealane_engine::certificates::KeyType;
+
+use super::*;
+use crate::access_log::{LaneLogCounters, WriterCounters};
+use crate::admin::{CertificateSummary, ListenerSummary};
+
+#[test]
+fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
+    let generation = Arc::new(());
+    let mut state = busy();
+    state.generations.publish(2, &Arc::new(()));
+    state.generations.publish(3, &generation);
+    let series = parse(&render(&state));
+    for lane in ["0", "1"] {
+        assert_eq!(series[&format!("sealane_lane_generation{{lane=\"{lane}\"}}")], 3.0);
+    }
+    let of = |prefix: &str| series.keys().filter(|key| key.starts_with(prefix)).count();
+    assert_eq!(of("sealane_handshakes_total{"), 2 * 20);
+    assert_eq!(of("sealane_connections_ended_total{"), 2 * Cause::ALL.len());
+    assert_eq!(of("sealane_handshake_duration_seconds_bucket{"), 2 * 15);
+    let idle = "sealane_connections_ended_total{lane=\"1\",cause=\"idle\",blame=\"nobody\"}";
+    assert_eq!(series[idle], 5.0);
+    let received = "sealane_plaintext_bytes_total{lane=\"0\",direction=\"received\"}";
+    assert_eq!(series[received], 1e6);
+    assert_eq!(series["sealane_reloads_total{outcome=\"refused\"}"], 1.0);
+    assert_eq!(series["sealane_reload_last_accepted"], 0.0);
+    assert_eq!(series["sealane_generations_live"], 1.0);
+    assert_eq!(series["sealane_phase{phase=\"serving\"}"], 1.0);
+    assert_eq!(series["sealane_phase{phase=\"draining\"}"], 0.0);
+    assert_eq!(series["sealane_access_log_dropped_total{lane=\"0\"}"], 9.0);
+}
+
+#[test]
+fn a_certificate_that_differs_in_no_label_is_shown_once_and_names_are_escaped() {
+    let text = render(&busy());
+    let expiry: Vec<_> =
+        text.lines().filter(|line| line.starts_with("sealane_certificate_not_after")).collect();
+    let of = |key, at| {
+        let labels = format!("listener=\"a\\\"b\\\\c\\nd\",name=\"a.example\",key=\"{key}\"");
+        format!("sealane_certificate_not_after_seconds{{{labels}}} {at}")
+    };
+    assert_eq!(expiry, [of("RSA", 100), of("Ed25519", 101)]);
+    assert!(text.contains("sealane_certificates{listener=\"a\\\"b\\\\c\\nd\"} 70000\n"));
+}
+
+#[test]
+fn a_histogram_grows_up_to_its_count() {
+    let mut exposition = Exposition::default();
+    let mut family = exposition.family("t_seconds", Kind::Histogram, "T.");
+    let cumulative = std::array::from_fn(|bucket| bucket as u64 * 2);
+    histogram_of_lane(&mut family, 3, cumulative, 1_500_000);
+    let series = parse(&exposition.into_text());
+    assert_eq!(series["t_seconds_bucket{lane=\"3\",le=\"0.0002\"}"], 2.0);
+    assert_eq!(series["t_seconds_bucket{lane=\"3\",le=\"5\"}"], 26.0);
+    assert_eq!(series["t_seconds_bucket{lane=\"3\",le=\"+Inf\"}"], 28.0);
+    assert_eq!(series["t_seconds_count{lane=\"3\"}"], 28.0);
+    assert_eq!(series["t_seconds_sum{lane=\"3\"}"], 1.5);
+}
+
+fn busy() -> ControlState {
+    let lanes = [Arc::new(Counters::default()), Arc::new(Counters::default())];
+    lanes.iter().for_each(|lane| lane.generation.set(3));
+    lanes[0].client_bytes.add(1_000_000);
+    lanes[1].ended(Cause::Idle).add(5);
+    let listener = "a\"b\\c\nd".to_owned();
+    let certificate = |key_type, not_after_s| CertificateSummary {
+        listener: listener.clone(),
+        source: "a.pem".to_owned(),
+        key_type,
+        names: vec!["a.example".to_owned()],
+        names_total: 1,
+        not_after_s,
+    };
+    let log = LaneLogCounters::default();
+    log.dropped.add(9);
+    let mut state = ControlState {
+        phase: Phase::Serving,
+        lanes: lanes.to_vec(),
+        listeners: vec![ListenerSummary {
+            name: listener.clone(),
+            addresses: Vec::new(),
+            backends: Vec::new(),
+            balance: "round-robin",
+            certificates: 70_000,
+            names: 80_000,
+        }],
+        certificates: CertificateSummaries {
+            soonest: vec![
+                certificate(KeyType::Rsa { bits: 2048 }, 100),
+                certificate(KeyType::Ed25519, 101),
+                certificate(KeyType::Rsa { bits: 4096 }, 102),
+            ],
+            total: 70_000,
+        },
+        access_log: Some(AccessLogCounters {
+            lanes: vec![Arc::new(log)],
+            writer: Arc::new(WriterCounters::default()),
+        }),
+        ..ControlState::default()
+    };
+    state.reloads.count(SystemTime::now(), Err("no".to_owned()));
+    state
+}
+
+/// Values by series; panics at whatever Prometheus would refuse, and at a series that comes twice.
+fn parse(text: &str) -> HashMap<String, f64> {
+    assert!(text.ends_with('\n'));
+    let mut series = HashMap::new();
+    let mut families = HashSet::new();
+    let (mut family, mut kind) = ("", "");
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            family = help.split_once(' ').unwrap().0;
+            assert!(is_name(family) && families.insert(family), "{line}");
+            let line = lines.next().unwrap();
+            let (named, of_kind) = line.strip_prefix("# TYPE ").unwrap().split_once(' ').unwrap();
+            assert_eq!(named, family);
+            kind = of_kind;
+            assert_eq!(kind == "counter", family.ends_with("_total"), "{line}");
+            continue;
+        }
+        let (key, value) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = key.split_once('{').unwrap_or((key, "}"));
+        let suffix = name.strip_prefix(family).unwrap_or_else(|| panic!("strayed: {line}"));
+        match kind {
+            "histogram" => assert!(["_bucket", "_sum", "_count"].contains(&suffix), "{line}"),
+            "counter" | "gauge" => assert_eq!(suffix, "", "{line}"),
+            _ => panic!("no kind: {line}"),
+        }
+        check_labels(labels);
+        assert!(series.insert(key.to_owned(), value.parse().unwrap()).is_none(), "twice: {line}");
+    }
+    series
+}
+
+/// `name="value",...}` with nothing unescaped in a value, and no name twice.
+fn check_labels(labels: &str) {
+    let mut rest = labels;
+    let mut names = HashSet::new();
+    while rest != "}" {
+        let (name, value) = rest.split_once("=\"").unwrap();
+        assert!(is_name(name) && names.insert(name), "{labels}");
+        let mut chars = value.char_indices();
+        let end = loop {
+            match chars.next().unwrap() {
+                (at, '"') => break at,
+                (_, '\\') => assert!(matches!(chars.next(), Some((_, '\\' | '"' | 'n')))),
+                _ => {}
+            }
+        };
+        rest = &value[end + 1..];
+        rest = rest.strip_prefix(',').unwrap_or(rest);
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let mut chars = name.chars();
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    chars.next().is_some_and(|c| word(c) && !c.is_ascii_digit()) && chars.all(word)
+}

@@ -202,12 +202,17 @@ fn digest_depends_on_chain_and_key() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     /// The index agrees with reading all names of all certificates one by one.
     #[test]
     fn find_agrees_with_a_naive_matcher(
-        certificates in prop::collection::vec(prop::collection::vec(certificate_name(), 1..4), 1..5),
+        certificates in
+            prop::collection::vec(prop::collection::vec(certificate_name(), 1..4), 1..5),
         asked in prop::collection::vec(asked_name(), 1..20),
     ) {
         let key = KeyPair::generate().unwrap();

@@ -1,0 +1,250 @@
+//! One checked TLS [`Connection`]: blocking, with time limits, verifying the certificate, what was
+//! negotiated, and every byte.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{
+    CipherSuite, ClientConfig, ClientConnection, HandshakeKind, NamedGroup, ProtocolVersion,
+    RootCertStore,
+    client::Resumption,
+    crypto::{CryptoProvider, aws_lc_rs},
+    pki_types::{CertificateDer, ServerName},
+};
+
+use crate::{
+    error::Error,
+    request::{Action, PATTERN_CHUNK_BYTES, Pattern, REQUEST_BYTES, Request},
+};
+
+/// The name in the server's certificate.
+pub(crate) const SERVER_NAME: &str = "localhost";
+
+/// Client settings that offer one version, one suite and one group. With `resumes`, tickets are
+/// kept in these settings alone.
+pub(crate) fn config(
+    authority: &CertificateDer<'static>,
+    resumes: bool,
+) -> Result<Arc<ClientConfig>, Error> {
+    let provider = CryptoProvider {
+        cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
+        kx_groups: vec![aws_lc_rs::kx_group::X25519],
+        ..aws_lc_rs::default_provider()
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone()).map_err(tls_error)?;
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(tls_error)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.resumption = match resumes {
+        true => Resumption::in_memory_sessions(SESSIONS_MAX),
+        false => Resumption::disabled(),
+    };
+    Ok(Arc::new(config))
+}
+
+/// An established connection, with the agreed settings verified.
+pub(crate) struct Connection {
+    tls: ClientConnection,
+    tcp: TcpStream,
+}
+
+impl Connection {
+    /// Connects, shakes hands and checks what came out of it.
+    pub(crate) fn open(
+        address: SocketAddr,
+        config: &Arc<ClientConfig>,
+        kind: HandshakeKind,
+        buffer: &mut [u8],
+    ) -> Result<Self, Error> {
+        let limit = Duration::from_millis(WAIT_MAX_MS);
+        let tcp = TcpStream::connect_timeout(&address, limit).map_err(Error::io("connect"))?;
+        tcp.set_nodelay(true).map_err(Error::io("set TCP_NODELAY"))?;
+        tcp.set_read_timeout(Some(limit)).map_err(Error::io("set a read timeout"))?;
+        tcp.set_write_timeout(Some(limit)).map_err(Error::io("set a write timeout"))?;
+        let name = ServerName::try_from(SERVER_NAME)
+            .map_err(|error| Error::Check(format!("server name: {error}")))?;
+        let mut tls = ClientConnection::new(Arc::clone(config), name).map_err(tls_error)?;
+        tls.set_buffer_limit(Some(SEND_BYTES_MAX));
+        let mut connection = Self { tls, tcp };
+        while connection.tls.is_handshaking() {
+            connection.flush()?;
+            if connection.tls.is_handshaking() && connection.receive(buffer, &mut |_| Ok(()))? == 0
+            {
+                return Err(Error::Check("the server closed during the handshake".into()));
+            }
+        }
+        connection.flush()?;
+        connection.check_handshake(kind)?;
+        Ok(connection)
+    }
+
+    /// Different for every connection that is open at the same time.
+    pub(crate) fn local_port(&self) -> Result<u16, Error> {
+        Ok(self.tcp.local_addr().map_err(Error::io("local address"))?.port())
+    }
+
+    fn check_handshake(&self, kind: HandshakeKind) -> Result<(), Error> {
+        let version = self.tls.protocol_version();
+        let suite = self.tls.negotiated_cipher_suite().map(|suite| suite.suite());
+        let group = self.tls.negotiated_key_exchange_group().map(|group| group.name());
+        let found = (version, suite, group, self.tls.handshake_kind());
+        let expected = (
+            Some(ProtocolVersion::TLSv1_3),
+            Some(CipherSuite::TLS13_AES_128_GCM_SHA256),
+            Some(NamedGroup::X25519),
+            Some(kind),
+        );
+        if found == expected {
+            return Ok(());
+        }
+        Err(Error::Check(format!("negotiated {found:?}, expected {expected:?}")))
+    }
+
+    /// Sends a request and reads it back.
+    pub(crate) fn echo(&mut self, nonce: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let request = Request { action: Action::Echo, nonce }.encode();
+        self.send(&request)?;
+        self.expect_block(&request, buffer)
+    }
+
+    /// Has the backend send this many bytes of the pattern.
+    pub(crate) fn download(
+        &mut self,
+        bytes: u64,
+        pattern: &Pattern,
+        buffer: &mut [u8],
+    ) -> Result<(), Error> {
+        self.send(&Request { action: Action::Download(bytes), nonce: 0 }.encode())?;
+        let mut at = 0;
+        while at < bytes {
+            let read = self.receive(buffer, &mut |plain| {
+                if at + plain.len() as u64 > bytes || !pattern.matches(at, plain) {
+                    return Err(Error::Check(format!("a download differs after byte {at}")));
+                }
+                at += plain.len() as u64;
+                Ok(())
+            })?;
+            if read == 0 {
+                return Err(Error::Check(format!("a download ended after {at} of {bytes} bytes")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the backend this many bytes of the pattern and waits until it found them right.
+    pub(crate) fn upload(
+        &mut self,
+        bytes: u64,
+        pattern: &Pattern,
+        buffer: &mut [u8],
+    ) -> Result<(), Error> {
+        let request = Request { action: Action::Upload(bytes), nonce: 0 }.encode();
+        self.send(&request)?;
+        let mut at = 0;
+        while at < bytes {
+            let chunk = pattern.at(at, bytes);
+            let chunk = &chunk[..chunk.len().min(SEND_BYTES_MAX / 2)];
+            self.send(chunk)?;
+            at += chunk.len() as u64;
+        }
+        self.expect_block(&request, buffer)
+    }
+
+    /// Closes as it should be: close_notify, FIN, then the server's end is waited for.
+    pub(crate) fn close(mut self, buffer: &mut [u8]) -> Result<(), Error> {
+        self.tls.send_close_notify();
+        self.flush()?;
+        self.tcp.shutdown(Shutdown::Write).map_err(Error::io("shutdown"))?;
+        loop {
+            let unasked =
+                |_: &[u8]| Err(Error::Check("more bytes came than were asked for".into()));
+            match self.receive(buffer, &mut { unasked }) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                // All bytes were there before: a reset now only ends the wait.
+                Err(Error::Io { source, .. })
+                    if source.kind() == io::ErrorKind::ConnectionReset =>
+                {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn expect_block(&mut self, block: &[u8], buffer: &mut [u8]) -> Result<(), Error> {
+        let mut got = Vec::with_capacity(REQUEST_BYTES);
+        while got.len() < block.len() {
+            let read = self.receive(buffer, &mut |plain| {
+                got.extend_from_slice(plain);
+                Ok(())
+            })?;
+            if read == 0 {
+                return Err(Error::Check("the server closed before it answered".into()));
+            }
+        }
+        if got == block {
+            return Ok(());
+        }
+        Err(Error::Check("an answer differs from what the backend sent".into()))
+    }
+
+    fn send(&mut self, plain: &[u8]) -> Result<(), Error> {
+        self.tls.writer().write_all(plain).map_err(Error::io("encrypt"))?;
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut self.tcp).map_err(Error::io("send"))?;
+        }
+        Ok(())
+    }
+
+    /// One read from the socket, as large as the buffer allows; its plaintext goes to `take`.
+    /// 0 at the server's end.
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        take: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<usize, Error> {
+        let read = self.tcp.read(buffer).map_err(Error::io("receive"))?;
+        let mut left = &buffer[..read];
+        while !left.is_empty() {
+            self.tls.read_tls(&mut left).map_err(Error::io("deframe"))?;
+            self.tls.process_new_packets().map_err(tls_error)?;
+            loop {
+                let mut plain = [0; PLAIN_BYTES];
+                match self.tls.reader().read(&mut plain) {
+                    Ok(0) => return Ok(0), // close_notify
+                    Ok(length) => take(&plain[..length])?,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(Error::io("decrypt")(error)),
+                }
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// A receive buffer for one thread.
+pub(crate) fn buffer() -> Vec<u8> {
+    vec![0; PATTERN_CHUNK_BYTES]
+}
+
+fn tls_error(error: rustls::Error) -> Error {
+    Error::Check(format!("TLS: {error}"))
+}
+
+/// A wait longer than this is a failure of the server: the machine may be busy, but not so busy.
+const WAIT_MAX_MS: u64 = 20_000;
+const SESSIONS_MAX: usize = 16;
+const SEND_BYTES_MAX: usize = 256 * 1024;
+const PLAIN_BYTES: usize = 16 * 1024;

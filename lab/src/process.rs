@@ -1,0 +1,201 @@
+//! A server under test as a [`Process`]: started in a group of its own, measured with everything
+//! it forks, and ended with it, whatever happens.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::error::Error;
+
+/// A running child and its descendants; dropping it ends them.
+pub(crate) struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`, with what it prints in `log`.
+    pub(crate) fn start(mut command: Command, log: PathBuf) -> Result<Self, Error> {
+        let out = File::create(&log).map_err(Error::file(&log))?;
+        let error = out.try_clone().map_err(Error::file(&log))?;
+        let what = format!("start {}", command.get_program().to_string_lossy());
+        // In its own group, Ctrl-C reaches the lab alone, which ends its children in order.
+        command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(error);
+        Ok(Self { child: command.spawn().map_err(Error::io(what))?, log })
+    }
+
+    /// Whether the first process still runs.
+    pub(crate) fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The last lines of what it printed.
+    pub(crate) fn last_words(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
+    }
+
+    /// What every thread of every process has used so far, user and system.
+    pub(crate) fn cpu(&self) -> Result<Cpu, Error> {
+        let mut threads = BTreeMap::new();
+        for pid in self.tree()? {
+            for thread in numbers_in(Path::new(&format!("/proc/{pid}/task")))? {
+                let path = format!("/proc/{pid}/task/{thread}/schedstat");
+                let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
+                let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
+                threads.insert(thread, nanoseconds.unwrap_or(0));
+            }
+        }
+        Ok(Cpu(threads))
+    }
+
+    /// The proportional set size of every process, in bytes.
+    pub(crate) fn pss_bytes(&self) -> Result<u64, Error> {
+        let mut sum_kib = 0;
+        for pid in self.tree()? {
+            let path = format!("/proc/{pid}/smaps_rollup");
+            let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
+            let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+            let kib: Option<u64> =
+                line.and_then(|line| line.trim_end_matches(" kB").trim().parse().ok());
+            sum_kib += kib.ok_or_else(|| Error::Check(format!("{path} has no Pss")))?;
+        }
+        Ok(sum_kib * 1024)
+    }
+
+    /// The libraries mapped by any of its processes, by path.
+    pub(crate) fn libraries(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut found = Vec::new();
+        for pid in self.tree()? {
+            let path = format!("/proc/{pid}/maps");
+            let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
+            found.extend(
+                text.lines()
+                    .filter_map(|line| line.find('/').map(|at| &line[at..]))
+                    .map(PathBuf::from),
+            );
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// The first process and all that descend from it.
+    fn tree(&self) -> Result<Vec<u32>, Error> {
+        let mut parents = Vec::new();
+        for pid in numbers_in(Path::new("/proc"))? {
+            // Others come and go while this reads.
+            let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+            if let Some(parent) = parent_in(&stat) {
+                parents.push((pid, parent));
+            }
+        }
+        let mut tree = vec![self.child.id()];
+        let mut next = 0;
+        while next < tree.len() {
+            let parent = tree[next];
+            tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+            next += 1;
+        }
+        Ok(tree)
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(self.child.id()).ok()?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let Some(pid) = self.pid() else { return };
+        if self.runs() {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + Duration::from_millis(END_TIME_MAX_MS);
+        while self.runs() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(10));
+        }
+        // The group may outlive its first process; it is ours alone, because we made it.
+        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Nanoseconds by thread.
+pub(crate) struct Cpu(BTreeMap<u32, u64>);
+
+impl Cpu {
+    /// Nanoseconds used since `earlier`. A thread that ended took its figure with it: then there
+    /// is none.
+    pub(crate) fn since(&self, earlier: &Self) -> Result<u64, Error> {
+        if let Some(thread) = earlier.0.keys().find(|thread| !self.0.contains_key(thread)) {
+            return Err(Error::Check(format!("its thread {thread} ended while it was measured")));
+        }
+        let sum = |cpu: &Self| cpu.0.values().sum::<u64>();
+        Ok(sum(self).saturating_sub(sum(earlier)))
+    }
+}
+
+/// The entries of a folder of `/proc` that are numbers.
+fn numbers_in(folder: &Path) -> Result<Vec<u32>, Error> {
+    let entries = fs::read_dir(folder).map_err(Error::file(folder))?;
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The parent in a `/proc/PID/stat`; the command before it may hold spaces and brackets.
+fn parent_in(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+const END_TIME_MAX_MS: u64 = 2_000;
+const LOG_LINES_SHOWN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_is_found_behind_a_strange_command() {
+        assert_eq!(parent_in("12 (a) b) c) S 7 12 12 0"), Some(7));
+        assert_eq!(parent_in("nonsense"), None);
+    }
+
+    #[test]
+    fn a_thread_that_ended_leaves_no_figure() {
+        let earlier = Cpu(BTreeMap::from([(1, 10), (2, 20)]));
+        let later = Cpu(BTreeMap::from([(1, 15), (2, 20), (3, 4)]));
+        assert_eq!(later.since(&earlier).unwrap(), 9);
+        assert!(earlier.since(&later).is_err());
+    }
+
+    #[test]
+    fn a_process_is_measured_with_its_children_and_ends_with_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sh -c 'while :; do :; done' & wait"]);
+        let process = Process::start(command, folder.path().join("log")).unwrap();
+        while process.tree().unwrap().len() < 2 {
+            thread::yield_now();
+        }
+        let before = process.cpu().unwrap();
+        while process.cpu().unwrap().since(&before).unwrap() == 0 {
+            thread::yield_now();
+        }
+        assert!(process.pss_bytes().unwrap() > 0);
+        let tree = process.tree().unwrap();
+        drop(process);
+        for pid in tree {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            assert!(stat.is_empty() || stat.contains(") Z "), "{pid} still runs");
+        }
+    }
+}
