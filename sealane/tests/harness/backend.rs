@@ -14,7 +14,7 @@ pub struct Backend {
 impl Backend {
     /// Listens until the test's process ends.
     pub fn start(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", super::free_port())).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let serve = Arc::new(serve);
         thread::spawn(move || {
@@ -44,7 +44,7 @@ impl Backend {
     /// Sends back what it gets, for any number of connections on one thread, as long as each has
     /// sent before the next is made.
     pub fn echo_in_turn() -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", super::free_port())).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
             let mut kept: Vec<TcpStream> = Vec::new();

@@ -11,7 +11,9 @@ pub mod process;
 pub mod sealane;
 pub mod tools;
 
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long anything that a test waits for may take on a slow machine before the test fails.
@@ -29,12 +31,14 @@ pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A port of 127.0.0.1 that nothing listens on, below those that outgoing connections get.
+/// A port of 127.0.0.1 that nothing listens on, below those that outgoing connections get. Where it
+/// begins to look is left to chance, because other tests look at the same time.
 pub fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let base = u16::try_from(std::process::id() % 100).unwrap() * 100;
+    static START: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
-        let port = 20_000 + (base + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        let number = START.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        let port = 20_000 + u16::try_from(number).unwrap();
         if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
