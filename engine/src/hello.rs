@@ -89,9 +89,12 @@ fn peek_http(bytes: &[u8]) -> Peek {
     Peek::NotTls
 }
 
-/// Length of the hello's message as its header says, without record headers.
+/// Length of the hello's message as its header says, without record headers; unknown where the
+/// header itself is spread over records.
 fn announced_len(bytes: &[u8]) -> Option<usize> {
-    let header = bytes.get(RECORD_HEADER_LEN..RECORD_HEADER_LEN + HANDSHAKE_HEADER_LEN)?;
+    let (record_header, rest) = bytes.split_at_checked(RECORD_HEADER_LEN)?;
+    let record_len = usize::from(u16::from_be_bytes([record_header[3], record_header[4]]));
+    let header = rest[..rest.len().min(record_len)].get(..HANDSHAKE_HEADER_LEN)?;
     Some(usize::from(header[1]) << 16 | usize::from(header[2]) << 8 | usize::from(header[3]))
 }
 

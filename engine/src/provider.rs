@@ -149,7 +149,7 @@ fn aws_lc_group(group: Group) -> &'static dyn SupportedKxGroup {
 
 fn graviola(groups: &[Group]) -> Provider {
     let crypto = CryptoProvider {
-        cipher_suites: suites::graviola(),
+        cipher_suites: suites::mixed(),
         kx_groups: groups.iter().map(|group| key_exchange::of_group(*group)).collect(),
         secure_random: &LaneRandom,
         key_provider: &signing::Keys,

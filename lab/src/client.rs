@@ -93,7 +93,8 @@ impl Connection {
     fn check_handshake(&self, kind: HandshakeKind) -> Result<(), Error> {
         let version = self.tls.protocol_version();
         let suite = self.tls.negotiated_cipher_suite().map(|suite| suite.suite());
-        let group = self.tls.negotiated_key_exchange_group().map(|group| group.name());
+        let group =
+            self.tls.negotiated_key_exchange_group().map(rustls::crypto::SupportedKxGroup::name);
         let found = (version, suite, group, self.tls.handshake_kind());
         let expected = (
             Some(ProtocolVersion::TLSv1_3),
@@ -239,6 +240,8 @@ pub(crate) fn buffer() -> Vec<u8> {
     vec![0; PATTERN_CHUNK_BYTES]
 }
 
+/// For `map_err`: what the server did wrong.
+#[allow(clippy::needless_pass_by_value)] // `map_err` hands over a value
 fn tls_error(error: rustls::Error) -> Error {
     Error::Check(format!("TLS: {error}"))
 }

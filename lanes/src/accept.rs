@@ -173,7 +173,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let mut connection = Connection::new(token, fd, address, Instant::now(), now_ms);
         connection.socket.is_watched = true;
         let entry =
-            vacant.insert(Entry { connection, generation, listener: position, state: None });
+            vacant.insert(Box::new(Entry { connection, generation, listener: position, state: None }));
         Link { core: &mut self.core, connection: &mut entry.connection }
             .arm(now_ms + to_ms(timeout));
         counters.connections.add(1);

@@ -26,7 +26,8 @@ use crate::token::{Source, Token};
 pub(crate) struct Lane<S: Service, K: Kernel> {
     pub(crate) core: Core<K>,
     pub(crate) service: S,
-    pub(crate) entries: Slab<Entry<S>>,
+    /// Boxed, so that the slab's spare room costs a pointer for each slot.
+    pub(crate) entries: Slab<Box<Entry<S>>>,
     /// Tells the tenants of one slot apart; counts up with every connection.
     pub(crate) slot_generation: u32,
     pub(crate) listeners: Slab<LaneListener>,
@@ -259,7 +260,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     /// Takes the connection off the lane. Only a clean end may look like one to either side.
     pub(crate) fn end(&mut self, slot: usize, cause: Cause) {
         let Some(entry) = self.entries.try_remove(slot) else { return };
-        let Entry { connection, generation, listener, state } = entry;
+        let Entry { connection, generation, listener, state } = *entry;
         let counters = &self.core.counters;
         counters.connections.subtract(1);
         if connection.is_handshaking() {

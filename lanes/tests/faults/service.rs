@@ -125,10 +125,9 @@ impl Service for Tested {
         }
         if plain.filled() == PANIC_WORD {
             panic_if_told(settings, "plaintext");
-            if let Behaviour::Panic("buffer lent") = settings.behaviour {
-                let _buffer = link.lend_buffer();
-                panic!("as told");
-            }
+            let buffer = link.lend_buffer();
+            panic_if_told(settings, "buffer lent");
+            link.return_buffer(buffer);
         }
         if !matches!(settings.behaviour, Behaviour::Relay(_)) {
             link.send(plain.filled())?;
