@@ -1,10 +1,14 @@
 //! Plain TCP backends of a test's own, for what no server does on demand.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+
+use rustix::event::epoll;
 
 /// A backend that gives each connection to a function, on a thread of its own.
 pub struct Backend {
@@ -41,35 +45,45 @@ impl Backend {
         })
     }
 
-    /// Sends back what it gets, for any number of connections on one thread, as long as each has
-    /// sent before the next is made.
-    pub fn echo_in_turn() -> Self {
+    /// The same for thousands of connections and short messages, on one thread.
+    pub fn echo_for_many() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        thread::spawn(move || {
-            let mut kept: Vec<TcpStream> = Vec::new();
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
-                let mut buffer = [0; 4096];
-                let Ok(len) = stream.read(&mut buffer) else { continue };
-                if len > 0 && stream.write_all(&buffer[..len]).is_ok() {
-                    kept.push(stream);
-                }
-                // Now and then, forget those that have ended.
-                if kept.len().is_power_of_two() {
-                    kept.retain(is_open);
-                }
-            }
-        });
+        thread::spawn(move || serve_many(&listener));
         Self { address }
     }
 }
 
-fn is_open(stream: &TcpStream) -> bool {
-    stream.set_read_timeout(Some(Duration::from_micros(1))).unwrap();
-    let end = stream.peek(&mut [0]);
-    matches!(end, Err(ref error) if error.kind() == std::io::ErrorKind::WouldBlock)
+fn serve_many(listener: &TcpListener) {
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    let watch = |fd: BorrowedFd<'_>, number: u64| {
+        epoll::add(&poll, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN).unwrap();
+    };
+    watch(listener.as_fd(), 0);
+    let mut streams = HashMap::new();
+    let mut accepted = 0;
+    let mut events = Vec::with_capacity(64);
+    let mut bytes = vec![0; 4096];
+    loop {
+        events.clear();
+        epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None).unwrap();
+        for number in events.iter().map(|event: &epoll::Event| { event.data }.u64()) {
+            if number == 0 {
+                let (stream, _) = listener.accept().unwrap();
+                accepted += 1;
+                watch(stream.as_fd(), accepted);
+                streams.insert(accepted, stream);
+            } else if let Some(stream) = streams.get_mut(&number) {
+                let echoed = match stream.read(&mut bytes) {
+                    Ok(len @ 1..) => stream.write_all(&bytes[..len]).is_ok(),
+                    Ok(0) | Err(_) => false,
+                };
+                if !echoed {
+                    streams.remove(&number);
+                }
+            }
+        }
+    }
 }
 
 /// Ends a connection with RST instead of FIN.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{
     ClientConfig, ClientConnection, HandshakeKind, RootCertStore, SupportedProtocolVersion,
@@ -15,6 +15,7 @@ use rustls::{
 #[derive(Clone)]
 pub struct Connector {
     config: Arc<ClientConfig>,
+    name: ServerName<'static>,
 }
 
 impl Connector {
@@ -23,14 +24,38 @@ impl Connector {
         authority: CertificateDer<'static>,
         version: &'static SupportedProtocolVersion,
     ) -> Self {
+        Self::of_provider(aws_lc_rs::default_provider(), authority, version)
+    }
+
+    /// The same with X25519 for every key exchange.
+    pub fn with_x25519(
+        authority: CertificateDer<'static>,
+        version: &'static SupportedProtocolVersion,
+    ) -> Self {
+        let groups = vec![aws_lc_rs::kx_group::X25519];
+        let provider = CryptoProvider { kx_groups: groups, ..aws_lc_rs::default_provider() };
+        Self::of_provider(provider, authority, version)
+    }
+
+    fn of_provider(
+        provider: CryptoProvider,
+        authority: CertificateDer<'static>,
+        version: &'static SupportedProtocolVersion,
+    ) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(authority).unwrap();
-        let config = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+        let config = ClientConfig::builder_with_provider(provider.into())
             .with_protocol_versions(&[version])
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Self { config: Arc::new(config) }
+        Self { config: Arc::new(config), name: ServerName::try_from("sealane.test").unwrap() }
+    }
+
+    /// The same, asking for the server `name`.
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.name = ServerName::try_from(name.to_owned()).unwrap();
+        self
     }
 
     /// The same without any resumption.
@@ -51,14 +76,14 @@ impl Connector {
         stream.set_read_timeout(Some(super::PATIENCE))?;
         stream.set_write_timeout(Some(super::PATIENCE))?;
         stream.set_nodelay(true)?;
-        self.over(stream)
+        self.over(stream, b"")
     }
 
-    /// The same over a TCP connection that stands.
-    pub fn over(&self, mut stream: TcpStream) -> io::Result<Client> {
-        let name = ServerName::try_from("sealane.test").unwrap();
-        let mut tls =
-            ClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
+    /// The same over a TCP connection that stands; `first` leaves with the handshake's last bytes.
+    pub fn over(&self, mut stream: TcpStream, first: &[u8]) -> io::Result<Client> {
+        let mut tls = ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+            .map_err(io::Error::other)?;
+        tls.writer().write_all(first)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream)?;
         }
