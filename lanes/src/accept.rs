@@ -172,8 +172,12 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let now_ms = self.core.now_ms;
         let mut connection = Connection::new(token, fd, address, Instant::now(), now_ms);
         connection.socket.is_watched = true;
-        let entry =
-            vacant.insert(Box::new(Entry { connection, generation, listener: position, state: None }));
+        let entry = vacant.insert(Box::new(Entry {
+            connection,
+            generation,
+            listener: position,
+            state: None,
+        }));
         Link { core: &mut self.core, connection: &mut entry.connection }
             .arm(now_ms + to_ms(timeout));
         counters.connections.add(1);

@@ -3,6 +3,8 @@
 //! [`serve`] starts one thread that polls the listener and at most [`CONNECTIONS_MAX`] connections,
 //! so that a silent client holds up nobody. It is for admins and demos, not for a lane's path.
 
+mod message;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -12,6 +14,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
+
+use crate::proxy_header;
+
+pub use message::{ContentType, Request, Response, Status};
 
 /// Serves `listener`, a bound TCP or unix socket that listens, on a thread called `name`.
 ///
@@ -24,13 +30,27 @@ pub fn serve(
     name: &str,
     handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
 ) -> io::Result<Server> {
-    serve_within(REQUEST_TIMEOUT, listener.into(), name, handler)
+    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::Request, handler)
+}
+
+/// The same behind a terminator: every connection must open with a PROXY protocol header of
+/// version 2, which `handler` finds in its request.
+///
+/// # Errors
+/// The thread or its wake-up socket could not be had.
+pub fn serve_proxied(
+    listener: impl Into<OwnedFd>,
+    name: &str,
+    handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
+) -> io::Result<Server> {
+    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::ProxyHeader, handler)
 }
 
 fn serve_within(
     request_timeout: Duration,
     listener: OwnedFd,
     name: &str,
+    opening: Opening,
     handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
 ) -> io::Result<Server> {
     ioctl_fionbio(&listener, true)?;
@@ -38,6 +58,7 @@ fn serve_within(
     let mut turn = Turn {
         listener,
         woken,
+        opening,
         handler,
         request_timeout,
         connections: Vec::new(),
@@ -67,117 +88,11 @@ impl Server {
     }
 }
 
-/// What a client asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
-    /// The path, without the query.
-    pub path: &'a str,
-    /// What follows the first question mark.
-    pub query: Option<&'a str>,
-}
-
-/// What it gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
-    /// How the request went.
-    pub status: Status,
-    /// What the body is.
-    pub content_type: ContentType,
-    /// The body.
-    pub body: Vec<u8>,
-}
-
-impl Response {
-    /// A response with any kind of body.
-    pub fn new(status: Status, content_type: ContentType, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, content_type, body: body.into() }
-    }
-
-    /// A line of plain text.
-    pub fn text(status: Status, line: impl std::fmt::Display) -> Self {
-        Self::new(status, ContentType::Text, format!("{line}\n"))
-    }
-
-    fn encode(self, with_body: bool) -> Vec<u8> {
-        let mut bytes = format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}\
-             Cache-Control: no-store\r\nConnection: close\r\n\r\n",
-            self.status.line(),
-            self.content_type.name(),
-            self.body.len(),
-            if self.status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" },
-        )
-        .into_bytes();
-        if with_body {
-            bytes.extend_from_slice(&self.body);
-        }
-        bytes
-    }
-}
-
-/// Status codes that we answer with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// 400: that was not HTTP.
-    BadRequest,
-    /// 431: more than [`HEAD_BYTES_MAX`] or [`HEADERS_MAX`].
-    HeadTooLarge,
-    /// 500: a fault of ours.
-    InternalError,
-    /// 405: neither GET nor HEAD.
-    MethodNotAllowed,
-    /// 404: no such path.
-    NotFound,
-    /// 200.
-    Ok,
-    /// 503: not now.
-    ServiceUnavailable,
-}
-
-impl Status {
-    /// Code and reason as in a status line.
-    pub fn line(self) -> &'static str {
-        match self {
-            Self::BadRequest => "400 Bad Request",
-            Self::HeadTooLarge => "431 Request Header Fields Too Large",
-            Self::InternalError => "500 Internal Server Error",
-            Self::MethodNotAllowed => "405 Method Not Allowed",
-            Self::NotFound => "404 Not Found",
-            Self::Ok => "200 OK",
-            Self::ServiceUnavailable => "503 Service Unavailable",
-        }
-    }
-}
-
-/// What a body is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentType {
-    /// A page.
-    Html,
-    /// JSON.
-    Json,
-    /// The text format of Prometheus.
-    Metrics,
-    /// Plain text.
-    Text,
-}
-
-impl ContentType {
-    /// The media type.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Html => "text/html; charset=utf-8",
-            Self::Json => "application/json",
-            Self::Metrics => "text/plain; version=0.0.4; charset=utf-8",
-            Self::Text => "text/plain; charset=utf-8",
-        }
-    }
-}
-
 /// All that the thread works on.
 struct Turn<H> {
     listener: OwnedFd,
     woken: UnixStream,
+    opening: Opening,
     handler: H,
     request_timeout: Duration,
     /// The oldest first.
@@ -187,17 +102,24 @@ struct Turn<H> {
     buffer: Box<[u8]>,
 }
 
+/// What a connection begins with.
+#[derive(Clone, Copy)]
+enum Opening {
+    ProxyHeader,
+    Request,
+}
+
 /// The server was told to stop, or its poll failed.
 struct Stopped;
 
 impl<H: Fn(&Request<'_>) -> Response> Turn<H> {
     fn run(&mut self) -> Result<(), Stopped> {
         let ready = self.wait()?;
-        let Self { handler, connections, buffer, .. } = self;
+        let Self { opening, handler, connections, buffer, .. } = self;
         let mut ready_connections = ready[2..].iter();
         connections.retain_mut(|connection| {
             let events = ready_connections.next().copied().unwrap_or(PollFlags::empty());
-            events.is_empty() || connection.advance(buffer, handler).is_ok()
+            events.is_empty() || connection.advance(buffer, *opening, handler).is_ok()
         });
         let now = Instant::now();
         connections.retain(|connection| now < connection.deadline);
@@ -301,13 +223,14 @@ impl Connection {
     fn advance(
         &mut self,
         buffer: &mut [u8],
+        opening: Opening,
         handler: &impl Fn(&Request<'_>) -> Response,
     ) -> Result<(), Done> {
         match &mut self.state {
             State::Asking(head) => {
                 let count = receive(&self.socket, buffer)?;
                 head.extend_from_slice(&buffer[..count]);
-                if let Some(response) = answer(head, handler) {
+                if let Some(response) = answer(head, opening, handler) {
                     self.deadline = Instant::now() + RESPONSE_TIMEOUT;
                     self.state = State::Answering { response, sent: 0 };
                     return self.send();
@@ -349,8 +272,20 @@ fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Done> {
     }
 }
 
-/// The response to a request; `None` as long as its head is incomplete.
-fn answer(head: &[u8], handler: &impl Fn(&Request<'_>) -> Response) -> Option<Vec<u8>> {
+/// The response to what came so far; `None` as long as that is incomplete.
+fn answer(
+    received: &[u8],
+    opening: Opening,
+    handler: &impl Fn(&Request<'_>) -> Response,
+) -> Option<Vec<u8>> {
+    let (proxy_header, head) = match opening {
+        Opening::ProxyHeader => match proxy_header::Header::decode(received) {
+            Ok(None) => return None,
+            Ok(Some((header, len))) => (Some(header), &received[len..]),
+            Err(error) => return Some(Response::text(Status::BadRequest, error).encode(true)),
+        },
+        Opening::Request => (None, received),
+    };
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
     let refusal = match parsed.parse(head) {
@@ -370,7 +305,9 @@ fn answer(head: &[u8], handler: &impl Fn(&Request<'_>) -> Response) -> Option<Ve
     let target = parsed.path.unwrap_or("/");
     let (path, query) =
         target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-    let response = handler(&Request { path, query });
+    let accept = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case("accept"));
+    let accept = accept.and_then(|header| std::str::from_utf8(header.value).ok());
+    let response = handler(&Request { path, query, accept, proxy_header });
     Some(response.encode(parsed.method == Some("GET")))
 }
 
@@ -386,7 +323,7 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// From the end of the request until the response has left.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// From the end of the response until the client closes too.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(3);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that a client may send in vain behind its request, such as a body.
 const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// Connections accepted before those that are open are looked at again.

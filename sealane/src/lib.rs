@@ -15,4 +15,5 @@ pub mod man;
 pub mod metrics;
 pub mod proxy_header;
 pub mod relay;
+pub mod serve;
 pub mod timestamp;

@@ -3,11 +3,10 @@
 
 use std::io::{self, Write as _};
 
-use sealane::args::{Arguments, Command, ServeArguments};
-use sealane::check;
-use sealane::control::{ConfigSource, Control, Outcome, ServeError, say};
+use sealane::args::{Arguments, Command};
+use sealane::control::say;
 use sealane::exit::Exit;
-use sealane::man;
+use sealane::{check, man, serve};
 
 fn main() -> Exit {
     match run(Arguments::from_process().command) {
@@ -40,52 +39,7 @@ fn run(command: Command) -> io::Result<Exit> {
         },
         Command::Serve(arguments) => {
             drop(out);
-            Ok(serve(arguments))
-        }
-    }
-}
-
-fn serve(arguments: ServeArguments) -> Exit {
-    let file = arguments.config.clone();
-    let config = match arguments.into_config() {
-        Ok(config) => config,
-        Err(mistakes) => {
-            say(&format!("the configuration is not in order:\n{mistakes}"));
-            return Exit::Invalid;
-        }
-    };
-    let source = match file {
-        Some(file) => ConfigSource::File(file),
-        None => ConfigSource::Flags(Box::new(config.clone())),
-    };
-    let control = match Control::start(source, config) {
-        Ok(control) => control,
-        Err(error) => {
-            say(&error.to_string());
-            return match error {
-                ServeError::Configuration(_) => Exit::Invalid,
-                ServeError::LaneLost(_) | ServeError::System(..) => Exit::Failed,
-            };
-        }
-    };
-    for address in control.bound() {
-        say(&format!("listening on {address}"));
-    }
-    if let Some(address) = control.admin_address() {
-        say(&format!("metrics and state on {address}"));
-    }
-    say("ready");
-    // Without a service manager that asked to be told, this does nothing.
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    match control.run() {
-        Ok(Outcome::Cut(connections)) => {
-            say(&format!("ended; {connections} connections were cut"));
-            Exit::Cut
-        }
-        Ok(Outcome::Drained) => Exit::Ok,
-        Err(error) => {
-            say(&error.to_string());
-            Exit::Failed
+            Ok(serve::run(arguments))
         }
     }
 }

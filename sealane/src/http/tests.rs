@@ -115,6 +115,37 @@ fn serves_a_unix_socket_too() {
     server.stop();
 }
 
+#[test]
+fn behind_a_terminator_its_header_comes_first() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = serve_proxied(listener, "proxied", |request| {
+        let lane = request.proxy_header.unwrap().lane.unwrap();
+        Response::text(Status::Ok, format_args!("lane {lane}, {}", request.accept.unwrap()))
+    })
+    .unwrap();
+    let header = proxy_header::Header { lane: Some(7), ..Default::default() }.encode();
+    let request = b"GET / HTTP/1.1\r\nACCEPT: text/html\r\n\r\n";
+    let ask = |pieces: &[&[u8]]| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_nodelay(true).unwrap();
+        for piece in pieces {
+            client.write_all(piece).unwrap();
+        }
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let whole = [&header[..], &request[..]].concat();
+    assert!(ask(&[&whole]).ends_with("\r\n\r\nlane 7, text/html\n"));
+    let bytes: Vec<_> = whole.chunks(1).collect();
+    assert!(ask(&bytes).ends_with("\r\n\r\nlane 7, text/html\n"));
+    let refused = ask(&[request]);
+    assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
+    assert!(refused.ends_with("no PROXY header of version 2 comes first\n"), "{refused}");
+    server.stop();
+}
+
 struct Site {
     address: std::net::SocketAddr,
     server: Server,
@@ -128,7 +159,10 @@ impl Site {
     fn with_timeout(timeout: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        Self { address, server: serve_within(timeout, listener.into(), "http", echo).unwrap() }
+        Self {
+            address,
+            server: serve_within(timeout, listener.into(), "http", Opening::Request, echo).unwrap(),
+        }
     }
 
     /// Sends `request` and returns all that comes back.

@@ -1,0 +1,115 @@
+//! What is asked and what is answered: [`Request`] and [`Response`].
+
+use crate::proxy_header;
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The path, without the query.
+    pub path: &'a str,
+    /// What follows the first question mark.
+    pub query: Option<&'a str>,
+    /// The media types that it takes.
+    pub accept: Option<&'a str>,
+    /// What came before the request, on a server that [`serve_proxied`](super::serve_proxied) made.
+    pub proxy_header: Option<proxy_header::Header<'a>>,
+}
+
+/// What it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// How the request went.
+    pub status: Status,
+    /// What the body is.
+    pub content_type: ContentType,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// A response with any kind of body.
+    pub fn new(status: Status, content_type: ContentType, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, content_type, body: body.into() }
+    }
+
+    /// A line of plain text.
+    pub fn text(status: Status, line: impl std::fmt::Display) -> Self {
+        Self::new(status, ContentType::Text, format!("{line}\n"))
+    }
+
+    pub(super) fn encode(self, with_body: bool) -> Vec<u8> {
+        let mut bytes = format!(
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}\
+             Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+            self.status.line(),
+            self.content_type.name(),
+            self.body.len(),
+            if self.status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" },
+        )
+        .into_bytes();
+        if with_body {
+            bytes.extend_from_slice(&self.body);
+        }
+        bytes
+    }
+}
+
+/// Status codes that we answer with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// 400: that was not HTTP.
+    BadRequest,
+    /// 431: more than [`HEAD_BYTES_MAX`](super::HEAD_BYTES_MAX) or
+    /// [`HEADERS_MAX`](super::HEADERS_MAX).
+    HeadTooLarge,
+    /// 500: a fault of ours.
+    InternalError,
+    /// 405: neither GET nor HEAD.
+    MethodNotAllowed,
+    /// 404: no such path.
+    NotFound,
+    /// 200.
+    Ok,
+    /// 503: not now.
+    ServiceUnavailable,
+}
+
+impl Status {
+    /// Code and reason as in a status line.
+    pub fn line(self) -> &'static str {
+        match self {
+            Self::BadRequest => "400 Bad Request",
+            Self::HeadTooLarge => "431 Request Header Fields Too Large",
+            Self::InternalError => "500 Internal Server Error",
+            Self::MethodNotAllowed => "405 Method Not Allowed",
+            Self::NotFound => "404 Not Found",
+            Self::Ok => "200 OK",
+            Self::ServiceUnavailable => "503 Service Unavailable",
+        }
+    }
+}
+
+/// What a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentType {
+    /// A page.
+    Html,
+    /// JSON.
+    Json,
+    /// The text format of Prometheus.
+    Metrics,
+    /// Plain text.
+    Text,
+}
+
+impl ContentType {
+    /// The media type.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Html => "text/html; charset=utf-8",
+            Self::Json => "application/json",
+            Self::Metrics => "text/plain; version=0.0.4; charset=utf-8",
+            Self::Text => "text/plain; charset=utf-8",
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! From a configuration to the end of the process: what every command that serves has in common.
+
+use crate::args::ServeArguments;
+use crate::config::Config;
+use crate::control::{ConfigSource, Control, Outcome, ServeError, say};
+use crate::exit::Exit;
+
+/// Serves as the command line says, until a signal ends it.
+pub fn run(arguments: ServeArguments) -> Exit {
+    let file = arguments.config.clone();
+    let config = match arguments.into_config() {
+        Ok(config) => config,
+        Err(mistakes) => {
+            say(&format!("the configuration is not in order:\n{mistakes}"));
+            return Exit::Invalid;
+        }
+    };
+    let source = match file {
+        Some(file) => ConfigSource::File(file),
+        None => ConfigSource::Flags(Box::new(config.clone())),
+    };
+    let control = match start(source, config) {
+        Ok(control) => control,
+        Err(exit) => return exit,
+    };
+    // Without a service manager that asked to be told, this does nothing.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    finish(control.run())
+}
+
+/// Starts the terminator and says what is bound.
+///
+/// # Errors
+/// How the process ends; why has been said.
+pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exit> {
+    let control = Control::start(source, config).map_err(|error| {
+        say(&error.to_string());
+        match error {
+            ServeError::Configuration(_) => Exit::Invalid,
+            ServeError::LaneLost(_) | ServeError::System(..) => Exit::Failed,
+        }
+    })?;
+    for address in control.bound() {
+        say(&format!("listening on {address}"));
+    }
+    if let Some(address) = control.admin_address() {
+        say(&format!("metrics and state on {address}"));
+    }
+    say("ready");
+    Ok(control)
+}
+
+/// Says how the terminator ended, and what the process ends with.
+pub(crate) fn finish(outcome: Result<Outcome, ServeError>) -> Exit {
+    match outcome {
+        Ok(Outcome::Cut(connections)) => {
+            say(&format!("ended; {connections} connections were cut"));
+            Exit::Cut
+        }
+        Ok(Outcome::Drained) => {
+            say("ended");
+            Exit::Ok
+        }
+        Err(error) => {
+            say(&error.to_string());
+            Exit::Failed
+        }
+    }
+}
