@@ -174,7 +174,7 @@ fn memory_per_idle_connection() {
     let count = 5_000;
     let site = Site::start(&Backend::echo_for_many());
     let before = site.sealane.process.private_bytes();
-    let connector = site.full();
+    let connector = Connector::with_x25519(site.authority.der(), &TLS13).without_tickets();
     let clients: Vec<Client> = (0..count)
         .map(|_| {
             let mut client = connector.connect(site.address).unwrap();
