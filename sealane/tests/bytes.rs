@@ -1,6 +1,14 @@
 //! Bytes and ends: what one side sends the other gets, whole, in TLS 1.2 and 1.3, and every end
 //! arrives as what it was.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and prints its figures"
+)]
+
 mod harness;
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -40,7 +48,7 @@ impl<R: Send + 'static> Relay<R> {
             // A test may have seen enough.
             let _ = report.lock().unwrap().send(seen);
         });
-        let listener = ListenerSettings::new("relay", &certificate, backend.address);
+        let listener = ListenerSettings::new("relay", &certificate, &backend.address);
         let address = listener.address;
         let sealane = Sealane::start(folder.path(), &Settings::new(vec![listener]));
         let connectors = VERSIONS.map(|version| Connector::new(authority.der(), version));

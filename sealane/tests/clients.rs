@@ -1,6 +1,14 @@
 //! Real clients through the real binary to a real nginx: HTTP/1.1 and HTTP/2, TLS 1.2 and 1.3,
 //! every kind of key, resumption on another lane, with certificates verified and bytes hashed.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and prints its figures"
+)]
+
 mod harness;
 
 use std::path::PathBuf;
@@ -38,7 +46,7 @@ impl Site {
         }
         let listener = |name, port: u16, alpn: &str| {
             let backend = format!("127.0.0.1:{port}");
-            ListenerSettings::new(name, &certificates, backend).with(&format!("alpn = [{alpn:?}]"))
+            ListenerSettings::new(name, &certificates, &backend).with(&format!("alpn = [{alpn:?}]"))
         };
         let listeners =
             vec![listener("http1", nginx.http1, "http/1.1"), listener("http2", nginx.http2, "h2")];
@@ -199,8 +207,8 @@ fn go_crypto_tls_and_net_http() {
     let mut expected = Vec::new();
     for version in ["TLS 1.2", "TLS 1.3"] {
         for (protocol, resumed) in [("HTTP/1.1", false), ("HTTP/1.1", true), ("HTTP/2.0", false)] {
-            // Tickets are kept by name, without the port, and one listener's are no good for another
-            // with a different policy.
+            // Go keeps tickets by name, without the port, and a listener's ticket is no good for
+            // another with a different policy.
             expected.push(format!("{version} {protocol} download {hash} resumed={resumed}"));
             expected.push(format!("{version} {protocol} upload UPLOADED"));
         }

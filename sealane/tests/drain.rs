@@ -1,6 +1,14 @@
 //! The end of the process: what is under way finishes, what is idle is told, a second signal ends
 //! at once.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and prints its figures"
+)]
+
 mod harness;
 
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -33,7 +41,7 @@ fn start(backend: &Backend, drain_timeout: &str) -> Site {
     let authority = Authority::new();
     let certificate = folder.path().join("site.pem");
     std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
-    let listener = ListenerSettings::new("site", &certificate, backend.address);
+    let listener = ListenerSettings::new("site", &certificate, &backend.address);
     let address = listener.address;
     let mut settings = Settings::new(vec![listener]);
     settings.limits = format!("drain_timeout = {drain_timeout:?}");

@@ -2,6 +2,14 @@
 //! printed, never asserted. The figures hold for debug and release builds: both make the same calls
 //! and the same allocations.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and prints its figures"
+)]
+
 mod harness;
 
 use std::collections::BTreeMap;
@@ -58,7 +66,7 @@ impl Site {
         let authority = Authority::new();
         let certificate = folder.path().join("site.pem");
         std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
-        let listener = ListenerSettings::new("site", &certificate, backend.address);
+        let listener = ListenerSettings::new("site", &certificate, &backend.address);
         let address = listener.address;
         let mut settings = Settings::new(vec![listener]);
         settings.lanes = 1;
@@ -192,7 +200,7 @@ fn memory_per_idle_connection() {
 
 #[test]
 fn silent_connections_cost_little_and_give_it_back() {
-    let count = 2_000;
+    let count = 2_000_usize;
     let site = Site::start(&Backend::echo());
     let facts = || (site.sealane.process.private_bytes(), site.sealane.process.descriptors());
     let (bytes_before, descriptors_before) = facts();
@@ -200,9 +208,9 @@ fn silent_connections_cost_little_and_give_it_back() {
     for _ in 0..3 {
         let connect = |_| TcpStream::connect(site.address).unwrap();
         let silent: Vec<TcpStream> = (0..count).map(connect).collect();
-        site.wait_until_open(count);
+        site.wait_until_open(count as u64);
         // The answer with the metrics has its descriptor too, until it is closed.
-        let expected = descriptors_before + count as usize;
+        let expected = descriptors_before + count;
         wait_for("a descriptor each", || {
             (site.sealane.process.descriptors() <= expected).then_some(())
         });
@@ -289,7 +297,7 @@ fn ten_thousand_certificates() {
         std::fs::write(certificates.join(format!("{number}.pem")), leaf).unwrap();
     }
     let backend = Backend::echo();
-    let listener = ListenerSettings::new("sites", &certificates, backend.address);
+    let listener = ListenerSettings::new("sites", &certificates, &backend.address);
     let address = listener.address;
     let started = Instant::now();
     let sealane = Sealane::start(folder.path(), &Settings::new(vec![listener]));

@@ -1,6 +1,14 @@
 //! Limits and refusals through the real binary: who suffers is who should, it is counted, and the
 //! others do not notice.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and prints its figures"
+)]
+
 mod harness;
 
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -32,7 +40,7 @@ impl Site {
         std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
         let backend = Backend::echo().address;
         let mut settings =
-            Settings::new(vec![ListenerSettings::new("site", &certificate, backend)]);
+            Settings::new(vec![ListenerSettings::new("site", &certificate, &backend)]);
         settings.lanes = 1;
         change(&mut settings, &folder);
         let address = settings.listeners[0].address;

@@ -1,6 +1,14 @@
 //! Reload under load: new connections, kept ones and tickets do not notice, and a bad change
 //! changes nothing.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and prints its figures"
+)]
+
 mod harness;
 
 use std::io::{ErrorKind, Write as _};
@@ -37,7 +45,7 @@ impl Site {
         std::fs::create_dir(&certificates).unwrap();
         replace(&certificates.join("site.pem"), &authority.leaf(KeyKind::P256, &NAMES));
         let backend = Backend::echo();
-        let listener = ListenerSettings::new("site", &certificates, backend.address);
+        let listener = ListenerSettings::new("site", &certificates, &backend.address);
         let settings = Settings::new(vec![listener]);
         let sealane = Sealane::start(folder.path(), &settings);
         Self { sealane, settings, authority, backend, folder }
@@ -161,11 +169,7 @@ fn two_hundred_reloads_and_twenty_bad_ones_cost_no_connection_and_no_ticket() {
         .map(|version| Connector::new(site.authority.der(), version).with_own_tickets())
         .into();
     for connector in &old_tickets {
-        let mut client = connector.connect(address).unwrap();
-        assert!(!client.resumed());
-        client.echo(b"a first one").unwrap();
-        client.end(true).unwrap();
-        client.read_rest().unwrap();
+        assert!(!resumes(connector, address), "the first one of each");
     }
     site.sealane.wait_for_metrics("the first ones have ended", |m| m.open() == 0);
     let descriptors = site.sealane.process.descriptors();
@@ -213,22 +217,27 @@ fn two_hundred_reloads_and_twenty_bad_ones_cost_no_connection_and_no_ticket() {
     assert!(accepted >= RELOADS as u64 && refused >= BAD_RELOADS as u64);
 
     for connector in &old_tickets {
-        let mut client = connector.connect(address).unwrap();
-        assert!(client.resumed(), "a ticket from before the reloads");
-        client.echo(b"again").unwrap();
-        client.end(true).unwrap();
-        client.read_rest().unwrap();
+        assert!(resumes(connector, address), "a ticket from before the reloads");
     }
     let metrics = site.sealane.wait_for_metrics("the old generations are freed", |m| {
         m.open() == 0 && m.sum("sealane_generations_live", &[]) == 1
     });
-    let clean = metrics.ended("clean") as usize;
-    assert_eq!(clean, load.made() + KEPT + 2 * old_tickets.len(), "{}", metrics.ends());
+    let clean = load.made() + KEPT + 2 * old_tickets.len();
+    assert_eq!(metrics.ended("clean"), clean as u64, "{}", metrics.ends());
     assert_eq!(metrics.sum("sealane_panics_total", &[]), 0);
     wait_for("no descriptor is left over", || {
         (site.sealane.process.descriptors() <= descriptors).then_some(())
     });
     assert_eq!(site.sealane.stop(), Some(0));
+}
+
+/// Makes a connection and ends it; whether it resumed a session.
+fn resumes(connector: &Connector, address: SocketAddr) -> bool {
+    let mut client = connector.connect(address).unwrap();
+    client.echo(b"an exchange").unwrap();
+    client.end(true).unwrap();
+    assert!(client.read_rest().unwrap().is_empty());
+    client.resumed()
 }
 
 /// What the reloads change: certificates and settings, whole or spoilt.
@@ -272,7 +281,7 @@ impl Changes {
             _ => {
                 let (certificates, backend) =
                     (site.path().join("certificates"), site.backend.address);
-                let mut taken = ListenerSettings::new("taken", &certificates, backend);
+                let mut taken = ListenerSettings::new("taken", &certificates, &backend);
                 taken.address = self.taken.local_addr().unwrap();
                 settings.listeners.push(taken);
                 settings.write(site.path());
@@ -345,7 +354,7 @@ fn a_bad_change_changes_nothing_and_says_why() {
 fn listeners_open_and_close_without_touching_the_others() {
     let mut site = Site::start();
     let certificates = site.path().join("certificates");
-    let second = ListenerSettings::new("second", &certificates, site.backend.address);
+    let second = ListenerSettings::new("second", &certificates, &site.backend.address);
     let second_address = second.address;
     let refused = |address| {
         TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)

@@ -29,7 +29,8 @@ public class Client {
         byte[] sent = new byte[size];
         Arrays.fill(sent, (byte) 'j');
 
-        KeyStore trusted = KeyStore.getInstance(Path.of(arguments[2]).toFile(), "changeit".toCharArray());
+        KeyStore trusted =
+                KeyStore.getInstance(Path.of(arguments[2]).toFile(), "changeit".toCharArray());
         TrustManagerFactory managers =
                 TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         managers.init(trusted);
@@ -90,7 +91,8 @@ public class Client {
             parameters.setEndpointIdentificationAlgorithm("HTTPS");
             socket.setSSLParameters(parameters);
             OutputStream out = socket.getOutputStream();
-            String request = "GET /" + size + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+            String request = "GET /" + size + " HTTP/1.1\r\n"
+                    + "Host: localhost\r\nConnection: close\r\n\r\n";
             out.write(request.getBytes(StandardCharsets.US_ASCII));
             InputStream in = socket.getInputStream();
             byte[] answer = in.readAllBytes();

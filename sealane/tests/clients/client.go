@@ -1,5 +1,5 @@
-// Go's crypto/tls and net/http as clients: PORT-HTTP1 PORT-HTTP2 CA FILE-SIZE; prints what they saw,
-// a fact per line.
+// Go's crypto/tls and net/http as clients: PORT-HTTP1 PORT-HTTP2 CA FILE-SIZE; prints what they
+// saw, a fact per line.
 package main
 
 import (
@@ -43,13 +43,13 @@ func fetch(settings *tls.Config, url string, size int) {
 
 	answer := must(client.Get(fmt.Sprintf("%s/%d", url, size)))
 	body := must(io.ReadAll(answer.Body))
-	fmt.Printf("%s %s download %x resumed=%v\n", tls.VersionName(answer.TLS.Version), answer.Proto,
+	fmt.Printf("%s %s download %x resumed=%v\n", versionName(answer.TLS.Version), answer.Proto,
 		sha256.Sum256(body), answer.TLS.DidResume)
 
 	sent := bytes.Repeat([]byte("sealane!"), size/8)
 	answer = must(client.Post(url+"/upload", "application/octet-stream", bytes.NewReader(sent)))
 	body = must(io.ReadAll(answer.Body))
-	fmt.Printf("%s %s upload %x %s\n", tls.VersionName(answer.TLS.Version), answer.Proto,
+	fmt.Printf("%s %s upload %x %s\n", versionName(answer.TLS.Version), answer.Proto,
 		sha256.Sum256(sent), body)
 }
 
@@ -63,7 +63,13 @@ func halfClose(settings *tls.Config, address string) {
 		panic(err)
 	}
 	answer := must(io.ReadAll(connection))
-	fmt.Printf("%s half-closed %s\n", tls.VersionName(connection.ConnectionState().Version), answer[:15])
+	version := versionName(connection.ConnectionState().Version)
+	fmt.Printf("%s half-closed %s\n", version, answer[:15])
+}
+
+// tls.VersionName, which Debian 12's Go does not have.
+func versionName(version uint16) string {
+	return map[uint16]string{tls.VersionTLS12: "TLS 1.2", tls.VersionTLS13: "TLS 1.3"}[version]
 }
 
 func must[T any](value T, err error) T {

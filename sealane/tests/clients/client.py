@@ -1,4 +1,4 @@
-"""Python's ssl module as a client: ADDRESS-PORT-HTTP1 CA FILE-SIZE; prints what it saw, a fact per line."""
+"""Python's ssl module as a client: PORT-HTTP1 CA FILE-SIZE; prints what it saw, a fact per line."""
 import hashlib
 import socket
 import ssl

@@ -35,7 +35,7 @@ pub struct ListenerSettings {
 
 impl ListenerSettings {
     /// A listener on a free port in front of one backend.
-    pub fn new(name: &str, certificates: &Path, backend: impl ToString) -> Self {
+    pub fn new(name: &str, certificates: &Path, backend: &impl ToString) -> Self {
         Self {
             name: name.into(),
             address: SocketAddr::from(([127, 0, 0, 1], free_port())),
