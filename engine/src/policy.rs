@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 pub struct Policy {
     /// Application protocols in the server's order of preference; empty: ALPN is not spoken.
     pub alpn: Vec<Vec<u8>>,
-    /// Key exchange groups in the server's order of preference.
+    /// Accepted key exchange groups; among them the client's order decides, as rustls has it.
     pub groups: Vec<Group>,
     /// What a client gets that asks for a name no certificate covers, or for none at all.
     pub unknown_names: UnknownNames,

@@ -60,7 +60,7 @@ impl Provider {
     }
 }
 
-/// Builds the cryptography of one lane, with `groups` in the server's order of preference.
+/// Builds the cryptography of one lane, with these key exchange groups.
 ///
 /// Suites are ordered AES-128-GCM, AES-256-GCM, ChaCha20-Poly1305 for TLS 1.3 and then the same
 /// for TLS 1.2 with ephemeral keys only.

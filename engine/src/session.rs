@@ -423,3 +423,6 @@ fn encode(
         Err(EncodeError::AlreadyEncoded) => Ok(0),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,7 +132,7 @@ impl Connection {
                 at += plain.len() as u64;
                 Ok(())
             })?;
-            if read == 0 {
+            if read == 0 && at < bytes {
                 return Err(Error::Check(format!("a download ended after {at} of {bytes} bytes")));
             }
         }
@@ -187,7 +187,7 @@ impl Connection {
                 got.extend_from_slice(plain);
                 Ok(())
             })?;
-            if read == 0 {
+            if read == 0 && got.len() < block.len() {
                 return Err(Error::Check("the server closed before it answered".into()));
             }
         }
@@ -210,7 +210,7 @@ impl Connection {
     }
 
     /// One read from the socket, as large as the buffer allows; its plaintext goes to `take`.
-    /// 0 at the server's end.
+    /// 0 at the server's end, before which plaintext may have come.
     fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -251,3 +251,90 @@ const WAIT_MAX_MS: u64 = 20_000;
 const SESSIONS_MAX: usize = 16;
 const SEND_BYTES_MAX: usize = 256 * 1024;
 const PLAIN_BYTES: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, thread};
+
+    use rustls::{
+        ServerConfig, ServerConnection, Stream,
+        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    };
+
+    use super::*;
+
+    /// A server that turns every byte of a request over with `mask`, on one connection after the
+    /// other; and the authority of its certificate.
+    fn server(tickets: usize, mask: u8) -> (SocketAddr, CertificateDer<'static>) {
+        let signed = rcgen::generate_simple_self_signed(vec![SERVER_NAME.to_owned()]).unwrap();
+        let certificate = signed.cert.der().clone();
+        let key = PrivatePkcs8KeyDer::from(signed.signing_key.serialize_der());
+        let mut config =
+            ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![certificate.clone()], PrivateKeyDer::from(key))
+                .unwrap();
+        config.send_tls13_tickets = tickets;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let config = Arc::new(config);
+        thread::spawn(move || {
+            for tcp in listener.incoming() {
+                let (mut tcp, mut tls) =
+                    (tcp.unwrap(), ServerConnection::new(Arc::clone(&config)).unwrap());
+                let mut stream = Stream::new(&mut tls, &mut tcp);
+                let mut block = [0; REQUEST_BYTES];
+                // What a client that gives up does to this server is not the matter here.
+                if stream.read_exact(&mut block).is_ok() {
+                    let _ = stream.write_all(&block.map(|byte| byte ^ mask));
+                    stream.conn.send_close_notify();
+                    let _ = stream.flush();
+                    let _ = stream.read(&mut block); // the client's end
+                }
+            }
+        });
+        (address, certificate)
+    }
+
+    fn echo_twice(tickets: usize, mask: u8, second: HandshakeKind) -> Result<(), Error> {
+        let (address, authority) = server(tickets, mask);
+        let (config, mut buffer) = (config(&authority, true)?, buffer());
+        for kind in [HandshakeKind::Full, second] {
+            let mut connection = Connection::open(address, &config, kind, &mut buffer)?;
+            connection.echo(7, &mut buffer)?;
+            connection.close(&mut buffer)?;
+        }
+        Ok(())
+    }
+
+    fn refusal(result: Result<(), Error>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_handshake_of_the_other_kind_is_no_success() {
+        echo_twice(2, 0, HandshakeKind::Resumed).unwrap();
+        let text = refusal(echo_twice(0, 0, HandshakeKind::Resumed));
+        assert!(text.contains("Some(Full)"), "{text}");
+        let text = refusal(echo_twice(2, 0, HandshakeKind::Full));
+        assert!(text.contains("Some(Resumed)"), "{text}");
+    }
+
+    #[test]
+    fn a_changed_answer_is_no_success() {
+        let text = refusal(echo_twice(2, 1, HandshakeKind::Resumed));
+        assert!(text.contains("an answer differs"), "{text}");
+    }
+
+    #[test]
+    fn a_certificate_of_another_authority_is_no_success() {
+        let (address, _) = server(2, 0);
+        let (_, other) = server(2, 0);
+        let (config, mut buffer) = (config(&other, false).unwrap(), buffer());
+        let result = Connection::open(address, &config, HandshakeKind::Full, &mut buffer);
+        let text = refusal(result.map(drop));
+        assert!(text.contains("certificate"), "{text}");
+    }
+}

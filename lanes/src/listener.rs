@@ -1,7 +1,7 @@
 //! Listening sockets: one per lane and address, all bound to the same port with SO_REUSEPORT.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -11,9 +11,15 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// With port 0 the first socket's port is used for all. The kernel spreads new connections over the
 /// sockets by a hash of both addresses, so a connection stays with the lane that it fell to.
 ///
+/// Before that a bind that shares nothing sees whether anyone is there: another process of ours
+/// would otherwise silently get a part of the connections.
+///
 /// # Errors
-/// The address is in use without SO_REUSEPORT, not ours, or not permitted.
+/// The address is in use, not ours, or not permitted.
 pub fn bind(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
+    if address.port() != 0 {
+        drop(TcpListener::bind(address)?);
+    }
     let mut bound = address;
     let mut sockets = Vec::with_capacity(lanes);
     for _ in 0..lanes {
@@ -57,6 +63,12 @@ mod tests {
             assert_eq!(sockets.len(), 3);
             assert_ne!(bound.port(), 0);
         }
+    }
+
+    #[test]
+    fn an_address_that_others_share_among_themselves_is_in_use() {
+        let (_sockets, bound) = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        assert_eq!(bind(bound, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]

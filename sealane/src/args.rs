@@ -47,6 +47,8 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Show Sealane at work, with a CA and a backend of its own
+    Demo(DemoArguments),
     /// Print a man page
     #[command(after_long_help = MAN_HELP)]
     Man {
@@ -68,6 +70,22 @@ pub struct CheckArguments {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `sealane demo` takes.
+#[derive(Args, Debug)]
+#[command(after_long_help = DEMO_HELP)]
+pub struct DemoArguments {
+    /// Fetch the page once, with the certificate verified, and again with a resumed session; then
+    /// end
+    #[arg(long)]
+    pub once: bool,
+    /// Listen here; on 127.0.0.1:8443 without it, with --once on any free port
+    #[arg(long, value_name = "ADDR:PORT", value_parser = value::listen_address)]
+    pub listen: Option<SocketAddr>,
+    /// Keep the demo CA and its certificate here
+    #[arg(long, value_name = "DIR", default_value = "demo-data")]
+    pub directory: PathBuf,
 }
 
 /// What `sealane serve` takes: a file, or flags alone for the simple case.
@@ -216,6 +234,26 @@ const COMPLETIONS_HELP: &str = "Examples:
   sealane completions bash > /usr/share/bash-completion/completions/sealane
   sealane completions zsh > /usr/share/zsh/site-functions/_sealane
   sealane completions fish > /usr/share/fish/vendor_completions.d/sealane.fish
+";
+
+const DEMO_HELP: &str =
+    "Starts a small HTTP backend, Sealane in front of it, and metrics on a free \
+port, and prints lines for curl and openssl that verify the certificate. The page shows what \
+Sealane told the backend about the connection: lane, TLS version, suite, group, server name, \
+resumed or not. Ctrl-C ends it.
+
+Files:
+  DIR/ca.pem         the demo CA's certificate; its key is not kept
+  DIR/localhost.pem  certificate and key for localhost, *.demo.localhost, 127.0.0.1 and ::1
+Both are made when they are missing or have less than a day left.
+
+Exit codes:
+  0  ended as asked; with --once, every page came and was verified
+  1  a page did not come, or failed while it ran
+  3  the address or the directory cannot be had; nothing started
+
+Example:
+  sealane demo --once --listen 127.0.0.1:9443
 ";
 
 const MAN_HELP: &str = "Examples:

@@ -315,7 +315,9 @@ fn flag_mistakes(simple: &Simple) -> Vec<Mistake> {
     if let Err(problem) = value::check_admin_is_local(admin, remedy) {
         note("--admin", problem);
     }
-    if simple.listen.iter().any(|listen| AdminAddress::Tcp(*listen) == *admin) {
+    let clashes =
+        |listen: &&SocketAddr| listen.port() != 0 && AdminAddress::Tcp(**listen) == *admin;
+    if simple.listen.iter().any(|listen| clashes(&listen)) {
         let what = format!("{admin} is a --listen address too");
         note("--admin", Problem::new(what, "choose another"));
     }

@@ -139,6 +139,11 @@ impl Control {
         self.bound.iter().map(|(_, bound)| *bound)
     }
 
+    /// How many lanes run.
+    pub fn lane_count(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// Where metrics and state are served, if anywhere.
     pub fn admin_address(&self) -> Option<&crate::config::AdminAddress> {
         self.admin.as_ref().map(Admin::address)
@@ -340,6 +345,14 @@ impl Control {
         if let Some(problem) = self.root.advance() {
             say(&problem);
         }
+    }
+
+    /// Ends in order, as the first signal would make it.
+    ///
+    /// # Errors
+    /// A lane was lost.
+    pub fn stop(self) -> Result<Outcome, ServeError> {
+        self.drain()
     }
 
     fn drain(self) -> Result<Outcome, ServeError> {

@@ -9,6 +9,7 @@ pub mod certificate_files;
 pub mod check;
 pub mod config;
 pub mod control;
+pub mod demo;
 pub mod exit;
 pub mod http;
 pub mod man;

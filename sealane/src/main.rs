@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use sealane::args::{Arguments, Command};
 use sealane::control::say;
 use sealane::exit::Exit;
-use sealane::{check, man, serve};
+use sealane::{check, demo, man, serve};
 
 fn main() -> Exit {
     match run(Arguments::from_process().command) {
@@ -30,6 +30,7 @@ fn run(command: Command) -> io::Result<Exit> {
             man::write_completions(shell, &mut script);
             out.write_all(&script).map(|()| Exit::Ok)
         }
+        Command::Demo(arguments) => demo::run(&arguments, &mut out),
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 say(&error.to_string());

@@ -125,7 +125,8 @@ struct Layer {
 }
 
 /// From top to bottom.
-const LAYERS: [Layer; 5] = [
+const LAYERS: [Layer; 6] = [
+    Layer { folder: "fuzz", may_use: &["sealane", "sealane-engine"], bans: &[] },
     Layer { folder: "tidy", may_use: &[], bans: &[] },
     // The lab measures the terminator from outside, as it measures its peers: never linked.
     Layer { folder: "lab", may_use: &["sealane-engine"], bans: &[] },

@@ -1,3 +1,5 @@
+//! What clients that are in use send first, whole, split, cut and damaged.
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

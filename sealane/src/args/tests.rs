@@ -66,7 +66,7 @@ fn nothing_is_left_out_of_the_help() {
         man::write_completions(shell, &mut script);
         scripts.push(String::from_utf8(script).unwrap());
     }
-    for name in ["check", "completions", "man", "serve"] {
+    for name in ["check", "completions", "demo", "man", "serve"] {
         let mut page = Vec::new();
         man::write_page(Some(name), &mut page).unwrap();
         let page = String::from_utf8(page).unwrap().replace("\\-", "-");
@@ -96,5 +96,8 @@ fn man_pages() {
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains(".TH sealane 1") && page.contains("sealane\\-serve(1)"), "{page}");
     let error = man::write_page(Some("sevre"), &mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "no command \"sevre\"; there are check, completions, man, serve");
+    assert_eq!(
+        error.to_string(),
+        "no command \"sevre\"; there are check, completions, demo, man, serve"
+    );
 }

@@ -1,8 +1,10 @@
 //! Listening sockets that a new generation brings: bound before anything is published.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use sealane_lanes::generation::{Generation, ListenerKey};
 use sealane_lanes::listener;
@@ -37,7 +39,7 @@ pub(super) fn open_new(
     let mut problems = Vec::new();
     for listener in &generation.listeners {
         for key in listener.keys.iter().filter(|key| !known.contains(key)) {
-            match listener::bind(*key, lanes) {
+            match bind_patiently(*key, lanes) {
                 Ok((fds, bound)) => {
                     sockets.bound.push((*key, bound));
                     for (fd, of_lane) in fds.into_iter().zip(&mut sockets.by_lane) {
@@ -54,3 +56,20 @@ pub(super) fn open_new(
     }
     if problems.is_empty() { Ok(sockets) } else { Err(problems) }
 }
+
+/// Binds `key`, and waits a moment if it is in use: an address that the generation before has
+/// dropped is closed by the lanes between two events.
+fn bind_patiently(key: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
+    for _ in 1..BIND_TRIES {
+        match listener::bind(key, lanes) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                std::thread::sleep(BIND_PAUSE);
+            }
+            other => return other,
+        }
+    }
+    listener::bind(key, lanes)
+}
+
+const BIND_TRIES: usize = 20;
+const BIND_PAUSE: Duration = Duration::from_millis(10);

@@ -1,0 +1,38 @@
+//! Session tickets: nothing that was not sealed here opens, and whatever was sealed does.
+#![no_main]
+
+use std::cell::LazyCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use rustls::server::ProducesTickets;
+use sealane_engine::policy::Policy;
+use sealane_engine::provider::random;
+use sealane_engine::tickets::{LaneClock, LaneTickets, TicketRoot, Ticketer, UnixSeconds};
+
+const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
+
+thread_local! {
+    static TICKETER: LazyCell<Ticketer> = const { LazyCell::new(|| {
+        let root = TicketRoot::generate(Duration::from_secs(3_600), NOW, |bytes| bytes.fill(3));
+        let clock = Arc::new(LaneClock::new(NOW));
+        let tickets = LaneTickets::new(root.expect("a root"), clock, random::fill);
+        tickets.ticketer(Policy::default().digest())
+    }) };
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    TICKETER.with(|ticketer| {
+        assert_eq!(ticketer.decrypt(bytes), None);
+        if let Some(mut ticket) = ticketer.encrypt(bytes) {
+            assert_eq!(ticketer.decrypt(&ticket).as_deref(), Some(bytes));
+            let at = bytes.first().map_or(0, |byte| usize::from(*byte) % ticket.len());
+            ticket[at] ^= 1;
+            assert_eq!(ticketer.decrypt(&ticket), None, "byte {at} was changed");
+        }
+    });
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = TicketRoot::from_text(text);
+    }
+});
