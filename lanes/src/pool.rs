@@ -19,8 +19,11 @@ pub(crate) struct Pool {
 }
 
 /// Bytes that a slow peer has not taken yet, in a buffer of their own or in a large one that is
-/// lent for as long as this exists.
-pub(crate) struct Pending {
+/// lent for as long as this exists. A pointer, because most connections have nothing pending, and
+/// every connection has room for it.
+pub(crate) struct Pending(Box<Lent>);
+
+struct Lent {
     buffer: Buffer,
     _lease: Option<Rc<()>>,
 }
@@ -28,7 +31,7 @@ pub(crate) struct Pending {
 impl Pending {
     /// A copy of `bytes` in a buffer of their size.
     pub(crate) fn holding(bytes: &[u8]) -> Self {
-        Self { buffer: Buffer::holding(bytes), _lease: None }
+        Self(Box::new(Lent { buffer: Buffer::holding(bytes), _lease: None }))
     }
 }
 
@@ -36,13 +39,13 @@ impl Deref for Pending {
     type Target = Buffer;
 
     fn deref(&self) -> &Buffer {
-        &self.buffer
+        &self.0.buffer
     }
 }
 
 impl DerefMut for Pending {
     fn deref_mut(&mut self) -> &mut Buffer {
-        &mut self.buffer
+        &mut self.0.buffer
     }
 }
 
@@ -73,12 +76,12 @@ impl Pool {
         }
         let fresh = self.spare.pop().unwrap_or_else(|| Buffer::with_capacity(self.capacity));
         let _lease = Some(Rc::clone(&self.lease));
-        Pending { buffer: std::mem::replace(buffer, fresh), _lease }
+        Pending(Box::new(Lent { buffer: std::mem::replace(buffer, fresh), _lease }))
     }
 
     /// Takes a connection's buffer back, which is cheaper than to drop it.
     pub(crate) fn give_back(&mut self, pending: Pending) {
-        let mut buffer = pending.buffer;
+        let mut buffer = pending.0.buffer;
         if buffer.capacity() == self.capacity && self.spare.len() < SPARE_BUFFERS_MAX {
             buffer.clear();
             self.spare.push(buffer);

@@ -9,7 +9,7 @@ use sealane_lanes::link::{Link, Received};
 use sealane_lanes::service::{End, Service};
 
 use crate::access_log::LaneLog;
-use crate::backends::RelaySettings;
+use crate::backends::{BACKENDS_MAX, RelaySettings};
 use crate::proxy_header;
 
 /// One lane's relay.
@@ -40,7 +40,7 @@ impl Relay {
             match link.attach(&settings.backends[index].address) {
                 Ok(()) => {
                     counters.active.add(1);
-                    relayed.backend = Some(index);
+                    relayed.backend = u8::try_from(index).ok();
                     relayed.stage = Stage::Connecting;
                     if settings.proxy_header {
                         relayed.header = proxy_header::encode(link);
@@ -60,7 +60,7 @@ impl Relay {
         link: &mut Link<'_, K>,
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
-        if let Some(index) = relayed.backend.take() {
+        if let Some(index) = relayed.backend.take().map(usize::from) {
             let counters = settings.of_lane(index, self.lane);
             counters.active.subtract(1);
             counters.note_failure(link.now_ms());
@@ -94,7 +94,7 @@ impl Relay {
         }
         relayed.stage = Stage::Connected;
         link.clear_deadline();
-        if let Some(index) = relayed.backend {
+        if let Some(index) = relayed.backend.map(usize::from) {
             settings.of_lane(index, self.lane).note_success();
         }
         if relayed.client_ended && relayed.header.is_empty() {
@@ -146,7 +146,8 @@ impl Relay {
 /// What the relay keeps for one connection.
 #[derive(Default)]
 pub struct Relayed {
-    backend: Option<usize>,
+    /// Its index, which [`BACKENDS_MAX`] keeps small.
+    backend: Option<u8>,
     /// Backends that were tried, by bit.
     tried: u64,
     stage: Stage,
@@ -252,7 +253,7 @@ impl Service for Relay {
     }
 
     fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
-        let backend = relayed.and_then(|relayed| relayed.backend);
+        let backend = relayed.and_then(|relayed| relayed.backend).map(usize::from);
         if let Some(index) = backend {
             settings.of_lane(index, self.lane).active.subtract(1);
         }
@@ -262,6 +263,9 @@ impl Service for Relay {
         }
     }
 }
+
+// An index of a backend has to fit what a connection keeps of it.
+const _: () = assert!(BACKENDS_MAX <= 1 << u8::BITS);
 
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)

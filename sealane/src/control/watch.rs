@@ -15,8 +15,11 @@ use crate::config::{CertificateSource, Config};
 /// event is only a hint: what counts is whether the [`fingerprint`] differs.
 pub(super) struct FileWatch {
     watcher: RecommendedWatcher,
-    folders: BTreeSet<PathBuf>,
+    folders: BTreeSet<Folder>,
 }
+
+/// A folder by path and inode: another folder in its place has to be watched anew.
+type Folder = (PathBuf, u64);
 
 impl FileWatch {
     /// Calls `hint` from a thread of its own whenever something may have changed.
@@ -32,16 +35,20 @@ impl FileWatch {
 
     /// Watches what `config` names, and nothing else; returns the folders that cannot be watched.
     pub(super) fn follow(&mut self, config_file: Option<&Path>, config: &Config) -> Vec<String> {
-        let wanted: BTreeSet<PathBuf> = sources(config_file, config)
-            .into_iter()
-            .map(|path| if path.is_dir() { path } else { parent(&path) })
+        let wanted: BTreeSet<Folder> = sources(config_file, config)
+            .iter()
+            .flat_map(|path| folders_of(path))
+            .map(|folder| {
+                let inode = inode(&folder);
+                (folder, inode)
+            })
             .collect();
-        for folder in self.folders.difference(&wanted) {
+        for (folder, _) in self.folders.difference(&wanted) {
             // A folder that is gone is no longer watched anyway.
             let _ = self.watcher.unwatch(folder);
         }
         let mut failed = Vec::new();
-        for folder in wanted.difference(&self.folders) {
+        for (folder, _) in wanted.difference(&self.folders) {
             if let Err(error) = self.watcher.watch(folder, RecursiveMode::NonRecursive) {
                 failed.push(format!("cannot watch {}: {error}", folder.display()));
             }
@@ -86,6 +93,19 @@ fn sources(config_file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
         }
     }
     paths
+}
+
+/// The folders in which a change of what stands at `path` shows: its own, and that of every link on
+/// the way, because links are moved from one folder to the next.
+fn folders_of(path: &Path) -> Vec<PathBuf> {
+    let own = if path.is_dir() { path.to_path_buf() } else { parent(path) };
+    let own = own.canonicalize().unwrap_or(own);
+    let links = path.ancestors().filter(|ancestor| ancestor.is_symlink()).map(parent);
+    std::iter::once(own).chain(links).collect()
+}
+
+fn inode(folder: &Path) -> u64 {
+    std::fs::metadata(folder).map_or(0, |facts| facts.ino())
 }
 
 fn parent(path: &Path) -> PathBuf {

@@ -1,0 +1,81 @@
+//! A child process that never outlives its test, and whose facts can be read.
+
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A child that is killed, by its id, when the test is done with it.
+pub struct Process {
+    child: Child,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    pub fn new(child: Child) -> Self {
+        Self { child, ended: None }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        assert!(self.ended.is_none(), "the process has ended already");
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().unwrap();
+        }
+        self.ended
+    }
+
+    /// Its exit, within `patience`.
+    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.status() {
+                return status;
+            }
+            assert!(Instant::now() < until, "the process goes on after {patience:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Open file descriptors.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
+    }
+
+    /// Private memory in bytes: what goes away when the process does.
+    pub fn private_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id())).unwrap();
+        let kib: u64 = text
+            .lines()
+            .filter(|line| line.starts_with("Private_"))
+            .map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap())
+            .sum();
+        kib * 1024
+    }
+
+    /// The ids of its threads whose name begins with `prefix`.
+    pub fn threads(&self, prefix: &str) -> Vec<u32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
+        let named = tasks.flatten().filter(|task| {
+            std::fs::read_to_string(task.path().join("comm"))
+                .is_ok_and(|name| name.starts_with(prefix))
+        });
+        named.map(|task| task.file_name().to_str().unwrap().parse().unwrap()).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.status().is_none() {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+        }
+    }
+}
