@@ -311,6 +311,7 @@ impl<K: Kernel> Link<'_, K> {
     /// Sends the last words in the wire buffer and waits a moment for the client to take them.
     pub(crate) fn linger(&mut self, cause: Cause) -> Result<(), Cause> {
         self.detach();
+        self.clear_deadline();
         self.connection.untaken = None;
         let until_ms = self.core.now_ms + LINGER_MS;
         self.connection.phase = Phase::Lingering { cause, until_ms, bytes_left: LINGER_BYTES_MAX };
