@@ -94,6 +94,11 @@ impl<K: Kernel> Link<'_, K> {
         self.transmit()
     }
 
+    /// Whether the clean end has been sent to the client, or will be behind what is pending.
+    pub fn has_finished(&self) -> bool {
+        self.connection.outward != Direction::Open
+    }
+
     /// Connects to `address` and attaches the socket, which may still be connecting; the socket
     /// attached before is closed. Its events are reported from the end of this turn on, so that
     /// bytes sent at once make the event "writable" needless.
