@@ -1,5 +1,7 @@
 //! From a configuration to the end of the process: what every command that serves has in common.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::args::ServeArguments;
 use crate::config::Config;
 use crate::control::{ConfigSource, Control, Outcome, ServeError, say};
@@ -33,6 +35,7 @@ pub fn run(arguments: ServeArguments) -> Exit {
 /// # Errors
 /// How the process ends; why has been said.
 pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exit> {
+    raise_descriptor_limit();
     let control = Control::start(source, config).map_err(|error| {
         say(&error.to_string());
         match error {
@@ -48,6 +51,16 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
     }
     say("ready");
     Ok(control)
+}
+
+/// A connection costs two descriptors, and shells and service managers grant a program only 1,024 of
+/// those that it may have, for the sake of programs that know no more.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        say(&format!("cannot raise the limit of open files: {error}"));
+    }
 }
 
 /// Says how the terminator ended, and what the process ends with.

@@ -13,13 +13,14 @@ mod harness;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::thread;
 
 use harness::backend::Backend;
 use harness::certificates::{Authority, KeyKind, NAMES};
 use harness::client::{Client, Connector};
-use harness::sealane::{ListenerSettings, Sealane, Settings};
+use harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
 use harness::{PATIENCE, wait_for};
 use rustls::version::{TLS12, TLS13};
 use tempfile::TempDir;
@@ -203,4 +204,29 @@ fn ipv6_in_front_and_a_unix_socket_behind() {
         assert_eq!(harness::sha256(&client.read_rest().unwrap()), harness::sha256(&bytes));
     }
     site.wait_until_ended("clean", 2);
+}
+
+#[test]
+fn open_files_are_limited_by_what_the_system_allows_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let backend = Backend::echo();
+    let settings =
+        Settings::new(vec![ListenerSettings::new("site", &certificate, &backend.address)]);
+    // As a service manager or a shell starts it.
+    let wrapper = folder.path().join("start");
+    let script = format!("#!/bin/sh\nulimit -Sn 200\nexec {BINARY} \"$@\"\n");
+    std::fs::write(&wrapper, script).unwrap();
+    std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut sealane = Sealane::launch(folder.path(), &settings, &wrapper);
+    sealane.wait_until_said("sealane: ready");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", sealane.process.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [.., soft, hard, _] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+        panic!("{line}")
+    };
+    assert_eq!(soft, hard, "{line}");
+    assert_eq!(sealane.stop(), Some(0));
 }
