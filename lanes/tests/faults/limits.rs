@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use sealane_lanes::cause::Cause;
 use sealane_lanes::limits::Limits;
+use sealane_lanes::mailbox::Mail;
 
 use crate::backend::{Backend, RESET, read_to_end, reset};
 use crate::client::{Client, Seen, VERSIONS};
 use crate::kernel::Plan;
 use crate::rig::{PATIENCE, Rig, Wanted, among_others, eventually};
-use crate::service::{Behaviour, PANIC_WORD};
+use crate::service::{Behaviour, PANIC_WORD, WAIT_WORD};
 
 fn must_echo(client: &mut Client) {
     client.send(b"hello?").unwrap();
@@ -168,7 +169,7 @@ fn a_drain_lets_connections_finish_and_takes_no_others() {
     client.send(b"request").unwrap();
     let mut silent = rig.connect();
     eventually("the silent one is accepted", || rig.counters().accepted.value() == 2);
-    rig.handle.post(sealane_lanes::mailbox::Mail::Drain(PATIENCE));
+    rig.handle.post(Mail::Drain(PATIENCE));
     assert_eq!(read_to_end(&mut silent).1, RESET);
     eventually("nobody is taken", || std::net::TcpStream::connect(rig.address).is_err());
     assert!(!rig.handle.has_ended());
@@ -187,7 +188,7 @@ fn what_a_drain_cuts_looks_clean_only_if_it_was_at_rest() {
         must_echo(&mut quiet);
         must_echo(&mut moving);
         std::thread::sleep(Duration::from_millis(1_100));
-        rig.handle.post(sealane_lanes::mailbox::Mail::Drain(Duration::from_millis(300)));
+        rig.handle.post(Mail::Drain(Duration::from_millis(300)));
         std::thread::sleep(Duration::from_millis(100));
         must_echo(&mut moving);
         assert_eq!(quiet.read_to_end(), (Vec::new(), Seen::Clean));
@@ -259,4 +260,26 @@ fn a_client_that_half_closes_a_silent_connection_ends_it() {
     rig.await_end(Cause::ClientGone, 1);
     rig.settle();
     rig.stop();
+}
+
+#[test]
+fn a_drain_does_not_cut_a_client_whose_hello_has_arrived() {
+    let _others = among_others();
+    let rig = Rig::start(Wanted::echo());
+    let mut waiting = Client::connect(&rig, VERSIONS[1]).unwrap();
+    waiting.send(WAIT_WORD).unwrap();
+    rig.gate.wait();
+    // The lane is held up while a client connects and speaks, another only connects, and the end
+    // comes.
+    let mut speaking = Client::begin(&rig, VERSIONS[1]);
+    speaking.tls.write_tls(&mut speaking.socket).unwrap();
+    let silent = rig.connect();
+    rig.handle.post(Mail::Drain(PATIENCE));
+    rig.gate.wait();
+    speaking.handshake().unwrap();
+    speaking.send(b"still there?").unwrap();
+    assert_eq!(speaking.receive(12).unwrap(), b"still there?");
+    rig.await_end(Cause::LaneStopped, 1);
+    drop((speaking, silent, waiting));
+    assert_eq!(rig.handle.join().unwrap().cut, 0);
 }
