@@ -279,7 +279,10 @@ impl Session for ServerSession {
             self.established = true;
             fed.established = true;
         }
-        self.keep_partial(rest)?;
+        // Behind close_notify nothing counts (RFC 8446 section 6.1).
+        if !fed.peer_closed {
+            self.keep_partial(rest)?;
+        }
         Ok(fed)
     }
 

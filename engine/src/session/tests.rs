@@ -189,6 +189,24 @@ fn a_bad_record_brings_one_readable_alert_in_every_state() {
 }
 
 #[test]
+fn what_follows_the_clean_end_is_ignored_and_not_kept() {
+    let world = World::new();
+    for version in [&rustls::version::TLS12, &TLS13] {
+        let mut client = client(&Arc::new(world.client_config(version)));
+        let mut server = world.server();
+        shake_hands(&mut client, &mut server);
+        client.send_close_notify();
+        let mut bytes = flight(&mut client);
+        bytes.extend(vec![0; PARTIAL_BYTES_MAX + 1]);
+        assert!(server.feed(&bytes).unwrap().peer_closed);
+        assert_eq!(server.session.partial_len(), 0);
+        assert_eq!(server.session.seal(b"answer", &mut server.wire).unwrap(), 6);
+        server.session.close(&mut server.wire).unwrap();
+        assert_eq!(deliver(&mut client, server.wire.filled()), (b"answer".to_vec(), true));
+    }
+}
+
+#[test]
 fn plaintext_before_the_handshake_is_refused() {
     let world = World::new();
     let mut server = world.server();
