@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use sd_notify::NotifyState;
 use sealane_lanes::generation::{Generation, ListenerKey, Publication};
 use sealane_lanes::kernel::Linux;
 use sealane_lanes::mailbox::Mail;
@@ -264,6 +265,9 @@ impl Control {
     /// Reads configuration and certificates again and publishes them, or says what is wrong.
     fn reload(&mut self) {
         let started = Instant::now();
+        if let Ok(now) = NotifyState::monotonic_usec_now() {
+            tell_service_manager(&[NotifyState::Reloading, now]);
+        }
         self.fingerprint = fingerprint(self.source.file(), &self.config);
         if let Some(log) = &self.log {
             log.reopen();
@@ -287,6 +291,7 @@ impl Control {
                 ));
             }
         }
+        tell_service_manager(&[NotifyState::Ready]);
     }
 
     fn try_reload(&mut self) -> Result<(), Vec<String>> {
@@ -368,6 +373,7 @@ impl Control {
     }
 
     fn drain(self) -> Result<Outcome, ServeError> {
+        tell_service_manager(&[NotifyState::Stopping]);
         say("draining: no new connections; a second signal ends at once");
         self.state.lock().phase = Phase::Draining;
         for lane in &self.lanes {
@@ -472,6 +478,12 @@ fn report(warnings: &[String]) {
     for warning in warnings {
         say(&format!("warning: {warning}"));
     }
+}
+
+/// Tells a service manager that asked to be told; without one this does nothing.
+pub(crate) fn tell_service_manager(state: &[NotifyState<'_>]) {
+    // If the manager does not listen, the work goes on.
+    let _ = sd_notify::notify(state);
 }
 
 /// Tells the operator, on standard error, where service managers collect it.

@@ -1,10 +1,11 @@
 //! From a configuration to the end of the process: what every command that serves has in common.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sd_notify::NotifyState;
 
 use crate::args::ServeArguments;
 use crate::config::Config;
-use crate::control::{ConfigSource, Control, Outcome, ServeError, say};
+use crate::control::{ConfigSource, Control, Outcome, ServeError, say, tell_service_manager};
 use crate::exit::Exit;
 
 /// Serves as the command line says, until a signal ends it.
@@ -25,8 +26,7 @@ pub fn run(arguments: ServeArguments) -> Exit {
         Ok(control) => control,
         Err(exit) => return exit,
     };
-    // Without a service manager that asked to be told, this does nothing.
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    tell_service_manager(&[NotifyState::Ready]);
     finish(control.run())
 }
 
