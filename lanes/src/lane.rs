@@ -54,7 +54,7 @@ pub(crate) struct Entry<S: Service> {
 /// How a lane ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneEnd {
-    /// Connections that were still open and had to be cut.
+    /// Connections that were still moving bytes, or still in their handshake, and had to be cut.
     pub cut: usize,
 }
 
