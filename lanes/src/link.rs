@@ -94,6 +94,11 @@ impl<K: Kernel> Link<'_, K> {
         self.transmit()
     }
 
+    /// Whether the clean end has been sent to the client, or will be behind what is pending.
+    pub fn has_finished(&self) -> bool {
+        self.connection.outward != Direction::Open
+    }
+
     /// Connects to `address` and attaches the socket, which may still be connecting; the socket
     /// attached before is closed. Its events are reported from the end of this turn on, so that
     /// bytes sent at once make the event "writable" needless.
@@ -311,6 +316,7 @@ impl<K: Kernel> Link<'_, K> {
     /// Sends the last words in the wire buffer and waits a moment for the client to take them.
     pub(crate) fn linger(&mut self, cause: Cause) -> Result<(), Cause> {
         self.detach();
+        self.clear_deadline();
         self.connection.untaken = None;
         let until_ms = self.core.now_ms + LINGER_MS;
         self.connection.phase = Phase::Lingering { cause, until_ms, bytes_left: LINGER_BYTES_MAX };

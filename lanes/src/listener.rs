@@ -1,7 +1,7 @@
 //! Listening sockets: one per lane and address, all bound to the same port with SO_REUSEPORT.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,8 +18,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// The address is in use, not ours, or not permitted.
 pub fn bind(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
     if address.port() != 0 {
-        drop(TcpListener::bind(address)?);
+        socket(address)?.bind(&address.into())?;
     }
+    bind_beside(address, lanes)
+}
+
+/// The same for an address that overlaps with another that this process listens on, such as
+/// 0.0.0.0 and 127.0.0.1 with one port: whoever else is there cannot be told from ourselves.
+///
+/// # Errors
+/// The address is in use by a program that does not share it, not ours, or not permitted.
+pub fn bind_beside(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
     let mut bound = address;
     let mut sockets = Vec::with_capacity(lanes);
     for _ in 0..lanes {
@@ -37,18 +46,24 @@ pub fn bind(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, Sock
 const BACKLOG: i32 = 4096;
 
 fn open(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = socket(address)?;
     socket.set_nonblocking(true)?;
-    socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     // Accepted sockets inherit it, which saves a call for each.
     socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// A socket that is not bound yet.
+fn socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         // An IPv6 listener takes IPv6 only: a second one for IPv4 on the same port is not a clash.
         socket.set_only_v6(true)?;
     }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
     Ok(socket)
 }
 
@@ -69,6 +84,20 @@ mod tests {
     fn an_address_that_others_share_among_themselves_is_in_use() {
         let (_sockets, bound) = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
         assert_eq!(bind(bound, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn every_address_of_one_family_leaves_the_other_family_free() {
+        let (_sockets, bound) = bind("0.0.0.0:0".parse().unwrap(), 2).unwrap();
+        bind(format!("[::]:{}", bound.port()).parse().unwrap(), 2).unwrap();
+    }
+
+    #[test]
+    fn an_address_within_one_of_ours_can_be_bound_beside_it() {
+        let (_sockets, bound) = bind("0.0.0.0:0".parse().unwrap(), 2).unwrap();
+        let within = format!("127.0.0.1:{}", bound.port()).parse().unwrap();
+        assert_eq!(bind(within, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        bind_beside(within, 2).unwrap();
     }
 
     #[test]

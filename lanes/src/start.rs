@@ -103,6 +103,9 @@ where
         let core = Core::new(number, kernel, lane_counters)?;
         let mut lane = Lane::new(core, service, resources, letters)?;
         lane.publish(first);
+        if lane.current.is_none() {
+            return Err(io::Error::other("the first generation cannot be served on this machine"));
+        }
         // Whoever waits may have given up; then there is nobody to tell.
         let _ = ready.send(());
         Ok(lane.run())

@@ -154,11 +154,16 @@ impl Control {
     /// # Errors
     /// A lane was lost.
     pub fn run(mut self) -> Result<Outcome, ServeError> {
+        // What changed between the first look at the files and their being watched.
         let mut pending: Option<Pending> = None;
+        Pending::note(&mut pending);
         loop {
             let wait = pending.as_ref().map_or(TICK, Pending::wait).min(TICK);
             match self.events.recv_timeout(wait) {
-                Ok(Event::Signal(SIGHUP)) => self.reload(),
+                Ok(Event::Signal(SIGHUP)) => {
+                    self.reload();
+                    Pending::note(&mut pending);
+                }
                 Ok(Event::FilesHint) => Pending::note(&mut pending),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return self.drain(),
@@ -167,11 +172,15 @@ impl Control {
                 pending = None;
                 if fingerprint(self.source.file(), &self.config) != self.fingerprint {
                     self.reload();
+                    // Folders that are new in it were not watched while it was built.
+                    Pending::note(&mut pending);
                 }
             }
             self.look_after();
             if let Some(lost) = self.lanes.iter().find(|lane| lane.has_ended()) {
-                return Err(ServeError::LaneLost(lost.number));
+                // The others finish what they have; whoever supervises the process starts it anew.
+                say(&ServeError::LaneLost(lost.number).to_string());
+                return self.drain();
             }
         }
     }
@@ -293,6 +302,8 @@ impl Control {
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let config = self.keep_what_needs_a_restart(config);
+        // Before the files are read: what changes meanwhile must differ from this afterwards.
+        let seen = fingerprint(self.source.file(), &config);
         let built = build(&config, self.number + 1, &mut self.registry, self.root.current())?;
         let mut sockets = open_new(&built.generation, &self.keys, config.lanes.get())?;
         report(&built.warnings);
@@ -304,7 +315,7 @@ impl Control {
                 sockets: sockets.of_lane(lane.number),
             })));
         }
-        self.fingerprint = fingerprint(self.source.file(), &self.config);
+        self.fingerprint = seen;
         self.follow_files();
         Ok(())
     }
@@ -378,10 +389,13 @@ impl Control {
                 }
             }
         }
-        let mut cut = 0;
+        let (mut cut, mut lost) = (0, None);
         for lane in self.lanes {
             let number = lane.number;
-            cut += lane.join().map_err(|_| ServeError::LaneLost(number))?.cut;
+            match lane.join() {
+                Ok(end) => cut += end.cut,
+                Err(_) => lost = Some(number),
+            }
         }
         if let Some(log) = self.log
             && !log.stop()
@@ -391,7 +405,11 @@ impl Control {
         if let Some(admin) = self.admin {
             admin.stop();
         }
-        Ok(if cut == 0 { Outcome::Drained } else { Outcome::Cut(cut) })
+        match lost {
+            Some(number) => Err(ServeError::LaneLost(number)),
+            None if cut == 0 => Ok(Outcome::Drained),
+            None => Ok(Outcome::Cut(cut)),
+        }
     }
 }
 

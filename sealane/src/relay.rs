@@ -78,7 +78,7 @@ impl Relay {
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         match relayed.stage {
-            Stage::Connected => Err(Cause::BackendReset),
+            Stage::Connected | Stage::Left => Err(Cause::BackendReset),
             Stage::Connecting => self.fail_over(relayed, link, settings),
         }
     }
@@ -89,7 +89,7 @@ impl Relay {
         link: &mut Link<'_, K>,
         settings: &RelaySettings,
     ) {
-        if relayed.stage == Stage::Connected {
+        if relayed.stage != Stage::Connecting {
             return;
         }
         relayed.stage = Stage::Connected;
@@ -110,12 +110,24 @@ impl Relay {
         settings: &RelaySettings,
         bytes: &[u8],
     ) -> Result<usize, Cause> {
+        if relayed.stage == Stage::Left {
+            return relayed.discard(bytes);
+        }
         match link.send_attached(bytes) {
             Ok(taken) => {
                 self.note_connected(relayed, link, settings);
                 Ok(taken)
             }
             Err(error) if is_transient(&error) => Ok(0),
+            // The kernel says "broken pipe" for a reset behind FIN, and "connection reset" for one
+            // without: the answer is whole, and what is left of it can still be read.
+            Err(error)
+                if relayed.stage == Stage::Connected
+                    && (error.kind() == ErrorKind::BrokenPipe || link.has_finished()) =>
+            {
+                relayed.stage = Stage::Left;
+                relayed.discard(bytes)
+            }
             Err(_) => self.backend_failed(relayed, link, settings).map(|()| 0),
         }
     }
@@ -153,15 +165,35 @@ pub struct Relayed {
     stage: Stage,
     /// The client's end came before the backend was connected.
     client_ended: bool,
+    /// Bytes of the client that came when the backend had left.
+    discarded: u32,
     /// What is left to send of the PROXY header.
     header: Vec<u8>,
 }
+
+impl Relayed {
+    /// Throws away what nobody is there to take, so that the client gets the rest of its answer.
+    fn discard(&mut self, bytes: &[u8]) -> Result<usize, Cause> {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.discarded = self.discarded.saturating_add(len);
+        if self.discarded > DISCARDED_BYTES_MAX {
+            Err(Cause::BackendReset)
+        } else {
+            Ok(bytes.len())
+        }
+    }
+}
+
+/// What a client may still send to a backend that has answered whole and left.
+const DISCARDED_BYTES_MAX: u32 = 16 << 20;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     Connected,
     #[default]
     Connecting,
+    /// The backend ended its answer and then closed altogether, as it may.
+    Left,
 }
 
 impl Service for Relay {
@@ -247,7 +279,7 @@ impl Service for Relay {
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         match relayed.stage {
-            Stage::Connected => Ok(()),
+            Stage::Connected | Stage::Left => Ok(()),
             Stage::Connecting => self.fail_over(relayed, link, settings),
         }
     }

@@ -16,6 +16,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use harness::backend::{Backend, reset};
 use harness::certificates::{Authority, KeyKind, NAMES};
@@ -400,4 +401,34 @@ fn a_backend_that_does_not_read_stops_its_client_and_no_other() {
     let mut seen: Vec<usize> = (0..21).map(|_| relay.report()).collect();
     seen.sort_unstable();
     assert_eq!((seen[0], seen[19], seen[20]), (1, 1, 30_000_000));
+}
+
+#[test]
+fn a_backend_that_answered_whole_and_left_does_not_cut_its_answer() {
+    let answer = noise(1_000_000, 9);
+    let sent = answer.clone();
+    let (tell, told) = channel();
+    let told = Mutex::new(told);
+    let site = Relay::start(move |mut stream| {
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(&sent).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        // Until then Sealane's kernel has taken all of it.
+        told.lock().unwrap().recv().unwrap();
+    });
+    for connector in &site.connectors {
+        let mut client = site.connect(connector);
+        client.write_all(b"?").unwrap();
+        thread::sleep(Duration::from_millis(300));
+        tell.send(()).unwrap();
+        site.report();
+        // The backend answers the first of these with a reset, and the second cannot be sent.
+        for _ in 0..3 {
+            client.write_all(b"more").unwrap();
+            thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(sha256(&client.read_rest().unwrap()), sha256(&answer));
+        client.end(true).unwrap();
+    }
+    site.sealane.wait_for_metrics("clean ends", |metrics| metrics.ended("clean") == 2);
 }

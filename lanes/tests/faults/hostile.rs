@@ -51,6 +51,24 @@ fn a_backend_that_stalls_costs_its_connect_timeout() {
 }
 
 #[test]
+fn a_refused_client_opens_no_further_backend() {
+    let _others = among_others();
+    let (address, ..) = &stalled();
+    let second = Backend::start(|mut socket| read_to_end(&mut socket));
+    let backends = vec![Address::Tcp(*address), Address::Tcp(second.address)];
+    let mut wanted = Wanted::new(Behaviour::Relay(backends));
+    wanted.connect_timeout = Duration::from_millis(300);
+    let rig = Rig::start(wanted);
+    let mut client = Client::connect(&rig, VERSIONS[1]).unwrap();
+    eventually("the handshake completes", || rig.counters().handshakes.total() == 1);
+    client.socket.write_all(&[[23, 3, 3, 0, 32].as_slice(), &[7; 32]].concat()).unwrap();
+    // It stays until the lane has lost its patience, which is after the deadline of the first.
+    rig.await_end(Cause::ProtocolError, 1);
+    assert_eq!(second.got_within(Duration::from_millis(50)), None);
+    rig.stop();
+}
+
+#[test]
 fn a_stale_event_does_not_reach_the_backend_that_took_the_descriptor() {
     let _others = among_others();
     let (tell, told) = channel::<()>();

@@ -39,7 +39,12 @@ pub(super) fn open_new(
     let mut problems = Vec::new();
     for listener in &generation.listeners {
         for key in listener.keys.iter().filter(|key| !known.contains(key)) {
-            match bind_patiently(*key, lanes) {
+            let bound = if overlaps(*key, generation, known) {
+                listener::bind_beside(*key, lanes)
+            } else {
+                bind_patiently(*key, lanes)
+            };
+            match bound {
                 Ok((fds, bound)) => {
                     sockets.bound.push((*key, bound));
                     for (fd, of_lane) in fds.into_iter().zip(&mut sockets.by_lane) {
@@ -55,6 +60,22 @@ pub(super) fn open_new(
         }
     }
     if problems.is_empty() { Ok(sockets) } else { Err(problems) }
+}
+
+/// Whether an address that we listen on already, or will, takes connections to `key` too: an
+/// address and every address of its family, with one port. The more exact one gets them.
+fn overlaps(
+    key: SocketAddr,
+    generation: &Generation<RelaySettings>,
+    known: &HashSet<ListenerKey>,
+) -> bool {
+    let listeners = generation.listeners.iter();
+    listeners.flat_map(|listener| &listener.keys).chain(known).any(|other| {
+        *other != key
+            && other.port() == key.port()
+            && other.is_ipv4() == key.is_ipv4()
+            && (other.ip().is_unspecified() || key.ip().is_unspecified())
+    })
 }
 
 /// Binds `key`, and waits a moment if it is in use: an address that the generation before has

@@ -1,7 +1,7 @@
 //! The root of all ticket keys: made at start, or kept in a file that restarts and machines share.
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,8 @@ use crate::config::Tickets;
 pub(super) struct KeptRoot {
     root: TicketRoot,
     file: Option<PathBuf>,
+    /// The file holds an older root than memory does.
+    unsaved: bool,
     /// What was last reported, so that it is reported once.
     reported: Option<String>,
 }
@@ -27,20 +29,14 @@ impl KeptRoot {
     /// What is wrong with the file, as text.
     pub(super) fn open(settings: &Tickets) -> Result<Self, String> {
         let Some(file) = &settings.root else {
-            return Ok(Self { root: generate(settings)?, file: None, reported: None });
+            let root = generate(settings)?;
+            return Ok(Self { root, file: None, unsaved: false, reported: None });
         };
-        let root = match fs::read_to_string(file).map(Zeroizing::new) {
-            Ok(text) => parse(file, &text, settings)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let root = generate(settings)?;
-                write(file, &root)?;
-                root
-            }
-            Err(error) => {
-                return Err(format!("tickets.root: {}: cannot be read: {error}", file.display()));
-            }
+        let root = match read(file, settings)? {
+            Some(root) => root,
+            None => create(file, settings)?,
         };
-        let mut kept = Self { root, file: Some(file.clone()), reported: None };
+        let mut kept = Self { root, file: Some(file.clone()), unsaved: false, reported: None };
         kept.advance().map_or(Ok(kept), Err)
     }
 
@@ -48,7 +44,8 @@ impl KeptRoot {
         &self.root
     }
 
-    /// Erases what the clock has passed, here and in the file; returns what went wrong, once.
+    /// Erases what the clock has passed, here and in the file; returns what went wrong, once. A
+    /// file that could not be written is tried again.
     pub(super) fn advance(&mut self) -> Option<String> {
         let problem = self.try_advance().err();
         let known = problem == self.reported;
@@ -58,11 +55,15 @@ impl KeptRoot {
 
     fn try_advance(&mut self) -> Result<(), String> {
         let oldest = self.root.oldest_accepted_at(unix_now());
-        if oldest <= self.root.epoch() {
-            return Ok(());
+        if oldest > self.root.epoch() {
+            self.root.advance_to(oldest).map_err(|error| error.to_string())?;
+            self.unsaved = true;
         }
-        self.root.advance_to(oldest).map_err(|error| error.to_string())?;
-        self.file.as_ref().map_or(Ok(()), |file| write(file, &self.root))
+        if let Some(file) = self.file.as_ref().filter(|_| self.unsaved) {
+            replace(file, &self.root)?;
+        }
+        self.unsaved = false;
+        Ok(())
     }
 }
 
@@ -87,20 +88,111 @@ fn parse(file: &Path, text: &str, settings: &Tickets) -> Result<TicketRoot, Stri
     Ok(root)
 }
 
-/// Replaces the file whole, readable by its owner only.
-fn write(file: &Path, root: &TicketRoot) -> Result<(), String> {
-    let new = file.with_extension("new");
-    let replace = || {
-        let mut to =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        to.write_all(root.to_text().as_bytes())?;
-        to.sync_all()?;
-        fs::rename(&new, file)
-    };
-    replace().map_err(|error| {
-        format!(
-            "tickets.root: {}: cannot be written: {error}; after a restart old keys may be back",
-            file.display()
-        )
-    })
+/// The root in the file, if there is one.
+fn read(file: &Path, settings: &Tickets) -> Result<Option<TicketRoot>, String> {
+    match fs::read_to_string(file).map(Zeroizing::new) {
+        Ok(text) => parse(file, &text, settings).map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("tickets.root: {}: cannot be read: {error}", file.display())),
+    }
+}
+
+/// Makes a root and its file. Of processes that start together one makes it and all use it.
+fn create(file: &Path, settings: &Tickets) -> Result<TicketRoot, String> {
+    let root = generate(settings)?;
+    let made = write_beside(file, &root).and_then(|beside| {
+        let linked = fs::hard_link(&beside, file);
+        fs::remove_file(&beside).and(linked)
+    });
+    match made {
+        Ok(()) => Ok(root),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => read(file, settings)?
+            .ok_or_else(|| format!("tickets.root: {}: comes and goes", file.display())),
+        Err(error) => Err(cannot_write(file, &error)),
+    }
+}
+
+/// Replaces the file whole.
+fn replace(file: &Path, root: &TicketRoot) -> Result<(), String> {
+    write_beside(file, root)
+        .and_then(|beside| fs::rename(beside, file))
+        .map_err(|error| cannot_write(file, &error))
+}
+
+/// Writes a new file of this process, readable by its owner only; never into one that is there.
+fn write_beside(file: &Path, root: &TicketRoot) -> io::Result<PathBuf> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let beside = PathBuf::from(name);
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        // Left by a process that had this number and died.
+        _ => {}
+    }
+    let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    to.write_all(root.to_text().as_bytes())?;
+    to.sync_all()?;
+    Ok(beside)
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> String {
+    format!(
+        "tickets.root: {}: cannot be written: {error}; after a restart old keys may be back",
+        file.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use sealane_engine::tickets::UnixSeconds;
+
+    use super::*;
+
+    fn settings(file: &Path) -> Tickets {
+        Tickets { root: Some(file.into()), ..Tickets::default() }
+    }
+
+    /// A root of an epoch that is over.
+    fn old(settings: &Tickets) -> TicketRoot {
+        let then = UnixSeconds(unix_now().0 - 10 * settings.lifetime.as_secs());
+        TicketRoot::generate(settings.lifetime, then, |bytes| bytes.fill(7)).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_written_is_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gone/root");
+        let settings = settings(&file);
+        let root = old(&settings);
+        let mut kept = KeptRoot { root, file: Some(file.clone()), unsaved: false, reported: None };
+        assert!(kept.advance().unwrap().contains("cannot be written"));
+        assert_eq!(kept.advance(), None, "said once");
+        fs::create_dir(folder.path().join("gone")).unwrap();
+        assert_eq!(kept.advance(), None);
+        assert_eq!(*fs::read_to_string(&file).unwrap(), **kept.current().to_text());
+    }
+
+    #[test]
+    fn a_new_file_is_for_its_owner_only_and_all_who_start_together_share_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("root");
+        let settings = settings(&file);
+        let first = create(&file, &settings).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let second = create(&file, &settings).unwrap();
+        assert_eq!(first.to_text(), second.to_text());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_link_in_the_way_of_the_new_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, target) = (folder.path().join("root"), folder.path().join("target"));
+        let beside = folder.path().join(format!("root.{}.new", std::process::id()));
+        std::os::unix::fs::symlink(&target, beside).unwrap();
+        replace(&file, &old(&settings(&file))).unwrap();
+        assert!(!target.exists());
+    }
 }
