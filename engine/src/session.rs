@@ -106,9 +106,9 @@ const CONTROL_RECORDS_BYTES: usize = 256;
 pub struct ServerSession {
     tls: UnbufferedServerConnection,
     /// Start of a record whose end has not arrived, or of a message spread over records.
-    partial: Vec<u8>,
+    partial: Box<[u8]>,
     /// Encrypted session tickets that wait for company.
-    held: Vec<u8>,
+    held: Box<[u8]>,
     established: bool,
 }
 
@@ -120,8 +120,8 @@ impl ServerSession {
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, SessionError> {
         Ok(Self {
             tls: UnbufferedServerConnection::new(config)?,
-            partial: Vec::new(),
-            held: Vec::new(),
+            partial: Box::default(),
+            held: Box::default(),
             established: false,
         })
     }
@@ -226,7 +226,7 @@ impl ServerSession {
         let tls13 = self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_3);
         if just_established && tls13 {
             let keep = wire.len() - encoded_len;
-            self.held.extend_from_slice(&wire.filled()[keep..]);
+            self.held = [&self.held, &wire.filled()[keep..]].concat().into();
             wire.truncate(keep);
         }
     }
@@ -253,7 +253,7 @@ impl ServerSession {
         if rest.len() > PARTIAL_BYTES_MAX {
             return Err(SessionError::PartialTooLong);
         }
-        self.partial = rest.to_vec();
+        self.partial = rest.into();
         Ok(())
     }
 }
@@ -293,7 +293,7 @@ impl Session for ServerSession {
     fn take_partial(&mut self, into: &mut Buffer) {
         if !self.partial.is_empty() {
             into.append(&self.partial);
-            self.partial = Vec::new();
+            self.partial = Box::default();
         }
     }
 
@@ -339,7 +339,7 @@ impl Session for ServerSession {
         if !self.held.is_empty() {
             let written = wire.append(&self.held);
             debug_assert_eq!(written, self.held.len());
-            self.held = Vec::new();
+            self.held = Box::default();
         }
     }
 }

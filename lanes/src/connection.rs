@@ -25,7 +25,7 @@ pub(crate) struct Connection {
     pub(crate) session: Option<Box<ServerSession>>,
     pub(crate) server_name: Option<Box<str>>,
     /// The start of a ClientHello whose end has not arrived.
-    pub(crate) early: Vec<u8>,
+    pub(crate) early: Box<[u8]>,
     /// Ciphertext that the client's socket did not take.
     pub(crate) outgoing: Option<Pending>,
     /// Plaintext that the service did not take.
@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     pub(crate) outward: Direction,
     pub(crate) accepted_at: Instant,
     pub(crate) accepted_ms: u64,
-    pub(crate) handshake_us: Option<u64>,
+    pub(crate) handshake_us: Option<u32>,
     /// When a byte last moved.
     pub(crate) active_ms: u64,
     /// The entry of the timer wheel that counts; others of this connection are stale.
@@ -61,7 +61,7 @@ pub(crate) enum Phase {
     Lingering {
         cause: Cause,
         until_ms: u64,
-        bytes_left: usize,
+        bytes_left: u32,
     },
 }
 
@@ -143,7 +143,7 @@ impl Connection {
             phase: Phase::Hello,
             session: None,
             server_name: None,
-            early: Vec::new(),
+            early: Box::default(),
             outgoing: None,
             untaken: None,
             inward: Direction::Open,

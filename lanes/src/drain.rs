@@ -37,10 +37,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if self.core.now_ms < until_ms {
             return None;
         }
-        let cut = self.entries.len();
         if until_ms > 0 {
             self.say_goodbye();
         }
+        let cut = self.entries.len();
         self.end_where(Cause::LaneStopped, |_| true);
         Some(LaneEnd { cut })
     }

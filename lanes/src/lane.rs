@@ -54,7 +54,7 @@ pub(crate) struct Entry<S: Service> {
 /// How a lane ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneEnd {
-    /// Connections that were still open and had to be cut.
+    /// Connections that were still moving bytes, or still in their handshake, and had to be cut.
     pub cut: usize,
 }
 
@@ -284,7 +284,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             lane: self.core.number,
             server_name: connection.server_name.as_deref(),
             session: connection.session.as_deref(),
-            handshake_us: connection.handshake_us,
+            handshake_us: connection.handshake_us.map(u64::from),
             duration_ms: self.core.now_ms.saturating_sub(connection.accepted_ms),
             client_bytes: connection.client_bytes,
             backend_bytes: connection.backend_bytes,

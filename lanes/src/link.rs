@@ -330,7 +330,7 @@ impl<K: Kernel> Link<'_, K> {
 /// How long a refused client gets to take the last message.
 const LINGER_MS: u64 = 1_000;
 /// How much of what it still sends is thrown away meanwhile.
-const LINGER_BYTES_MAX: usize = 256 * 1024;
+const LINGER_BYTES_MAX: u32 = 256 * 1024;
 /// Deadlines further away than this come up to as much late.
 const COARSE_MS: u64 = 256;
 

@@ -203,7 +203,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         match hello::peek(received.filled(), hello_bytes_max) {
             Peek::Hello(hello) => self.admit_hello(hello),
             Peek::NeedMore => {
-                self.entry.connection.early = received.filled().to_vec();
+                self.entry.connection.early = received.filled().into();
                 Ok(false)
             }
             Peek::NotTls => Err(Cause::NotTls),
@@ -267,13 +267,14 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         connection.phase = Phase::Established;
         let taken = connection.accepted_at.elapsed();
-        let taken_us = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
+        // Bounded by the handshake timeout; an hour and more is told as 71 minutes.
+        let taken_us = u32::try_from(taken.as_micros()).unwrap_or(u32::MAX);
         connection.handshake_us = Some(taken_us);
         let session = connection.session.as_ref().ok_or(Cause::Internal)?;
         let counters = &self.core.counters;
         counters.handshaking.subtract(1);
         counters.handshakes.count(session);
-        counters.handshake_time.record(taken_us);
+        counters.handshake_time.record(u64::from(taken_us));
         if session.held_len() > 0 {
             let due_ms = self.core.now_ms + TICKETS_HELD_MS;
             connection.tickets_due_ms = Some(due_ms);
@@ -288,14 +289,15 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         Ok(())
     }
 
-    fn throw_away(&mut self, cause: Cause, until_ms: u64, bytes_left: usize) -> Result<(), Cause> {
+    fn throw_away(&mut self, cause: Cause, until_ms: u64, bytes_left: u32) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
         let room = self.core.read_len(0);
         let spare = &mut self.core.received.spare_mut()[..room];
         match self.core.kernel.recv(connection.socket.fd.as_fd(), spare) {
             Ok(0) => Err(cause),
             Ok(len) => {
-                let bytes_left = bytes_left.checked_sub(len).ok_or(cause)?;
+                let len_read = u32::try_from(len).map_err(|_| cause)?;
+                let bytes_left = bytes_left.checked_sub(len_read).ok_or(cause)?;
                 connection.phase = Phase::Lingering { cause, until_ms, bytes_left };
                 connection.socket.readable = len == room || connection.socket.hangup;
                 Ok(())

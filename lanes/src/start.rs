@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sealane_engine::context::LaneResources;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 
@@ -59,6 +59,15 @@ impl<S: Service> LaneHandle<S> {
     pub fn join(self) -> io::Result<LaneEnd> {
         self.thread.join().map_err(|_| io::Error::other("a lane panicked"))?
     }
+}
+
+/// The processors that this process may run on, which in a container are not all of the machine's.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn processors() -> io::Result<Vec<usize>> {
+    let allowed = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect())
 }
 
 /// Starts a lane on a thread of its own and waits until it accepts.

@@ -19,7 +19,7 @@ use sd_notify::NotifyState;
 use sealane_lanes::generation::{Generation, ListenerKey, Publication};
 use sealane_lanes::kernel::Linux;
 use sealane_lanes::mailbox::Mail;
-use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::access_log::{self, LaneLog, LogWriter};
@@ -211,10 +211,15 @@ impl Control {
             .map_err(ServeError::Configuration)?;
         report(&built.warnings);
         let generation = self.adopt(built, &mut sockets);
+        let processors = if self.config.pin_lanes {
+            processors().map_err(|error| ServeError::System("cannot pin lanes", error))?
+        } else {
+            Vec::new()
+        };
         for number in 0..self.config.lanes.get() {
             let setup = LaneSetup {
                 number,
-                pin_to_cpu: self.config.pin_lanes.then_some(number),
+                pin_to_cpu: processors.get(number % processors.len().max(1)).copied(),
                 tickets: self.root.current().clone(),
                 decoded_keys_max: decoded_keys_max(&self.config),
                 first: Publication {
@@ -376,6 +381,8 @@ impl Control {
         tell_service_manager(&[NotifyState::Stopping]);
         say("draining: no new connections; a second signal ends at once");
         self.state.lock().phase = Phase::Draining;
+        // Without a service manager that asked to be told, this does nothing.
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         for lane in &self.lanes {
             lane.post(Mail::Drain(self.config.limits.drain_timeout));
         }

@@ -193,7 +193,7 @@ fn what_a_drain_cuts_looks_clean_only_if_it_was_at_rest() {
         must_echo(&mut moving);
         assert_eq!(quiet.read_to_end(), (Vec::new(), Seen::Clean));
         assert_eq!(moving.read_to_end(), (Vec::new(), RESET));
-        assert_eq!(rig.handle.join().unwrap(), sealane_lanes::LaneEnd { cut: 2 });
+        assert_eq!(rig.handle.join().unwrap(), sealane_lanes::LaneEnd { cut: 1 });
     }
 }
 

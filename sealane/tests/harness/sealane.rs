@@ -17,6 +17,10 @@ use super::{PATIENCE, free_port, wait_for};
 #[derive(Clone)]
 pub struct Settings {
     pub lanes: usize,
+    /// Further lines before the tables.
+    pub more: String,
+    /// Variables of the process's environment.
+    pub environment: Vec<(String, String)>,
     /// Lines of the table `limits`.
     pub limits: String,
     pub listeners: Vec<ListenerSettings>,
@@ -54,14 +58,16 @@ impl ListenerSettings {
 
 impl Settings {
     pub fn new(listeners: Vec<ListenerSettings>) -> Self {
-        Self { lanes: 2, limits: String::new(), listeners }
+        let (more, limits, environment) = (String::new(), String::new(), Vec::new());
+        Self { lanes: 2, more, environment, limits, listeners }
     }
 
     /// Writes the file whole: beside its place, and then into it by renaming.
     pub fn write(&self, folder: &Path) {
         let mut text = format!(
-            "lanes = {}\n[admin]\naddress = \"unix:{}\"\n[limits]\n{}\n",
+            "lanes = {}\n{}\n[admin]\naddress = \"unix:{}\"\n[limits]\n{}\n",
             self.lanes,
+            self.more,
             folder.join("admin.sock").display(),
             self.limits
         );
@@ -111,6 +117,7 @@ impl Sealane {
         let mut child = Command::new(binary)
             .args(["serve", "--config"])
             .arg(folder.join("sealane.toml"))
+            .envs(settings.environment.iter().cloned())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

@@ -23,7 +23,7 @@ pub fn required(name: &str) -> Option<PathBuf> {
     if found.is_none() {
         assert!(
             std::env::var_os("CI").is_none(),
-            "{name} is missing; install the packages of sealane/tests/packages.txt"
+            "{name} is missing; ./check --only install brings it"
         );
         println!("SKIPPED: {name} is missing; ./check --only install brings it");
     }
