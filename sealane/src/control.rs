@@ -381,8 +381,6 @@ impl Control {
         tell_service_manager(&[NotifyState::Stopping]);
         say("draining: no new connections; a second signal ends at once");
         self.state.lock().phase = Phase::Draining;
-        // Without a service manager that asked to be told, this does nothing.
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         for lane in &self.lanes {
             lane.post(Mail::Drain(self.config.limits.drain_timeout));
         }

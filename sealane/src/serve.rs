@@ -53,8 +53,8 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
     Ok(control)
 }
 
-/// A connection costs two descriptors, and shells and service managers grant a program only 1,024 of
-/// those that it may have, for the sake of programs that know no more.
+/// A connection costs two descriptors, and shells and service managers grant a program only 1,024
+/// of those that it may have, for the sake of programs that know no more.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };

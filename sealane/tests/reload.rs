@@ -13,8 +13,6 @@ mod harness;
 
 use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -23,8 +21,8 @@ use std::time::{Duration, Instant};
 use harness::backend::Backend;
 use harness::certificates::{Authority, KeyKind, NAMES};
 use harness::client::{Client, Connector};
-use harness::sealane::{BINARY, ListenerSettings, Sealane, Settings, replace};
-use harness::{PATIENCE, noise, wait_for};
+use harness::sealane::{ListenerSettings, Sealane, Settings, replace};
+use harness::{noise, wait_for};
 use rustix::process::Signal;
 use rustls::pki_types::CertificateDer;
 use rustls::version::{TLS12, TLS13};
@@ -418,35 +416,4 @@ fn replaced_files_are_noticed_without_a_signal() {
     let leaf = site.authority.leaf(KeyKind::Ed25519, &NAMES);
     replace(&releases.path().join("two/site.pem"), &leaf);
     changes("a certificate in the folder that the link leads to now", &site);
-}
-
-#[test]
-fn the_service_manager_is_told_of_every_step() {
-    let folder = tempfile::tempdir().unwrap();
-    let authority = Authority::new();
-    let certificate = folder.path().join("site.pem");
-    replace(&certificate, &authority.leaf(KeyKind::P256, &NAMES));
-    let backend = Backend::echo();
-    let settings =
-        Settings::new(vec![ListenerSettings::new("site", &certificate, &backend.address)]);
-    let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
-    let told = || {
-        let mut text = [0; 512];
-        let len = manager.recv(&mut text).unwrap();
-        String::from_utf8(text[..len].to_vec()).unwrap()
-    };
-    let starter = folder.path().join("start");
-    let socket = folder.path().join("notify");
-    let script = format!("#!/bin/sh\nNOTIFY_SOCKET={} exec {BINARY} \"$@\"\n", socket.display());
-    replace(&starter, &script);
-    std::fs::set_permissions(&starter, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let sealane = Sealane::launch(folder.path(), &settings, &starter);
-    assert_eq!(told().trim(), "READY=1");
-    sealane.signal(Signal::HUP);
-    let reloading = told();
-    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
-    assert_eq!(told().trim(), "READY=1");
-    sealane.stop();
-    assert_eq!(told().trim(), "STOPPING=1");
 }

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 #[test]
-fn the_service_manager_is_told_of_readiness_and_of_the_end() {
+fn the_service_manager_is_told_of_readiness_of_reloads_and_of_the_end() {
     let (folder, mut settings) = site();
     let path = folder.path().join("notify.sock");
     let told = UnixDatagram::bind(&path).unwrap();
@@ -31,6 +31,9 @@ fn the_service_manager_is_told_of_readiness_and_of_the_end() {
         let len = told.recv(&mut message).unwrap();
         String::from_utf8_lossy(&message[..len]).into_owned()
     };
+    assert!(next().contains("READY=1"));
+    sealane.process.signal(Signal::HUP);
+    assert!(next().starts_with("RELOADING=1\nMONOTONIC_USEC="));
     assert!(next().contains("READY=1"));
     sealane.process.signal(Signal::TERM);
     assert!(next().contains("STOPPING=1"));
