@@ -36,6 +36,8 @@ pub struct Counters {
     pub keys_decoded: Counter,
     /// Decoded keys dropped to make room for others.
     pub keys_evicted: Counter,
+    /// Private keys that could not be decoded; `sealane check` says which and why.
+    pub keys_failed: Counter,
     /// Connections that were cut because their handler panicked.
     pub panics: Counter,
     /// The generation that new connections get.

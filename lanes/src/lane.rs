@@ -320,5 +320,6 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let keys = RefCell::borrow(&self.resources.keys).counters();
         self.core.counters.keys_decoded.set(keys.decoded);
         self.core.counters.keys_evicted.set(keys.evictions);
+        self.core.counters.keys_failed.set(keys.failures);
     }
 }

@@ -87,6 +87,9 @@ pub struct Control {
     registry: BackendRegistry,
     root: KeptRoot,
     number: u64,
+    /// Every generation that a lane may still hold, so that the last to let go, and to free what
+    /// may be many certificates, is this thread and not a lane.
+    generations: Vec<Arc<Generation<RelaySettings>>>,
     state: SharedState,
     admin: Option<Admin>,
     log: Option<LogWriter>,
@@ -120,6 +123,7 @@ impl Control {
             registry: BackendRegistry::default(),
             root,
             number: 0,
+            generations: Vec::new(),
             state: SharedState::default(),
             admin: None,
             log: None,
@@ -246,6 +250,7 @@ impl Control {
         self.bound.retain(|(key, _)| self.keys.contains(key));
         self.bound.append(&mut sockets.bound);
         self.show(&generation);
+        self.generations.push(Arc::clone(&generation));
         generation
     }
 
@@ -340,6 +345,11 @@ impl Control {
             config.tickets.lifetime = running.tickets.lifetime;
             kept.push("tickets.root and tickets.lifetime");
         }
+        let keys_max = running.limits.decoded_keys_per_lane_max;
+        if config.limits.decoded_keys_per_lane_max != keys_max {
+            config.limits.decoded_keys_per_lane_max = keys_max;
+            kept.push("limits.decoded_keys_per_lane");
+        }
         if config.admin != running.admin {
             config.admin.clone_from(&running.admin);
             kept.push("admin");
@@ -363,6 +373,7 @@ impl Control {
     /// What has to happen now and then: forget what no generation names any more, and keep the
     /// ticket root in step with the clock.
     fn look_after(&mut self) {
+        self.generations.retain(|generation| Arc::strong_count(generation) > 1);
         self.registry.prune();
         if let Some(problem) = self.root.advance() {
             say(&problem);

@@ -95,7 +95,7 @@ struct PerLane {
     value: fn(&Counters) -> u64,
 }
 
-const PER_LANE: [PerLane; 9] = [
+const PER_LANE: [PerLane; 10] = [
     PerLane {
         name: "sealane_connections_accepted_total",
         kind: Kind::Counter,
@@ -131,6 +131,12 @@ const PER_LANE: [PerLane; 9] = [
         kind: Kind::Counter,
         help: "Decoded private keys dropped to make room for others.",
         value: |counters| counters.keys_evicted.value(),
+    },
+    PerLane {
+        name: "sealane_keys_failed_total",
+        kind: Kind::Counter,
+        help: "Private keys that could not be decoded; sealane check says which.",
+        value: |counters| counters.keys_failed.value(),
     },
     PerLane {
         name: "sealane_panics_total",

@@ -48,6 +48,8 @@ impl Relay {
                     link.set_deadline(settings.connect_timeout);
                     return Ok(());
                 }
+                // Ours is the want of descriptors, not the backend's.
+                Err(error) if is_out_of_descriptors(&error) => return Err(Cause::Internal),
                 Err(_) => counters.note_failure(link.now_ms()),
             }
         }
@@ -298,6 +300,11 @@ impl Service for Relay {
 
 // An index of a backend has to fit what a connection keeps of it.
 const _: () = assert!(BACKENDS_MAX <= 1 << u8::BITS);
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
 
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)

@@ -20,14 +20,13 @@ use crate::policy::UnknownNames;
 /// Entries go by digest, so they outlive a generation: a reload decodes only what changed.
 pub struct LaneKeys {
     counters: LaneKeyCounters,
-    failure: Option<CertificateError>,
     keys: LruCache<CertificateDigest, Result<Arc<CertifiedKey>, CertificateError>>,
 }
 
 impl LaneKeys {
     /// Holds up to `keys_max` keys.
     pub fn new(keys_max: NonZeroUsize) -> Self {
-        Self { counters: LaneKeyCounters::default(), failure: None, keys: LruCache::new(keys_max) }
+        Self { counters: LaneKeyCounters::default(), keys: LruCache::new(keys_max) }
     }
 
     /// The decoded key of `certificate`, decoded now if this lane does not have it.
@@ -46,10 +45,7 @@ impl LaneKeys {
         let decoded = certificate.decode(provider);
         match &decoded {
             Ok(_) => self.counters.decoded += 1,
-            Err(error) => {
-                self.counters.failures += 1;
-                self.failure = Some(error.clone());
-            }
+            Err(_) => self.counters.failures += 1,
         }
         if self.keys.push(digest, decoded.clone()).is_some() {
             self.counters.evictions += 1;
@@ -60,11 +56,6 @@ impl LaneKeys {
     /// What happened so far.
     pub fn counters(&self) -> LaneKeyCounters {
         self.counters
-    }
-
-    /// The latest failure to decode that nobody took yet: for the log, once.
-    pub fn take_failure(&mut self) -> Option<CertificateError> {
-        self.failure.take()
     }
 
     /// How many places are taken.

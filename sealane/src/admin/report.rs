@@ -108,6 +108,7 @@ fn lane(number: usize, counters: &Counters) -> Value {
         "backend_bytes": counters.backend_bytes.value(),
         "keys_decoded": counters.keys_decoded.value(),
         "keys_evicted": counters.keys_evicted.value(),
+        "keys_failed": counters.keys_failed.value(),
         "panics": counters.panics.value(),
         "turns": counters.turns.value(),
     })

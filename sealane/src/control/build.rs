@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sealane_engine::certificates::{CertificateIndex, CertificateWarning};
 use sealane_engine::context::{Context, LaneContext, LaneResources};
@@ -161,10 +161,27 @@ fn resolve_backends(
     backends
 }
 
+/// Looks a name up, on a thread of its own: a resolver that is silent must not hold up a signal.
 fn resolve(name: &str, port: u16) -> Result<Address, String> {
-    let mut addresses = (name, port).to_socket_addrs().map_err(|error| error.to_string())?;
-    addresses.next().map(Address::Tcp).ok_or_else(|| "the name has no address".into())
+    let (sender, found) = std::sync::mpsc::channel();
+    let asked = name.to_owned();
+    let look_up = move || {
+        let first = (asked, port).to_socket_addrs().map(|mut addresses| addresses.next());
+        // Whoever asked may have given up.
+        let _ = sender.send(first);
+    };
+    let spawned = std::thread::Builder::new().name("resolver".into()).spawn(look_up);
+    spawned.map_err(|error| error.to_string())?;
+    match found.recv_timeout(RESOLVE_TIMEOUT) {
+        Ok(Ok(Some(address))) => Ok(Address::Tcp(address)),
+        Ok(Ok(None)) => Err("the name has no address".into()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", RESOLVE_TIMEOUT.as_secs())),
+    }
 }
+
+/// One look-up of a backend's name; for as long a signal may have to wait.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Does once what every lane will do, so that a context that no lane can use is found here.
 fn try_out(generation: &Generation<RelaySettings>, root: &TicketRoot, problems: &mut Vec<String>) {

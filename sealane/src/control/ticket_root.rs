@@ -37,7 +37,12 @@ impl KeptRoot {
             None => create(file, settings)?,
         };
         let mut kept = Self { root, file: Some(file.clone()), unsaved: false, reported: None };
-        kept.advance().map_or(Ok(kept), Err)
+        // A file that cannot be written, such as a mounted secret, or a clock that is wrong: said,
+        // and tried again.
+        if let Some(problem) = kept.advance() {
+            super::say(&format!("warning: {problem}"));
+        }
+        Ok(kept)
     }
 
     pub(super) fn current(&self) -> &TicketRoot {
