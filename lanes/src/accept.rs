@@ -35,6 +35,8 @@ pub(crate) struct LaneListener {
 pub(crate) const ACCEPTS_MAX: usize = 64;
 /// How long a listener rests when the process has no descriptor left.
 const ACCEPT_PAUSE_MS: u64 = 100;
+/// Ended handshakes that may stand behind a slow one in the queue of handshakes.
+const STALE_HANDSHAKES_MAX: usize = 16_384;
 /// Connections that are taken from the queue of a listener that closes: its whole backlog.
 const LAST_ACCEPTS_MAX: usize = 4096;
 
@@ -188,6 +190,16 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     /// Resets the oldest handshake in flight while there are more than allowed.
     fn limit_handshakes(&mut self, handshakes_max: usize) {
+        if self.handshakes.len() > handshakes_max.saturating_add(STALE_HANDSHAKES_MAX) {
+            let entries = &self.entries;
+            self.handshakes.retain(|bits| {
+                let Source::Connection { slot, .. } = Token::from_bits(*bits).source() else {
+                    return false;
+                };
+                let entry = entries.get(slot).map(|entry| &entry.connection);
+                entry.is_some_and(|c| c.token == *bits && c.is_handshaking())
+            });
+        }
         while let Some(&bits) = self.handshakes.front() {
             let token = Token::from_bits(bits);
             let Source::Connection { slot, .. } = token.source() else { return };

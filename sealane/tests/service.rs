@@ -12,10 +12,13 @@ mod harness;
 
 use std::os::unix::net::UnixDatagram;
 
+use harness::backend::Backend;
 use harness::certificates::{Authority, KeyKind, NAMES};
+use harness::client::Connector;
 use harness::sealane::{ListenerSettings, Sealane, Settings};
 use harness::{PATIENCE, wait_for};
 use rustix::process::Signal;
+use rustls::version::{TLS12, TLS13};
 use tempfile::TempDir;
 
 #[test]
@@ -67,10 +70,70 @@ fn pinned_lanes_run_on_a_processor_each() {
     assert!(processors.iter().all(|list| list.parse::<usize>().is_ok()), "{processors:?}");
 }
 
-fn site() -> (TempDir, Settings) {
+#[test]
+fn with_a_root_file_tickets_resume_after_a_restart_and_without_one_they_do_not() {
+    for (root, resumes) in [(true, true), (false, false)] {
+        for version in [&TLS12, &TLS13] {
+            let backend = Backend::echo_for_many();
+            let (folder, authority, mut settings) = site_before(&backend);
+            if root {
+                settings.more = "tickets = { root = \"tickets.root\" }".into();
+            }
+            let address = settings.listeners[0].address;
+            let connector = Connector::new(authority.der(), version);
+            let visit = || {
+                let mut client = connector.connect(address).unwrap();
+                client.echo(b"a word").unwrap();
+                client.resumed()
+            };
+            let sealane = Sealane::start(folder.path(), &settings);
+            assert!(!visit());
+            assert!(visit());
+            sealane.stop();
+            let _sealane = Sealane::start(folder.path(), &settings);
+            assert_eq!(visit(), resumes, "{version:?}, with a root file: {root}");
+        }
+    }
+}
+
+#[test]
+fn the_access_log_has_a_line_for_each_connection() {
+    let backend = Backend::echo_for_many();
+    let (folder, authority, mut settings) = site_before(&backend);
+    settings.more = "access_log = { path = \"access.log\" }".into();
+    let sealane = Sealane::start(folder.path(), &settings);
+    let connector = Connector::new(authority.der(), &TLS13);
+    for _ in 0..3 {
+        let mut client = connector.connect(settings.listeners[0].address).unwrap();
+        client.echo(b"five.").unwrap();
+    }
+    assert_eq!(sealane.stop(), Some(0));
+    let log = std::fs::read_to_string(folder.path().join("access.log")).unwrap();
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3, "{log}");
+    for (number, line) in lines.iter().enumerate() {
+        assert_eq!(line["tls_version"], "TLSv1.3");
+        assert_eq!(line["client_bytes"], 5);
+        assert_eq!(line["backend"], backend.address.to_string());
+        assert!(line["resumed"].is_boolean() && line["cause"].is_string(), "{number}: {line}");
+    }
+}
+
+fn site_before(backend: &Backend) -> (TempDir, Authority, Settings) {
+    site_before_address(&backend.address)
+}
+
+fn site_before_address(backend: &impl ToString) -> (TempDir, Authority, Settings) {
     let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
     let certificate = folder.path().join("site.pem");
-    std::fs::write(&certificate, Authority::new().leaf(KeyKind::P256, &NAMES)).unwrap();
-    let listener = ListenerSettings::new("site", &certificate, &"127.0.0.1:9");
-    (folder, Settings::new(vec![listener]))
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let listener = ListenerSettings::new("site", &certificate, backend);
+    (folder, authority, Settings::new(vec![listener]))
+}
+
+fn site() -> (TempDir, Settings) {
+    let (folder, _, settings) = site_before_address(&"127.0.0.1:9");
+    (folder, settings)
 }
