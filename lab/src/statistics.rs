@@ -4,15 +4,19 @@ use serde::Serialize;
 
 /// The middle and the ends of one figure over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
+pub struct Spread {
+    /// The middle value.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
 }
 
 impl Spread {
     /// Of at least one value.
-    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
@@ -23,14 +27,15 @@ impl Spread {
 
     /// Of the ratios `of[i] / to[i]`: neighbours in time are compared, so that a change of the
     /// machine's load between rounds falls out.
-    pub(crate) fn of_ratios(of: &[f64], to: &[f64]) -> Option<Self> {
+    #[must_use]
+    pub fn of_ratios(of: &[f64], to: &[f64]) -> Option<Self> {
         let ratios: Vec<f64> = of.iter().zip(to).map(|(of, to)| of / to).collect();
         Self::of(&ratios)
     }
 }
 
 /// The least value of each round.
-pub(crate) fn least_per_round(servers: &[&[f64]]) -> Vec<f64> {
+pub fn least_per_round(servers: &[&[f64]]) -> Vec<f64> {
     let rounds = servers.iter().map(|values| values.len()).min().unwrap_or(0);
     (0..rounds)
         .map(|round| servers.iter().map(|values| values[round]).fold(f64::INFINITY, f64::min))

@@ -1,0 +1,115 @@
+//! Keys and certificates of a run: made once by the lab, read by every trial, so that all stacks
+//! sign and verify the same.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    RsaKeySize,
+};
+
+use crate::{error::Error, scenario::Key};
+
+/// The name in the server's certificate.
+pub const SERVER_NAME: &str = "localhost";
+
+/// The files of one key type, in a folder: a root, and a leaf with its key for each side.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    folder: PathBuf,
+}
+
+impl Credentials {
+    /// Makes and writes them. All keys are of type `key`; each leaf is signed by the root.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn make(folder: &Path, key: Key) -> Result<Self, Error> {
+        let mut root = CertificateParams::new(Vec::new()).map_err(|error| wrong(&error))?;
+        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        root.distinguished_name.push(rcgen::DnType::CommonName, "Sealane lab root");
+        let root =
+            CertifiedIssuer::self_signed(root, key_pair(key)?).map_err(|error| wrong(&error))?;
+        let made = Self { folder: folder.to_owned() };
+        fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        made.write("root.pem", &root.pem())?;
+        for (side, usage) in [
+            ("server", ExtendedKeyUsagePurpose::ServerAuth),
+            ("client", ExtendedKeyUsagePurpose::ClientAuth),
+        ] {
+            let mut leaf = CertificateParams::new(vec![SERVER_NAME.to_owned()])
+                .map_err(|error| wrong(&error))?;
+            leaf.distinguished_name.push(rcgen::DnType::CommonName, SERVER_NAME);
+            leaf.extended_key_usages.push(usage);
+            let leaf_key = key_pair(key)?;
+            let certificate = leaf.signed_by(&leaf_key, &root).map_err(|error| wrong(&error))?;
+            made.write(&format!("{side}.pem"), &certificate.pem())?;
+            made.write(&format!("{side}.key"), &leaf_key.serialize_pem())?;
+        }
+        Ok(made)
+    }
+
+    /// Those that [`make`](Self::make) wrote to `folder` before.
+    #[must_use]
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// The root's certificate, PEM.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("root.pem")
+    }
+
+    /// A leaf's certificate, PEM, without the root.
+    #[must_use]
+    pub fn certificate(&self, side: Side) -> PathBuf {
+        self.folder.join(format!("{}.pem", side.word()))
+    }
+
+    /// A leaf's key, PKCS #8 in PEM.
+    #[must_use]
+    pub fn key(&self, side: Side) -> PathBuf {
+        self.folder.join(format!("{}.key", side.word()))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), Error> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).map_err(Error::file(&path))
+    }
+}
+
+/// Whose certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The client's, shown only if the server demands one.
+    Client,
+    /// The server's.
+    Server,
+}
+
+impl Side {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
+fn key_pair(key: Key) -> Result<KeyPair, Error> {
+    match key {
+        Key::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
+        Key::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+        Key::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
+        Key::Rsa2048 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
+    }
+    .map_err(|error| wrong(&error))
+}
+
+fn wrong(error: &rcgen::Error) -> Error {
+    Error::Check(format!("make a certificate: {error}"))
+}

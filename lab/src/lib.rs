@@ -1,0 +1,32 @@
+//! Measures TLS libraries in memory and TLS servers over sockets, counts what they share between
+//! threads, and draws the results. Nothing is printed that was not checked: a stack or a server
+//! that fails one check gets no figure.
+//!
+//! The contracts that everything here meets in: [`scenario`] (what is asked), [`stack`] (a library
+//! under test), [`document`] (the results).
+#![forbid(unsafe_code)]
+
+mod backend;
+pub mod bulk;
+pub mod cli;
+mod client;
+mod compare;
+pub mod connect;
+pub mod count;
+pub mod credentials;
+pub mod document;
+pub mod error;
+pub mod handshake;
+mod load;
+pub mod memory;
+pub mod page;
+pub mod phase;
+mod process;
+pub mod quick;
+mod report;
+mod request;
+pub mod scenario;
+mod servers;
+pub mod stack;
+pub mod stacks;
+pub mod statistics;

@@ -1,0 +1,1 @@
+//! Any libssl by its path, loaded while the program runs.
