@@ -49,11 +49,18 @@ pub trait Kernel {
     /// `WouldBlock` when nothing has arrived; otherwise what recv(2) says.
     fn recv(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes the front of `bytes` and returns how much the kernel took.
+    /// Writes the front of `bytes` and returns how much the kernel took. With `end_follows` the
+    /// caller will shut or close the socket as soon as all are taken, so that the end may share
+    /// their last segment.
     ///
     /// # Errors
     /// `WouldBlock` when it takes nothing; otherwise what send(2) says.
-    fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize>;
+    fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        end_follows: bool,
+    ) -> io::Result<usize>;
 
     /// Reports `socket` to `poll` under `token`, edge-triggered: what arrives, and with `writable`
     /// also that it takes bytes again.
@@ -118,8 +125,15 @@ impl Kernel for Linux {
         Ok(len)
     }
 
-    fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-        Ok(net::send(socket, bytes, SendFlags::NOSIGNAL)?)
+    fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        end_follows: bool,
+    ) -> io::Result<usize> {
+        // Held back, the bytes leave with the FIN: one segment, and one wake-up of the peer, less.
+        let more = if end_follows { SendFlags::MORE } else { SendFlags::empty() };
+        Ok(net::send(socket, bytes, SendFlags::NOSIGNAL | more)?)
     }
 
     fn watch(

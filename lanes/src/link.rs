@@ -141,7 +141,7 @@ impl<K: Kernel> Link<'_, K> {
             // unix socket, which does not gather small writes.
             let _ = set_tcp_nodelay(&socket.fd, true);
         }
-        let sent = self.core.kernel.send(socket.fd.as_fd(), bytes);
+        let sent = self.core.kernel.send(socket.fd.as_fd(), bytes, false);
         let taken = match sent {
             Ok(taken) => taken,
             // No event will follow: the service is told in the next turn that it may write.
@@ -259,7 +259,9 @@ impl<K: Kernel> Link<'_, K> {
             return Ok(());
         }
         if !wire.is_empty() {
-            let sent = self.core.kernel.send(self.connection.socket.fd.as_fd(), wire.filled());
+            let end_follows = self.connection.outward == Direction::Ending;
+            let socket = self.connection.socket.fd.as_fd();
+            let sent = self.core.kernel.send(socket, wire.filled(), end_follows);
             wire.consume(taken_by_client(sent, self.connection)?);
             self.connection.active_ms = self.core.now_ms;
         }
@@ -277,7 +279,9 @@ impl<K: Kernel> Link<'_, K> {
     /// Sends what waits for the client, after an event said that it takes bytes again.
     pub(crate) fn flush(&mut self) -> Result<(), Cause> {
         let Some(mut outgoing) = self.connection.outgoing.take() else { return Ok(()) };
-        let sent = self.core.kernel.send(self.connection.socket.fd.as_fd(), outgoing.filled());
+        let end_follows = self.connection.outward == Direction::Ending;
+        let socket = self.connection.socket.fd.as_fd();
+        let sent = self.core.kernel.send(socket, outgoing.filled(), end_follows);
         let taken = taken_by_client(sent, self.connection)?;
         outgoing.consume(taken);
         if taken > 0 {

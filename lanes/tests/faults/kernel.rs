@@ -208,12 +208,17 @@ impl Kernel for Faulty {
         read
     }
 
-    fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        end_follows: bool,
+    ) -> io::Result<usize> {
         match self.script.next(Call::Send) {
             Some(Fault::Interrupted) => Err(Errno::INTR.into()),
             Some(Fault::Reset) => Err(Errno::CONNRESET.into()),
             Some(Fault::Short) => {
-                let sent = self.linux.send(socket, &bytes[..1]);
+                let sent = self.linux.send(socket, &bytes[..1], end_follows);
                 self.report_again(socket);
                 sent
             }
@@ -221,7 +226,7 @@ impl Kernel for Faulty {
                 self.report_again(socket);
                 Err(Errno::AGAIN.into())
             }
-            None => self.linux.send(socket, bytes),
+            None => self.linux.send(socket, bytes, end_follows),
         }
     }
 
