@@ -25,6 +25,7 @@ pub(super) struct Report {
     pub(super) negotiated: Option<Negotiated>,
     server: Histogram,
     client: Histogram,
+    other: Histogram,
 }
 
 /// When a thread did what, in nanoseconds from the trial's beginning.
@@ -54,6 +55,7 @@ impl Report {
             negotiated: None,
             server: Histogram::new()?,
             client: Histogram::new()?,
+            other: Histogram::new()?,
         })
     }
 
@@ -76,6 +78,7 @@ impl Report {
         self.counted += 1;
         self.server.record(lap[Part::Server as usize] + lap[Part::ServerSetup as usize]);
         self.client.record(lap[Part::Client as usize] + lap[Part::ClientSetup as usize]);
+        self.other.record(lap[Part::Other as usize]);
     }
 }
 
@@ -96,15 +99,15 @@ pub(super) fn result(
         let warm_up = reports.iter().map(|report| report.warm_up).sum();
         return Ok(Line::Fixed { operations, warm_up, negotiated });
     }
-    if reports.iter().all(|report| report.counted == 0) {
-        return Err(Error::Check("no handshake ended inside the window; make it longer".into()));
-    }
-    let (mut server, mut client) = (Histogram::new()?, Histogram::new()?);
+    let [mut server, mut client, mut other] =
+        [Histogram::new()?, Histogram::new()?, Histogram::new()?];
     for report in reports {
         server.add(&report.server)?;
         client.add(&report.client)?;
+        other.add(&report.other)?;
     }
-    let round = round(task, reports, steal_percent);
+    let mut round = round(task, reports, steal_percent);
+    round.median_ns = [&server, &client, &other].map(|times| times.percentile_ns(50.0));
     Ok(Line::Window { round, negotiated, server: server.document()?, client: client.document()? })
 }
 
@@ -132,6 +135,7 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
             .iter()
             .map(|report| parts.map(|part| report.spans[part as usize]))
             .collect(),
+        median_ns: [0; 3],
         invalid: None,
     };
     let wall_ns = reports.iter().map(|report| report.times.cpu_wall_ns).sum();
