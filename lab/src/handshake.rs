@@ -23,7 +23,7 @@ use crate::{
     interrupt::Interrupt,
     journal::Journal,
     scenario::{Cipher, Group, Key, Kind, Share, Version},
-    trial::{WINDOW_DEFAULT_MS, fault::Fault},
+    trial::{THREADS_MAX, WINDOW_DEFAULT_MS, fault::Fault},
 };
 
 /// Its arguments.
@@ -57,7 +57,7 @@ pub struct Arguments {
     #[arg(long, default_value = "context")]
     share: Share,
     /// Numbers of threads [default: 1 to 1.5 x cores]
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = thread_count)]
     threads: Vec<usize>,
     /// How often everything is measured
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -81,9 +81,12 @@ pub struct Arguments {
     /// Prints another tool's lines; needs exactly one stack
     #[arg(long, value_name = "TOOL")]
     compat: Option<compat::Tool>,
-    /// Makes every trial commit this fault, for tests of the harness
+    /// Makes trials commit this fault, for tests of the harness
     #[arg(long, hide = true)]
     fault: Option<Fault>,
+    /// Of that stack's trials only
+    #[arg(long, hide = true, requires = "fault")]
+    fault_of: Option<String>,
 }
 
 /// `true` if every stack was measured in every scenario that it can do.
@@ -114,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         return measured.map(|()| false);
     }
     journal.save(measured.is_ok())?;
-    table::write_failures(&journal.run)?;
+    table::write_troubles(&journal.run)?;
     let text = match arguments.compat {
         Some(tool) => table::compat(tool, &journal.run),
         None => table::text(&journal.run),
@@ -134,6 +137,13 @@ fn begin(arguments: &Arguments) -> (Journal, Arguments) {
         command.extend(["--seed".to_owned(), seed.to_string()]);
     }
     (Journal::begin(command, arguments.json.as_deref()), arguments)
+}
+
+fn thread_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=THREADS_MAX).contains(&count) => Ok(count),
+        _ => Err(format!("a number of threads is between 1 and {THREADS_MAX}")),
+    }
 }
 
 /// A document's command line.

@@ -154,7 +154,7 @@ impl Bench<'_> {
             pin: self.settings.pinned(threads),
             window_ms: self.settings.window_ms,
             fixed: None,
-            fault: self.settings.fault,
+            fault: self.settings.fault_of(&series.stack),
         });
         // Warm-up takes about as long as the window, at most.
         let time_max = Duration::from_millis(3 * self.settings.window_ms) + TRIAL_SLACK_MAX;
@@ -237,7 +237,11 @@ fn series(settings: &Settings) -> Vec<HandshakeSeries> {
 
 /// Lets each stack tell what it is; one that cannot has failed already.
 fn identify(settings: &Settings, journal: &mut Journal) {
-    for stack in &settings.stacks {
+    for (place, stack) in settings.stacks.iter().enumerate() {
+        // The same one twice shows what chance alone brings.
+        if settings.stacks[..place].contains(stack) {
+            continue;
+        }
         match launch::identity(stack) {
             Ok(identity) => journal.run.stacks.push(identity),
             Err(error) => {

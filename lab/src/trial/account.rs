@@ -25,6 +25,7 @@ pub(super) struct Report {
     pub(super) negotiated: Option<Negotiated>,
     server: Histogram,
     client: Histogram,
+    other: Histogram,
 }
 
 /// When a thread did what, in nanoseconds from the trial's beginning.
@@ -54,23 +55,20 @@ impl Report {
             negotiated: None,
             server: Histogram::new()?,
             client: Histogram::new()?,
+            other: Histogram::new()?,
         })
     }
 
-    /// Whether the thread worked all through the window, and not in vain.
+    /// Whether the thread worked all through the window.
     ///
     /// # Errors
     /// If it did not.
     pub(super) fn is_whole(&self) -> Result<(), Error> {
-        let Self { number, times, counted, .. } = self;
+        let Self { number, times, .. } = self;
         if times.last_ns < times.end_ns {
             let early_ms = (times.end_ns - times.last_ns) / 1_000_000;
             let early = format!("thread {number} stopped {early_ms} ms before the window closed");
             return Err(Error::Check(early));
-        }
-        if *counted == 0 {
-            let none = format!("no handshake of thread {number} ended inside the window");
-            return Err(Error::Check(none));
         }
         Ok(())
     }
@@ -80,6 +78,7 @@ impl Report {
         self.counted += 1;
         self.server.record(lap[Part::Server as usize] + lap[Part::ServerSetup as usize]);
         self.client.record(lap[Part::Client as usize] + lap[Part::ClientSetup as usize]);
+        self.other.record(lap[Part::Other as usize]);
     }
 }
 
@@ -100,12 +99,15 @@ pub(super) fn result(
         let warm_up = reports.iter().map(|report| report.warm_up).sum();
         return Ok(Line::Fixed { operations, warm_up, negotiated });
     }
-    let (mut server, mut client) = (Histogram::new()?, Histogram::new()?);
+    let [mut server, mut client, mut other] =
+        [Histogram::new()?, Histogram::new()?, Histogram::new()?];
     for report in reports {
         server.add(&report.server)?;
         client.add(&report.client)?;
+        other.add(&report.other)?;
     }
-    let round = round(task, reports, steal_percent);
+    let mut round = round(task, reports, steal_percent);
+    round.median_ns = [&server, &client, &other].map(|times| times.percentile_ns(50.0));
     Ok(Line::Window { round, negotiated, server: server.document()?, client: client.document()? })
 }
 
@@ -133,6 +135,7 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
             .iter()
             .map(|report| parts.map(|part| report.spans[part as usize]))
             .collect(),
+        median_ns: [0; 3],
         invalid: None,
     };
     let wall_ns = reports.iter().map(|report| report.times.cpu_wall_ns).sum();
@@ -159,6 +162,8 @@ fn invalid(
     let off = accounted.abs_diff(wanted) as f64 / wanted as f64;
     let cause = if off > ACCOUNTING_TOLERANCE {
         "accounting"
+    } else if round.per_thread.contains(&0) {
+        "starved"
     } else if steal_percent > STEAL_PERCENT_MAX {
         "steal"
     } else if !crowded && wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX {
@@ -218,6 +223,8 @@ mod tests {
         assert_eq!(invalid(&late, 200, 0.0, false).as_deref(), Some("start"));
         assert_eq!(invalid(&good(), 211, 0.0, false).as_deref(), Some("preempted"));
         assert_eq!(invalid(&good(), 200, 1.1, false).as_deref(), Some("steal"));
+        let idle = HandshakeRound { per_thread: vec![2, 0], ..good() };
+        assert_eq!(invalid(&idle, 200, 0.0, true).as_deref(), Some("starved"));
     }
 
     #[test]
