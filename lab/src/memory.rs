@@ -2,8 +2,8 @@
 //!
 //! *Established* is right after the handshake and its tickets; *idle* is after 16 KiB have gone
 //! each way. In both, an end has given back what it has no more use for, as a server does that
-//! holds many: OpenSSL with `SSL_MODE_RELEASE_BUFFERS`, s2n-tls by `s2n_connection_release_buffers`,
-//! and all without the memory that stands for a socket.
+//! holds many: OpenSSL with `SSL_MODE_RELEASE_BUFFERS`, s2n-tls by
+//! `s2n_connection_release_buffers`, and all without the memory that stands for a socket.
 
 pub(crate) mod held;
 
