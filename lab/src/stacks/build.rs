@@ -63,6 +63,8 @@ pub(super) fn build(names: &[String]) -> Result<(), Error> {
         let work = Work::new(&folder, recipe)?;
         let runner = Runner { name: recipe.name, interrupt: &interrupt, folder: &folder };
         work.build(recipe, &runner)?;
+        // Of a build that failed before.
+        let _ = fs::remove_file(runner.log());
         say(&format!("{} is built: {}", recipe.name, folder.join(recipe.name).display()))?;
     }
     Ok(())

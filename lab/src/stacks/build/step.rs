@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io::{self, IsTerminal, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::Duration,
@@ -21,7 +21,7 @@ pub(super) struct Runner<'a> {
     pub(super) name: &'a str,
     /// The operator pressed Ctrl-C.
     pub(super) interrupt: &'a Interrupt,
-    /// Where the log of a failure goes.
+    /// Of all stacks.
     pub(super) folder: &'a Path,
 }
 
@@ -61,11 +61,16 @@ impl Runner<'_> {
         if status.is_some_and(|status| status.success()) {
             return Ok(());
         }
-        let kept = self.folder.join(format!("{}.log", self.name));
+        let kept = self.log();
         let last = process.last_words();
         let _ = fs::copy(log, &kept);
         let (name, what, kept) = (self.name, step.what, kept.display());
         Err(Error::Check(format!("{name}: {what} failed; all of its log is in {kept}\n{last}")))
+    }
+
+    /// Where the log of a failure goes.
+    pub(super) fn log(&self) -> PathBuf {
+        self.folder.join(format!("{}.log", self.name))
     }
 
     /// How many lines of a dry run of `step` compile something.
