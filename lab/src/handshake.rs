@@ -16,6 +16,7 @@ use clap::Parser;
 
 pub use measure::measure;
 pub use plan::Settings;
+pub use table::text;
 
 use crate::{
     compat,
@@ -118,11 +119,11 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     journal.save(measured.is_ok())?;
     table::write_troubles(&journal.run)?;
-    let text = match arguments.compat {
+    let lines = match arguments.compat {
         Some(tool) => table::compat(tool, &journal.run),
-        None => table::text(&journal.run),
+        None => text(&journal.run),
     };
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
+    io::stdout().write_all(lines.as_bytes()).map_err(Error::io("standard output"))?;
     measured?;
     Ok(table::is_whole(&journal.run))
 }

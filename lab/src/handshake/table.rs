@@ -16,8 +16,9 @@ use crate::{
     statistics::{NOT_ENOUGH, ROUNDS_MIN},
 };
 
-/// All figures. A series that failed has none.
-pub(super) fn text(run: &Run) -> String {
+/// All figures of `run`'s handshakes, for people; empty if there are none.
+#[must_use]
+pub fn text(run: &Run) -> String {
     let mut text = String::new();
     let mut disturbed = false;
     for group in run.handshakes.chunk_by(|one, other| one.scenario == other.scenario) {

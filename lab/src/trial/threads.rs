@@ -206,10 +206,10 @@ impl Thread {
         for _ in 0..fixed.warm_up {
             pair.handshake(&mut clock)?;
         }
+        let mut report = Report::new(self.number);
         self.meeting.all.wait();
         pair.fault = self.task.fault;
         clock.marks = true;
-        let mut report = Report::new(self.number)?;
         for _ in 0..fixed.count {
             if !pair.is_of_its_kind() {
                 return Err(Error::Check("a kind that resumes needs a warm-up of 1".into()));
@@ -226,7 +226,7 @@ impl Thread {
     fn window(&self, pair: &mut Pair) -> Result<Report, Error> {
         let meeting = &self.meeting;
         let mut clock = Clock::new(meeting.origin);
-        let mut report = Report::new(self.number)?;
+        let mut report = Report::new(self.number).with_laps()?;
         self.warm_up(pair, &mut clock, &mut report)?;
         let start_ns = meeting.agree_on_start(&clock);
         let end_ns = start_ns + self.task.window_ms * 1_000_000;
