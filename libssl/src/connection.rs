@@ -9,7 +9,7 @@ use std::{
 use crate::{
     Context, Error, Flavour, Library, Session,
     api::{Api, Bio, Ssl, number},
-    context::Side,
+    context::{Side, TLS_1_2},
     session,
 };
 
@@ -20,6 +20,8 @@ pub struct Connection {
     /// Both belong to `ssl`.
     incoming: *mut Bio,
     outgoing: *mut Bio,
+    /// Whether tickets wait in the library for the server's first bytes: BoringSSL's way.
+    holds_tickets: bool,
     /// A reference-counted C object behind it is not to be used by two threads.
     alone: PhantomData<*mut Ssl>,
 }
@@ -55,7 +57,9 @@ impl Connection {
         // SAFETY: the connection takes both over, null or not, and frees them.
         unsafe { (api.SSL_set_bio)(ssl, incoming, outgoing) };
         // From here on dropping it frees all.
-        let mut connection = Self { library, ssl, incoming, outgoing, alone: PhantomData };
+        let holds_tickets = context.side == Side::Server && library.flavour() != Flavour::OpenSsl;
+        let alone = PhantomData;
+        let mut connection = Self { library, ssl, incoming, outgoing, holds_tickets, alone };
         if incoming.is_null() || outgoing.is_null() {
             return Err(api.error("BIO_new"));
         }
@@ -88,7 +92,10 @@ impl Connection {
         // SAFETY: `ssl` is alive and only used here.
         let result = unsafe { (self.library.api.SSL_do_handshake)(self.ssl) };
         let step = match result {
-            1 => Ok(Step::Done),
+            1 => {
+                self.flush_tickets();
+                Ok(Step::Done)
+            }
             _ if self.why(result) == number::SSL_ERROR_WANT_READ => Ok(Step::Wants),
             _ => Err(self.refusal("SSL_do_handshake")),
         };
@@ -154,12 +161,16 @@ impl Connection {
 
     /// The newest session that the server gave a client, if it can be resumed.
     pub fn session(&mut self) -> Option<Session> {
-        let raw = if self.library.flavour() == Flavour::OpenSsl {
-            // SAFETY: `ssl` is alive; gives a reference of our own, or null.
-            unsafe { (self.library.api.SSL_get1_session)(self.ssl) }
-        } else {
-            // SAFETY: `ssl` is alive and only used here.
-            unsafe { session::take_newest(self.library, self.ssl) }
+        let api = &self.library.api;
+        // SAFETY: `ssl` is alive and only used here; either gives a reference of our own, or null.
+        let raw = unsafe {
+            let in_slot = self.library.flavour() != Flavour::OpenSsl
+                && (api.SSL_version)(self.ssl) != c_int::from(TLS_1_2);
+            if in_slot {
+                session::take_newest(self.library, self.ssl)
+            } else {
+                (api.SSL_get1_session)(self.ssl)
+            }
         };
         Session::new(self.library, raw)
     }
@@ -194,6 +205,14 @@ impl Connection {
         }
         (self.incoming, self.outgoing) = (incoming, outgoing);
         Ok(())
+    }
+
+    /// Lets tickets go that the library holds back until the server writes.
+    fn flush_tickets(&mut self) {
+        if self.holds_tickets {
+            // SAFETY: `ssl` is alive; no bytes are read. That nothing was written is no failure.
+            unsafe { (self.library.api.SSL_write)(self.ssl, ptr::null(), 0) };
+        }
     }
 
     fn ask_for(&mut self, name: &CString) -> Result<(), Error> {

@@ -263,8 +263,9 @@ impl Context {
     fn resume(&self, settings: &Settings<'_>) -> Result<(), Error> {
         let api = &self.library.api;
         let Settings { side, version, resumption, tickets, .. } = *settings;
+        // In TLS 1.2 every library has the session at the connection.
         let callback = side == Side::Client
-            && resumption != Resumption::None
+            && (version, resumption) == (TLS_1_3, Resumption::Ticket)
             && self.library.flavour() != Flavour::OpenSsl;
         let mode = match (side, resumption) {
             (Side::Server, Resumption::SessionId) => number::SSL_SESS_CACHE_SERVER,
@@ -361,6 +362,7 @@ fn c_path(path: &Path) -> Result<CString, Error> {
 }
 
 pub(crate) const TLS_1_2: u16 = 0x0303;
+const TLS_1_3: u16 = 0x0304;
 
 /// IANA number and the name that all libraries take in a list.
 pub(crate) const GROUPS: [(u16, &str); 4] =

@@ -75,7 +75,8 @@ impl Stack for Libssl {
         let parts = [
             cache::note(self.library.path()),
             self.library.build_flags(),
-            format!("libcrypto: {}", self.library.libcrypto().display()),
+            cache::libcrypto(self.library.libcrypto()),
+            SET.to_owned(),
         ];
         let build: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         Identity {
@@ -281,6 +282,9 @@ fn iana_group(group: Group) -> u16 {
 }
 
 const GROUPS: [Group; 4] = [Group::P256, Group::P384, Group::X25519, Group::X25519MlKem768];
+
+/// What the lab sets beside a scenario, as nginx and HAProxy do.
+const SET: &str = "set: SSL_MODE_RELEASE_BUFFERS";
 
 /// The libssl of the system.
 const SYSTEM: &str = "openssl";
