@@ -1,4 +1,17 @@
 //! The command `count`.
+#![allow(dead_code)]
+
+mod class;
+mod instructions;
+mod lines;
+mod locks;
+mod progress;
+mod run;
+mod symbols;
+mod table;
+#[cfg(test)]
+mod tests;
+mod trace;
 
 use crate::error::Error;
 

@@ -279,8 +279,11 @@ pub struct LockCounts {
     pub read: BySide<f64>,
     /// Read-write locks taken to write.
     pub write: BySide<f64>,
-    /// Mutexes.
+    /// Mutexes and spin locks.
     pub mutex: BySide<f64>,
+    /// Locks that at least two threads took.
+    #[serde(default)]
+    pub shared: u64,
     /// The busiest locks and where they are taken, most first.
     pub sites: Vec<LockSite>,
 }
@@ -301,7 +304,7 @@ pub struct LockSite {
 /// Shared writes per handshake.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SharedWrites {
-    /// All, without the allocator's.
+    /// All, without the allocator's, the start and the end of a connection included.
     pub total: BySide<f64>,
     /// The allocator's, which vary with chance.
     pub allocator: BySide<f64>,

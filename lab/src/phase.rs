@@ -46,6 +46,18 @@ pub fn announce() {
     });
 }
 
+/// Does the server's `work` in a function of its own, by whose name a profiler knows the side.
+#[inline(never)]
+pub fn on_server<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
+/// As [`on_server`], of the client.
+#[inline(never)]
+pub fn on_client<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
 /// Where the marks lie in this process.
 #[must_use]
 pub fn address() -> usize {
@@ -57,6 +69,9 @@ pub const SYMBOL: &str = "sealane_lab::phase::MARKS";
 
 /// Bytes from one phase's mark to the next.
 pub const MARK_STRIDE_BYTES: usize = 64;
+
+/// What [`on_server`] and [`on_client`] are called in a profile, `*` for anything.
+pub const FUNCTIONS: [&str; 2] = ["*phase*on_server*", "*phase*on_client*"];
 
 /// All marks together, in bytes: a page that holds nothing else.
 pub const MARKS_BYTES: usize = 4096;

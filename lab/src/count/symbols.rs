@@ -150,8 +150,8 @@ impl Mapped {
             return functions;
         };
         while let Ok(Some(frame)) = frames.next() {
-            if let Some(name) = frame.function.and_then(|name| name.raw_name().map(demangle).ok()) {
-                functions.push(name);
+            if let Some(Ok(name)) = frame.function.as_ref().map(addr2line::FunctionName::raw_name) {
+                functions.push(demangle(&name));
             }
         }
         functions
@@ -202,7 +202,7 @@ fn symbols_of(object: &object::File<'_>) -> Vec<Symbol> {
         .filter_map(|symbol| {
             let is_code = symbol.kind() == SymbolKind::Text;
             let (start, bytes) = (symbol.address(), symbol.size());
-            let name = demangle(symbol.name_bytes().ok()?.into());
+            let name = demangle(symbol.name().ok()?);
             (bytes > 0).then_some(Symbol { start, end: start + bytes, is_code, name })
         })
         .collect()
@@ -217,8 +217,7 @@ fn separate_symbols(object: &object::File<'_>) -> Option<Vec<Symbol>> {
     Some(symbols_of(&object::File::parse(&*data).ok()?))
 }
 
-fn demangle(name: std::borrow::Cow<'_, [u8]>) -> String {
-    let name = String::from_utf8_lossy(&name).into_owned();
+fn demangle(name: &str) -> String {
     // A symbol's version, `name@@GLIBC_2.34`, is no part of its name.
     let name = name.split('@').next().unwrap_or_default();
     format!("{:#}", rustc_demangle::demangle(name))

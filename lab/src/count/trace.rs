@@ -9,10 +9,7 @@
 //!  L 0010f1c0,4                                loads are of no interest
 //! ```
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-};
+use std::{collections::HashMap, ops::Range};
 
 use crate::{error::Error, phase};
 
@@ -45,6 +42,13 @@ pub(super) struct Write {
     pub(super) pc: u64,
     /// How often.
     pub(super) count: u64,
+}
+
+#[cfg(test)]
+impl Write {
+    pub(super) fn of_phase(phase: phase::Phase, count: u64) -> Self {
+        Self { thread: 0, phase: phase as usize, pc: 0, count }
+    }
 }
 
 /// A cache line that at least two threads wrote.
@@ -237,11 +241,6 @@ impl Trace {
     }
 }
 
-/// Writes of `shared` to each address, for tests and the like.
-pub(super) fn by_address(shared: &[Shared], phase: phase::Phase) -> BTreeMap<u64, u64> {
-    shared.iter().map(|line| (line.address, line.writes_in(phase))).collect()
-}
-
 /// The number that `text` begins with.
 fn hexadecimal(text: &[u8]) -> u64 {
     let mut value = 0;
@@ -268,10 +267,16 @@ const WRITERS_MAX: usize = 8_192;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::phase::Phase;
 
     const MARKS: u64 = 0x10_0000;
+
+    fn by_address(shared: &[Shared], phase: Phase) -> BTreeMap<u64, u64> {
+        shared.iter().map(|line| (line.address, line.writes_in(phase))).collect()
+    }
 
     fn trace(text: &str) -> Trace {
         let mut trace = Trace::with_marks();
