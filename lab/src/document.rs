@@ -251,6 +251,10 @@ pub struct CountResult {
     pub scenario: Scenario,
     /// Instructions per handshake, by side (`server`, `client`).
     pub instructions: Option<BySide<f64>>,
+    /// How far the repeats' instructions lie apart, as a share of them: random bytes decide how
+    /// long some computations are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions_spread: Option<BySide<f64>>,
     /// Calls of lock functions per handshake.
     pub locks: Option<LockCounts>,
     /// Writes to cache lines that another thread writes too, per handshake.

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     count::{
-        run::{Program, Run, failed},
+        run::{Program, Run},
         symbols::Symbols,
     },
     document::{BySide, LockCounts, LockSite},
@@ -251,10 +251,7 @@ fn rows(
     }
     let mut run = Run::start(&[], &program, stop)?;
     let words = run.words()?;
-    let ended = run.end()?;
-    if !ended.status.success() {
-        return Err(failed(&program.binary, ended.status, &format!("{}{words}", ended.output)));
-    }
+    run.end(&words)?;
     let text = fs::read_to_string(&written).unwrap_or_default();
     Rows::parse(&text)
 }

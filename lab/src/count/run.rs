@@ -5,7 +5,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fs,
-    io::{Read, Write},
+    io::Read,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
@@ -22,7 +22,7 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
-use crate::error::Error;
+use crate::{error::Error, trial::Line};
 
 /// What is counted: a program that does its handshakes and ends.
 #[derive(Clone, Debug, Default)]
@@ -31,28 +31,21 @@ pub(crate) struct Program {
     pub(crate) binary: PathBuf,
     /// Its arguments.
     pub(crate) arguments: Vec<OsString>,
-    /// What it reads on standard input, at most [`INPUT_BYTES_MAX`].
-    pub(crate) input: Vec<u8>,
+    /// If it is a trial: how many handshakes it must say that it counted.
+    pub(crate) operations: Option<u64>,
     /// What is added to its environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
 /// A child and its instrument, running.
 pub(super) struct Run {
+    program: Program,
     child: Child,
     /// What it printed is collected beside, so that it never waits for us.
     output: Option<JoinHandle<String>>,
     errors: ChildStderr,
     deadline: Instant,
     stop: Arc<AtomicBool>,
-}
-
-/// How a run ended.
-pub(super) struct Ended {
-    /// Of the program, or of valgrind itself.
-    pub(super) status: ExitStatus,
-    /// What the program printed.
-    pub(super) output: String,
 }
 
 impl Run {
@@ -74,11 +67,10 @@ impl Run {
         command.args(&words[1..]).envs(program.environment.iter().cloned());
         // In its own group, Ctrl-C reaches the lab alone, which ends its children in order.
         command.process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let what = format!("start {}", words[0].to_string_lossy());
         let mut child = command.spawn().map_err(Error::io(what))?;
         let missing = || Error::Check("a child has no pipes".into());
-        let mut input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;
         let errors = child.stderr.take().ok_or_else(missing)?;
         let _ = rustix::pipe::fcntl_setpipe_size(&errors, PIPE_BYTES);
@@ -88,13 +80,8 @@ impl Run {
             String::from_utf8_lossy(&text).into_owned()
         }));
         let deadline = Instant::now() + RUN_TIME_MAX;
-        let run = Self { child, output, errors, deadline, stop: Arc::clone(stop) };
-        if program.input.len() > INPUT_BYTES_MAX {
-            return Err(Error::Check(format!("an input of more than {INPUT_BYTES_MAX} bytes")));
-        }
-        // A child that has ended already says itself why, on its standard error.
-        let _ = input.write_all(&program.input);
-        Ok(run)
+        let program = program.clone();
+        Ok(Self { program, child, output, errors, deadline, stop: Arc::clone(stop) })
     }
 
     /// Its process id, which is the program's also under valgrind.
@@ -163,18 +150,36 @@ impl Run {
         signal(&self.child, Signal::TERM);
     }
 
-    /// Waits for the end, which is near once its standard error has ended.
-    pub(super) fn end(mut self) -> Result<Ended, Error> {
-        let status = loop {
-            if let Some(status) = self.child.try_wait().map_err(Error::io("wait for a child"))? {
-                break status;
+    /// Waits for the end, which is near once its standard error has ended; `words` is what was read
+    /// there.
+    ///
+    /// # Errors
+    /// If it did not end well.
+    pub(super) fn end(mut self, words: &str) -> Result<(), Error> {
+        let status = self.status()?;
+        let output = self.output.take().and_then(|output| output.join().ok()).unwrap_or_default();
+        let result = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        match (result, self.program.operations) {
+            (Some(Line::Failed { unsupported: true, reason }), _) => Err(Error::Unsupported(reason)),
+            (Some(Line::Failed { reason, .. }), _) => Err(Error::Check(reason)),
+            (_, None) if status.success() => Ok(()),
+            (Some(Line::Fixed { operations, .. }), Some(expected))
+                if status.success() && operations == expected =>
+            {
+                Ok(())
             }
-            // At the end of standard error this returns at once, so that it is a sleep.
+            _ => Err(failed(&self.program.binary, status, words)),
+        }
+    }
+
+    fn status(&mut self) -> Result<ExitStatus, Error> {
+        loop {
+            if let Some(status) = self.child.try_wait().map_err(Error::io("wait for a child"))? {
+                return Ok(status);
+            }
             thread::sleep(END_CHECK);
             self.wait_for_bytes(Duration::ZERO)?;
-        };
-        let output = self.output.take().and_then(|output| output.join().ok()).unwrap_or_default();
-        Ok(Ended { status, output })
+        }
     }
 }
 
@@ -215,7 +220,7 @@ fn can_fix_addresses() -> bool {
 }
 
 /// What valgrind printed when a run went wrong, as an error.
-pub(super) fn failed(what: &Path, status: ExitStatus, words: &str) -> Error {
+fn failed(what: &Path, status: ExitStatus, words: &str) -> Error {
     let lines: Vec<&str> = words.lines().collect();
     let last = lines[lines.len().saturating_sub(WORDS_SHOWN)..].join("\n");
     Error::Check(format!(
@@ -226,7 +231,6 @@ pub(super) fn failed(what: &Path, status: ExitStatus, words: &str) -> Error {
 }
 
 const END_CHECK: Duration = Duration::from_millis(5);
-const INPUT_BYTES_MAX: usize = 32 * 1024;
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Many times the default, so that valgrind and its reader work side by side.
 const PIPE_BYTES: usize = 1024 * 1024;
