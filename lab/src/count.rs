@@ -7,12 +7,14 @@
 //! (or a running sealane) +- lackey's memory trace --------> shared writes, named and classed
 //! ```
 
+mod budget;
 mod class;
 mod instructions;
 mod lines;
 mod locks;
 mod progress;
 mod run;
+mod serve;
 mod subject;
 mod symbols;
 mod table;
@@ -124,6 +126,9 @@ impl Asked {
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let tools = Tools::new(arguments)?;
+    if let Some(file) = &arguments.budget {
+        return budget::check(file, &tools);
+    }
     let (begun, watch) = (Instant::now(), machine::Watch::begin());
     let mut document = Run {
         schema: SCHEMA.into(),
@@ -138,6 +143,12 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         ..Run::default()
     };
     let mut well = true;
+    if let Some(sealane) = &arguments.serve {
+        let scenario = arguments.asked.scenario();
+        let result = serve::count(sealane, &scenario, &tools)?;
+        show(&table::text(&result))?;
+        document.counts.push(result);
+    }
     for stack in &arguments.stack {
         let subject = Subject::new(stack, arguments.asked.scenario(), arguments.fault)?;
         match result(&subject, arguments, &tools) {
@@ -219,7 +230,10 @@ fn result(
         }
         if all || lines {
             step("shared lines");
-            result.shared_writes = Some(subject.lines(tools)?.writes);
+            let counted = subject.lines(tools)?;
+            result.shared_writes = Some(counted.writes);
+            // The trace tells them too, with the reading of the clock around each step.
+            result.instructions.get_or_insert(counted.instructions);
         }
         times.push(result);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     count::{
-        symbols::{Code, Symbols},
+        symbols::{Code, Function, NAMELESS, Symbols},
         trace::{Shared, Write},
     },
     document::{BySide, SharedLine},
@@ -76,7 +76,9 @@ fn class(writers: &[(Write, Code)]) -> Class {
         Class::Allocator
     } else if 2 * writes(&is_lock) > all {
         Class::Lock
-    } else if 2 * writes(&is_reference_count) > all {
+    } else if writes(&is_reference_count) > 0
+        && 2 * (writes(&is_reference_count) + writes(&is_nameless_atomic)) > all
+    {
         Class::ReferenceCount
     } else {
         Class::Global
@@ -87,23 +89,31 @@ fn is_allocator(code: &Code) -> bool {
     code.owner.starts_with("libc.so")
         && code.functions.iter().any(|function| {
             // Without names for its inner functions, those that stand beside `malloc`.
-            let names = function.strip_prefix("between ").unwrap_or(function);
+            let names = function.name.strip_prefix(NAMELESS).unwrap_or(&function.name);
             let mut names = names.split(" and ").flat_map(|name| name.split('.').take(1));
             names.any(|name| ALLOCATOR_FUNCTIONS.contains(&name))
         })
 }
 
 fn is_lock(code: &Code) -> bool {
-    names_any(code, &LOCK_WORDS)
+    holds_any(code, &LOCK_WORDS, &LOCK_FILES)
 }
 
 fn is_reference_count(code: &Code) -> bool {
-    code.atomic && names_any(code, &REFERENCE_COUNT_WORDS)
+    code.atomic && holds_any(code, &REFERENCE_COUNT_WORDS, &REFERENCE_COUNT_FILES)
 }
 
-fn names_any(code: &Code, words: &[&str]) -> bool {
-    let holds = |function: &String| words.iter().any(|word| function.contains(word));
-    code.functions.iter().any(holds)
+/// In a library without the names of its inner functions, the other half of a named `up_ref`.
+fn is_nameless_atomic(code: &Code) -> bool {
+    code.atomic && code.functions.iter().all(|function| function.name.starts_with(NAMELESS))
+}
+
+/// Whether a function's name, or the file that it stands in, says so.
+fn holds_any(code: &Code, words: &[&str], files: &[&str]) -> bool {
+    code.functions.iter().any(|function| {
+        words.iter().any(|word| function.name.contains(word))
+            || files.iter().any(|file| function.file.contains(file))
+    })
 }
 
 /// The variable, or variables, that the line holds.
@@ -133,19 +143,38 @@ fn by_function(writers: &[(Write, Code)]) -> Vec<(String, String)> {
     sums.into_iter().map(|(name, _)| name).collect()
 }
 
-/// `Arc::clone in rustls::server::...`: the outermost function of the standard library and the
-/// innermost that is not.
-fn told(functions: &[String]) -> String {
-    let is_standard = |name: &str| {
-        let name = name.trim_start_matches(['<', '&']);
-        STANDARD.iter().any(|crate_name| name.starts_with(crate_name))
-    };
+/// `clone in rustls::server::...`: the outermost function of the standard library and the innermost
+/// that is not.
+fn told(functions: &[Function]) -> String {
+    let Some(outermost) = functions.last() else { return String::new() };
     let own = functions.iter().position(|function| !is_standard(function));
-    match own {
-        None => functions.last().map(|name| shortened(name)).unwrap_or_default(),
-        Some(0) => shortened(&functions[0]),
-        Some(at) => format!("{} in {}", shortened(&functions[at - 1]), shortened(&functions[at])),
+    let own_at = own.unwrap_or(functions.len() - 1);
+    let mut text = String::new();
+    if own_at > 0 {
+        text = shortened(&functions[own_at - 1].name) + " in ";
     }
+    text += &shortened(&functions[own_at].name);
+    // Its own name has no path; the function that it was inlined into has.
+    if own_at + 1 < functions.len() && !is_standard(outermost) {
+        text += &format!(" in {}", shortened(&outermost.name));
+    }
+    if functions[own_at].line > 0 {
+        text += &format!(" at {}:{}", short_path(&functions[own_at].file), functions[own_at].line);
+    }
+    text
+}
+
+fn is_standard(function: &Function) -> bool {
+    let name = function.name.trim_start_matches(['<', '&']);
+    STANDARD.iter().any(|crate_name| name.starts_with(crate_name))
+        || STANDARD_FILES.iter().any(|folder| function.file.contains(folder))
+}
+
+/// From the crate's folder on.
+fn short_path(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').collect();
+    let source = parts.iter().rposition(|part| *part == "src").unwrap_or(parts.len());
+    parts[source.saturating_sub(1)..].join("/")
 }
 
 fn shortened(name: &str) -> String {
@@ -189,6 +218,8 @@ const ALLOCATOR_FUNCTIONS: [&str; 31] = [
     "tcache_thread_shutdown",
     "unlink_chunk",
 ];
+/// Of Rust's standard library.
+const LOCK_FILES: [&str; 3] = ["/std/src/sync/poison/", "/std/src/sys/sync/", "/std/src/sync/once"];
 const LOCK_WORDS: [&str; 14] = [
     "CRYPTO_MUTEX_",
     "CRYPTO_STATIC_MUTEX_",
@@ -206,6 +237,7 @@ const LOCK_WORDS: [&str; 14] = [
     "sys::sync::",
 ];
 const NAME_CHARACTERS_MAX: usize = 110;
+const REFERENCE_COUNT_FILES: [&str; 1] = ["/alloc/src/sync.rs"];
 const REFERENCE_COUNT_WORDS: [&str; 12] = [
     "Arc<",
     "_clone",
@@ -221,6 +253,7 @@ const REFERENCE_COUNT_WORDS: [&str; 12] = [
     "drop",
 ];
 const STANDARD: [&str; 3] = ["alloc::", "core::", "std::"];
+const STANDARD_FILES: [&str; 3] = ["/library/alloc/src/", "/library/core/src/", "/library/std/src/"];
 const VARIABLES_SHOWN: usize = 3;
 const WRITERS_SHOWN: usize = 6;
 
@@ -228,8 +261,12 @@ const WRITERS_SHOWN: usize = 6;
 mod tests {
     use super::*;
 
+    fn function(name: &str, file: &str) -> Function {
+        Function { name: name.to_owned(), file: file.to_owned(), line: 0 }
+    }
+
     fn code(owner: &str, functions: &[&str], atomic: bool) -> Code {
-        let functions = functions.iter().map(|name| (*name).to_owned()).collect();
+        let functions = functions.iter().map(|name| function(name, "")).collect();
         Code { owner: owner.to_owned(), functions, atomic }
     }
 
@@ -260,12 +297,24 @@ mod tests {
 
     #[test]
     fn standard_library_code_is_told_with_what_it_serves() {
-        let functions =
-            ["core::sync::atomic::atomic_add", "<alloc::sync::Arc<T> as Clone>::clone", "rustls::f"];
+        let atomic = function("atomic_add<usize>", "/rustc/1/library/core/src/sync/atomic.rs");
+        let clone = function("clone<T>", "/rustc/1/library/alloc/src/sync.rs");
+        let inlined = function("new", "/home/x/rustls-0.23.46/src/conn.rs");
+        let inlined = Function { line: 7, ..inlined };
+        let outer = function("rustls::server::accept", "/home/x/rustls-0.23.46/src/server.rs");
         assert_eq!(
-            told(&functions.map(str::to_owned)),
-            "<alloc::sync::Arc<T> as Clone>::clone in rustls::f"
+            told(&[atomic, clone, inlined, outer]),
+            "clone<T> in new in rustls::server::accept at rustls-0.23.46/src/conn.rs:7"
         );
-        assert_eq!(told(&["EVP_MD_up_ref".to_owned()]), "EVP_MD_up_ref");
+        assert_eq!(told(&[function("EVP_MD_up_ref", "")]), "EVP_MD_up_ref");
+    }
+
+    #[test]
+    fn files_of_the_standard_library_tell_locks_from_counts() {
+        let mut lock = code("lab", &["compare_exchange_weak<u32>", "read"], true);
+        lock.functions[1].file = "/rustc/1/library/std/src/sys/sync/rwlock/futex.rs".into();
+        assert_eq!(classed(&[(1, lock.clone())]), Class::Lock);
+        lock.functions[1].file = "/rustc/1/library/alloc/src/sync.rs".into();
+        assert_eq!(classed(&[(1, lock)]), Class::ReferenceCount);
     }
 }

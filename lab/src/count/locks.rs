@@ -12,7 +12,7 @@ use std::{
 use crate::{
     count::{
         run::{Program, Run},
-        symbols::Symbols,
+        symbols::{NAMELESS, Symbols},
     },
     document::{BySide, LockCounts, LockSite},
     error::Error,
@@ -186,12 +186,12 @@ impl Frame {
     /// `pc` is where the call returns to, so that the call stands before it.
     fn at(pc: u64, symbols: &Symbols) -> Self {
         let code = symbols.code(pc.saturating_sub(1));
-        let function = code.functions.last().cloned().unwrap_or_default();
+        let function = code.functions.into_iter().next_back().unwrap_or_default().name;
         Self { owner: code.owner, function }
     }
 
     fn is_named(&self) -> bool {
-        !self.function.is_empty() && !self.function.starts_with("between ")
+        !self.function.is_empty() && !self.function.starts_with(NAMELESS)
     }
 
     fn is_wrapper(&self) -> bool {

@@ -22,9 +22,19 @@ pub(super) struct Code {
     /// The file's name, such as `libcrypto.so.3`; empty for none.
     pub(super) owner: String,
     /// Its function, and before it the functions that were inlined there, innermost first.
-    pub(super) functions: Vec<String>,
+    pub(super) functions: Vec<Function>,
     /// Whether the instruction is an atomic one; known on x86-64 only.
     pub(super) atomic: bool,
+}
+
+/// A function's name, and where its code stands, as far as the line table tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// The file's path; empty if not known.
+    pub(super) file: String,
+    /// The line of the instruction or of the call.
+    pub(super) line: u32,
 }
 
 impl Symbols {
@@ -45,8 +55,12 @@ impl Symbols {
         let Some(file) = self.file_at(pc) else { return Code::default() };
         let address = pc - file.bias;
         let mut functions = file.inlined(address);
-        if functions.is_empty() {
-            functions.push(file.function(address));
+        // The symbol's name is whole, the line table's may lack its path.
+        let name = file.function(address);
+        match functions.last_mut() {
+            Some(outermost) if !name.starts_with(NAMELESS) => outermost.name = name,
+            Some(_) => {}
+            None => functions.push(Function { name, ..Function::default() }),
         }
         Code { owner: file.name.clone(), functions, atomic: file.is_atomic(address) }
     }
@@ -143,7 +157,7 @@ impl Mapped {
         })
     }
 
-    fn inlined(&self, address: u64) -> Vec<String> {
+    fn inlined(&self, address: u64) -> Vec<Function> {
         let mut functions = Vec::new();
         let Some(mut frames) = self.lines.as_ref().and_then(|lines| lines.find_frames(address).ok())
         else {
@@ -151,7 +165,12 @@ impl Mapped {
         };
         while let Ok(Some(frame)) = frames.next() {
             if let Some(Ok(name)) = frame.function.as_ref().map(addr2line::FunctionName::raw_name) {
-                functions.push(demangle(&name));
+                let at = frame.location;
+                functions.push(Function {
+                    name: demangle(&name),
+                    file: at.as_ref().and_then(|at| at.file).unwrap_or_default().to_owned(),
+                    line: at.and_then(|at| at.line).unwrap_or_default(),
+                });
             }
         }
         functions
@@ -168,7 +187,7 @@ impl Mapped {
             _ => {
                 let after = self.symbols[next..].iter().find(code);
                 let name = |symbol: Option<&Symbol>| symbol.map_or("?", |s| &s.name).to_owned();
-                format!("between {} and {}", name(before), name(after))
+                format!("{NAMELESS}{} and {}", name(before), name(after))
             }
         }
     }
@@ -234,6 +253,8 @@ fn has_lock_prefix(instruction: &[u8]) -> bool {
     first == 0xf0 || matches!(first, 0x86 | 0x87)
 }
 
+/// How the name of a function begins that has none.
+pub(super) const NAMELESS: &str = "between ";
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 const INSTRUCTION_BYTES: usize = 15;
 const PAGE_BYTES: u64 = 4096;

@@ -77,7 +77,7 @@ fn lines(out: &mut String, lines: &[SharedLine]) {
         let _ = writeln!(out, "  no line is written by both threads");
         return;
     }
-    let _ = writeln!(out, "  {} lines are written by both threads; {RULES}", lines.len());
+    let _ = writeln!(out, "  {} lines are written by both threads", lines.len());
     let _ = writeln!(out, "  {:>10} {:>10}  {:16} line", "server", "client", "class");
     for line in lines.iter().take(LINES_SHOWN) {
         let (server, client) = (number(line.writes.server, 2), number(line.writes.client, 2));
@@ -90,6 +90,7 @@ fn lines(out: &mut String, lines: &[SharedLine]) {
     if lines.len() > LINES_SHOWN {
         let _ = writeln!(out, "  ... and {} more; --json has all", lines.len() - LINES_SHOWN);
     }
+    let _ = writeln!(out, "  {RULES}");
 }
 
 fn sites(out: &mut String, sites: &[LockSite]) {
