@@ -36,7 +36,7 @@ pub(super) struct Times {
     pub(super) first_ns: u64,
     /// The thread stopped working.
     pub(super) last_ns: u64,
-    /// CPU time from the first handshake to the end of that which closed the window.
+    /// CPU time from the start to the end of that which closed the window.
     pub(super) cpu_ns: u64,
     /// Wall time of the same.
     pub(super) cpu_wall_ns: u64,
@@ -57,20 +57,16 @@ impl Report {
         })
     }
 
-    /// Whether the thread worked all through the window, and not in vain.
+    /// Whether the thread worked all through the window.
     ///
     /// # Errors
     /// If it did not.
     pub(super) fn is_whole(&self) -> Result<(), Error> {
-        let Self { number, times, counted, .. } = self;
+        let Self { number, times, .. } = self;
         if times.last_ns < times.end_ns {
             let early_ms = (times.end_ns - times.last_ns) / 1_000_000;
             let early = format!("thread {number} stopped {early_ms} ms before the window closed");
             return Err(Error::Check(early));
-        }
-        if *counted == 0 {
-            let none = format!("no handshake of thread {number} ended inside the window");
-            return Err(Error::Check(none));
         }
         Ok(())
     }
@@ -100,6 +96,9 @@ pub(super) fn result(
         let warm_up = reports.iter().map(|report| report.warm_up).sum();
         return Ok(Line::Fixed { operations, warm_up, negotiated });
     }
+    if reports.iter().all(|report| report.counted == 0) {
+        return Err(Error::Check("no handshake ended inside the window; make it longer".into()));
+    }
     let (mut server, mut client) = (Histogram::new()?, Histogram::new()?);
     for report in reports {
         server.add(&report.server)?;
@@ -113,13 +112,13 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
     let sum = |part: Part| reports.iter().map(|report| report.spans[part as usize]).sum();
     let firsts = || reports.iter().map(|report| report.times.first_ns);
     let start_spread_ns = firsts().max().unwrap_or_default() - firsts().min().unwrap_or_default();
-    let mut per_thread: Vec<_> =
-        reports.iter().map(|report| (report.number, report.counted)).collect();
-    per_thread.sort_unstable();
+    let mut threads: Vec<&Report> = reports.iter().collect();
+    threads.sort_unstable_by_key(|report| report.number);
+    let parts = [Part::Server, Part::Client, Part::ServerSetup, Part::ClientSetup];
     let mut round = HandshakeRound {
         order: 0,
         window_ns: task.window_ms * 1_000_000,
-        per_thread: per_thread.into_iter().map(|(_, counted)| counted).collect(),
+        per_thread: threads.iter().map(|report| report.counted).collect(),
         discarded: reports.iter().map(|report| report.discarded).sum(),
         warm_up: reports.iter().map(|report| report.warm_up).sum(),
         server_ns: sum(Part::Server),
@@ -129,6 +128,10 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
         other_ns: sum(Part::Other),
         cpu_ns: reports.iter().map(|report| report.times.cpu_ns).sum(),
         start_spread_ns,
+        per_thread_ns: threads
+            .iter()
+            .map(|report| parts.map(|part| report.spans[part as usize]))
+            .collect(),
         invalid: None,
     };
     let wall_ns = reports.iter().map(|report| report.times.cpu_wall_ns).sum();
@@ -155,6 +158,8 @@ fn invalid(
     let off = accounted.abs_diff(wanted) as f64 / wanted as f64;
     let cause = if off > ACCOUNTING_TOLERANCE {
         "accounting"
+    } else if round.per_thread.contains(&0) {
+        "starved"
     } else if steal_percent > STEAL_PERCENT_MAX {
         "steal"
     } else if !crowded && wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX {
@@ -214,6 +219,8 @@ mod tests {
         assert_eq!(invalid(&late, 200, 0.0, false).as_deref(), Some("start"));
         assert_eq!(invalid(&good(), 211, 0.0, false).as_deref(), Some("preempted"));
         assert_eq!(invalid(&good(), 200, 1.1, false).as_deref(), Some("steal"));
+        let idle = HandshakeRound { per_thread: vec![2, 0], ..good() };
+        assert_eq!(invalid(&idle, 200, 0.0, true).as_deref(), Some("starved"));
     }
 
     #[test]

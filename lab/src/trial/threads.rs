@@ -3,7 +3,7 @@
 //! ```text
 //! begin   warm-up, until every thread is warm   wait   |<-- the window, for all the same -->|
 //!   |------------------------------------------|------|======================================|---|
-//!   a thread reports that it begins              all meet; one names the start    works on, uncounted
+//!   reports that it begins                      all meet, one names the start     works on
 //! ```
 //! The main thread only waits. Whatever fails, it says so and ends the process; a thread that never
 //! comes, or leaves early, is found out by the times that it did not report.
@@ -235,10 +235,12 @@ impl Thread {
         self.wait_for(start_ns, &clock);
 
         let cpu_before_ns = cpu_ns();
-        clock.at_ns = clock.now_ns();
         clock.window_end_ns = end_ns;
-        let middle_ns = start_ns.midpoint(end_ns);
+        // Whoever comes late has lost that time to somebody else.
+        clock.at_ns = start_ns;
+        clock.end(Part::Other);
         report.times = Times { end_ns, first_ns: clock.at_ns, ..Times::default() };
+        let middle_ns = start_ns.midpoint(end_ns);
         // A fault comes when everything goes well.
         let fault = self.task.fault;
         let mut closed = false;
@@ -256,7 +258,7 @@ impl Thread {
             } else if !closed {
                 closed = true;
                 report.times.cpu_ns = cpu_ns() - cpu_before_ns;
-                report.times.cpu_wall_ns = clock.at_ns - report.times.first_ns;
+                report.times.cpu_wall_ns = clock.at_ns - start_ns;
                 if meeting.closed.fetch_add(1, Ordering::Relaxed) + 1 == meeting.threads {
                     let _ = meeting.steal_after.set(Steal::so_far());
                 }
