@@ -101,7 +101,12 @@ impl Run {
     /// [`Error::Interrupted`], or that the run takes too long.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         while !self.wait_for_bytes(STOP_CHECK)? {}
-        self.errors.read(buffer).map_err(Error::io("read what valgrind prints"))
+        let read = self.errors.read(buffer).map_err(Error::io("read what valgrind prints"))?;
+        if read < buffer.len() / 4 {
+            // Valgrind writes each line by itself; it is twice as fast if nobody waits for it.
+            thread::sleep(GATHER);
+        }
+        Ok(read)
     }
 
     /// Whether bytes, or the end, can be read within `time`.
@@ -160,7 +165,9 @@ impl Run {
         let output = self.output.take().and_then(|output| output.join().ok()).unwrap_or_default();
         let result = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
         match (result, self.program.operations) {
-            (Some(Line::Failed { unsupported: true, reason }), _) => Err(Error::Unsupported(reason)),
+            (Some(Line::Failed { unsupported: true, reason }), _) => {
+                Err(Error::Unsupported(reason))
+            }
             (Some(Line::Failed { reason, .. }), _) => Err(Error::Check(reason)),
             (_, None) if status.success() => Ok(()),
             (Some(Line::Fixed { operations, .. }), Some(expected))
@@ -231,6 +238,7 @@ fn failed(what: &Path, status: ExitStatus, words: &str) -> Error {
 }
 
 const END_CHECK: Duration = Duration::from_millis(5);
+const GATHER: Duration = Duration::from_millis(4);
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Many times the default, so that valgrind and its reader work side by side.
 const PIPE_BYTES: usize = 1024 * 1024;
