@@ -23,18 +23,17 @@ mod tests;
 mod trace;
 
 use std::{
-    env, fs,
+    env,
     io::{self, Write},
     path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
-    time::Instant,
 };
 
 use crate::{
     count::{progress::Progress, subject::Subject},
-    document::{CountResult, Run, SCHEMA, Tool},
+    document::CountResult,
     error::Error,
-    machine,
+    interrupt::Interrupt,
+    journal::Journal,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
     trial::{fault::Fault, launch},
 };
@@ -129,66 +128,41 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(file) = &arguments.budget {
         return budget::check(file, &tools);
     }
-    let (begun, watch) = (Instant::now(), machine::Watch::begin());
-    let mut document = Run {
-        schema: SCHEMA.into(),
-        started: String::new(),
-        command: env::args().collect(),
-        complete: true,
-        tool: Tool {
-            version: env!("CARGO_PKG_VERSION").into(),
-            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.into(),
-        },
-        machine: machine::describe(),
-        ..Run::default()
-    };
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
     let mut well = true;
     if let Some(sealane) = &arguments.serve {
-        let scenario = arguments.asked.scenario();
-        let result = serve::count(sealane, &scenario, &tools)?;
+        let result = serve::count(sealane, &arguments.asked.scenario(), &tools)?;
         show(&table::text(&result))?;
-        document.counts.push(result);
+        show(serve::NOTE)?;
+        journal.run.counts.push(result);
     }
     for stack in &arguments.stack {
         let subject = Subject::new(stack, arguments.asked.scenario(), arguments.fault)?;
-        match result(&subject, arguments, &tools) {
-            Err(Error::Interrupted) => {
-                document.complete = false;
-                break;
-            }
-            Err(error @ Error::Missing { .. }) => return Err(error),
-            Err(error) => {
-                let mut result = subject.result();
-                result.failure = Some(error.to_string());
-                show(&table::text(&result))?;
-                document.counts.push(result);
+        let (result, differences) = match counted(&subject, arguments, &tools) {
+            Ok(result) => result,
+            Err(Error::Check(reason) | Error::Unsupported(reason)) => {
                 well = false;
+                (CountResult { failure: Some(reason), ..subject.result() }, String::new())
             }
-            Ok((result, differences)) => {
-                show(&table::text(&result))?;
-                show(&differences)?;
-                well &= differences.is_empty();
-                document.stacks.extend(launch::identity(stack).ok());
-                document.counts.push(result);
-            }
-        }
+            Err(error) => return Err(error),
+        };
+        show(&table::text(&result))?;
+        show(&differences)?;
+        well &= differences.is_empty();
+        journal.run.stacks.extend(launch::identity(stack).ok());
+        journal.run.counts.push(result);
+        journal.save(false)?;
     }
-    document.seconds = begun.elapsed().as_secs_f64();
-    document.noise = watch.noise();
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&document)
-            .map_err(|error| Error::Check(format!("the document as JSON: {error}")))?;
-        fs::write(path, text + "\n").map_err(Error::file(path))?;
-    }
-    if document.complete { Ok(well) } else { Err(Error::Interrupted) }
+    journal.save(true)?;
+    Ok(well)
 }
 
 /// What every count needs.
 struct Tools {
     /// For files that nobody keeps.
     folder: tempfile::TempDir,
-    /// Set by Ctrl-C.
-    stop: Arc<AtomicBool>,
+    /// Ctrl-C ends the run that is under way; finished stacks are in the document.
+    stop: Interrupt,
     progress: Progress,
     /// Handshakes per thread in a trace.
     handshakes: u64,
@@ -196,18 +170,14 @@ struct Tools {
 
 impl Tools {
     fn new(arguments: &Arguments) -> Result<Self, Error> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))
-                .map_err(Error::io("catch a signal"))?;
-        }
+        let stop = Interrupt::catch()?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
         Ok(Self { folder, stop, progress: Progress::start(), handshakes: arguments.handshakes })
     }
 }
 
 /// One stack, counted as often as asked, and what differed between the times, in words.
-fn result(
+fn counted(
     subject: &Subject,
     arguments: &Arguments,
     tools: &Tools,

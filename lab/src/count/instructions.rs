@@ -1,15 +1,12 @@
 //! Instructions per handshake and side: callgrind counts inside one function of the trial, at two
 //! lengths; the difference is free of start, warm-up and end.
 
-use std::{
-    ffi::OsString,
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{ffi::OsString, path::Path};
 
 use crate::{
     count::run::{self, Program, Run},
     error::Error,
+    interrupt::Interrupt,
 };
 
 /// Instructions per handshake inside the functions that `function` matches, with `*` for anything:
@@ -21,7 +18,7 @@ pub(super) fn count(
     function: &str,
     [short, long]: [(&Program, u64); 2],
     folder: &Path,
-    stop: &Arc<AtomicBool>,
+    stop: &Interrupt,
 ) -> Result<f64, Error> {
     let few = collected(function, short.0, folder, stop)?;
     let many = collected(function, long.0, folder, stop)?;
@@ -39,7 +36,7 @@ fn collected(
     function: &str,
     program: &Program,
     folder: &Path,
-    stop: &Arc<AtomicBool>,
+    stop: &Interrupt,
 ) -> Result<u64, Error> {
     let valgrind = run::installed("valgrind", "valgrind")?;
     let mut out = OsString::from("--callgrind-out-file=");

@@ -1,10 +1,7 @@
 //! Writes to cache lines that another thread writes too: the program runs under valgrind's tool
 //! lackey, and its trace is read as it comes.
 
-use std::{
-    ffi::OsString,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::ffi::OsString;
 
 use crate::{
     count::{
@@ -16,6 +13,7 @@ use crate::{
     },
     document::{BySide, SharedWrites},
     error::Error,
+    interrupt::Interrupt,
     phase::{self, Phase},
 };
 
@@ -34,7 +32,7 @@ pub(super) struct Lines {
 pub(super) fn count(
     program: &Program,
     handshakes: u64,
-    stop: &Arc<AtomicBool>,
+    stop: &Interrupt,
     progress: &Progress,
 ) -> Result<Lines, Error> {
     let mut run = Run::start(&lackey()?, program, stop)?;

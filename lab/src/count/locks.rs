@@ -6,7 +6,6 @@ use std::{
     ffi::OsString,
     fs,
     path::Path,
-    sync::{Arc, atomic::AtomicBool},
 };
 
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
     },
     document::{BySide, LockCounts, LockSite},
     error::Error,
+    interrupt::Interrupt,
     phase::Phase,
 };
 
@@ -27,7 +27,7 @@ pub(super) fn count(
     program: &Program,
     handshakes: u64,
     folder: &Path,
-    stop: &Arc<AtomicBool>,
+    stop: &Interrupt,
 ) -> Result<LockCounts, Error> {
     let rows = rows(program, false, folder, stop)?;
     let per_handshake = 1.0 / handshakes as f64;
@@ -55,7 +55,7 @@ pub(super) fn sites(
     program: &Program,
     handshakes: u64,
     folder: &Path,
-    stop: &Arc<AtomicBool>,
+    stop: &Interrupt,
 ) -> Result<Vec<LockSite>, Error> {
     let Rows { rows, maps } = rows(program, true, folder, stop)?;
     let symbols = Symbols::new(&maps);
@@ -237,7 +237,7 @@ fn rows(
     program: &Program,
     with_paths: bool,
     folder: &Path,
-    stop: &Arc<AtomicBool>,
+    stop: &Interrupt,
 ) -> Result<Rows, Error> {
     let (library, written) = (folder.join("locks.so"), folder.join("locks.txt"));
     fs::write(&library, INTERPOSER).map_err(Error::file(&library))?;

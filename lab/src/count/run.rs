@@ -9,10 +9,6 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -22,7 +18,7 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
-use crate::{error::Error, trial::Line};
+use crate::{error::Error, interrupt::Interrupt, trial::Line};
 
 /// What is counted: a program that does its handshakes and ends.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +41,7 @@ pub(super) struct Run {
     output: Option<JoinHandle<String>>,
     errors: ChildStderr,
     deadline: Instant,
-    stop: Arc<AtomicBool>,
+    stop: Interrupt,
 }
 
 impl Run {
@@ -54,7 +50,7 @@ impl Run {
     pub(super) fn start(
         instrument: &[OsString],
         program: &Program,
-        stop: &Arc<AtomicBool>,
+        stop: &Interrupt,
     ) -> Result<Self, Error> {
         let mut words: Vec<&OsStr> = Vec::new();
         if can_fix_addresses() {
@@ -81,7 +77,7 @@ impl Run {
         }));
         let deadline = Instant::now() + RUN_TIME_MAX;
         let program = program.clone();
-        Ok(Self { program, child, output, errors, deadline, stop: Arc::clone(stop) })
+        Ok(Self { program, child, output, errors, deadline, stop: stop.clone() })
     }
 
     /// Its process id, which is the program's also under valgrind.
@@ -114,7 +110,7 @@ impl Run {
     /// # Errors
     /// As [`Self::read`].
     pub(super) fn wait_for_bytes(&self, time: Duration) -> Result<bool, Error> {
-        if self.stop.load(Relaxed) {
+        if self.stop.is_pressed() {
             return Err(Error::Interrupted);
         }
         if Instant::now() > self.deadline {

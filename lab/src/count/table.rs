@@ -23,6 +23,9 @@ pub(super) fn text(result: &CountResult) -> String {
     let _ = writeln!(out, "{:44} {:>12} {:>12}", "  per handshake", "server", "client");
     if let Some(instructions) = &result.instructions {
         row(&mut out, "instructions, thousands", scaled(*instructions, 1e-3), 0);
+        if let Some(spread) = &result.instructions_spread {
+            row(&mut out, "  apart between repeats, percent", scaled(*spread, 100.0), 3);
+        }
     }
     if let Some(locks) = &result.locks {
         row(&mut out, "read locks", locks.read, 3);
@@ -36,7 +39,7 @@ pub(super) fn text(result: &CountResult) -> String {
         if let Some(instructions) = &result.instructions {
             let per_million = BySide {
                 server: writes.total.server / instructions.server * 1e6,
-                client: writes.total.client / instructions.client * 1e6,
+                client: writes.total.client / instructions.client.max(1.0) * 1e6,
             };
             row(&mut out, "shared writes per million instructions", per_million, 1);
             let _ = writeln!(out, "{RANK}");

@@ -4,12 +4,12 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, atomic::AtomicBool},
 };
 
 use crate::{
     count::{instructions, lines, locks, progress::Progress, run::Program},
     document::SharedLine,
+    interrupt::Interrupt,
 };
 
 const ROUNDS: u64 = 3;
@@ -92,8 +92,8 @@ fn program(binary: &Path, rounds: u64) -> Program {
     Program { binary: binary.to_owned(), arguments, ..Program::default() }
 }
 
-fn go_on() -> Arc<AtomicBool> {
-    Arc::new(AtomicBool::new(false))
+fn go_on() -> Interrupt {
+    Interrupt::default()
 }
 
 fn line<'a>(lines: &'a [SharedLine], symbol: &str) -> &'a SharedLine {
@@ -184,7 +184,8 @@ fn a_program_that_fails_gives_its_words_and_no_figure() {
     let program = program(&script, 1);
     let error = locks::count(&program, 1, folder.path(), &go_on()).expect_err("no counts");
     assert!(error.to_string().contains("it went wrong"), "{error}");
-    let stopped = Arc::new(AtomicBool::new(true));
+    let stopped = Interrupt::default();
+    stopped.press();
     let error = locks::count(&program, 1, folder.path(), &stopped).expect_err("no counts");
     assert_eq!(error.to_string(), "interrupted");
 }

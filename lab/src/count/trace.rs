@@ -26,6 +26,8 @@ pub(super) struct Trace {
     lines: HashMap<u64, Vec<Write>>,
     /// Instructions by phase, of all threads.
     instructions: [u64; PHASES],
+    /// Instructions by thread, in any phase.
+    by_thread: Vec<u64>,
     /// Lines read.
     read: u64,
     /// Lines of the trace that are the program's or valgrind's own words, the last ones.
@@ -79,6 +81,7 @@ impl Trace {
             rest: Vec::new(),
             lines: HashMap::new(),
             instructions: [0; PHASES],
+            by_thread: vec![0; THREADS_MAX],
             read: 0,
             words: Vec::new(),
         }
@@ -144,6 +147,13 @@ impl Trace {
         self.instructions[phase as usize]
     }
 
+    /// Instructions of each thread since the last call, the busiest first.
+    pub(super) fn take_busiest(&mut self) -> Vec<u64> {
+        let mut busiest = std::mem::replace(&mut self.by_thread, vec![0; THREADS_MAX]);
+        busiest.sort_by_key(|instructions| std::cmp::Reverse(*instructions));
+        busiest
+    }
+
     /// Lines read so far.
     pub(super) fn read(&self) -> u64 {
         self.read
@@ -165,6 +175,7 @@ impl Trace {
             [b'I', b' ', b' ', address @ ..] => {
                 self.pc = hexadecimal(address);
                 self.instructions[self.phases[self.thread]] += 1;
+                self.by_thread[self.thread] += 1;
             }
             [b' ', b'S' | b'M', b' ', access @ ..] => self.store(access)?,
             [b' ', b'L', b' ', ..] => {}
