@@ -14,9 +14,9 @@ use crate::{
 
 /// The rules in words, for the reader of the table.
 pub(super) const RULES: &str = "\
-class of a line, the first that holds: allocator, if malloc or free writes it and nothing else does \
-atomically; lock, if most writes come from functions of locks; reference-count, if most come from \
-atomic instructions in clone, drop, up_ref, free and the like; else global.";
+class of a line, the first that holds: allocator, if malloc or free writes it and nothing else \
+does atomically; lock, if most writes come from functions of locks; reference-count, if most come \
+from atomic instructions in clone, drop, up_ref, free and the like; else global.";
 
 /// `shared` with its names; writes are divided by `handshakes`.
 pub(super) fn named(shared: &Shared, symbols: &Symbols, handshakes: f64) -> SharedLine {

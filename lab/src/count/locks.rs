@@ -207,8 +207,8 @@ impl Frame {
 fn names(rows: &[Row], frames: &BTreeMap<u64, Frame>, symbols: &Symbols) -> BTreeMap<u64, String> {
     let mut takers: BTreeMap<u64, BTreeMap<&str, u64>> = BTreeMap::new();
     for row in rows {
-        let named = row.path.iter().filter_map(|pc| frames.get(pc));
-        let taker = named.filter(|frame| frame.is_named() && !frame.is_wrapper()).next();
+        let mut path = row.path.iter().filter_map(|pc| frames.get(pc));
+        let taker = path.find(|frame| frame.is_named() && !frame.is_wrapper());
         let taker = taker.map_or("?", |frame| frame.function.as_str());
         *takers.entry(row.lock).or_default().entry(taker).or_default() += row.calls;
     }

@@ -45,8 +45,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Starts `program` under `instrument`: the command and arguments that come before the program's
-    /// own; none for a plain run. Where the system lets us, without random addresses.
+    /// Starts `program` under `instrument`: the command and arguments that come before the
+    /// program's own; none for a plain run. Where the system lets us, without random addresses.
     pub(super) fn start(
         instrument: &[OsString],
         program: &Program,

@@ -43,9 +43,12 @@ impl Fault {
         Scenario { group, ..scenario.clone() }
     }
 
-    /// Writes twice to a line that every thread writes.
-    pub(super) fn clone_a_global() {
-        drop(std::hint::black_box(Arc::clone(&GLOBAL)));
+    /// Drops the server's end; [`Self::ArcClone`] writes twice to a line that all threads write.
+    pub(super) fn end<T>(server: T, fault: Option<Self>) {
+        drop(server);
+        if fault == Some(Self::ArcClone) {
+            drop(std::hint::black_box(Arc::clone(&GLOBAL)));
+        }
     }
 
     /// Harms a flight of the server's.

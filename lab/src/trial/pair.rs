@@ -124,10 +124,7 @@ impl Pair {
         phase::on_client(|| drop(client));
         clock.end(Part::ClientSetup);
         clock.begin(Phase::Server);
-        phase::on_server(|| drop(server));
-        if self.fault == Some(Fault::ArcClone) {
-            Fault::clone_a_global();
-        }
+        phase::on_server(|| Fault::end(server, self.fault));
         clock.end(Part::ServerSetup);
         Ok(Negotiated { group: at_client.group.or(at_server.group), ..at_client })
     }
