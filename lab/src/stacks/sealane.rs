@@ -35,21 +35,25 @@ use crate::{
     },
 };
 
-/// The name of this stack.
+/// The names of these stacks.
 pub(super) fn names() -> Vec<String> {
-    vec![NAME.to_owned()]
+    ENGINES.iter().map(|engine| engine.name.to_owned()).collect()
 }
 
-/// The stack, if it is meant.
+/// The stack of that name.
 pub(super) fn load(name: &str) -> Option<Loaded> {
-    (name == NAME).then(|| Ok(Box::new(Engine) as Box<dyn Stack>))
+    let engine = ENGINES.iter().find(|engine| engine.name == name)?;
+    Some(Ok(Box::new(engine) as Box<dyn Stack>))
 }
 
-struct Engine;
+struct Engine {
+    name: &'static str,
+    provider: ProviderChoice,
+}
 
-impl Stack for Engine {
+impl Stack for &'static Engine {
     fn identity(&self) -> Identity {
-        linked::identity(NAME, &["sealane-engine", "rustls", "graviola", "aws-lc-rs"])
+        linked::identity(self.name, &["sealane-engine", "rustls", "graviola", "aws-lc-rs"])
     }
 
     fn prepare(
@@ -63,14 +67,18 @@ impl Stack for Engine {
             Scenario { tickets, .. } if usize::from(*tickets) > TICKETS_MAX => {
                 "Sealane sends at most 4 tickets"
             }
-            _ => return prepare(scenario, credentials),
+            _ => return prepare(self.provider, scenario, credentials),
         };
         Err(Error::Unsupported(refused.into()))
     }
 }
 
-fn prepare(scenario: &Scenario, credentials: &Credentials) -> Result<Box<dyn Prepared>, Error> {
-    let plan = Plan { scenario: scenario.clone(), credentials: credentials.clone() };
+fn prepare(
+    provider: ProviderChoice,
+    scenario: &Scenario,
+    credentials: &Credentials,
+) -> Result<Box<dyn Prepared>, Error> {
+    let plan = Plan { provider, scenario: scenario.clone(), credentials: credentials.clone() };
     let shared = plan.build()?;
     Ok(match scenario.share {
         Share::Context => Box::new(shared),
@@ -80,6 +88,7 @@ fn prepare(scenario: &Scenario, credentials: &Credentials) -> Result<Box<dyn Pre
 
 /// What a thread needs to build everything of its own.
 struct Plan {
+    provider: ProviderChoice,
     scenario: Scenario,
     credentials: Credentials,
 }
@@ -93,7 +102,8 @@ impl Prepared for Plan {
 impl Plan {
     fn build(&self) -> Result<Shared, Error> {
         let group = group(self.scenario.group);
-        let crypto = lane_provider(PROVIDER, &[group]).map_err(|error| refused(&error))?.crypto;
+        let crypto =
+            lane_provider(self.provider, &[group]).map_err(|error| refused(&error))?.crypto;
         let client = Client::new(&crypto, &self.scenario, &self.credentials)?;
         let read = |path| fs::read(&path).map_err(Error::file(path));
         let mut builder = IndexBuilder::new(&crypto, now().0.cast_signed());
@@ -124,7 +134,7 @@ impl Plan {
                 versions,
             },
             certificates: Arc::new(indexed.index),
-            provider: PROVIDER,
+            provider: self.provider,
             tickets,
         });
         let mut secret = [0; 32];
@@ -343,8 +353,11 @@ fn broken(error: &dyn std::fmt::Display) -> Error {
     Error::Check(error.to_string())
 }
 
-const NAME: &str = "sealane";
-const PROVIDER: ProviderChoice = ProviderChoice::Auto;
+/// As the terminator runs, and with the provider that `provider = "aws-lc"` asks for.
+static ENGINES: [Engine; 2] = [
+    Engine { name: "sealane", provider: ProviderChoice::Auto },
+    Engine { name: "sealane-aws-lc", provider: ProviderChoice::AwsLc },
+];
 /// As the terminator's default.
 const HELLO_BYTES_MAX: usize = 16 * 1024;
 /// As a lane's receive buffer.

@@ -1,5 +1,7 @@
 //! Faults that a trial commits when told to, so that tests see the harness find them.
 
+use std::sync::{Arc, LazyLock};
+
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{Group, Scenario};
@@ -8,6 +10,8 @@ use crate::scenario::{Group, Scenario};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
+    /// The server clones, and drops, an `Arc` that all threads have in common.
+    ArcClone,
     /// The process aborts.
     Crash,
     /// The last thread stops working.
@@ -39,6 +43,14 @@ impl Fault {
         Scenario { group, ..scenario.clone() }
     }
 
+    /// Drops the server's end; [`Self::ArcClone`] writes twice to a line that all threads write.
+    pub(super) fn end<T>(server: T, fault: Option<Self>) {
+        drop(server);
+        if fault == Some(Self::ArcClone) {
+            drop(std::hint::black_box(Arc::clone(&GLOBAL)));
+        }
+    }
+
     /// Harms a flight of the server's.
     pub(super) fn touch(self, flight: &mut Vec<u8>) {
         match self {
@@ -53,3 +65,9 @@ impl Fault {
         }
     }
 }
+
+static GLOBAL: LazyLock<Arc<Alone>> = LazyLock::new(|| Arc::new(Alone));
+
+/// Its counts have a cache line to themselves.
+#[repr(align(64))]
+struct Alone;
