@@ -15,9 +15,10 @@
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -35,6 +36,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 
 namespace error_lock {
 class Fair {
@@ -676,6 +678,8 @@ void run(const Options &options) {
 }  // namespace
 
 int main(int argc, char **argv) {
+  // Whoever stops the trial stops its driver too.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
     run(Options(argc, argv));
   } catch (const std::exception &error) {

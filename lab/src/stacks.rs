@@ -12,7 +12,7 @@
 pub mod command;
 mod linked;
 mod rustls;
-mod sealane;
+pub(crate) mod sealane;
 
 use crate::{error::Error, stack::Stack};
 

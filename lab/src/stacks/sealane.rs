@@ -45,6 +45,17 @@ pub(super) fn load(name: &str) -> Option<Loaded> {
     (name == NAME).then(|| Ok(Box::new(Engine) as Box<dyn Stack>))
 }
 
+/// What real lanes need for `scenario`: the context that they share, and the text of the root from
+/// which each makes its ticket keys.
+pub(crate) fn for_lanes(
+    scenario: &Scenario,
+    credentials: &Credentials,
+) -> Result<(Arc<Context>, String), Error> {
+    let plan = Plan { scenario: scenario.clone(), credentials: credentials.clone() };
+    let Shared { context, ticket_root, .. } = plan.build()?;
+    Ok((context, ticket_root))
+}
+
 struct Engine;
 
 impl Stack for Engine {
@@ -325,7 +336,8 @@ fn group(group: Group) -> policy::Group {
     }
 }
 
-fn named(name: &str) -> Option<Group> {
+/// The lab's word for a group that the engine names.
+pub(crate) fn named(name: &str) -> Option<Group> {
     [Group::P256, Group::P384, Group::X25519, Group::X25519MlKem768]
         .into_iter()
         .find(|known| group(*known).name() == name)
