@@ -9,7 +9,9 @@
 //! | `share = context` | one server context and one client context for all threads |
 //! | `share = thread` | each thread has both to itself, and resumes its own sessions |
 
+mod cache;
 pub mod command;
+mod libssl;
 mod linked;
 mod rustls;
 pub(crate) mod sealane;
@@ -46,9 +48,10 @@ struct Family {
 }
 
 /// A new stack is one line here; the first family that knows a name loads it.
-const FAMILIES: [Family; 2] = [
+const FAMILIES: [Family; 3] = [
     Family { names: sealane::names, load: sealane::load },
     Family { names: rustls::names, load: rustls::load },
+    Family { names: libssl::names, load: libssl::load },
 ];
 
 fn unknown(name: &str) -> String {

@@ -91,7 +91,8 @@ fn scenarios() -> Vec<Scenario> {
 /// What the linked stacks do not offer of [`scenarios`], by its index.
 fn unsupported(name: &str) -> &'static [usize] {
     match name {
-        "rustls-ring" => &[8],
+        // OpenSSL has the hybrid group from 3.5 on.
+        "openssl" | "rustls-ring" => &[8],
         "sealane" => &[4, 6, 7],
         _ => &[],
     }
@@ -99,7 +100,7 @@ fn unsupported(name: &str) -> &'static [usize] {
 
 #[test]
 fn linked_stacks_do_what_each_scenario_asks_or_say_that_they_cannot() {
-    for name in ["sealane", "rustls-aws-lc", "rustls-graviola", "rustls-ring"] {
+    for name in ["sealane", "rustls-aws-lc", "rustls-graviola", "rustls-ring", "openssl"] {
         for (index, scenario) in scenarios().iter().enumerate() {
             let done = carry_out(name, scenario);
             if unsupported(name).contains(&index) {
