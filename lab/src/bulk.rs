@@ -1,15 +1,133 @@
-//! The command `bulk`.
+//! The command `bulk`: MB/s of TLS stacks, in memory by record and message size, and over loopback
+//! sockets by who drives them.
+//!
+//! ```text
+//! Arguments --plan--> BulkTask per cell --a process each, in rounds--> BulkSeries --> table, files
+//! ```
+//! [`trial`] is what such a process does. A figure exists only if every byte that arrived was
+//! compared with what was sent.
 
-use crate::error::Error;
+mod asio;
+mod compat;
+mod content;
+mod control;
+mod error_lock;
+mod in_memory;
+mod on_lanes;
+mod on_tokio;
+mod plan;
+mod sockets;
+mod table;
+pub mod task;
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use crate::{
+    bulk::{
+        asio::Library,
+        plan::Over,
+        task::{BulkOutcome, BulkTask, FaultKind, Loops, Runtime, Verify},
+    },
+    credentials::{Credentials, CredentialsFolder},
+    document::{BulkSeries, Run},
+    error::Error,
+    scenario::{Cipher, Group, Key, Version},
+    stacks,
+};
 
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Through memory only, or over loopback sockets
+    #[arg(long, value_enum, default_value_t = Over::Memory)]
+    over: Over,
+    /// Stacks by name, or libssl by path; default: all in memory, and over sockets sealane,
+    /// rustls and the system's OpenSSL
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    stack: Vec<String>,
+    /// Threads; default: as many as processors
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    threads: Vec<usize>,
+    /// Bytes per message, such as 16384, 64K or 10M
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = plan::bytes,
+          default_value = "1M")]
+    size: Vec<usize>,
+    /// Plaintext bytes per record, in memory
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = plan::bytes,
+          default_value = "16K")]
+    record: Vec<usize>,
+    /// How long each thread works in a round, in memory
+    #[arg(long, value_name = "MS", default_value_t = 500,
+          value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    window_ms: u64,
+    /// Connections, over sockets [default: 8]
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    connections: Vec<usize>,
+    /// Messages per connection, over sockets
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    messages: u64,
+    /// Who drives the sockets
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "lanes,tokio")]
+    runtime: Vec<Runtime>,
+    /// One event loop for all threads, or one for each
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "shared,per-lane")]
+    loops: Vec<Loops>,
+    /// Faults of the past: the lock around OpenSSL 1.0's error queues
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "none")]
+    emulate: Vec<plan::Emulation>,
+    /// How arriving bytes are checked, inside the clock [default: sha256 over sockets]
+    #[arg(long, value_enum)]
+    verify: Option<Verify>,
+    /// Every number of connections of 1, 4, 10 and 20 with every number of threads up to the
+    /// processors', unless they are given
+    #[arg(long)]
+    matrix: bool,
+    /// How often everything is measured, in turn [default: 3; with --matrix 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: Option<u32>,
+    /// Leaves threads to the scheduler
+    #[arg(long)]
+    no_pin: bool,
+    /// The only version that both ends offer
+    #[arg(long, value_enum, default_value = "1.3")]
+    version: Version,
+    /// The only cipher that both ends offer
+    #[arg(long, value_enum, default_value = "aes128-gcm")]
+    cipher: Cipher,
+    /// The only group that both ends offer
+    #[arg(long, value_enum, default_value = "x25519")]
+    group: Group,
+    /// The type of the server's key
+    #[arg(long, value_enum, default_value = "p256")]
+    key: Key,
+    /// TLS 1.3 tickets behind the handshake, which a one-way reader must cope with
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=4))]
+    tickets: u8,
+    /// Headers for a libssl by path under Asio; default: beside it, or the system's
+    #[arg(long, value_name = "FOLDER")]
+    include: Option<PathBuf>,
+    /// Prints another tool's lines in place of the table
+    #[arg(long, value_enum)]
+    compat: Option<compat::Tool>,
+    /// Writes the run there
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Writes a line per cell there
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
 
-/// `true` if all went well.
-///
-/// # Errors
-/// What stopped it.
-pub fn run(_arguments: &Arguments) -> Result<bool, Error> {
-    Err(Error::Unsupported("this command is on its way".into()))
+    /// What a test breaks
+    #[arg(long, hide = true, value_enum)]
+    fault: Option<FaultKind>,
+    /// On which connection, from 0
+    #[arg(long, hide = true, default_value_t = 0)]
+    fault_connection: usize,
+    /// At which byte of its plaintext
+    #[arg(long, hide = true, default_value_t = 0)]
+    fault_after: u64,
 }

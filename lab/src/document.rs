@@ -245,7 +245,7 @@ pub struct BulkRound {
 
 /// Where the time of a window in memory went, all threads together:
 /// `send_ns + receive_ns + other_ns` is threads x window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkEnds {
     /// Wall time in the sender.
     pub send_ns: u64,
@@ -257,6 +257,19 @@ pub struct BulkEnds {
     pub send_cpu_ns: u64,
     /// CPU time in the receiver.
     pub receive_cpu_ns: u64,
+    /// Each thread's share.
+    pub per_thread: Vec<BulkThread>,
+}
+
+/// One thread's window in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkThread {
+    /// Plaintext bytes.
+    pub bytes: u64,
+    /// Wall time in the sender.
+    pub send_ns: u64,
+    /// Wall time in the receiver.
+    pub receive_ns: u64,
 }
 
 /// Memory of connections.

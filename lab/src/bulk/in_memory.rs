@@ -21,7 +21,7 @@ use crate::{
         sockets,
         task::{BulkTask, Emulate, Verify},
     },
-    document::{BulkEnds, BulkRound},
+    document::{BulkEnds, BulkRound, BulkThread},
     error::Error,
     scenario::Negotiated,
     stack::{Endpoint, Prepared, Progress},
@@ -58,6 +58,8 @@ pub(crate) fn run(
         ends.other_ns += part.ends.other_ns;
         ends.send_cpu_ns += part.ends.send_cpu_ns;
         ends.receive_cpu_ns += part.ends.receive_cpu_ns;
+        let BulkEnds { send_ns, receive_ns, .. } = part.ends;
+        ends.per_thread.push(BulkThread { bytes: part.bytes, send_ns, receive_ns });
         negotiated = Some(part.negotiated);
     }
     round.lock_calls = error_lock::calls();
@@ -262,6 +264,7 @@ impl Pair {
                 other_ns: all.wall_ns - send.wall_ns - receive.wall_ns,
                 send_cpu_ns: send.cpu_ns,
                 receive_cpu_ns: receive.cpu_ns,
+                per_thread: Vec::new(),
             },
         })
     }
