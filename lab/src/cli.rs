@@ -18,6 +18,7 @@ use crate::{
     load::Amount,
     memory, page, quick,
     stacks::command as stacks,
+    trial,
 };
 
 #[derive(Parser)]
@@ -46,6 +47,9 @@ enum Subject {
     /// The TLS stacks that can be measured here; builds more
     Stacks(stacks::Arguments),
 
+    /// One process, one stack: what the measuring commands start, and what instruments run
+    #[command(hide = true)]
+    Trial(trial::Arguments),
     /// The plain backend behind the servers under test; `compare` starts it
     #[command(hide = true)]
     Backend,
@@ -81,6 +85,7 @@ pub fn run() -> ExitCode {
         Subject::Report(arguments) => page::run(&arguments),
         Subject::Quick(arguments) => quick::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
+        Subject::Trial(arguments) => trial::run(&arguments),
         Subject::Backend => backend::run().map(|()| true),
         Subject::Compare(arguments) => compare(arguments),
     };
