@@ -23,8 +23,9 @@ pub mod task;
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use crate::{
@@ -33,10 +34,10 @@ use crate::{
         plan::Over,
         task::{BulkOutcome, BulkTask, FaultKind, Loops, Runtime, Verify},
     },
-    credentials::{Credentials, CredentialsFolder},
-    document::{BulkSeries, Run},
+    credentials::Credentials,
+    document::BulkSeries,
     error::Error,
-    scenario::{Cipher, Group, Key, Version},
+    scenario::{Cipher, Group, Key, Kind, Negotiated, Version},
     stacks,
 };
 
@@ -130,4 +131,50 @@ pub struct Arguments {
     /// At which byte of its plaintext
     #[arg(long, hide = true, default_value_t = 0)]
     fault_after: u64,
+}
+
+/// `true` if every cell has figures.
+///
+/// # Errors
+/// What stopped it.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    Err(Error::Unsupported(format!("not yet: {}", arguments.rounds())))
+}
+
+/// Carries what `task` says, in this process, with one stack.
+///
+/// # Errors
+/// Everything that makes a figure wrong or impossible.
+pub fn trial(task: &BulkTask) -> Result<BulkOutcome, Error> {
+    task.check()?;
+    if task.scenario.client_certificate || task.scenario.kind != Kind::Full {
+        let text = "bulk shakes hands in full and without client certificates";
+        return Err(Error::Unsupported(text.into()));
+    }
+    let credentials = Credentials::at(&task.credentials);
+    if task.runtime == Runtime::Asio {
+        return asio::run(task, &library(task)?);
+    }
+    let stack = stacks::load(&task.stack)?;
+    let prepared: Arc<_> = stack.prepare(&task.scenario, &credentials)?.into();
+    let (negotiated, round) = match task.runtime {
+        Runtime::Lanes if task.stack != "sealane" => {
+            Err(Error::Unsupported("lanes drive no stack but sealane".into()))
+        }
+        Runtime::Lanes => on_lanes::run(task, prepared),
+        Runtime::Tokio | Runtime::TokioPerCore => on_tokio::run(task, prepared.as_ref()),
+        Runtime::Memory | Runtime::Asio => in_memory::run(task, prepared.as_ref()),
+    }?;
+    Ok(BulkOutcome { stack: stack.identity(), negotiated, round })
+}
+
+/// The libssl that Asio is to be linked with.
+fn library(task: &BulkTask) -> Result<Library, Error> {
+    let include = task.include.as_deref();
+    if task.stack == "openssl" {
+        return Ok(Library::new(&task.stack, None, include));
+    }
+    // Whoever can load it knows where it is, and that it is a libssl at all.
+    let path = stacks::load(&task.stack)?.identity().path;
+    Ok(Library::new(&task.stack, Some(Path::new(&path)), include))
 }

@@ -137,11 +137,12 @@ fn begin(
             Some(Emulate::ErrorLock) => Box::new(ErrorLocked(endpoint)),
         }
     };
+    let content = Content::new(task.message_bytes, task.messages);
     let mut pair = Pair {
         server: wrap(worker.server()?),
         client: wrap(worker.client(None)?),
-        source: Source::new(&Content::new(task.message_bytes, u64::from(u32::MAX)), number, task.fault),
-        sink: Sink::new(&Content::new(task.message_bytes, u64::from(u32::MAX)), number, Verify::Compare),
+        source: Source::new(&content, number, task.fault),
+        sink: Sink::new(&content, number, Verify::Compare),
         record_bytes: task.record_bytes.min(task.message_bytes),
         batch_messages: (BATCH_BYTES / task.message_bytes).max(1),
         wire: Vec::new(),

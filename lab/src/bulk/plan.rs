@@ -247,7 +247,7 @@ fn drives(runtime: Runtime, stack: &str) -> bool {
 /// Cells of one run.
 const CELLS_MAX: usize = 4_096;
 /// What is measured over sockets, unless it is said.
-const SOCKET_STACKS: [&str; 3] = ["sealane", "rustls", "openssl"];
+const SOCKET_STACKS: [&str; 3] = ["sealane", "rustls-aws-lc", "openssl"];
 const CONNECTIONS_DEFAULT: usize = 8;
 /// As in the write-up, and between.
 const MATRIX_CONNECTIONS: [usize; 4] = [1, 4, 10, 20];
