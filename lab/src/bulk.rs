@@ -16,6 +16,7 @@ mod in_memory;
 mod on_lanes;
 mod on_tokio;
 mod plan;
+mod rounds;
 mod sockets;
 mod table;
 pub mod task;
@@ -25,7 +26,6 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use crate::{
@@ -35,9 +35,9 @@ use crate::{
         task::{BulkOutcome, BulkTask, FaultKind, Loops, Runtime, Verify},
     },
     credentials::Credentials,
-    document::BulkSeries,
     error::Error,
-    scenario::{Cipher, Group, Key, Kind, Negotiated, Version},
+    machine,
+    scenario::{Cipher, Group, Key, Kind, Version},
     stacks,
 };
 
@@ -138,7 +138,33 @@ pub struct Arguments {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    Err(Error::Unsupported(format!("not yet: {}", arguments.rounds())))
+    let folder = tempfile::tempdir().map_err(Error::io("a folder for keys"))?;
+    Credentials::make(folder.path(), arguments.key)?;
+    let machine = machine::describe();
+    let tasks = arguments.plan(folder.path(), &machine.pin_order)?;
+    let run = rounds::measure(arguments, &tasks, machine)?;
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&run)
+            .map_err(|error| Error::Check(format!("the run as JSON: {error}")))?;
+        fs::write(path, text).map_err(Error::file(path))?;
+    }
+    if let Some(path) = &arguments.csv {
+        fs::write(path, table::csv(&run.bulk)).map_err(Error::file(path))?;
+    }
+    let mut text = String::new();
+    match arguments.compat {
+        None => text = table::text(&run.bulk),
+        Some(tool) => {
+            for series in &run.bulk {
+                text.push_str(&compat::lines(tool, series)?);
+            }
+        }
+    }
+    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
+    if !run.complete {
+        return Err(Error::Interrupted);
+    }
+    Ok(run.bulk.iter().all(|series| series.failure.is_none()))
 }
 
 /// Carries what `task` says, in this process, with one stack.
@@ -152,15 +178,15 @@ pub fn trial(task: &BulkTask) -> Result<BulkOutcome, Error> {
         return Err(Error::Unsupported(text.into()));
     }
     let credentials = Credentials::at(&task.credentials);
+    if !plan::drives(task.runtime, &task.stack) {
+        return Err(Error::Unsupported(plan::NO_DRIVER.into()));
+    }
     if task.runtime == Runtime::Asio {
         return asio::run(task, &library(task)?);
     }
     let stack = stacks::load(&task.stack)?;
     let prepared: Arc<_> = stack.prepare(&task.scenario, &credentials)?.into();
     let (negotiated, round) = match task.runtime {
-        Runtime::Lanes if task.stack != "sealane" => {
-            Err(Error::Unsupported("lanes drive no stack but sealane".into()))
-        }
         Runtime::Lanes => on_lanes::run(task, prepared),
         Runtime::Tokio | Runtime::TokioPerCore => on_tokio::run(task, prepared.as_ref()),
         Runtime::Memory | Runtime::Asio => in_memory::run(task, prepared.as_ref()),

@@ -60,18 +60,16 @@ impl Library {
     }
 
     fn libraries(&self) -> Vec<String> {
-        let Some((path, folder)) = self.path.as_deref().and_then(|path| Some((path, path.parent()?)))
+        let Some((path, folder)) =
+            self.path.as_deref().and_then(|path| Some((path, path.parent()?)))
         else {
             return vec!["-lssl".into(), "-lcrypto".into()];
         };
         // libcrypto lies beside it, maybe with a version behind its name as libssl has.
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let crypto = folder.join(name.replacen("ssl", "crypto", 1));
-        let crypto = if crypto.exists() {
-            crypto.display().to_string()
-        } else {
-            "-lcrypto".to_owned()
-        };
+        let crypto =
+            if crypto.exists() { crypto.display().to_string() } else { "-lcrypto".to_owned() };
         vec![
             path.display().to_string(),
             crypto,
@@ -88,7 +86,8 @@ impl Library {
 pub(crate) fn driver(library: &Library) -> Result<PathBuf, Error> {
     let (flags, libraries) = (library.flags(), library.libraries());
     let mut hash = Sha256::new();
-    for part in [SOURCE, COMPILER].into_iter().chain(flags.iter().chain(&libraries).map(String::as_str))
+    for part in
+        [SOURCE, COMPILER].into_iter().chain(flags.iter().chain(&libraries).map(String::as_str))
     {
         hash.update(part);
         hash.update([0]);
@@ -175,8 +174,9 @@ pub(crate) fn run(task: &BulkTask, library: &Library) -> Result<BulkOutcome, Err
     let mut command = Command::new(&driver);
     command.args(arguments(task));
     let text = output_of(command, Duration::from_secs(task.seconds_max() + PATIENCE_S))?;
-    let said: Said = serde_json::from_str(&text)
-        .map_err(|error| Error::Check(format!("what Asio's driver printed is no result: {error}")))?;
+    let said: Said = serde_json::from_str(&text).map_err(|error| {
+        Error::Check(format!("what Asio's driver printed is no result: {error}"))
+    })?;
     let (server, client) = (said.server.words()?, said.client.words()?);
     let round = BulkRound {
         bytes: said.bytes_received,
@@ -227,7 +227,10 @@ fn arguments(task: &BulkTask) -> Vec<String> {
         ("--fault", fault.unwrap_or("none").to_owned()),
         ("--fault-connection", connection.to_string()),
         ("--fault-after", after_bytes.to_string()),
-        ("--version", if task.scenario.version == Version::Tls13 { "1.3" } else { "1.2" }.to_owned()),
+        (
+            "--version",
+            if task.scenario.version == Version::Tls13 { "1.3" } else { "1.2" }.to_owned(),
+        ),
         ("--suite", suite(task)),
         ("--group", group_name(task.scenario.group).to_owned()),
         ("--certificate", path(credentials.certificate(Side::Server))),
@@ -241,8 +244,7 @@ fn arguments(task: &BulkTask) -> Vec<String> {
     pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
 }
 
-const NO_FAULT: Fault =
-    Fault { kind: FaultKind::Reset, connection: 0, after_bytes: 0 };
+const NO_FAULT: Fault = Fault { kind: FaultKind::Reset, connection: 0, after_bytes: 0 };
 
 /// In OpenSSL's words.
 fn suite(task: &BulkTask) -> String {

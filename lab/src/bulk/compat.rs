@@ -144,12 +144,8 @@ mod tests {
 
     fn series(scenario: Scenario, per_thread: Vec<BulkThread>) -> BulkSeries {
         let ends = Some(BulkEnds { per_thread, ..BulkEnds::default() });
-        let round = BulkRound {
-            bytes: 100 << 20,
-            wall_ns: 383_100_000,
-            ends,
-            ..BulkRound::default()
-        };
+        let round =
+            BulkRound { bytes: 100 << 20, wall_ns: 383_100_000, ends, ..BulkRound::default() };
         BulkSeries {
             stack: "openssl".into(),
             runtime: "memory".into(),
@@ -217,7 +213,8 @@ mod tests {
 
     #[test]
     fn a_failure_prints_no_line() {
-        let failed = BulkSeries { failure: Some("reset".into()), ..series(Scenario::default(), vec![]) };
+        let failed =
+            BulkSeries { failure: Some("reset".into()), ..series(Scenario::default(), vec![]) };
         assert!(lines(Tool::Asio, &failed).is_err());
     }
 }

@@ -167,10 +167,10 @@ pub(crate) enum Harm {
     Reset,
 }
 
-/// Flips one bit in the middle of ciphertext, well inside a record.
+/// Flips one bit of the last record's authentication tag. A bit of a record's header would not do:
+/// rustls takes a TLS 1.3 record whatever type is written outside.
 pub(crate) fn flip_bit(ciphertext: &mut [u8]) {
-    let middle = ciphertext.len() / 2;
-    if let Some(byte) = ciphertext.get_mut(middle) {
+    if let Some(byte) = ciphertext.last_mut() {
         *byte ^= 1;
     }
 }
@@ -201,9 +201,8 @@ impl Sink {
     /// They are not what was sent, as far as that shows at once, or they are too many.
     pub(crate) fn take(&mut self, plaintext: &[u8]) -> Result<bool, Error> {
         let before_ns = thread_cpu_ns();
-        let wrong = |what: String| {
-            Err(Error::Check(format!("connection {}: {what}", self.connection)))
-        };
+        let wrong =
+            |what: String| Err(Error::Check(format!("connection {}: {what}", self.connection)));
         if self.position + plaintext.len() as u64 > self.content.bytes() {
             return wrong(format!("more than {} bytes arrived", self.content.bytes()));
         }

@@ -37,9 +37,14 @@ pub(crate) fn run(
         failed: AtomicBool::new(false),
         closed: AtomicUsize::new(0),
     };
-    let parts: Vec<Result<Part, Error>> = thread::scope(|scope| {
+    let parts: Vec<Result<Option<Part>, Error>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..task.threads)
-            .map(|number| scope.spawn({ let gate = &gate; move || one(task, prepared, number, gate) }))
+            .map(|number| {
+                scope.spawn({
+                    let gate = &gate;
+                    move || one(task, prepared, number, gate)
+                })
+            })
             .collect();
         let panicked = || Err(Error::Check("a thread of the trial panicked".into()));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
@@ -48,7 +53,8 @@ pub(crate) fn run(
     let mut ends = BulkEnds::default();
     let mut negotiated = None;
     for part in parts {
-        let part = part?;
+        // A thread that only followed another's failure has nothing to tell.
+        let Some(part) = part? else { continue };
         round.bytes += part.bytes;
         round.check_ns += part.check_ns;
         round.cpu_ns += part.cpu_ns;
@@ -93,7 +99,7 @@ fn one(
     prepared: &dyn Prepared,
     number: usize,
     gate: &Gate,
-) -> Result<Part, Error> {
+) -> Result<Option<Part>, Error> {
     let begun = begin(task, prepared, number);
     let mut warm = begun.and_then(|(mut pair, negotiated)| {
         let until = Instant::now() + Duration::from_millis(task.window_ms / WARM_UP_SHARE);
@@ -106,22 +112,18 @@ fn one(
         gate.failed.store(true, Relaxed);
     }
     gate.start.wait();
+    let (pair, negotiated) = warm.as_mut().map_err(|error| Error::Check(error.to_string()))?;
     if gate.failed.load(Relaxed) {
-        let other = || Error::Check("another thread of the trial failed".into());
-        return warm.and_then(|_| Err(other()));
+        return Ok(None);
     }
-    let outcome = match &mut warm {
-        Ok((pair, _)) => pair.window(task.window_ms),
-        Err(_) => Err(Error::Check("a thread never began".into())),
-    };
+    let outcome = pair.window(task.window_ms);
     gate.closed.fetch_add(1, Relaxed);
-    let (mut pair, negotiated) = warm?;
     let mut part = outcome?;
     while gate.closed.load(Relaxed) < task.threads {
         pair.batch()?;
     }
-    part.negotiated = negotiated;
-    Ok(part)
+    part.negotiated = negotiated.clone();
+    Ok(Some(part))
 }
 
 fn begin(
@@ -276,17 +278,19 @@ impl Pair {
         self.plaintext.clear();
         let before = self.source.sent_bytes();
         let start = Reading::now();
-        let mut is_harmed = false;
+        let mut harmed = Harm::None;
         for _ in 0..self.batch_messages.saturating_mul(self.message_pieces()) {
             let Some((piece, harm)) = self.source.next(self.record_bytes) else {
                 return Err(Error::Check("the window is too long for one connection".into()));
             };
-            is_harmed |= harm != Harm::None;
+            harmed = if harmed == Harm::None { harm } else { harmed };
             self.server.send(piece, &mut self.wire)?;
         }
         let sent = Reading::now();
-        if is_harmed {
-            flip_bit(&mut self.wire);
+        match harmed {
+            Harm::Ciphertext => flip_bit(&mut self.wire),
+            Harm::None => {}
+            Harm::Reset => self.wire.truncate(self.wire.len() / 2),
         }
         let incoming = Reading::now();
         let ended = self.client.receive(&self.wire, &mut self.plaintext, &mut self.back)?;

@@ -19,10 +19,7 @@ use std::{
 };
 
 use sealane_engine::{
-    buffer::Buffer,
-    context::Context,
-    session::ServerSession,
-    tickets::TicketRoot,
+    buffer::Buffer, context::Context, session::ServerSession, tickets::TicketRoot,
 };
 use sealane_lanes::{
     cause::Cause,
@@ -229,7 +226,11 @@ impl Service for Carrier {
         self.tell(Event::Shaken(End::Server, negotiated));
         let Common { task, content, .. } = self.common.as_ref();
         let sink = Sink::new(content, connection, task.verify);
-        Ok(Held::Server(Box::new(Server { connection, sink: Some(sink), threads: Threads::default() })))
+        Ok(Held::Server(Box::new(Server {
+            connection,
+            sink: Some(sink),
+            threads: Threads::default(),
+        })))
     }
 
     fn plaintext<K: Kernel>(
@@ -338,7 +339,9 @@ impl Server {
             let wrong = of_connection(self.connection, "the server");
             return Err(wrong(&"more arrived than was sent"));
         };
-        if sink.take(plaintext)? && let Some(sink) = self.sink.take() {
+        if sink.take(plaintext)?
+            && let Some(sink) = self.sink.take()
+        {
             let (connection, threads) = (self.connection, self.threads.clone());
             let _ = events.send(Event::Received { connection, sink, threads, at: Instant::now() });
         }
@@ -364,7 +367,9 @@ enum Stage {
     /// It is gone, as a test wanted, or it has sent all it had.
     Left,
     Ready,
-    Transfer { first: Instant },
+    Transfer {
+        first: Instant,
+    },
 }
 
 impl Client {

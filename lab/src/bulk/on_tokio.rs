@@ -161,7 +161,7 @@ fn spawn(
     connection: usize,
     (client, server): Pair,
 ) -> Result<(), Error> {
-    let mut end = |socket: StdStream, endpoint: Box<dyn Endpoint>| -> Result<Peer, Error> {
+    let end = |socket: StdStream, endpoint: Box<dyn Endpoint>| -> Result<Peer, Error> {
         let _runtime = runtime.enter();
         let socket = TcpStream::from_std(socket).map_err(Error::io("a socket of tokio"))?;
         let endpoint = match shared.task.emulate {

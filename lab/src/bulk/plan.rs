@@ -97,9 +97,7 @@ impl Arguments {
             Over::Sockets => self.over_sockets(credentials, processors),
         };
         if tasks.is_empty() {
-            let text = "no stack asked for goes with a runtime and loops asked for: lanes drive \
-                        sealane, Asio drives libssl, and only tokio and Asio share a loop";
-            return Err(Error::Unsupported(text.into()));
+            return Err(Error::Unsupported(NO_DRIVER.into()));
         }
         if tasks.len() > CELLS_MAX {
             let text = format!("{} cells are more than {CELLS_MAX}", tasks.len());
@@ -232,18 +230,26 @@ impl Arguments {
     }
 }
 
+/// Why nothing is left to do.
+pub(super) const NO_DRIVER: &str = "no stack asked for goes with a runtime and loops asked for: lanes drive sealane, one loop per \
+     lane; Asio drives libssl; tokio drives all, but in a shared loop not sealane, whose sessions \
+     belong to a thread";
+
 /// Whether `runtime` can drive `stack`, as far as the names tell.
-fn drives(runtime: Runtime, stack: &str) -> bool {
+pub(super) fn drives(runtime: Runtime, stack: &str) -> bool {
     match runtime {
         Runtime::Asio => {
             let file = stack.rsplit('/').next().unwrap_or(stack);
             !["rustls", "s2n", "libs2n", "sealane"].iter().any(|name| file.starts_with(name))
         }
-        Runtime::Lanes => stack == "sealane",
-        Runtime::Memory | Runtime::Tokio | Runtime::TokioPerCore => true,
+        Runtime::Lanes => stack == SEALANE,
+        // A session of Sealane's engine belongs to the thread that began it.
+        Runtime::Tokio => stack != SEALANE,
+        Runtime::Memory | Runtime::TokioPerCore => true,
     }
 }
 
+const SEALANE: &str = "sealane";
 /// Cells of one run.
 const CELLS_MAX: usize = 4_096;
 /// What is measured over sockets, unless it is said.
@@ -273,6 +279,7 @@ mod tests {
         assert!(drives(Runtime::Asio, "openssl") && drives(Runtime::Asio, "/opt/x/libssl.so.3"));
         assert!(!drives(Runtime::Asio, "rustls-ring") && !drives(Runtime::Asio, "/x/libs2n.so"));
         assert!(drives(Runtime::Lanes, "sealane") && !drives(Runtime::Lanes, "openssl"));
-        assert!(drives(Runtime::Tokio, "openssl") && drives(Runtime::TokioPerCore, "rustls"));
+        assert!(drives(Runtime::Tokio, "openssl") && drives(Runtime::TokioPerCore, "sealane"));
+        assert!(!drives(Runtime::Tokio, "sealane"));
     }
 }

@@ -122,7 +122,10 @@ pub(crate) enum End {
 }
 
 /// Says of which connection an error is.
-pub(crate) fn of_connection(connection: usize, what: &str) -> impl Fn(&dyn std::fmt::Display) -> Error {
+pub(crate) fn of_connection(
+    connection: usize,
+    what: &str,
+) -> impl Fn(&dyn std::fmt::Display) -> Error {
     move |error| Error::Check(format!("connection {connection}: {what}: {error}"))
 }
 
@@ -173,7 +176,8 @@ impl<'a> Judge<'a> {
                     let first = &mut self.negotiated[usize::from(end == End::Server)];
                     match first {
                         Some(first) if *first != negotiated => {
-                            let text = format!("connections agreed on {first:?} and {negotiated:?}");
+                            let text =
+                                format!("connections agreed on {first:?} and {negotiated:?}");
                             return Err(Error::Check(text));
                         }
                         _ => *first = Some(negotiated),

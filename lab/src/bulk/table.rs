@@ -35,7 +35,8 @@ pub(crate) fn csv(series: &[BulkSeries]) -> String {
     text.push('\n');
     for series in series {
         let spread = rates(series);
-        let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
+        let number =
+            |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
         let first = [
             quoted(&series.stack),
             series.runtime.clone(),
@@ -167,17 +168,51 @@ fn quoted(text: &str) -> String {
 }
 
 const MEMORY_HEAD: &[&str] = &[
-    "stack", "emulate", "threads", "message", "record", "send", "receive", "send/cpu",
-    "receive/cpu", "MB/s [min-max]", "rounds",
+    "stack",
+    "emulate",
+    "threads",
+    "message",
+    "record",
+    "send",
+    "receive",
+    "send/cpu",
+    "receive/cpu",
+    "MB/s [min-max]",
+    "rounds",
 ];
 const SOCKETS_HEAD: &[&str] = &[
-    "stack", "runtime", "loops", "emulate", "threads", "conns", "messages", "MB/s [min-max]",
-    "cpu ms/GB", "check ms/GB", "migrated", "rounds",
+    "stack",
+    "runtime",
+    "loops",
+    "emulate",
+    "threads",
+    "conns",
+    "messages",
+    "MB/s [min-max]",
+    "cpu ms/GB",
+    "check ms/GB",
+    "migrated",
+    "rounds",
 ];
 const CSV_HEAD: &[&str] = &[
-    "stack", "runtime", "loops", "emulate", "threads", "connections", "messages",
-    "message_bytes", "record_bytes", "verify", "rounds", "mb_per_s_median", "mb_per_s_min",
-    "mb_per_s_max", "cpu_ms_per_gb_median", "migrated_median", "lock_calls_median", "failure",
+    "stack",
+    "runtime",
+    "loops",
+    "emulate",
+    "threads",
+    "connections",
+    "messages",
+    "message_bytes",
+    "record_bytes",
+    "verify",
+    "rounds",
+    "mb_per_s_median",
+    "mb_per_s_min",
+    "mb_per_s_max",
+    "cpu_ms_per_gb_median",
+    "migrated_median",
+    "lock_calls_median",
+    "failure",
 ];
 const NOTE: &str = "MB/s: 1,000,000 bytes per second of all threads together, median of the \
     rounds; send and receive: of one\nthread, by wall and by CPU time; migrated: connections \
