@@ -3,7 +3,7 @@
 //! ```text
 //! begin   warm-up, until every thread is warm   wait   |<-- the window, for all the same -->|
 //!   |------------------------------------------|------|======================================|---|
-//!   a thread reports that it begins              all meet; one names the start    works on, uncounted
+//!   reports that it begins                      all meet, one names the start     works on
 //! ```
 //! The main thread only waits. Whatever fails, it says so and ends the process; a thread that never
 //! comes, or leaves early, is found out by the times that it did not report.
