@@ -22,7 +22,7 @@ mod table;
 pub mod task;
 
 use std::{
-    fs,
+    env, fs,
     io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -36,7 +36,7 @@ use crate::{
     },
     credentials::Credentials,
     error::Error,
-    machine,
+    journal::Journal,
     scenario::{Cipher, Group, Key, Kind, Version},
     stacks,
 };
@@ -118,6 +118,12 @@ pub struct Arguments {
     /// Writes the run there
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Goes on with a run that was stopped; the other arguments are those of its start
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    resume: Option<PathBuf>,
+    /// Determines the order of cells in each round
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Writes a line per cell there
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -140,20 +146,19 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let folder = tempfile::tempdir().map_err(Error::io("a folder for keys"))?;
     Credentials::make(folder.path(), arguments.key)?;
-    let machine = machine::describe();
-    let tasks = arguments.plan(folder.path(), &machine.pin_order)?;
-    let run = rounds::measure(arguments, &tasks, machine)?;
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&run)
-            .map_err(|error| Error::Check(format!("the run as JSON: {error}")))?;
-        fs::write(path, text).map_err(Error::file(path))?;
-    }
+    let mut journal = match &arguments.resume {
+        Some(path) => Journal::resume(path)?,
+        None => Journal::begin(env::args().collect(), arguments.json.as_deref()),
+    };
+    let tasks = arguments.plan(folder.path(), &journal.run.machine.pin_order)?;
+    let measured = rounds::measure(arguments, &tasks, &mut journal);
+    let run = &journal.run;
     if let Some(path) = &arguments.csv {
         fs::write(path, table::csv(&run.bulk)).map_err(Error::file(path))?;
     }
     let mut text = String::new();
     match arguments.compat {
-        None => text = table::text(&run.bulk),
+        None => text = table::text(run),
         Some(tool) => {
             for series in &run.bulk {
                 text.push_str(&compat::lines(tool, series)?);
@@ -161,9 +166,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         }
     }
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
-    if !run.complete {
-        return Err(Error::Interrupted);
-    }
+    measured?;
     Ok(run.bulk.iter().all(|series| series.failure.is_none()))
 }
 

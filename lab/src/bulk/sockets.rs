@@ -296,3 +296,94 @@ pub(crate) fn judge(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::{
+        bulk::task::Runtime,
+        scenario::{Group, Version},
+    };
+
+    fn task() -> BulkTask {
+        BulkTask {
+            stack: "openssl".into(),
+            runtime: Runtime::TokioPerCore,
+            loops: Some(Loops::PerLane),
+            emulate: None,
+            scenario: Scenario::default(),
+            threads: 2,
+            connections: 4,
+            messages: 25,
+            message_bytes: 1 << 20,
+            record_bytes: 0,
+            verify: Verify::Sha256,
+            fault: None,
+            processors: Vec::new(),
+            credentials: PathBuf::new(),
+            include: None,
+            window_ms: 1,
+        }
+    }
+
+    fn agreed(peer_certificate: bool) -> Negotiated {
+        Negotiated {
+            version: Version::Tls13,
+            suite: "TLS_AES_128_GCM_SHA256".into(),
+            group: Some(Group::X25519),
+            resumed: false,
+            peer_certificate,
+        }
+    }
+
+    #[test]
+    fn a_round_is_judged_by_bytes_threads_and_what_was_agreed_on() {
+        let right = BulkRound { bytes: 104_857_600, wall_ns: 1, ..BulkRound::default() };
+        let (server, client) = (agreed(false), agreed(true));
+        let task = task();
+        assert!(judge(&task, &right, &server, &client).is_ok());
+
+        let short = BulkRound { bytes: right.bytes - 1, ..right.clone() };
+        assert!(judge(&task, &short, &server, &client).is_err());
+        let timeless = BulkRound { wall_ns: 0, ..right.clone() };
+        assert!(judge(&task, &timeless, &server, &client).is_err());
+        let wandering = BulkRound { migrated: 1, ..right.clone() };
+        assert!(judge(&task, &wandering, &server, &client).is_err());
+        let shared = BulkTask { loops: Some(Loops::Shared), ..task.clone() };
+        assert!(judge(&shared, &wandering, &server, &client).is_ok());
+        let other_group = Negotiated { group: Some(Group::P256), ..client.clone() };
+        assert!(judge(&task, &right, &server, &other_group).is_err());
+        assert!(judge(&task, &right, &server, &server).is_err(), "nobody verified the server");
+    }
+
+    #[test]
+    fn threads_are_told_apart() {
+        let mut threads = Threads::default();
+        threads.note();
+        threads.note();
+        assert_eq!(threads.0.len(), 1);
+        let mut other = threads.clone();
+        thread::scope(|scope| {
+            scope.spawn(|| other.note());
+        });
+        threads.add(&other);
+        assert_eq!(threads.0.len(), 2);
+    }
+
+    #[test]
+    fn limits_have_names() {
+        assert!(task().check().is_ok());
+        for (wrong, wanted) in [
+            (BulkTask { threads: 0, ..task() }, "threads"),
+            (BulkTask { connections: 4_097, ..task() }, "connections"),
+            (BulkTask { messages: 0, ..task() }, "messages"),
+            (BulkTask { message_bytes: (64 << 20) + 1, ..task() }, "bytes per message"),
+            (BulkTask { connections: 4_000, ..task() }, "bytes of buffers"),
+        ] {
+            let error = wrong.check().unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+}

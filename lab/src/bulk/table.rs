@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use crate::{
-    document::{BulkRound, BulkSeries},
+    document::{BulkRound, BulkSeries, Run},
     statistics::Spread,
 };
 
-/// A table; a series without figures has the reason below it.
-pub(crate) fn text(series: &[BulkSeries]) -> String {
+/// A table; below it what the comparisons say, and why a series has no figures.
+pub(crate) fn text(run: &Run) -> String {
+    let series = &run.bulk;
     let (memory, sockets): (Vec<_>, Vec<_>) =
         series.iter().partition(|series| series.runtime == "memory");
     let mut text = String::new();
@@ -21,6 +22,9 @@ pub(crate) fn text(series: &[BulkSeries]) -> String {
         text.push_str(&aligned(&cells));
     }
     text.push_str(NOTE);
+    for comparison in &run.comparisons {
+        let _ = writeln!(text, "{}", comparison.verdict);
+    }
     for series in series {
         if let Some(why) = &series.failure {
             let _ = writeln!(text, "{}: {why}", name(series));
@@ -102,7 +106,7 @@ fn row(series: &BulkSeries) -> Vec<String> {
             rate_of(|round| round.ends.as_ref().map(|ends| ends.send_cpu_ns)),
             rate_of(|round| round.ends.as_ref().map(|ends| ends.receive_cpu_ns)),
             rate,
-            series.rounds.len().to_string(),
+            rounds(series),
         ];
     }
     vec![
@@ -117,14 +121,37 @@ fn row(series: &BulkSeries) -> Vec<String> {
         cpu,
         number(median(series, check_ms_per_gb)),
         number(median(series, |round| round.migrated as f64)),
-        series.rounds.len().to_string(),
+        rounds(series),
     ]
 }
 
 /// MB/s of wall time.
+pub(crate) fn rate(round: &BulkRound) -> f64 {
+    round.bytes as f64 / round.wall_ns as f64 * 1e3
+}
+
 fn rates(series: &BulkSeries) -> Option<Spread> {
-    let rate = |round: &BulkRound| round.bytes as f64 / round.wall_ns as f64 * 1e3;
-    Spread::of(&series.rounds.iter().map(rate).collect::<Vec<f64>>())
+    Spread::of(&counted(series).map(rate).collect::<Vec<f64>>())
+}
+
+/// The rounds that count; if none does, all, and [`row`] says so.
+fn counted(series: &BulkSeries) -> impl Iterator<Item = &BulkRound> {
+    let all_invalid = all_invalid(series);
+    series.rounds.iter().filter(move |round| all_invalid || round.invalid.is_none())
+}
+
+fn all_invalid(series: &BulkSeries) -> bool {
+    series.rounds.iter().all(|round| round.invalid.is_some())
+}
+
+/// How many rounds count of how many, with a mark if none does.
+fn rounds(series: &BulkSeries) -> String {
+    let all = series.rounds.len();
+    let valid = series.rounds.iter().filter(|round| round.invalid.is_none()).count();
+    match valid {
+        0 if all > 0 => format!("0/{all} *"),
+        _ => format!("{valid}/{all}"),
+    }
 }
 
 fn cpu_ms_per_gb(round: &BulkRound) -> f64 {
@@ -136,7 +163,7 @@ fn check_ms_per_gb(round: &BulkRound) -> f64 {
 }
 
 fn median(series: &BulkSeries, figure: impl Fn(&BulkRound) -> f64) -> Option<f64> {
-    let values: Vec<f64> = series.rounds.iter().map(figure).collect();
+    let values: Vec<f64> = counted(series).map(figure).collect();
     Spread::of(&values).map(|spread| spread.median)
 }
 
@@ -216,4 +243,5 @@ const CSV_HEAD: &[&str] = &[
 ];
 const NOTE: &str = "MB/s: 1,000,000 bytes per second of all threads together, median of the \
     rounds; send and receive: of one\nthread, by wall and by CPU time; migrated: connections \
-    whose records more than one thread handled.\n";
+    whose records more than one thread handled;\nrounds: that count of all; *: none \
+    counts, so all are shown (steal, or threads kept from their processors).\n";
