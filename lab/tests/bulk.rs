@@ -1,4 +1,4 @@
-//! `sealane-lab bulk` as people run it: every byte arrives, and whatever goes wrong leaves no figure.
+//! `sealane-lab bulk` as people run it: every byte arrives, and what goes wrong leaves no figure.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::expect_used,

@@ -1,8 +1,8 @@
 //! The runtime `asio`: compiles our C++ driver with the system's Asio and a libssl, once, and runs
 //! it for each trial.
 //!
-//! The driver is kept in `$XDG_CACHE_HOME` (or `~/.cache`) under `sealane/asio-HASH`, where the hash
-//! covers its source and the command that compiles it.
+//! The driver is kept in `$XDG_CACHE_HOME` (or `~/.cache`) under `sealane/asio-HASH`, where the
+//! hash covers its source and the command that compiles it.
 
 use std::{
     env, fs,

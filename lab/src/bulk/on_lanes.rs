@@ -11,11 +11,13 @@
 //! that carries nothing but the word to start. So both ends of a connection are on one lane, and
 //! no other thread moves a byte.
 
+mod ends;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     sync::{Arc, mpsc},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use sealane_engine::{
@@ -26,7 +28,7 @@ use sealane_lanes::{
     generation::{Generation, Listener, Publication},
     kernel::{Address, Kernel, Linux},
     limits::Limits,
-    link::{Link, Received},
+    link::Link,
     listener,
     mailbox::Mail,
     service::{End as Ended, Service},
@@ -35,8 +37,9 @@ use sealane_lanes::{
 
 use crate::{
     bulk::{
-        content::{Content, Harm, Sink, Source, flip_bit},
+        content::{Content, Sink, Source},
         control::Control,
+        on_lanes::ends::{Client, Server, Stage},
         sockets::{self, End, Event, Judge, Threads, of_connection},
         task::BulkTask,
     },
@@ -44,7 +47,7 @@ use crate::{
     document::BulkRound,
     error::Error,
     scenario::{Negotiated, Version},
-    stack::{Endpoint, Prepared, Progress, Worker},
+    stack::{Prepared, Worker},
     stacks::sealane as stack,
 };
 
@@ -323,147 +326,3 @@ fn negotiated(session: &ServerSession) -> Option<Negotiated> {
         peer_certificate: false,
     })
 }
-
-/// The server's end.
-struct Server {
-    connection: usize,
-    /// Until it has told of the last byte.
-    sink: Option<Sink>,
-    threads: Threads,
-}
-
-impl Server {
-    fn take(&mut self, plaintext: &[u8], events: &mpsc::Sender<Event>) -> Result<(), Error> {
-        self.threads.note();
-        let Some(sink) = &mut self.sink else {
-            let wrong = of_connection(self.connection, "the server");
-            return Err(wrong(&"more arrived than was sent"));
-        };
-        if sink.take(plaintext)?
-            && let Some(sink) = self.sink.take()
-        {
-            let (connection, threads) = (self.connection, self.threads.clone());
-            let _ = events.send(Event::Received { connection, sink, threads, at: Instant::now() });
-        }
-        Ok(())
-    }
-}
-
-/// The client's end: an attached socket.
-struct Client {
-    connection: usize,
-    endpoint: Box<dyn Endpoint>,
-    outgoing: Vec<u8>,
-    /// How much of `outgoing` the kernel has taken.
-    sent: usize,
-    source: Source,
-    stage: Stage,
-    threads: Threads,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Handshake,
-    /// It is gone, as a test wanted, or it has sent all it had.
-    Left,
-    Ready,
-    Transfer {
-        first: Instant,
-    },
-}
-
-impl Client {
-    fn begin<K: Kernel>(
-        &mut self,
-        link: &mut Link<'_, K>,
-        events: &mpsc::Sender<Event>,
-    ) -> Result<(), Error> {
-        if self.stage == Stage::Ready {
-            self.stage = Stage::Transfer { first: Instant::now() };
-        }
-        self.transmit(link, events)
-    }
-
-    /// Sends until the kernel takes no more: the socket's queue is the limit.
-    fn transmit<K: Kernel>(
-        &mut self,
-        link: &mut Link<'_, K>,
-        events: &mpsc::Sender<Event>,
-    ) -> Result<(), Error> {
-        while self.flush(link)? {
-            let Stage::Transfer { first } = self.stage else { return Ok(()) };
-            self.threads.note();
-            let Some((piece, harm)) = self.source.next(SEND_BYTES) else {
-                self.stage = Stage::Left;
-                let (bytes, threads) = (self.source.sent_bytes(), self.threads.clone());
-                let connection = self.connection;
-                let _ = events.send(Event::Sent { connection, bytes, threads, first });
-                return Ok(());
-            };
-            self.endpoint.send(piece, &mut self.outgoing)?;
-            match harm {
-                Harm::None => {}
-                Harm::Ciphertext => flip_bit(&mut self.outgoing),
-                Harm::Reset => {
-                    self.stage = Stage::Left;
-                    link.detach();
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether all of `outgoing` is gone.
-    fn flush<K: Kernel>(&mut self, link: &mut Link<'_, K>) -> Result<bool, Error> {
-        while self.sent < self.outgoing.len() {
-            match link.send_attached(&self.outgoing[self.sent..]) {
-                Ok(len) => self.sent += len,
-                Err(error) if is_for_now(&error) => return Ok(false),
-                Err(error) => return Err(of_connection(self.connection, "write")(&error)),
-            }
-        }
-        self.outgoing.clear();
-        self.sent = 0;
-        Ok(true)
-    }
-
-    fn receive<K: Kernel>(
-        &mut self,
-        link: &mut Link<'_, K>,
-        buffer: &mut Buffer,
-        events: &mpsc::Sender<Event>,
-    ) -> Result<(), Error> {
-        let failed = of_connection(self.connection, "the client");
-        match link.receive_attached(buffer) {
-            Ok(Received::Nothing) => return Ok(()),
-            Ok(Received::Bytes { last: false }) => {}
-            Ok(Received::Bytes { last: true } | Received::End) => {
-                return Err(failed(&"the server has left"));
-            }
-            Err(error) => return Err(failed(&error)),
-        }
-        if self.stage == Stage::Handshake {
-            let progress = self.endpoint.handshake(buffer.filled(), &mut self.outgoing)?;
-            if progress == Progress::Done {
-                self.stage = Stage::Ready;
-                let _ = events.send(Event::Shaken(End::Client, self.endpoint.negotiated()?));
-            }
-        } else {
-            let mut plaintext = Vec::new();
-            self.endpoint.receive(buffer.filled(), &mut plaintext, &mut self.outgoing)?;
-            if !plaintext.is_empty() {
-                return Err(failed(&"data came back"));
-            }
-        }
-        self.transmit(link, events)
-    }
-}
-
-fn is_for_now(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{Interrupted, NotConnected, WouldBlock};
-    matches!(error.kind(), Interrupted | NotConnected | WouldBlock)
-}
-
-/// Plaintext that is encrypted at a time: four full records.
-const SEND_BYTES: usize = 64 * 1024;

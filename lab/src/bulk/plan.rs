@@ -231,9 +231,11 @@ impl Arguments {
 }
 
 /// Why nothing is left to do.
-pub(super) const NO_DRIVER: &str = "no stack asked for goes with a runtime and loops asked for: lanes drive sealane, one loop per \
-     lane; Asio drives libssl; tokio drives all, but in a shared loop not sealane, whose sessions \
-     belong to a thread";
+pub(super) const NO_DRIVER: &str = concat!(
+    "no stack asked for goes with a runtime and loops asked for: lanes drive sealane, one loop ",
+    "per lane; Asio drives libssl; tokio drives all, but in a shared loop not sealane, whose ",
+    "sessions belong to a thread"
+);
 
 /// Whether `runtime` can drive `stack`, as far as the names tell.
 pub(super) fn drives(runtime: Runtime, stack: &str) -> bool {
