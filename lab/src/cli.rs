@@ -94,7 +94,10 @@ pub fn run() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             let _ = writeln!(io::stderr(), "sealane-lab: {error}");
-            ExitCode::FAILURE
+            match error {
+                Error::Interrupted => ExitCode::from(INTERRUPTED_STATUS),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -111,6 +114,8 @@ fn compare(arguments: Compare) -> Result<bool, Error> {
     Ok(report.is_complete())
 }
 
+/// As a shell tells that SIGINT ended a program.
+const INTERRUPTED_STATUS: u8 = 130;
 const FULL: Amount = Amount {
     handshakes: 2_000,
     handshake_threads: 16,

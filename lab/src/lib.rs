@@ -11,6 +11,7 @@ pub mod bulk;
 pub mod cli;
 mod client;
 mod compare;
+pub mod compat;
 pub mod connect;
 pub mod count;
 pub mod credentials;

@@ -36,7 +36,7 @@ pub(super) struct Times {
     pub(super) first_ns: u64,
     /// The thread stopped working.
     pub(super) last_ns: u64,
-    /// CPU time from the first handshake to the end of that which closed the window.
+    /// CPU time from the start to the end of that which closed the window.
     pub(super) cpu_ns: u64,
     /// Wall time of the same.
     pub(super) cpu_wall_ns: u64,
@@ -113,13 +113,13 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
     let sum = |part: Part| reports.iter().map(|report| report.spans[part as usize]).sum();
     let firsts = || reports.iter().map(|report| report.times.first_ns);
     let start_spread_ns = firsts().max().unwrap_or_default() - firsts().min().unwrap_or_default();
-    let mut per_thread: Vec<_> =
-        reports.iter().map(|report| (report.number, report.counted)).collect();
-    per_thread.sort_unstable();
+    let mut threads: Vec<&Report> = reports.iter().collect();
+    threads.sort_unstable_by_key(|report| report.number);
+    let parts = [Part::Server, Part::Client, Part::ServerSetup, Part::ClientSetup];
     let mut round = HandshakeRound {
         order: 0,
         window_ns: task.window_ms * 1_000_000,
-        per_thread: per_thread.into_iter().map(|(_, counted)| counted).collect(),
+        per_thread: threads.iter().map(|report| report.counted).collect(),
         discarded: reports.iter().map(|report| report.discarded).sum(),
         warm_up: reports.iter().map(|report| report.warm_up).sum(),
         server_ns: sum(Part::Server),
@@ -129,6 +129,10 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
         other_ns: sum(Part::Other),
         cpu_ns: reports.iter().map(|report| report.times.cpu_ns).sum(),
         start_spread_ns,
+        per_thread_ns: threads
+            .iter()
+            .map(|report| parts.map(|part| report.spans[part as usize]))
+            .collect(),
         invalid: None,
     };
     let wall_ns = reports.iter().map(|report| report.times.cpu_wall_ns).sum();

@@ -233,10 +233,12 @@ impl Thread {
         self.wait_for(start_ns, &clock);
 
         let cpu_before_ns = cpu_ns();
-        clock.at_ns = clock.now_ns();
         clock.window_end_ns = end_ns;
-        let middle_ns = start_ns.midpoint(end_ns);
+        // Whoever comes late has lost that time to somebody else.
+        clock.at_ns = start_ns;
+        clock.end(Part::Other);
         report.times = Times { end_ns, first_ns: clock.at_ns, ..Times::default() };
+        let middle_ns = start_ns.midpoint(end_ns);
         // A fault comes when everything goes well.
         let fault = self.task.fault;
         let mut closed = false;
@@ -254,7 +256,7 @@ impl Thread {
             } else if !closed {
                 closed = true;
                 report.times.cpu_ns = cpu_ns() - cpu_before_ns;
-                report.times.cpu_wall_ns = clock.at_ns - report.times.first_ns;
+                report.times.cpu_wall_ns = clock.at_ns - start_ns;
                 if meeting.closed.fetch_add(1, Ordering::Relaxed) + 1 == meeting.threads {
                     let _ = meeting.steal_after.set(Steal::so_far());
                 }
