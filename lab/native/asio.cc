@@ -333,11 +333,11 @@ void fail(const Connection &connection, const char *end, const asio::error_code 
 
 class Transfer {
  public:
-  Transfer(const Plan &plan, const Content &content, Latch &done)
-      : plan_(plan), content_(content), done_(done) {}
+  Transfer(const Plan &plan, const Content &content)
+      : plan_(plan), content_(content), sent(plan.connections), received(plan.connections) {}
 
   void write(Connection &connection) {
-    if (connection.written == plan_.messages) return;
+    if (connection.written == plan_.messages) return sent.arrive();
     content_.stamp(connection.outgoing, connection.number, connection.written);
     std::size_t length = plan_.size;
     bool resets = false;
@@ -374,7 +374,7 @@ class Transfer {
       connection.received_bytes += bytes;
       if (error) fail(connection, "server", error);
       check(connection);
-      if (++connection.read == plan_.messages) return done_.arrive();
+      if (++connection.read == plan_.messages) return received.arrive();
       read(connection);
     };
     asio::async_read(connection.server, asio::buffer(connection.incoming), note, next);
@@ -401,7 +401,10 @@ class Transfer {
 
   const Plan &plan_;
   const Content &content_;
-  Latch &done_;
+
+ public:
+  // The last byte may arrive before its sender has been told that it left.
+  Latch sent, received;
 };
 
 void must(bool holds, const char *what) {
@@ -658,18 +661,19 @@ void run(const Options &options) {
   const std::string parameters = shake_hands(connections, time_max);
 
   error_lock::on = options.text("--emulate") == "error-lock";
-  Latch done(plan.connections);
-  Transfer transfer(plan, content, done);
+  Transfer transfer(plan, content);
   for (auto &connection : connections)
     asio::post(connection->server.get_executor(), [&] { transfer.read(*connection); });
   const std::uint64_t cpu_before = cpu_ns();
   const auto before = Clock::now();
   for (auto &connection : connections)
     asio::post(connection->client.get_executor(), [&] { transfer.write(*connection); });
-  done.wait(time_max, "the transfer");
+  transfer.received.wait(time_max, "the transfer");
+  transfer.sent.wait(time_max, "the transfer");
   loops.end();
+  const Latch &end = transfer.received;
   report(plan, connections, parameters, wanted,
-         std::chrono::nanoseconds(done.time() - before).count(), done.cpu() - cpu_before);
+         std::chrono::nanoseconds(end.time() - before).count(), end.cpu() - cpu_before);
   // The library's own clean-up of threads and contexts is not what is tested here.
   std::fflush(stdout);
   std::_Exit(0);

@@ -194,7 +194,7 @@ pub fn trial(task: &BulkTask) -> Result<BulkOutcome, Error> {
         Runtime::Tokio | Runtime::TokioPerCore => on_tokio::run(task, prepared.as_ref()),
         Runtime::Memory | Runtime::Asio => in_memory::run(task, prepared.as_ref()),
     }?;
-    Ok(BulkOutcome { stack: stack.identity(), negotiated, round })
+    Ok(BulkOutcome { stack: stack.identity(), driver: None, negotiated, round })
 }
 
 /// The libssl that Asio is to be linked with.

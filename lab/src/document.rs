@@ -191,6 +191,9 @@ pub struct BulkSeries {
     pub stack: String,
     /// `memory`, `lanes`, `tokio`, `tokio-per-core`, `asio`.
     pub runtime: String,
+    /// Who drove the sockets, with its version, where that is not the lab itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
     /// `shared` or `per-lane`; absent in memory.
     pub loops: Option<String>,
     /// `error-lock`, if that fault is emulated.

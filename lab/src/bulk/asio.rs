@@ -199,10 +199,11 @@ pub(crate) fn run(task: &BulkTask, library: &Library) -> Result<BulkOutcome, Err
         version: said.library,
         path: said.path,
         sha256,
-        build: format!("driven by Asio {}", version(said.asio)),
+        build: String::new(),
     };
     let negotiated = Negotiated { group: client.group.or(server.group), ..server };
-    Ok(BulkOutcome { stack, negotiated, round })
+    let driver = Some(format!("Asio {}", version(said.asio)));
+    Ok(BulkOutcome { stack, driver, negotiated, round })
 }
 
 /// `ASIO_VERSION` in people's form.

@@ -149,6 +149,7 @@ mod tests {
         BulkSeries {
             stack: "openssl".into(),
             runtime: "memory".into(),
+            driver: None,
             loops: None,
             emulate: None,
             scenario,

@@ -13,7 +13,8 @@ use crate::{
     journal::Journal,
     machine::Steal,
     rounds::{self, Measurement, Schedule, Turn},
-    statistics::{Row, compare},
+    stack::Identity,
+    statistics::{ROUNDS_MIN, Row, compare},
     trial::{Line, Task, launch},
 };
 
@@ -41,7 +42,9 @@ pub(super) fn measure(
     let schedule = Schedule::new(blocks(tasks), arguments.seed);
     let mut cells = Cells { tasks, journal, held: BTreeMap::new() };
     rounds::run(done..arguments.rounds(), &schedule, &interrupt, &mut cells)?;
-    journal.run.comparisons = comparisons(tasks, &journal.run.bulk);
+    if usize::try_from(arguments.rounds()).is_ok_and(|rounds| rounds >= ROUNDS_MIN) {
+        journal.run.comparisons = comparisons(tasks, &journal.run.bulk);
+    }
     journal.save(true)
 }
 
@@ -91,12 +94,11 @@ impl Measurement for Cells<'_> {
         for (cell, outcome) in std::mem::take(&mut self.held) {
             let series = &mut self.journal.run.bulk[cell];
             match outcome {
-                Ok(BulkOutcome { stack, negotiated, round }) => {
+                Ok(BulkOutcome { stack, driver, negotiated, round }) => {
                     series.negotiated = Some(negotiated);
+                    series.driver = driver;
                     series.rounds.push(round);
-                    if !self.journal.run.stacks.contains(&stack) {
-                        self.journal.run.stacks.push(stack);
-                    }
+                    note(&mut self.journal.run.stacks, stack);
                 }
                 Err(error) => {
                     series.rounds.clear();
@@ -105,6 +107,18 @@ impl Measurement for Cells<'_> {
             }
         }
         self.journal.save(false)
+    }
+}
+
+/// Each library once. Asio's driver knows less of its library than the lab that loads it.
+fn note(stacks: &mut Vec<Identity>, stack: Identity) {
+    let known = stacks
+        .iter_mut()
+        .find(|known| (&known.name, &known.sha256) == (&stack.name, &stack.sha256));
+    match known {
+        Some(known) if known.build.is_empty() => *known = stack,
+        Some(_) => {}
+        None => stacks.push(stack),
     }
 }
 
@@ -178,6 +192,7 @@ fn series(task: &BulkTask) -> BulkSeries {
     BulkSeries {
         stack: task.stack.clone(),
         runtime: task.runtime.name().to_owned(),
+        driver: None,
         loops: task.loops.map(Loops::name).map(str::to_owned),
         emulate: task.emulate.map(|Emulate::ErrorLock| "error-lock".to_owned()),
         scenario: task.scenario.clone(),
@@ -194,7 +209,8 @@ fn series(task: &BulkTask) -> BulkSeries {
 }
 
 fn without_figures(series: &BulkSeries) -> BulkSeries {
-    BulkSeries { negotiated: None, rounds: Vec::new(), failure: None, ..series.clone() }
+    let (negotiated, rounds, failure, driver) = (None, Vec::new(), None, None);
+    BulkSeries { negotiated, rounds, failure, driver, ..series.clone() }
 }
 
 /// What a trial takes beside its own limit: compiling Asio's driver at first use.

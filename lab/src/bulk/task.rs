@@ -296,6 +296,8 @@ impl FaultKind {
 pub struct BulkOutcome {
     /// The library.
     pub stack: Identity,
+    /// Who drove the sockets, with its version, where that is not this program.
+    pub driver: Option<String>,
     /// What both ends read back, on every connection.
     pub negotiated: Negotiated,
     /// The figures; `order` is the caller's.
