@@ -267,7 +267,7 @@ fn ctrl_c_keeps_whole_rounds_and_the_rest_follows_later() {
     wait_for(&mut child, || path.exists());
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     let stopped = journal::read(&path).unwrap();
     let kept = only(&stopped).rounds.len();
     assert!(!stopped.complete && (1..20).contains(&kept), "{kept}");

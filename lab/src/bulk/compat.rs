@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn the_lines_of_openssl_bench() {
         let series = series(Scenario::default(), vec![THREAD]);
-        let wanted = "bulk\tsend\tTLSv1.3\tTLS_AES_128_GCM_SHA256\t2048\tMB/s\n\\
+        let wanted = "bulk\tsend\tTLSv1.3\tTLS_AES_128_GCM_SHA256\t2048\tMB/s\n\
                       bulk\trecv\tTLSv1.3\tTLS_AES_128_GCM_SHA256\t2560\tMB/s\n";
         assert_eq!(lines(Tool::OpensslBench, &series).unwrap(), wanted);
     }
@@ -191,8 +191,8 @@ mod tests {
             ..Scenario::default()
         };
         let text = lines(Tool::RustlsBench, &series(scenario, vec![THREAD, THREAD])).unwrap();
-        let wanted = "bulk\tTLSv1_2\tTLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384\\
-                      \tmax_fragment_size:default\tsend\tthreads\t2\t2048.00\t2048.00\\
+        let wanted = "bulk\tTLSv1_2\tTLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384\
+                      \tmax_fragment_size:default\tsend\tthreads\t2\t2048.00\t2048.00\
                       \ttotal\t4096.00\tper-thread\t2048.00\tMB/s\n";
         assert_eq!(text.split_inclusive('\n').next(), Some(wanted));
     }
