@@ -158,7 +158,8 @@ pub struct HandshakeRound {
     /// Of each thread: `server_ns`, `client_ns`, `server_setup_ns`, `client_setup_ns`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_thread_ns: Vec<[u64; 4]>,
-    /// Why the round does not count, if it does not: `steal`, `preempted`, `accounting`, `start`.
+    /// Why the round does not count, if it does not: `accounting`, `starved`, `steal`,
+    /// `preempted`, `start`.
     pub invalid: Option<String>,
 }
 

@@ -81,9 +81,12 @@ pub struct Arguments {
     /// Prints another tool's lines; needs exactly one stack
     #[arg(long, value_name = "TOOL")]
     compat: Option<compat::Tool>,
-    /// Makes every trial commit this fault, for tests of the harness
+    /// Makes trials commit this fault, for tests of the harness
     #[arg(long, hide = true)]
     fault: Option<Fault>,
+    /// Of that stack's trials only
+    #[arg(long, hide = true, requires = "fault")]
+    fault_of: Option<String>,
 }
 
 /// `true` if every stack was measured in every scenario that it can do.

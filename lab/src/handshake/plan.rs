@@ -23,8 +23,8 @@ pub struct Settings {
     pub window_ms: u64,
     /// The order in which threads take processors; empty: not pinned.
     pub pin_order: Vec<usize>,
-    /// Committed by every trial: a test interface.
-    pub fault: Option<Fault>,
+    /// Committed by every trial, or by those of one stack: a test interface.
+    pub fault: Option<(Fault, Option<String>)>,
 }
 
 impl Settings {
@@ -53,8 +53,14 @@ impl Settings {
             threads,
             window_ms: arguments.window_ms,
             pin_order: if arguments.no_pin { Vec::new() } else { machine.pin_order },
-            fault: arguments.fault,
+            fault: arguments.fault.map(|fault| (fault, arguments.fault_of.clone())),
         })
+    }
+
+    /// What a trial of `stack` is to commit.
+    pub(super) fn fault_of(&self, stack: &str) -> Option<Fault> {
+        let (fault, only) = self.fault.as_ref()?;
+        only.as_ref().is_none_or(|only| only == stack).then_some(*fault)
     }
 
     /// The processors of so many threads.

@@ -57,20 +57,16 @@ impl Report {
         })
     }
 
-    /// Whether the thread worked all through the window, and not in vain.
+    /// Whether the thread worked all through the window.
     ///
     /// # Errors
     /// If it did not.
     pub(super) fn is_whole(&self) -> Result<(), Error> {
-        let Self { number, times, counted, .. } = self;
+        let Self { number, times, .. } = self;
         if times.last_ns < times.end_ns {
             let early_ms = (times.end_ns - times.last_ns) / 1_000_000;
             let early = format!("thread {number} stopped {early_ms} ms before the window closed");
             return Err(Error::Check(early));
-        }
-        if *counted == 0 {
-            let none = format!("no handshake of thread {number} ended inside the window");
-            return Err(Error::Check(none));
         }
         Ok(())
     }
@@ -99,6 +95,9 @@ pub(super) fn result(
         let operations = reports.iter().map(|report| report.counted).sum();
         let warm_up = reports.iter().map(|report| report.warm_up).sum();
         return Ok(Line::Fixed { operations, warm_up, negotiated });
+    }
+    if reports.iter().all(|report| report.counted == 0) {
+        return Err(Error::Check("no handshake ended inside the window; make it longer".into()));
     }
     let (mut server, mut client) = (Histogram::new()?, Histogram::new()?);
     for report in reports {
@@ -159,6 +158,8 @@ fn invalid(
     let off = accounted.abs_diff(wanted) as f64 / wanted as f64;
     let cause = if off > ACCOUNTING_TOLERANCE {
         "accounting"
+    } else if round.per_thread.contains(&0) {
+        "starved"
     } else if steal_percent > STEAL_PERCENT_MAX {
         "steal"
     } else if !crowded && wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX {
@@ -218,6 +219,8 @@ mod tests {
         assert_eq!(invalid(&late, 200, 0.0, false).as_deref(), Some("start"));
         assert_eq!(invalid(&good(), 211, 0.0, false).as_deref(), Some("preempted"));
         assert_eq!(invalid(&good(), 200, 1.1, false).as_deref(), Some("steal"));
+        let idle = HandshakeRound { per_thread: vec![2, 0], ..good() };
+        assert_eq!(invalid(&idle, 200, 0.0, true).as_deref(), Some("starved"));
     }
 
     #[test]
