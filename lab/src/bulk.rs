@@ -37,7 +37,7 @@ use crate::{
     credentials::Credentials,
     error::Error,
     journal::Journal,
-    scenario::{Cipher, Group, Key, Kind, Version},
+    scenario::{Cipher, Group, Key, Kind, Share, Version},
     stacks,
 };
 
@@ -51,7 +51,7 @@ pub struct Arguments {
     /// rustls and the system's OpenSSL
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     stack: Vec<String>,
-    /// Threads; default: as many as processors
+    /// Threads, which do the work of both ends; default: as many as processors
     #[arg(long, value_delimiter = ',', value_name = "N")]
     threads: Vec<usize>,
     /// Bytes per message, such as 16384, 64K or 10M
@@ -109,6 +109,9 @@ pub struct Arguments {
     /// TLS 1.3 tickets behind the handshake, which a one-way reader must cope with
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=4))]
     tickets: u8,
+    /// One pair of TLS contexts for all threads, or one each
+    #[arg(long, value_enum, default_value = "context")]
+    share: Share,
     /// Headers for a libssl by path under Asio; default: beside it, or the system's
     #[arg(long, value_name = "FOLDER")]
     include: Option<PathBuf>,

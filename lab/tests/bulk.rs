@@ -254,6 +254,16 @@ fn what_does_not_go_together_is_told() {
 }
 
 #[test]
+fn a_machine_without_a_compiler_is_told_what_to_install() {
+    let empty = tempfile::tempdir().unwrap();
+    let mut command = lab(empty.path());
+    command.args(["--over", "sockets", "--runtime", "asio", "--stack", "openssl", "--rounds", "1"]);
+    let output = command.env("PATH", empty.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("apt-get install g++"), "{}", text(&output));
+}
+
+#[test]
 fn ctrl_c_keeps_whole_rounds_and_the_rest_follows_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");

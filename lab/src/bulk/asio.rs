@@ -156,7 +156,8 @@ fn compile(command: &mut Command) -> Result<(), Error> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let first: Vec<&str> = said.lines().filter(|line| line.contains("error")).take(5).collect();
+    let tells = |line: &&str| line.contains("error") || line.contains("undefined reference");
+    let first: Vec<&str> = said.lines().filter(tells).take(LINES_SHOWN).collect();
     Err(Error::Unsupported(format!(
         "Asio's driver does not compile with this libssl and its headers:\n{}",
         first.join("\n")
@@ -360,6 +361,8 @@ impl Agreed {
 const SOURCE: &str = include_str!("../../native/asio.cc");
 const COMPILER: &str = "g++";
 const FLAGS: [&str; 4] = ["-std=c++17", "-O2", "-DASIO_STANDALONE", "-pthread"];
+/// Of what the compiler says.
+const LINES_SHOWN: usize = 5;
 const POLL: Duration = Duration::from_millis(5);
 /// What the driver may print.
 const OUTPUT_BYTES_MAX: u64 = 1 << 16;

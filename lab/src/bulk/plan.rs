@@ -79,6 +79,7 @@ impl Arguments {
             group: self.group,
             key: self.key,
             tickets: self.tickets,
+            share: self.share,
             ..Scenario::default()
         }
     }

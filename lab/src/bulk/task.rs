@@ -241,7 +241,8 @@ pub enum Emulate {
 pub enum Verify {
     /// Byte by byte with what it should be, as fast as memory goes.
     Compare,
-    /// SHA-256 over each connection at both ends.
+    /// SHA-256 over each connection: of what arrives, inside the clock, and of what is to be sent,
+    /// before it.
     Sha256,
 }
 
