@@ -29,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -282,14 +283,11 @@ struct Connection {
   std::uint64_t written = 0, read = 0, sent_bytes = 0, received_bytes = 0, check_ns = 0;
   Digest digest;
   // Each end's own: in a shared loop both run at once.
-  std::thread::id client_thread, server_thread;
-  bool client_migrated = false, server_migrated = false;
+  std::set<std::thread::id> client_threads, server_threads;
 };
 
-void note_thread(std::thread::id &first, bool &migrated) {
-  auto here = std::this_thread::get_id();
-  if (first == std::thread::id()) first = here;
-  if (first != here) migrated = true;
+void note_thread(std::set<std::thread::id> &threads) {
+  threads.insert(std::this_thread::get_id());
 }
 
 std::uint64_t cpu_ns(clockid_t whose = CLOCK_PROCESS_CPUTIME_ID) {
@@ -351,7 +349,7 @@ class Transfer {
       }
     }
     auto note = [&connection](const asio::error_code &error, std::size_t) -> std::size_t {
-      note_thread(connection.client_thread, connection.client_migrated);
+      note_thread(connection.client_threads);
       return error ? 0 : asio::detail::default_max_transfer_size;
     };
     auto next = [this, &connection, resets](const asio::error_code &error, std::size_t bytes) {
@@ -367,7 +365,7 @@ class Transfer {
 
   void read(Connection &connection) {
     auto note = [&connection](const asio::error_code &error, std::size_t) -> std::size_t {
-      note_thread(connection.server_thread, connection.server_migrated);
+      note_thread(connection.server_threads);
       return error ? 0 : asio::detail::default_max_transfer_size;
     };
     auto next = [this, &connection](const asio::error_code &error, std::size_t bytes) {
@@ -619,6 +617,7 @@ std::vector<std::string> digests_wanted(const Plan &plan, const Content &content
 void report(const Plan &plan, Connections &connections, const std::string &parameters,
             const std::vector<std::string> &wanted, std::uint64_t wall_ns, std::uint64_t cpu_ns) {
   std::uint64_t sent = 0, received = 0, check_ns = 0, migrated = 0, locked = 0;
+  std::set<std::thread::id> threads;
   for (auto &connection : connections) {
     sent += connection->sent_bytes;
     received += connection->received_bytes;
@@ -626,8 +625,10 @@ void report(const Plan &plan, Connections &connections, const std::string &param
     if (plan.hashes && connection->digest.finish() != wanted[connection->number])
       die("connection " + std::to_string(connection->number) +
           ": the SHA-256 of what arrived is not that of what was sent");
-    migrated += connection->client_migrated || connection->server_migrated ||
-                connection->client_thread != connection->server_thread;
+    std::set<std::thread::id> here = connection->client_threads;
+    here.insert(connection->server_threads.begin(), connection->server_threads.end());
+    migrated += here.size() > 1;
+    threads.insert(here.begin(), here.end());
   }
   std::uint64_t wanted_bytes = plan.connections * plan.messages * plan.size;
   if (sent != wanted_bytes || received != wanted_bytes)
@@ -635,12 +636,12 @@ void report(const Plan &plan, Connections &connections, const std::string &param
         " bytes, wanted " + std::to_string(wanted_bytes));
   for (auto &entry : error_lock::table) locked += entry.second;
   std::printf("{\"bytes_sent\":%llu,\"bytes_received\":%llu,\"wall_ns\":%llu,\"cpu_ns\":%llu,"
-              "\"check_ns\":%llu,\"migrated\":%llu,\"error_locks\":%llu,%s,"
+              "\"check_ns\":%llu,\"migrated\":%llu,\"threads\":%zu,\"error_locks\":%llu,%s,"
               "\"library\":\"%s\",\"path\":\"%s\",\"asio\":%d}\n",
               static_cast<unsigned long long>(sent), static_cast<unsigned long long>(received),
               static_cast<unsigned long long>(wall_ns), static_cast<unsigned long long>(cpu_ns),
               static_cast<unsigned long long>(check_ns), static_cast<unsigned long long>(migrated),
-              static_cast<unsigned long long>(locked), parameters.c_str(),
+              threads.size(), static_cast<unsigned long long>(locked), parameters.c_str(),
               OpenSSL_version(OPENSSL_VERSION), mapped_library("libssl").c_str(), ASIO_VERSION);
 }
 

@@ -237,6 +237,9 @@ pub struct BulkRound {
     pub cpu_ns: u64,
     /// Connections whose records were not all handled by one thread.
     pub migrated: u64,
+    /// Threads that handled records.
+    #[serde(default)]
+    pub threads: u64,
     /// CPU time of the checks of what arrived, which is part of `cpu_ns`.
     #[serde(default)]
     pub check_ns: u64,

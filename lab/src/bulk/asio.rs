@@ -186,6 +186,7 @@ pub(crate) fn run(task: &BulkTask, library: &Library) -> Result<BulkOutcome, Err
         check_ns: said.check_ns,
         lock_calls: said.error_locks,
         migrated: said.migrated,
+        threads: said.threads,
         ..BulkRound::default()
     };
     if said.bytes_sent != task.bytes() {
@@ -315,6 +316,7 @@ struct Said {
     cpu_ns: u64,
     check_ns: u64,
     migrated: u64,
+    threads: u64,
     error_locks: u64,
     server: Agreed,
     client: Agreed,

@@ -68,6 +68,11 @@ pub(crate) fn run(
         ends.per_thread.push(BulkThread { bytes: part.bytes, send_ns, receive_ns });
         negotiated = Some(part.negotiated);
     }
+    round.threads = ends.per_thread.len() as u64;
+    if round.threads != task.threads as u64 {
+        let text = format!("{} threads worked, wanted {}", round.threads, task.threads);
+        return Err(Error::Check(text));
+    }
     round.lock_calls = error_lock::calls();
     round.ends = Some(ends);
     let negotiated = negotiated.ok_or_else(|| Error::Check("no thread reported".into()))?;

@@ -225,6 +225,9 @@ impl<'a> Judge<'a> {
         let wall = last.zip(first).map_or(Duration::ZERO, |(last, first)| last - first);
         round.wall_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         round.migrated = self.threads.iter().filter(|threads| threads.0.len() > 1).count() as u64;
+        let mut all = Threads::default();
+        self.threads.iter().for_each(|threads| all.add(threads));
+        round.threads = all.0.len() as u64;
         round.lock_calls = error_lock::calls();
         let wanted = self.task.bytes();
         if sent_bytes != wanted {
@@ -287,6 +290,16 @@ pub(crate) fn judge(
     if round.wall_ns == 0 {
         return Err(Error::Check("the transfer took no time at all".into()));
     }
+    let working = task.threads.min(task.connections) as u64;
+    let all_work = match task.loops {
+        Some(Loops::PerLane) => round.threads == working,
+        // Who works in a shared loop is a matter of chance.
+        _ => (1..=task.threads as u64).contains(&round.threads),
+    };
+    if !all_work {
+        let text = format!("{} threads handled records, wanted {working}", round.threads);
+        return Err(Error::Check(text));
+    }
     if task.loops == Some(Loops::PerLane) && round.migrated > 0 {
         let text = format!(
             "{} connections were handled by more than one thread, with a loop per lane",
@@ -340,7 +353,8 @@ mod tests {
 
     #[test]
     fn a_round_is_judged_by_bytes_threads_and_what_was_agreed_on() {
-        let right = BulkRound { bytes: 104_857_600, wall_ns: 1, ..BulkRound::default() };
+        let right =
+            BulkRound { bytes: 104_857_600, wall_ns: 1, threads: 2, ..BulkRound::default() };
         let (server, client) = (agreed(false), agreed(true));
         let task = task();
         assert!(judge(&task, &right, &server, &client).is_ok());
@@ -349,10 +363,13 @@ mod tests {
         assert!(judge(&task, &short, &server, &client).is_err());
         let timeless = BulkRound { wall_ns: 0, ..right.clone() };
         assert!(judge(&task, &timeless, &server, &client).is_err());
+        let missing_thread = BulkRound { threads: 1, ..right.clone() };
+        assert!(judge(&task, &missing_thread, &server, &client).is_err());
         let wandering = BulkRound { migrated: 1, ..right.clone() };
         assert!(judge(&task, &wandering, &server, &client).is_err());
         let shared = BulkTask { loops: Some(Loops::Shared), ..task.clone() };
         assert!(judge(&shared, &wandering, &server, &client).is_ok());
+        assert!(judge(&shared, &missing_thread, &server, &client).is_ok());
         let other_group = Negotiated { group: Some(Group::P256), ..client.clone() };
         assert!(judge(&task, &right, &server, &other_group).is_err());
         assert!(judge(&task, &right, &server, &server).is_err(), "nobody verified the server");
