@@ -16,6 +16,7 @@ use clap::Parser;
 
 pub use measure::measure;
 pub use plan::Settings;
+pub use table::text;
 
 use crate::{
     compat,
@@ -23,7 +24,7 @@ use crate::{
     interrupt::Interrupt,
     journal::Journal,
     scenario::{Cipher, Group, Key, Kind, Share, Version},
-    trial::{WINDOW_DEFAULT_MS, fault::Fault},
+    trial::{THREADS_MAX, WINDOW_DEFAULT_MS, fault::Fault},
 };
 
 /// Its arguments.
@@ -57,7 +58,7 @@ pub struct Arguments {
     #[arg(long, default_value = "context")]
     share: Share,
     /// Numbers of threads [default: 1 to 1.5 x cores]
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = thread_count)]
     threads: Vec<usize>,
     /// How often everything is measured
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -117,12 +118,12 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         return measured.map(|()| false);
     }
     journal.save(measured.is_ok())?;
-    table::write_failures(&journal.run)?;
-    let text = match arguments.compat {
+    table::write_troubles(&journal.run)?;
+    let lines = match arguments.compat {
         Some(tool) => table::compat(tool, &journal.run),
-        None => table::text(&journal.run),
+        None => text(&journal.run),
     };
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
+    io::stdout().write_all(lines.as_bytes()).map_err(Error::io("standard output"))?;
     measured?;
     Ok(table::is_whole(&journal.run))
 }
@@ -137,6 +138,13 @@ fn begin(arguments: &Arguments) -> (Journal, Arguments) {
         command.extend(["--seed".to_owned(), seed.to_string()]);
     }
     (Journal::begin(command, arguments.json.as_deref()), arguments)
+}
+
+fn thread_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=THREADS_MAX).contains(&count) => Ok(count),
+        _ => Err(format!("a number of threads is between 1 and {THREADS_MAX}")),
+    }
 }
 
 /// A document's command line.

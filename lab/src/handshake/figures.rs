@@ -23,22 +23,23 @@ pub(super) fn client_us(round: &HandshakeRound) -> f64 {
     (round.client_ns + round.client_setup_ns) as f64 / count(round) / 1e3
 }
 
-/// CPU time per handshake in the server: the threads' CPU time, divided as their wall time is.
+/// CPU time per handshake in the server: the threads' CPU time, divided as the median times are.
 pub(super) fn server_cpu_us(round: &HandshakeRound) -> f64 {
-    server_us(round) * cpu_share(round)
+    cpu_us(round, round.median_ns[0])
 }
 
 /// CPU time per handshake in the client.
 pub(super) fn client_cpu_us(round: &HandshakeRound) -> f64 {
-    client_us(round) * cpu_share(round)
+    cpu_us(round, round.median_ns[1])
+}
+
+fn cpu_us(round: &HandshakeRound, median_ns: u64) -> f64 {
+    let all: u64 = round.median_ns.iter().sum();
+    round.cpu_ns as f64 / count(round) / 1e3 * median_ns as f64 / all as f64
 }
 
 fn count(round: &HandshakeRound) -> f64 {
     round.per_thread.iter().sum::<u64>() as f64
-}
-
-fn cpu_share(round: &HandshakeRound) -> f64 {
-    round.cpu_ns as f64 / (round.window_ns as f64 * round.per_thread.len() as f64)
 }
 
 /// The rounds whose figures may be shown, and whether they count.
@@ -48,18 +49,16 @@ pub(super) struct Shown<'a> {
     pub(super) count: bool,
 }
 
-/// The rounds that count; if there is none, the disturbed ones. A round whose time does not add up
-/// is never shown.
+/// The rounds that count; if there is none, the disturbed ones. A round whose time does not add up,
+/// or in which nothing happened, is never shown.
 pub(super) fn shown(point: &HandshakePoint) -> Shown<'_> {
-    let with = |accepts: fn(Option<&str>) -> bool| -> Vec<&HandshakeRound> {
-        point.rounds.iter().filter(|round| accepts(round.invalid.as_deref())).collect()
+    let usable = |round: &&HandshakeRound| {
+        round.invalid.as_deref() != Some("accounting") && count(round) > 0.0
     };
-    let valid = with(|cause| cause.is_none());
-    if valid.is_empty() {
-        Shown { rounds: with(|cause| cause != Some("accounting")), count: false }
-    } else {
-        Shown { rounds: valid, count: true }
-    }
+    let usable: Vec<_> = point.rounds.iter().filter(usable).collect();
+    let valid: Vec<_> = usable.iter().copied().filter(|round| round.invalid.is_none()).collect();
+    let count = !valid.is_empty();
+    Shown { rounds: if count { valid } else { usable }, count }
 }
 
 /// The median over the rounds shown.

@@ -237,7 +237,11 @@ fn series(settings: &Settings) -> Vec<HandshakeSeries> {
 
 /// Lets each stack tell what it is; one that cannot has failed already.
 fn identify(settings: &Settings, journal: &mut Journal) {
-    for stack in &settings.stacks {
+    for (place, stack) in settings.stacks.iter().enumerate() {
+        // The same one twice shows what chance alone brings.
+        if settings.stacks[..place].contains(stack) {
+            continue;
+        }
         match launch::identity(stack) {
             Ok(identity) => journal.run.stacks.push(identity),
             Err(error) => {

@@ -11,12 +11,14 @@ use crate::{
     compat,
     document::{HandshakePoint, HandshakeSeries, Run},
     error::Error,
+    histogram::Times,
     scenario::{Group, Key, Kind, Scenario, Share, Version},
     statistics::{NOT_ENOUGH, ROUNDS_MIN},
 };
 
-/// All figures. A series that failed has none.
-pub(super) fn text(run: &Run) -> String {
+/// All figures of `run`'s handshakes, for people; empty if there are none.
+#[must_use]
+pub fn text(run: &Run) -> String {
     let mut text = String::new();
     let mut disturbed = false;
     for group in run.handshakes.chunk_by(|one, other| one.scenario == other.scenario) {
@@ -27,6 +29,8 @@ pub(super) fn text(run: &Run) -> String {
         }
         let _ = writeln!(text, "{}\n{HEAD}", title(&group[0].scenario));
         rows.iter().for_each(|row| text.push_str(row));
+        text.push_str(&not_counted(group));
+        text.push_str(&times(group));
         verdicts(run, group).iter().for_each(|line| text.push_str(line));
         text.push('\n');
     }
@@ -55,16 +59,26 @@ pub(super) fn compat(tool: compat::Tool, run: &Run) -> String {
     run.handshakes.iter().map(points).collect()
 }
 
-/// Says on standard error which series has no figures, and why.
-pub(super) fn write_failures(run: &Run) -> Result<(), Error> {
+/// Says on standard error which series has no figures and why, and which figures are disturbed.
+pub(super) fn write_troubles(run: &Run) -> Result<(), Error> {
     let mut text = String::new();
     for series in &run.handshakes {
-        let why = match (&series.failure, adds_up(series)) {
-            (Some(failure), _) => failure,
-            (None, false) => NEVER_ADDS_UP,
-            (None, true) => continue,
-        };
-        let _ = writeln!(text, "{}: NO FIGURES: {why} ({})", series.stack, title(&series.scenario));
+        let (stack, title) = (&series.stack, title(&series.scenario));
+        if let Some(failure) = &series.failure {
+            let _ = writeln!(text, "{stack}: NO FIGURES: {failure} ({title})");
+        }
+        for point in series.points.iter().filter(|point| !point.rounds.is_empty()) {
+            let (threads, causes) = (threads(point.threads), causes(point));
+            let Shown { rounds, count } = shown(point);
+            if rounds.is_empty() {
+                let _ = writeln!(
+                    text,
+                    "{stack}: NO FIGURES: with {threads} no round can be used: {causes} ({title})"
+                );
+            } else if !count {
+                let _ = writeln!(text, "{stack}, {threads}: every round was disturbed: {causes}");
+            }
+        }
     }
     io::stderr().write_all(text.as_bytes()).map_err(Error::io("standard error"))
 }
@@ -74,23 +88,18 @@ pub(super) fn is_whole(run: &Run) -> bool {
     run.handshakes.chunk_by(|one, other| one.scenario == other.scenario).all(|group| {
         let fine = |series: &HandshakeSeries| match &series.failure {
             Some(failure) => failure.starts_with("not supported: "),
-            None => adds_up(series),
+            None => series.points.iter().all(has_figures),
         };
         group.iter().all(fine) && group.iter().any(|series| series.failure.is_none())
     })
 }
 
-/// Whether some round of every point accounts for its time.
-fn adds_up(series: &HandshakeSeries) -> bool {
-    let has_figures =
-        |point: &HandshakePoint| point.rounds.is_empty() || !shown(point).rounds.is_empty();
-    series.points.iter().all(has_figures)
+/// Whether some round of the point can be shown, as far as there are rounds yet.
+fn has_figures(point: &HandshakePoint) -> bool {
+    point.rounds.is_empty() || !shown(point).rounds.is_empty()
 }
 
 fn rows(series: &HandshakeSeries, disturbed: &mut bool) -> Vec<String> {
-    if !adds_up(series) {
-        return Vec::new();
-    }
     let single = series.points.first().filter(|point| point.threads == 1);
     let single = single.and_then(|point| median(&shown(point).rounds, figures::rate_per_thread));
     let row = |point: &HandshakePoint| {
@@ -116,6 +125,43 @@ fn rows(series: &HandshakeSeries, disturbed: &mut bool) -> Vec<String> {
         ))
     };
     series.points.iter().filter_map(row).collect()
+}
+
+/// What was done besides, so that nothing is hidden.
+fn not_counted(group: &[HandshakeSeries]) -> String {
+    let rounds = || group.iter().flat_map(|series| &series.points).flat_map(|point| &point.rounds);
+    let warm_up: u64 = rounds().map(|round| round.warm_up).sum();
+    let discarded: u64 = rounds().map(|round| round.discarded).sum();
+    let opened = match discarded {
+        0 => String::new(),
+        _ => format!(", {discarded} of them full ones that opened a session to resume"),
+    };
+    format!("not counted: {warm_up} handshakes of warm-up{opened}\n")
+}
+
+/// Percentiles of the time per handshake, where a round counts.
+fn times(group: &[HandshakeSeries]) -> String {
+    let mut text = String::new();
+    for series in group {
+        let Some(times) = &series.times else { continue };
+        if text.is_empty() {
+            let threads = threads(times.threads);
+            let _ = writeln!(
+                text,
+                "us per handshake, {threads:<10}       P5      P50      P90      P99      max"
+            );
+        }
+        for (side, histogram) in [("server", &times.server), ("client", &times.client)] {
+            let Ok(times) = Times::read(histogram) else { continue };
+            let _ = write!(text, "{:<18} {side:<8}", series.stack);
+            for percentile in [5.0, 50.0, 90.0, 99.0, 100.0] {
+                let time_us = times.percentile_ns(percentile) as f64 / 1e3;
+                let _ = write!(text, " {time_us:>8.1}");
+            }
+            text.push('\n');
+        }
+    }
+    text
 }
 
 /// `5 of 5`, or why some do not count.
@@ -207,7 +253,6 @@ const HEAD: &str = "stack              threads  hs/s/thread  speed-up server us 
                     client us    CPU us server-only/s  rounds that count";
 const LEGEND: &str = "\
 us per handshake, the connection's making and dropping included. CPU us: the threads' CPU time,
-divided between the sides as their wall time is. server-only/s: what a thread would do if clients
+divided among the sides by their median times. server-only/s: what a thread would do if clients
 cost nothing. Medians over the rounds that count.
 ";
-const NEVER_ADDS_UP: &str = "in no round did the time spent add up to the threads' time";

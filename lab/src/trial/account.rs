@@ -23,8 +23,27 @@ pub(super) struct Report {
     pub(super) spans: Spans,
     pub(super) times: Times,
     pub(super) negotiated: Option<Negotiated>,
+    laps: Option<Laps>,
+}
+
+/// Durations per handshake; large, so that a trial under an instrument has none.
+struct Laps {
     server: Histogram,
     client: Histogram,
+    other: Histogram,
+}
+
+impl Laps {
+    fn new() -> Result<Self, Error> {
+        let [server, client, other] = [Histogram::new()?, Histogram::new()?, Histogram::new()?];
+        Ok(Self { server, client, other })
+    }
+
+    fn add(&mut self, more: &Self) -> Result<(), Error> {
+        self.server.add(&more.server)?;
+        self.client.add(&more.client)?;
+        self.other.add(&more.other)
+    }
 }
 
 /// When a thread did what, in nanoseconds from the trial's beginning.
@@ -43,8 +62,8 @@ pub(super) struct Times {
 }
 
 impl Report {
-    pub(super) fn new(number: usize) -> Result<Self, Error> {
-        Ok(Self {
+    pub(super) fn new(number: usize) -> Self {
+        Self {
             number,
             counted: 0,
             warm_up: 0,
@@ -52,9 +71,8 @@ impl Report {
             spans: Spans::default(),
             times: Times::default(),
             negotiated: None,
-            server: Histogram::new()?,
-            client: Histogram::new()?,
-        })
+            laps: None,
+        }
     }
 
     /// Whether the thread worked all through the window.
@@ -74,8 +92,19 @@ impl Report {
     /// One more handshake that took so long.
     pub(super) fn count(&mut self, lap: &Spans) {
         self.counted += 1;
-        self.server.record(lap[Part::Server as usize] + lap[Part::ServerSetup as usize]);
-        self.client.record(lap[Part::Client as usize] + lap[Part::ClientSetup as usize]);
+        if let Some(laps) = &mut self.laps {
+            laps.server.record(lap[Part::Server as usize] + lap[Part::ServerSetup as usize]);
+            laps.client.record(lap[Part::Client as usize] + lap[Part::ClientSetup as usize]);
+            laps.other.record(lap[Part::Other as usize]);
+        }
+    }
+
+    /// Notes durations too.
+    ///
+    /// # Errors
+    /// Never with these bounds.
+    pub(super) fn with_laps(self) -> Result<Self, Error> {
+        Ok(Self { laps: Some(Laps::new()?), ..self })
     }
 }
 
@@ -96,15 +125,13 @@ pub(super) fn result(
         let warm_up = reports.iter().map(|report| report.warm_up).sum();
         return Ok(Line::Fixed { operations, warm_up, negotiated });
     }
-    if reports.iter().all(|report| report.counted == 0) {
-        return Err(Error::Check("no handshake ended inside the window; make it longer".into()));
+    let mut all = Laps::new()?;
+    for laps in reports.iter().filter_map(|report| report.laps.as_ref()) {
+        all.add(laps)?;
     }
-    let (mut server, mut client) = (Histogram::new()?, Histogram::new()?);
-    for report in reports {
-        server.add(&report.server)?;
-        client.add(&report.client)?;
-    }
-    let round = round(task, reports, steal_percent);
+    let Laps { server, client, other } = all;
+    let mut round = round(task, reports, steal_percent);
+    round.median_ns = [&server, &client, &other].map(|times| times.percentile_ns(50.0));
     Ok(Line::Window { round, negotiated, server: server.document()?, client: client.document()? })
 }
 
@@ -132,6 +159,7 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
             .iter()
             .map(|report| parts.map(|part| report.spans[part as usize]))
             .collect(),
+        median_ns: [0; 3],
         invalid: None,
     };
     let wall_ns = reports.iter().map(|report| report.times.cpu_wall_ns).sum();
