@@ -20,6 +20,7 @@ mod pair;
 mod threads;
 
 use std::{
+    collections::BTreeMap,
     io::{self, Read, Write},
     path::PathBuf,
 };
@@ -33,6 +34,7 @@ use crate::{
     },
     document::{HandshakeRound, Histogram},
     error::Error,
+    memory::held,
     phase,
     scenario::{Negotiated, Scenario},
     stack::Identity,
@@ -60,6 +62,21 @@ pub enum Task {
         /// Its name or path.
         stack: String,
     },
+    /// Connections, held.
+    Memory(Memory),
+}
+
+/// Connections of one stack in one scenario, held at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The stack's name or path.
+    pub stack: String,
+    /// The same for every stack.
+    pub scenario: Scenario,
+    /// The folder of [`Credentials`](crate::credentials::Credentials), of the scenario's key type.
+    pub credentials: PathBuf,
+    /// How many.
+    pub connections: usize,
 }
 
 /// Handshakes of one stack in one scenario.
@@ -129,6 +146,11 @@ pub enum Line {
     },
     /// Which library it is.
     Identity(Identity),
+    /// Bytes per connection, as in [`MemoryResult`](crate::document::MemoryResult).
+    Memory {
+        /// By end and state.
+        bytes: BTreeMap<String, f64>,
+    },
     /// There is no result.
     Failed {
         /// Whether the stack cannot do what was asked, rather than failed at it.
@@ -160,6 +182,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         Task::Identity { stack } => {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))
         }
+        Task::Memory(task) => held::run(task),
     };
     let line = result.unwrap_or_else(|error| match error {
         Error::Unsupported(reason) => Line::Failed { unsupported: true, reason },

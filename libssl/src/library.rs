@@ -71,8 +71,20 @@ impl Library {
     /// The file of the system's libssl, where the dynamic linker looks for it.
     ///
     /// # Errors
-    /// [`Error::Load`] if it finds none.
+    /// [`Error::Load`] if it finds none, [`Error::Second`] if this process has loaded another one
+    /// before it first looked: that one would answer to the name.
     pub fn of_the_system() -> Result<PathBuf, Error> {
+        if let Some(found) = SYSTEM.get() {
+            return Ok(found.clone());
+        }
+        if let Some(loaded) = loader::claimed() {
+            return Err(Error::Second { loaded, asked: PathBuf::from("the system's libssl") });
+        }
+        let found = Self::look_for_the_systems()?;
+        Ok(SYSTEM.get_or_init(|| found).clone())
+    }
+
+    fn look_for_the_systems() -> Result<PathBuf, Error> {
         let mut first = None;
         for name in SYSTEM_NAMES {
             match loader::open(Path::new(name)) {
@@ -159,6 +171,8 @@ fn version_text(api: &Api, what: c_int) -> String {
 
 // Read by every connection that gets a ticket: no lock.
 static LOADED: OnceLock<Library> = OnceLock::new();
+
+static SYSTEM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Newest first; a distribution has one of them.
 const SYSTEM_NAMES: [&str; 4] = ["libssl.so.4", "libssl.so.3", "libssl.so.1.1", "libssl.so"];

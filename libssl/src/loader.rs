@@ -54,6 +54,11 @@ pub(crate) fn claim<T>(path: &Path, load: impl FnOnce() -> Result<T, Error>) -> 
     Ok(loaded)
 }
 
+/// The library that this process holds.
+pub(crate) fn claimed() -> Option<PathBuf> {
+    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 /// `path` with symbolic links followed.
 ///
 /// # Errors

@@ -27,6 +27,9 @@ pub struct Library {
 }
 
 /// Everything that connections of one side have in common. Threads may share it.
+///
+/// It is never freed: s2n-tls does not count who uses a config, and a count of our own would be
+/// one that all threads write.
 pub struct Context {
     library: &'static Library,
     raw: *mut Config,
@@ -125,18 +128,21 @@ impl Library {
     }
 }
 
-// SAFETY: a config is only read once it is built; `new` gives it away finished.
+// SAFETY: a config is only read once it is built; `leak` gives it away finished.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Builds one.
+    /// Builds one that stays.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a policy that the library does not have, [`Error::Call`] with
     /// the library's own words for a file that it refuses.
-    pub fn new(library: &'static Library, settings: &Settings<'_>) -> Result<Self, Error> {
+    pub fn leak(
+        library: &'static Library,
+        settings: &Settings<'_>,
+    ) -> Result<&'static Self, Error> {
         let api = &library.api;
         let name = c_string(settings.name)?;
         // SAFETY: makes an object.
@@ -145,7 +151,7 @@ impl Context {
             return Err(library.error("s2n_config_new"));
         }
         let side = settings.side;
-        // From here on dropping it frees it.
+        // Until it is whole, dropping it frees it.
         let mut context = Self { library, raw, shown: ptr::null_mut(), side, name };
         let policy = c_string(settings.policy)?;
         // SAFETY: `raw` is not shared yet; the name is only compared.
@@ -156,14 +162,14 @@ impl Context {
         context.identify(settings)?;
         context.verify(settings)?;
         context.issue_tickets(settings)?;
-        Ok(context)
+        Ok(Box::leak(Box::new(context)))
     }
 
     /// A server at the start of a connection.
     ///
     /// # Errors
     /// If the library cannot make it.
-    pub fn accept(&self) -> Result<Connection, Error> {
+    pub fn accept(&'static self) -> Result<Connection, Error> {
         Connection::new(self, None, None)
     }
 
@@ -171,7 +177,7 @@ impl Context {
     ///
     /// # Errors
     /// If the library cannot make it, or refuses the session.
-    pub fn connect(&self, session: Option<Session>) -> Result<Connection, Error> {
+    pub fn connect(&'static self, session: Option<Session>) -> Result<Connection, Error> {
         Connection::new(self, Some(&self.name), session)
     }
 
@@ -245,7 +251,7 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         let api = &self.library.api;
-        // SAFETY: no connection outlives its context's users: each is of a worker that holds it.
+        // SAFETY: one that was never whole, which no connection has seen.
         unsafe {
             (api.s2n_config_free)(self.raw);
             if !self.shown.is_null() {

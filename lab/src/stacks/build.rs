@@ -18,7 +18,6 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, atomic::AtomicBool},
     thread,
     time::Duration,
 };
@@ -28,6 +27,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::{
     credentials::Credentials,
     error::Error,
+    interrupt::Interrupt,
     scenario::Scenario,
     stacks::cache,
     trial::{Fixed, Handshakes, Task, launch},
@@ -58,15 +58,13 @@ pub(super) fn build(names: &[String]) -> Result<(), Error> {
     let folder = cache::folder()?;
     fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
     let _lock = lock(&folder)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))
-            .map_err(Error::io("handle signals"))?;
-    }
+    let interrupt = Interrupt::catch()?;
     for recipe in missing {
         let work = Work::new(&folder, recipe)?;
-        let runner = Runner { name: recipe.name, interrupted: &interrupted, folder: &folder };
+        let runner = Runner { name: recipe.name, interrupt: &interrupt, folder: &folder };
         work.build(recipe, &runner)?;
+        // Of a build that failed before.
+        let _ = fs::remove_file(runner.log());
         say(&format!("{} is built: {}", recipe.name, folder.join(recipe.name).display()))?;
     }
     Ok(())

@@ -56,6 +56,13 @@ pub(super) fn sha256(path: &Path) -> Result<String, Error> {
     Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// The part of [`Identity::build`](crate::stack::Identity) about the file that the cryptography
+/// comes from.
+pub(super) fn libcrypto(path: &Path) -> String {
+    let sha256 = sha256(path).unwrap_or_default();
+    format!("libcrypto: {} sha256 {sha256}", path.display())
+}
+
 /// In a built stack's folder.
 pub(super) const LIBRARY_FOLDER: &str = "lib";
 /// How it was built, one line.

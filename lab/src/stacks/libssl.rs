@@ -75,7 +75,7 @@ impl Stack for Libssl {
         let parts = [
             cache::note(self.library.path()),
             self.library.build_flags(),
-            format!("libcrypto: {}", self.library.libcrypto().display()),
+            cache::libcrypto(self.library.libcrypto()),
         ];
         let build: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         Identity {

@@ -12,10 +12,7 @@
 //! | Ed25519 | it has no such signatures |
 //! | `session-id` | it has no cache of its own, only calls to one |
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use sealane_libssl::{
     Identification, Side as End, Step,
@@ -71,13 +68,13 @@ impl Stack for S2n {
         // The library does not tell; the package that it was built from does.
         let own = note.split(';').next().filter(|package| !package.is_empty());
         let own = own.unwrap_or("s2n-tls of unknown version");
-        let libcrypto = self.library.libcrypto().display();
+        let libcrypto = cache::libcrypto(self.library.libcrypto());
         Identity {
             name: self.name.clone(),
             version: format!("{own}, on {}", self.library.libcrypto_version()),
             path: self.library.path().display().to_string(),
             sha256: self.sha256.clone(),
-            build: format!("{note}; memory by malloc, not locked; libcrypto: {libcrypto}"),
+            build: format!("{note}; memory by malloc, not locked; {libcrypto}"),
         }
     }
 
@@ -96,7 +93,7 @@ impl Stack for S2n {
         // Built even if each thread builds its own, so that what cannot be built is told here.
         let pair = plan.pair()?;
         Ok(match scenario.share {
-            Share::Context => Box::new(Shared(Arc::new(pair))),
+            Share::Context => Box::new(Shared(pair)),
             Share::Thread => Box::new(plan),
         })
     }
@@ -119,11 +116,11 @@ fn policy(scenario: &Scenario) -> Result<&'static str, Error> {
 }
 
 /// One pair of contexts for all threads.
-struct Shared(Arc<Pair>);
+struct Shared(Pair);
 
 impl Prepared for Shared {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
-        Ok(Box::new(Contexts(Arc::clone(&self.0))))
+        Ok(Box::new(self.0))
     }
 }
 
@@ -137,7 +134,7 @@ struct Plan {
 
 impl Prepared for Plan {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
-        Ok(Box::new(Contexts(Arc::new(self.pair()?))))
+        Ok(Box::new(self.pair()?))
     }
 }
 
@@ -146,7 +143,7 @@ impl Plan {
         Ok(Pair { server: self.context(End::Server)?, client: self.context(End::Client)? })
     }
 
-    fn context(&self, side: End) -> Result<Context, Error> {
+    fn context(&self, side: End) -> Result<&'static Context, Error> {
         let own = if side == End::Server { Side::Server } else { Side::Client };
         let (certificate, key) = (self.credentials.certificate(own), self.credentials.key(own));
         let (root, scenario) = (self.credentials.root(), &self.scenario);
@@ -167,21 +164,19 @@ impl Plan {
             name: SERVER_NAME,
             tickets,
         };
-        Context::new(self.library, &settings).map_err(libssl::failed)
+        Context::leak(self.library, &settings).map_err(libssl::failed)
     }
 }
 
+#[derive(Clone, Copy)]
 struct Pair {
-    server: Context,
-    client: Context,
+    server: &'static Context,
+    client: &'static Context,
 }
 
-/// A thread's hold on its contexts, or on those of all.
-struct Contexts(Arc<Pair>);
-
-impl Worker for Contexts {
+impl Worker for Pair {
     fn server(&mut self) -> Result<Box<dyn Endpoint>, Error> {
-        Ok(Box::new(One(self.0.server.accept().map_err(libssl::failed)?)))
+        Ok(Box::new(One(self.server.accept().map_err(libssl::failed)?)))
     }
 
     fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
@@ -190,7 +185,7 @@ impl Worker for Contexts {
             session.0.downcast::<Kept>().map_err(foreign)
         });
         let session = session.transpose()?.map(|session| *session);
-        Ok(Box::new(One(self.0.client.connect(session).map_err(libssl::failed)?)))
+        Ok(Box::new(One(self.client.connect(session).map_err(libssl::failed)?)))
     }
 }
 

@@ -38,7 +38,7 @@ unsafe impl Send for Connection {}
 
 impl Connection {
     pub(super) fn new(
-        context: &Context,
+        context: &'static Context,
         name: Option<&CString>,
         session: Option<Session>,
     ) -> Result<Self, Error> {

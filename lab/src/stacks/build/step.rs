@@ -4,9 +4,8 @@
 use std::{
     fs::{self, File},
     io::{self, IsTerminal, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::Duration,
 };
@@ -14,15 +13,15 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::recipe::{Progress, Step};
-use crate::{error::Error, process::Process};
+use crate::{error::Error, interrupt::Interrupt, process::Process};
 
 /// Runs the steps of one stack.
 pub(super) struct Runner<'a> {
     /// The stack.
     pub(super) name: &'a str,
     /// The operator pressed Ctrl-C.
-    pub(super) interrupted: &'a AtomicBool,
-    /// Where the log of a failure goes.
+    pub(super) interrupt: &'a Interrupt,
+    /// Of all stacks.
     pub(super) folder: &'a Path,
 }
 
@@ -51,7 +50,7 @@ impl Runner<'_> {
             if status.is_some() {
                 break status;
             }
-            if self.interrupted.load(Relaxed) {
+            if self.interrupt.is_pressed() {
                 bar.finish_and_clear();
                 return Err(Error::Interrupted);
             }
@@ -62,11 +61,16 @@ impl Runner<'_> {
         if status.is_some_and(|status| status.success()) {
             return Ok(());
         }
-        let kept = self.folder.join(format!("{}.log", self.name));
+        let kept = self.log();
         let last = process.last_words();
         let _ = fs::copy(log, &kept);
         let (name, what, kept) = (self.name, step.what, kept.display());
         Err(Error::Check(format!("{name}: {what} failed; all of its log is in {kept}\n{last}")))
+    }
+
+    /// Where the log of a failure goes.
+    pub(super) fn log(&self) -> PathBuf {
+        self.folder.join(format!("{}.log", self.name))
     }
 
     /// How many lines of a dry run of `step` compile something.
@@ -170,8 +174,8 @@ mod tests {
     #[test]
     fn a_failed_step_says_where_its_log_is_and_how_it_ends() {
         let folder = tempfile::tempdir().unwrap();
-        let interrupted = AtomicBool::new(false);
-        let runner = Runner { name: "x", interrupted: &interrupted, folder: folder.path() };
+        let interrupt = Interrupt::default();
+        let runner = Runner { name: "x", interrupt: &interrupt, folder: folder.path() };
         let command = ["sh", "-c", "echo first; echo last words >&2; exit 3"].map(str::to_owned);
         let step = Step { what: "try", command: command.to_vec(), progress: Progress::None };
         let log = folder.path().join("log");
@@ -184,8 +188,9 @@ mod tests {
     #[test]
     fn an_interrupted_step_ends_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
-        let interrupted = AtomicBool::new(true);
-        let runner = Runner { name: "x", interrupted: &interrupted, folder: folder.path() };
+        let interrupt = Interrupt::default();
+        interrupt.press();
+        let runner = Runner { name: "x", interrupt: &interrupt, folder: folder.path() };
         let alive = folder.path().join("alive");
         let script = format!("(while :; do date > {}; done) & wait", alive.display());
         let command = ["sh", "-c", &script].map(str::to_owned);
