@@ -295,7 +295,9 @@ pub struct MemoryResult {
     pub scenario: Scenario,
     /// Connections held at once.
     pub connections: u64,
-    /// Bytes per connection, by end and state: `server_established`, `server_idle`, ...
+    /// Bytes per connection, by end and state: `server_established`, `server_idle`,
+    /// `client_established`, `client_idle`; and what is left when both ends are gone,
+    /// `kept_after_established` and `kept_after_idle`.
     pub bytes: BTreeMap<String, f64>,
     /// Why there are no figures.
     pub failure: Option<String>,

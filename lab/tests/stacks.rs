@@ -9,6 +9,7 @@
 
 use std::{
     fs,
+    io::Write,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -134,6 +135,21 @@ fn missing_tools_are_named_with_their_packages_before_anything_is_done() {
     assert!(!output.status.success(), "{told}");
     assert!(told.contains("apt-get install cargo cmake g++ gcc make ninja-build perl"), "{told}");
     assert!(!cache.path().join("sealane").exists());
+}
+
+#[test]
+fn two_builds_at_once_do_not_touch_each_other() {
+    let cache = tempfile::tempdir().unwrap();
+    let stacks = cache.path().join("sealane").join("stacks");
+    fs::create_dir_all(&stacks).unwrap();
+    let mut lock = fs::File::create(stacks.join(".lock")).unwrap();
+    writeln!(lock, "4711").unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let output = lab(cache.path(), &["stacks", "build", "openssl@3.5"]);
+    let told = text(&output);
+    assert!(!output.status.success(), "{told}");
+    assert!(told.contains("being built by process 4711; wait for it"), "{told}");
+    assert!(!stacks.join(".work").exists());
 }
 
 fn lab(cache: &Path, arguments: &[&str]) -> Output {
