@@ -157,7 +157,7 @@ fn rustls_names(scenario: &Scenario) -> (&'static str, String) {
 }
 
 /// As C's `%g` writes it.
-fn six_digits(value: f64) -> String {
+pub(crate) fn six_digits(value: f64) -> String {
     let scientific = format!("{value:.5e}");
     let exponent: i32 =
         scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);

@@ -16,7 +16,7 @@ mod libssl;
 mod linked;
 mod rustls;
 mod s2n;
-mod sealane;
+pub(crate) mod sealane;
 
 use crate::{error::Error, stack::Stack};
 

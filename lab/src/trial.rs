@@ -28,6 +28,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    bulk::{
+        self,
+        task::{BulkOutcome, BulkTask},
+    },
     document::{HandshakeRound, Histogram},
     error::Error,
     memory::held,
@@ -49,6 +53,8 @@ pub struct Arguments {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "task", rename_all = "kebab-case")]
 pub enum Task {
+    /// Bytes in memory or over sockets.
+    Bulk(BulkTask),
     /// Handshakes for a while, or a fixed number.
     Handshakes(Handshakes),
     /// Which library a stack is.
@@ -111,6 +117,8 @@ pub struct Fixed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
 pub enum Line {
+    /// All bytes have arrived and were compared.
+    Bulk(BulkOutcome),
     /// The process runs.
     Started {
         /// [`phase::address`] of this process.
@@ -169,6 +177,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         .map_err(|error| Error::Check(format!("the task is not one: {error}")))?;
     print(&Line::Started { marks: phase::address() })?;
     let result = match &task {
+        Task::Bulk(bulk) => bulk::trial(bulk).map(Line::Bulk),
         Task::Handshakes(handshakes) => threads::run(handshakes),
         Task::Identity { stack } => {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))

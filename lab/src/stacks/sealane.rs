@@ -51,6 +51,18 @@ struct Engine {
     provider: ProviderChoice,
 }
 
+/// What real lanes need for `scenario`: the context that they share, and the text of the root from
+/// which each makes its ticket keys.
+pub(crate) fn for_lanes(
+    scenario: &Scenario,
+    credentials: &Credentials,
+) -> Result<(Arc<Context>, String), Error> {
+    let provider = ProviderChoice::Auto;
+    let plan = Plan { provider, scenario: scenario.clone(), credentials: credentials.clone() };
+    let Shared { context, ticket_root, .. } = plan.build()?;
+    Ok((context, ticket_root))
+}
+
 impl Stack for &'static Engine {
     fn identity(&self) -> Identity {
         linked::identity(self.name, &["sealane-engine", "rustls", "graviola", "aws-lc-rs"])
@@ -335,7 +347,8 @@ fn group(group: Group) -> policy::Group {
     }
 }
 
-fn named(name: &str) -> Option<Group> {
+/// The lab's word for a group that the engine names.
+pub(crate) fn named(name: &str) -> Option<Group> {
     [Group::P256, Group::P384, Group::X25519, Group::X25519MlKem768]
         .into_iter()
         .find(|known| group(*known).name() == name)

@@ -1,0 +1,239 @@
+//! The rounds of a run: every cell once per round, a process for each, and what their ratios show.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    bulk::{
+        Arguments, table,
+        task::{BulkOutcome, BulkTask, Emulate, Loops, Runtime},
+    },
+    document::{BulkRound, BulkSeries, Comparison},
+    error::Error,
+    interrupt::Interrupt,
+    journal::Journal,
+    machine::Steal,
+    rounds::{self, Measurement, Schedule, Turn},
+    stack::Identity,
+    statistics::{ROUNDS_MIN, Row, compare},
+    trial::{Line, Task, launch},
+};
+
+/// Measures everything that `journal` does not hold yet; a cell that fails has its reason and no
+/// figures.
+///
+/// # Errors
+/// [`Error::Interrupted`]: the journal holds the rounds that were whole. Else it cannot be written.
+pub(super) fn measure(
+    arguments: &Arguments,
+    tasks: &[BulkTask],
+    journal: &mut Journal,
+) -> Result<(), Error> {
+    let interrupt = Interrupt::catch()?;
+    let blank: Vec<BulkSeries> = tasks.iter().map(series).collect();
+    if journal.run.bulk.is_empty() {
+        journal.run.bulk = blank;
+    } else if !journal.run.bulk.iter().map(without_figures).eq(blank) {
+        let text = "the run to go on with was begun with other arguments";
+        return Err(Error::Check(text.into()));
+    }
+    let done = journal.run.bulk.iter().filter(|series| series.failure.is_none());
+    let done = done.map(|series| series.rounds.len()).min().unwrap_or(0);
+    let done = u32::try_from(done).unwrap_or(u32::MAX);
+    let schedule = Schedule::new(blocks(tasks), arguments.seed);
+    let mut cells = Cells { tasks, journal, held: BTreeMap::new() };
+    rounds::run(done..arguments.rounds(), &schedule, &interrupt, &mut cells)?;
+    if usize::try_from(arguments.rounds()).is_ok_and(|rounds| rounds >= ROUNDS_MIN) {
+        journal.run.comparisons = comparisons(tasks, &journal.run.bulk);
+    }
+    journal.save(true)
+}
+
+/// Cells that differ in stack, runtime, loops or emulation only are compared: they are a block.
+fn blocks(tasks: &[BulkTask]) -> Vec<Vec<usize>> {
+    let mut blocks: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (cell, task) in tasks.iter().enumerate() {
+        blocks.entry(size_of(task)).or_default().push(cell);
+    }
+    blocks.into_values().collect()
+}
+
+/// What two cells must have in common to be compared.
+fn size_of(task: &BulkTask) -> (usize, usize, usize, usize) {
+    (task.message_bytes, task.record_bytes, task.connections, task.threads)
+}
+
+struct Cells<'a> {
+    tasks: &'a [BulkTask],
+    journal: &'a mut Journal,
+    /// Outcomes of the round under way, by cell.
+    held: BTreeMap<usize, Result<BulkOutcome, Error>>,
+}
+
+impl Measurement for Cells<'_> {
+    fn name(&self, cell: usize) -> String {
+        table::name(&self.journal.run.bulk[cell])
+    }
+
+    fn measure(&mut self, turn: Turn) -> Result<(), Error> {
+        if self.journal.run.bulk[turn.cell].failure.is_some() {
+            return Ok(());
+        }
+        let before = Steal::so_far();
+        let mut outcome = outcome(&self.tasks[turn.cell]);
+        if let Ok(BulkOutcome { round, .. }) = &mut outcome {
+            round.order = turn.order;
+            let steal = before.zip(Steal::so_far());
+            let stolen_percent = steal.map_or(0.0, |(before, after)| after.percent_since(before));
+            round.invalid = invalid(round, stolen_percent);
+        }
+        self.held.insert(turn.cell, outcome);
+        Ok(())
+    }
+
+    fn keep(&mut self, _round: u32) -> Result<(), Error> {
+        for (cell, outcome) in std::mem::take(&mut self.held) {
+            let series = &mut self.journal.run.bulk[cell];
+            match outcome {
+                Ok(BulkOutcome { stack, driver, negotiated, round }) => {
+                    series.negotiated = Some(negotiated);
+                    series.driver = driver;
+                    series.rounds.push(round);
+                    note(&mut self.journal.run.stacks, stack);
+                }
+                Err(error) => {
+                    series.rounds.clear();
+                    series.failure = Some(error.to_string());
+                }
+            }
+        }
+        self.journal.save(false)
+    }
+}
+
+/// Each library once. Asio's driver knows less of its library than the lab that loads it.
+fn note(stacks: &mut Vec<Identity>, stack: Identity) {
+    let known = stacks
+        .iter_mut()
+        .find(|known| (&known.name, &known.sha256) == (&stack.name, &stack.sha256));
+    match known {
+        Some(known) if known.build.is_empty() => *known = stack,
+        Some(_) => {}
+        None => stacks.push(stack),
+    }
+}
+
+fn outcome(task: &BulkTask) -> Result<BulkOutcome, Error> {
+    let time_max = Duration::from_secs(task.seconds_max() + TRIAL_BESIDE_S);
+    match launch::run(&Task::Bulk(task.clone()), time_max)? {
+        Line::Bulk(outcome) => Ok(outcome),
+        _ => Err(Error::Check("the trial told something else than bytes".into())),
+    }
+}
+
+/// Why a round does not count. Over sockets threads wait for each other, so that a processor given
+/// to someone else does not show in their CPU time.
+fn invalid(round: &BulkRound, stolen_percent: f64) -> Option<String> {
+    if stolen_percent > STEAL_PERCENT_MAX {
+        return Some("steal".to_owned());
+    }
+    let ends = round.ends.as_ref()?;
+    let wall_ns = ends.send_ns + ends.receive_ns + ends.other_ns;
+    let is_preempted = wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX;
+    is_preempted.then(|| "preempted".to_owned())
+}
+
+/// What is compared: a loop per lane with a shared one, an emulated fault with none, and in memory
+/// each stack with the first one.
+fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
+    let mut found = Vec::new();
+    for (of, task) in tasks.iter().enumerate() {
+        let is_peer = |other: &BulkTask| {
+            let same_size = size_of(other) == size_of(task);
+            let same_stack = other.stack == task.stack;
+            let same_driver = family(other.runtime) == family(task.runtime);
+            let same_fault = other.emulate == task.emulate;
+            let by_loops = (task.loops, other.loops) == (Some(Loops::PerLane), Some(Loops::Shared))
+                && same_stack
+                && same_driver
+                && same_fault;
+            let by_fault = (task.emulate.is_some(), other.emulate) == (true, None)
+                && same_stack
+                && other.runtime == task.runtime
+                && other.loops == task.loops;
+            let by_stack = task.runtime == Runtime::Memory
+                && other.stack == tasks[0].stack
+                && !same_stack
+                && same_fault;
+            same_size && (by_loops || by_fault || by_stack)
+        };
+        for (to, _) in tasks.iter().enumerate().filter(|(_, other)| is_peer(other)) {
+            let (of, to) = (&series[of], &series[to]);
+            let (of_figures, to_figures) = (rates(of), rates(to));
+            let of = Row { name: &table::name(of), figures: &of_figures };
+            let to = Row { name: &table::name(to), figures: &to_figures };
+            found.extend(compare("bulk MB/s", of, to));
+        }
+    }
+    found
+}
+
+/// Both runtimes of tokio are one driver with different loops.
+fn family(runtime: Runtime) -> Runtime {
+    if runtime == Runtime::TokioPerCore { Runtime::Tokio } else { runtime }
+}
+
+fn rates(series: &BulkSeries) -> Vec<Option<f64>> {
+    let rate = |round: &BulkRound| round.invalid.is_none().then(|| table::rate(round));
+    series.rounds.iter().map(rate).collect()
+}
+
+fn series(task: &BulkTask) -> BulkSeries {
+    let is_memory = task.runtime == Runtime::Memory;
+    BulkSeries {
+        stack: task.stack.clone(),
+        runtime: task.runtime.name().to_owned(),
+        driver: None,
+        loops: task.loops.map(Loops::name).map(str::to_owned),
+        emulate: task.emulate.map(|Emulate::ErrorLock| "error-lock".to_owned()),
+        scenario: task.scenario.clone(),
+        threads: task.threads,
+        connections: task.connections,
+        messages: if is_memory { 0 } else { task.messages },
+        message_bytes: task.message_bytes as u64,
+        record_bytes: is_memory.then_some(task.record_bytes as u64),
+        verify: Some(task.verify.name().to_owned()),
+        negotiated: None,
+        rounds: Vec::new(),
+        failure: None,
+    }
+}
+
+fn without_figures(series: &BulkSeries) -> BulkSeries {
+    let (negotiated, rounds, failure, driver) = (None, Vec::new(), None, None);
+    BulkSeries { negotiated, rounds, failure, driver, ..series.clone() }
+}
+
+/// What a trial takes beside its own limit: compiling Asio's driver at first use.
+const TRIAL_BESIDE_S: u64 = 300;
+/// More stolen time than this spoils a round.
+const STEAL_PERCENT_MAX: f64 = 1.0;
+/// Threads that were kept from their processors longer than this spoil a round in memory.
+const WALL_PER_CPU_MAX: f64 = 1.05;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::BulkEnds;
+
+    #[test]
+    fn rounds_that_others_disturbed_do_not_count() {
+        let ends = BulkEnds { send_ns: 500, receive_ns: 400, other_ns: 100, ..BulkEnds::default() };
+        let quiet = BulkRound { cpu_ns: 990, ends: Some(ends), ..BulkRound::default() };
+        assert_eq!(invalid(&quiet, 0.5), None);
+        assert_eq!(invalid(&quiet, 1.5).as_deref(), Some("steal"));
+        let preempted = BulkRound { cpu_ns: 900, ..quiet };
+        assert_eq!(invalid(&preempted, 0.0).as_deref(), Some("preempted"));
+        let waiting = BulkRound { ends: None, ..preempted };
+        assert_eq!(invalid(&waiting, 0.0), None);
+    }
+}
