@@ -154,6 +154,8 @@ impl Driver {
 
     /// Until all that was to be done is done.
     fn follow(&mut self, mut course: Course) -> Result<(), Error> {
+        // A short load is over before the first look.
+        self.look_at_the_clock(&mut course, Instant::now())?;
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut looked = Instant::now();
         loop {

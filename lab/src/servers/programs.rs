@@ -181,8 +181,11 @@ impl Program {
         match self {
             Self::Haproxy(_) => {
                 let text = output(binary, "-vv");
-                let line = text.lines().find_map(|line| line.strip_prefix("Running on OpenSSL"));
-                if let Some((_, library)) = line.and_then(|line| line.split_once(": ")) {
+                // "OpenSSL version" in older ones, "SSL library version" since.
+                let line = text.lines().find(|line| {
+                    line.starts_with("Running on ") && line.contains("SSL") && line.contains(" : ")
+                });
+                if let Some((_, library)) = line.and_then(|line| line.split_once(" : ")) {
                     return Ok(library.trim().into());
                 }
             }
