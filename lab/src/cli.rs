@@ -1,22 +1,17 @@
 //! The command line: one subcommand per module.
 
 use std::{
-    fs,
     io::{self, Write},
-    path::PathBuf,
     process::ExitCode,
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::{
-    backend, bulk,
-    compare::{self, Settings},
-    connect, count,
+    bulk, connect, count,
     error::Error,
-    handshake,
-    load::Amount,
-    memory, page, quick,
+    handshake, memory, page, quick,
+    servers::{self, backend, relay},
     stacks::command as stacks,
     trial,
 };
@@ -44,33 +39,20 @@ enum Subject {
     Report(page::Arguments),
     /// A report of this machine in under three minutes
     Quick(quick::Arguments),
+    /// Real TLS servers side by side on this machine: CPU, memory, rate, latency, and the floor
+    Servers(Box<servers::Arguments>),
     /// The TLS stacks that can be measured here; builds more
     Stacks(stacks::Arguments),
 
     /// One process, one stack: what the measuring commands start, and what instruments run
     #[command(hide = true)]
     Trial(trial::Arguments),
-    /// The plain backend behind the servers under test; `compare` starts it
+    /// The plain backend behind the servers under test; `servers` starts it
     #[command(hide = true)]
     Backend,
-    /// Server CPU and memory of sealane, nginx, HAProxy and hitch, side by side on this machine
-    Compare(Compare),
-}
-
-#[derive(Args)]
-struct Compare {
-    /// The binary of sealane, a release build
-    #[arg(long, value_name = "PATH", default_value = "target/release/sealane")]
-    sealane: PathBuf,
-    /// How often everything is measured
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
-    rounds: u8,
-    /// One tiny round: shows that everything runs and passes its checks; its figures mean nothing
-    #[arg(long, conflicts_with = "rounds")]
-    quick: bool,
-    /// Writes all figures of all rounds there too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    /// A proxy without TLS, part of the floor under the servers' figures; `servers` starts it
+    #[command(hide = true)]
+    Relay(relay::Arguments),
 }
 
 /// Parses the command line, does what it says and tells how it went.
@@ -84,10 +66,11 @@ pub fn run() -> ExitCode {
         Subject::Memory(arguments) => memory::run(&arguments),
         Subject::Report(arguments) => page::run(&arguments),
         Subject::Quick(arguments) => quick::run(&arguments),
+        Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
         Subject::Trial(arguments) => trial::run(&arguments),
         Subject::Backend => backend::run().map(|()| true),
-        Subject::Compare(arguments) => compare(arguments),
+        Subject::Relay(arguments) => relay::run(&arguments).map(|()| true),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -102,33 +85,5 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Whether every installed server passed every check.
-fn compare(arguments: Compare) -> Result<bool, Error> {
-    let Compare { sealane, rounds, quick, json } = arguments;
-    let (rounds, amount) = if quick { (1, QUICK) } else { (usize::from(rounds), FULL) };
-    let report = compare::run(Settings { sealane, rounds, amount })?;
-    if let Some(path) = json {
-        fs::write(&path, report.json()?).map_err(Error::file(&path))?;
-    }
-    io::stdout().write_all(report.text().as_bytes()).map_err(Error::io("standard output"))?;
-    Ok(report.is_complete())
-}
-
 /// As a shell tells that SIGINT ended a program.
 const INTERRUPTED_STATUS: u8 = 130;
-const FULL: Amount = Amount {
-    handshakes: 2_000,
-    handshake_threads: 16,
-    transfers: 40,
-    transfer_bytes: 10_000_000,
-    transfer_threads: 4,
-    idle_connections: 5_000,
-};
-const QUICK: Amount = Amount {
-    handshakes: 64,
-    handshake_threads: 8,
-    transfers: 4,
-    transfer_bytes: 1_000_000,
-    transfer_threads: 4,
-    idle_connections: 100,
-};

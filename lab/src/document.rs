@@ -402,6 +402,9 @@ pub struct Servers {
     /// By case: the primitives' CPU plus the TCP work of a proxy without TLS, in the case's unit,
     /// one value per round.
     pub floor: BTreeMap<String, Floor>,
+    /// Figures that do not count, for all servers of the same round and case, each with its cause.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub discarded: Vec<String>,
 }
 
 /// One kind of load.
@@ -422,6 +425,9 @@ pub struct Floor {
     pub primitives: Vec<f64>,
     /// A proxy without TLS: sockets, both sides.
     pub tcp: Vec<f64>,
+    /// That proxy, the cheapest of those that were measured.
+    #[serde(default)]
+    pub proxy: String,
 }
 
 /// One terminator.
@@ -452,12 +458,24 @@ pub struct ServerResult {
     /// From the intended time on, in an open loop; else from the start of the operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Histogram>,
+    /// From the actual start of the operation, where `latency` counts from the intended one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Histogram>,
     /// Share of the client's processor time that was used, 0 to 1, one per round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_busy: Vec<f64>,
     /// Connections per worker, where the server tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<u64>,
+    /// Processor time of each worker in the last round, most first: how evenly work is dealt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worker_cpu_ns: Vec<u64>,
+    /// Why there is no figure, if the server cannot do what the case asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_offered: Option<String>,
+    /// What else the last round had to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Why the rate says nothing about the server, if so: `client-bound`, `steal` ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,

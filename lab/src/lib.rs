@@ -6,11 +6,8 @@
 //! under test), [`document`] (the results).
 #![forbid(unsafe_code)]
 
-mod backend;
 pub mod bulk;
 pub mod cli;
-mod client;
-mod compare;
 pub mod compat;
 pub mod connect;
 pub mod count;
@@ -29,11 +26,9 @@ pub mod phase;
 mod process;
 pub mod progress;
 pub mod quick;
-mod report;
-mod request;
 pub mod rounds;
 pub mod scenario;
-mod servers;
+pub mod servers;
 pub mod stack;
 pub mod stacks;
 pub mod statistics;

@@ -19,17 +19,24 @@ use crate::error::Error;
 pub(crate) struct Process {
     child: Child,
     log: PathBuf,
+    /// It has a thread for each connection, whose time is gone with it.
+    threads_pass: bool,
 }
 
 impl Process {
     /// Starts `command`, with what it prints in `log`.
-    pub(crate) fn start(mut command: Command, log: PathBuf) -> Result<Self, Error> {
+    pub(crate) fn start(
+        mut command: Command,
+        log: PathBuf,
+        threads_pass: bool,
+    ) -> Result<Self, Error> {
         let out = File::create(&log).map_err(Error::file(&log))?;
         let error = out.try_clone().map_err(Error::file(&log))?;
         let what = format!("start {}", command.get_program().to_string_lossy());
-        // In its own group, Ctrl-C reaches the lab alone, which ends its children in order.
-        command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(error);
-        Ok(Self { child: command.spawn().map_err(Error::io(what))?, log })
+        // In its own group, Ctrl-C reaches the lab alone, which ends its children in order. Some
+        // end with their standard input, which lasts as long as this.
+        command.process_group(0).stdin(Stdio::piped()).stdout(out).stderr(error);
+        Ok(Self { child: command.spawn().map_err(Error::io(what))?, log, threads_pass })
     }
 
     /// Whether the first process still runs.
@@ -51,16 +58,26 @@ impl Process {
 
     /// What every thread of every process has used so far, user and system.
     pub(crate) fn cpu(&self) -> Result<Cpu, Error> {
-        let mut threads = BTreeMap::new();
+        let (mut threads, mut coarse_ns) = (BTreeMap::new(), 0);
         for pid in self.tree()? {
-            for thread in numbers_in(Path::new(&format!("/proc/{pid}/task")))? {
+            // Of several processes one may end at any time.
+            let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+            coarse_ns += ticks_in(&stat).unwrap_or(0) * TICK_NS;
+            let Ok(tasks) = numbers_in(Path::new(&format!("/proc/{pid}/task"))) else { continue };
+            for thread in tasks {
                 let path = format!("/proc/{pid}/task/{thread}/schedstat");
-                let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
+                let Ok(text) = fs::read_to_string(&path) else { continue };
                 let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
                 threads.insert(thread, nanoseconds.unwrap_or(0));
             }
         }
-        Ok(Cpu(threads))
+        Ok(Cpu { threads, coarse_ns, threads_pass: self.threads_pass })
+    }
+
+    /// Sends a signal to the first process.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let Some(pid) = self.pid() else { return Ok(()) };
+        kill_process(pid, signal).map_err(|error| Error::io("signal the server")(error.into()))
     }
 
     /// The proportional set size of every process, in bytes.
@@ -68,7 +85,11 @@ impl Process {
         let mut sum_kib = 0;
         for pid in self.tree()? {
             let path = format!("/proc/{pid}/smaps_rollup");
-            let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
+            // One that has just ended has none, and no file or an empty one.
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            if text.is_empty() {
+                continue;
+            }
             let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
             let kib: Option<u64> =
                 line.and_then(|line| line.trim_end_matches(" kB").trim().parse().ok());
@@ -135,18 +156,37 @@ impl Drop for Process {
     }
 }
 
-/// Nanoseconds by thread.
-pub(crate) struct Cpu(BTreeMap<u32, u64>);
+/// Processor time so far.
+pub(crate) struct Cpu {
+    /// Nanoseconds by thread, exact.
+    threads: BTreeMap<u32, u64>,
+    /// Nanoseconds of all processes, of their threads and children that ended too, to the tick.
+    coarse_ns: u64,
+    threads_pass: bool,
+}
 
 impl Cpu {
-    /// Nanoseconds used since `earlier`. A thread that ended took its figure with it: then there
-    /// is none.
-    pub(crate) fn since(&self, earlier: &Self) -> Result<u64, Error> {
-        if let Some(thread) = earlier.0.keys().find(|thread| !self.0.contains_key(thread)) {
-            return Err(Error::Check(format!("its thread {thread} ended while it was measured")));
+    /// Nanoseconds used since `earlier`. Exact, unless threads ended and took their figures with
+    /// them: then to the clock tick of each process, 10 ms.
+    pub(crate) fn since(&self, earlier: &Self) -> u64 {
+        if self.threads_pass
+            || earlier.threads.keys().any(|thread| !self.threads.contains_key(thread))
+        {
+            return self.coarse_ns.saturating_sub(earlier.coarse_ns);
         }
-        let sum = |cpu: &Self| cpu.0.values().sum::<u64>();
-        Ok(sum(self).saturating_sub(sum(earlier)))
+        let exact = self.by_thread(earlier).iter().sum();
+        // Threads that came and went between the two show only in the coarse count.
+        let coarse = self.coarse_ns.saturating_sub(earlier.coarse_ns);
+        if coarse > exact + exact / 10 + TICKS_DOUBTFUL * TICK_NS { coarse } else { exact }
+    }
+
+    /// Nanoseconds of each thread that used any, most first: how work is dealt to workers.
+    pub(crate) fn by_thread(&self, earlier: &Self) -> Vec<u64> {
+        let before = |thread| earlier.threads.get(thread).copied().unwrap_or(0);
+        let used = self.threads.iter().map(|(thread, ns)| ns.saturating_sub(before(thread)));
+        let mut used: Vec<u64> = used.filter(|ns| *ns > 0).collect();
+        used.sort_unstable_by(|a, b| b.cmp(a));
+        used
     }
 }
 
@@ -161,8 +201,18 @@ fn parent_in(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// User and system time in a `/proc/PID/stat`, of the process and of its children that ended.
+fn ticks_in(stat: &str) -> Option<u64> {
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some(fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum())
+}
+
 const END_TIME_MAX_MS: u64 = 2_000;
 const LOG_LINES_SHOWN: usize = 8;
+/// A tick of the kernel's interface, on every architecture that this runs on.
+const TICK_NS: u64 = 10_000_000;
+/// Ticks by which the coarse count may be off without a reason.
+const TICKS_DOUBTFUL: u64 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -175,11 +225,24 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ended_leaves_no_figure() {
-        let earlier = Cpu(BTreeMap::from([(1, 10), (2, 20)]));
-        let later = Cpu(BTreeMap::from([(1, 15), (2, 20), (3, 4)]));
-        assert_eq!(later.since(&earlier).unwrap(), 9);
-        assert!(earlier.since(&later).is_err());
+    fn a_thread_that_ended_is_counted_to_the_tick() {
+        let cpu = |threads: &[(u32, u64)], coarse_ns| Cpu {
+            threads: threads.iter().copied().collect(),
+            coarse_ns,
+            threads_pass: false,
+        };
+        let earlier = cpu(&[(1, 10), (2, 20)], TICK_NS);
+        let later = cpu(&[(1, 15), (2, 20), (3, 4)], TICK_NS);
+        assert_eq!(later.since(&earlier), 9);
+        assert_eq!(later.by_thread(&earlier), [5, 4]);
+        assert_eq!(cpu(&[(1, 15)], 3 * TICK_NS).since(&earlier), 2 * TICK_NS);
+        let came_and_went = cpu(&[(1, 15), (2, 20)], 50 * TICK_NS);
+        assert_eq!(came_and_went.since(&earlier), 49 * TICK_NS);
+    }
+
+    #[test]
+    fn time_is_found_behind_a_strange_command() {
+        assert_eq!(ticks_in("1 (a) b) S 1 1 1 0 -1 4 9 9 9 9 10 20 30 40 20 0 1"), Some(100));
     }
 
     #[test]
@@ -187,12 +250,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "sh -c 'while :; do :; done' & wait"]);
-        let process = Process::start(command, folder.path().join("log")).unwrap();
+        let process = Process::start(command, folder.path().join("log"), false).unwrap();
         while process.tree().unwrap().len() < 2 {
             thread::yield_now();
         }
         let before = process.cpu().unwrap();
-        while process.cpu().unwrap().since(&before).unwrap() == 0 {
+        while process.cpu().unwrap().since(&before) == 0 {
             thread::yield_now();
         }
         assert!(process.pss_bytes().unwrap() > 0);

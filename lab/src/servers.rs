@@ -1,270 +1,197 @@
-//! The servers under test: how each [`Program`] is found, tuned, started and asked its version.
+//! The command `servers`: real terminators side by side on this machine, in interleaved rounds.
 //!
-//! Every one gets two workers, TLS 1.3 with X25519 and AES-128-GCM alone, two tickets per full
-//! handshake (all send two by default), and the settings its manual advises for load.
+//! The figure that counts is the server's own CPU per operation, of all its processes: it needs no
+//! second machine. Rate and latency are refused a verdict where the client was the bottleneck; the
+//! rule stands at `Bench::bound`. Beside the figures stands the floor: the primitives' CPU on
+//! AWS-LC plus what a proxy without TLS takes for the same connections.
+
+pub(crate) mod backend;
+mod case;
+mod configuration;
+mod floor;
+mod listen;
+mod measure;
+mod names;
+mod programs;
+pub(crate) mod relay;
+mod results;
+mod round;
+mod running;
+mod table;
 
 use std::{
-    env, fs,
-    net::SocketAddr,
+    fs,
+    io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use crate::{error::Error, load::Case, process::Process};
+use crate::{
+    error::Error,
+    interrupt::Interrupt,
+    journal::Journal,
+    servers::{
+        case::{Amount, Rates},
+        programs::Choice,
+        round::{Laboratory, Round, Settings},
+    },
+};
 
-/// Workers, threads or lanes of every server.
-pub(crate) const WORKERS: u32 = 2;
+pub use case::Case;
 
-/// One row of the table.
-pub(crate) struct Entry {
-    pub(crate) name: &'static str,
-    pub(crate) program: Program,
-    /// Bytes of a connection's buffers, where they are settable and not the default.
-    buffer_bytes: Option<u32>,
-    pub(crate) cases: &'static [Case],
+/// Its arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// The binary of sealane, a release build
+    #[arg(long, value_name = "PATH", default_value = "target/release/sealane")]
+    sealane: PathBuf,
+    /// Another binary of HAProxy, with the same configuration as Debian's; may be repeated
+    #[arg(long, value_name = "PATH")]
+    haproxy: Vec<PathBuf>,
+    /// Another server, as a shell's command line that stays in the foreground; may be repeated
+    ///
+    /// {port} is where it listens on 127.0.0.1, {backend} the ADDRESS:PORT behind it, {workers} its
+    /// threads, {cert} a PEM file with certificate and key, {folder} a folder for its files.
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = named)]
+    peer: Vec<(String, String)>,
+    /// Only these servers, by the names of the table
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only these cases
+    #[arg(long, value_name = "CASE,..", value_delimiter = ',')]
+    cases: Vec<Case>,
+    /// Workers, threads or lanes of every server; as many as processors without it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// How often everything is measured; 5 times without it, with --quick once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    rounds: Option<u8>,
+    /// Operations per second in the case `open`, the same for all; 50% and 80% of what each server
+    /// can do without it
+    #[arg(long, value_name = "R,..", value_delimiter = ',', value_parser = rate)]
+    rate: Vec<f64>,
+    /// Tiny amounts: shows that everything runs and passes its checks; the figures mean nothing
+    #[arg(long)]
+    quick: bool,
+    /// Writes the whole run there too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Goes on with the run in that file, which was stopped; all else must be as it was
+    #[arg(long, requires = "json")]
+    resume: bool,
 }
 
-/// A server program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
-    Haproxy,
-    Hitch,
-    Nginx,
-    Sealane,
-}
-
-/// Where a server runs.
-pub(crate) struct Place<'a> {
-    /// For its configuration and its log.
-    pub(crate) folder: &'a Path,
-    pub(crate) listen: SocketAddr,
-    pub(crate) backend: SocketAddr,
-    /// Certificate, then key.
-    pub(crate) pem: &'a Path,
-    /// The most connections at once that it must hold.
-    pub(crate) connections_max: u64,
-}
-
-/// All rows. Larger buffers help transfers and cost memory: such rows take part in the former
-/// alone, so that each peer is judged by its better side.
-pub(crate) const ENTRIES: [Entry; 6] = [
-    Entry::new("sealane", Program::Sealane, None, &Case::ALL),
-    Entry::new("nginx", Program::Nginx, None, &Case::ALL),
-    Entry::new("nginx, 64K buffers", Program::Nginx, Some(65_536), &TRANSFERS),
-    Entry::new("haproxy", Program::Haproxy, None, &Case::ALL),
-    Entry::new("haproxy, 64K buffers", Program::Haproxy, Some(65_536), &TRANSFERS),
-    Entry::new("hitch", Program::Hitch, None, &Case::ALL),
-];
-
-const TRANSFERS: [Case; 2] = [Case::Download, Case::Upload];
-
-impl Entry {
-    const fn new(
-        name: &'static str,
-        program: Program,
-        buffer_bytes: Option<u32>,
-        cases: &'static [Case],
-    ) -> Self {
-        Self { name, program, buffer_bytes, cases }
-    }
-
-    /// Writes the configuration and gives the command that runs the server in the foreground.
-    pub(crate) fn command(&self, binary: &Path, place: &Place<'_>) -> Result<Command, Error> {
-        let mut command = Command::new(binary);
-        let text = match self.program {
-            Program::Haproxy => haproxy(place, self.buffer_bytes),
-            Program::Hitch => hitch(place),
-            Program::Nginx => nginx(place, self.buffer_bytes),
-            Program::Sealane => {
-                let (listen, backend) = (place.listen.to_string(), place.backend.to_string());
-                command.args(["serve", "--listen", &listen, "--backend", &backend]);
-                command.arg("--certificates").arg(place.pem);
-                command.args(["--lanes", &WORKERS.to_string()]);
-                return Ok(command);
+/// Whether every server that is installed passed every check.
+///
+/// # Errors
+/// What kept the lab from measuring at all.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let interrupt = Interrupt::catch()?;
+    let (mut journal, mut rounds) = begin(arguments)?;
+    let processors = journal.run.machine.processors;
+    let settings = settings(arguments, processors);
+    let folder = tempfile::tempdir().map_err(Error::io("temporary folder"))?;
+    let (folder, done) = (folder.path(), rounds.len());
+    let mut laboratory = Laboratory::new(settings.clone(), folder, interrupt, processors, done)?;
+    let mut complete = true;
+    for number in rounds.len()..settings.rounds {
+        match laboratory.round(number) {
+            Ok(round) => rounds.push(round),
+            Err(Error::Interrupted) if !rounds.is_empty() => {
+                let _ = writeln!(io::stderr(), "stopped; {number} whole rounds are kept");
+                complete = false;
+                break;
             }
-        };
-        let file = place.folder.join("config");
-        fs::write(&file, text).map_err(Error::file(&file))?;
-        match self.program {
-            Program::Haproxy => command.args(["-db", "-f"]).arg(&file),
-            Program::Hitch => command.arg("--config").arg(&file),
-            _ => command.arg("-p").arg(place.folder).arg("-c").arg(&file),
-        };
-        Ok(command)
-    }
-}
-
-impl Program {
-    /// Where it is installed, or how to get it.
-    pub(crate) fn find(self, sealane: &Path) -> Result<PathBuf, Error> {
-        let (name, packages) = match self {
-            Self::Haproxy => ("haproxy", "haproxy"),
-            Self::Hitch => ("hitch", "hitch"),
-            Self::Nginx => ("nginx", "nginx-light libnginx-mod-stream"),
-            Self::Sealane => {
-                let program = format!("sealane ({})", sealane.display());
-                let remedy = "cargo build --release -p sealane".into();
-                return sealane.canonicalize().map_err(|_| Error::Missing { program, remedy });
-            }
-        };
-        let path = env::var_os("PATH").unwrap_or_default();
-        let found = env::split_paths(&path)
-            // Debian keeps servers where a shell without a login does not look.
-            .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
-            .map(|folder| folder.join(name))
-            .find(|file| file.is_file());
-        match found {
-            Some(file) if self != Self::Nginx || Path::new(NGINX_STREAM).is_file() => Ok(file),
-            _ => {
-                let remedy = format!("apt-get install --no-install-recommends {packages}");
-                Err(Error::Missing { program: name.into(), remedy })
-            }
+            Err(error) => return Err(error),
         }
+        keep(arguments, &rounds)?;
+        let (servers, comparisons) = results::of(&settings, &laboratory.rows, &rounds)?;
+        (journal.run.servers, journal.run.comparisons) = (Some(servers), comparisons);
+        journal.save(false)?;
     }
-
-    /// The line in which it says what it is.
-    pub(crate) fn version(self, binary: &Path) -> String {
-        let argument = if matches!(self, Self::Haproxy | Self::Nginx) { "-v" } else { "--version" };
-        let Ok(output) = Command::new(binary).arg(argument).output() else {
-            return "version unknown".into();
-        };
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text);
-        let line = text.lines().find(|line| line.contains(|c: char| c.is_ascii_digit()));
-        line.filter(|_| output.status.success()).unwrap_or("version unknown").trim().into()
+    let (servers, comparisons) = results::of(&settings, &laboratory.rows, &rounds)?;
+    (journal.run.servers, journal.run.comparisons) = (Some(servers), comparisons);
+    journal.save(complete)?;
+    if let Some(path) = arguments.json.as_deref().filter(|_| complete) {
+        let _ = fs::remove_file(rounds_beside(path));
     }
+    let text = table::text(&settings, &laboratory.rows, &journal.run);
+    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
+    Ok(complete && laboratory.rows.iter().all(|row| row.failure.is_none() || row.absent))
 }
 
-/// What the running server's TLS comes from: the version in the libcrypto it has mapped, or the
-/// crates that the names of source files in its binary tell.
-pub(crate) fn tls_library(process: &Process, binary: &Path) -> Result<String, Error> {
-    let libraries = process.libraries()?;
-    let shared = libraries.iter().find(|path| path.to_string_lossy().contains("/libcrypto"));
-    let path = shared.map_or(binary, PathBuf::as_path);
-    let bytes = fs::read(path).map_err(Error::file(path))?;
-    let mut found: Vec<String> = match shared {
-        Some(_) => versions_after(&bytes, "OpenSSL ").into_iter().take(1).collect(),
-        None => RUST_LIBRARIES.iter().flat_map(|name| versions_after(&bytes, name)).collect(),
+/// A new document, or the one to go on with and the rounds that are in it.
+fn begin(arguments: &Arguments) -> Result<(Journal, Vec<Round>), Error> {
+    let words = std::env::args().filter(|word| word != "--resume");
+    let command: Vec<String> = words.collect();
+    let path = arguments.json.as_deref();
+    let Some(path) = path.filter(|_| arguments.resume) else {
+        return Ok((Journal::begin(command, path), Vec::new()));
     };
-    found.dedup();
-    Ok(if found.is_empty() { "TLS library unknown".into() } else { found.join(", ") })
+    let journal = Journal::resume(path)?;
+    if journal.run.command != command {
+        let before = journal.run.command.join(" ");
+        return Err(Error::Check(format!(
+            "{} was begun with other arguments; run: {before} --resume",
+            path.display()
+        )));
+    }
+    let beside = rounds_beside(path);
+    let file = fs::File::open(&beside).map_err(Error::file(&beside))?;
+    let mut rounds = Vec::new();
+    for line in BufReader::new(file).lines() {
+        let line = line.map_err(Error::file(&beside))?;
+        rounds.push(
+            serde_json::from_str(&line)
+                .map_err(|error| Error::Check(format!("{}: {error}", beside.display())))?,
+        );
+    }
+    Ok((journal, rounds))
 }
 
-/// Every different "`name`1.2.3" in `bytes`.
-fn versions_after(bytes: &[u8], name: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for at in bytes.windows(name.len()).enumerate().filter(|(_, w)| *w == name.as_bytes()) {
-        let rest = &bytes[at.0 + name.len()..];
-        let digits = rest.iter().take_while(|b| b.is_ascii_digit() || **b == b'.').count();
-        let version = String::from_utf8_lossy(&rest[..digits]);
-        if version.matches('.').count() == 2 {
-            let name = name.trim_matches(['/', '-', ' ']);
-            found.push(format!("{name} {}", version.trim_end_matches('.')));
+/// Writes all rounds beside the document, a line each, for `--resume`: whole or not at all.
+fn keep(arguments: &Arguments, rounds: &[Round]) -> Result<(), Error> {
+    let Some(path) = &arguments.json else { return Ok(()) };
+    let mut text = String::new();
+    for round in rounds {
+        text +=
+            &serde_json::to_string(round).map_err(|error| Error::io("write JSON")(error.into()))?;
+        text.push('\n');
+    }
+    let (beside, next) = (rounds_beside(path), path.with_extension("next"));
+    fs::write(&next, text).map_err(Error::file(&next))?;
+    fs::rename(&next, &beside).map_err(Error::file(&beside))
+}
+
+fn rounds_beside(path: &Path) -> PathBuf {
+    path.with_extension("rounds")
+}
+
+fn settings(arguments: &Arguments, processors: usize) -> Settings {
+    let Arguments { sealane, haproxy, peer, only, cases, workers, rounds, rate, .. } =
+        arguments.clone();
+    let cases = if cases.is_empty() { Case::ALL.to_vec() } else { cases };
+    Settings {
+        choice: Choice { sealane, haproxies: haproxy, peers: peer, only, cases },
+        rounds: rounds.map_or(if arguments.quick { 1 } else { 5 }, usize::from),
+        amount: if arguments.quick { Amount::QUICK } else { Amount::FULL },
+        workers: workers.map_or(processors, usize::from),
+        rates: match rate.is_empty() {
+            true => Rates::OfCapacity(vec![50, 80]),
+            false => Rates::Fixed(rate),
+        },
+    }
+}
+
+fn named(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, line)) if !name.is_empty() && line.contains("{port}") => {
+            Ok((name.into(), line.into()))
         }
+        _ => Err("want NAME=COMMAND, and {port} in COMMAND".into()),
     }
-    found.sort();
-    found.dedup();
-    found
 }
 
-fn nginx(place: &Place<'_>, buffer_bytes: Option<u32>) -> String {
-    let Place { listen, backend, .. } = place;
-    let (folder, pem) = (place.folder.display(), place.pem.display());
-    let buffer_bytes = buffer_bytes.unwrap_or(16_384); // its default
-    // Client and backend side, and as much again because the kernel deals unevenly.
-    let connections = place.connections_max * 3;
-    format!(
-        "load_module {NGINX_STREAM};
-daemon off;
-worker_processes {WORKERS};
-pid {folder}/pid;
-error_log stderr warn;
-events {{ worker_connections {connections}; }}
-stream {{
-  server {{
-    listen {listen} ssl reuseport backlog=4096;
-    ssl_certificate {pem};
-    ssl_certificate_key {pem};
-    ssl_protocols TLSv1.3;
-    ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;
-    ssl_ecdh_curve X25519;
-    ssl_session_tickets on;
-    proxy_pass {backend};
-    proxy_buffer_size {buffer_bytes};
-    proxy_timeout 10m;
-  }}
-}}
-"
-    )
-}
-
-fn haproxy(place: &Place<'_>, buffer_bytes: Option<u32>) -> String {
-    let Place { listen, backend, connections_max, .. } = place;
-    let pem = place.pem.display();
-    let buffer_bytes = buffer_bytes.unwrap_or(16_384); // its default
-    // Sessions resume by ticket: the shared cache would only cost.
-    format!(
-        "global
-  nbthread {WORKERS}
-  maxconn {connections_max}
-  tune.bufsize {buffer_bytes}
-  tune.ssl.cachesize 0
-  ssl-default-bind-ciphersuites TLS_AES_128_GCM_SHA256
-  ssl-default-bind-options ssl-min-ver TLSv1.3
-defaults
-  mode tcp
-  timeout connect 10s
-  timeout client 10m
-  timeout server 10m
-listen tls
-  bind {listen} ssl crt {pem} curves X25519 backlog 4096 shards by-thread
-  server backend {backend}
-"
-    )
-}
-
-fn hitch(place: &Place<'_>) -> String {
-    let Place { listen, backend, .. } = place;
-    let pem = place.pem.display();
-    // It refuses to work as root, and cannot change its user as anyone else.
-    let user = if rustix::process::geteuid().is_root() { "user = \"nobody\"\n" } else { "" };
-    format!(
-        "frontend = {{ host = \"{}\" port = \"{}\" }}
-backend = \"[{}]:{}\"
-pem-file = \"{pem}\"
-workers = {WORKERS}
-backlog = 4096
-tls-protos = TLSv1.3
-ciphersuites = \"TLS_AES_128_GCM_SHA256\"
-ecdh-curve = \"X25519\"
-ocsp-dir = \"\"
-log-level = 1
-daemon = off
-{user}",
-        listen.ip(),
-        listen.port(),
-        backend.ip(),
-        backend.port()
-    )
-}
-
-const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
-const RUST_LIBRARIES: [&str; 3] = ["/rustls-", "/graviola-", "/aws-lc-rs-"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_found_between_other_bytes() {
-        let bytes = b"\0OpenSSL 3.0.19 27 Jan 2026\0OpenSSL x\0/a/rustls-0.23.46/src\0rustls-1";
-        assert_eq!(versions_after(bytes, "OpenSSL "), ["OpenSSL 3.0.19"]);
-        assert_eq!(versions_after(bytes, "/rustls-"), ["rustls 0.23.46"]);
-    }
-
-    #[test]
-    fn a_missing_program_names_its_remedy() {
-        let error = Program::Sealane.find(Path::new("/nonexistent")).unwrap_err();
-        assert!(error.to_string().contains("cargo build --release"), "{error}");
-    }
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "want operations per second".to_owned())?;
+    if (1.0..=10_000_000.0).contains(&rate) { Ok(rate) } else { Err("want 1 to 10000000".into()) }
 }

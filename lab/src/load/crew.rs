@@ -1,0 +1,115 @@
+//! All threads of a load together, [`Crew`].
+
+use std::{num::NonZeroUsize, thread, time::Duration};
+
+use rustls::pki_types::CertificateDer;
+
+use crate::{
+    error::Error,
+    load::{Expect, Load, Pace, Plan, Tally, Until, driver::Driver},
+};
+
+/// Threads with their connections; what is prepared in one run stands in the next.
+pub(crate) struct Crew {
+    drivers: Vec<Driver>,
+}
+
+impl Crew {
+    /// As many threads as asked for, each with settings and tickets of its own.
+    pub(crate) fn new(plan: &Plan, threads: NonZeroUsize) -> Result<Self, Error> {
+        let drivers = (0..threads.get() as u64)
+            .map(|thread| Driver::new(plan.clone(), thread))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { drivers })
+    }
+
+    /// Divides the load among the threads, waits for all and adds up.
+    ///
+    /// # Errors
+    /// The first of any thread.
+    pub(crate) fn run(&mut self, load: &Load) -> Result<Tally, Error> {
+        let threads = self.drivers.len();
+        let mut shares = Vec::new();
+        for thread in 0..threads {
+            let mut share = load.clone();
+            if let Until::Count(count) = &mut share.until {
+                *count = part(*count, thread, threads);
+            }
+            match &mut share.pace {
+                Pace::Closed(in_flight) => {
+                    // A thread with work has a place for it.
+                    *in_flight = usize::try_from(part(*in_flight as u64, thread, threads))
+                        .unwrap_or(1)
+                        .max(1);
+                }
+                Pace::Open { interval, delay, in_flight_max } => {
+                    *delay = *interval * u32::try_from(thread).unwrap_or(0);
+                    *interval *= u32::try_from(threads).unwrap_or(1);
+                    *in_flight_max = (*in_flight_max / threads).max(1);
+                }
+            }
+            shares.push(share);
+        }
+        let mut sum = Tally::new()?;
+        let results = self.in_parallel(|thread, driver| driver.run(shares[thread].clone()));
+        for tally in results {
+            sum.add(tally?);
+        }
+        Ok(sum)
+    }
+
+    /// Closes all connections that stand.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        self.in_parallel(|_, driver| driver.close()).into_iter().collect()
+    }
+
+    /// What handshakes must come to from now on, and the share of them that is to resume.
+    pub(crate) fn change(&mut self, expect: &Expect, resume: f64) {
+        for driver in &mut self.drivers {
+            driver.change(expect.clone(), resume);
+        }
+    }
+
+    /// The certificate that the server showed the first thread last.
+    pub(crate) fn leaf(&self) -> Option<&CertificateDer<'static>> {
+        self.drivers.first()?.leaf()
+    }
+
+    fn in_parallel<T: Send>(
+        &mut self,
+        work: impl Fn(usize, &mut Driver) -> Result<T, Error> + Sync,
+    ) -> Vec<Result<T, Error>> {
+        let work = &work;
+        thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .drivers
+                .iter_mut()
+                .enumerate()
+                .map(|(number, driver)| scope.spawn(move || work(number, driver)))
+                .collect();
+            let panicked = |_| Err(Error::Check("a client thread panicked".into()));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+        })
+    }
+}
+
+impl Load {
+    /// A closed loop.
+    pub(crate) fn closed(work: super::Work, in_flight: usize, until: Until) -> Self {
+        Self { work, pace: Pace::Closed(in_flight), until }
+    }
+
+    /// An open loop of so many operations per second.
+    pub(crate) fn open(work: super::Work, rate: f64, in_flight_max: usize, until: Until) -> Self {
+        let interval = Duration::from_secs_f64(1.0 / rate.clamp(RATE_MIN, RATE_MAX));
+        Self { work, pace: Pace::Open { interval, delay: Duration::ZERO, in_flight_max }, until }
+    }
+}
+
+fn part(whole: u64, thread: usize, threads: usize) -> u64 {
+    let (thread, threads) = (thread as u64, threads as u64);
+    whole / threads + u64::from(thread < whole % threads)
+}
+
+const RATE_MIN: f64 = 0.01;
+const RATE_MAX: f64 = 10_000_000.0;

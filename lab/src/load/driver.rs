@@ -1,0 +1,459 @@
+//! One thread of the load, [`Driver`]: one epoll, and when to start what on which connection.
+
+use std::{
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
+    time::{ClockId, Timespec},
+};
+use rustls::pki_types::{CertificateDer, ServerName};
+use slab::Slab;
+
+use crate::{
+    error::Error,
+    histogram::Times,
+    interrupt::Interrupt,
+    load::{
+        Expect, Offer, Request, Tally,
+        offer::Configs,
+        slot::{Failure, Kind, Scratch, Slot, Timing, Turn},
+    },
+};
+
+/// Whom the load is for, and what every connection of it has in common.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) address: SocketAddr,
+    /// The `Host` of requests.
+    pub(crate) host: String,
+    /// `None`: no TLS.
+    pub(crate) tls: Option<Tls>,
+    pub(crate) expect: Expect,
+    /// Failures are counted and the load goes on; else the first one ends it.
+    pub(crate) tolerant: bool,
+    pub(crate) interrupted: Interrupt,
+    /// Operations that ended, for whoever shows the progress.
+    pub(crate) progress: Arc<AtomicU64>,
+}
+
+/// The TLS part of a plan.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) offer: Offer,
+    /// Asked for in turn, one per connection.
+    pub(crate) names: Vec<ServerName<'static>>,
+    /// Share of the connections that are to resume, if a ticket is there; 0 to 1.
+    pub(crate) resume: f64,
+}
+
+/// What one thread shall do.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) work: Work,
+    pub(crate) pace: Pace,
+    pub(crate) until: Until,
+}
+
+/// What an operation is.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// A connection, with a request on it or none, and its close.
+    Connections(Option<Request>),
+    /// A connection that has answered one request and stays.
+    Establish(Option<Request>),
+    /// A request on one of the connections that stand.
+    Requests(Request),
+}
+
+/// When operations start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// So many are under way at any time: an open place is taken at once.
+    Closed(usize),
+    /// At fixed times, whatever became of those before, as long as so many are not under way.
+    Open { interval: Duration, delay: Duration, in_flight_max: usize },
+}
+
+/// When no more start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    Count(u64),
+    Elapsed(Duration),
+}
+
+/// One thread's connections and what they came to.
+pub(crate) struct Driver {
+    plan: Plan,
+    configs: Option<Configs>,
+    epoll: OwnedFd,
+    slots: Slab<Slot>,
+    /// Connections that stand with nothing under way.
+    ready: Vec<usize>,
+    again: Vec<usize>,
+    scratch: Scratch,
+    tally: Tally,
+    nonce: u64,
+    connections: u64,
+    /// Fraction of a connection that is owed to resumption.
+    resume_owed: f64,
+    /// The certificate of the connection that was established last.
+    leaf: Option<CertificateDer<'static>>,
+}
+
+/// One load on its way.
+struct Course {
+    load: Load,
+    began: Instant,
+    started: u64,
+}
+
+impl Driver {
+    /// A driver whose requests are numbered apart from those of other threads.
+    pub(crate) fn new(plan: Plan, thread: u64) -> Result<Self, Error> {
+        let configs = plan.tls.as_ref().map(|tls| tls.offer.configs()).transpose()?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system("epoll"))?;
+        Ok(Self {
+            plan,
+            configs,
+            epoll,
+            slots: Slab::new(),
+            ready: Vec::new(),
+            again: Vec::new(),
+            scratch: Scratch::new(),
+            tally: Tally::new()?,
+            nonce: thread << NONCE_BITS,
+            connections: 0,
+            resume_owed: 0.0,
+            leaf: None,
+        })
+    }
+
+    /// Does it and tells what came out, and nothing of what was before.
+    pub(crate) fn run(&mut self, load: Load) -> Result<Tally, Error> {
+        self.tally = Tally::new()?;
+        let cpu_before = cpu_ns();
+        let course = Course { load, began: Instant::now(), started: 0 };
+        if let Err(error) = self.follow(course) {
+            // A server that serves one after the other must not wait for those that nobody needs.
+            self.slots.clear();
+            self.ready.clear();
+            return Err(error);
+        }
+        let mut tally = std::mem::replace(&mut self.tally, Tally::new()?);
+        tally.cpu_ns.push(cpu_ns().saturating_sub(cpu_before));
+        Ok(tally)
+    }
+
+    /// Until all that was to be done is done.
+    fn follow(&mut self, mut course: Course) -> Result<(), Error> {
+        // A short load is over before the first look.
+        self.look_at_the_clock(&mut course, Instant::now())?;
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut looked = Instant::now();
+        loop {
+            let now = Instant::now();
+            self.start_due(&mut course, now)?;
+            if self.slots.len() == self.ready.len() && !course.wants_more(now) {
+                break;
+            }
+            self.wait(&course, &mut events)?;
+            for event in events.drain(..) {
+                let Event { data, .. } = event;
+                self.turn(usize::try_from(data.u64()).unwrap_or(usize::MAX), &course)?;
+            }
+            for key in std::mem::take(&mut self.again) {
+                self.turn(key, &course)?;
+            }
+            if looked.elapsed() > Duration::from_millis(LOOK_INTERVAL_MS) {
+                looked = Instant::now();
+                self.look_at_the_clock(&mut course, looked)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes what stands.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        let nothing =
+            Load { work: Work::Connections(None), pace: Pace::Closed(0), until: Until::Count(0) };
+        for key in std::mem::take(&mut self.ready) {
+            if let Some(slot) = self.slots.get_mut(key) {
+                slot.timing = timing(Instant::now(), Instant::now());
+                slot.close();
+                self.again.push(key);
+            }
+        }
+        self.run(nothing).map(drop)
+    }
+
+    /// The certificate that the server showed last.
+    pub(crate) fn leaf(&self) -> Option<&CertificateDer<'static>> {
+        self.leaf.as_ref()
+    }
+
+    /// Changes what handshakes must come to from now on, and the share that is to resume.
+    pub(crate) fn change(&mut self, expect: Expect, resume: f64) {
+        self.plan.expect = expect;
+        if let Some(tls) = &mut self.plan.tls {
+            tls.resume = resume;
+        }
+    }
+
+    fn start_due(&mut self, course: &mut Course, now: Instant) -> Result<(), Error> {
+        for _ in 0..STARTS_MAX {
+            let under_way = self.slots.len() - self.ready.len();
+            let Some(intended) = course.due(now, under_way) else { break };
+            let timing = timing(intended, now);
+            let begun = match &course.load.work {
+                Work::Requests(request) => match self.ready.pop() {
+                    Some(key) => {
+                        self.nonce += 1;
+                        if let Some(slot) = self.slots.get_mut(key) {
+                            slot.timing = timing;
+                            slot.ask(request, &self.plan.host, self.nonce);
+                        }
+                        Ok(key)
+                    }
+                    // In the place of one that the server closed.
+                    None if self.plan.tolerant => self.connect(timing),
+                    None => break,
+                },
+                _ => self.connect(timing),
+            };
+            course.started += 1;
+            match begun {
+                Ok(key) => self.turn(key, course)?,
+                Err(failure) => self.fail(failure)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, timing: Timing) -> Result<usize, Failure> {
+        let mut offers_ticket = false;
+        let tls = match (&self.plan.tls, &self.configs) {
+            (Some(tls), Some(configs)) => {
+                self.resume_owed += tls.resume;
+                let resumes = self.resume_owed >= 1.0;
+                self.resume_owed -= f64::from(u8::from(resumes));
+                offers_ticket = resumes && configs.tickets.len() > 0;
+                let name = usize::try_from(self.connections).unwrap_or(0) % tls.names.len().max(1);
+                let config = if resumes { &configs.resuming } else { &configs.fresh };
+                tls.names.get(name).map(|name| (config, name))
+            }
+            _ => None,
+        };
+        self.connections += 1;
+        let mut slot = Slot::connect(self.plan.address, tls, timing)?;
+        slot.offers_ticket = offers_ticket;
+        self.tally.tickets_offered += u64::from(offers_ticket);
+        let key = self.slots.insert(slot);
+        // Edge-triggered: one system call for all of a connection's life.
+        let interest = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+        let data = EventData::new_u64(key as u64);
+        let tcp = self.slots[key].tcp();
+        if let Err(error) = epoll::add(&self.epoll, tcp, data, interest) {
+            self.slots.remove(key);
+            return Err(Failure::system("epoll", &error.into()));
+        }
+        Ok(key)
+    }
+
+    /// One connection goes on, as far as it can.
+    fn turn(&mut self, key: usize, course: &Course) -> Result<(), Error> {
+        for _ in 0..MILESTONES_MAX {
+            let Some(slot) = self.slots.get_mut(key) else { return Ok(()) };
+            match slot.advance(&self.plan.expect, &mut self.scratch) {
+                Ok(Turn::Waits) => return Ok(()),
+                Ok(Turn::Again) => break,
+                Ok(Turn::Closed) => {
+                    self.slots.remove(key);
+                    return Ok(());
+                }
+                Ok(turn) => self.reached(key, turn, course),
+                Err(failure) => {
+                    let was_ready = slot.is_ready();
+                    self.slots.remove(key);
+                    self.ready.retain(|ready| *ready != key);
+                    // Between two requests a server may close; the next one finds another way.
+                    if was_ready && self.plan.tolerant && failure.kind == Kind::Closed {
+                        return Ok(());
+                    }
+                    return self.fail(failure);
+                }
+            }
+        }
+        self.again.push(key);
+        Ok(())
+    }
+
+    fn reached(&mut self, key: usize, turn: Turn, course: &Course) {
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        let now = Instant::now();
+        let over = match turn {
+            Turn::Established(negotiation) => {
+                record(&mut self.tally.handshake, now - slot.timing.started);
+                if let Some(negotiation) = negotiation {
+                    self.leaf = slot.leaf().cloned();
+                    self.tally.tickets_resumed +=
+                        u64::from(slot.offers_ticket && negotiation.resumed);
+                    *self.tally.negotiations.entry(negotiation).or_default() += 1;
+                }
+                match &course.load.work {
+                    Work::Connections(Some(request))
+                    | Work::Establish(Some(request))
+                    | Work::Requests(request) => {
+                        self.nonce += 1;
+                        slot.ask(request, &self.plan.host, self.nonce);
+                        false
+                    }
+                    _ => true,
+                }
+            }
+            Turn::Answered(body_bytes) => {
+                self.tally.body_bytes += body_bytes;
+                true
+            }
+            _ => false,
+        };
+        if !over {
+            return;
+        }
+        record(&mut self.tally.service, now - slot.timing.started);
+        record(&mut self.tally.intended, now - slot.timing.intended);
+        match course.load.work {
+            Work::Connections(_) => slot.close(),
+            _ => self.ready.push(key),
+        }
+        self.tally.operations += 1;
+        self.tally.elapsed = now - course.began;
+        let second = usize::try_from(self.tally.elapsed.as_secs()).unwrap_or(0);
+        if second < SECONDS_MAX {
+            let seconds = self.tally.per_second.len().max(second + 1);
+            self.tally.per_second.resize(seconds, 0);
+            self.tally.per_second[second] += 1;
+        }
+        self.plan.progress.fetch_add(1, Relaxed);
+    }
+
+    fn wait(&mut self, course: &Course, events: &mut Vec<Event>) -> Result<(), Error> {
+        let longest = Duration::from_millis(LOOK_INTERVAL_MS);
+        let timeout = match course.next_start() {
+            _ if !self.again.is_empty() => Duration::ZERO,
+            Some(next) => next.saturating_duration_since(Instant::now()).min(longest),
+            None => longest,
+        };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        let spare = rustix::buffer::spare_capacity(events);
+        match epoll::wait(&self.epoll, spare, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(system("epoll")(error)),
+        }
+    }
+
+    /// Ends what takes too long, and everything if the operator wants it.
+    fn look_at_the_clock(&mut self, course: &mut Course, now: Instant) -> Result<(), Error> {
+        if self.plan.interrupted.is_pressed() {
+            if !self.plan.tolerant {
+                return Err(Error::Interrupted);
+            }
+            // What is done is kept; what is under way is neither good nor bad.
+            course.load.until = Until::Count(0);
+            self.slots.clear();
+            self.ready.clear();
+            self.again.clear();
+        }
+        let is_late = |slot: &Slot| !slot.is_ready() && slot.timing.deadline < now;
+        let late: Vec<usize> =
+            self.slots.iter().filter(|(_, slot)| is_late(slot)).map(|(key, _)| key).collect();
+        for key in late {
+            self.slots.remove(key);
+            let text = format!("no end after {WAIT_SECONDS_MAX} s");
+            self.fail(Failure::new(Kind::TimedOut, text))?;
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure) -> Result<(), Error> {
+        if !self.plan.tolerant {
+            return Err(Error::Check(failure.text));
+        }
+        self.plan.progress.fetch_add(1, Relaxed);
+        self.tally.fail(failure);
+        Ok(())
+    }
+}
+
+impl Course {
+    /// When the next operation was to start, if it may start now.
+    fn due(&self, now: Instant, under_way: usize) -> Option<Instant> {
+        if !self.wants_more(now) {
+            return None;
+        }
+        match self.load.pace {
+            Pace::Closed(in_flight) => (under_way < in_flight).then_some(now),
+            Pace::Open { in_flight_max, .. } => {
+                self.next_start().filter(|next| *next <= now && under_way < in_flight_max)
+            }
+        }
+    }
+
+    fn wants_more(&self, now: Instant) -> bool {
+        match (self.load.until, self.load.pace) {
+            (Until::Count(count), _) => self.started < count,
+            // Those that are late for want of room are still owed.
+            (Until::Elapsed(time), Pace::Open { .. }) => {
+                self.next_start().is_some_and(|next| next < self.began + time)
+            }
+            (Until::Elapsed(time), Pace::Closed(_)) => now < self.began + time,
+        }
+    }
+
+    /// By the schedule of an open loop.
+    fn next_start(&self) -> Option<Instant> {
+        match self.load.pace {
+            Pace::Closed(_) => None,
+            Pace::Open { interval, delay, .. } => {
+                let number = u32::try_from(self.started).unwrap_or(u32::MAX);
+                Some(self.began + delay + interval.saturating_mul(number))
+            }
+        }
+    }
+}
+
+fn timing(intended: Instant, started: Instant) -> Timing {
+    Timing { intended, started, deadline: started + Duration::from_secs(WAIT_SECONDS_MAX) }
+}
+
+fn record(times: &mut Times, time: Duration) {
+    times.record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+}
+
+/// What the calling thread has used so far.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+fn system(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> Error {
+    move |error| Error::io(what)(error.into())
+}
+
+/// A wait longer than this is a failure of the server: the machine may be busy, but not so busy.
+pub(crate) const WAIT_SECONDS_MAX: u64 = 20;
+const EVENTS_MAX: usize = 256;
+const LOOK_INTERVAL_MS: u64 = 100;
+const MILESTONES_MAX: usize = 8;
+const NONCE_BITS: u32 = 48;
+/// Seconds whose operations are counted apart.
+const SECONDS_MAX: usize = 3_600;
+const STARTS_MAX: usize = 64;

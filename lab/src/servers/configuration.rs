@@ -1,0 +1,348 @@
+//! The command and the configuration of each server under test, for one [`Place`].
+//!
+//! Every one gets the same workers, one version, one group and one suite, its default of tickets
+//! (two per full handshake), no log, and the settings that its manual advises for load.
+
+use std::{fmt::Write, fs, net::SocketAddr, path::Path, process::Command};
+
+use rustix::process::Signal;
+
+use crate::{
+    error::Error,
+    scenario::Version,
+    servers::{
+        case::Profile,
+        programs::{Entry, NGINX_STREAM, Program},
+    },
+};
+
+/// Where and how a server runs.
+pub(crate) struct Place<'a> {
+    /// For its configuration and its log.
+    pub(crate) folder: &'a Path,
+    pub(crate) listen: SocketAddr,
+    pub(crate) backend: SocketAddr,
+    /// Certificate, then key.
+    pub(crate) pem: &'a Path,
+    /// Instead of `pem`: many certificates.
+    pub(crate) many: Option<Many<'a>>,
+    pub(crate) profile: Profile,
+    /// Workers, threads or lanes.
+    pub(crate) workers: usize,
+    /// The most connections at once that it must hold.
+    pub(crate) connections_max: u64,
+}
+
+/// A folder with a `NAME.pem` for each name, certificate and key.
+#[derive(Clone, Copy)]
+pub(crate) struct Many<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) names: &'a [String],
+}
+
+impl Entry {
+    /// Writes the configuration and gives the command that runs the server in the foreground.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the lab does not know how to have this server do that.
+    pub(crate) fn command(&self, binary: &Path, place: &Place<'_>) -> Result<Command, Error> {
+        let mut command = Command::new(binary);
+        let text = match &self.program {
+            Program::Command(line) => {
+                if place.many.is_some() {
+                    let why = "a command line has no place for a folder of certificates";
+                    return Err(Error::Unsupported(why.into()));
+                }
+                command.arg("-c").arg(filled(line, place));
+                return Ok(command);
+            }
+            Program::Haproxy(_) | Program::PlainHaproxy(_) => haproxy(self, place),
+            Program::Hitch => hitch(place),
+            Program::NginxHttp => nginx_http(place),
+            Program::NginxStream => nginx_stream(place, self.buffer_bytes),
+            Program::PlainRelay => {
+                command.arg("relay").arg(place.listen.to_string());
+                command.args([place.backend.to_string(), place.workers.to_string()]);
+                return Ok(command);
+            }
+            Program::Sealane => sealane(place),
+            Program::Stunnel => stunnel(place),
+        };
+        let file = place.folder.join("config");
+        fs::write(&file, text).map_err(Error::file(&file))?;
+        match &self.program {
+            // A master process, so that there is something to reload.
+            Program::Haproxy(_) if place.many.is_some() => command.args(["-W", "-db", "-f"]),
+            Program::Haproxy(_) | Program::PlainHaproxy(_) => command.args(["-db", "-f"]),
+            Program::Sealane => command.args(["serve", "--config"]),
+            Program::Hitch => command.arg("--config"),
+            Program::NginxHttp | Program::NginxStream => {
+                command.arg("-p").arg(place.folder).arg("-c")
+            }
+            _ => &mut command,
+        };
+        command.arg(&file);
+        Ok(command)
+    }
+
+    /// What makes it read its certificates again.
+    pub(crate) fn reload_signal(&self) -> Option<Signal> {
+        match self.program {
+            Program::Haproxy(_) => Some(Signal::USR2),
+            Program::Hitch
+            | Program::NginxHttp
+            | Program::NginxStream
+            | Program::Sealane
+            | Program::Stunnel => Some(Signal::HUP),
+            Program::Command(_) | Program::PlainHaproxy(_) | Program::PlainRelay => None,
+        }
+    }
+}
+
+fn filled(line: &str, place: &Place<'_>) -> String {
+    line.replace("{port}", &place.listen.port().to_string())
+        .replace("{backend}", &place.backend.to_string())
+        .replace("{workers}", &place.workers.to_string())
+        .replace("{cert}", &place.pem.display().to_string())
+        .replace("{folder}", &place.folder.display().to_string())
+}
+
+fn sealane(place: &Place<'_>) -> String {
+    let Place { listen, backend, workers, profile, connections_max, .. } = place;
+    let certificates = place.many.map_or(place.pem, |many| many.folder).display();
+    let version = if profile.version == Version::Tls12 { "1.2" } else { "1.3" };
+    // P-256 has two names in use.
+    let groups = profile.group_names().join("\", \"").replace("P-256", "secp256r1");
+    format!(
+        "lanes = {workers}
+[limits]
+connections = {connections_max}
+[[listener]]
+addresses = [\"{listen}\"]
+certificates = [\"{certificates}\"]
+versions = [\"{version}\"]
+groups = [\"{groups}\"]
+backends = [\"{backend}\"]
+"
+    )
+}
+
+fn nginx_main(place: &Place<'_>) -> String {
+    let (folder, workers) = (place.folder.display(), place.workers);
+    // Client and backend side, and as much again because the kernel deals unevenly.
+    let connections = place.connections_max * 3;
+    // Workers of another user could not read keys that they read late.
+    let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
+    format!(
+        "daemon off;
+{user}worker_processes {workers};
+pid {folder}/pid;
+error_log stderr crit;
+worker_rlimit_nofile {};
+events {{ worker_connections {connections}; }}
+",
+        connections * 2
+    )
+}
+
+fn nginx_tls(place: &Place<'_>) -> String {
+    let (version, group) = (place.profile.version_name(), place.profile.group_names().join(":"));
+    format!(
+        "    ssl_protocols {version};
+    ssl_conf_command Ciphersuites {SUITE_13};
+    ssl_ciphers {SUITES_12};
+    ssl_ecdh_curve {group};
+    ssl_session_tickets on;
+"
+    )
+}
+
+fn nginx_stream(place: &Place<'_>, buffer_bytes: Option<u32>) -> String {
+    let Place { listen, backend, .. } = place;
+    let buffer_bytes = buffer_bytes.unwrap_or(16_384); // its default
+    // Its stream module has one server per address: names are a variable, read at each handshake.
+    let pem = match place.many {
+        Some(many) => format!("{}/$ssl_server_name.pem", many.folder.display()),
+        None => place.pem.display().to_string(),
+    };
+    format!(
+        "load_module {NGINX_STREAM};
+{}stream {{
+  server {{
+    listen {listen} ssl reuseport backlog=4096;
+    ssl_certificate {pem};
+    ssl_certificate_key {pem};
+{}    proxy_pass {backend};
+    proxy_buffer_size {buffer_bytes};
+    proxy_timeout 10m;
+  }}
+}}
+",
+        nginx_main(place),
+        nginx_tls(place)
+    )
+}
+
+fn nginx_http(place: &Place<'_>) -> String {
+    let Place { listen, backend, folder, .. } = place;
+    let (folder, tls) = (folder.display(), nginx_tls(place));
+    let server = |options: &str, name: &str, pem: &str| {
+        format!(
+            "  server {{
+    listen {listen} ssl{options};
+    server_name {name};
+    ssl_certificate {pem};
+    ssl_certificate_key {pem};
+    location / {{ proxy_pass http://backend; }}
+  }}
+"
+        )
+    };
+    let options = " reuseport backlog=4096";
+    let mut servers = String::new();
+    match place.many {
+        Some(many) => {
+            for (number, name) in many.names.iter().enumerate() {
+                let pem = format!("{}/{name}.pem", many.folder.display());
+                servers += &server(if number == 0 { options } else { "" }, name, &pem);
+            }
+        }
+        None => servers += &server(options, "localhost", &place.pem.display().to_string()),
+    }
+    format!(
+        "{}http {{
+  access_log off;
+  server_names_hash_max_size 65536;
+  server_names_hash_bucket_size 128;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  client_max_body_size 0;
+  keepalive_requests 1000000000;
+  keepalive_timeout 10m;
+  proxy_http_version 1.1;
+  proxy_set_header Connection \"\";
+  proxy_request_buffering off;
+  proxy_max_temp_file_size 0;
+{tls}  {NGINX_POOL} backend {{ server {backend}; keepalive 256; keepalive_requests 1000000000; }}
+{servers}}}
+",
+        nginx_main(place)
+    )
+}
+
+fn haproxy(entry: &Entry, place: &Place<'_>) -> String {
+    let Place { listen, backend, connections_max, workers, profile, .. } = place;
+    let pem = place.many.map_or(place.pem, |many| many.folder).display();
+    let buffer_bytes = entry.buffer_bytes.unwrap_or(16_384); // its default
+    let (version, group) = (profile.version_name(), profile.group_names().join(":"));
+    let tls = match entry.has_tls() {
+        true => {
+            format!(" ssl crt {pem} curves {group} ssl-min-ver {version} ssl-max-ver {version}")
+        }
+        false => String::new(),
+    };
+    // Sessions resume by ticket: the shared cache would only cost.
+    format!(
+        "global
+  nbthread {workers}
+  maxconn {connections_max}
+  tune.bufsize {buffer_bytes}
+  tune.ssl.cachesize 0
+  ssl-default-bind-ciphersuites {SUITE_13}
+  ssl-default-bind-ciphers {SUITES_12}
+defaults
+  mode tcp
+  timeout connect 10s
+  timeout client 10m
+  timeout server 10m
+listen tls
+  bind {listen}{tls} backlog 4096 shards by-thread
+  server backend {backend}
+"
+    )
+}
+
+fn hitch(place: &Place<'_>) -> String {
+    let Place { listen, backend, workers, profile, .. } = place;
+    let certificates = match place.many {
+        Some(many) => format!("pem-dir = \"{}\"", many.folder.display()),
+        None => format!("pem-file = \"{}\"", place.pem.display()),
+    };
+    // It refuses to work as root, and cannot change its user as anyone else.
+    let user = if rustix::process::geteuid().is_root() { "user = \"nobody\"\n" } else { "" };
+    format!(
+        "frontend = {{ host = \"{}\" port = \"{}\" }}
+backend = \"[{}]:{}\"
+{certificates}
+workers = {workers}
+backlog = 4096
+tls-protos = {}
+ciphersuites = \"{SUITE_13}\"
+ciphers = \"{SUITES_12}\"
+ecdh-curve = \"{}\"
+ocsp-dir = \"\"
+log-level = 1
+daemon = off
+{user}",
+        listen.ip(),
+        listen.port(),
+        backend.ip(),
+        backend.port(),
+        profile.version_name(),
+        profile.group_names().join(":")
+    )
+}
+
+/// One thread per connection is its design: workers are not settable.
+fn stunnel(place: &Place<'_>) -> String {
+    let Place { listen, backend, profile, .. } = place;
+    let first = match place.many {
+        Some(many) => many.folder.join(format!("{}.pem", many.names[0])).display().to_string(),
+        None => place.pem.display().to_string(),
+    };
+    let (version, group) = (profile.version_name(), profile.group_names().join(":"));
+    let tls = format!(
+        "sslVersionMin = {version}
+sslVersionMax = {version}
+ciphersuites = {SUITE_13}
+ciphers = {SUITES_12}
+curves = {group}
+options = -NO_TICKET
+TIMEOUTidle = 600
+"
+    );
+    let mut text = format!(
+        "foreground = quiet
+syslog = no
+debug = 3
+pid =
+socket = l:TCP_NODELAY=1
+socket = r:TCP_NODELAY=1
+[lab]
+accept = {listen}
+connect = {backend}
+cert = {first}
+{tls}"
+    );
+    let names = place.many.map_or(&[][..], |many| many.names);
+    for (number, name) in names.iter().enumerate() {
+        let folder = place.many.map_or(place.folder, |many| many.folder).display();
+        let _ = write!(
+            text,
+            "[n{number}]
+sni = lab:{name}
+connect = {backend}
+cert = {folder}/{name}.pem
+{tls}"
+        );
+    }
+    text
+}
+
+/// Its word for a group of backends.
+const NGINX_POOL: &str = concat!("up", "stream");
+const SUITE_13: &str = "TLS_AES_128_GCM_SHA256";
+const SUITES_12: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256";

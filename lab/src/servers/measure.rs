@@ -1,0 +1,296 @@
+//! One server in one case: a [`Sample`] for each of its columns.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, atomic::AtomicU64},
+    thread,
+    time::Duration,
+};
+
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    credentials::SERVER_NAME,
+    document::Histogram,
+    error::Error,
+    interrupt::Interrupt,
+    load::{Crew, Expect, Load, Offer, Pace, Plan, Request, Roots, Tally, Tls, Until, Work},
+    machine::Steal,
+    process::Process,
+    scenario::Cipher,
+    servers::{
+        case::{Amount, Case, Profile, Rates},
+        running::Running,
+    },
+};
+
+/// One figure of one round, with what it depends on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// `None` if the server does not offer what the case asks.
+    pub(crate) figure: Option<f64>,
+    /// Operations per second.
+    pub(crate) rate: Option<f64>,
+    pub(crate) latency: Option<Histogram>,
+    /// From the actual start, where the latency counts from the intended one.
+    pub(crate) service: Option<Histogram>,
+    pub(crate) client_busy: Option<f64>,
+    pub(crate) worker_cpu_ns: Vec<u64>,
+    /// Why rate and latency say nothing about the server.
+    pub(crate) bound: Option<String>,
+    /// Why the round does not count.
+    pub(crate) disturbed: Option<String>,
+    /// Why there is no figure.
+    pub(crate) not_offered: Option<String>,
+    /// What else is worth telling.
+    pub(crate) note: Option<String>,
+}
+
+/// What all measurements have in common.
+#[derive(Clone)]
+pub(crate) struct Bench {
+    pub(crate) amount: Amount,
+    pub(crate) rates: Rates,
+    pub(crate) workers: usize,
+    pub(crate) processors: usize,
+    pub(crate) client_threads: NonZeroUsize,
+    pub(crate) roots: Roots,
+    pub(crate) leaf: Option<CertificateDer<'static>>,
+    pub(crate) profile: Profile,
+    pub(crate) has_tls: bool,
+    pub(crate) interrupted: Interrupt,
+}
+
+impl Bench {
+    /// Some full handshakes with a request each: the server has started when they succeed, and has
+    /// done once whatever it does once.
+    pub(crate) fn warm_up(&self, server: &Running) -> Result<(), Error> {
+        let mut crew = self.crew(server, false)?;
+        crew.run(&connections(4, self.amount.warm_up)).map(drop)
+    }
+
+    /// The samples of a case that one load can measure, in the order of its columns.
+    pub(crate) fn measure(&self, case: Case, server: &Running) -> Result<Vec<Sample>, Error> {
+        let amount = &self.amount;
+        match case {
+            Case::Full | Case::FullRsa | Case::FullMlkem | Case::FullTls12 | Case::Resumed => {
+                let resumed = case == Case::Resumed && self.has_tls;
+                self.handshakes(server, resumed).map(|sample| vec![sample])
+            }
+            Case::KeepAlive3k => {
+                let request = Request::Download(ANSWER_3K_BYTES);
+                self.requests(server, request, amount.requests_3k, amount.keep_alive_connections)
+            }
+            Case::KeepAlive100k => {
+                let request = Request::Download(ANSWER_100K_BYTES);
+                self.requests(server, request, amount.requests_100k, amount.keep_alive_connections)
+            }
+            Case::Down | Case::Up => {
+                let bytes = amount.transfer_bytes;
+                let request = if case == Case::Up {
+                    Request::Upload(bytes)
+                } else {
+                    Request::Download(bytes)
+                };
+                let (count, at_once) = (amount.transfers, amount.transfer_connections);
+                let mut samples = self.requests(server, request, count, at_once)?;
+                for sample in &mut samples {
+                    // Microseconds per transfer to seconds per 10^9 bytes.
+                    let per_gb = 1e3 / bytes as f64;
+                    sample.figure = sample.figure.map(|figure| figure * per_gb);
+                    (sample.rate, sample.latency) = (None, None);
+                }
+                Ok(samples)
+            }
+            Case::Idle => self.idle(server).map(|sample| vec![sample]),
+            Case::Open => self.open(server),
+            Case::Names => Err(Error::Unsupported("names are measured on their own".into())),
+        }
+    }
+
+    fn handshakes(&self, server: &Running, resumed: bool) -> Result<Sample, Error> {
+        let mut crew = self.crew(server, resumed)?;
+        let at_once = self.amount.handshakes_at_once;
+        if resumed {
+            // Brings the first tickets, more than will be under way at once.
+            // A late one of them may find the ticket of an early one.
+            let first = Expect { resumed: None, ..self.expect(false) };
+            crew.change(&first, 1.0);
+            crew.run(&connections(at_once * 2, at_once as u64 * 2))?;
+            crew.change(&self.expect(true), 1.0);
+        }
+        self.measured(server, &mut crew, &connections(at_once, self.amount.handshakes))
+    }
+
+    fn requests(
+        &self,
+        server: &Running,
+        request: Request,
+        count: u64,
+        at_once: usize,
+    ) -> Result<Vec<Sample>, Error> {
+        let mut crew = self.crew(server, false)?;
+        let first = Work::Establish(Some(Request::Echo));
+        crew.run(&Load::closed(first, at_once, Until::Count(at_once as u64)))?;
+        let load = Load::closed(Work::Requests(request), at_once, Until::Count(count));
+        let sample = self.measured(server, &mut crew, &load)?;
+        crew.close()?;
+        Ok(vec![sample])
+    }
+
+    fn idle(&self, server: &Running) -> Result<Sample, Error> {
+        let (count, at_once) = (self.amount.idle_connections, self.amount.handshakes_at_once);
+        let mut crew = self.crew(server, false)?;
+        let before = self.memory(&server.process)?;
+        let work = Work::Establish(Some(Request::Echo));
+        crew.run(&Load::closed(work, at_once, Until::Count(count)))?;
+        let after = self.memory(&server.process)?;
+        let each_kib = (after as f64 - before as f64) / 1024.0 / count as f64;
+        Ok(Sample { figure: Some(each_kib), ..Sample::default() })
+    }
+
+    fn open(&self, server: &Running) -> Result<Vec<Sample>, Error> {
+        let at_once = self.amount.handshakes_at_once;
+        let mut crew = self.crew(server, false)?;
+        let closed = crew.run(&connections(at_once, self.amount.handshakes / 2))?;
+        let mut samples = Vec::new();
+        for rate in self.rates.of(closed.rate()) {
+            let until = Until::Elapsed(Duration::from_secs_f64(self.amount.open_seconds));
+            let work = Work::Connections(Some(Request::Echo));
+            let load = Load::open(work, rate, OPEN_CONNECTIONS_MAX, until);
+            let mut sample = self.measured(server, &mut crew, &load)?;
+            let latency = sample.latency.as_ref();
+            let p99 = latency.and_then(|latency| percentile_ns(latency, 99.0));
+            sample.figure = p99.map(|ns| ns / 1e3);
+            sample.note = Some(format!("{rate:.0} per second were due"));
+            samples.push(sample);
+        }
+        Ok(samples)
+    }
+
+    /// Runs the load between two readings of everybody's processor time. The figure is in
+    /// microseconds of the server's per operation.
+    pub(crate) fn measured(
+        &self,
+        server: &Running,
+        crew: &mut Crew,
+        load: &Load,
+    ) -> Result<Sample, Error> {
+        self.settle();
+        let steal_before = Steal::so_far();
+        let cpu_before = server.process.cpu()?;
+        let tally = crew.run(load)?;
+        self.settle();
+        let cpu_after = server.process.cpu()?;
+        let steal = match (steal_before, Steal::so_far()) {
+            (Some(before), Some(after)) => after.percent_since(before),
+            _ => 0.0,
+        };
+        let server_ns = cpu_after.since(&cpu_before);
+        let latency = tally.intended.document()?;
+        let service = tally.service.document()?;
+        Ok(Sample {
+            figure: Some(server_ns as f64 / 1e3 / tally.operations.max(1) as f64),
+            rate: Some(tally.rate()),
+            service: (latency != service).then_some(service),
+            latency: Some(latency),
+            client_busy: Some(tally.client_busy(self.processors)),
+            worker_cpu_ns: cpu_after.by_thread(&cpu_before),
+            bound: self.bound(load, &tally, server_ns),
+            disturbed: (steal > STEAL_PERCENT_MAX)
+                .then(|| format!("the hypervisor took {steal:.1}% of the processors")),
+            ..Sample::default()
+        })
+    }
+
+    /// Whether something else than the server set rate and latency. Two rules, on the time from the
+    /// first start to the last end:
+    ///
+    /// 1. The client's threads ran for more than 90% of the time of the processors that they can
+    ///    fill: they were the limit, in a closed loop and in an open one.
+    /// 2. In a closed loop the rate is a capacity only if the server was at its limit: if it used
+    ///    less than 90% of the processors that its workers can fill, then client and backend took
+    ///    them, or asked too little of it.
+    ///
+    /// CPU per operation is not touched by either.
+    fn bound(&self, load: &Load, tally: &Tally, server_ns: u64) -> Option<String> {
+        let client = tally.client_busy(self.processors);
+        if client > BUSY_MAX {
+            return Some(format!("client-bound: its threads ran {:.0}% of the time", client * 1e2));
+        }
+        let workers = self.workers.min(self.processors) as f64;
+        let wall_ns = tally.elapsed.as_nanos() as f64;
+        let server = server_ns as f64 / (wall_ns * workers).max(1.0);
+        (matches!(load.pace, Pace::Closed(_)) && server < BUSY_MAX)
+            .then(|| format!("client-bound: the server had {:.0}% of its processors", server * 1e2))
+    }
+
+    fn crew(&self, server: &Running, resumed: bool) -> Result<Crew, Error> {
+        Crew::new(&self.plan(server, resumed)?, self.client_threads)
+    }
+
+    /// For the names to ask for there is `names.rs`; here it is always the same.
+    pub(crate) fn plan(&self, server: &Running, resumed: bool) -> Result<Plan, Error> {
+        let name = ServerName::try_from(SERVER_NAME)
+            .map_err(|error| Error::Check(format!("server name: {error}")))?;
+        let Profile { version, group, .. } = self.profile;
+        let offer = Offer {
+            version: Some(version),
+            cipher: Some(Cipher::Aes128Gcm),
+            group: Some(group),
+            alpn: Vec::new(),
+            roots: self.roots.clone(),
+        };
+        let resume = if resumed { 1.0 } else { 0.0 };
+        Ok(Plan {
+            address: server.address,
+            host: SERVER_NAME.into(),
+            tls: self.has_tls.then(|| Tls { offer, names: vec![name], resume }),
+            expect: self.expect(resumed),
+            tolerant: false,
+            interrupted: self.interrupted.clone(),
+            progress: Arc::new(AtomicU64::new(0)),
+        })
+    }
+
+    /// The proportional set size after the server had time to settle.
+    pub(crate) fn memory(&self, process: &Process) -> Result<u64, Error> {
+        self.settle();
+        process.pss_bytes()
+    }
+
+    /// Lets the server finish what the last connections left it to do.
+    pub(crate) fn settle(&self) {
+        thread::sleep(Duration::from_millis(self.amount.settle_ms));
+    }
+
+    fn expect(&self, resumed: bool) -> Expect {
+        Expect {
+            version: Some(self.profile.version),
+            group: Some(self.profile.group),
+            suite: Some(self.profile.suite()),
+            resumed: Some(resumed),
+            leaf: self.leaf.clone(),
+        }
+    }
+}
+
+/// The nanoseconds at a percentile that the document gives, or at the next one above.
+pub(crate) fn percentile_ns(histogram: &Histogram, percentile: f64) -> Option<f64> {
+    let mut points = histogram.percentiles.iter();
+    points.find(|[at, _]| *at >= percentile).map(|[_, ns]| *ns)
+}
+
+/// A request on a connection of its own.
+fn connections(at_once: usize, count: u64) -> Load {
+    Load::closed(Work::Connections(Some(Request::Echo)), at_once, Until::Count(count))
+}
+
+const ANSWER_3K_BYTES: u64 = 3_000;
+const ANSWER_100K_BYTES: u64 = 100_000;
+/// Beyond this share somebody is the bottleneck.
+const BUSY_MAX: f64 = 0.9;
+/// Under way at once in the open loop; more wait for a place, and their latency counts that.
+pub(crate) const OPEN_CONNECTIONS_MAX: usize = 1_000;
+const STEAL_PERCENT_MAX: f64 = 1.0;

@@ -1,0 +1,216 @@
+//! The document's part on servers, made of all rounds: which of them count, the floor, and how
+//! servers compare.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    document::{Comparison, Floor, Histogram, Server, ServerResult, Servers},
+    error::Error,
+    histogram::Times,
+    servers::{
+        case::{Case, Column},
+        programs::Program,
+        round::{Cell, Round, Row, Settings},
+    },
+    statistics::{self, Spread},
+};
+
+/// All columns of the cases asked for, in the order of the tables.
+pub(crate) fn columns(settings: &Settings) -> Vec<Column> {
+    let cases = Case::ALL.iter().filter(|case| settings.choice.cases.contains(case));
+    cases.flat_map(|case| case.columns(&settings.rates)).collect()
+}
+
+/// Servers and comparisons of a document.
+pub(crate) fn of(
+    settings: &Settings,
+    rows: &[Row],
+    rounds: &[Round],
+) -> Result<(Servers, Vec<Comparison>), Error> {
+    let columns = columns(settings);
+    let mut servers = Servers {
+        cases: columns.iter().map(Column::document).collect(),
+        servers: rows.iter().filter(|row| row.entry.has_tls()).map(server).collect(),
+        ..Servers::default()
+    };
+    let whole = |row: &&Row| row.failure.is_none();
+    for column in &columns {
+        let counted = Counted::of(column, rounds);
+        servers.discarded.extend(counted.discarded);
+        let cells = |name: &str| -> Vec<&Cell> {
+            let of = |round: &&Round| -> Option<usize> {
+                let is = |cell: &Cell| cell.server == name && cell.column == column.name;
+                round.cells.iter().position(is)
+            };
+            counted.rounds.iter().filter_map(|r| of(r).map(|at| &r.cells[at])).collect()
+        };
+        for row in rows.iter().filter(whole).filter(|row| row.entry.has_tls()) {
+            let name = &row.entry.name;
+            let cells = cells(name);
+            let place = servers.servers.iter_mut().find(|server| server.name == *name);
+            if let Some(server) = place.filter(|_| !cells.is_empty()) {
+                let mut result = result(&cells)?;
+                result.invalid = counted.invalid.clone().or(result.invalid);
+                server.cases.insert(column.name.clone(), result);
+            }
+        }
+        let plain = rows.iter().filter(whole).filter(|row| !row.entry.has_tls());
+        let proxies = plain.map(|row| (row.entry.name.as_str(), figures(&cells(&row.entry.name))));
+        let cheapest = proxies
+            .filter_map(|(name, figures)| Some((Spread::of(&figures)?.median, name, figures)))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((_, name, tcp)) = cheapest {
+            let primitives = counted
+                .rounds
+                .iter()
+                .filter_map(|round| round.primitives.get(&column.name).copied());
+            let floor = Floor { primitives: primitives.collect(), tcp, proxy: name.into() };
+            servers.floor.insert(column.name.clone(), floor);
+        }
+    }
+    let comparisons = comparisons(&servers, rows, &columns);
+    Ok((servers, comparisons))
+}
+
+/// The rounds of a column that count. What disturbs one server's figure discards it for all: what
+/// is compared stays paired.
+struct Counted<'a> {
+    rounds: Vec<&'a Round>,
+    discarded: Vec<String>,
+    /// Why none does; then all are shown, and marked.
+    invalid: Option<String>,
+}
+
+impl<'a> Counted<'a> {
+    fn of(column: &Column, rounds: &'a [Round]) -> Self {
+        let cause = |round: &Round| {
+            let cells = round.cells.iter().filter(|cell| cell.column == column.name);
+            cells.filter_map(|cell| cell.sample.disturbed.clone()).next()
+        };
+        let causes: BTreeMap<usize, String> = rounds
+            .iter()
+            .enumerate()
+            .filter_map(|(number, round)| Some((number, cause(round)?)))
+            .collect();
+        if causes.len() == rounds.len() {
+            let (rounds, discarded) = (rounds.iter().collect(), Vec::new());
+            let invalid = causes.into_values().next().map(|why| format!("steal: {why}"));
+            return Self { rounds, discarded, invalid };
+        }
+        let kept = rounds.iter().enumerate().filter(|(number, _)| !causes.contains_key(number));
+        let discarded = causes
+            .iter()
+            .map(|(number, why)| format!("round {}, {}: {why}", number + 1, column.name));
+        Self {
+            rounds: kept.map(|(_, round)| round).collect(),
+            discarded: discarded.collect(),
+            invalid: None,
+        }
+    }
+}
+
+fn server(row: &Row) -> Server {
+    Server {
+        name: row.entry.name.clone(),
+        version: row.version.clone(),
+        tls_library: row.tls_library.clone(),
+        command: row.command.clone(),
+        cases: BTreeMap::new(),
+        failure: row.failure.clone(),
+    }
+}
+
+fn figures(cells: &[&Cell]) -> Vec<f64> {
+    cells.iter().filter_map(|cell| cell.sample.figure).collect()
+}
+
+fn result(cells: &[&Cell]) -> Result<ServerResult, Error> {
+    let samples = || cells.iter().map(|cell| &cell.sample);
+    let bound: BTreeSet<&String> = samples().filter_map(|sample| sample.bound.as_ref()).collect();
+    Ok(ServerResult {
+        figure: figures(cells),
+        rate: samples().filter_map(|sample| sample.rate).collect(),
+        latency: merged(samples().filter_map(|sample| sample.latency.as_ref()))?,
+        service: merged(samples().filter_map(|sample| sample.service.as_ref()))?,
+        client_busy: samples().filter_map(|sample| sample.client_busy).collect(),
+        accepted: Vec::new(),
+        worker_cpu_ns: samples().next_back().map(|s| s.worker_cpu_ns.clone()).unwrap_or_default(),
+        invalid: bound.first().map(|why| (*why).clone()),
+        not_offered: samples().find_map(|sample| sample.not_offered.clone()),
+        note: samples().filter_map(|sample| sample.note.clone()).next_back(),
+    })
+}
+
+/// Percentiles are never averaged: the distributions are added.
+fn merged<'a>(
+    mut histograms: impl Iterator<Item = &'a Histogram>,
+) -> Result<Option<Histogram>, Error> {
+    let Some(first) = histograms.next() else { return Ok(None) };
+    let mut sum = Times::read(first)?;
+    for histogram in histograms {
+        sum.add(&Times::read(histogram)?)?;
+    }
+    sum.document().map(Some)
+}
+
+/// Sealane to every peer and to the best of them in each round, and every server to the floor.
+fn comparisons(servers: &Servers, rows: &[Row], columns: &[Column]) -> Vec<Comparison> {
+    let mut found = Vec::new();
+    let sealane = rows.iter().find(|row| row.entry.program == Program::Sealane);
+    let sealane = sealane.map_or("", |row| row.entry.name.as_str());
+    let mut compare = |measure: &str, of: (&str, &[f64]), to: (&str, &[f64])| {
+        // Of what is zero, because it is below what can be measured, there is no ratio.
+        let some = |figures: &[f64]| -> Vec<Option<f64>> {
+            figures.iter().map(|figure| Some(*figure).filter(|figure| *figure > 0.0)).collect()
+        };
+        let (left, right) = (some(of.1), some(to.1));
+        let left = statistics::Row { name: of.0, figures: &left };
+        let right = statistics::Row { name: to.0, figures: &right };
+        found.extend(statistics::compare(measure, left, right));
+    };
+    for column in columns {
+        let measure = measure(column);
+        let result = |name: &str| {
+            let server = servers.servers.iter().find(|server| server.name == name)?;
+            server.cases.get(&column.name).filter(|result| !result.figure.is_empty())
+        };
+        let names = servers.servers.iter().map(|server| server.name.as_str());
+        let peers: Vec<_> = names
+            .clone()
+            .filter(|name| *name != sealane)
+            .filter_map(|name| Some((name, result(name)?)))
+            .collect();
+        if let Some(ours) = result(sealane) {
+            for (name, theirs) in &peers {
+                compare(&measure, (sealane, &ours.figure), (name, &theirs.figure));
+                // A rate that the client set is nobody's.
+                if ours.invalid.is_none() && theirs.invalid.is_none() {
+                    let measure = format!("{}, operations per second", column.title);
+                    compare(&measure, (sealane, &ours.rate), (name, &theirs.rate));
+                }
+            }
+            let all: Vec<&[f64]> = peers.iter().map(|(_, peer)| peer.figure.as_slice()).collect();
+            let best = statistics::least_per_round(&all);
+            compare(&measure, (sealane, &ours.figure), (BEST_PEER, &best));
+        }
+        let floor = servers.floor.get(&column.name).map(total).unwrap_or_default();
+        for (name, result) in names.filter_map(|name| Some((name, result(name)?))) {
+            compare(&measure, (name, &result.figure), (FLOOR, &floor));
+        }
+    }
+    found
+}
+
+/// The figure in words.
+pub(crate) fn measure(column: &Column) -> String {
+    format!("{}, {}", column.title, column.unit)
+}
+
+/// The floor of each round.
+pub(crate) fn total(floor: &Floor) -> Vec<f64> {
+    floor.primitives.iter().zip(&floor.tcp).map(|(primitives, tcp)| primitives + tcp).collect()
+}
+
+/// What a comparison is with, besides servers.
+pub(crate) const BEST_PEER: &str = "best peer";
+pub(crate) const FLOOR: &str = "floor";

@@ -1,0 +1,398 @@
+//! Rounds: in each, every server is started anew, so that no figure rests on one process's luck
+//! with its memory layout, and each case is measured on all of them in turn.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    credentials::{Credentials, Side},
+    error::Error,
+    interrupt::Interrupt,
+    load::Roots,
+    scenario::{Group, Key},
+    servers::{
+        case::{Amount, Case, Profile, Rates},
+        floor::Primitives,
+        measure::{Bench, OPEN_CONNECTIONS_MAX, Sample},
+        names::Names,
+        programs::{Choice, Entry, Program},
+        running::{Circumstances, Running},
+    },
+};
+
+/// What the operator asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) choice: Choice,
+    pub(crate) rounds: usize,
+    pub(crate) amount: Amount,
+    pub(crate) workers: usize,
+    pub(crate) rates: Rates,
+}
+
+/// Everything that one round found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Round {
+    pub(crate) cells: Vec<Cell>,
+    /// By column: the primitives' part of the floor.
+    pub(crate) primitives: BTreeMap<String, f64>,
+}
+
+/// One server's sample in one column.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    pub(crate) server: String,
+    pub(crate) column: String,
+    pub(crate) sample: Sample,
+}
+
+/// One server of the table, as far as it is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) entry: Entry,
+    pub(crate) version: String,
+    pub(crate) tls_library: String,
+    pub(crate) command: Vec<String>,
+    /// Why there are no figures.
+    pub(crate) failure: Option<String>,
+    /// It is not installed, which is no failure of the comparison.
+    pub(crate) absent: bool,
+}
+
+/// What lasts through all rounds.
+pub(crate) struct Laboratory {
+    settings: Settings,
+    folder: PathBuf,
+    keys: BTreeMap<Key, KeyFiles>,
+    names: Option<Names>,
+    primitives: Primitives,
+    pub(crate) rows: Vec<Row>,
+    interrupted: Interrupt,
+    processors: usize,
+    progress: Progress,
+}
+
+/// A certificate for all servers.
+struct KeyFiles {
+    /// Certificate, then key.
+    pem: PathBuf,
+    leaf: CertificateDer<'static>,
+    roots: Roots,
+}
+
+impl Laboratory {
+    /// Makes the certificates, in `folder`.
+    pub(crate) fn new(
+        settings: Settings,
+        folder: &Path,
+        interrupted: Interrupt,
+        processors: usize,
+        rounds_done: usize,
+    ) -> Result<Self, Error> {
+        raise_descriptor_limit(settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64))?;
+        let rows: Vec<Row> = settings.choice.entries()?.into_iter().map(Row::new).collect();
+        let cases = &settings.choice.cases;
+        let mut keys = BTreeMap::new();
+        for case in cases {
+            let key = case.profile().key;
+            if let std::collections::btree_map::Entry::Vacant(vacant) = keys.entry(key) {
+                vacant.insert(KeyFiles::make(&folder.join(format!("{key:?}")), key)?);
+            }
+        }
+        let names = match cases.contains(&Case::Names) {
+            true => Some(Names::make(&folder.join("names"), settings.amount.names)?),
+            false => None,
+        };
+        let cells = rows.iter().map(|row| row.entry.cases.len()).sum::<usize>();
+        let progress = Progress::new(cells, settings.rounds, rounds_done);
+        Ok(Self {
+            settings,
+            folder: folder.to_owned(),
+            keys,
+            names,
+            primitives: Primitives::new()?,
+            rows,
+            interrupted,
+            processors,
+            progress,
+        })
+    }
+
+    /// One whole round. Rows that fail have a reason instead of figures.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], or what keeps the lab itself from working.
+    pub(crate) fn round(&mut self, number: usize) -> Result<Round, Error> {
+        let mut round = Round::default();
+        let cases = Case::ALL.into_iter().filter(|case| self.settings.choice.cases.contains(case));
+        let cases: Vec<Case> = cases.collect();
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        if number % 2 == 1 {
+            order.reverse();
+        }
+        let mut profiles: Vec<Profile> = Vec::new();
+        for case in cases.iter().filter(|case| **case != Case::Names) {
+            if !profiles.contains(&case.profile()) {
+                profiles.push(case.profile());
+            }
+        }
+        for profile in profiles {
+            let has = |case: &&Case| case.profile() == profile && **case != Case::Names;
+            let cases: Vec<Case> = cases.iter().filter(has).copied().collect();
+            self.profile(number, &mut round, profile, &cases, &order)?;
+        }
+        if cases.contains(&Case::Names) {
+            self.many_names(number, &mut round, &order)?;
+        }
+        Ok(round)
+    }
+
+    fn profile(
+        &mut self,
+        number: usize,
+        round: &mut Round,
+        profile: Profile,
+        cases: &[Case],
+        order: &[usize],
+    ) -> Result<(), Error> {
+        let mut servers = Vec::new();
+        for index in order.iter().copied() {
+            let row = &self.rows[index];
+            let its_cases = cases.iter().filter(|case| row.entry.cases.contains(case));
+            let its_cases: Vec<Case> = its_cases.copied().collect();
+            if row.failure.is_some() || its_cases.is_empty() {
+                continue;
+            }
+            match self.start(index, profile) {
+                Ok(server) => servers.push((index, server)),
+                // Whoever does not know the group refuses it at its start or in the handshake.
+                Err(error @ (Error::Start { .. } | Error::Check(_)))
+                    if profile.group == Group::X25519MlKem768 =>
+                {
+                    let why = refusal(&error);
+                    let sample = Sample { not_offered: Some(why), ..Sample::default() };
+                    for case in its_cases {
+                        self.keep(number, round, index, case, vec![sample.clone()]);
+                    }
+                }
+                Err(error) => self.fail(index, error)?,
+            }
+        }
+        for case in cases {
+            if let Some(figure) = self.primitives.figure(*case)? {
+                for column in case.columns(&self.settings.rates) {
+                    round.primitives.insert(column.name, figure);
+                }
+            }
+            for (index, server) in &servers {
+                let row = &self.rows[*index];
+                if row.failure.is_some() || !row.entry.cases.contains(case) {
+                    continue;
+                }
+                let bench = self.bench(&row.entry, profile);
+                match bench.measure(*case, server) {
+                    Ok(samples) => self.keep(number, round, *index, *case, samples),
+                    Err(error) => self.fail(*index, error)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One server after the other: several with 10,000 certificates each would fill the memory.
+    fn many_names(
+        &mut self,
+        number: usize,
+        round: &mut Round,
+        order: &[usize],
+    ) -> Result<(), Error> {
+        for index in order.iter().copied() {
+            let row = &self.rows[index];
+            let Some(names) = &self.names else { continue };
+            if row.failure.is_some() || !row.entry.cases.contains(&Case::Names) {
+                continue;
+            }
+            let folder = self.folder.join(format!("{index}-names"));
+            let bench = self.bench(&row.entry, Case::Names.profile());
+            let samples = row
+                .entry
+                .program
+                .find(&self.settings.choice.sealane)
+                .and_then(|binary| names.measure(&bench, &row.entry, &binary, &folder));
+            match samples {
+                Ok(samples) => self.keep(number, round, index, Case::Names, samples),
+                Err(error) => self.fail(index, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, index: usize, profile: Profile) -> Result<Running, Error> {
+        let entry = &self.rows[index].entry;
+        let binary = entry.program.find(&self.settings.choice.sealane)?;
+        let folder = self.folder.join(format!("{index}-{}", profile.label()));
+        let files = self.key_files(profile.key)?;
+        let most = self.settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64);
+        let circumstances = Circumstances {
+            pem: &files.pem,
+            many: None,
+            profile,
+            workers: self.settings.workers,
+            connections_max: most + CONNECTIONS_SPARE,
+        };
+        let server = Running::start(entry, &binary, &folder, circumstances)?;
+        self.bench(entry, profile).warm_up(&server).map_err(|error| match error {
+            Error::Interrupted => error,
+            error => server.did_not_start(&error),
+        })?;
+        let version = entry.program.version(&binary);
+        let tls_library = entry.program.tls_library(&server.process, &binary)?;
+        let row = &mut self.rows[index];
+        if row.version.is_empty() {
+            (row.version, row.tls_library) = (version, tls_library);
+            row.command.clone_from(&server.command);
+        }
+        Ok(server)
+    }
+
+    fn bench(&self, entry: &Entry, profile: Profile) -> Bench {
+        let files = self.keys.get(&profile.key);
+        Bench {
+            amount: self.settings.amount,
+            rates: self.settings.rates.clone(),
+            workers: self.settings.workers,
+            processors: self.processors,
+            client_threads: NonZeroUsize::new(self.processors).unwrap_or(NonZeroUsize::MIN),
+            roots: files.map_or(Roots::Anyone, |files| files.roots.clone()),
+            leaf: files.map(|files| files.leaf.clone()),
+            profile,
+            has_tls: entry.has_tls(),
+            interrupted: self.interrupted.clone(),
+        }
+    }
+
+    fn key_files(&self, key: Key) -> Result<&KeyFiles, Error> {
+        self.keys.get(&key).ok_or_else(|| Error::Check(format!("no certificate of type {key:?}")))
+    }
+
+    fn keep(
+        &mut self,
+        number: usize,
+        round: &mut Round,
+        index: usize,
+        case: Case,
+        samples: Vec<Sample>,
+    ) {
+        let server = self.rows[index].entry.name.clone();
+        self.progress.done += 1;
+        for (column, sample) in case.columns(&self.settings.rates).into_iter().zip(samples) {
+            let figure = match &sample.figure {
+                Some(figure) => format!("{figure:.0$} {1}", column.decimals, column.unit),
+                None => "not offered".into(),
+            };
+            self.progress.say(number, &column.title, &server, &figure);
+            round.cells.push(Cell { server: server.clone(), column: column.name, sample });
+        }
+    }
+
+    /// A server that fails one check has shown nothing.
+    fn fail(&mut self, index: usize, error: Error) -> Result<(), Error> {
+        if matches!(error, Error::Interrupted) {
+            return Err(error);
+        }
+        let row = &mut self.rows[index];
+        let _ = writeln!(io::stderr(), "{}: {error}", row.entry.name);
+        // A peer that is not installed is skipped; without sealane there is nothing to compare.
+        row.absent =
+            matches!(error, Error::Missing { .. }) && row.entry.program != Program::Sealane;
+        row.failure = Some(error.to_string());
+        Ok(())
+    }
+}
+
+impl Row {
+    fn new(entry: Entry) -> Self {
+        Self {
+            entry,
+            version: String::new(),
+            tls_library: String::new(),
+            command: Vec::new(),
+            failure: None,
+            absent: false,
+        }
+    }
+}
+
+impl KeyFiles {
+    fn make(folder: &Path, key: Key) -> Result<Self, Error> {
+        let credentials = Credentials::make(folder, key)?;
+        let read = |path: PathBuf| fs::read_to_string(&path).map_err(Error::file(path));
+        let certificate = read(credentials.certificate(Side::Server))?;
+        let pem = folder.join("both.pem");
+        let text = certificate.clone() + &read(credentials.key(Side::Server))?;
+        fs::write(&pem, text).map_err(Error::file(&pem))?;
+        let leaf = CertificateDer::from_pem_slice(certificate.as_bytes())
+            .map_err(|error| Error::Check(format!("the lab's own certificate: {error}")))?;
+        Ok(Self { pem, leaf, roots: Roots::read(&credentials.root())? })
+    }
+}
+
+/// Progress on standard error, with the time left.
+struct Progress {
+    started: Instant,
+    done: usize,
+    all: usize,
+    rounds: usize,
+}
+
+impl Progress {
+    fn new(cells: usize, rounds: usize, rounds_done: usize) -> Self {
+        let all = cells * (rounds - rounds_done.min(rounds));
+        Self { started: Instant::now(), done: 0, all, rounds }
+    }
+
+    fn say(&self, round: usize, title: &str, server: &str, figure: &str) {
+        let left = self.all.saturating_sub(self.done) as f64 / self.done.max(1) as f64;
+        let seconds_left = self.started.elapsed().as_secs_f64() * left;
+        let _ = writeln!(
+            io::stderr(),
+            "round {}/{}  {title:<27} {server:<18} {figure:>18}   {seconds_left:.0} s left",
+            round + 1,
+            self.rounds
+        );
+    }
+}
+
+/// The line that names the group, or the last one.
+fn refusal(error: &Error) -> String {
+    let text = error.to_string();
+    let named = text.lines().find(|line| line.contains("MLKEM"));
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    named.or(last).unwrap_or("it refused").trim().into()
+}
+
+/// A server with one process holds two descriptors per connection, the lab one; children inherit.
+fn raise_descriptor_limit(connections: u64) -> Result<(), Error> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let wanted = 2 * (connections + CONNECTIONS_SPARE) + DESCRIPTORS_SPARE;
+    if maximum.is_some_and(|maximum| maximum < wanted) {
+        return Err(Error::Check(format!(
+            "this shell may open too few descriptors; run: ulimit -Hn {wanted}"
+        )));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+        .map_err(|error| Error::io("raise the limit of descriptors")(error.into()))
+}
+
+const CONNECTIONS_SPARE: u64 = 500;
+const DESCRIPTORS_SPARE: u64 = 500;

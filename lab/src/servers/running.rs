@@ -1,0 +1,151 @@
+//! A server under test while it runs, [`Running`], with the plain backend behind it.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Child, ChildStdin, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    error::Error,
+    process::Process,
+    servers::{
+        case::Profile,
+        configuration::{Many, Place},
+        programs::{Entry, Program},
+    },
+};
+
+/// A server under test and the backend behind it.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) process: Process,
+    _backend: Backend,
+    /// The command line.
+    pub(crate) command: Vec<String>,
+    /// From its start until it listened.
+    pub(crate) listens_after: Duration,
+    started: Instant,
+}
+
+/// What all servers of a round have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Circumstances<'a> {
+    /// Certificate, then key.
+    pub(crate) pem: &'a Path,
+    pub(crate) many: Option<Many<'a>>,
+    pub(crate) profile: Profile,
+    pub(crate) workers: usize,
+    pub(crate) connections_max: u64,
+}
+
+impl Running {
+    /// Starts backend and server, and waits until the latter listens.
+    pub(crate) fn start(
+        entry: &Entry,
+        binary: &Path,
+        folder: &Path,
+        circumstances: Circumstances<'_>,
+    ) -> Result<Self, Error> {
+        fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        let backend = Backend::start()?;
+        let Circumstances { pem, many, profile, workers, connections_max } = circumstances;
+        let (listen, behind) = (free_address()?, backend.address);
+        let place =
+            Place { folder, listen, backend: behind, pem, many, profile, workers, connections_max };
+        let command = entry.command(binary, &place)?;
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let started = Instant::now();
+        let threads_pass = entry.program == Program::Stunnel;
+        let process = Process::start(command, folder.join("log"), threads_pass)?;
+        let mut running = Self {
+            address: listen,
+            process,
+            _backend: backend,
+            command: words,
+            listens_after: Duration::ZERO,
+            started,
+        };
+        running.wait_until_it_listens()?;
+        Ok(running)
+    }
+
+    /// Since its start.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The end of its output, for an error.
+    pub(crate) fn did_not_start(&self, reason: &Error) -> Error {
+        Error::Start { reason: reason.to_string(), log: self.process.last_words() }
+    }
+
+    fn wait_until_it_listens(&mut self) -> Result<(), Error> {
+        let deadline = self.started + Duration::from_secs(START_SECONDS_MAX);
+        while TcpStream::connect(self.address).is_err() {
+            let reason = if !self.process.runs() {
+                "it ended".to_owned()
+            } else if Instant::now() > deadline {
+                format!("nothing listens on {} after {START_SECONDS_MAX} s", self.address)
+            } else {
+                thread::sleep(Duration::from_millis(POLL_MS));
+                continue;
+            };
+            return Err(self.did_not_start(&Error::Check(reason)));
+        }
+        self.listens_after = self.age();
+        Ok(())
+    }
+}
+
+/// The backend's process.
+pub(crate) struct Backend {
+    child: Child,
+    /// It ends with this.
+    _input: Option<ChildStdin>,
+    address: SocketAddr,
+}
+
+impl Backend {
+    fn start() -> Result<Self, Error> {
+        let program = std::env::current_exe().map_err(Error::io("find the lab's own binary"))?;
+        let mut child = Command::new(program)
+            .arg("backend")
+            .process_group(0) // Ctrl-C is for the lab
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(Error::io("start the backend"))?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line).map_err(Error::io("ask the backend"))?;
+        }
+        let input = child.stdin.take();
+        match line.trim().parse() {
+            Ok(address) => Ok(Self { child, _input: input, address }),
+            Err(_) => Err(Error::Check(format!("the backend says no address but {line:?}"))),
+        }
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_address() -> Result<SocketAddr, Error> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::io("find a free port"))?;
+    listener.local_addr().map_err(Error::io("find a free port"))
+}
+
+const POLL_MS: u64 = 5;
+/// Some servers take minutes to read 10,000 certificates.
+const START_SECONDS_MAX: u64 = 180;

@@ -1,0 +1,233 @@
+//! What came out, as text: the figures as Markdown tables, what they rest on, and what they do not
+//! show.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use crate::{
+    document::{Run, ServerResult, Servers},
+    servers::{
+        case::{Case, Column},
+        measure::percentile_ns,
+        programs::Program,
+        results::{BEST_PEER, FLOOR, columns, measure, total},
+        round::{Row, Settings},
+    },
+    statistics::Spread,
+};
+
+/// The whole text.
+pub(crate) fn text(settings: &Settings, rows: &[Row], run: &Run) -> String {
+    let mut text = heading(settings, run);
+    for row in rows {
+        let name = &row.entry.name;
+        let _ = match &row.failure {
+            Some(failure) if row.absent => writeln!(text, "{name}: skipped: {failure}"),
+            Some(failure) => writeln!(text, "{name}: NO FIGURES: {failure}"),
+            None => writeln!(text, "{name}: {}; {}", row.version, row.tls_library),
+        };
+    }
+    let Some(servers) = &run.servers else { return text };
+    text += "\nMedian [least-most] of the rounds; less is better. n/o: not offered.\n";
+    let columns = columns(settings);
+    for cases in TABLES {
+        let its = columns.iter().filter(|column| cases.contains(&column.case));
+        let its: Vec<&Column> = its.collect();
+        if !its.is_empty() {
+            figures(&mut text, rows, run, servers, &its);
+        }
+    }
+    rates(&mut text, servers, &columns);
+    notes(&mut text, servers, &columns);
+    text
+}
+
+fn heading(settings: &Settings, run: &Run) -> String {
+    let (machine, noise, amount) = (&run.machine, &run.noise, &settings.amount);
+    format!(
+        "Machine: {}, {} processors, Linux {}; load average {} before, {} after; steal {:.2}%\n\
+         Servers: {} workers each; client and backend on the same processors\n\
+         Rounds: {}, interleaved; each per server: {} handshakes, {} at once; {} and {} requests \
+         on {} connections; {} x {} bytes each way on {}; {} idle connections; {} names\n",
+        machine.processor,
+        machine.processors,
+        machine.kernel,
+        noise.load_average[0],
+        noise.load_average[1],
+        noise.steal_percent,
+        settings.workers,
+        settings.rounds,
+        amount.handshakes,
+        amount.handshakes_at_once,
+        amount.requests_3k,
+        amount.requests_100k,
+        amount.keep_alive_connections,
+        amount.transfers,
+        amount.transfer_bytes,
+        amount.transfer_connections,
+        amount.idle_connections,
+        amount.names
+    )
+}
+
+/// One table: servers, the floor, and the ratios.
+fn figures(text: &mut String, rows: &[Row], run: &Run, servers: &Servers, columns: &[&Column]) {
+    let _ = write!(text, "\n| server |");
+    for column in columns {
+        let _ = write!(text, " {} |", measure(column));
+    }
+    let _ = writeln!(text, "\n|---|{}", "---|".repeat(columns.len()));
+    for server in servers.servers.iter().filter(|server| server.failure.is_none()) {
+        let result = |column: &Column| server.cases.get(&column.name);
+        if columns.iter().any(|column| result(column).is_some()) {
+            line(text, &server.name, columns, |column| match result(column) {
+                Some(result) if result.not_offered.is_some() => "n/o".into(),
+                Some(result) => spread(&result.figure, column.decimals),
+                None => String::new(),
+            });
+        }
+    }
+    let floor = |column: &Column| servers.floor.get(&column.name);
+    if columns.iter().any(|column| floor(column).is_some()) {
+        let part = |text: &mut String, name: &str, values: &dyn Fn(&str) -> Vec<f64>| {
+            line(text, name, columns, |column| spread(&values(&column.name), column.decimals));
+        };
+        let of = |name: &str| servers.floor.get(name);
+        part(text, "floor", &|name| of(name).map(total).unwrap_or_default());
+        part(text, "- primitives, AWS-LC", &|name| {
+            of(name).map(|floor| floor.primitives.clone()).unwrap_or_default()
+        });
+        part(text, "- proxy without TLS", &|name| {
+            of(name).map(|floor| floor.tcp.clone()).unwrap_or_default()
+        });
+    }
+    let sealane = rows.iter().find(|row| row.entry.program == Program::Sealane);
+    let sealane = sealane.map_or("", |row| row.entry.name.as_str());
+    let mut pairs: Vec<(&str, &str)> = vec![(sealane, BEST_PEER)];
+    let peers = rows
+        .iter()
+        .filter(|row| matches!(row.entry.program, Program::Haproxy(_) | Program::Command(_)));
+    pairs.extend(peers.map(|row| (sealane, row.entry.name.as_str())));
+    pairs.extend(servers.servers.iter().map(|server| (server.name.as_str(), FLOOR)));
+    for (of, to) in pairs {
+        let comparison = |column: &Column| {
+            let measure = measure(column);
+            let mut all = run.comparisons.iter();
+            all.find(|found| found.measure == measure && found.of == of && found.to == to)
+        };
+        if columns.iter().any(|column| comparison(column).is_some()) {
+            line(text, &format!("{of} / {to}"), columns, |column| match comparison(column) {
+                Some(found) => {
+                    let [low, high] = found.interval;
+                    format!("{:.2} [{low:.2}-{high:.2}]", found.ratio)
+                }
+                None => String::new(),
+            });
+        }
+    }
+}
+
+/// Rate and latency, with what they are worth.
+fn rates(text: &mut String, servers: &Servers, columns: &[Column]) {
+    let mut lines = String::new();
+    for column in columns {
+        for server in &servers.servers {
+            let Some(result) = server.cases.get(&column.name) else { continue };
+            let (Some(rate), Some(latency)) = (Spread::of(&result.rate), &result.latency) else {
+                continue;
+            };
+            let ms = |histogram, percentile| {
+                percentile_ns(histogram, percentile).map_or(0.0, |ns| ns / 1e6)
+            };
+            let times = |histogram| {
+                format!(
+                    "{:.2} / {:.2} / {:.2}",
+                    ms(histogram, 50.0),
+                    ms(histogram, 99.0),
+                    ms(histogram, 100.0)
+                )
+            };
+            let service = result.service.as_ref().map_or(String::new(), times);
+            let busy = Spread::of(&result.client_busy).map_or(0.0, |busy| busy.median * 1e2);
+            let _ = writeln!(
+                lines,
+                "| {} | {} | {:.0} | {} | {service} | {busy:.0}% | {} | {} |",
+                column.title,
+                server.name,
+                rate.median,
+                times(latency),
+                workers(result),
+                result.invalid.as_deref().unwrap_or("counts")
+            );
+        }
+    }
+    if !lines.is_empty() {
+        text.push_str(
+            "\nRate and latency. Where the last column names a bottleneck other than the server, \
+             they are no verdict on it; CPU per operation is, all the same. In an open loop \
+             latency counts from the intended time, and the time in service stands beside it.\n\n\
+             | case | server | per second | p50 / p99 / max, ms | in service, ms | client busy | \
+             workers' shares | verdict |\n|---|---|---|---|---|---|---|---|\n",
+        );
+        text.push_str(&lines);
+    }
+}
+
+/// Percent of the server's CPU by worker, most first.
+fn workers(result: &ServerResult) -> String {
+    let sum: u64 = result.worker_cpu_ns.iter().sum();
+    let share = |ns: &u64| format!("{:.0}", *ns as f64 * 1e2 / sum.max(1) as f64);
+    let shares: Vec<String> =
+        result.worker_cpu_ns.iter().take(WORKERS_SHOWN).map(share).filter(|s| s != "0").collect();
+    shares.join(" ")
+}
+
+fn notes(text: &mut String, servers: &Servers, columns: &[Column]) {
+    let mut lines = String::new();
+    for column in columns {
+        for server in &servers.servers {
+            let Some(result) = server.cases.get(&column.name) else { continue };
+            let note = result.note.iter().filter(|_| column.case != Case::Open);
+            for why in result.not_offered.iter().chain(note) {
+                let _ = writeln!(lines, "- {}, {}: {why}", server.name, column.name);
+            }
+        }
+    }
+    let mut proxies: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (column, floor) in &servers.floor {
+        proxies.entry(&floor.proxy).or_default().push(column);
+    }
+    for (proxy, columns) in proxies {
+        let _ =
+            writeln!(lines, "- the cheapest proxy without TLS, {}: {proxy}", columns.join(", "));
+    }
+    for discarded in &servers.discarded {
+        let _ = writeln!(lines, "- discarded: {discarded}");
+    }
+    if !lines.is_empty() {
+        let _ = write!(text, "\nNotes:\n{lines}");
+    }
+}
+
+/// One line of a table.
+fn line(text: &mut String, name: &str, columns: &[&Column], cell: impl Fn(&Column) -> String) {
+    let _ = write!(text, "| {name} |");
+    for column in columns {
+        let _ = write!(text, " {} |", cell(column));
+    }
+    text.push('\n');
+}
+
+fn spread(values: &[f64], decimals: usize) -> String {
+    Spread::of(values).map_or(String::new(), |Spread { median, min, max }| {
+        format!("{median:.decimals$} [{min:.decimals$}-{max:.decimals$}]")
+    })
+}
+
+/// Which cases share a table.
+const TABLES: [&[Case]; 4] = [
+    &[Case::Full, Case::FullRsa, Case::FullMlkem, Case::FullTls12, Case::Resumed],
+    &[Case::KeepAlive3k, Case::KeepAlive100k, Case::Down, Case::Up, Case::Idle],
+    &[Case::Names],
+    &[Case::Open],
+];
+const WORKERS_SHOWN: usize = 8;
