@@ -21,6 +21,7 @@ mod load;
 pub mod memory;
 pub mod page;
 pub mod phase;
+mod plot;
 mod process;
 pub mod quick;
 mod report;

@@ -1,15 +1,137 @@
-//! The command `report`.
+//! The command `report`: runs as one HTML file that needs nothing else, or one plot as a picture.
 
-use crate::error::Error;
+mod frame;
+mod headline;
+mod method;
+mod picture;
+mod sharing;
+mod sources;
+mod terminators;
+mod threads;
+mod times;
+mod transfer;
+mod verdicts;
+mod words;
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Write as _},
+    path::PathBuf,
+};
+
+use crate::{error::Error, plot::escape};
+
+pub use picture::Subject;
+use sources::Sources;
 
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// What measuring commands wrote with --json; several are merged into one page
+    #[arg(required = true, value_name = "RUN.json", num_args = 1..=RUNS_MAX)]
+    runs: Vec<PathBuf>,
+    /// The page to write
+    #[arg(short, long, value_name = "FILE.html", required_unless_present = "picture")]
+    output: Option<PathBuf>,
+    /// Writes the headline plot alone, as SVG for a README
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
+    /// What the picture shows [default: servers if measured, else threads]
+    #[arg(long, value_name = "SUBJECT", requires = "picture")]
+    of: Option<Subject>,
+}
 
 /// `true` if all went well.
 ///
 /// # Errors
-/// What stopped it.
-pub fn run(_arguments: &Arguments) -> Result<bool, Error> {
-    Err(Error::Unsupported("this command is on its way".into()))
+/// [`Error::Document`] if a run cannot be read; [`Error::Io`] if a file cannot be written.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let sources = Sources::read(&arguments.runs)?;
+    if let Some(path) = &arguments.picture {
+        let svg = picture::picture(&sources, arguments.of)?;
+        fs::write(path, svg).map_err(Error::file(path))?;
+    }
+    let Some(path) = &arguments.output else { return Ok(true) };
+    let page = page(&sources);
+    fs::write(path, &page).map_err(Error::file(path))?;
+    let mut out = io::stdout().lock();
+    let headline = headline::sentence(&sources);
+    let said = writeln!(out, "{headline}\n{}: {} bytes", path.display(), page.len());
+    said.map_err(Error::io("standard output"))?;
+    if page.len() > PAGE_BYTES_MAX {
+        let _ = writeln!(
+            io::stderr(),
+            "sealane-lab: {} has more than {PAGE_BYTES_MAX} bytes: give fewer runs for a page \
+             that can be sent",
+            path.display()
+        );
+    }
+    Ok(true)
 }
+
+/// The page as HTML; the raw documents are left out if they would make it too large.
+fn page(sources: &Sources) -> String {
+    let page = render(sources, true);
+    if page.len() > PAGE_BYTES_MAX { render(sources, false) } else { page }
+}
+
+fn render(sources: &Sources, raw: bool) -> String {
+    let sections = [
+        threads::section(sources),
+        terminators::section(sources),
+        verdicts::section(sources),
+        sharing::section(sources),
+        times::section(sources),
+        transfer::bulk_section(sources),
+        transfer::memory_section(sources),
+        Some(method::section(sources, raw)),
+    ];
+    let sections: Vec<frame::Section> = sections.into_iter().flatten().collect();
+    let mut links = String::new();
+    for section in &sections {
+        let _ = write!(links, "<a href=\"#{}\">{}</a>", section.id, escape(section.title));
+    }
+    let header = format!(
+        "<header class=\"bar-top\"><a class=\"brand\" href=\"#top\">sealane-lab</a>\
+         <nav aria-label=\"Contents\">{links}</nav>\
+         <button type=\"button\" class=\"theme\" data-do=\"theme\" \
+         aria-label=\"Light or dark\">\u{25d0}</button></header>"
+    );
+    let mut main = hero(sources);
+    for section in &sections {
+        main.push_str(&section.html());
+    }
+    frame::document(
+        &format!("{} \u{2013} sealane-lab", headline::sentence(sources)),
+        &header,
+        &main,
+    )
+}
+
+fn hero(sources: &Sources) -> String {
+    let sentence = escape(&headline::sentence(sources));
+    let mut places: Vec<String> = Vec::new();
+    for source in &sources.runs {
+        let machine = &source.run.machine;
+        let date = source.run.started.split('T').next().unwrap_or("");
+        let count = words::count(machine.processors, "processor");
+        let place = format!("{}, {count}, {date}", machine.processor);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    let mut html = format!(
+        "<div class=\"hero\" id=\"top\"><h1>{sentence}</h1><p class=\"lead\">{} {}</p>",
+        frame::Tag::Measured.html(),
+        escape(&places.join("; "))
+    );
+    for warning in method::warnings(sources) {
+        let _ = write!(html, "<p class=\"warning\" role=\"note\">{}</p>", escape(&warning));
+    }
+    html + &headline::cards(sources) + "</div>"
+}
+
+/// What a mail server and a phone take without complaint.
+const PAGE_BYTES_MAX: usize = 500_000;
+const RUNS_MAX: usize = 64;
