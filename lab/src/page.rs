@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let page = page(&sources);
     fs::write(path, &page).map_err(Error::file(path))?;
     let mut out = io::stdout().lock();
-    let headline = headline::sentence(&sources);
+    let headline = headline::sentences(&sources).join(" ");
     let said = writeln!(out, "{headline}\n{}: {} bytes", path.display(), page.len());
     said.map_err(Error::io("standard output"))?;
     if page.len() > PAGE_BYTES_MAX {
@@ -90,7 +90,7 @@ fn render(sources: &Sources, raw: bool) -> String {
     let sections: Vec<frame::Section> = sections.into_iter().flatten().collect();
     let mut links = String::new();
     for section in &sections {
-        let _ = write!(links, "<a href=\"#{}\">{}</a>", section.id, escape(section.title));
+        let _ = write!(links, "<a href=\"#{}\">{}</a>", section.id, section.short);
     }
     let header = format!(
         "<header class=\"bar-top\"><a class=\"brand\" href=\"#top\">sealane-lab</a>\
@@ -102,15 +102,12 @@ fn render(sources: &Sources, raw: bool) -> String {
     for section in &sections {
         main.push_str(&section.html());
     }
-    frame::document(
-        &format!("{} \u{2013} sealane-lab", headline::sentence(sources)),
-        &header,
-        &main,
-    )
+    frame::document("sealane-lab report", &header, &main)
 }
 
 fn hero(sources: &Sources) -> String {
-    let sentence = escape(&headline::sentence(sources));
+    let mut sentences = headline::sentences(sources).into_iter();
+    let headline = escape(&sentences.next().unwrap_or_default());
     let mut places: Vec<String> = Vec::new();
     for source in &sources.runs {
         let machine = &source.run.machine;
@@ -122,10 +119,12 @@ fn hero(sources: &Sources) -> String {
         }
     }
     let mut html = format!(
-        "<div class=\"hero\" id=\"top\"><h1>{sentence}</h1><p class=\"lead\">{} {}</p>",
-        frame::Tag::Measured.html(),
+        "<div class=\"hero\" id=\"top\"><p class=\"context\">{}</p><h1>{headline}</h1>",
         escape(&places.join("; "))
     );
+    for sentence in sentences {
+        let _ = write!(html, "<p class=\"second\">{}</p>", escape(&sentence));
+    }
     for warning in method::warnings(sources) {
         let _ = write!(html, "<p class=\"warning\" role=\"note\">{}</p>", escape(&warning));
     }

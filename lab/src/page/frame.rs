@@ -58,7 +58,7 @@ impl Figure<'_> {
                  {second} scale</button>"
             );
         }
-        let csv = escape(&drawing.csv);
+        let csv = area(&drawing.csv);
         let _ = write!(
             html,
             "<button type=\"button\" data-do=\"copy\">Copy data</button><details class=\"data\">\
@@ -120,6 +120,8 @@ pub(crate) fn table(caption: &str, heads: &[&str], rows: &[Vec<Cell>]) -> String
 pub(crate) struct Section {
     /// For the link.
     pub(crate) id: &'static str,
+    /// For the contents.
+    pub(crate) short: &'static str,
     pub(crate) title: &'static str,
     /// One sentence or two under the title.
     pub(crate) lead: String,
@@ -129,7 +131,7 @@ pub(crate) struct Section {
 
 impl Section {
     pub(crate) fn html(&self) -> String {
-        let Self { id, title, lead, body } = self;
+        let Self { id, title, lead, body, .. } = self;
         let (title, lead) = (escape(title), escape(lead));
         format!("<section id=\"{id}\"><h2>{title}</h2><p class=\"lead\">{lead}</p>{body}</section>")
     }
@@ -191,8 +193,13 @@ fn legend(drawing: &Drawing) -> String {
     html + "</div>"
 }
 
+/// Text of a `textarea`, in which quotes need no cover.
+pub(crate) fn area(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
 /// JSON that cannot end the element it stands in.
-pub(crate) fn script_json(value: &serde_json::Value) -> String {
+fn script_json(value: &serde_json::Value) -> String {
     value.to_string().replace('<', "\\u003c").replace('>', "\\u003e")
 }
 

@@ -1,7 +1,7 @@
 //! The first screen: one sentence, and a card per stack or server with the number people quote.
 
 use crate::{
-    document::{CountResult, HandshakeSeries, Servers},
+    document::{CountResult, HandshakeSeries, Server, ServerCase, Servers},
     plot::{escape, number, palette},
     statistics::Spread,
 };
@@ -14,17 +14,14 @@ use super::{
     words,
 };
 
-/// The sentence, without its cards.
-pub(crate) fn sentence(sources: &Sources) -> String {
+/// What the page says first, most important first; at least one sentence.
+pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     let sentences = [rates_sentence(sources), servers_sentence(sources), counts_sentence(sources)];
-    let said: Vec<String> = sentences.into_iter().flatten().take(SENTENCES_MAX).collect();
-    match &said[..] {
-        [] => "Nothing was measured: see what failed below.".into(),
-        _ => said.join(" "),
-    }
+    let said: Vec<String> = sentences.into_iter().flatten().collect();
+    if said.is_empty() { vec!["Nothing was measured: see what failed below.".into()] } else { said }
 }
 
-/// All cards, as HTML.
+/// A card per stack; where there are only servers, per server.
 pub(crate) fn cards(sources: &Sources) -> String {
     let mut cards: Vec<Card> = Vec::new();
     let handshakes = sources.by_scenario::<HandshakeSeries>();
@@ -39,8 +36,9 @@ pub(crate) fn cards(sources: &Sources) -> String {
             add_counts(&mut cards, part, &words::short(scenario));
         }
     }
-    if let Some((_, servers)) = sources.servers().next() {
-        cards.extend(server_cards(sources, servers));
+    if cards.is_empty() {
+        let servers = sources.servers().next();
+        cards = servers.map(|(_, servers)| server_cards(sources, servers)).unwrap_or_default();
     }
     let html: String = cards.iter().take(CARDS_MAX).map(Card::html).collect();
     format!("<div class=\"cards\">{html}</div>")
@@ -70,8 +68,8 @@ impl Card {
             .collect();
         format!(
             "<article class=\"card stack\"><h3><span class=\"swatch {}\"></span>{}</h3>\
-             <p class=\"big\">{}</p><p class=\"of\">{} {}</p><dl>{facts}</dl>\
-             <p class=\"context\">{}</p></article>",
+             <p class=\"big\">{}</p><p class=\"of\">{} {}</p><p class=\"context\">{}</p>\
+             <dl>{facts}</dl></article>",
             palette::class(*color),
             escape(label),
             escape(figure),
@@ -85,31 +83,26 @@ impl Card {
 fn rate_card(sources: &Sources, part: &Part<'_, HandshakeSeries>, context: &str) -> Option<Card> {
     let first = part.of.points.iter().find(|point| !rates(point).is_empty())?;
     let rate = number(Spread::of(&rates(first))?.median);
-    let threads = words::count(first.threads, "thread");
+    let alone = words::count(first.threads, "thread");
     let mut facts = Vec::new();
     let (figure, words) = match kept(part.of, sources.runs[part.run].run.machine.processors) {
-        Some(Kept { threads, share, .. }) => {
-            facts.push((
-                rate,
-                format!(
-                    "handshakes per second and thread, {}",
-                    words::count(first.threads, "thread")
-                ),
-            ));
-            let words =
-                format!("of its speed per thread kept at {}", words::count(threads, "thread"));
+        Some(Kept { threads, share }) => {
+            facts.push((format!("{rate} /s"), "rate per thread".to_owned()));
+            let words = words::count(threads, "thread");
+            let words = format!("of its speed per thread kept at {words}");
             (format!("{}%", number((100.0 * share.median).round())), words)
         }
-        None => (rate, format!("handshakes per second and thread, {threads}")),
+        None => (rate, format!("handshakes per second and thread, on {alone}")),
     };
     for (end, time) in [
         ("server", time_us(first, |round| round.server_ns)),
         ("client", time_us(first, |round| round.client_ns)),
     ] {
-        let what = format!("in the {end} per handshake, wall, {threads}");
+        let what = format!("{end}, wall time");
         facts.extend(time.map(|us| (format!("{} \u{b5}s", number(us)), what)));
     }
-    let (label, color, context) = (part.label.clone(), part.color, context.to_owned());
+    let (label, color) = (part.label.clone(), part.color);
+    let context = format!("{context}. Per handshake, on {alone}:");
     Some(Card { label, color, figure, words, tag: Tag::Measured, facts, context })
 }
 
@@ -117,12 +110,12 @@ fn rate_card(sources: &Sources, part: &Part<'_, HandshakeSeries>, context: &str)
 fn add_counts(cards: &mut Vec<Card>, part: &Part<'_, CountResult>, context: &str) {
     let mut facts = Vec::new();
     if let Some(writes) = &part.of.shared_writes {
-        let what = "shared writes per handshake, server, COUNTED";
+        let what = "shared writes, server (COUNTED)";
         facts.push((number(writes.total.server), what.to_owned()));
     }
     if let Some(locks) = &part.of.locks {
         let all = locks.read.server + locks.write.server + locks.mutex.server;
-        facts.push((number(all), "locks per handshake, server, COUNTED".to_owned()));
+        facts.push((number(all), "locks, server (COUNTED)".to_owned()));
     }
     let name = part.label.split(" (run ").next().unwrap_or(&part.label);
     let same = |card: &&mut Card| card.label == part.label || card.label == name;
@@ -130,7 +123,7 @@ fn add_counts(cards: &mut Vec<Card>, part: &Part<'_, CountResult>, context: &str
         card.facts.extend(facts);
     } else if !facts.is_empty() {
         let (figure, what) = facts.remove(0);
-        let words = what.trim_end_matches(", COUNTED").to_owned();
+        let words = format!("{} per handshake", what.trim_end_matches(" (COUNTED)"));
         let (label, color, context) = (part.label.clone(), part.color, context.to_owned());
         cards.push(Card { label, color, figure, words, tag: Tag::Counted, facts, context });
     }
@@ -138,8 +131,8 @@ fn add_counts(cards: &mut Vec<Card>, part: &Part<'_, CountResult>, context: &str
 
 fn server_cards(sources: &Sources, servers: &Servers) -> Vec<Card> {
     let Some(first) = servers.cases.first() else { return Vec::new() };
-    let card = |server: &crate::document::Server| {
-        let median = |case: &crate::document::ServerCase| {
+    let card = |server: &Server| {
+        let median = |case: &ServerCase| {
             let result = server.cases.get(&case.name)?;
             Spread::of(&result.figure).map(|spread| spread.median)
         };
@@ -218,7 +211,7 @@ fn fastest_sentence(parts: &[Part<'_, HandshakeSeries>]) -> Option<String> {
 fn servers_sentence(sources: &Sources) -> Option<String> {
     let (_, servers) = sources.servers().next()?;
     let case = servers.cases.first()?;
-    let figure = |server: &crate::document::Server| {
+    let figure = |server: &Server| {
         let result = server.cases.get(&case.name)?;
         Some((server.name.clone(), Spread::of(&result.figure)?))
     };
@@ -226,7 +219,8 @@ fn servers_sentence(sources: &Sources) -> Option<String> {
     figures.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
     let unit = words::unit(&case.unit);
     let (name, least) = figures.first()?;
-    let mut said = format!("{name} takes {} {unit}", number(least.median));
+    let title = &case.title;
+    let mut said = format!("Over sockets, {title}: {name} takes {} {unit}", number(least.median));
     if let Some((floor, _)) = floor(servers, case) {
         said += &format!(", {}\u{d7} the floor", number(least.median / floor));
     }
@@ -247,8 +241,7 @@ fn counts_sentence(sources: &Sources) -> Option<String> {
         })
         .collect();
     counts.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let times =
-        |n: f64| if n < 0.5 { "no times".to_owned() } else { format!("{} times", number(n)) };
+    let times = |n: f64| if n < 0.5 { "never".to_owned() } else { format!("{} times", number(n)) };
     match &counts[..] {
         [] => None,
         [(label, n)] => Some(format!(
@@ -257,7 +250,7 @@ fn counts_sentence(sources: &Sources) -> Option<String> {
         )),
         [(least, few), .., (most, many)] => Some(format!(
             "Per handshake, {most}'s server writes {} to memory that other threads write; \
-             {least}'s, {}.",
+             {least}'s {}.",
             times(*many),
             times(*few)
         )),
@@ -265,6 +258,5 @@ fn counts_sentence(sources: &Sources) -> Option<String> {
 }
 
 /// More cannot be taken in at a glance.
-const SENTENCES_MAX: usize = 2;
 const CARDS_MAX: usize = 16;
 const SERVER_FACTS: usize = 3;

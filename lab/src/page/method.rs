@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    document::{HandshakeSeries, Run},
+    document::{HandshakeSeries, Run, Server},
     plot::{bytes, escape, number},
 };
 
 use super::{
-    frame::{Cell, Section, script_json, table},
+    frame::{self, Cell, Section, table},
     sources::Sources,
     threads::whole,
     words,
@@ -54,7 +54,7 @@ pub(crate) fn section(sources: &Sources, raw: bool) -> Section {
     body += READ;
     body += &commands(sources);
     body += &documents(sources, raw);
-    Section { id: "method", title: "Method and validity", lead: LEAD.into(), body }
+    Section { id: "method", short: "Method", title: "Method and validity", lead: LEAD.into(), body }
 }
 
 fn machines(sources: &Sources) -> String {
@@ -118,7 +118,7 @@ fn stacks(sources: &Sources) -> String {
         for server in source.run.servers.iter().flat_map(|servers| &servers.servers) {
             rows.push(vec![
                 Cell::Text(server.name.clone()),
-                Cell::Text(format!("{}; {}", server.version, server.tls_library)),
+                Cell::Text(server_version(server)),
                 Cell::Html(format!(
                     "<code class=\"long\">{}</code>",
                     escape(&server.command.join(" "))
@@ -151,6 +151,13 @@ fn negotiated(sources: &Sources) -> String {
     }
     let heads = ["stack", "asked for", "read back from both ends"];
     table("What was negotiated", &heads, &rows)
+}
+
+fn server_version(server: &Server) -> String {
+    match &server.failure {
+        Some(_) => "not measured".into(),
+        None => format!("{}; {}", server.version, server.tls_library),
+    }
 }
 
 /// How many rounds count, and why the others do not.
@@ -210,7 +217,7 @@ fn documents(sources: &Sources, raw: bool) -> String {
     for (at, source) in sources.runs.iter().enumerate() {
         let name = escape(&format!("Run {}: {}", at + 1, source.file));
         // As text, so that it needs no script and keeps its form when copied.
-        let json = escape(&without_histograms(&source.run));
+        let json = frame::area(&without_histograms(&source.run));
         html += &format!(
             "<div class=\"raw plot\"><details class=\"data\"><summary>{name}</summary>\
              <button type=\"button\" data-do=\"copy\">Copy</button>\
@@ -236,7 +243,7 @@ fn without_histograms(run: &Run) -> String {
             }
         }
     }
-    serde_json::to_value(&run).map_or_else(|error| error.to_string(), |value| script_json(&value))
+    serde_json::to_string(&run).unwrap_or_else(|error| error.to_string())
 }
 
 /// Of processor time; above it, times are not the stacks' own.

@@ -40,7 +40,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         [(scenario, _)] => format!("{}. {LEAD}", words::whole(scenario)),
         _ => LEAD.to_owned(),
     };
-    Some(Section { id: "sharing", title: "Why: what threads share", lead, body })
+    Some(Section { id: "sharing", short: "Sharing", title: "Why: what threads share", lead, body })
 }
 
 fn writes_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
@@ -50,7 +50,14 @@ fn writes_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
             let bars = CLASSES.iter().map(|(class, _)| {
                 Some(Bar { value: class_writes(writes, class, of), range: None })
             });
-            Row { label: format!("{}, {side}", part.label), bars: bars.collect(), ..Row::default() }
+            let (total, allocator) = (of(&writes.total), of(&writes.allocator));
+            // The allocator's vary with chance, and are not the library's: they stay out of its sum.
+            let sum = match allocator {
+                0.0 => number(total),
+                _ => format!("{} + {}", number(total), number(allocator)),
+            };
+            let label = format!("{}, {side}", part.label);
+            Row { label, bars: bars.collect(), sum: Some(sum), ..Row::default() }
         })
     });
     plot("Writes to shared cache lines", "writes per handshake", &CLASSES, rows.collect(), true)
@@ -246,7 +253,7 @@ const LEAD: &str = "These are counts, not times: they are the same on a busy lap
     depends on how much work lies between two writes.";
 const WRITES_LOOK: &str = "How often one handshake writes to a cache line that another thread \
     writes too. Each such write can wait for the line to come from another core. 0 means that \
-    threads cannot slow each other down through memory. The allocator's share varies with chance.";
+    threads cannot slow each other down through memory. The allocator's share (after the +) varies with chance.";
 const LOCKS_LOOK: &str = "How often one handshake takes a lock through the C library, whether or \
     not it had to wait. Locks that spin inline, as most in Rust and Go, are not seen here: they \
     are among the shared writes.";

@@ -21,7 +21,8 @@ use crate::{
 pub(crate) struct Sources {
     /// In the order given.
     pub(crate) runs: Vec<Source>,
-    colors: BTreeMap<String, usize>,
+    /// By topic and label: colours are few, and topics do not meet in one plot.
+    colors: BTreeMap<(&'static str, String), usize>,
     /// What more than one run has: kind of result, scenario and stack.
     repeated: BTreeSet<String>,
 }
@@ -46,6 +47,8 @@ pub(crate) struct Part<'a, T> {
 pub(crate) trait Outcome {
     /// The kind, so that a stack's counts do not count as a repetition of its rates.
     const KIND: &'static str;
+    /// What shares its colours.
+    const TOPIC: &'static str = STACKS;
     /// Its results in a run.
     fn all(run: &Run) -> &[Self]
     where
@@ -72,7 +75,7 @@ impl Sources {
     pub(crate) fn new(runs: Vec<Source>) -> Self {
         let mut sources = Self { runs, colors: BTreeMap::new(), repeated: BTreeSet::new() };
         let mut seen = BTreeSet::new();
-        let mut labels = Vec::new();
+        let mut labels: Vec<(&str, String)> = Vec::new();
         for Source { run, .. } in &sources.runs {
             for key in run_keys(run) {
                 if !seen.insert(key.clone()) {
@@ -84,12 +87,13 @@ impl Sources {
             labels.extend(sources.labels::<HandshakeSeries>(run, at));
             labels.extend(sources.labels::<CountResult>(run, at));
             labels.extend(sources.labels::<MemoryResult>(run, at));
-            labels.extend(run.servers.iter().flat_map(|s| &s.servers).map(|s| s.name.clone()));
             labels.extend(sources.labels::<BulkSeries>(run, at));
+            let servers = run.servers.iter().flat_map(|servers| &servers.servers);
+            labels.extend(servers.map(|server| (SERVERS, server.name.clone())));
         }
-        for label in labels {
-            let next = sources.colors.len();
-            sources.colors.entry(label).or_insert(next);
+        for (topic, label) in labels {
+            let next = sources.colors.keys().filter(|(other, _)| *other == topic).count();
+            sources.colors.entry((topic, label)).or_insert(next);
         }
         sources
     }
@@ -113,7 +117,7 @@ impl Sources {
         for (run, source) in self.runs.iter().enumerate() {
             for of in T::all(&source.run) {
                 let label = self.label(of, run);
-                let color = self.color(&label);
+                let color = self.color(T::TOPIC, &label);
                 parts.push(Part { label, color, run, of });
             }
         }
@@ -126,18 +130,23 @@ impl Sources {
         runs.filter_map(|(at, source)| source.run.servers.as_ref().map(|servers| (at, servers)))
     }
 
-    /// The colour of a label, the same in every plot.
-    pub(crate) fn color(&self, label: &str) -> usize {
-        self.colors.get(label).copied().unwrap_or(0)
-    }
-
     /// A server's colour.
     pub(crate) fn server_color(&self, server: &Server) -> usize {
-        self.color(&server.name)
+        self.color(SERVERS, &server.name)
     }
 
-    fn labels<T: Outcome>(&self, run: &Run, at: usize) -> Vec<String> {
-        T::all(run).iter().map(|result| self.label(result, at)).collect()
+    /// The colour of a row of any kind.
+    pub(crate) fn row_color(&self, name: &str) -> usize {
+        let stack = self.colors.get(&(STACKS, name.to_owned()));
+        stack.copied().unwrap_or_else(|| self.color(SERVERS, name))
+    }
+
+    fn color(&self, topic: &'static str, label: &str) -> usize {
+        self.colors.get(&(topic, label.to_owned())).copied().unwrap_or(0)
+    }
+
+    fn labels<T: Outcome>(&self, run: &Run, at: usize) -> Vec<(&'static str, String)> {
+        T::all(run).iter().map(|outcome| (T::TOPIC, self.label(outcome, at))).collect()
     }
 
     fn label<T: Outcome>(&self, result: &T, run: usize) -> String {
@@ -257,6 +266,7 @@ impl Outcome for MemoryResult {
 
 impl Outcome for BulkSeries {
     const KIND: &'static str = "bulk";
+    const TOPIC: &'static str = "bulk";
 
     fn all(run: &Run) -> &[Self] {
         &run.bulk
@@ -279,6 +289,8 @@ impl Outcome for BulkSeries {
     }
 }
 
+const STACKS: &str = "stacks";
+const SERVERS: &str = "servers";
 /// More than any run writes; a wrong file must not fill memory.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 

@@ -44,7 +44,13 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
     }
     let lead = "Each terminator runs as its own process, all in the same interleaved rounds; the \
         figure is the server's own processor time, whatever the client costs.";
-    let section = Section { id: "servers", title: "Servers over sockets", lead: lead.into(), body };
+    let section = Section {
+        id: "servers",
+        short: "Servers",
+        title: "Servers over sockets",
+        lead: lead.into(),
+        body,
+    };
     (!section.body.is_empty()).then_some(section)
 }
 
@@ -62,7 +68,7 @@ pub(crate) fn case_plot(sources: &Sources, servers: &Servers, case: &ServerCase)
         };
         let bar = Bar { value: median, range: Some([min, max]) };
         let color = Some(sources.server_color(server));
-        Some(Row { label: server.name.clone(), remark, color, bars: vec![Some(bar)] })
+        Some(Row { label: server.name.clone(), remark, color, bars: vec![Some(bar)], sum: None })
     });
     let unit = words::unit(&case.unit);
     BarPlot {
@@ -116,7 +122,7 @@ fn latency_figures(sources: &Sources, servers: &Servers) -> String {
         });
         let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
         if !lines.is_empty() {
-            let drawing = &spectrum("from the intended time on", lines).draw();
+            let drawing = &spectrum("\u{b5}s from the intended time on", lines).draw();
             let title = format!("Latency: {}", case.title);
             html += &Figure { title: &title, tag: Tag::Measured, look: LATENCY, drawing }.html();
         }
@@ -199,7 +205,7 @@ fn failures(servers: &Servers) -> String {
 pub(crate) fn sentence_case(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
-        Some(first) if first.is_ascii_lowercase() => {
+        Some(first) if first.is_ascii_lowercase() && !text[1..].starts_with(' ') => {
             first.to_ascii_uppercase().to_string() + chars.as_str()
         }
         _ => text.to_owned(),

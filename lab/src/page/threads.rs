@@ -18,9 +18,7 @@ use super::{
 pub(crate) struct Kept {
     /// At so many threads, the most that have a processor each.
     pub(crate) threads: usize,
-    /// Compared with so many, the fewest that were measured.
-    pub(crate) base: usize,
-    /// Of the rounds' ratios.
+    /// Of the rounds' ratios to the fewest threads.
     pub(crate) share: Spread,
 }
 
@@ -53,7 +51,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         [(scenario, _)] => format!("{}. {LEAD}", words::whole(scenario)),
         _ => LEAD.to_owned(),
     };
-    Some(Section { id: "threads", title: "Handshakes by threads", lead, body })
+    Some(Section { id: "threads", short: "Threads", title: "Handshakes by threads", lead, body })
 }
 
 /// The headline plot of a scenario.
@@ -168,7 +166,7 @@ pub(crate) fn kept(series: &HandshakeSeries, processors: usize) -> Option<Kept> 
         return None;
     }
     let share = kept_share(last, first)?;
-    Some(Kept { threads: last.threads, base: first.threads, share })
+    Some(Kept { threads: last.threads, share })
 }
 
 /// Rates per thread of the valid rounds, per second.

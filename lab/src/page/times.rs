@@ -37,22 +37,33 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
                  no more handshakes to show. It is time per handshake in a closed loop, not what \
                  a user waits."
             );
-            body += &figure(&spectrum(end, lines(tail)), "percentiles", end, &look);
+            body += &figure(
+                &spectrum(&format!("\u{b5}s per handshake, {end}"), lines(tail)),
+                "percentiles",
+                end,
+                &look,
+            );
         }
         body += "</div>";
     }
     let lead = "Wall time inside each end's library per handshake, at the most threads measured, \
         all valid rounds merged as HdrHistograms.";
-    let section = Section { id: "times", title: "Time per handshake", lead: lead.into(), body };
+    let section = Section {
+        id: "times",
+        short: "Times",
+        title: "Time per handshake",
+        lead: lead.into(),
+        body,
+    };
     (!section.body.is_empty()).then_some(section)
 }
 
 /// A percentile spectrum of anything that takes microseconds.
 pub(crate) fn spectrum(of: &str, lines: Vec<Line>) -> LinePlot {
     LinePlot {
-        name: format!("Percentiles of time: {of}"),
+        name: format!("Percentiles: {of}"),
         x: "share of operations that took less".into(),
-        y: format!("\u{b5}s, {of}"),
+        y: of.to_owned(),
         x_scale: Scale::Log,
         y_scale: Scale::Log,
         switch: Switch::Y,

@@ -43,7 +43,13 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
         1,000,000 bytes."
         .into();
     let body = format!("<div class=\"grid\">{body}</div>");
-    (!parts.is_empty()).then_some(Section { id: "bulk", title: "Bulk transfer", lead, body })
+    (!parts.is_empty()).then_some(Section {
+        id: "bulk",
+        short: "Bulk",
+        title: "Bulk transfer",
+        lead,
+        body,
+    })
 }
 
 /// Memory, if measured.
@@ -73,7 +79,8 @@ pub(crate) fn memory_section(sources: &Sources) -> Option<Section> {
         body += &format!("<h3 class=\"group\">{whole}</h3><div class=\"grid\">{figures}</div>");
     }
     let lead = "Growth of the process for each connection held at once.".into();
-    let section = Section { id: "memory", title: "Memory per connection", lead, body };
+    let section =
+        Section { id: "memory", short: "Memory", title: "Memory per connection", lead, body };
     (!section.body.is_empty()).then_some(section)
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         let rows = rows.iter().filter(|(_, c)| c.measure == measure);
         let rows = rows.map(|(run, comparison)| Interval {
             label: format!("{} / {}{run}", comparison.of, comparison.to),
-            color: sources.color(&comparison.of),
+            color: sources.row_color(&comparison.of),
             ratio: comparison.ratio,
             interval: comparison.interval,
         });
@@ -46,7 +46,13 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
     body += &verdicts(&rows);
     let lead = "Pairs from the same rounds, neighbours in time: what disturbed the machine for a \
         while falls out of their ratio.";
-    Some(Section { id: "comparisons", title: "Comparisons", lead: lead.into(), body })
+    Some(Section {
+        id: "comparisons",
+        short: "Comparisons",
+        title: "Comparisons",
+        lead: lead.into(),
+        body,
+    })
 }
 
 fn verdicts(rows: &[(String, &Comparison)]) -> String {

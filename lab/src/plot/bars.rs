@@ -39,6 +39,8 @@ pub(crate) struct Row {
     pub(crate) label: String,
     /// Said after the figure.
     pub(crate) remark: String,
+    /// Said in place of the sum.
+    pub(crate) sum: Option<String>,
     /// In place of the only segment's.
     pub(crate) color: Option<usize>,
     /// One per segment; none where there is no figure.
@@ -112,7 +114,10 @@ impl BarPlot {
         svg.open("ground", None);
         for (value, label) in axis.ticks() {
             let at = axis.at(value);
-            svg.line("grid", [at, top], [at, floor]);
+            // The bars' own ends draw the line at 0; the names stand on it.
+            if value > 0.0 {
+                svg.line("grid", [at, top], [at, floor]);
+            }
             svg.text("tick", [at.max(LEFT + 4.0), floor + 16.0], Anchor::Middle, &label);
         }
         svg.text("label", [WIDTH - 6.0, height - 6.0], Anchor::End, &self.unit);
@@ -122,7 +127,6 @@ impl BarPlot {
             self.draw_row(&mut svg, row, down, &axis);
             down += self.row_height(row);
         }
-        svg.line("axis", [LEFT, top], [LEFT, floor]);
         if let Some(Floor { label, value }) = &self.floor {
             let at = axis.at(*value);
             svg.line("floor", [at, top - 6.0], [at, floor]);
@@ -168,11 +172,14 @@ impl BarPlot {
                 down += THICK;
             }
             svg.close();
-            across += length;
+            if self.stacked {
+                across += length;
+            }
             sum += bar.value;
         }
         if self.stacked {
-            self.draw_figure(svg, [axis.at(sum), down], sum, &row.remark);
+            let said = row.sum.clone().unwrap_or_else(|| number(sum));
+            svg.text("value", [axis.at(sum) + 5.0, down + 11.0], Anchor::Start, &said);
         }
         svg.close();
     }
