@@ -47,13 +47,13 @@ pub struct Arguments {
 /// # Errors
 /// [`Error::Document`] if a run cannot be read; [`Error::Io`] if a file cannot be written.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let sources = Sources::read(&arguments.runs)?;
+    let mut sources = Sources::read(&arguments.runs)?;
     if let Some(path) = &arguments.picture {
         let svg = picture::picture(&sources, arguments.of)?;
         fs::write(path, svg).map_err(Error::file(path))?;
     }
     let Some(path) = &arguments.output else { return Ok(true) };
-    let page = page(&sources);
+    let page = page(&mut sources);
     fs::write(path, &page).map_err(Error::file(path))?;
     let mut out = io::stdout().lock();
     let headline = headline::sentences(&sources).join(" ");
@@ -70,10 +70,18 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The page as HTML; the raw documents are left out if they would make it too large.
-fn page(sources: &Sources) -> String {
-    let page = render(sources, true);
-    if page.len() > PAGE_BYTES_MAX { render(sources, false) } else { page }
+/// The page as HTML; if it would be too large, first the raw documents are left out, then plots of
+/// times.
+fn page(sources: &mut Sources) -> String {
+    let mut page = render(sources, true);
+    if page.len() > PAGE_BYTES_MAX {
+        page = render(sources, false);
+    }
+    if page.len() > PAGE_BYTES_MAX {
+        sources.brief = true;
+        page = render(sources, false);
+    }
+    page
 }
 
 fn render(sources: &Sources, raw: bool) -> String {

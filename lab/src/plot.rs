@@ -57,11 +57,9 @@ fn csv_field(text: &str) -> String {
         Some('=' | '+' | '-' | '@') => format!("'{text}"),
         _ => text.to_owned(),
     };
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text
-    }
+    // One line per row, whatever a name holds: the page's script counts them.
+    let text = text.replace(['\n', '\r'], " ");
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
 /// Six significant digits: enough to copy, and the file stays small.

@@ -88,8 +88,8 @@ pub(crate) enum Cell {
 /// numbers.
 pub(crate) fn table(caption: &str, heads: &[&str], rows: &[Vec<Cell>]) -> String {
     let mut html = format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\
-         <caption>{0}</caption><thead><tr>",
+        "<div class=\"sheet card\"><p class=\"caption\">{0}</p><div class=\"scroll\" tabindex=\"0\" \
+         role=\"region\" aria-label=\"{0}\"><table aria-label=\"{0}\"><thead><tr>",
         escape(caption)
     );
     for head in heads {
@@ -113,7 +113,7 @@ pub(crate) fn table(caption: &str, heads: &[&str], rows: &[Vec<Cell>]) -> String
         }
         html += "</tr>";
     }
-    html + "</tbody></table></div>"
+    html + "</tbody></table></div></div>"
 }
 
 /// A part of the page with an entry in its contents.

@@ -69,6 +69,12 @@
     const faces = all(".face", figure);
     const keys = all(".key", figure);
     const tip = figure.querySelector(".tip");
+    if (data && data.kind === "lines") {
+      // x, y, least, most are the last four columns; a name may hold commas.
+      const table = figure.querySelector("textarea").value.split("\n").slice(1)
+        .map((row) => row.split(",").slice(-4).filter((v) => v !== "").map(Number));
+      for (const series of data.series) series.p = table.splice(0, series.c);
+    }
     let only = -1;
     const shown = (at) => only < 0 || at === only;
     const face = () => faces.findIndex((f) => !f.hidden);

@@ -73,7 +73,9 @@ fn class_writes(writes: &SharedWrites, class: &str, of: fn(&BySide<f64>) -> f64)
         "allocator" => of(&writes.allocator),
         "other" => {
             let named = |class: &str| CLASSES[..NAMED].iter().any(|(name, _)| *name == class);
-            (of(&writes.total) - sum(&named)).max(0.0)
+            let rest = of(&writes.total) - sum(&named);
+            // Sums of fractions leave crumbs.
+            if rest > CRUMB { rest } else { 0.0 }
         }
         _ => sum(&|other| other == class),
     }
@@ -247,6 +249,7 @@ const CLASSES: [(&str, usize); 5] =
 /// So many of them are named in the list of lines.
 const NAMED: usize = 3;
 const LOCK_KINDS: [(&str, usize); 3] = [("read", 0), ("write", 1), ("mutex", 2)];
+const CRUMB: f64 = 0.05;
 const LINES_SHOWN: usize = 12;
 const LEAD: &str = "These are counts, not times: they are the same on a busy laptop and on a quiet \
     server. A count is no rank; it says where threads can meet, and what to remove. What it costs \

@@ -21,6 +21,8 @@ use crate::{
 pub(crate) struct Sources {
     /// In the order given.
     pub(crate) runs: Vec<Source>,
+    /// Whether the page must do with fewer plots.
+    pub(crate) brief: bool,
     /// By topic and label: colours are few, and topics do not meet in one plot.
     colors: BTreeMap<(&'static str, String), usize>,
     /// What more than one run has: kind of result, scenario and stack.
@@ -73,7 +75,8 @@ impl Sources {
     }
 
     pub(crate) fn new(runs: Vec<Source>) -> Self {
-        let mut sources = Self { runs, colors: BTreeMap::new(), repeated: BTreeSet::new() };
+        let mut sources =
+            Self { runs, brief: false, colors: BTreeMap::new(), repeated: BTreeSet::new() };
         let mut seen = BTreeSet::new();
         let mut labels: Vec<(&str, String)> = Vec::new();
         for Source { run, .. } in &sources.runs {
@@ -307,7 +310,7 @@ mod tests {
         let said = refusal("{\n  \"schema\": \"sealane-lab/1\",\n  oops\n}");
         assert!(said.starts_with("a.json: line 3, column 3: key must be a string"), "{said}");
         let said = refusal("{\"schema\": \"sealane-lab/1\", \"started\": 7}");
-        assert!(said.starts_with("a.json: line 1, column 39: invalid type"), "{said}");
+        assert!(said.starts_with("a.json: line 1, column 40: invalid type"), "{said}");
         assert!(refusal("").contains("line 1, column 0"), "{}", refusal(""));
     }
 

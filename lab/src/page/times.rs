@@ -15,7 +15,13 @@ use super::{
 /// The section, if any series has times.
 pub(crate) fn section(sources: &Sources) -> Option<Section> {
     let mut body = String::new();
+    let mut drawn = 0;
     for (scenario, parts) in sources.by_scenario::<HandshakeSeries>() {
+        if sources.brief && drawn == BRIEF_SCENARIOS {
+            body += "<p class=\"look\">Other scenarios' times are left out to keep the page small: \
+                     draw their runs alone.</p>";
+            break;
+        }
         let parts: Vec<_> = parts.iter().filter(|part| part.of.times.is_some()).collect();
         let threads = parts.iter().filter_map(|part| part.of.times.as_ref()).map(|t| t.threads);
         let Some(threads) = threads.max() else { continue };
@@ -45,6 +51,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
             );
         }
         body += "</div>";
+        drawn += 1;
     }
     let lead = "Wall time inside each end's library per handshake, at the most threads measured, \
         all valid rounds merged as HdrHistograms.";
@@ -121,4 +128,6 @@ fn figure(plot: &LinePlot, what: &str, end: &str, look: &str) -> String {
     Figure { title: &title, tag: Tag::Measured, look, drawing: &plot.draw() }.html()
 }
 
+/// Of a page that would be too large with all of them.
+const BRIEF_SCENARIOS: usize = 1;
 const SHOWN_PERCENT: f64 = 99.95;

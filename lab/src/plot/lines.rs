@@ -258,18 +258,12 @@ impl LinePlot {
     }
 
     fn data(&self, scales: &[Value]) -> Value {
-        let series: Vec<Value> = self
+        // The points themselves are read from the CSV: they need not be in the page twice.
+        let series = self
             .lines
             .iter()
-            .map(|line| {
-                let points = line.points.iter().map(|p| match p.range {
-                    Some([low, high]) => json!([neat(p.x), neat(p.y), neat(low), neat(high)]),
-                    None => json!([neat(p.x), neat(p.y)]),
-                });
-                let points: Vec<Value> = points.collect();
-                json!({ "n": line.label, "k": class(line.color), "p": points })
-            })
-            .collect();
+            .map(|line| json!({ "n": line.label, "k": class(line.color), "c": line.points.len() }));
+        let series: Vec<Value> = series.collect();
         let reading = match self.reading {
             Reading::Exact => "exact",
             Reading::Nearest => "nearest",
