@@ -18,6 +18,7 @@ use crate::{
     load::Amount,
     memory, page, quick,
     stacks::command as stacks,
+    trial,
 };
 
 #[derive(Parser)]
@@ -46,6 +47,9 @@ enum Subject {
     /// The TLS stacks that can be measured here; builds more
     Stacks(stacks::Arguments),
 
+    /// One process, one stack: what the measuring commands start, and what instruments run
+    #[command(hide = true)]
+    Trial(trial::Arguments),
     /// The plain backend behind the servers under test; `compare` starts it
     #[command(hide = true)]
     Backend,
@@ -81,6 +85,7 @@ pub fn run() -> ExitCode {
         Subject::Report(arguments) => page::run(&arguments),
         Subject::Quick(arguments) => quick::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
+        Subject::Trial(arguments) => trial::run(&arguments),
         Subject::Backend => backend::run().map(|()| true),
         Subject::Compare(arguments) => compare(arguments),
     };
@@ -89,7 +94,10 @@ pub fn run() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             let _ = writeln!(io::stderr(), "sealane-lab: {error}");
-            ExitCode::FAILURE
+            match error {
+                Error::Interrupted => ExitCode::from(INTERRUPTED_STATUS),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -106,6 +114,8 @@ fn compare(arguments: Compare) -> Result<bool, Error> {
     Ok(report.is_complete())
 }
 
+/// As a shell tells that SIGINT ended a program.
+const INTERRUPTED_STATUS: u8 = 130;
 const FULL: Amount = Amount {
     handshakes: 2_000,
     handshake_threads: 16,

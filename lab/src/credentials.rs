@@ -3,9 +3,11 @@
 
 use std::{
     fs,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     RsaKeySize,
@@ -47,7 +49,7 @@ impl Credentials {
             let leaf_key = key_pair(key)?;
             let certificate = leaf.signed_by(&leaf_key, &root).map_err(|error| wrong(&error))?;
             made.write(&format!("{side}.pem"), &certificate.pem())?;
-            made.write(&format!("{side}.key"), &leaf_key.serialize_pem())?;
+            made.write(&format!("{side}.key"), &key_pem(key, &leaf_key))?;
         }
         Ok(made)
     }
@@ -110,6 +112,26 @@ fn key_pair(key: Key) -> Result<KeyPair, Error> {
     .map_err(|error| wrong(&error))
 }
 
+/// PKCS #8 in PEM, in the first version of it: OpenSSL before 3.2 and its forks do not read the
+/// second one, which has the public key of Ed25519 behind the private one.
+fn key_pem(key: Key, pair: &KeyPair) -> String {
+    let der = pair.serialized_der();
+    match der.get(ED25519_SEED) {
+        Some(seed) if key == Key::Ed25519 => {
+            let first_version = [ED25519_START.as_slice(), seed].concat();
+            let text = STANDARD.encode(first_version);
+            format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
+        }
+        _ => pair.serialize_pem(),
+    }
+}
+
 fn wrong(error: &rcgen::Error) -> Error {
     Error::Check(format!("make a certificate: {error}"))
 }
+
+/// Where the private key lies in either version.
+const ED25519_SEED: Range<usize> = 16..48;
+/// What comes before it in the first version: lengths, version 0, the algorithm.
+const ED25519_START: [u8; 16] =
+    [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];

@@ -1,3 +1,65 @@
-//! The stacks, one file each, and the list of them.
+//! The stacks, one file each, and the list of them, [`FAMILIES`]: [`load`] finds one by name.
+//!
+//! | what a scenario asks | what a stack does |
+//! |---|---|
+//! | `full`, TLS 1.2 | neither a session cache nor tickets, at either end |
+//! | `session-id` | a cache in the server; the client asks for no ticket |
+//! | `ticket`, TLS 1.2 | tickets and no cache |
+//! | TLS 1.3, `tickets` > 0 | that many stateless tickets behind each handshake, full or resumed |
+//! | `share = context` | one server context and one client context for all threads |
+//! | `share = thread` | each thread has both to itself, and resumes its own sessions |
 
+mod build;
+mod cache;
 pub mod command;
+mod libssl;
+mod linked;
+mod rustls;
+mod s2n;
+mod sealane;
+
+use crate::{error::Error, stack::Stack};
+
+/// Loads the stack `name`: one of [`known`], or the path of a libssl.
+///
+/// # Errors
+/// [`Error::Unsupported`] if there is none of that name; what the library says if it cannot be
+/// loaded.
+pub fn load(name: &str) -> Loaded {
+    FAMILIES
+        .iter()
+        .find_map(|family| (family.load)(name))
+        .unwrap_or_else(|| Err(Error::Unsupported(unknown(name))))
+}
+
+/// The names of all stacks that this machine can load, without loading any.
+#[must_use]
+pub fn known() -> Vec<String> {
+    FAMILIES.iter().flat_map(|family| (family.names)()).collect()
+}
+
+/// A stack, or why it is not to be had.
+pub type Loaded = Result<Box<dyn Stack>, Error>;
+
+/// Stacks that one file knows how to load.
+struct Family {
+    /// Those that are on this machine; nothing is loaded to find out.
+    names: fn() -> Vec<String>,
+    /// `None` if the name is another family's.
+    load: fn(&str) -> Option<Loaded>,
+}
+
+/// A new stack is one line here; the first family that knows a name loads it.
+const FAMILIES: [Family; 4] = [
+    Family { names: sealane::names, load: sealane::load },
+    Family { names: rustls::names, load: rustls::load },
+    Family { names: libssl::names, load: libssl::load },
+    Family { names: s2n::names, load: s2n::load },
+];
+
+fn unknown(name: &str) -> String {
+    format!("no stack is called {name}; those of this machine: {}", known().join(", "))
+}
+
+#[cfg(test)]
+mod tests;

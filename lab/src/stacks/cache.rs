@@ -1,0 +1,62 @@
+//! Where built stacks lie: one folder per name, each with its library and a note on its build.
+//!
+//! ```text
+//! $XDG_CACHE_HOME/sealane/stacks/openssl@3.5/lib/libssl.so.3
+//!                                           /lib/libcrypto.so.3
+//!                                           /build.txt
+//! ```
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+
+/// The folder of all built stacks, whether it exists or not.
+///
+/// # Errors
+/// [`Error::Unsupported`] if neither `XDG_CACHE_HOME` nor `HOME` is set.
+pub(super) fn folder() -> Result<PathBuf, Error> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let none = || Error::Unsupported("no folder for built stacks; set HOME".into());
+    Ok(cache.ok_or_else(none)?.join("sealane").join("stacks"))
+}
+
+/// The folder of the stack `name`, whether it was built or not.
+///
+/// # Errors
+/// As [`folder`].
+pub(super) fn folder_of(name: &str) -> Result<PathBuf, Error> {
+    Ok(folder()?.join(name))
+}
+
+/// The library of the built stack `name`, if it was built.
+pub(super) fn library(name: &str, file: &str) -> Option<PathBuf> {
+    let path = folder_of(name).ok()?.join(LIBRARY_FOLDER).join(file);
+    path.exists().then_some(path)
+}
+
+/// What was said of the build that `library` comes from; empty if it is not from here.
+pub(super) fn note(library: &Path) -> String {
+    let folder = library.parent().and_then(Path::parent);
+    let text = folder.and_then(|folder| fs::read_to_string(folder.join(NOTE)).ok());
+    text.unwrap_or_default().trim().to_owned()
+}
+
+/// SHA-256 of a file, in hex.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn sha256(path: &Path) -> Result<String, Error> {
+    let bytes = fs::read(path).map_err(Error::file(path))?;
+    Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// In a built stack's folder.
+pub(super) const LIBRARY_FOLDER: &str = "lib";
+/// How it was built, one line.
+pub(super) const NOTE: &str = "build.txt";

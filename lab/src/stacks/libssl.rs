@@ -1,0 +1,309 @@
+//! Any libssl as a stack: `openssl` is the system's, `openssl@3.5`, `boringssl` and `aws-lc` are
+//! those that `stacks build` made, and a path is the library that it names.
+//!
+//! The client keeps no session in its context, and a connection is closed on both sides when it
+//! is dropped, or OpenSSL would spoil its session and lock the context to do so.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sealane_libssl::{
+    Agreed, Connection, Context, Identification, Library, Resumption, Settings, Side as End, Step,
+};
+
+use crate::{
+    credentials::{Credentials, SERVER_NAME, Side},
+    error::Error,
+    scenario::{Group, Key, Kind, Negotiated, Scenario, Share, Version},
+    stack::{Endpoint, Identity, Prepared, Progress, Session, Stack, Worker},
+    stacks::{Loaded, cache},
+};
+
+/// Those that are on this machine.
+pub(super) fn names() -> Vec<String> {
+    let built = BUILT.iter().filter(|(name, file)| cache::library(name, file).is_some());
+    let system =
+        FOLDERS.iter().any(|folder| FILES.iter().any(|file| Path::new(folder).join(file).exists()));
+    let system = system.then_some(SYSTEM);
+    system.into_iter().chain(built.map(|(name, _)| *name)).map(str::to_owned).collect()
+}
+
+/// The stack of that name or path.
+pub(super) fn load(name: &str) -> Option<Loaded> {
+    let path = if name == SYSTEM {
+        Library::of_the_system().map_err(|error| Error::Missing {
+            program: format!("OpenSSL ({error})"),
+            remedy: "apt-get install libssl3".into(),
+        })
+    } else if let Some((_, file)) = BUILT.iter().find(|(built, _)| *built == name) {
+        cache::library(name, file).ok_or_else(|| Error::Missing {
+            program: name.to_owned(),
+            remedy: format!("sealane-lab stacks build {name}"),
+        })
+    } else if is_path(name) {
+        Ok(PathBuf::from(name))
+    } else {
+        return None;
+    };
+    Some(path.and_then(|path| Libssl::open(name, &path)))
+}
+
+/// Whether a stack's name is the path of a library, and not of another family's.
+fn is_path(name: &str) -> bool {
+    let file = Path::new(name).file_name().and_then(|file| file.to_str());
+    name.contains('/') && file.is_some_and(|file| !file.starts_with("libs2n"))
+}
+
+struct Libssl {
+    name: String,
+    library: &'static Library,
+    sha256: String,
+}
+
+impl Libssl {
+    fn open(name: &str, path: &Path) -> Loaded {
+        let library = Library::open(path).map_err(failed)?;
+        let sha256 = cache::sha256(library.path())?;
+        Ok(Box::new(Self { name: name.to_owned(), library, sha256 }))
+    }
+}
+
+impl Stack for Libssl {
+    fn identity(&self) -> Identity {
+        let parts = [
+            cache::note(self.library.path()),
+            self.library.build_flags(),
+            format!("libcrypto: {}", self.library.libcrypto().display()),
+        ];
+        let build: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        Identity {
+            name: self.name.clone(),
+            version: self.library.version(),
+            path: self.library.path().display().to_string(),
+            sha256: self.sha256.clone(),
+            build: build.join("; "),
+        }
+    }
+
+    fn prepare(
+        &self,
+        scenario: &Scenario,
+        credentials: &Credentials,
+    ) -> Result<Box<dyn Prepared>, Error> {
+        exists(scenario)?;
+        let plan = Plan {
+            library: self.library,
+            scenario: scenario.clone(),
+            credentials: credentials.clone(),
+        };
+        // Built even if each thread builds its own, so that what cannot be built is told here.
+        let pair = plan.pair()?;
+        Ok(match scenario.share {
+            Share::Context => Box::new(Shared(Arc::new(pair))),
+            Share::Thread => Box::new(plan),
+        })
+    }
+}
+
+/// One pair of contexts for all threads.
+struct Shared(Arc<Pair>);
+
+impl Prepared for Shared {
+    fn worker(&self) -> Result<Box<dyn Worker>, Error> {
+        Ok(Box::new(Contexts(Arc::clone(&self.0))))
+    }
+}
+
+/// What a thread needs to build a pair.
+struct Plan {
+    library: &'static Library,
+    scenario: Scenario,
+    credentials: Credentials,
+}
+
+impl Prepared for Plan {
+    fn worker(&self) -> Result<Box<dyn Worker>, Error> {
+        Ok(Box::new(Contexts(Arc::new(self.pair()?))))
+    }
+}
+
+impl Plan {
+    fn pair(&self) -> Result<Pair, Error> {
+        Ok(Pair { server: self.context(End::Server)?, client: self.context(End::Client)? })
+    }
+
+    fn context(&self, side: End) -> Result<Context, Error> {
+        let own = if side == End::Server { Side::Server } else { Side::Client };
+        let (certificate, key) = (self.credentials.certificate(own), self.credentials.key(own));
+        let (root, scenario) = (self.credentials.root(), &self.scenario);
+        let shows = side == End::Server || scenario.client_certificate;
+        let verifies = side == End::Client || scenario.client_certificate;
+        let settings = Settings {
+            side,
+            version: if scenario.version == Version::Tls12 { 0x0303 } else { 0x0304 },
+            suite: &scenario.suite(),
+            group: iana_group(scenario.group),
+            key_curve: match scenario.key {
+                Key::P256 => Some(iana_group(Group::P256)),
+                Key::P384 => Some(iana_group(Group::P384)),
+                Key::Ed25519 | Key::Rsa2048 => None,
+            },
+            identification: shows
+                .then_some(Identification { certificate: &certificate, key: &key }),
+            root: verifies.then_some(&root),
+            name: SERVER_NAME,
+            resumption: match scenario.kind {
+                Kind::Full => Resumption::None,
+                Kind::SessionId => Resumption::SessionId,
+                Kind::Ticket => Resumption::Ticket,
+            },
+            tickets: scenario.tickets,
+            ed25519: scenario.key == Key::Ed25519,
+            release_buffers: true,
+        };
+        Context::new(self.library, &settings).map_err(failed)
+    }
+}
+
+struct Pair {
+    server: Context,
+    client: Context,
+}
+
+/// A thread's hold on its contexts, or on those of all.
+struct Contexts(Arc<Pair>);
+
+impl Worker for Contexts {
+    fn server(&mut self) -> Result<Box<dyn Endpoint>, Error> {
+        Ok(Box::new(One(self.0.server.accept().map_err(failed)?)))
+    }
+
+    fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
+        let session = session.map(|session| {
+            let foreign = |_| Error::Check("a session of another stack".into());
+            session.0.downcast::<sealane_libssl::Session>().map_err(foreign)
+        });
+        let session = session.transpose()?.map(|session| *session);
+        Ok(Box::new(One(self.0.client.connect(session).map_err(failed)?)))
+    }
+}
+
+struct One(Connection);
+
+impl Endpoint for One {
+    fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
+        match self.0.handshake(incoming, outgoing).map_err(failed)? {
+            Step::Done => Ok(Progress::Done),
+            Step::Wants => Ok(Progress::Wants),
+        }
+    }
+
+    fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
+        self.0.send(plaintext, outgoing).map_err(failed)
+    }
+
+    fn receive(
+        &mut self,
+        incoming: &[u8],
+        plaintext: &mut Vec<u8>,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        self.0.receive(incoming, plaintext, outgoing).map_err(failed)
+    }
+
+    fn negotiated(&self) -> Result<Negotiated, Error> {
+        negotiated(self.0.agreed())
+    }
+
+    fn session(&mut self) -> Option<Session> {
+        Some(Session(Box::new(self.0.session()?)))
+    }
+
+    fn release(&mut self) -> Result<(), Error> {
+        self.0.release().map_err(failed)
+    }
+}
+
+/// Refuses what no version of TLS has.
+pub(super) fn exists(scenario: &Scenario) -> Result<(), Error> {
+    let refused = match scenario {
+        Scenario { kind: Kind::SessionId, version: Version::Tls13, .. } => {
+            "session ids resume in TLS 1.2 only"
+        }
+        Scenario { kind: Kind::Ticket, version: Version::Tls13, tickets: 0, .. } => {
+            "without tickets nothing resumes in TLS 1.3"
+        }
+        Scenario { group: Group::X25519MlKem768, version: Version::Tls12, .. } => {
+            "the hybrid group is TLS 1.3's"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::Unsupported(refused.into()))
+}
+
+/// In the scenario's words.
+pub(super) fn negotiated(agreed: Agreed) -> Result<Negotiated, Error> {
+    let version = match agreed.version {
+        0x0303 => Version::Tls12,
+        0x0304 => Version::Tls13,
+        other => return Err(Error::Check(format!("negotiated version {other:#06x}"))),
+    };
+    let group = agreed.group.map(|number| {
+        let group = GROUPS.into_iter().find(|group| iana_group(*group) == number);
+        group.ok_or_else(|| Error::Check(format!("negotiated group {number:#06x}")))
+    });
+    Ok(Negotiated {
+        version,
+        suite: agreed.suite,
+        group: group.transpose()?,
+        resumed: agreed.resumed,
+        peer_certificate: agreed.peer_verified,
+    })
+}
+
+/// In the lab's words.
+pub(super) fn failed(error: sealane_libssl::Error) -> Error {
+    match error {
+        sealane_libssl::Error::Unsupported { .. } => Error::Unsupported(error.to_string()),
+        error => Error::Check(error.to_string()),
+    }
+}
+
+fn iana_group(group: Group) -> u16 {
+    match group {
+        Group::P256 => 0x0017,
+        Group::P384 => 0x0018,
+        Group::X25519 => 0x001d,
+        Group::X25519MlKem768 => 0x11ec,
+    }
+}
+
+const GROUPS: [Group; 4] = [Group::P256, Group::P384, Group::X25519, Group::X25519MlKem768];
+
+/// The libssl of the system.
+const SYSTEM: &str = "openssl";
+
+/// Those that `stacks build` makes, with the file to load.
+const BUILT: [(&str, &str); 7] = [
+    ("openssl@1.1.1", "libssl.so.1.1"),
+    ("openssl@3.0", "libssl.so.3"),
+    ("openssl@3.4", "libssl.so.3"),
+    ("openssl@3.5", "libssl.so.3"),
+    ("openssl@4.0", "libssl.so.4"),
+    ("boringssl", "libssl.so"),
+    ("aws-lc", "libssl.so"),
+];
+
+/// Where a system keeps its libraries; the dynamic linker itself decides when one is loaded.
+const FOLDERS: [&str; 7] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+const FILES: [&str; 3] = ["libssl.so.4", "libssl.so.3", "libssl.so.1.1"];

@@ -1,0 +1,353 @@
+//! Sealane's engine, `sealane`: a lane per thread drives the server, as in the terminator; the
+//! client is rustls with the engine's own lane provider.
+//!
+//! A lane always has its own replica of a context, so [`Share::Context`] shares what the
+//! terminator's lanes share: the immutable context, and the root that ticket keys come from. The
+//! engine offers all its suites; the client offers one.
+
+use std::{
+    cell::RefCell,
+    fs,
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use sealane_engine::{
+    buffer::Buffer,
+    certificates::{DefaultCertificate, IndexBuilder},
+    context::{Context, LaneContext, LaneResources, TICKETS_MAX},
+    hello::{self, Peek},
+    policy::{self, Policy, UnknownNames, Versions},
+    provider::{ProviderChoice, lane_provider, random},
+    session::{FLIGHT_BYTES_MAX, RECORD_WIRE_MAX, ServerSession, Session as _},
+    tickets::{LIFETIME_DEFAULT_S, LaneClock, TicketRoot, UnixSeconds},
+};
+
+use crate::{
+    credentials::{Credentials, Side},
+    error::Error,
+    scenario::{Group, Kind, Negotiated, Scenario, Share, Version},
+    stack::{Endpoint, Identity, Prepared, Progress, Session, Stack, Worker},
+    stacks::{
+        Loaded, linked,
+        rustls::{Client, issues_tickets},
+    },
+};
+
+/// The name of this stack.
+pub(super) fn names() -> Vec<String> {
+    vec![NAME.to_owned()]
+}
+
+/// The stack, if it is meant.
+pub(super) fn load(name: &str) -> Option<Loaded> {
+    (name == NAME).then(|| Ok(Box::new(Engine) as Box<dyn Stack>))
+}
+
+struct Engine;
+
+impl Stack for Engine {
+    fn identity(&self) -> Identity {
+        linked::identity(NAME, &["sealane-engine", "rustls", "graviola", "aws-lc-rs"])
+    }
+
+    fn prepare(
+        &self,
+        scenario: &Scenario,
+        credentials: &Credentials,
+    ) -> Result<Box<dyn Prepared>, Error> {
+        let refused = match scenario {
+            Scenario { client_certificate: true, .. } => "Sealane asks for no client certificates",
+            Scenario { kind: Kind::SessionId, .. } => "Sealane resumes from tickets only",
+            Scenario { tickets, .. } if usize::from(*tickets) > TICKETS_MAX => {
+                "Sealane sends at most 4 tickets"
+            }
+            _ => return prepare(scenario, credentials),
+        };
+        Err(Error::Unsupported(refused.into()))
+    }
+}
+
+fn prepare(scenario: &Scenario, credentials: &Credentials) -> Result<Box<dyn Prepared>, Error> {
+    let plan = Plan { scenario: scenario.clone(), credentials: credentials.clone() };
+    let shared = plan.build()?;
+    Ok(match scenario.share {
+        Share::Context => Box::new(shared),
+        Share::Thread => Box::new(plan),
+    })
+}
+
+/// What a thread needs to build everything of its own.
+struct Plan {
+    scenario: Scenario,
+    credentials: Credentials,
+}
+
+impl Prepared for Plan {
+    fn worker(&self) -> Result<Box<dyn Worker>, Error> {
+        self.build()?.worker()
+    }
+}
+
+impl Plan {
+    fn build(&self) -> Result<Shared, Error> {
+        let group = group(self.scenario.group);
+        let crypto = lane_provider(PROVIDER, &[group]).map_err(|error| refused(&error))?.crypto;
+        let client = Client::new(&crypto, &self.scenario, &self.credentials)?;
+        let read = |path| fs::read(&path).map_err(Error::file(path));
+        let mut builder = IndexBuilder::new(&crypto, now().0.cast_signed());
+        builder.add_pair(
+            "server.pem",
+            &read(self.credentials.certificate(Side::Server))?,
+            "server.key",
+            &read(self.credentials.key(Side::Server))?,
+        );
+        let indexed = builder.finish(DefaultCertificate::First);
+        if let Some(error) = indexed.errors.first() {
+            return Err(refused(error));
+        }
+        let tickets = match (issues_tickets(&self.scenario), self.scenario.version) {
+            (false, _) => 0,
+            (true, Version::Tls12) => 1,
+            (true, Version::Tls13) => usize::from(self.scenario.tickets),
+        };
+        let versions = match self.scenario.version {
+            Version::Tls12 => Versions::Tls12,
+            Version::Tls13 => Versions::Tls13,
+        };
+        let context = Arc::new(Context {
+            policy: Policy {
+                alpn: Vec::new(),
+                groups: vec![group],
+                unknown_names: UnknownNames::Refuse,
+                versions,
+            },
+            certificates: Arc::new(indexed.index),
+            provider: PROVIDER,
+            tickets,
+        });
+        let mut secret = [0; 32];
+        random::fill(&mut secret).map_err(|error| refused(&error))?;
+        let lifetime = Duration::from_secs(u64::from(LIFETIME_DEFAULT_S));
+        let root = TicketRoot::generate(lifetime, now(), |bytes| bytes.copy_from_slice(&secret))
+            .map_err(|error| refused(&error))?;
+        Ok(Shared { context, client, ticket_root: root.to_text().to_string() })
+    }
+}
+
+/// What the terminator's lanes have in common, and one client config.
+struct Shared {
+    context: Arc<Context>,
+    client: Client,
+    /// In its text form, from which each lane makes its own replica.
+    ticket_root: String,
+}
+
+impl Prepared for Shared {
+    fn worker(&self) -> Result<Box<dyn Worker>, Error> {
+        let root = TicketRoot::from_text(&self.ticket_root).map_err(|error| refused(&error))?;
+        let resources = LaneResources::new(root, now(), NonZeroUsize::MIN);
+        let lane = LaneContext::new(&self.context, &resources).map_err(|error| refused(&error))?;
+        lane.warm_up().map_err(|error| refused(&error))?;
+        let clock = Arc::clone(&resources.clock);
+        Ok(Box::new(Lane { context: Arc::new(lane), clock, client: self.client.share() }))
+    }
+}
+
+/// One thread's.
+struct Lane {
+    context: Arc<LaneContext>,
+    clock: Arc<LaneClock>,
+    client: Client,
+}
+
+impl Worker for Lane {
+    fn server(&mut self) -> Result<Box<dyn Endpoint>, Error> {
+        // A lane reads the time once per turn of its loop.
+        self.clock.set(now());
+        let context = Arc::clone(&self.context);
+        Ok(Box::new(Server { context, session: None, early: Vec::new() }))
+    }
+
+    fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
+        self.client.connect(session)
+    }
+}
+
+/// A connection as a lane has it: no session until the whole hello has been looked at.
+struct Server {
+    context: Arc<LaneContext>,
+    session: Option<ServerSession>,
+    /// The start of a hello whose end has not come.
+    early: Vec<u8>,
+}
+
+impl Endpoint for Server {
+    fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
+        if self.session.is_some() {
+            self.feed(incoming, None, outgoing)?;
+        } else if self.early.is_empty() {
+            self.begin(incoming, outgoing)?;
+        } else {
+            let mut hello = std::mem::take(&mut self.early);
+            hello.extend_from_slice(incoming);
+            self.begin(&hello, outgoing)?;
+        }
+        let established = self.session.as_ref().is_some_and(ServerSession::is_established);
+        Ok(if established { Progress::Done } else { Progress::Wants })
+    }
+
+    fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
+        let session = established(&mut self.session)?;
+        LENT.with_borrow_mut(|Lent { wire, .. }| {
+            let mut rest = plaintext;
+            while !rest.is_empty() {
+                let taken = session.seal(rest, wire).map_err(|error| broken(&error))?;
+                rest = &rest[taken..];
+                drain(wire, outgoing);
+            }
+            Ok(())
+        })
+    }
+
+    fn receive(
+        &mut self,
+        incoming: &[u8],
+        plaintext: &mut Vec<u8>,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        self.feed(incoming, Some(plaintext), outgoing)
+    }
+
+    fn negotiated(&self) -> Result<Negotiated, Error> {
+        let missing = |what: &str| Error::Check(format!("Sealane tells no {what}"));
+        let session = self.session.as_ref().ok_or_else(|| missing("session"))?;
+        Ok(Negotiated {
+            version: match session.version().ok_or_else(|| missing("version"))? {
+                "TLSv1.3" => Version::Tls13,
+                _ => Version::Tls12,
+            },
+            suite: session.suite().ok_or_else(|| missing("suite"))?.to_owned(),
+            group: session.group().and_then(named),
+            resumed: session.resumed(),
+            peer_certificate: false,
+        })
+    }
+
+    fn session(&mut self) -> Option<Session> {
+        None
+    }
+}
+
+impl Server {
+    /// Looks at the hello, chooses the configuration and makes the session.
+    fn begin(&mut self, bytes: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
+        match hello::peek(bytes, HELLO_BYTES_MAX) {
+            Peek::Hello(hello) => {
+                let config = self.context.admit(&hello).map_err(|refusal| {
+                    Error::Check(format!("Sealane refused the client: {refusal:?}"))
+                })?;
+                let session = ServerSession::new(config).map_err(|error| broken(&error))?;
+                self.session = Some(session);
+                self.feed(bytes, None, outgoing).map(|_| ())
+            }
+            Peek::NeedMore => {
+                self.early.extend_from_slice(bytes);
+                Ok(())
+            }
+            other => Err(Error::Check(format!("Sealane took the client's hello for {other:?}"))),
+        }
+    }
+
+    /// Lends the lane's buffers to the session for one call after another; `true`: the client sends
+    /// no more.
+    fn feed(
+        &mut self,
+        incoming: &[u8],
+        mut plaintext: Option<&mut Vec<u8>>,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        let session = established(&mut self.session)?;
+        LENT.with_borrow_mut(|Lent { received, plain, wire }| {
+            let mut ended = false;
+            let mut rest = incoming;
+            while !rest.is_empty() {
+                received.clear();
+                session.take_partial(received);
+                let taken = received.append(rest);
+                rest = &rest[taken..];
+                let fed = session.feed(received.filled_mut(), plain, wire);
+                // What a lane sends with its first response, there is none here.
+                session.release_held(wire);
+                drain(wire, outgoing);
+                if let Some(plaintext) = &mut plaintext {
+                    plaintext.extend_from_slice(plain.filled());
+                }
+                plain.clear();
+                ended |= fed.map_err(|error| broken(&error))?.peer_closed;
+            }
+            Ok(ended)
+        })
+    }
+}
+
+/// A lane's buffers, which it lends to one session after the other.
+struct Lent {
+    received: Buffer,
+    plain: Buffer,
+    wire: Buffer,
+}
+
+thread_local! {
+    static LENT: RefCell<Lent> = RefCell::new(Lent {
+        received: Buffer::with_capacity(RECEIVED_BYTES),
+        plain: Buffer::with_capacity(RECEIVED_BYTES),
+        wire: Buffer::with_capacity(WIRE_BYTES),
+    });
+}
+
+fn drain(wire: &mut Buffer, outgoing: &mut Vec<u8>) {
+    outgoing.extend_from_slice(wire.filled());
+    wire.clear();
+}
+
+fn established(session: &mut Option<ServerSession>) -> Result<&mut ServerSession, Error> {
+    session.as_mut().ok_or_else(|| Error::Check("no client has said hello to Sealane".into()))
+}
+
+fn group(group: Group) -> policy::Group {
+    match group {
+        Group::P256 => policy::Group::Secp256r1,
+        Group::P384 => policy::Group::Secp384r1,
+        Group::X25519 => policy::Group::X25519,
+        Group::X25519MlKem768 => policy::Group::X25519MlKem768,
+    }
+}
+
+fn named(name: &str) -> Option<Group> {
+    [Group::P256, Group::P384, Group::X25519, Group::X25519MlKem768]
+        .into_iter()
+        .find(|known| group(*known).name() == name)
+}
+
+fn now() -> UnixSeconds {
+    UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+fn refused(error: &dyn std::fmt::Display) -> Error {
+    Error::Unsupported(error.to_string())
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Error {
+    Error::Check(error.to_string())
+}
+
+const NAME: &str = "sealane";
+const PROVIDER: ProviderChoice = ProviderChoice::Auto;
+/// As the terminator's default.
+const HELLO_BYTES_MAX: usize = 16 * 1024;
+/// As a lane's receive buffer.
+const RECEIVED_BYTES: usize = 256 * 1024 + RECORD_WIRE_MAX;
+/// As a lane's send buffer, which holds any flight.
+const WIRE_BYTES: usize = FLIGHT_BYTES_MAX + 16 * RECORD_WIRE_MAX;

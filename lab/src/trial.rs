@@ -1,0 +1,186 @@
+//! One trial, in a process of its own with one stack: the hidden command `trial`, and the
+//! [`Task`] that it reads and the [`Line`]s that it prints, as JSON.
+//!
+//! ```text
+//! sealane-lab trial '{"task":"handshakes","stack":"rustls-ring","scenario":{...},
+//!                     "credentials":"FOLDER","threads":2,"pin":[0,1],"window_ms":1000}'
+//! sealane-lab trial '{"task":"handshakes", ... ,"fixed":{"warm_up":1,"count":1}}'
+//! sealane-lab trial '{"task":"identity","stack":"rustls-ring"}'
+//! ```
+//! A scenario is a [`Scenario`] in JSON; `-` reads the task from standard input. The second form is
+//! for instruments: every thread does exactly `warm_up` handshakes, then all wait for each other,
+//! then each does exactly `count` with [`phase`] marks around each side's work, building and
+//! dropping of connections included. The first line printed is always [`Line::Started`], the last
+//! one the result; after [`Line::Failed`] the exit status is not 0.
+
+mod account;
+pub mod fault;
+pub mod launch;
+mod pair;
+mod threads;
+
+use std::{
+    io::{self, Read, Write},
+    path::PathBuf,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    document::{HandshakeRound, Histogram},
+    error::Error,
+    phase,
+    scenario::{Negotiated, Scenario},
+    stack::Identity,
+    stacks,
+    trial::fault::Fault,
+};
+
+/// Its arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// What to do, as JSON; `-` reads it from standard input
+    task: String,
+}
+
+/// What a trial is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "task", rename_all = "kebab-case")]
+pub enum Task {
+    /// Handshakes for a while, or a fixed number.
+    Handshakes(Handshakes),
+    /// Which library a stack is.
+    Identity {
+        /// Its name or path.
+        stack: String,
+    },
+}
+
+/// Handshakes of one stack in one scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handshakes {
+    /// The stack's name or path.
+    pub stack: String,
+    /// The same for every stack.
+    pub scenario: Scenario,
+    /// The folder of [`Credentials`](crate::credentials::Credentials), of the scenario's key type.
+    pub credentials: PathBuf,
+    /// Threads, each with both ends of its connections.
+    pub threads: usize,
+    /// The processor of each thread, in order; empty: not pinned.
+    #[serde(default)]
+    pub pin: Vec<usize>,
+    /// Length of the window; unused with `fixed`.
+    #[serde(default = "window_ms")]
+    pub window_ms: u64,
+    /// An exact number of handshakes instead of a window.
+    #[serde(default)]
+    pub fixed: Option<Fixed>,
+    /// A fault to commit, which the harness must find: a test interface.
+    #[serde(default)]
+    pub fault: Option<Fault>,
+}
+
+/// Handshakes per thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fixed {
+    /// Before the counted ones; at least 1 for a kind that resumes.
+    pub warm_up: u64,
+    /// Between the marks.
+    pub count: u64,
+}
+
+/// What a trial prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "kebab-case")]
+pub enum Line {
+    /// The process runs.
+    Started {
+        /// [`phase::address`] of this process.
+        marks: usize,
+    },
+    /// The exact number of handshakes is done.
+    Fixed {
+        /// All threads' counted handshakes.
+        operations: u64,
+        /// All threads' handshakes before them.
+        warm_up: u64,
+        /// What both ends read back, the same every time.
+        negotiated: Negotiated,
+    },
+    /// The window is closed.
+    Window {
+        /// Its figures; the order is the caller's.
+        round: HandshakeRound,
+        /// What both ends read back, the same every time.
+        negotiated: Negotiated,
+        /// Time in the server per handshake, building and dropping its end included.
+        server: Histogram,
+        /// The same of the client.
+        client: Histogram,
+    },
+    /// Which library it is.
+    Identity(Identity),
+    /// There is no result.
+    Failed {
+        /// Whether the stack cannot do what was asked, rather than failed at it.
+        unsupported: bool,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Does one task; `true` if there is a result. Failures of the stack are printed as a line.
+///
+/// # Errors
+/// The task cannot be read, or standard output is gone.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let mut text = arguments.task.clone();
+    if text == "-" {
+        text.clear();
+        io::stdin()
+            .take(TASK_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(Error::io("standard input"))?;
+    }
+    let task: Task = serde_json::from_str(&text)
+        .map_err(|error| Error::Check(format!("the task is not one: {error}")))?;
+    print(&Line::Started { marks: phase::address() })?;
+    let result = match &task {
+        Task::Handshakes(handshakes) => threads::run(handshakes),
+        Task::Identity { stack } => {
+            stacks::load(stack).map(|stack| Line::Identity(stack.identity()))
+        }
+    };
+    let line = result.unwrap_or_else(|error| match error {
+        Error::Unsupported(reason) => Line::Failed { unsupported: true, reason },
+        Error::Check(reason) => Line::Failed { unsupported: false, reason },
+        other => Line::Failed { unsupported: false, reason: other.to_string() },
+    });
+    if let Task::Handshakes(Handshakes { fault: Some(Fault::Garbage), .. }) = task {
+        return io::stdout()
+            .write_all(b"17 handshakes\n")
+            .map_err(Error::io("output"))
+            .map(|()| true);
+    }
+    print(&line)?;
+    Ok(!matches!(line, Line::Failed { .. }))
+}
+
+/// At once, so that a crash afterwards takes nothing with it.
+fn print(line: &Line) -> Result<(), Error> {
+    let mut text = serde_json::to_string(line)
+        .map_err(|error| Error::Check(format!("a result as JSON: {error}")))?;
+    text.push('\n');
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::io("standard output"))
+}
+
+fn window_ms() -> u64 {
+    WINDOW_DEFAULT_MS
+}
+
+/// Length of a window, unless it is said.
+pub const WINDOW_DEFAULT_MS: u64 = 1_000;
+/// No task is as long.
+const TASK_BYTES_MAX: u64 = 1 << 20;

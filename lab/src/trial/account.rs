@@ -1,0 +1,228 @@
+//! Adds up what the threads report, and judges whether the round counts.
+
+use crate::{
+    document::HandshakeRound,
+    error::Error,
+    histogram::Times as Histogram,
+    scenario::Negotiated,
+    trial::{
+        Handshakes, Line,
+        pair::{Part, Spans},
+    },
+};
+
+/// One thread's.
+pub(super) struct Report {
+    pub(super) number: usize,
+    /// Handshakes that ended inside the window.
+    pub(super) counted: u64,
+    pub(super) warm_up: u64,
+    /// Of another kind than asked for.
+    pub(super) discarded: u64,
+    /// Inside the window.
+    pub(super) spans: Spans,
+    pub(super) times: Times,
+    pub(super) negotiated: Option<Negotiated>,
+    server: Histogram,
+    client: Histogram,
+}
+
+/// When a thread did what, in nanoseconds from the trial's beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    /// The window closes, for all threads the same.
+    pub(super) end_ns: u64,
+    /// The first handshake of the window began.
+    pub(super) first_ns: u64,
+    /// The thread stopped working.
+    pub(super) last_ns: u64,
+    /// CPU time from the start to the end of that which closed the window.
+    pub(super) cpu_ns: u64,
+    /// Wall time of the same.
+    pub(super) cpu_wall_ns: u64,
+}
+
+impl Report {
+    pub(super) fn new(number: usize) -> Result<Self, Error> {
+        Ok(Self {
+            number,
+            counted: 0,
+            warm_up: 0,
+            discarded: 0,
+            spans: Spans::default(),
+            times: Times::default(),
+            negotiated: None,
+            server: Histogram::new()?,
+            client: Histogram::new()?,
+        })
+    }
+
+    /// Whether the thread worked all through the window, and not in vain.
+    ///
+    /// # Errors
+    /// If it did not.
+    pub(super) fn is_whole(&self) -> Result<(), Error> {
+        let Self { number, times, counted, .. } = self;
+        if times.last_ns < times.end_ns {
+            let early_ms = (times.end_ns - times.last_ns) / 1_000_000;
+            let early = format!("thread {number} stopped {early_ms} ms before the window closed");
+            return Err(Error::Check(early));
+        }
+        if *counted == 0 {
+            let none = format!("no handshake of thread {number} ended inside the window");
+            return Err(Error::Check(none));
+        }
+        Ok(())
+    }
+
+    /// One more handshake that took so long.
+    pub(super) fn count(&mut self, lap: &Spans) {
+        self.counted += 1;
+        self.server.record(lap[Part::Server as usize] + lap[Part::ServerSetup as usize]);
+        self.client.record(lap[Part::Client as usize] + lap[Part::ClientSetup as usize]);
+    }
+}
+
+/// The trial's result, out of all threads'.
+///
+/// # Errors
+/// There was no handshake at all, or its histogram cannot be written.
+pub(super) fn result(
+    task: &Handshakes,
+    reports: &[Report],
+    steal_percent: f64,
+) -> Result<Line, Error> {
+    let negotiated = reports.iter().find_map(|report| report.negotiated.clone());
+    let none = || Error::Check("no handshake came to an end".into());
+    let negotiated = negotiated.ok_or_else(none)?;
+    if task.fixed.is_some() {
+        let operations = reports.iter().map(|report| report.counted).sum();
+        let warm_up = reports.iter().map(|report| report.warm_up).sum();
+        return Ok(Line::Fixed { operations, warm_up, negotiated });
+    }
+    let (mut server, mut client) = (Histogram::new()?, Histogram::new()?);
+    for report in reports {
+        server.add(&report.server)?;
+        client.add(&report.client)?;
+    }
+    let round = round(task, reports, steal_percent);
+    Ok(Line::Window { round, negotiated, server: server.document()?, client: client.document()? })
+}
+
+fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> HandshakeRound {
+    let sum = |part: Part| reports.iter().map(|report| report.spans[part as usize]).sum();
+    let firsts = || reports.iter().map(|report| report.times.first_ns);
+    let start_spread_ns = firsts().max().unwrap_or_default() - firsts().min().unwrap_or_default();
+    let mut threads: Vec<&Report> = reports.iter().collect();
+    threads.sort_unstable_by_key(|report| report.number);
+    let parts = [Part::Server, Part::Client, Part::ServerSetup, Part::ClientSetup];
+    let mut round = HandshakeRound {
+        order: 0,
+        window_ns: task.window_ms * 1_000_000,
+        per_thread: threads.iter().map(|report| report.counted).collect(),
+        discarded: reports.iter().map(|report| report.discarded).sum(),
+        warm_up: reports.iter().map(|report| report.warm_up).sum(),
+        server_ns: sum(Part::Server),
+        client_ns: sum(Part::Client),
+        server_setup_ns: sum(Part::ServerSetup),
+        client_setup_ns: sum(Part::ClientSetup),
+        other_ns: sum(Part::Other),
+        cpu_ns: reports.iter().map(|report| report.times.cpu_ns).sum(),
+        start_spread_ns,
+        per_thread_ns: threads
+            .iter()
+            .map(|report| parts.map(|part| report.spans[part as usize]))
+            .collect(),
+        invalid: None,
+    };
+    let wall_ns = reports.iter().map(|report| report.times.cpu_wall_ns).sum();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    round.invalid = invalid(&round, wall_ns, steal_percent, task.threads > processors);
+    round
+}
+
+/// Why a round does not count. With more threads than processors (`crowded`) they take turns, which
+/// is what such a point is to show: only the accounting and the hypervisor can spoil it.
+fn invalid(
+    round: &HandshakeRound,
+    wall_ns: u64,
+    steal_percent: f64,
+    crowded: bool,
+) -> Option<String> {
+    let threads = round.per_thread.len() as u64;
+    let accounted = round.server_ns
+        + round.client_ns
+        + round.server_setup_ns
+        + round.client_setup_ns
+        + round.other_ns;
+    let wanted = threads * round.window_ns;
+    let off = accounted.abs_diff(wanted) as f64 / wanted as f64;
+    let cause = if off > ACCOUNTING_TOLERANCE {
+        "accounting"
+    } else if steal_percent > STEAL_PERCENT_MAX {
+        "steal"
+    } else if !crowded && wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX {
+        "preempted"
+    } else if !crowded && round.start_spread_ns > START_SPREAD_NS_MAX {
+        "start"
+    } else {
+        return None;
+    };
+    Some(cause.to_owned())
+}
+
+/// The spans' sum may differ so much from threads x window.
+const ACCOUNTING_TOLERANCE: f64 = 0.02;
+/// Of the machine's processor time.
+const STEAL_PERCENT_MAX: f64 = 1.0;
+/// Beyond it, somebody else used the processors.
+const WALL_PER_CPU_MAX: f64 = 1.05;
+/// From the first thread's first handshake to the last thread's.
+const START_SPREAD_NS_MAX: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two threads, 100 ns each.
+    fn good() -> HandshakeRound {
+        HandshakeRound {
+            window_ns: 100,
+            per_thread: vec![1, 1],
+            server_ns: 90,
+            client_ns: 80,
+            server_setup_ns: 10,
+            client_setup_ns: 10,
+            other_ns: 10,
+            cpu_ns: 200,
+            ..HandshakeRound::default()
+        }
+    }
+
+    #[test]
+    fn a_round_counts_if_nothing_is_amiss() {
+        assert_eq!(invalid(&good(), 205, 0.5, false), None);
+    }
+
+    #[test]
+    fn time_that_no_span_accounts_for_is_found_and_so_is_too_much() {
+        for server_ns in [80, 100] {
+            let round = HandshakeRound { server_ns, ..good() };
+            assert_eq!(invalid(&round, 200, 0.0, true).as_deref(), Some("accounting"));
+        }
+    }
+
+    #[test]
+    fn each_disturbance_has_its_name() {
+        let late = HandshakeRound { start_spread_ns: 1_000_001, ..good() };
+        assert_eq!(invalid(&late, 200, 0.0, false).as_deref(), Some("start"));
+        assert_eq!(invalid(&good(), 211, 0.0, false).as_deref(), Some("preempted"));
+        assert_eq!(invalid(&good(), 200, 1.1, false).as_deref(), Some("steal"));
+    }
+
+    #[test]
+    fn threads_that_must_take_turns_are_not_called_preempted() {
+        let late = HandshakeRound { start_spread_ns: 10_000_000, ..good() };
+        assert_eq!(invalid(&late, 400, 0.0, true), None);
+    }
+}

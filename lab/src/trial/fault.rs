@@ -1,0 +1,55 @@
+//! Faults that a trial commits when told to, so that tests see the harness find them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::{Group, Scenario};
+
+/// A test interface: what goes wrong, from the middle of the window on unless it says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// The process aborts.
+    Crash,
+    /// The last thread stops working.
+    EarlyEnd,
+    /// One bit of the server's flight changes on its way.
+    FlippedBit,
+    /// Full handshakes instead of resumed ones: the client forgets its session.
+    Full,
+    /// Something else than a result is printed.
+    Garbage,
+    /// The last thread never begins.
+    MissingThread,
+    /// The connection breaks off in the middle of the server's flight.
+    Reset,
+    /// Time passes that no span accounts for.
+    UnaccountedTime,
+    /// Another group than the one asked for, at both ends and from the start.
+    WrongGroup,
+}
+
+impl Fault {
+    /// What the stack is told in place of `scenario`.
+    pub(super) fn misled(fault: Option<Self>, scenario: &Scenario) -> Scenario {
+        let group = match (fault, scenario.group) {
+            (Some(Self::WrongGroup), Group::P256) => Group::X25519,
+            (Some(Self::WrongGroup), _) => Group::P256,
+            (_, group) => group,
+        };
+        Scenario { group, ..scenario.clone() }
+    }
+
+    /// Harms a flight of the server's.
+    pub(super) fn touch(self, flight: &mut Vec<u8>) {
+        match self {
+            Self::FlippedBit => {
+                let middle = flight.len() / 2;
+                if let Some(byte) = flight.get_mut(middle) {
+                    *byte ^= 1;
+                }
+            }
+            Self::Reset => flight.truncate(flight.len() / 2),
+            _ => {}
+        }
+    }
+}
