@@ -1,15 +1,246 @@
-//! The command `count`.
+//! The command `count`: what one handshake does, by side, in figures that do not depend on the
+//! machine's mood.
+//!
+//! ```text
+//!                        +- callgrind, two lengths -------> instructions
+//! a trial of fixed length+- the interposer, native/locks.c -> locks, by call path
+//! (or a running sealane) +- lackey's memory trace --------> shared writes, named and classed
+//! ```
 
-use crate::error::Error;
+mod budget;
+mod class;
+mod instructions;
+mod lines;
+mod locks;
+mod progress;
+mod run;
+mod serve;
+mod subject;
+mod symbols;
+mod table;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
+
+use crate::{
+    count::{progress::Progress, subject::Subject},
+    document::{CountResult, Run, SCHEMA, Tool},
+    error::Error,
+    machine,
+    scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
+    trial::{fault::Fault, launch},
+};
 
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Stacks to count, by name or path, separated by commas
+    #[arg(long, value_delimiter = ',', required_unless_present_any = ["serve", "budget"])]
+    stack: Vec<String>,
+    /// Counts shared writes of this binary of sealane instead, running with two lanes
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["stack", "budget"])]
+    serve: Option<PathBuf>,
+    /// Holds shared writes to the budget in this file, and shows that an excess would be found
+    #[arg(long, value_name = "FILE", conflicts_with = "stack")]
+    budget: Option<PathBuf>,
+    #[command(flatten)]
+    asked: Asked,
+    /// Counts so often and says whether every time gave the same
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20))]
+    repeats: u32,
+    /// Handshakes per thread in a memory trace, after as many to warm up
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=50))]
+    handshakes: u64,
+    /// Counts instructions; without any of these three, all are counted
+    #[arg(long)]
+    instructions: bool,
+    /// Counts lock acquisitions, by lock and call path
+    #[arg(long)]
+    locks: bool,
+    /// Counts writes to cache lines that another thread writes too
+    #[arg(long)]
+    lines: bool,
+    /// Writes all figures there, as one document
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// A fault to commit: shows that it is counted
+    #[arg(long, hide = true)]
+    fault: Option<Fault>,
+}
 
-/// `true` if all went well.
+/// A scenario on the command line.
+#[derive(Clone, Debug, clap::Args)]
+struct Asked {
+    /// How the handshake goes
+    #[arg(long, default_value = "full")]
+    kind: Kind,
+    /// The protocol version
+    #[arg(long, default_value = "1.3")]
+    tls: Version,
+    /// Record protection
+    #[arg(long, default_value = "aes128-gcm")]
+    cipher: Cipher,
+    /// The key exchange
+    #[arg(long, default_value = "x25519")]
+    group: Group,
+    /// The server's key
+    #[arg(long, default_value = "p256")]
+    key: Key,
+    /// Tickets after each handshake
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=8))]
+    tickets: u8,
+    /// What the threads share
+    #[arg(long, default_value = "context")]
+    share: Share,
+    /// The client shows a certificate
+    #[arg(long)]
+    client_certificate: bool,
+}
+
+impl Asked {
+    fn scenario(&self) -> Scenario {
+        Scenario {
+            kind: self.kind,
+            version: self.tls,
+            cipher: self.cipher,
+            group: self.group,
+            key: self.key,
+            client_certificate: self.client_certificate,
+            tickets: self.tickets,
+            share: self.share,
+        }
+    }
+}
+
+/// `true` if all went well, every repeat gave the same and a budget was kept.
 ///
 /// # Errors
 /// What stopped it.
-pub fn run(_arguments: &Arguments) -> Result<bool, Error> {
-    Err(Error::Unsupported("this command is on its way".into()))
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let tools = Tools::new(arguments)?;
+    if let Some(file) = &arguments.budget {
+        return budget::check(file, &tools);
+    }
+    let (begun, watch) = (Instant::now(), machine::Watch::begin());
+    let mut document = Run {
+        schema: SCHEMA.into(),
+        started: String::new(),
+        command: env::args().collect(),
+        complete: true,
+        tool: Tool {
+            version: env!("CARGO_PKG_VERSION").into(),
+            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.into(),
+        },
+        machine: machine::describe(),
+        ..Run::default()
+    };
+    let mut well = true;
+    if let Some(sealane) = &arguments.serve {
+        let scenario = arguments.asked.scenario();
+        let result = serve::count(sealane, &scenario, &tools)?;
+        show(&table::text(&result))?;
+        document.counts.push(result);
+    }
+    for stack in &arguments.stack {
+        let subject = Subject::new(stack, arguments.asked.scenario(), arguments.fault)?;
+        match result(&subject, arguments, &tools) {
+            Err(Error::Interrupted) => {
+                document.complete = false;
+                break;
+            }
+            Err(error @ Error::Missing { .. }) => return Err(error),
+            Err(error) => {
+                let mut result = subject.result();
+                result.failure = Some(error.to_string());
+                show(&table::text(&result))?;
+                document.counts.push(result);
+                well = false;
+            }
+            Ok((result, differences)) => {
+                show(&table::text(&result))?;
+                show(&differences)?;
+                well &= differences.is_empty();
+                document.stacks.extend(launch::identity(stack).ok());
+                document.counts.push(result);
+            }
+        }
+    }
+    document.seconds = begun.elapsed().as_secs_f64();
+    document.noise = watch.noise();
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Error::Check(format!("the document as JSON: {error}")))?;
+        fs::write(path, text + "\n").map_err(Error::file(path))?;
+    }
+    if document.complete { Ok(well) } else { Err(Error::Interrupted) }
 }
+
+/// What every count needs.
+struct Tools {
+    /// For files that nobody keeps.
+    folder: tempfile::TempDir,
+    /// Set by Ctrl-C.
+    stop: Arc<AtomicBool>,
+    progress: Progress,
+    /// Handshakes per thread in a trace.
+    handshakes: u64,
+}
+
+impl Tools {
+    fn new(arguments: &Arguments) -> Result<Self, Error> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))
+                .map_err(Error::io("catch a signal"))?;
+        }
+        let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+        Ok(Self { folder, stop, progress: Progress::start(), handshakes: arguments.handshakes })
+    }
+}
+
+/// One stack, counted as often as asked, and what differed between the times, in words.
+fn result(
+    subject: &Subject,
+    arguments: &Arguments,
+    tools: &Tools,
+) -> Result<(CountResult, String), Error> {
+    let Arguments { instructions, locks, lines, repeats, .. } = *arguments;
+    let all = !(instructions || locks || lines);
+    let mut times = Vec::new();
+    for time in 1..=repeats {
+        let mut result = subject.result();
+        let step = |what: &str| {
+            tools.progress.step(format!("{}: {what}, {time} of {repeats}", subject.stack));
+        };
+        if all || locks {
+            step("locks");
+            result.locks = Some(subject.locks(tools, time == 1)?);
+        }
+        if all || instructions {
+            step("instructions");
+            result.instructions = Some(subject.instructions(tools)?);
+        }
+        if all || lines {
+            step("shared lines");
+            let counted = subject.lines(tools)?;
+            result.shared_writes = Some(counted.writes);
+            // The trace tells them too, with the reading of the clock around each step.
+            result.instructions.get_or_insert(counted.instructions);
+        }
+        times.push(result);
+    }
+    Ok(subject::merged(times))
+}
+
+fn show(text: &str) -> Result<(), Error> {
+    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
+}
+

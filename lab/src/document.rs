@@ -254,6 +254,10 @@ pub struct CountResult {
     pub scenario: Scenario,
     /// Instructions per handshake, by side (`server`, `client`).
     pub instructions: Option<BySide<f64>>,
+    /// How far the repeats' instructions lie apart, as a share of them: random bytes decide how
+    /// long some computations are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions_spread: Option<BySide<f64>>,
     /// Calls of lock functions per handshake.
     pub locks: Option<LockCounts>,
     /// Writes to cache lines that another thread writes too, per handshake.
@@ -282,8 +286,11 @@ pub struct LockCounts {
     pub read: BySide<f64>,
     /// Read-write locks taken to write.
     pub write: BySide<f64>,
-    /// Mutexes.
+    /// Mutexes and spin locks.
     pub mutex: BySide<f64>,
+    /// Locks that at least two threads took.
+    #[serde(default)]
+    pub shared: u64,
     /// The busiest locks and where they are taken, most first.
     pub sites: Vec<LockSite>,
 }
@@ -304,7 +311,7 @@ pub struct LockSite {
 /// Shared writes per handshake.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SharedWrites {
-    /// All, without the allocator's.
+    /// All, without the allocator's, the start and the end of a connection included.
     pub total: BySide<f64>,
     /// The allocator's, which vary with chance.
     pub allocator: BySide<f64>,

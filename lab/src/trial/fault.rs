@@ -1,5 +1,7 @@
 //! Faults that a trial commits when told to, so that tests see the harness find them.
 
+use std::sync::{Arc, LazyLock};
+
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{Group, Scenario};
@@ -8,6 +10,8 @@ use crate::scenario::{Group, Scenario};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
+    /// The server clones, and drops, an `Arc` that all threads have in common.
+    ArcClone,
     /// The process aborts.
     Crash,
     /// The last thread stops working.
@@ -39,6 +43,11 @@ impl Fault {
         Scenario { group, ..scenario.clone() }
     }
 
+    /// Writes twice to a line that every thread writes.
+    pub(super) fn clone_a_global() {
+        drop(std::hint::black_box(Arc::clone(&GLOBAL)));
+    }
+
     /// Harms a flight of the server's.
     pub(super) fn touch(self, flight: &mut Vec<u8>) {
         match self {
@@ -53,3 +62,5 @@ impl Fault {
         }
     }
 }
+
+static GLOBAL: LazyLock<Arc<u64>> = LazyLock::new(|| Arc::new(0));

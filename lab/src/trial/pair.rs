@@ -56,10 +56,10 @@ impl Pair {
         let session = self.session.take().filter(|_| self.fault != Some(Fault::Full));
 
         clock.begin(Phase::Client);
-        let mut client = self.worker.client(session)?;
+        let mut client = phase::on_client(|| self.worker.client(session))?;
         clock.end(Part::ClientSetup);
         clock.begin(Phase::Server);
-        let mut server = self.worker.server()?;
+        let mut server = phase::on_server(|| self.worker.server())?;
         clock.end(Part::ServerSetup);
 
         self.to_client.clear();
@@ -68,9 +68,13 @@ impl Pair {
             self.to_server.clear();
             clock.begin(Phase::Client);
             if client_done {
-                client.receive(&self.to_client, &mut self.plaintext, &mut self.to_server)?;
+                phase::on_client(|| {
+                    client.receive(&self.to_client, &mut self.plaintext, &mut self.to_server)
+                })?;
             } else {
-                let progress = client.handshake(&self.to_client, &mut self.to_server)?;
+                let progress = phase::on_client(|| {
+                    client.handshake(&self.to_client, &mut self.to_server)
+                })?;
                 client_done = progress == Progress::Done;
             }
             clock.end(Part::Client);
@@ -80,9 +84,13 @@ impl Pair {
             }
             clock.begin(Phase::Server);
             if server_done {
-                server.receive(&self.to_server, &mut self.plaintext, &mut self.to_client)?;
+                phase::on_server(|| {
+                    server.receive(&self.to_server, &mut self.plaintext, &mut self.to_client)
+                })?;
             } else {
-                let progress = server.handshake(&self.to_server, &mut self.to_client)?;
+                let progress = phase::on_server(|| {
+                    server.handshake(&self.to_server, &mut self.to_client)
+                })?;
                 server_done = progress == Progress::Done;
             }
             clock.end(Part::Server);
@@ -102,7 +110,7 @@ impl Pair {
         }
         if self.scenario.kind != Kind::Full {
             clock.begin(Phase::Client);
-            self.session = client.session();
+            self.session = phase::on_client(|| client.session());
             clock.end(Part::Client);
             if self.session.is_none() {
                 return Err(Error::Check("the server gave the client nothing to resume".into()));
@@ -115,10 +123,13 @@ impl Pair {
         clock.end(Part::Other);
 
         clock.begin(Phase::Client);
-        drop(client);
+        phase::on_client(|| drop(client));
         clock.end(Part::ClientSetup);
         clock.begin(Phase::Server);
-        drop(server);
+        phase::on_server(|| drop(server));
+        if self.fault == Some(Fault::ArcClone) {
+            Fault::clone_a_global();
+        }
         clock.end(Part::ServerSetup);
         Ok(Negotiated { group: at_client.group.or(at_server.group), ..at_client })
     }

@@ -27,6 +27,7 @@ use crate::{
     credentials::Credentials,
     error::Error,
     machine::Steal,
+    phase,
     stack::Prepared,
     stacks,
     trial::{
@@ -203,6 +204,7 @@ impl Thread {
     /// Exactly so many handshakes.
     fn fixed(&self, pair: &mut Pair, fixed: super::Fixed) -> Result<Report, Error> {
         let mut clock = Clock::new(self.meeting.origin);
+        phase::announce();
         for _ in 0..fixed.warm_up {
             pair.handshake(&mut clock)?;
         }

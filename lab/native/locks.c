@@ -1,0 +1,223 @@
+// Counts the calls of lock functions by lock, kind, phase and, if asked, call path.
+//
+// Loaded with LD_PRELOAD by `sealane-lab count`. Each thread counts in a table of its own, so that
+// counting takes no lock and writes no line of another thread. At the end of the process all tables
+// are written to the file that SEALANE_LAB_LOCKS names, or a line that says which limit was met.
+//
+// The phase of a thread is a byte of the program's: it announces the address by asking for the
+// environment variable SEALANE_LAB_PHASE=ADDRESS on that thread. Threads that announce nothing are
+// not counted.
+//
+// Not seen: locks that are atomics in the program's own code (Rust's standard library, Go), calls
+// inside the C library, and the mutex that a condition variable takes again.
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+  THREADS_MAX = 64,
+  ROWS_MAX = 1 << 14,   // per thread; a power of two
+  FRAMES_MAX = 24,      // of one call path
+  FRAMES_OWN = 2,       // count() and the function that replaces the C library's
+};
+
+enum kind { MUTEX, READ, WRITE, SPIN, KINDS };
+static const char *const KIND_NAMES[KINDS] = {"mutex", "read", "write", "spin"};
+
+struct row {
+  uintptr_t lock; // 0: free
+  uint64_t calls;
+  uint8_t kind, phase, frames;
+  uintptr_t path[FRAMES_MAX];
+};
+
+struct table {
+  uint64_t lost; // calls for which there was no row
+  struct row rows[ROWS_MAX];
+};
+
+static struct table *tables[THREADS_MAX];
+static atomic_uint tables_used;
+static atomic_uint threads_lost;
+static int with_paths;
+
+static _Thread_local const volatile uint8_t *phase;
+static _Thread_local struct table *table;
+static _Thread_local int inside;
+
+static struct table *new_table(void) {
+  unsigned place = atomic_fetch_add(&tables_used, 1);
+  if (place >= THREADS_MAX) {
+    atomic_fetch_add(&threads_lost, 1);
+    return NULL;
+  }
+  void *memory = mmap(NULL, sizeof(struct table), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    atomic_fetch_add(&threads_lost, 1);
+    return NULL;
+  }
+  return tables[place] = memory;
+}
+
+static uint64_t hash(const struct row *row) {
+  uint64_t hash = (row->lock ^ ((uint64_t)row->kind << 60) ^ ((uint64_t)row->phase << 56)) *
+                  0x9e3779b97f4a7c15u;
+  for (unsigned i = 0; i < row->frames; i++) {
+    hash = ((hash ^ row->path[i]) * 0x9e3779b97f4a7c15u) ^ (hash >> 29);
+  }
+  return hash ^ (hash >> 32);
+}
+
+static int same(const struct row *a, const struct row *b) {
+  return a->lock == b->lock && a->kind == b->kind && a->phase == b->phase &&
+         a->frames == b->frames && memcmp(a->path, b->path, a->frames * sizeof *a->path) == 0;
+}
+
+static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
+  if (phase == NULL || inside) {
+    return; // `inside`: backtrace() takes locks itself
+  }
+  struct row row = {.lock = (uintptr_t)lock, .kind = (uint8_t)kind, .phase = *phase};
+  if (row.phase == 0 || table == NULL) {
+    return;
+  }
+  inside = 1;
+  if (with_paths) {
+    void *frames[FRAMES_MAX + FRAMES_OWN];
+    int found = backtrace(frames, FRAMES_MAX + FRAMES_OWN);
+    for (int i = FRAMES_OWN; i < found; i++) {
+      row.path[row.frames++] = (uintptr_t)frames[i];
+    }
+  }
+  uint64_t start = hash(&row);
+  for (unsigned step = 0; step < ROWS_MAX; step++) {
+    struct row *at = &table->rows[(start + step) % ROWS_MAX];
+    if (at->lock == 0) {
+      *at = row;
+    }
+    if (same(at, &row)) {
+      at->calls++;
+      inside = 0;
+      return;
+    }
+  }
+  table->lost++;
+  inside = 0;
+}
+
+// The C library's own function. Asked for on first use, which can be before any constructor.
+#define REAL(name) \
+  static __typeof__(&name) real; \
+  if (real == NULL) { \
+    *(void **)&real = dlsym(RTLD_NEXT, #name); \
+  }
+
+#define COUNTED(name, type, kind) \
+  int name(type *lock) { \
+    REAL(name) \
+    int result = real(lock); \
+    if (result == 0) { \
+      count((const void *)lock, kind); \
+    } \
+    return result; \
+  }
+
+#define COUNTED_UNTIL(name, type, kind) \
+  int name(type *lock, const struct timespec *until) { \
+    REAL(name) \
+    int result = real(lock, until); \
+    if (result == 0) { \
+      count((const void *)lock, kind); \
+    } \
+    return result; \
+  }
+
+COUNTED(pthread_mutex_lock, pthread_mutex_t, MUTEX)
+COUNTED(pthread_mutex_trylock, pthread_mutex_t, MUTEX)
+COUNTED_UNTIL(pthread_mutex_timedlock, pthread_mutex_t, MUTEX)
+COUNTED(pthread_rwlock_rdlock, pthread_rwlock_t, READ)
+COUNTED(pthread_rwlock_tryrdlock, pthread_rwlock_t, READ)
+COUNTED_UNTIL(pthread_rwlock_timedrdlock, pthread_rwlock_t, READ)
+COUNTED(pthread_rwlock_wrlock, pthread_rwlock_t, WRITE)
+COUNTED(pthread_rwlock_trywrlock, pthread_rwlock_t, WRITE)
+COUNTED_UNTIL(pthread_rwlock_timedwrlock, pthread_rwlock_t, WRITE)
+COUNTED(pthread_spin_lock, pthread_spinlock_t, SPIN)
+COUNTED(pthread_spin_trylock, pthread_spinlock_t, SPIN)
+
+// A thread that asks for SEALANE_LAB_PHASE=ADDRESS says where its phase is.
+char *getenv(const char *name) {
+  static const char prefix[] = "SEALANE_LAB_PHASE=";
+  REAL(getenv)
+  if (strncmp(name, prefix, sizeof prefix - 1) == 0) {
+    if (table == NULL) {
+      table = new_table();
+    }
+    phase = (const volatile uint8_t *)(uintptr_t)strtoull(name + sizeof prefix - 1, NULL, 16);
+    return NULL;
+  }
+  return real(name);
+}
+
+__attribute__((constructor)) static void begin(void) {
+  with_paths = getenv("SEALANE_LAB_LOCKS_PATHS") != NULL;
+  if (with_paths) {
+    void *frame;
+    backtrace(&frame, 1); // loads libgcc now, not inside somebody's lock
+  }
+}
+
+static void write_row(FILE *out, unsigned thread, const struct row *row) {
+  fprintf(out, "row %u %s %u %lx %lu", thread, KIND_NAMES[row->kind], row->phase,
+          (unsigned long)row->lock, (unsigned long)row->calls);
+  for (unsigned i = 0; i < row->frames; i++) {
+    fprintf(out, " %lx", (unsigned long)row->path[i]);
+  }
+  fputc('\n', out);
+}
+
+static void write_maps(FILE *out) {
+  FILE *maps = fopen("/proc/self/maps", "r");
+  char line[4096];
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+    fprintf(out, "map %s", line);
+  }
+  if (maps != NULL) {
+    fclose(maps);
+  }
+}
+
+__attribute__((destructor)) static void end(void) {
+  phase = NULL;
+  const char *path = getenv("SEALANE_LAB_LOCKS");
+  unsigned used = atomic_load(&tables_used);
+  if (path == NULL || used == 0) {
+    return; // a process that the program started, or one that never announced a phase
+  }
+  FILE *out = fopen(path, "w");
+  if (out == NULL) {
+    return; // the reader misses the last line and says so
+  }
+  uint64_t lost = 0;
+  for (unsigned i = 0; i < used && i < THREADS_MAX; i++) {
+    for (unsigned at = 0; tables[i] != NULL && at < ROWS_MAX; at++) {
+      if (tables[i]->rows[at].lock != 0) {
+        write_row(out, i, &tables[i]->rows[at]);
+      }
+    }
+    lost += tables[i] == NULL ? 0 : tables[i]->lost;
+  }
+  write_maps(out);
+  fprintf(out, "lost threads %u of %u calls %lu rows %u\n", atomic_load(&threads_lost),
+          THREADS_MAX, (unsigned long)lost, ROWS_MAX);
+  fputs("end\n", out);
+  fclose(out);
+}

@@ -1,0 +1,320 @@
+//! What a shared line is: [`named`] gives it a class, a name, an owner and its writers, by the
+//! rules of [`RULES`].
+
+use std::collections::BTreeMap;
+
+use crate::{
+    count::{
+        symbols::{Code, Function, NAMELESS, Symbols},
+        trace::{Shared, Write},
+    },
+    document::{BySide, SharedLine},
+    phase::Phase,
+};
+
+/// The rules in words, for the reader of the table.
+pub(super) const RULES: &str = "\
+class of a line, the first that holds: allocator, if malloc or free writes it and nothing else does \
+atomically; lock, if most writes come from functions of locks; reference-count, if most come from \
+atomic instructions in clone, drop, up_ref, free and the like; else global.";
+
+/// `shared` with its names; writes are divided by `handshakes`.
+pub(super) fn named(shared: &Shared, symbols: &Symbols, handshakes: f64) -> SharedLine {
+    let writers: Vec<_> =
+        shared.writes.iter().map(|write| (*write, symbols.code(write.pc))).collect();
+    let class = class(&writers);
+    let names = by_function(&writers);
+    let variable = shared_variable(shared, symbols);
+    let (owner, symbol) = variable.unwrap_or_else(|| {
+        let first = names.first().cloned().unwrap_or_default();
+        (first.0, format!("memory written by {}", first.1))
+    });
+    SharedLine {
+        class: class.word().to_owned(),
+        symbol,
+        owner,
+        writes: BySide {
+            server: shared.writes_in(Phase::Server) as f64 / handshakes,
+            client: shared.writes_in(Phase::Client) as f64 / handshakes,
+        },
+        writers: names
+            .into_iter()
+            .take(WRITERS_SHOWN)
+            .map(|(owner, function)| format!("{function} ({owner})"))
+            .collect(),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Allocator,
+    Global,
+    Lock,
+    ReferenceCount,
+}
+
+impl Class {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Allocator => ALLOCATOR,
+            Self::Global => "global",
+            Self::Lock => "lock",
+            Self::ReferenceCount => "reference-count",
+        }
+    }
+}
+
+/// The word for lines of the allocator, which are summed apart.
+pub(super) const ALLOCATOR: &str = "allocator";
+
+fn class(writers: &[(Write, Code)]) -> Class {
+    let writes = |wanted: &dyn Fn(&Code) -> bool| -> u64 {
+        writers.iter().filter(|(_, code)| wanted(code)).map(|(write, _)| write.count).sum()
+    };
+    let all = writes(&|_| true);
+    if writes(&is_allocator) > 0 && writes(&|code| code.atomic && !is_allocator(code)) == 0 {
+        Class::Allocator
+    } else if 2 * writes(&is_lock) > all {
+        Class::Lock
+    } else if writes(&is_reference_count) > 0
+        && 2 * (writes(&is_reference_count) + writes(&is_nameless_atomic)) > all
+    {
+        Class::ReferenceCount
+    } else {
+        Class::Global
+    }
+}
+
+fn is_allocator(code: &Code) -> bool {
+    code.owner.starts_with("libc.so")
+        && code.functions.iter().any(|function| {
+            // Without names for its inner functions, those that stand beside `malloc`.
+            let names = function.name.strip_prefix(NAMELESS).unwrap_or(&function.name);
+            let mut names = names.split(" and ").flat_map(|name| name.split('.').take(1));
+            names.any(|name| ALLOCATOR_FUNCTIONS.contains(&name))
+        })
+}
+
+fn is_lock(code: &Code) -> bool {
+    holds_any(code, &LOCK_WORDS, &LOCK_FILES)
+}
+
+fn is_reference_count(code: &Code) -> bool {
+    code.atomic && holds_any(code, &REFERENCE_COUNT_WORDS, &REFERENCE_COUNT_FILES)
+}
+
+/// In a library without the names of its inner functions, the other half of a named `up_ref`.
+fn is_nameless_atomic(code: &Code) -> bool {
+    code.atomic && code.functions.iter().all(|function| function.name.starts_with(NAMELESS))
+}
+
+/// Whether a function's name, or the file that it stands in, says so.
+fn holds_any(code: &Code, words: &[&str], files: &[&str]) -> bool {
+    code.functions.iter().any(|function| {
+        words.iter().any(|word| function.name.contains(word))
+            || files.iter().any(|file| function.file.contains(file))
+    })
+}
+
+/// The variable, or variables, that the line holds.
+fn shared_variable(shared: &Shared, symbols: &Symbols) -> Option<(String, String)> {
+    let line = (0..super::trace::LINE_BYTES).step_by(4);
+    let mut found: Vec<(String, String)> =
+        line.filter_map(|offset| symbols.variable(shared.address + offset)).collect();
+    found.dedup();
+    let owner = found.first()?.0.clone();
+    let known = found.iter().filter(|(_, name)| !name.starts_with("data at "));
+    let names: Vec<&str> = known.map(|(_, name)| name.as_str()).collect();
+    if names.is_empty() {
+        return found.into_iter().next();
+    }
+    Some((owner, names[..names.len().min(VARIABLES_SHOWN)].join(", ")))
+}
+
+/// Owner and name of the functions that write, most writes first; inlined standard library code is
+/// shown with the function it serves.
+fn by_function(writers: &[(Write, Code)]) -> Vec<(String, String)> {
+    let mut sums: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for (write, code) in writers {
+        *sums.entry((code.owner.clone(), told(&code.functions))).or_default() += write.count;
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    sums.into_iter().map(|(name, _)| name).collect()
+}
+
+/// `clone in rustls::server::...`: the outermost function of the standard library and the innermost
+/// that is not.
+fn told(functions: &[Function]) -> String {
+    let Some(outermost) = functions.last() else { return String::new() };
+    let own = functions.iter().position(|function| !is_standard(function));
+    let own_at = own.unwrap_or(functions.len() - 1);
+    let mut text = String::new();
+    if own_at > 0 {
+        text = shortened(&functions[own_at - 1].name) + " in ";
+    }
+    text += &shortened(&functions[own_at].name);
+    // Its own name has no path; the function that it was inlined into has.
+    if own_at + 1 < functions.len() && !is_standard(outermost) {
+        text += &format!(" in {}", shortened(&outermost.name));
+    }
+    if functions[own_at].line > 0 {
+        text += &format!(" at {}:{}", short_path(&functions[own_at].file), functions[own_at].line);
+    }
+    text
+}
+
+fn is_standard(function: &Function) -> bool {
+    let name = function.name.trim_start_matches(['<', '&']);
+    STANDARD.iter().any(|crate_name| name.starts_with(crate_name))
+        || STANDARD_FILES.iter().any(|folder| function.file.contains(folder))
+}
+
+/// From the crate's folder on.
+fn short_path(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').collect();
+    let source = parts.iter().rposition(|part| *part == "src").unwrap_or(parts.len());
+    parts[source.saturating_sub(1)..].join("/")
+}
+
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= NAME_CHARACTERS_MAX {
+        return name.to_owned();
+    }
+    let start: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
+    format!("{start}...")
+}
+
+const ALLOCATOR_FUNCTIONS: [&str; 31] = [
+    "__libc_calloc",
+    "__libc_free",
+    "__libc_malloc",
+    "__libc_memalign",
+    "__libc_realloc",
+    "_int_free",
+    "_int_malloc",
+    "_int_memalign",
+    "_int_realloc",
+    "_mid_memalign",
+    "alloc_perturb",
+    "aligned_alloc",
+    "arena_get2",
+    "calloc",
+    "cfree",
+    "free",
+    "heap_trim",
+    "malloc",
+    "malloc_consolidate",
+    "malloc_trim",
+    "memalign",
+    "munmap_chunk",
+    "posix_memalign",
+    "realloc",
+    "sysmalloc",
+    "systrim",
+    "tcache_get",
+    "tcache_init",
+    "tcache_put",
+    "tcache_thread_shutdown",
+    "unlink_chunk",
+];
+/// Of Rust's standard library.
+const LOCK_FILES: [&str; 3] = ["/std/src/sync/poison/", "/std/src/sys/sync/", "/std/src/sync/once"];
+const LOCK_WORDS: [&str; 14] = [
+    "CRYPTO_MUTEX_",
+    "CRYPTO_STATIC_MUTEX_",
+    "CRYPTO_THREAD_read_lock",
+    "CRYPTO_THREAD_unlock",
+    "CRYPTO_THREAD_write_lock",
+    "futex",
+    "lll_lock",
+    "pthread_mutex_",
+    "pthread_once",
+    "pthread_rwlock_",
+    "pthread_spin_",
+    "sync::poison::mutex",
+    "sync::poison::rwlock",
+    "sys::sync::",
+];
+const NAME_CHARACTERS_MAX: usize = 110;
+const REFERENCE_COUNT_FILES: [&str; 1] = ["/alloc/src/sync.rs"];
+const REFERENCE_COUNT_WORDS: [&str; 12] = [
+    "Arc<",
+    "_clone",
+    "_dup",
+    "_free",
+    "_get0",
+    "_get1",
+    "_ref",
+    "_set1",
+    "_up_ref",
+    "alloc::sync",
+    "clone",
+    "drop",
+];
+const STANDARD: [&str; 3] = ["alloc::", "core::", "std::"];
+const STANDARD_FILES: [&str; 3] = ["/library/alloc/src/", "/library/core/src/", "/library/std/src/"];
+const VARIABLES_SHOWN: usize = 3;
+const WRITERS_SHOWN: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(name: &str, file: &str) -> Function {
+        Function { name: name.to_owned(), file: file.to_owned(), line: 0 }
+    }
+
+    fn code(owner: &str, functions: &[&str], atomic: bool) -> Code {
+        let functions = functions.iter().map(|name| function(name, "")).collect();
+        Code { owner: owner.to_owned(), functions, atomic }
+    }
+
+    fn classed(writers: &[(u64, Code)]) -> Class {
+        let writers: Vec<_> = writers
+            .iter()
+            .map(|(count, code)| (Write::of_phase(Phase::Server, *count), code.clone()))
+            .collect();
+        class(&writers)
+    }
+
+    #[test]
+    fn classes_follow_the_rules() {
+        let lock = code("libc.so.6", &["pthread_rwlock_rdlock"], true);
+        let malloc = code("libc.so.6", &["_int_malloc"], false);
+        let inner = code("libc.so.6", &["between __default_morecore and malloc"], false);
+        let up_ref = code("libcrypto.so.3", &["EVP_MD_up_ref"], true);
+        let arc = code("lab", &["core::sync::atomic::atomic_add", "alloc::sync::Arc<T>"], true);
+        let plain = code("lab", &["lab::writes"], false);
+        assert_eq!(classed(&[(5, lock.clone()), (1, up_ref.clone())]), Class::Lock);
+        assert_eq!(classed(&[(1, malloc.clone()), (9, plain.clone())]), Class::Allocator);
+        assert_eq!(classed(&[(1, inner)]), Class::Allocator);
+        assert_eq!(classed(&[(1, malloc), (1, up_ref.clone())]), Class::Global);
+        assert_eq!(classed(&[(2, up_ref), (1, plain.clone())]), Class::ReferenceCount);
+        assert_eq!(classed(&[(1, arc)]), Class::ReferenceCount);
+        assert_eq!(classed(&[(1, plain)]), Class::Global);
+    }
+
+    #[test]
+    fn standard_library_code_is_told_with_what_it_serves() {
+        let atomic = function("atomic_add<usize>", "/rustc/1/library/core/src/sync/atomic.rs");
+        let clone = function("clone<T>", "/rustc/1/library/alloc/src/sync.rs");
+        let inlined = function("new", "/home/x/rustls-0.23.46/src/conn.rs");
+        let inlined = Function { line: 7, ..inlined };
+        let outer = function("rustls::server::accept", "/home/x/rustls-0.23.46/src/server.rs");
+        assert_eq!(
+            told(&[atomic, clone, inlined, outer]),
+            "clone<T> in new in rustls::server::accept at rustls-0.23.46/src/conn.rs:7"
+        );
+        assert_eq!(told(&[function("EVP_MD_up_ref", "")]), "EVP_MD_up_ref");
+    }
+
+    #[test]
+    fn files_of_the_standard_library_tell_locks_from_counts() {
+        let mut lock = code("lab", &["compare_exchange_weak<u32>", "read"], true);
+        lock.functions[1].file = "/rustc/1/library/std/src/sys/sync/rwlock/futex.rs".into();
+        assert_eq!(classed(&[(1, lock.clone())]), Class::Lock);
+        lock.functions[1].file = "/rustc/1/library/alloc/src/sync.rs".into();
+        assert_eq!(classed(&[(1, lock)]), Class::ReferenceCount);
+    }
+}

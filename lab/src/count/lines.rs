@@ -1,0 +1,119 @@
+//! Writes to cache lines that another thread writes too: the program runs under valgrind's tool
+//! lackey, and its trace is read as it comes.
+
+use std::{
+    ffi::OsString,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use crate::{
+    count::{
+        class::{self, ALLOCATOR},
+        progress::Progress,
+        run::{self, Program, Run},
+        symbols::Symbols,
+        trace::{Shared, Trace},
+    },
+    document::{BySide, SharedWrites},
+    error::Error,
+    phase::{self, Phase},
+};
+
+/// What one trace holds.
+pub(super) struct Lines {
+    /// Lines that at least two threads wrote.
+    pub(super) writes: SharedWrites,
+    /// Instructions per handshake.
+    pub(super) instructions: BySide<f64>,
+}
+
+/// Traces `program`, which marks the phases of `handshakes` handshakes, all threads together.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the program.
+pub(super) fn count(
+    program: &Program,
+    handshakes: u64,
+    stop: &Arc<AtomicBool>,
+    progress: &Progress,
+) -> Result<Lines, Error> {
+    let mut run = Run::start(&lackey()?, program, stop)?;
+    let mut trace = Trace::with_marks();
+    let mut maps = String::new();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut look_again = 0;
+    loop {
+        match run.read(&mut buffer)? {
+            0 => break,
+            some => trace.feed(&buffer[..some])?,
+        }
+        if trace.wants_marks() {
+            maps = run.maps().unwrap_or(maps);
+            let symbols = Symbols::new(&maps);
+            let marks = symbols.address_of(phase::SYMBOL).ok_or_else(|| {
+                Error::Check(format!(
+                    "{} has no symbol {}; was it stripped?",
+                    program.binary.display(),
+                    phase::SYMBOL
+                ))
+            })?;
+            trace.set_marks(marks);
+        }
+        if trace.read() > look_again {
+            // Libraries that were loaded since. All are when the first handshake is counted, but
+            // by then a short program may have ended.
+            maps = run.maps().unwrap_or(maps);
+            let begun = trace.instructions(Phase::Server) > 0;
+            look_again = trace.read() + if begun { MAPS_EVERY_LINES } else { MAPS_SOON_LINES };
+            progress.trace(trace.read(), trace.instructions(Phase::Server));
+        }
+    }
+    run.end(&trace.words())?;
+    if trace.instructions(Phase::Server) == 0 {
+        return Err(Error::Check("the traced program never entered the server's phase".into()));
+    }
+    let symbols = Symbols::new(&maps);
+    Ok(result(&mut trace, &symbols, handshakes as f64))
+}
+
+fn result(trace: &mut Trace, symbols: &Symbols, handshakes: f64) -> Lines {
+    let per_handshake = |phase| trace.instructions(phase) as f64 / handshakes;
+    let instructions =
+        BySide { server: per_handshake(Phase::Server), client: per_handshake(Phase::Client) };
+    Lines { writes: summed(&trace.take_shared(), symbols, handshakes), instructions }
+}
+
+/// The lines with their names, the allocator's summed apart.
+pub(super) fn summed(shared: &[Shared], symbols: &Symbols, handshakes: f64) -> SharedWrites {
+    let lines: Vec<_> =
+        shared.iter().map(|line| class::named(line, symbols, handshakes)).collect();
+    let mut writes = SharedWrites::default();
+    for line in &lines {
+        let sum =
+            if line.class == ALLOCATOR { &mut writes.allocator } else { &mut writes.total };
+        sum.server += line.writes.server;
+        sum.client += line.writes.client;
+    }
+    writes.lines = lines;
+    writes
+}
+
+/// The command line of lackey, up to the program's own.
+pub(super) fn lackey() -> Result<Vec<OsString>, Error> {
+    let valgrind = run::installed("valgrind", "valgrind")?;
+    let options = [
+        "--tool=lackey",
+        "--basic-counts=no",
+        "--trace-mem=yes",
+        // Which thread runs.
+        "--trace-sched=yes",
+        // Threads take turns, so that each line of two threads is written by both in the window.
+        "--fair-sched=yes",
+        "--log-fd=2",
+    ];
+    Ok([valgrind.into_os_string()].into_iter().chain(options.map(OsString::from)).collect())
+}
+
+const MAPS_EVERY_LINES: u64 = 500_000;
+const MAPS_SOON_LINES: u64 = 10_000;
+const READ_BYTES: usize = 256 * 1024;

@@ -1,0 +1,294 @@
+//! Lock acquisitions per handshake by lock and call path: the program runs at its own speed with
+//! the interposer of `native/locks.c` loaded into it, once to count and once for the paths.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use crate::{
+    count::{
+        run::{Program, Run},
+        symbols::{NAMELESS, Symbols},
+    },
+    document::{BySide, LockCounts, LockSite},
+    error::Error,
+    phase::Phase,
+};
+
+/// Counts in `program`, which marks the phases of `handshakes` handshakes, all threads together.
+///
+/// # Errors
+/// If a limit of the interposer is met, or what stopped the program.
+pub(super) fn count(
+    program: &Program,
+    handshakes: u64,
+    folder: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<LockCounts, Error> {
+    let rows = rows(program, false, folder, stop)?;
+    let per_handshake = 1.0 / handshakes as f64;
+    let sum = |kinds: &[&str]| {
+        let of = |phase: Phase| -> f64 {
+            let wanted = rows.rows.iter().filter(|row| row.is(kinds, phase));
+            wanted.map(|row| row.calls).sum::<u64>() as f64 * per_handshake
+        };
+        BySide { server: of(Phase::Server), client: of(Phase::Client) }
+    };
+    Ok(LockCounts {
+        read: sum(&["read"]),
+        write: sum(&["write"]),
+        mutex: sum(&["mutex", "spin"]),
+        shared: rows.shared(),
+        sites: Vec::new(),
+    })
+}
+
+/// The busiest locks and where they are taken, from a slower run; at most [`SITES_MAX`].
+///
+/// # Errors
+/// As [`count`].
+pub(super) fn sites(
+    program: &Program,
+    handshakes: u64,
+    folder: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<LockSite>, Error> {
+    let Rows { rows, maps } = rows(program, true, folder, stop)?;
+    let symbols = Symbols::new(&maps);
+    let mut paths: BTreeMap<u64, Frame> = BTreeMap::new();
+    for pc in rows.iter().flat_map(|row| &row.path) {
+        paths.entry(*pc).or_insert_with(|| Frame::at(*pc, &symbols));
+    }
+    let names = names(&rows, &paths, &symbols);
+    let mut sites: BTreeMap<(String, String, Vec<String>), BySide<u64>> = BTreeMap::new();
+    for row in &rows {
+        let path = told(row, &paths);
+        let lock = names.get(&row.lock).cloned().unwrap_or_default();
+        let calls = sites.entry((lock, row.kind.clone(), path)).or_default();
+        if row.phase == Phase::Server as usize {
+            calls.server += row.calls;
+        } else {
+            calls.client += row.calls;
+        }
+    }
+    let per_handshake = |calls: u64| calls as f64 / handshakes as f64;
+    let mut sites: Vec<LockSite> = sites
+        .into_iter()
+        .map(|((lock, kind, path), calls)| LockSite {
+            lock,
+            kind,
+            calls: BySide {
+                server: per_handshake(calls.server),
+                client: per_handshake(calls.client),
+            },
+            path,
+        })
+        .collect();
+    sites.sort_by(|a, b| {
+        let total = |site: &LockSite| site.calls.server + site.calls.client;
+        total(b).total_cmp(&total(a))
+    });
+    sites.truncate(SITES_MAX);
+    Ok(sites)
+}
+
+/// What the interposer wrote.
+struct Rows {
+    rows: Vec<Row>,
+    maps: String,
+}
+
+impl Rows {
+    /// Locks that at least two threads took.
+    fn shared(&self) -> u64 {
+        let mut threads: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+        for row in &self.rows {
+            threads.entry(row.lock).or_default().insert(row.thread);
+        }
+        threads.values().filter(|threads| threads.len() > 1).count() as u64
+    }
+
+    /// # Errors
+    /// If it met one of its limits, or did not end.
+    fn parse(text: &str) -> Result<Self, Error> {
+        let (mut rows, mut maps) = (Vec::new(), String::new());
+        let mut ended = false;
+        for line in text.lines() {
+            match line.split_once(' ') {
+                Some(("row", fields)) => {
+                    let row = Row::parse(fields).ok_or_else(|| {
+                        Error::Check(format!("the interposer wrote what is no row: {line}"))
+                    })?;
+                    rows.push(row);
+                }
+                Some(("map", map)) => {
+                    maps.push_str(map);
+                    maps.push('\n');
+                }
+                Some(("lost", what)) if !what.starts_with(NOTHING_LOST.0) => return Err(lost(what)),
+                Some(("lost", what)) if !what.contains(NOTHING_LOST.1) => return Err(lost(what)),
+                _ => ended |= line == "end",
+            }
+        }
+        if ended {
+            return Ok(Self { rows, maps });
+        }
+        Err(Error::Check(
+            "the interposer wrote no counts: is the program linked statically, or did it end \
+             without its exit handlers?"
+                .into(),
+        ))
+    }
+}
+
+fn lost(what: &str) -> Error {
+    Error::Check(format!("the interposer met a limit (native/locks.c): {what}; count fewer threads"))
+}
+
+/// Acquisitions of one lock, by one thread, in one phase, on one path.
+struct Row {
+    thread: usize,
+    kind: String,
+    phase: usize,
+    lock: u64,
+    calls: u64,
+    /// Innermost first.
+    path: Vec<u64>,
+}
+
+impl Row {
+    fn parse(fields: &str) -> Option<Self> {
+        let mut fields = fields.split(' ');
+        let (thread, kind) = (fields.next()?.parse().ok()?, fields.next()?.to_owned());
+        let phase = fields.next()?.parse().ok()?;
+        let lock = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let calls = fields.next()?.parse().ok()?;
+        let path = fields.map(|pc| u64::from_str_radix(pc, 16).ok()).collect::<Option<_>>()?;
+        Some(Self { thread, kind, phase, lock, calls, path })
+    }
+
+    fn is(&self, kinds: &[&str], phase: Phase) -> bool {
+        self.phase == phase as usize && kinds.contains(&self.kind.as_str())
+    }
+}
+
+/// One function on a path.
+struct Frame {
+    owner: String,
+    function: String,
+}
+
+impl Frame {
+    /// `pc` is where the call returns to, so that the call stands before it.
+    fn at(pc: u64, symbols: &Symbols) -> Self {
+        let code = symbols.code(pc.saturating_sub(1));
+        let function = code.functions.into_iter().next_back().unwrap_or_default().name;
+        Self { owner: code.owner, function }
+    }
+
+    fn is_named(&self) -> bool {
+        !self.function.is_empty() && !self.function.starts_with(NAMELESS)
+    }
+
+    fn is_wrapper(&self) -> bool {
+        WRAPPERS.iter().any(|wrapper| self.function.starts_with(wrapper))
+    }
+}
+
+/// A name for each lock, the same in every run: its variable, or the function that takes it most.
+fn names(
+    rows: &[Row],
+    frames: &BTreeMap<u64, Frame>,
+    symbols: &Symbols,
+) -> BTreeMap<u64, String> {
+    let mut takers: BTreeMap<u64, BTreeMap<&str, u64>> = BTreeMap::new();
+    for row in rows {
+        let named = row.path.iter().filter_map(|pc| frames.get(pc));
+        let taker = named.filter(|frame| frame.is_named() && !frame.is_wrapper()).next();
+        let taker = taker.map_or("?", |frame| frame.function.as_str());
+        *takers.entry(row.lock).or_default().entry(taker).or_default() += row.calls;
+    }
+    let mut names = BTreeMap::new();
+    for (lock, takers) in takers {
+        let most = takers.iter().max_by_key(|(name, calls)| (**calls, std::cmp::Reverse(**name)));
+        let name = match (symbols.variable(lock), most) {
+            (Some((owner, variable)), _) => format!("{variable} ({owner})"),
+            (None, Some((taker, _))) => format!("taken by {taker}"),
+            (None, None) => continue,
+        };
+        names.insert(lock, name);
+    }
+    names
+}
+
+/// The named functions of a path up to where the lab's own begin.
+fn told(row: &Row, frames: &BTreeMap<u64, Frame>) -> Vec<String> {
+    let frames = row.path.iter().filter_map(|pc| frames.get(pc));
+    let library = frames.take_while(|frame| !frame.function.contains(LAB));
+    let named = library.filter(|frame| frame.is_named() && !frame.is_wrapper());
+    named.map(|frame| format!("{} ({})", frame.function, frame.owner)).take(PATH_MAX).collect()
+}
+
+fn rows(
+    program: &Program,
+    with_paths: bool,
+    folder: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<Rows, Error> {
+    let (library, written) = (folder.join("locks.so"), folder.join("locks.txt"));
+    fs::write(&library, INTERPOSER).map_err(Error::file(&library))?;
+    let _ = fs::remove_file(&written);
+    let mut program = program.clone();
+    let mut add = |name: &str, value: OsString| program.environment.push((name.into(), value));
+    add("LD_PRELOAD", library.into());
+    add("SEALANE_LAB_LOCKS", written.clone().into());
+    if with_paths {
+        add("SEALANE_LAB_LOCKS_PATHS", "1".into());
+    }
+    let mut run = Run::start(&[], &program, stop)?;
+    let words = run.words()?;
+    run.end(&words)?;
+    let text = fs::read_to_string(&written).unwrap_or_default();
+    Rows::parse(&text)
+}
+
+/// Built by `build.rs` from `native/locks.c`.
+const INTERPOSER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/locks.so"));
+const LAB: &str = "sealane_lab::";
+const NOTHING_LOST: (&str, &str) = ("threads 0 ", " calls 0 ");
+const PATH_MAX: usize = 8;
+const SITES_MAX: usize = 40;
+const WRAPPERS: [&str; 3] = ["CRYPTO_MUTEX_", "CRYPTO_STATIC_MUTEX_", "CRYPTO_THREAD_"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: &str = "row 0 read 1 7f00 12 aa bb\nrow 1 write 2 7f00 3\nmap 0-1 r 0 0 0 /x\n\
+                           lost threads 0 of 64 calls 0 rows 16384\nend\n";
+
+    #[test]
+    fn rows_are_read() {
+        let rows = Rows::parse(WRITTEN).expect("rows");
+        assert_eq!((rows.rows.len(), rows.shared()), (2, 1));
+        assert!(rows.rows[0].is(&["read"], Phase::Server));
+        assert_eq!(rows.rows[0].path, [0xaa, 0xbb]);
+        assert_eq!(rows.maps, "0-1 r 0 0 0 /x\n");
+    }
+
+    #[test]
+    fn a_limit_or_a_missing_end_is_an_error() {
+        for broken in [
+            WRITTEN.replace("calls 0 ", "calls 7 "),
+            WRITTEN.replace("threads 0 ", "threads 1 "),
+            WRITTEN.replace("end\n", ""),
+            String::new(),
+        ] {
+            assert!(Rows::parse(&broken).is_err(), "{broken}");
+        }
+    }
+}

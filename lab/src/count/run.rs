@@ -1,0 +1,239 @@
+//! Runs one program under one instrument, [`Run`]: started in a process group of its own, read to
+//! its end or its limit, and ended with whatever happens here.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    io::Read,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal, kill_process_group},
+};
+
+use crate::{error::Error, trial::Line};
+
+/// What is counted: a program that does its handshakes and ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    /// The binary.
+    pub(crate) binary: PathBuf,
+    /// Its arguments.
+    pub(crate) arguments: Vec<OsString>,
+    /// If it is a trial: how many handshakes it must say that it counted.
+    pub(crate) operations: Option<u64>,
+    /// What is added to its environment.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+/// A child and its instrument, running.
+pub(super) struct Run {
+    program: Program,
+    child: Child,
+    /// What it printed is collected beside, so that it never waits for us.
+    output: Option<JoinHandle<String>>,
+    errors: ChildStderr,
+    deadline: Instant,
+    stop: Arc<AtomicBool>,
+}
+
+impl Run {
+    /// Starts `program` under `instrument`: the command and arguments that come before the program's
+    /// own; none for a plain run. Where the system lets us, without random addresses.
+    pub(super) fn start(
+        instrument: &[OsString],
+        program: &Program,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, Error> {
+        let mut words: Vec<&OsStr> = Vec::new();
+        if can_fix_addresses() {
+            words.extend([OsStr::new("setarch"), OsStr::new("-R")]);
+        }
+        words.extend(instrument.iter().map(OsString::as_os_str));
+        words.push(program.binary.as_os_str());
+        words.extend(program.arguments.iter().map(OsString::as_os_str));
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).envs(program.environment.iter().cloned());
+        // In its own group, Ctrl-C reaches the lab alone, which ends its children in order.
+        command.process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let what = format!("start {}", words[0].to_string_lossy());
+        let mut child = command.spawn().map_err(Error::io(what))?;
+        let missing = || Error::Check("a child has no pipes".into());
+        let output = child.stdout.take().ok_or_else(missing)?;
+        let errors = child.stderr.take().ok_or_else(missing)?;
+        let _ = rustix::pipe::fcntl_setpipe_size(&errors, PIPE_BYTES);
+        let output = Some(thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = output.take(OUTPUT_BYTES_MAX).read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        }));
+        let deadline = Instant::now() + RUN_TIME_MAX;
+        let program = program.clone();
+        Ok(Self { program, child, output, errors, deadline, stop: Arc::clone(stop) })
+    }
+
+    /// Its process id, which is the program's also under valgrind.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its memory map, while it lives.
+    pub(super) fn maps(&self) -> Option<String> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.id())).ok()?;
+        (!maps.is_empty()).then_some(maps)
+    }
+
+    /// The next bytes of its standard error; `0` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], or that the run takes too long.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        while !self.wait_for_bytes(STOP_CHECK)? {}
+        self.errors.read(buffer).map_err(Error::io("read what valgrind prints"))
+    }
+
+    /// Whether bytes, or the end, can be read within `time`.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn wait_for_bytes(&self, time: Duration) -> Result<bool, Error> {
+        if self.stop.load(Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        if Instant::now() > self.deadline {
+            let minutes = RUN_TIME_MAX.as_secs() / 60;
+            return Err(Error::Check(format!(
+                "a run took more than {minutes} minutes; count fewer handshakes"
+            )));
+        }
+        let time = Timespec::try_from(time).unwrap_or_default();
+        let mut waited = [PollFd::new(&self.errors, PollFlags::IN)];
+        match poll(&mut waited, Some(&time)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(Error::Io { what: "wait for valgrind".into(), source: error.into() }),
+        }
+    }
+
+    /// Reads its standard error to the end and returns it, of which the last
+    /// [`OUTPUT_BYTES_MAX`] bytes are kept.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn words(&mut self) -> Result<String, Error> {
+        let mut text = Vec::new();
+        let mut buffer = [0; 4096];
+        loop {
+            match self.read(&mut buffer)? {
+                0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+                some => text.extend_from_slice(&buffer[..some]),
+            }
+            let bytes_max = usize::try_from(OUTPUT_BYTES_MAX).unwrap_or(usize::MAX);
+            text.drain(..text.len().saturating_sub(bytes_max));
+        }
+    }
+
+    /// Asks it to end, as an operator would.
+    pub(super) fn terminate(&self) {
+        signal(&self.child, Signal::TERM);
+    }
+
+    /// Waits for the end, which is near once its standard error has ended; `words` is what was read
+    /// there.
+    ///
+    /// # Errors
+    /// If it did not end well.
+    pub(super) fn end(mut self, words: &str) -> Result<(), Error> {
+        let status = self.status()?;
+        let output = self.output.take().and_then(|output| output.join().ok()).unwrap_or_default();
+        let result = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        match (result, self.program.operations) {
+            (Some(Line::Failed { unsupported: true, reason }), _) => Err(Error::Unsupported(reason)),
+            (Some(Line::Failed { reason, .. }), _) => Err(Error::Check(reason)),
+            (_, None) if status.success() => Ok(()),
+            (Some(Line::Fixed { operations, .. }), Some(expected))
+                if status.success() && operations == expected =>
+            {
+                Ok(())
+            }
+            _ => Err(failed(&self.program.binary, status, words)),
+        }
+    }
+
+    fn status(&mut self) -> Result<ExitStatus, Error> {
+        loop {
+            if let Some(status) = self.child.try_wait().map_err(Error::io("wait for a child"))? {
+                return Ok(status);
+            }
+            thread::sleep(END_CHECK);
+            self.wait_for_bytes(Duration::ZERO)?;
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            signal(&self.child, Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// To the whole group of a child that has not been waited for: its number is still its own.
+fn signal(child: &Child, signal: Signal) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(pid, signal);
+    }
+}
+
+/// The path of the program `name`.
+///
+/// # Errors
+/// [`Error::Missing`] with the Debian package that brings it.
+pub(super) fn installed(name: &str, package: &str) -> Result<PathBuf, Error> {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&folders).map(|folder| folder.join(name)).find(|it| it.is_file());
+    found.ok_or_else(|| Error::Missing {
+        program: name.to_owned(),
+        remedy: format!("apt-get install {package}"),
+    })
+}
+
+/// Whether `setarch -R` works here; containers may forbid it.
+fn can_fix_addresses() -> bool {
+    let mut test = Command::new("setarch");
+    test.args(["-R", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+    test.status().is_ok_and(|status| status.success())
+}
+
+/// What valgrind printed when a run went wrong, as an error.
+fn failed(what: &Path, status: ExitStatus, words: &str) -> Error {
+    let lines: Vec<&str> = words.lines().collect();
+    let last = lines[lines.len().saturating_sub(WORDS_SHOWN)..].join("\n");
+    Error::Check(format!(
+        "{} ended with {status} under the instrument; if valgrind (Debian package valgrind) lacks \
+         an instruction of this processor, its words tell:\n{last}",
+        what.display()
+    ))
+}
+
+const END_CHECK: Duration = Duration::from_millis(5);
+const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Many times the default, so that valgrind and its reader work side by side.
+const PIPE_BYTES: usize = 1024 * 1024;
+const RUN_TIME_MAX: Duration = Duration::from_secs(30 * 60);
+const STOP_CHECK: Duration = Duration::from_millis(200);
+const WORDS_SHOWN: usize = 20;

@@ -1,0 +1,331 @@
+//! Reads the memory trace that valgrind's tool lackey prints: [`Trace`] keeps who wrote which cache
+//! line in which phase, [`Shared`] is a line that several threads wrote.
+//!
+//! ```text
+//! --27573--   SCHED[2]:  acquired lock (...)   thread 2 runs from here on
+//! I  0401ab70,3                                it executes an instruction of 3 bytes,
+//!  S 1fff000758,8                              which stores 8 bytes there
+//!  M 0010f1c0,4                                or loads and stores: counted once, as one write
+//!  L 0010f1c0,4                                loads are of no interest
+//! ```
+
+use std::{collections::HashMap, ops::Range};
+
+use crate::{error::Error, phase};
+
+/// What was read so far.
+pub(super) struct Trace {
+    /// Where the marks lie; before that is known nothing is counted.
+    marks: Option<Range<u64>>,
+    /// The phase of each thread, by valgrind's number for it.
+    phases: Vec<usize>,
+    thread: usize,
+    pc: u64,
+    /// The bytes of a line whose end has not come yet.
+    rest: Vec<u8>,
+    lines: HashMap<u64, Vec<Write>>,
+    /// Instructions by phase, of all threads.
+    instructions: [u64; PHASES],
+    /// Lines read.
+    read: u64,
+    /// Lines of the trace that are the program's or valgrind's own words, the last ones.
+    words: Vec<String>,
+}
+
+/// Writes of one instruction to one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Write {
+    thread: usize,
+    /// As a number, see [`phase::Phase`].
+    pub(super) phase: usize,
+    /// The instruction.
+    pub(super) pc: u64,
+    /// How often.
+    pub(super) count: u64,
+}
+
+#[cfg(test)]
+impl Write {
+    pub(super) fn of_phase(phase: phase::Phase, count: u64) -> Self {
+        Self { thread: 0, phase: phase as usize, pc: 0, count }
+    }
+}
+
+/// A cache line that at least two threads wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shared {
+    /// The line's first byte.
+    pub(super) address: u64,
+    /// By instruction.
+    pub(super) writes: Vec<Write>,
+}
+
+impl Shared {
+    /// Writes in `phase`, of all threads.
+    pub(super) fn writes_in(&self, phase: phase::Phase) -> u64 {
+        let of_phase = self.writes.iter().filter(|write| write.phase == phase as usize);
+        of_phase.map(|write| write.count).sum()
+    }
+}
+
+impl Trace {
+    /// Of a program that marks its phases; see [`Self::set_marks`].
+    pub(super) fn with_marks() -> Self {
+        Self {
+            marks: None,
+            phases: vec![phase::Phase::Outside as usize; THREADS_MAX],
+            thread: 0,
+            pc: 0,
+            rest: Vec::new(),
+            lines: HashMap::new(),
+            instructions: [0; PHASES],
+            read: 0,
+            words: Vec::new(),
+        }
+    }
+
+    /// Of a program without marks: all that it does counts as the server's.
+    pub(super) fn without_marks() -> Self {
+        let phases = vec![phase::Phase::Server as usize; THREADS_MAX];
+        Self { marks: Some(0..0), phases, ..Self::with_marks() }
+    }
+
+    /// Where the marks lie.
+    pub(super) fn set_marks(&mut self, address: u64) {
+        self.marks = Some(address..address + phase::MARKS_BYTES as u64);
+    }
+
+    /// Whether the traced program runs and waits to be asked where its marks lie.
+    pub(super) fn wants_marks(&self) -> bool {
+        self.marks.is_none() && self.pc != 0
+    }
+
+    /// Takes the next bytes of the trace.
+    ///
+    /// # Errors
+    /// If a limit is met.
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            let (line, after) = bytes.split_at(end);
+            bytes = &after[1..];
+            if self.rest.is_empty() {
+                self.line(line)?;
+            } else {
+                let mut whole = std::mem::take(&mut self.rest);
+                whole.extend_from_slice(line);
+                self.line(&whole)?;
+            }
+        }
+        self.rest.extend_from_slice(bytes);
+        if self.rest.len() > LINE_BYTES_MAX {
+            return Err(Error::Check(format!(
+                "valgrind printed a line of more than {LINE_BYTES_MAX} bytes"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The lines that at least two threads wrote, in a counted phase, since the last call; the
+    /// most written one first.
+    pub(super) fn take_shared(&mut self) -> Vec<Shared> {
+        let mut shared: Vec<Shared> = self
+            .lines
+            .drain()
+            .filter(|(_, writes)| writes.iter().any(|write| write.thread != writes[0].thread))
+            .map(|(line, writes)| Shared { address: line * LINE_BYTES, writes })
+            .collect();
+        let total = |line: &Shared| line.writes.iter().map(|write| write.count).sum::<u64>();
+        shared.sort_by_key(|line| (std::cmp::Reverse(total(line)), line.address));
+        shared
+    }
+
+    /// Instructions in `phase`, of all threads.
+    pub(super) fn instructions(&self, phase: phase::Phase) -> u64 {
+        self.instructions[phase as usize]
+    }
+
+    /// Lines read so far.
+    pub(super) fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// What was printed between the trace's lines, the last of it.
+    pub(super) fn words(&self) -> String {
+        self.words.join("\n")
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), Error> {
+        self.read += 1;
+        if self.read > TRACE_LINES_MAX {
+            return Err(Error::Check(format!(
+                "the memory trace has more than {TRACE_LINES_MAX} lines; count fewer handshakes"
+            )));
+        }
+        match line {
+            [b'I', b' ', b' ', address @ ..] => {
+                self.pc = hexadecimal(address);
+                self.instructions[self.phases[self.thread]] += 1;
+            }
+            [b' ', b'S' | b'M', b' ', access @ ..] => self.store(access)?,
+            [b' ', b'L', b' ', ..] => {}
+            _ => self.word(line)?,
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, access: &[u8]) -> Result<(), Error> {
+        let address = hexadecimal(access);
+        let Some(marks) = &self.marks else { return Ok(()) };
+        if marks.contains(&address) {
+            let phase = (address - marks.start) / phase::MARK_STRIDE_BYTES as u64;
+            self.phases[self.thread] = usize::try_from(phase).unwrap_or(0).min(PHASES - 1);
+            return Ok(());
+        }
+        if self.phases[self.thread] == phase::Phase::Outside as usize {
+            return Ok(());
+        }
+        let bytes = access.iter().position(|byte| *byte == b',').map_or(1, |comma| {
+            access[comma + 1..].iter().fold(0, |sum, digit| sum * 10 + u64::from(digit & 0xf))
+        });
+        let last = (address + bytes.max(1) - 1) / LINE_BYTES;
+        for line in address / LINE_BYTES..=last {
+            self.note(line)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, line: u64) -> Result<(), Error> {
+        let (thread, phase, pc) = (self.thread, self.phases[self.thread], self.pc);
+        if self.lines.len() >= LINES_MAX {
+            return Err(Error::Check(format!(
+                "more than {LINES_MAX} cache lines were written; count fewer handshakes"
+            )));
+        }
+        let writes = self.lines.entry(line).or_default();
+        let same = |write: &Write| write.pc == pc && write.phase == phase && write.thread == thread;
+        // What wrote a line last mostly writes it next: search from the end.
+        match writes.iter().rposition(same) {
+            Some(at) => writes[at].count += 1,
+            None if writes.len() < WRITERS_MAX => {
+                writes.push(Write { thread, phase, pc, count: 1 });
+            }
+            None => {
+                return Err(Error::Check(format!(
+                    "more than {WRITERS_MAX} instructions write the line {:#x}",
+                    line * LINE_BYTES
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, line: &[u8]) -> Result<(), Error> {
+        let text = String::from_utf8_lossy(line);
+        let Some((_, after)) = text.split_once(" SCHED[") else {
+            if self.words.len() == WORDS_MAX {
+                self.words.remove(0);
+            }
+            self.words.push(text.into_owned());
+            return Ok(());
+        };
+        if let Some((number, what)) = after.split_once("]:")
+            && what.contains("acquired lock")
+        {
+            let thread = number.parse().unwrap_or(THREADS_MAX);
+            if thread >= THREADS_MAX {
+                return Err(Error::Check(format!("more than {THREADS_MAX} threads in a trace")));
+            }
+            self.thread = thread;
+        }
+        Ok(())
+    }
+}
+
+/// The number that `text` begins with.
+fn hexadecimal(text: &[u8]) -> u64 {
+    let mut value = 0;
+    for byte in text {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => break,
+        };
+        value = value << 4 | u64::from(digit);
+    }
+    value
+}
+
+/// Bytes of a cache line.
+pub(super) const LINE_BYTES: u64 = 64;
+const LINE_BYTES_MAX: usize = 64 * 1024;
+const LINES_MAX: usize = 4_000_000;
+const PHASES: usize = 8;
+const THREADS_MAX: usize = 512;
+const TRACE_LINES_MAX: u64 = 4_000_000_000;
+const WORDS_MAX: usize = 20;
+const WRITERS_MAX: usize = 8_192;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::phase::Phase;
+
+    const MARKS: u64 = 0x10_0000;
+
+    fn by_address(shared: &[Shared], phase: Phase) -> BTreeMap<u64, u64> {
+        shared.iter().map(|line| (line.address, line.writes_in(phase))).collect()
+    }
+
+    fn trace(text: &str) -> Trace {
+        let mut trace = Trace::with_marks();
+        trace.set_marks(MARKS);
+        // Cut at every place, so that no line depends on where a read ended.
+        for byte in text.as_bytes() {
+            trace.feed(&[*byte]).expect("within limits");
+        }
+        trace
+    }
+
+    #[test]
+    fn a_line_of_two_threads_is_shared_and_counted_by_phase() {
+        let mut trace = trace(
+            "--1--   SCHED[2]:  acquired lock (x)\n S 00100040,1\nI  00400000,3\n M 00200000,8\n\
+             --1--   SCHED[3]:  acquired lock (x)\n S 00100080,1\nI  00400010,3\n S 0020003f,1\n\
+             I  00400010,3\n S 0020003f,1\n L 00200000,8\n S 00300000,8\n",
+        );
+        let shared = trace.take_shared();
+        assert_eq!(by_address(&shared, Phase::Server), [(0x20_0000, 1)].into());
+        assert_eq!(by_address(&shared, Phase::Client), [(0x20_0000, 2)].into());
+        assert_eq!(shared[0].writes.len(), 2, "{shared:?}");
+        assert_eq!(trace.instructions(Phase::Server), 1);
+        assert_eq!(trace.instructions(Phase::Client), 2);
+    }
+
+    #[test]
+    fn what_is_outside_or_private_is_not_shared() {
+        let mut trace = trace(
+            "--1--   SCHED[2]:  acquired lock (x)\n S 00200000,8\n S 00100040,1\n S 00200040,8\n\
+             --1--   SCHED[3]:  acquired lock (x)\n S 00100040,1\n S 00200000,8\n S 00100000,1\n\
+             S 00200040,8\n",
+        );
+        assert_eq!(trace.take_shared(), []);
+    }
+
+    #[test]
+    fn a_store_across_a_boundary_writes_both_lines() {
+        let mut trace = trace(
+            "--1--   SCHED[2]:  acquired lock (x)\n S 00100040,1\n S 0020003c,8\n\
+             --1--   SCHED[3]:  acquired lock (x)\n S 00100040,1\n S 0020003c,8\n",
+        );
+        let shared = trace.take_shared();
+        assert_eq!(by_address(&shared, Phase::Server), [(0x20_0000, 2), (0x20_0040, 2)].into());
+    }
+
+    #[test]
+    fn words_between_are_kept() {
+        let trace = trace("==1== Lackey\nthread 'x' panicked\n");
+        assert_eq!(trace.words(), "==1== Lackey\nthread 'x' panicked");
+    }
+}
