@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::{
     backend, bulk,
@@ -100,6 +100,18 @@ pub fn run() -> ExitCode {
             }
         }
     }
+}
+
+/// Whether there is a subcommand of that name.
+pub(crate) fn has_command(name: &str) -> bool {
+    Arguments::command().find_subcommand(name).is_some()
+}
+
+/// Whether `arguments`, without the program's name, make a command line.
+#[cfg(test)]
+pub(crate) fn parses(arguments: impl Iterator<Item = String>) -> Result<(), String> {
+    let all = ["sealane-lab".to_owned()].into_iter().chain(arguments);
+    Arguments::try_parse_from(all).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Whether every installed server passed every check.

@@ -243,4 +243,3 @@ fn result(
 fn show(text: &str) -> Result<(), Error> {
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
-

@@ -17,7 +17,7 @@ use std::{
     fmt::Write as _,
     fs,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use crate::{error::Error, plot::escape};
@@ -53,21 +53,51 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         fs::write(path, svg).map_err(Error::file(path))?;
     }
     let Some(path) = &arguments.output else { return Ok(true) };
-    let page = page(&mut sources);
-    fs::write(path, &page).map_err(Error::file(path))?;
-    let mut out = io::stdout().lock();
-    let headline = headline::sentences(&sources).join(" ");
-    let said = writeln!(out, "{headline}\n{}: {} bytes", path.display(), page.len());
+    let page = draw(&mut sources, path)?;
+    let said =
+        writeln!(io::stdout(), "{}\n{}: {} bytes", page.headline, path.display(), page.bytes);
     said.map_err(Error::io("standard output"))?;
-    if page.len() > PAGE_BYTES_MAX {
+    Ok(true)
+}
+
+/// A page that was written.
+pub(crate) struct Page {
+    /// What it says first.
+    pub(crate) headline: String,
+    bytes: usize,
+}
+
+/// Draws the documents `runs` into `output`; `notes` stand at its head.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn write(runs: &[PathBuf], notes: Vec<String>, output: &Path) -> Result<Page, Error> {
+    let mut sources = Sources::read(runs)?;
+    sources.notes = notes;
+    draw(&mut sources, output)
+}
+
+/// Whether `run` can be drawn.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn readable(run: &Path) -> Result<(), Error> {
+    Sources::read(&[run]).map(|_| ())
+}
+
+fn draw(sources: &mut Sources, output: &Path) -> Result<Page, Error> {
+    let page = page(sources);
+    fs::write(output, &page).map_err(Error::file(output))?;
+    let (headline, bytes) = (headline::sentences(sources).join(" "), page.len());
+    if bytes > PAGE_BYTES_MAX {
         let _ = writeln!(
             io::stderr(),
             "sealane-lab: {} has more than {PAGE_BYTES_MAX} bytes: give fewer runs for a page \
              that can be sent",
-            path.display()
+            output.display()
         );
     }
-    Ok(true)
+    Ok(Page { headline, bytes })
 }
 
 /// The page as HTML; if it would be too large, first the raw documents are left out, then plots of

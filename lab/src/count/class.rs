@@ -253,7 +253,8 @@ const REFERENCE_COUNT_WORDS: [&str; 12] = [
     "drop",
 ];
 const STANDARD: [&str; 3] = ["alloc::", "core::", "std::"];
-const STANDARD_FILES: [&str; 3] = ["/library/alloc/src/", "/library/core/src/", "/library/std/src/"];
+const STANDARD_FILES: [&str; 3] =
+    ["/library/alloc/src/", "/library/core/src/", "/library/std/src/"];
 const VARIABLES_SHOWN: usize = 3;
 const WRITERS_SHOWN: usize = 6;
 

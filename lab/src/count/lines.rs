@@ -85,12 +85,10 @@ fn result(trace: &mut Trace, symbols: &Symbols, handshakes: f64) -> Lines {
 
 /// The lines with their names, the allocator's summed apart.
 pub(super) fn summed(shared: &[Shared], symbols: &Symbols, handshakes: f64) -> SharedWrites {
-    let lines: Vec<_> =
-        shared.iter().map(|line| class::named(line, symbols, handshakes)).collect();
+    let lines: Vec<_> = shared.iter().map(|line| class::named(line, symbols, handshakes)).collect();
     let mut writes = SharedWrites::default();
     for line in &lines {
-        let sum =
-            if line.class == ALLOCATOR { &mut writes.allocator } else { &mut writes.total };
+        let sum = if line.class == ALLOCATOR { &mut writes.allocator } else { &mut writes.total };
         sum.server += line.writes.server;
         sum.client += line.writes.client;
     }

@@ -129,7 +129,9 @@ impl Rows {
                     maps.push_str(map);
                     maps.push('\n');
                 }
-                Some(("lost", what)) if !what.starts_with(NOTHING_LOST.0) => return Err(lost(what)),
+                Some(("lost", what)) if !what.starts_with(NOTHING_LOST.0) => {
+                    return Err(lost(what));
+                }
                 Some(("lost", what)) if !what.contains(NOTHING_LOST.1) => return Err(lost(what)),
                 _ => ended |= line == "end",
             }
@@ -146,7 +148,9 @@ impl Rows {
 }
 
 fn lost(what: &str) -> Error {
-    Error::Check(format!("the interposer met a limit (native/locks.c): {what}; count fewer threads"))
+    Error::Check(format!(
+        "the interposer met a limit (native/locks.c): {what}; count fewer threads"
+    ))
 }
 
 /// Acquisitions of one lock, by one thread, in one phase, on one path.
@@ -200,11 +204,7 @@ impl Frame {
 }
 
 /// A name for each lock, the same in every run: its variable, or the function that takes it most.
-fn names(
-    rows: &[Row],
-    frames: &BTreeMap<u64, Frame>,
-    symbols: &Symbols,
-) -> BTreeMap<u64, String> {
+fn names(rows: &[Row], frames: &BTreeMap<u64, Frame>, symbols: &Symbols) -> BTreeMap<u64, String> {
     let mut takers: BTreeMap<u64, BTreeMap<&str, u64>> = BTreeMap::new();
     for row in rows {
         let named = row.path.iter().filter_map(|pc| frames.get(pc));

@@ -160,7 +160,9 @@ impl Run {
         let output = self.output.take().and_then(|output| output.join().ok()).unwrap_or_default();
         let result = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
         match (result, self.program.operations) {
-            (Some(Line::Failed { unsupported: true, reason }), _) => Err(Error::Unsupported(reason)),
+            (Some(Line::Failed { unsupported: true, reason }), _) => {
+                Err(Error::Unsupported(reason))
+            }
             (Some(Line::Failed { reason, .. }), _) => Err(Error::Check(reason)),
             (_, None) if status.success() => Ok(()),
             (Some(Line::Fixed { operations, .. }), Some(expected))

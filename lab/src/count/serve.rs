@@ -125,8 +125,7 @@ fn slope(once: &[Shared], twice: &[Shared], symbols: &Symbols) -> SharedWrites {
         if named.writes.server == 0.0 {
             continue;
         }
-        let sum =
-            if named.class == ALLOCATOR { &mut writes.allocator } else { &mut writes.total };
+        let sum = if named.class == ALLOCATOR { &mut writes.allocator } else { &mut writes.total };
         sum.server += named.writes.server;
         writes.lines.push(named);
     }
@@ -249,8 +248,7 @@ fn client(scenario: &Scenario, credentials: &Credentials) -> Result<Arc<ClientCo
         Group::X25519 => aws_lc_rs::kx_group::X25519,
         Group::X25519MlKem768 => aws_lc_rs::kx_group::X25519MLKEM768,
     };
-    let provider =
-        CryptoProvider { kx_groups: vec![group], ..aws_lc_rs::default_provider() };
+    let provider = CryptoProvider { kx_groups: vec![group], ..aws_lc_rs::default_provider() };
     let wrong = |error: &dyn std::fmt::Display| Error::Check(error.to_string());
     let root = CertificateDer::from_pem_file(credentials.root()).map_err(|error| wrong(&error))?;
     let mut roots = RootCertStore::empty();

@@ -5,8 +5,7 @@ use std::{env, path::PathBuf};
 
 use crate::{
     count::{
-        Tools,
-        instructions,
+        Tools, instructions,
         lines::{self, Lines},
         locks,
         run::{self, Program},
@@ -95,12 +94,7 @@ impl Subject {
     }
 
     /// The trial and how many handshakes it does, all threads together.
-    fn trial(
-        &self,
-        tools: &Tools,
-        threads: usize,
-        fixed: Fixed,
-    ) -> Result<(Program, u64), Error> {
+    fn trial(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<(Program, u64), Error> {
         let key = self.scenario.key;
         let folder = tools.folder.path().join(format!("{key:?}"));
         if !folder.exists() {

@@ -159,7 +159,8 @@ impl Mapped {
 
     fn inlined(&self, address: u64) -> Vec<Function> {
         let mut functions = Vec::new();
-        let Some(mut frames) = self.lines.as_ref().and_then(|lines| lines.find_frames(address).ok())
+        let Some(mut frames) =
+            self.lines.as_ref().and_then(|lines| lines.find_frames(address).ok())
         else {
             return functions;
         };

@@ -106,8 +106,8 @@ fn each_shared_line_is_found_named_classed_and_counted() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = program(&built(folder.path()), ROUNDS);
     let handshakes = ROUNDS * THREADS;
-    let counted = lines::count(&program, handshakes, &go_on(), &Progress::start())
-        .expect("valgrind counts");
+    let counted =
+        lines::count(&program, handshakes, &go_on(), &Progress::start()).expect("valgrind counts");
     let lines = &counted.writes.lines;
     let per_round: Vec<_> = ["mutex", "references", "beside", "lock"]
         .into_iter()

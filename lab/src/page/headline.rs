@@ -10,7 +10,7 @@ use super::{
     frame::Tag,
     sources::{Part, Sources},
     terminators::floor,
-    threads::{Kept, kept, rates, time_us},
+    threads::{Kept, is_hint, kept, rates, time_us},
     words,
 };
 
@@ -89,7 +89,9 @@ fn rate_card(sources: &Sources, part: &Part<'_, HandshakeSeries>, context: &str)
         Some(Kept { threads, share }) => {
             facts.push((format!("{rate} /s"), "rate per thread".to_owned()));
             let words = words::count(threads, "thread");
-            let words = format!("of its speed per thread kept at {words}");
+            let hint = part.of.points.iter().any(is_hint);
+            let hint = if hint { " (disturbed: a hint)" } else { "" };
+            let words = format!("of its speed per thread kept at {words}{hint}");
             (format!("{}%", number((100.0 * share.median).round())), words)
         }
         None => (rate, format!("handshakes per second and thread, on {alone}")),

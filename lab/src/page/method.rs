@@ -10,13 +10,14 @@ use crate::{
 use super::{
     frame::{self, Cell, Section, table},
     sources::Sources,
-    threads::whole,
+    threads::{self, whole},
     words,
 };
 
 /// What the reader must know before any figure.
 pub(crate) fn warnings(sources: &Sources) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = sources.notes.clone();
+    warnings.extend(hints_warning(sources));
     let several = sources.runs.len() > 1;
     for (at, source) in sources.runs.iter().enumerate() {
         let Run { complete, tool, noise, .. } = &source.run;
@@ -43,6 +44,21 @@ pub(crate) fn warnings(sources: &Sources) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// If the machine was so busy that some points have no quiet round.
+fn hints_warning(sources: &Sources) -> Option<String> {
+    let points = sources.runs.iter().flat_map(|source| &source.run.handshakes);
+    let points: Vec<_> = points.flat_map(|series| &series.points).collect();
+    let hints = points.iter().filter(|point| threads::is_hint(point)).count();
+    (hints > 0).then(|| {
+        format!(
+            "In {hints} of {} points every round was disturbed (other work on this machine took \
+             the processors). They are drawn hollow, marked with ~, and only a hint: measure \
+             again when the machine is quiet.",
+            points.len()
+        )
+    })
 }
 
 /// The section; every page has it. With `raw`, the documents are in it.

@@ -21,6 +21,8 @@ use crate::{
 pub(crate) struct Sources {
     /// In the order given.
     pub(crate) runs: Vec<Source>,
+    /// What the page says before anything else.
+    pub(crate) notes: Vec<String>,
     /// Whether the page must do with fewer plots.
     pub(crate) brief: bool,
     /// By topic and label: colours are few, and topics do not meet in one plot.
@@ -75,8 +77,13 @@ impl Sources {
     }
 
     pub(crate) fn new(runs: Vec<Source>) -> Self {
-        let mut sources =
-            Self { runs, brief: false, colors: BTreeMap::new(), repeated: BTreeSet::new() };
+        let mut sources = Self {
+            runs,
+            notes: Vec::new(),
+            brief: false,
+            colors: BTreeMap::new(),
+            repeated: BTreeSet::new(),
+        };
         let mut seen = BTreeSet::new();
         let mut labels: Vec<(&str, String)> = Vec::new();
         for Source { run, .. } in &sources.runs {

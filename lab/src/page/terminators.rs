@@ -157,7 +157,7 @@ fn load_plot(sources: &Sources, servers: &Servers) -> LinePlot {
 fn load_point(result: &ServerResult) -> Option<Point> {
     let histogram = result.latency.as_ref()?;
     let [_, ns] = histogram.percentiles.iter().find(|[percentile, _]| *percentile >= 99.0)?;
-    Some(Point { x: Spread::of(&result.rate)?.median, y: ns / 1e3, range: None })
+    Some(Point { x: Spread::of(&result.rate)?.median, y: ns / 1e3, range: None, hint: false })
 }
 
 fn overview(servers: &Servers) -> String {

@@ -92,7 +92,8 @@ fn speed_up_plot(
             let Spread { median, min, max } = kept_share(point, first?)?;
             let times = real(point.threads) / real(first?.threads.max(1));
             let range = Some([min * times, max * times]);
-            Some(Point { x: real(point.threads), y: median * times, range })
+            let (x, hint) = (real(point.threads), is_hint(point));
+            Some(Point { x, y: median * times, range, hint })
         });
         let points = points.collect();
         Line { label: part.label.clone(), color: part.color, points, ideal: None }
@@ -125,11 +126,12 @@ fn rate_table(sources: &Sources, parts: &[Part<'_, HandshakeSeries>]) -> String 
             let cpu = Spread::of(&cpu_us(point));
             let invalid = point.rounds.iter().filter(|round| round.invalid.is_some()).count();
             let over = if point.threads > machine.processors { " *" } else { "" };
+            let hint = if is_hint(point) { "~ " } else { "" };
             let share = |kept: Spread| format!("{}%", number(100.0 * kept.median));
             rows.push(vec![
                 Cell::Text(part.label.clone()),
                 Cell::Number(format!("{}{over}", point.threads)),
-                Cell::Number(spread(rate)),
+                Cell::Number(format!("{hint}{}", spread(rate))),
                 Cell::Number(number(rate.median * real(point.threads))),
                 Cell::Number(kept.map_or_else(String::new, share)),
                 Cell::Number(cpu.map_or_else(String::new, spread)),
@@ -209,7 +211,8 @@ fn kept_share(point: &HandshakePoint, first: &HandshakePoint) -> Option<Spread> 
 
 fn rate_point(point: &HandshakePoint) -> Option<Point> {
     let Spread { median, min, max } = Spread::of(&rates(point))?;
-    Some(Point { x: real(point.threads), y: median, range: Some([min, max]) })
+    let (x, hint) = (real(point.threads), is_hint(point));
+    Some(Point { x, y: median, range: Some([min, max]), hint })
 }
 
 fn cpu_us(point: &HandshakePoint) -> Vec<f64> {
@@ -217,9 +220,26 @@ fn cpu_us(point: &HandshakePoint) -> Vec<f64> {
     rounds.map(|round| whole(round.cpu_ns) / 1e3 / done(round)).collect()
 }
 
+/// The rounds that count. If every one was disturbed from outside, those: the point is a hint.
 fn valid(point: &HandshakePoint) -> impl Iterator<Item = &HandshakeRound> {
-    let rounds = point.rounds.iter();
-    rounds.filter(|round| round.invalid.is_none() && round.window_ns > 0 && done(round) > 0.0)
+    let hint = is_hint(point);
+    let counts = move |round: &&HandshakeRound| match &round.invalid {
+        None => true,
+        Some(cause) => hint && is_disturbance(cause),
+    };
+    let rounds = point.rounds.iter().filter(counts);
+    rounds.filter(|round| round.window_ns > 0 && done(round) > 0.0)
+}
+
+/// Whether a point has only rounds that others' work on the machine disturbed. A round whose
+/// accounts do not add up is no hint either.
+pub(crate) fn is_hint(point: &HandshakePoint) -> bool {
+    let causes = || point.rounds.iter().map(|round| round.invalid.as_deref());
+    causes().all(|cause| cause.is_some()) && causes().flatten().any(is_disturbance)
+}
+
+fn is_disturbance(cause: &str) -> bool {
+    DISTURBANCES.iter().any(|known| cause.starts_with(known))
 }
 
 fn done(round: &HandshakeRound) -> f64 {
@@ -246,6 +266,8 @@ pub(crate) fn whole(count: u64) -> f64 {
     count as f64
 }
 
+/// Causes that lie in the machine, not in the stack or the harness.
+const DISTURBANCES: [&str; 3] = ["preempted", "starved", "steal"];
 const LEAD: &str = "Each thread makes handshakes with both ends in memory; all work in the same \
     fixed window. Nothing is drawn past the last measured number of threads.";
 const RATE_TITLE: &str = "Rate per thread";
@@ -258,4 +280,4 @@ const UP_LOOK: &str = "All threads together, as a multiple of the fewest threads
     is the ideal: twice the threads, twice the rate, until the processors end. Line: median of \
     the rounds' ratios; band: least to most.";
 const TABLE_CAPTION: &str = "Handshakes by threads: median [least\u{2013}most] of valid rounds; \
-    * more threads than processors";
+    * more threads than processors; ~ every round was disturbed: a hint";

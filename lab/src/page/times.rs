@@ -87,7 +87,12 @@ pub(crate) fn tail(histogram: &Histogram) -> Vec<Point> {
     let most = whole(histogram.count).max(1.0);
     let inside = histogram.percentiles.iter().filter(|[percentile, _]| *percentile < 100.0);
     inside
-        .map(|[percentile, ns]| Point { x: 100.0 / (100.0 - percentile), y: ns / 1e3, range: None })
+        .map(|[percentile, ns]| Point {
+            x: 100.0 / (100.0 - percentile),
+            y: ns / 1e3,
+            range: None,
+            hint: false,
+        })
         .filter(|point| point.x <= most && point.y > 0.0)
         .collect()
 }
@@ -109,7 +114,9 @@ fn steps(histogram: &Histogram) -> Vec<Point> {
     let points = histogram.percentiles.iter();
     // The slowest of all is often so far out that it hides the rest: the spectrum shows it.
     let shown = points.filter(|[percentile, ns]| *percentile <= SHOWN_PERCENT && *ns > 0.0);
-    shown.map(|[percentile, ns]| Point { x: ns / 1e3, y: *percentile, range: None }).collect()
+    shown
+        .map(|[percentile, ns]| Point { x: ns / 1e3, y: *percentile, range: None, hint: false })
+        .collect()
 }
 
 fn line(

@@ -39,8 +39,8 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
             body += &format!("<p class=\"failure\"><b>{label}</b>: no figures: {failure}</p>");
         }
     }
-    let lead = "Plaintext that arrived, with both ends' bytes compared by SHA-256. 1 MB is \
-        1,000,000 bytes."
+    let lead = "Plaintext that arrived and was compared with what was sent. 1 MB is 1,000,000 \
+        bytes."
         .into();
     let body = format!("<div class=\"grid\">{body}</div>");
     (!parts.is_empty()).then_some(Section {
@@ -137,7 +137,8 @@ fn lines(parts: &[&Part<'_, BulkSeries>], sources: &Sources) -> LinePlot {
     let mut lines: Vec<Line> = Vec::new();
     for part in parts {
         let Some(Spread { median, min, max }) = mb_per_s(part.of) else { continue };
-        let point = Point { x: real(part.of.threads), y: median, range: Some([min, max]) };
+        let point =
+            Point { x: real(part.of.threads), y: median, range: Some([min, max]), hint: false };
         match lines.iter_mut().find(|line| line.label == part.label) {
             Some(line) => line.points.push(point),
             None => lines.push(Line {

@@ -82,7 +82,7 @@ impl IntervalPlot {
             for end in [low, high] {
                 svg.line("whisker", [axis.at(end), middle - 4.0], [axis.at(end), middle + 4.0]);
             }
-            svg.sign(row.color, [axis.at(row.ratio), middle]);
+            svg.sign(row.color, [axis.at(row.ratio), middle], false);
             let text = format!("\u{d7}{}", number(row.ratio));
             svg.text("value", [WIDTH - RIGHT + 8.0, middle + 4.0], Anchor::Start, &text);
             svg.close();

@@ -49,6 +49,8 @@ pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
     pub(crate) range: Option<[f64; 2]>,
+    /// It was disturbed: drawn hollow.
+    pub(crate) hint: bool,
 }
 
 /// `y = x / base` up to `bend`, then level.
@@ -224,7 +226,7 @@ impl LinePlot {
                 if let (Some([low, high]), 1) = (point.range, line.points.len()) {
                     svg.line("whisker", [across, y.at(low)], [across, y.at(high)]);
                 }
-                svg.sign(line.color, [across, down]);
+                svg.sign(line.color, [across, down], point.hint);
             }
         }
         svg.close();
@@ -280,7 +282,7 @@ impl LinePlot {
         let mut csv = String::from("series,");
         let _ = writeln!(csv, "{},{},least,most", csv_field(&self.x), csv_field(&self.y));
         for line in &self.lines {
-            for Point { x, y, range } in &line.points {
+            for Point { x, y, range, .. } in &line.points {
                 let name = csv_field(&line.label);
                 let _ = write!(csv, "{name},{},{}", neat(*x), neat(*y));
                 let _ = match range {
@@ -327,7 +329,10 @@ mod tests {
     use super::*;
 
     fn plot() -> LinePlot {
-        let point = |x, y: f64| Point { x, y, range: Some([y - 10.0, y + 20.0]) };
+        let point = |x, y: f64| {
+            let hint = x > 2.5;
+            Point { x, y, range: Some([y - 10.0, y + 20.0]), hint }
+        };
         let points = vec![point(1.0, 100.0), point(2.0, 90.0), point(3.0, 55.0)];
         LinePlot {
             name: "Rate".into(),
@@ -349,7 +354,8 @@ mod tests {
         let drawing = plot().draw();
         let svg = &drawing.views[0].svg;
         assert!(svg.contains("class=\"series k1 again\" data-s=\"0\""), "{svg}");
-        assert_eq!(svg.matches("class=\"sign\"").count(), 3);
+        assert_eq!(svg.matches("class=\"sign\"").count(), 2);
+        assert_eq!(svg.matches("class=\"sign hollow\"").count(), 1, "the disturbed one");
         let line = svg.split("class=\"line\" d=\"").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(line.matches(['M', 'L']).count(), 3, "one corner per point: {line}");
         assert!(svg.contains(">2 processors<") && svg.contains("class=\"shade\""), "{svg}");

@@ -79,7 +79,7 @@ impl Svg {
     }
 
     /// A sign for a measured point; its shape goes with the colour, so that either suffices.
-    pub(crate) fn sign(&mut self, shape: usize, [x, y]: [f64; 2]) {
+    pub(crate) fn sign(&mut self, shape: usize, [x, y]: [f64; 2], hollow: bool) {
         let place = |dx: f64, dy: f64| format!("{} {}", px(x + dx), px(y + dy));
         let path = match shape % 4 {
             0 => format!("M{} a4 4 0 1 0 8 0 a4 4 0 1 0 -8 0Z", place(-4.0, 0.0)),
@@ -87,7 +87,7 @@ impl Svg {
             2 => format!("M{} l5 5 l-5 5 l-5 -5Z", place(0.0, -5.0)),
             _ => format!("M{} l5 8.5 h-10Z", place(0.0, -5.0)),
         };
-        self.path("sign", &path);
+        self.path(if hollow { "sign hollow" } else { "sign" }, &path);
     }
 
     /// The whole element.

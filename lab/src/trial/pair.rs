@@ -72,9 +72,8 @@ impl Pair {
                     client.receive(&self.to_client, &mut self.plaintext, &mut self.to_server)
                 })?;
             } else {
-                let progress = phase::on_client(|| {
-                    client.handshake(&self.to_client, &mut self.to_server)
-                })?;
+                let progress =
+                    phase::on_client(|| client.handshake(&self.to_client, &mut self.to_server))?;
                 client_done = progress == Progress::Done;
             }
             clock.end(Part::Client);
@@ -88,9 +87,8 @@ impl Pair {
                     server.receive(&self.to_server, &mut self.plaintext, &mut self.to_client)
                 })?;
             } else {
-                let progress = phase::on_server(|| {
-                    server.handshake(&self.to_server, &mut self.to_client)
-                })?;
+                let progress =
+                    phase::on_server(|| server.handshake(&self.to_server, &mut self.to_client))?;
                 server_done = progress == Progress::Done;
             }
             clock.end(Part::Server);

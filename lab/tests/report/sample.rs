@@ -189,7 +189,6 @@ fn trial(
         order: round * 36 + u32::try_from(threads).unwrap(),
         window_ns,
         per_thread: vec![each; threads],
-        discarded: 0,
         warm_up: each / 4,
         server_ns: share(made.server_us),
         client_ns: share(made.client_us),
@@ -198,7 +197,9 @@ fn trial(
         other_ns: share(0.9),
         cpu_ns: (busy_ns * 1.02) as u64 * done,
         start_spread_ns: 41_000,
+        per_thread_ns: vec![[1, 2, 3, 4]; threads],
         invalid: (round == 3 && threads == 6 && made.loss < 0.005).then(|| "steal".into()),
+        ..HandshakeRound::default()
     }
 }
 
@@ -235,23 +236,17 @@ fn bulk(chance: &mut Chance) -> Vec<BulkSeries> {
                 bytes,
                 wall_ns: (bytes as f64 * 1e3 / (rate * factor * chance.around(0.05))) as u64,
                 cpu_ns: 3_000_000_000,
-                migrated: 0,
-                invalid: None,
+                ..BulkRound::default()
             });
-            all.push(BulkSeries {
-                stack: stack.into(),
-                runtime: runtime.into(),
-                loops: loops.map(Into::into),
-                emulate: emulate.map(Into::into),
-                scenario: Scenario::default(),
-                threads,
-                connections: 20,
-                messages: 20,
-                message_bytes: 10 << 20,
-                negotiated: None,
-                rounds: rounds.collect(),
-                failure: None,
+            let rounds: Vec<BulkRound> = rounds.collect();
+            // As JSON, so that fields that are not known here take their defaults.
+            let series = serde_json::json!({
+                "stack": stack, "runtime": runtime, "loops": loops, "emulate": emulate,
+                "scenario": Scenario::default(), "threads": threads, "connections": 20,
+                "messages": 20, "message_bytes": 10 << 20, "negotiated": null, "rounds": rounds,
+                "failure": null,
             });
+            all.push(serde_json::from_value(series).unwrap());
         }
     }
     all
@@ -304,6 +299,7 @@ fn count(made: &Made) -> CountResult {
             read: by(made.locks * 0.93),
             write: by(made.locks * 0.07),
             mutex: by(0.0),
+            shared: 24,
             sites: vec![LockSite {
                 lock: "namemap".into(),
                 kind: "read".into(),
@@ -323,6 +319,7 @@ fn count(made: &Made) -> CountResult {
             allocator: BySide { server: 18.5, client: 0.0 },
             lines: lines.into_iter().filter(|line| line.writes.server > 0.0).collect(),
         }),
+        instructions_spread: Some(BySide { server: 0.000_01, client: 0.000_02 }),
         repeats: 3,
         exact: true,
         failure: None,
@@ -330,10 +327,10 @@ fn count(made: &Made) -> CountResult {
 }
 
 fn servers(chance: &mut Chance) -> Servers {
-    let case = |name: &str, title: &str, unit: &str| ServerCase {
-        name: name.into(),
-        title: title.into(),
-        unit: unit.into(),
+    let case = |name: &str, title: &str, unit: &str| {
+        let mut case = ServerCase { name: name.into(), ..ServerCase::default() };
+        (case.title, case.unit) = (title.into(), unit.into());
+        case
     };
     let cases = vec![
         case("full", "full handshake", "us CPU per handshake"),
@@ -349,9 +346,11 @@ fn servers(chance: &mut Chance) -> Servers {
         ("nginx", "nginx/1.22.1", "OpenSSL 3.0.19", [381.0, 260.0, 1.31, 27.5, 390.0, 396.0]),
         ("hitch", "hitch 1.7.3", "OpenSSL 3.0.19", [394.0, 255.0, 1.52, 31.0, 401.0, 417.0]),
     ];
-    let floor = |primitives: f64, tcp: f64| Floor {
-        primitives: [0.99, 1.0, 1.02].map(|f| f * primitives).to_vec(),
-        tcp: [0.98, 1.0, 1.03].map(|f| f * tcp).to_vec(),
+    let floor = |primitives: f64, tcp: f64| {
+        let primitives = [0.99, 1.0, 1.02].map(|f| f * primitives).to_vec();
+        let mut floor = Floor { primitives, ..Floor::default() };
+        floor.tcp = [0.98, 1.0, 1.03].map(|f| f * tcp).to_vec();
+        floor
     };
     let servers = servers.map(|(name, version, library, figures)| {
         let cases = cases.iter().zip(figures);
@@ -387,7 +386,7 @@ fn result(case: &str, figure: f64, chance: &mut Chance) -> ServerResult {
     let rate = open.unwrap_or(1.6e6 / figure);
     let full = (figure * rate / 1.7e6).min(0.97);
     let latency = open.map(|_| histogram(320.0 / (1.0 - full), 0.4, chance));
-    ServerResult {
+    let mut result = ServerResult {
         figure: (0..5).map(|_| figure * chance.around(0.04)).collect(),
         rate: if figure > 50.0 {
             (0..5).map(|_| rate * chance.around(0.01)).collect()
@@ -397,8 +396,10 @@ fn result(case: &str, figure: f64, chance: &mut Chance) -> ServerResult {
         latency,
         client_busy: if figure > 50.0 { vec![0.61, 0.64, 0.6] } else { vec![] },
         accepted: if case == "full" { vec![1_012, 988] } else { vec![] },
-        invalid: (case == "open-4000" && figure > 400.0).then(|| "client-bound".into()),
-    }
+        ..ServerResult::default()
+    };
+    result.invalid = (case == "open-4000" && figure > 400.0).then(|| "client-bound".into());
+    result
 }
 
 fn comparisons() -> Vec<Comparison> {
