@@ -152,7 +152,8 @@ fn hero(sources: &Sources) -> String {
         let date = source.run.started.split('T').next().unwrap_or("");
         let count = words::count(machine.processors, "processor");
         let place = format!("{}, {count}, {date}", machine.processor);
-        if !places.contains(&place) {
+        // Some documents have no date.
+        if !date.is_empty() && !places.contains(&place) {
             places.push(place);
         }
     }
@@ -163,8 +164,13 @@ fn hero(sources: &Sources) -> String {
     for sentence in sentences {
         let _ = write!(html, "<p class=\"second\">{}</p>", escape(&sentence));
     }
-    for warning in method::warnings(sources) {
-        let _ = write!(html, "<p class=\"warning\" role=\"note\">{}</p>", escape(&warning));
+    let warnings = method::warnings(sources);
+    if !warnings.is_empty() {
+        html += "<ul class=\"warning\" role=\"note\">";
+        for warning in warnings {
+            let _ = write!(html, "<li>{}</li>", escape(&warning));
+        }
+        html += "</ul>";
     }
     html + &headline::cards(sources) + "</div>"
 }

@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let documents = arguments.keep.as_deref().unwrap_or(folder.path());
     let binary = env::current_exe().map_err(Error::io("find this program's file"))?;
     let steps = plan::steps(&binary);
-    let mut quick = Quick::new(binary, &steps);
+    let mut quick = Quick::new(&steps);
     for (number, step) in steps.iter().enumerate() {
         if interrupt.is_pressed() {
             break;
@@ -68,7 +68,6 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 
 /// What has been done so far.
 struct Quick {
-    binary: PathBuf,
     begun: Instant,
     bar: ProgressBar,
     /// What the page must say: steps that were left out, or failed.
@@ -79,7 +78,7 @@ struct Quick {
 }
 
 impl Quick {
-    fn new(binary: PathBuf, steps: &[Step]) -> Self {
+    fn new(steps: &[Step]) -> Self {
         let seconds = steps.iter().filter(|step| step.lacks.is_none()).map(|step| step.seconds);
         let terminal = io::stderr().is_terminal();
         let target =
@@ -89,7 +88,7 @@ impl Quick {
             bar.set_style(style);
         }
         let (notes, written) = (Vec::new(), Vec::new());
-        Self { binary, begun: Instant::now(), bar, notes, written, all_well: true }
+        Self { begun: Instant::now(), bar, notes, written, all_well: true }
     }
 
     fn step(
@@ -111,16 +110,13 @@ impl Quick {
         }
         self.say(&format!("{} (about {} s)", step.title, step.seconds));
         let document = documents.join(format!("{}.json", step.name));
-        let mut command = Command::new(&self.binary);
+        let mut command = Command::new(&step.program);
         command.args(&step.arguments).arg("--json").arg(&document);
         match self.wait(step, command, &logs.join(format!("{number}.log")), interrupt) {
-            Ok(()) => {}
-            // It was asked to end, and keeps whole rounds.
-            Err(Error::Interrupted) => {}
-            Err(error) => {
-                self.all_well = false;
-                self.note(format!("Not whole: {}: {error}", step.title));
-            }
+            // Asked to end, it keeps whole rounds.
+            Ok(()) | Err(Error::Interrupted) => {}
+            Err(Error::Check(why)) => self.failed(step, &why),
+            Err(error) => self.failed(step, &error.to_string()),
         }
         if document.is_file() {
             match page::readable(&document) {
@@ -162,6 +158,11 @@ impl Quick {
             self.bar.set_message(format!("{left} s left: {}", step.title));
             thread::sleep(POLL);
         }
+    }
+
+    fn failed(&mut self, step: &Step, why: &str) {
+        self.all_well = false;
+        self.note(format!("Not whole: {}: {why}", step.title));
     }
 
     fn note(&mut self, note: String) {

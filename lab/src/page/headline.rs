@@ -92,7 +92,8 @@ fn rate_card(sources: &Sources, part: &Part<'_, HandshakeSeries>, context: &str)
             let hint = part.of.points.iter().any(is_hint);
             let hint = if hint { " (disturbed: a hint)" } else { "" };
             let words = format!("of its speed per thread kept at {words}{hint}");
-            (format!("{}%", number((100.0 * share.median).round())), words)
+            let about = if hint.is_empty() { "" } else { "~" };
+            (format!("{about}{}%", number((100.0 * share.median).round())), words)
         }
         None => (rate, format!("handshakes per second and thread, on {alone}")),
     };
@@ -164,6 +165,10 @@ fn server_cards(sources: &Sources, servers: &Servers) -> Vec<Card> {
 fn rates_sentence(sources: &Sources) -> Option<String> {
     let groups = sources.by_scenario::<HandshakeSeries>();
     let (_, parts) = groups.first()?;
+    let mut points = parts.iter().flat_map(|part| &part.of.points);
+    if points.any(is_hint) {
+        return Some("The machine was too busy for a verdict on rates: measure again.".into());
+    }
     let mut kept: Vec<(&str, Kept)> = parts
         .iter()
         .filter_map(|part| {

@@ -18,21 +18,16 @@ use super::{
 pub(crate) fn warnings(sources: &Sources) -> Vec<String> {
     let mut warnings = sources.notes.clone();
     warnings.extend(hints_warning(sources));
+    warnings.extend(debug_warning(sources));
     let several = sources.runs.len() > 1;
     for (at, source) in sources.runs.iter().enumerate() {
-        let Run { complete, tool, noise, .. } = &source.run;
+        let Run { complete, noise, .. } = &source.run;
         let name =
             if several { format!("Run {} ({})", at + 1, source.file) } else { "This run".into() };
         if !complete {
             warnings.push(format!(
                 "{name} is not complete: it was stopped before its last round. What is here is \
                  whole rounds all the same."
-            ));
-        }
-        if tool.profile == "debug" {
-            warnings.push(format!(
-                "{name} was made by a debug build of the lab: its times say nothing about any \
-                 stack; its counts of the C libraries hold."
             ));
         }
         if noise.steal_percent > STEAL_PERCENT_MAX {
@@ -44,6 +39,15 @@ pub(crate) fn warnings(sources: &Sources) -> Vec<String> {
         }
     }
     warnings
+}
+
+fn debug_warning(sources: &Sources) -> Option<String> {
+    let debug = sources.runs.iter().any(|source| source.run.tool.profile == "debug");
+    debug.then(|| {
+        "The lab was a debug build: its times say nothing about any stack; its counts of the C \
+         libraries hold. Build it with cargo build --release."
+            .into()
+    })
 }
 
 /// If the machine was so busy that some points have no quiet round.

@@ -60,7 +60,13 @@ fn writes_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
             Row { label, bars: bars.collect(), sum: Some(sum), ..Row::default() }
         })
     });
-    plot("Writes to shared cache lines", "writes per handshake", &CLASSES, rows.collect(), true)
+    plot(
+        "Writes to shared cache lines",
+        "writes per handshake",
+        &CLASSES,
+        &rows.collect::<Vec<_>>(),
+        true,
+    )
 }
 
 /// Writes of one class; what the list of lines leaves out is `other`.
@@ -90,7 +96,13 @@ fn locks_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
             Row { label: format!("{}, {side}", part.label), bars, ..Row::default() }
         })
     });
-    plot("Lock acquisitions", "acquisitions per handshake", &LOCK_KINDS, rows.collect(), true)
+    plot(
+        "Lock acquisitions",
+        "acquisitions per handshake",
+        &LOCK_KINDS,
+        &rows.collect::<Vec<_>>(),
+        true,
+    )
 }
 
 fn instructions_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
@@ -101,14 +113,14 @@ fn instructions_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
     });
     let segments = [("server", 0), ("client", 1)];
     let unit = "million instructions per handshake";
-    plot("Instructions", unit, &segments, rows.collect(), false)
+    plot("Instructions", unit, &segments, &rows.collect::<Vec<_>>(), false)
 }
 
 fn plot(
     name: &str,
     unit: &str,
     segments: &[(&str, usize)],
-    rows: Vec<Row>,
+    rows: &[Row],
     stacked: bool,
 ) -> BarPlot {
     let used = |at: usize| {

@@ -61,6 +61,10 @@ pub(crate) trait Outcome {
     fn name(&self) -> String;
     /// What was asked.
     fn scenario(&self) -> &Scenario;
+    /// What it holds, where two runs may each hold a part.
+    fn parts(&self) -> Vec<&'static str> {
+        vec![""]
+    }
 }
 
 impl Sources {
@@ -161,7 +165,7 @@ impl Sources {
 
     fn label<T: Outcome>(&self, result: &T, run: usize) -> String {
         let name = result.name();
-        if self.repeated.contains(&key(result)) {
+        if keys(result).iter().any(|key| self.repeated.contains(key)) {
             format!("{name} (run {})", run + 1)
         } else {
             name
@@ -216,14 +220,16 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Run, Error> {
 }
 
 fn run_keys(run: &Run) -> BTreeSet<String> {
-    let handshakes = run.handshakes.iter().map(key);
-    let counts = run.counts.iter().map(key);
-    let (memory, bulk) = (run.memory.iter().map(key), run.bulk.iter().map(key));
+    let handshakes = run.handshakes.iter().flat_map(keys);
+    let counts = run.counts.iter().flat_map(keys);
+    let (memory, bulk) = (run.memory.iter().flat_map(keys), run.bulk.iter().flat_map(keys));
     handshakes.chain(counts).chain(memory).chain(bulk).collect()
 }
 
-fn key<T: Outcome>(result: &T) -> String {
-    format!("{} {:?} {}", T::KIND, result.scenario(), result.name())
+/// What a result is of, once for each of its parts.
+fn keys<T: Outcome>(result: &T) -> Vec<String> {
+    let of = format!("{} {:?} {}", T::KIND, result.scenario(), result.name());
+    result.parts().into_iter().map(|part| format!("{of} {part}")).collect()
 }
 
 impl Outcome for HandshakeSeries {
@@ -244,6 +250,16 @@ impl Outcome for HandshakeSeries {
 
 impl Outcome for CountResult {
     const KIND: &'static str = "count";
+
+    fn parts(&self) -> Vec<&'static str> {
+        let Self { instructions, locks, shared_writes, .. } = self;
+        let parts = [
+            ("instructions", instructions.is_some()),
+            ("locks", locks.is_some()),
+            ("writes", shared_writes.is_some()),
+        ];
+        parts.into_iter().filter(|(_, has)| *has).map(|(part, _)| part).collect()
+    }
 
     fn all(run: &Run) -> &[Self] {
         &run.counts

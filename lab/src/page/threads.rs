@@ -163,7 +163,7 @@ fn rate_table(sources: &Sources, parts: &[Part<'_, HandshakeSeries>]) -> String 
 pub(crate) fn kept(series: &HandshakeSeries, processors: usize) -> Option<Kept> {
     let usable = || series.points.iter().filter(|point| !rates(point).is_empty());
     let first = usable().next()?;
-    let last = usable().filter(|point| point.threads <= processors.max(1)).next_back()?;
+    let last = usable().rfind(|point| point.threads <= processors.max(1))?;
     if first.threads == last.threads {
         return None;
     }

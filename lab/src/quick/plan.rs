@@ -15,6 +15,8 @@ pub(super) struct Step {
     pub(super) name: &'static str,
     /// What it does, for people.
     pub(super) title: &'static str,
+    /// This one, or another build of the lab.
+    pub(super) program: PathBuf,
     /// The subcommand and its arguments, without `--json`.
     pub(super) arguments: Vec<String>,
     /// About how long it takes on 2 cores.
@@ -33,51 +35,59 @@ impl Step {
 /// All steps, most telling first. `binary` is this program.
 pub(super) fn steps(binary: &Path) -> Vec<Step> {
     let threads = threads(machine::describe().processors);
-    let valgrind = on_path("valgrind");
-    let mut count = words(&["count", "--stack=sealane,openssl", "--locks", "--handshakes=1"]);
-    if valgrind.is_some() {
-        count.push("--lines".into());
-    }
     let sealane = sealane(binary);
-    let mut steps = vec![
-        Step {
-            name: "handshake",
-            title: "handshakes by stack and threads",
-            arguments: words(&[
-                "handshake",
-                "--rounds=3",
-                "--window-ms=300",
-                "--threads",
-                &threads,
-            ]),
-            seconds: 60,
-            lacks: None,
-        },
-        Step {
-            name: "count",
-            title: "locks and shared writes per handshake",
-            arguments: count,
-            seconds: if valgrind.is_some() { 65 } else { 10 },
-            lacks: None,
-        },
-        Step {
-            name: "servers",
-            title: "CPU of real servers per full handshake",
-            arguments: words(&[
-                "servers",
-                "--rounds=1",
-                "--cases=full",
-                "--sealane",
-                &sealane.as_deref().unwrap_or(Path::new("sealane")).to_string_lossy(),
-            ]),
-            seconds: 40,
-            lacks: sealane.is_none().then(|| {
-                "the binary of sealane is not beside the lab's; run: cargo build --release".into()
-            }),
-        },
-    ];
+    let mut steps = vec![Step {
+        name: "handshake",
+        title: "handshakes by stack and threads",
+        program: binary.to_owned(),
+        arguments: words(&["handshake", "--rounds=3", "--window-ms=300", "--threads", &threads]),
+        seconds: 50,
+        lacks: None,
+    }];
+    let [locks, lines, own_lines] = counts(binary);
+    steps.extend([locks, lines]);
+    steps.push(Step {
+        name: "servers",
+        title: "CPU of real servers per full handshake",
+        program: binary.to_owned(),
+        arguments: words(&[
+            "servers",
+            "--rounds=1",
+            "--cases=full",
+            "--sealane",
+            &sealane.as_deref().unwrap_or(Path::new("sealane")).to_string_lossy(),
+        ]),
+        seconds: 40,
+        lacks: sealane.is_none().then(|| {
+            "the binary of sealane is not beside the lab's; run: cargo build --release".into()
+        }),
+    });
+    steps.push(own_lines);
     steps.retain(|step| cli::has_command(&step.arguments[0]));
     steps
+}
+
+/// Locks; shared writes of OpenSSL; and of Sealane. The last two take valgrind, the last also a
+/// build of the lab for it.
+fn counts(binary: &Path) -> [Step; 3] {
+    let step = |name, title, program: &Path, arguments: &[&str], seconds, lacks| {
+        let (program, arguments) = (program.to_owned(), words(arguments));
+        Step { name, title, program, arguments, seconds, lacks }
+    };
+    let locks = ["count", "--locks", "--stack=sealane,openssl"];
+    let of_openssl = ["count", "--lines", "--handshakes=1", "--stack=openssl"];
+    let of_sealane = ["count", "--lines", "--handshakes=1", "--stack=sealane"];
+    let valgrind = on_path("valgrind").is_none().then(|| VALGRIND.to_owned());
+    let counting = binary.ancestors().nth(2).map(|target| target.join(COUNTING_BUILD));
+    let counting = counting.filter(|program| program.is_file());
+    let own = counting.is_none().then(|| COUNTING.to_owned());
+    let own_program = counting.as_deref().unwrap_or(binary);
+    let own = valgrind.clone().or(own);
+    [
+        step("locks", "locks per handshake", binary, &locks, 8, None),
+        step("lines", "shared writes of OpenSSL", binary, &of_openssl, 45, valgrind),
+        step("own-lines", "shared writes of Sealane", own_program, &of_sealane, 27, own),
+    ]
 }
 
 /// One, half and all processors, and half as many more.
@@ -103,6 +113,10 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
+const VALGRIND: &str = "valgrind is missing; run: apt-get install valgrind";
+const COUNTING: &str = "it takes a build of the lab for valgrind; run: lab/build-for-counting";
+/// What `lab/build-for-counting` makes, seen from the folder of builds.
+const COUNTING_BUILD: &str = "count/count/sealane-lab";
 /// All steps together; drawing the page takes no time to speak of.
 pub(super) const BUDGET_SECONDS: u64 = 170;
 
