@@ -88,8 +88,9 @@ pub(crate) enum Cell {
 /// numbers.
 pub(crate) fn table(caption: &str, heads: &[&str], rows: &[Vec<Cell>]) -> String {
     let mut html = format!(
-        "<div class=\"sheet card\"><p class=\"caption\">{0}</p><div class=\"scroll\" tabindex=\"0\" \
-         role=\"region\" aria-label=\"{0}\"><table aria-label=\"{0}\"><thead><tr>",
+        "<div class=\"sheet card\"><p class=\"caption\">{0}</p>\
+         <div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"{0}\"><table aria-label=\"{0}\"><thead><tr>",
         escape(caption)
     );
     for head in heads {

@@ -51,7 +51,7 @@ fn writes_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
                 Some(Bar { value: class_writes(writes, class, of), range: None })
             });
             let (total, allocator) = (of(&writes.total), of(&writes.allocator));
-            // The allocator's vary with chance, and are not the library's: they stay out of its sum.
+            // The allocator's vary with chance, and are not the library's: out of its sum.
             let sum = match allocator {
                 0.0 => number(total),
                 _ => format!("{} + {}", number(total), number(allocator)),
@@ -268,7 +268,8 @@ const LEAD: &str = "These are counts, not times: they are the same on a busy lap
     depends on how much work lies between two writes.";
 const WRITES_LOOK: &str = "How often one handshake writes to a cache line that another thread \
     writes too. Each such write can wait for the line to come from another core. 0 means that \
-    threads cannot slow each other down through memory. The allocator's share (after the +) varies with chance.";
+    threads cannot slow each other down through memory. The allocator's \
+    share (after the +) varies with chance.";
 const LOCKS_LOOK: &str = "How often one handshake takes a lock through the C library, whether or \
     not it had to wait. Locks that spin inline, as most in Rust and Go, are not seen here: they \
     are among the shared writes.";

@@ -37,7 +37,8 @@ impl IntervalPlot {
         let rows = self.rows.iter().enumerate().map(|(at, row)| {
             let from = row_top(at);
             let [low, high] = row.interval.map(neat);
-            json!({ "n": row.label, "from": from, "to": from + ROW, "v": [[neat(row.ratio), low, high]] })
+            let value = [neat(row.ratio), low, high];
+            json!({ "n": row.label, "from": from, "to": from + ROW, "v": [value] })
         });
         let rows: Vec<_> = rows.collect();
         let series = [json!({ "n": "ratio", "k": class(0) })];
