@@ -5,7 +5,9 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::{
     bulk, connect, count,
@@ -44,6 +46,17 @@ enum Subject {
     /// The TLS stacks that can be measured here; builds more
     Stacks(stacks::Arguments),
 
+    /// A completion script for your shell, on standard output
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// The man page of the lab, or of one of its commands, on standard output
+    Man {
+        /// A command
+        command: Option<String>,
+    },
+
     /// One process, one stack: what the measuring commands start, and what instruments run
     #[command(hide = true)]
     Trial(trial::Arguments),
@@ -68,6 +81,8 @@ pub fn run() -> ExitCode {
         Subject::Quick(arguments) => quick::run(&arguments),
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
+        Subject::Completions { shell } => completions(shell).map(|()| true),
+        Subject::Man { command } => man(command.as_deref()).map(|()| true),
         Subject::Trial(arguments) => trial::run(&arguments),
         Subject::Backend => backend::run().map(|()| true),
         Subject::Relay(arguments) => relay::run(&arguments).map(|()| true),
@@ -83,6 +98,48 @@ pub fn run() -> ExitCode {
             }
         }
     }
+}
+
+fn completions(shell: Shell) -> Result<(), Error> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "sealane-lab", &mut script);
+    print(&script)
+}
+
+fn man(command: Option<&str>) -> Result<(), Error> {
+    let mut top = Arguments::command().disable_help_subcommand(true);
+    top.build();
+    let subject = match command {
+        None => top,
+        Some(name) => top.find_subcommand(name).cloned().ok_or_else(|| {
+            Error::Check(format!("there is no command {name:?}; sealane-lab --help lists them"))
+        })?,
+    };
+    let source = concat!("sealane-lab ", env!("CARGO_PKG_VERSION"));
+    let mut page = Vec::new();
+    let rendered = Man::new(subject).manual("Sealane").source(source).render(&mut page);
+    rendered.map_err(Error::io("make the man page"))?;
+    print(&page)
+}
+
+fn print(bytes: &[u8]) -> Result<(), Error> {
+    match io::stdout().write_all(bytes) {
+        // Whoever read it has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(Error::io("standard output")),
+    }
+}
+
+/// Whether there is a subcommand of that name.
+pub(crate) fn has_command(name: &str) -> bool {
+    Arguments::command().find_subcommand(name).is_some()
+}
+
+/// Whether `arguments`, without the program's name, make a command line.
+#[cfg(test)]
+pub(crate) fn parses(arguments: impl Iterator<Item = String>) -> Result<(), String> {
+    let all = ["sealane-lab".to_owned()].into_iter().chain(arguments);
+    Arguments::try_parse_from(all).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// As a shell tells that SIGINT ended a program.

@@ -27,6 +27,14 @@ pub enum Error {
         /// Why it did not work.
         source: io::Error,
     },
+    /// A file of results is broken, or of a kind that this program does not know.
+    #[error("{file}: {reason}")]
+    Document {
+        /// Its name.
+        file: String,
+        /// Where and why, and the remedy.
+        reason: String,
+    },
     /// The stack or this machine cannot do what the scenario asks.
     #[error("not supported: {0}")]
     Unsupported(String),

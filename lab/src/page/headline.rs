@@ -1,0 +1,269 @@
+//! The first screen: one sentence, and a card per stack or server with the number people quote.
+
+use crate::{
+    document::{CountResult, HandshakeSeries, Server, ServerCase, Servers},
+    plot::{escape, number, palette},
+    statistics::Spread,
+};
+
+use super::{
+    frame::Tag,
+    sources::{Part, Sources},
+    terminators::floor,
+    threads::{Kept, is_hint, kept, rates, time_us},
+    words,
+};
+
+/// What the page says first, most important first; at least one sentence.
+pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
+    let sentences = [rates_sentence(sources), servers_sentence(sources), counts_sentence(sources)];
+    let said: Vec<String> = sentences.into_iter().flatten().collect();
+    if said.is_empty() { vec!["Nothing was measured: see what failed below.".into()] } else { said }
+}
+
+/// A card per stack; where there are only servers, per server.
+pub(crate) fn cards(sources: &Sources) -> String {
+    let mut cards: Vec<Card> = Vec::new();
+    let handshakes = sources.by_scenario::<HandshakeSeries>();
+    if let Some((scenario, parts)) = handshakes.first() {
+        let context = words::short(scenario);
+        for part in parts {
+            cards.extend(rate_card(sources, part, &context));
+        }
+    }
+    if let Some((scenario, parts)) = sources.by_scenario::<CountResult>().first() {
+        for part in parts {
+            add_counts(&mut cards, part, &words::short(scenario));
+        }
+    }
+    if cards.is_empty() {
+        let servers = sources.servers().next();
+        cards = servers.map(|(_, servers)| server_cards(sources, servers)).unwrap_or_default();
+    }
+    let html: String = cards.iter().take(CARDS_MAX).map(Card::html).collect();
+    format!("<div class=\"cards\">{html}</div>")
+}
+
+struct Card {
+    label: String,
+    color: usize,
+    figure: String,
+    /// What the figure counts.
+    words: String,
+    tag: Tag,
+    /// Smaller figures: value, what it counts.
+    facts: Vec<(String, String)>,
+    /// What all of it was measured in.
+    context: String,
+}
+
+impl Card {
+    fn html(&self) -> String {
+        let Self { label, color, figure, words, tag, facts, context } = self;
+        let facts: String = facts
+            .iter()
+            .map(|(value, what)| {
+                format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(what), escape(value))
+            })
+            .collect();
+        format!(
+            "<article class=\"card stack\"><h3><span class=\"swatch {}\"></span>{}</h3>\
+             <p class=\"big\">{}</p><p class=\"of\">{} {}</p><p class=\"context\">{}</p>\
+             <dl>{facts}</dl></article>",
+            palette::class(*color),
+            escape(label),
+            escape(figure),
+            escape(words),
+            tag.html(),
+            escape(context)
+        )
+    }
+}
+
+fn rate_card(sources: &Sources, part: &Part<'_, HandshakeSeries>, context: &str) -> Option<Card> {
+    let first = part.of.points.iter().find(|point| !rates(point).is_empty())?;
+    let rate = number(Spread::of(&rates(first))?.median);
+    let alone = words::count(first.threads, "thread");
+    let mut facts = Vec::new();
+    let (figure, words) = match kept(part.of, sources.runs[part.run].run.machine.processors) {
+        Some(Kept { threads, share }) => {
+            facts.push((format!("{rate} /s"), "rate per thread".to_owned()));
+            let words = words::count(threads, "thread");
+            let hint = part.of.points.iter().any(is_hint);
+            let hint = if hint { " (disturbed: a hint)" } else { "" };
+            let words = format!("of its speed per thread kept at {words}{hint}");
+            let about = if hint.is_empty() { "" } else { "~" };
+            (format!("{about}{}%", number((100.0 * share.median).round())), words)
+        }
+        None => (rate, format!("handshakes per second and thread, on {alone}")),
+    };
+    for (end, time) in [
+        ("server", time_us(first, |round| round.server_ns)),
+        ("client", time_us(first, |round| round.client_ns)),
+    ] {
+        let what = format!("{end}, wall time");
+        facts.extend(time.map(|us| (format!("{} \u{b5}s", number(us)), what)));
+    }
+    let (label, color) = (part.label.clone(), part.color);
+    let context = format!("{context}. Per handshake, on {alone}:");
+    Some(Card { label, color, figure, words, tag: Tag::Measured, facts, context })
+}
+
+/// Onto the card of the same stack, or as one of its own.
+fn add_counts(cards: &mut Vec<Card>, part: &Part<'_, CountResult>, context: &str) {
+    let mut facts = Vec::new();
+    if let Some(writes) = &part.of.shared_writes {
+        let what = "shared writes, server (COUNTED)";
+        facts.push((number(writes.total.server), what.to_owned()));
+    }
+    if let Some(locks) = &part.of.locks {
+        let all = locks.read.server + locks.write.server + locks.mutex.server;
+        facts.push((number(all), "locks, server (COUNTED)".to_owned()));
+    }
+    let name = part.label.split(" (run ").next().unwrap_or(&part.label);
+    let same = |card: &&mut Card| card.label == part.label || card.label == name;
+    if let Some(card) = cards.iter_mut().find(same) {
+        card.facts.extend(facts);
+    } else if !facts.is_empty() {
+        let (figure, what) = facts.remove(0);
+        let words = format!("{} per handshake", what.trim_end_matches(" (COUNTED)"));
+        let (label, color, context) = (part.label.clone(), part.color, context.to_owned());
+        cards.push(Card { label, color, figure, words, tag: Tag::Counted, facts, context });
+    }
+}
+
+fn server_cards(sources: &Sources, servers: &Servers) -> Vec<Card> {
+    let Some(first) = servers.cases.first() else { return Vec::new() };
+    let card = |server: &Server| {
+        let median = |case: &ServerCase| {
+            let result = server.cases.get(&case.name)?;
+            Spread::of(&result.figure).map(|spread| spread.median)
+        };
+        let figure = median(first)?;
+        let mut facts = Vec::new();
+        if let Some((floor, _)) = floor(servers, first) {
+            let what = format!("the floor of {}", number(floor));
+            facts.push((format!("{}\u{d7}", number(figure / floor)), what));
+        }
+        for case in servers.cases.iter().skip(1).take(SERVER_FACTS) {
+            let what = format!("{}, {}", words::unit(&case.unit), case.title);
+            facts.extend(median(case).map(|value| (number(value), what)));
+        }
+        Some(Card {
+            label: server.name.clone(),
+            color: sources.server_color(server),
+            figure: number(figure),
+            words: words::unit(&first.unit),
+            tag: Tag::Measured,
+            facts,
+            context: first.title.clone(),
+        })
+    };
+    servers.servers.iter().filter_map(card).collect()
+}
+
+fn rates_sentence(sources: &Sources) -> Option<String> {
+    let groups = sources.by_scenario::<HandshakeSeries>();
+    let (_, parts) = groups.first()?;
+    let mut points = parts.iter().flat_map(|part| &part.of.points);
+    if points.any(is_hint) {
+        return Some("The machine was too busy for a verdict on rates: measure again.".into());
+    }
+    let mut kept: Vec<(&str, Kept)> = parts
+        .iter()
+        .filter_map(|part| {
+            let processors = sources.runs[part.run].run.machine.processors;
+            Some((part.label.as_str(), kept(part.of, processors)?))
+        })
+        .collect();
+    kept.sort_by(|a, b| b.1.share.median.total_cmp(&a.1.share.median));
+    let percent = |kept: Kept| format!("{}%", number((100.0 * kept.share.median).round()));
+    match &kept[..] {
+        [] => fastest_sentence(parts),
+        [(label, one)] => Some(format!(
+            "{label} keeps {} of its speed per thread at {}.",
+            percent(*one),
+            words::count(one.threads, "thread")
+        )),
+        [(best, most), .., (worst, least)] => {
+            let threads = words::count(most.threads, "thread");
+            // Their rounds overlap: whoever looks better may be worse next time.
+            if least.share.max >= most.share.min {
+                let (low, high) = (percent(*least), percent(*most));
+                return Some(format!(
+                    "At {threads}, all {} stacks keep {low} to {high} of their speed per thread: \
+                     no difference shown.",
+                    kept.len()
+                ));
+            }
+            let (high, low) = (percent(*most), percent(*least));
+            Some(format!(
+                "At {threads}, {best} keeps {high} of its speed per thread, {worst} {low}."
+            ))
+        }
+    }
+}
+
+fn fastest_sentence(parts: &[Part<'_, HandshakeSeries>]) -> Option<String> {
+    let rate = |part: &Part<'_, HandshakeSeries>| {
+        let first = part.of.points.first()?;
+        Some((part.label.clone(), first.threads, Spread::of(&rates(first))?.median))
+    };
+    let (label, threads, rate) =
+        parts.iter().filter_map(rate).max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let (rate, threads) = (number(rate), words::count(threads, "thread"));
+    Some(format!("{label} does {rate} handshakes per second and thread, on {threads}."))
+}
+
+fn servers_sentence(sources: &Sources) -> Option<String> {
+    let (_, servers) = sources.servers().next()?;
+    let case = servers.cases.first()?;
+    let figure = |server: &Server| {
+        let result = server.cases.get(&case.name)?;
+        Some((server.name.clone(), Spread::of(&result.figure)?))
+    };
+    let mut figures: Vec<(String, Spread)> = servers.servers.iter().filter_map(figure).collect();
+    figures.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
+    let unit = words::unit(&case.unit);
+    let (name, least) = figures.first()?;
+    let title = &case.title;
+    let mut said = format!("Over sockets, {title}: {name} takes {} {unit}", number(least.median));
+    if let Some((floor, _)) = floor(servers, case) {
+        said += &format!(", {}\u{d7} the floor", number(least.median / floor));
+    }
+    if let Some((next, spread)) = figures.get(1) {
+        let same = if spread.min <= least.max { ", whose rounds overlap" } else { "" };
+        said += &format!("; next is {next} with {}{same}", number(spread.median));
+    }
+    Some(format!("{said}."))
+}
+
+fn counts_sentence(sources: &Sources) -> Option<String> {
+    let groups = sources.by_scenario::<CountResult>();
+    let (_, parts) = groups.first()?;
+    let mut counts: Vec<(&str, f64)> = parts
+        .iter()
+        .filter_map(|part| {
+            Some((part.label.as_str(), part.of.shared_writes.as_ref()?.total.server))
+        })
+        .collect();
+    counts.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let times = |n: f64| if n < 0.5 { "never".to_owned() } else { format!("{} times", number(n)) };
+    match &counts[..] {
+        [] => None,
+        [(label, n)] => Some(format!(
+            "Per handshake, {label}'s server writes {} to memory that other threads write.",
+            times(*n)
+        )),
+        [(least, few), .., (most, many)] => Some(format!(
+            "Per handshake, {most}'s server writes {} to memory that other threads write; \
+             {least}'s {}.",
+            times(*many),
+            times(*few)
+        )),
+    }
+}
+
+/// More cannot be taken in at a glance.
+const CARDS_MAX: usize = 16;
+const SERVER_FACTS: usize = 3;

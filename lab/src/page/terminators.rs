@@ -1,0 +1,219 @@
+//! Real terminators: their own CPU per operation beside the floor, and latency.
+
+use crate::{
+    document::{Floor as Measured, Server, ServerCase, ServerResult, Servers},
+    plot::{
+        Bar, BarPlot, Floor, Line, LinePlot, Point, Reading, Row, Scale, Segment, Ticks, escape,
+        number,
+    },
+    statistics::Spread,
+};
+
+use super::{
+    frame::{Cell, Figure, Section, Tag, table},
+    sources::Sources,
+    threads::spread,
+    times::{spectrum, tail},
+    words,
+};
+
+/// The section, if servers were measured.
+pub(crate) fn section(sources: &Sources) -> Option<Section> {
+    let mut body = String::new();
+    let several = sources.servers().count() > 1;
+    for (run, servers) in sources.servers() {
+        if several {
+            let file = escape(&sources.runs[run].file);
+            body += &format!("<h3 class=\"group\">Run {}: {file}</h3>", run + 1);
+        }
+        body += "<div class=\"grid\">";
+        for case in &servers.cases {
+            let plot = case_plot(sources, servers, case);
+            if !plot.rows.is_empty() {
+                let title = sentence_case(&case.title);
+                let look = case_look(servers, case);
+                let tag = Tag::Measured;
+                let drawing = &plot.draw();
+                body += &Figure { title: &title, tag, look: &look, drawing }.html();
+            }
+        }
+        body += &latency_figures(sources, servers);
+        body += "</div>";
+        body += &overview(servers);
+        body += &failures(servers);
+    }
+    let lead = "Each terminator runs as its own process, all in the same interleaved rounds; the \
+        figure is the server's own processor time, whatever the client costs.";
+    let section = Section {
+        id: "servers",
+        short: "Servers",
+        title: "Servers over sockets",
+        lead: lead.into(),
+        body,
+    };
+    (!section.body.is_empty()).then_some(section)
+}
+
+/// One case's bars against its floor.
+pub(crate) fn case_plot(sources: &Sources, servers: &Servers, case: &ServerCase) -> BarPlot {
+    let floor = floor(servers, case).map(|(value, _)| value);
+    let rows = servers.servers.iter().filter_map(|server| {
+        let result = server.cases.get(&case.name)?;
+        let Spread { median, min, max } = Spread::of(&result.figure)?;
+        let ratio = floor.map(|floor| format!("({}\u{d7})", number(median / floor)));
+        let remark = match (&result.invalid, ratio) {
+            (Some(_), Some(ratio)) => format!("{ratio} *"),
+            (Some(_), None) => "*".into(),
+            (None, ratio) => ratio.unwrap_or_default(),
+        };
+        let bar = Bar { value: median, range: Some([min, max]) };
+        let color = Some(sources.server_color(server));
+        Some(Row { label: server.name.clone(), remark, color, bars: vec![Some(bar)], sum: None })
+    });
+    let unit = words::unit(&case.unit);
+    BarPlot {
+        name: format!("{}: {unit}", case.title),
+        segments: vec![Segment { label: String::new(), color: 0 }],
+        rows: rows.collect(),
+        floor: floor.map(|value| Floor { label: "floor".into(), value }),
+        unit,
+        stacked: false,
+    }
+}
+
+/// The floor of a case, and its two parts in words.
+pub(crate) fn floor(servers: &Servers, case: &ServerCase) -> Option<(f64, String)> {
+    let Measured { primitives, tcp, proxy: _ } = servers.floor.get(&case.name)?;
+    let part = |values: &[f64]| Spread::of(values).map(|spread| spread.median);
+    let words = |value: Option<f64>, what: &str| value.map(|v| format!("{what} {}", number(v)));
+    let parts = [(part(primitives), "primitives"), (part(tcp), "TCP of a proxy without TLS")];
+    let sum: f64 = parts.iter().filter_map(|(value, _)| *value).sum();
+    let said: Vec<String> = parts.iter().filter_map(|(v, what)| words(*v, what)).collect();
+    (sum > 0.0).then(|| (sum, said.join(" + ")))
+}
+
+fn case_look(servers: &Servers, case: &ServerCase) -> String {
+    let mut look = format!(
+        "{}; shorter is better. Bar: median of the rounds; thin line: least to most.",
+        sentence_case(&words::unit(&case.unit))
+    );
+    if let Some((value, parts)) = floor(servers, case) {
+        look += &format!(
+            " The line is the floor, {}: {parts}; in brackets, how many times the floor.",
+            number(value)
+        );
+    }
+    for server in &servers.servers {
+        let invalid = server.cases.get(&case.name).and_then(|result| result.invalid.as_ref());
+        if let Some(invalid) = invalid {
+            look += &format!(" * {}: its rate says nothing ({invalid}).", server.name);
+        }
+    }
+    look
+}
+
+fn latency_figures(sources: &Sources, servers: &Servers) -> String {
+    let mut html = String::new();
+    for case in &servers.cases {
+        let lines = servers.servers.iter().filter_map(|server| {
+            let points = tail(server.cases.get(&case.name)?.latency.as_ref()?);
+            let color = sources.server_color(server);
+            Some(Line { label: server.name.clone(), color, points, ideal: None })
+        });
+        let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
+        if !lines.is_empty() {
+            let drawing = &spectrum("\u{b5}s from the intended time on", lines).draw();
+            let title = format!("Latency: {}", case.title);
+            html += &Figure { title: &title, tag: Tag::Measured, look: LATENCY, drawing }.html();
+        }
+    }
+    let plot = load_plot(sources, servers);
+    if plot.lines.iter().any(|line| line.points.len() > 1) {
+        let (title, drawing) = ("Latency by load", &plot.draw());
+        html += &Figure { title, tag: Tag::Measured, look: LOAD, drawing }.html();
+    }
+    html
+}
+
+/// The 99th percentile against the rate reached, over all cases that have both.
+fn load_plot(sources: &Sources, servers: &Servers) -> LinePlot {
+    let lines = servers.servers.iter().map(|server| {
+        let mut points: Vec<Point> = server.cases.values().filter_map(load_point).collect();
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        let color = sources.server_color(server);
+        Line { label: server.name.clone(), color, points, ideal: None }
+    });
+    LinePlot {
+        name: "99th percentile of latency by operations per second".into(),
+        x: "operations per second".into(),
+        y: "\u{b5}s, 99th percentile from the intended time on".into(),
+        x_scale: Scale::Linear,
+        ticks: Ticks::Round,
+        reading: Reading::Nearest,
+        ..spectrum("", lines.filter(|line| !line.points.is_empty()).collect())
+    }
+}
+
+fn load_point(result: &ServerResult) -> Option<Point> {
+    let histogram = result.latency.as_ref()?;
+    let [_, ns] = histogram.percentiles.iter().find(|[percentile, _]| *percentile >= 99.0)?;
+    Some(Point { x: Spread::of(&result.rate)?.median, y: ns / 1e3, range: None, hint: false })
+}
+
+fn overview(servers: &Servers) -> String {
+    let heads: Vec<String> = servers
+        .cases
+        .iter()
+        .map(|case| format!("#{} ({})", case.title, words::unit(&case.unit)))
+        .collect();
+    let mut heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    heads.insert(0, "server");
+    let cell = |server: &Server, case: &ServerCase| {
+        let result = server.cases.get(&case.name)?;
+        let figure = Spread::of(&result.figure)?;
+        let floor = floor(servers, case);
+        let ratio = floor.map(|(f, _)| format!("; {}\u{d7} floor", number(figure.median / f)));
+        let invalid = if result.invalid.is_some() { " *" } else { "" };
+        Some(format!("{}{}{invalid}", spread(figure), ratio.unwrap_or_default()))
+    };
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    for server in servers.servers.iter().filter(|server| server.failure.is_none()) {
+        let figures = servers.cases.iter().map(|case| cell(server, case));
+        let figures =
+            figures.map(|figure| Cell::Number(figure.unwrap_or_else(|| "\u{2013}".into())));
+        rows.push([Cell::Text(server.name.clone())].into_iter().chain(figures).collect());
+    }
+    let floors = servers.cases.iter().map(|case| floor(servers, case));
+    if floors.clone().any(|floor| floor.is_some()) {
+        let text =
+            |floor: Option<(f64, String)>| floor.map_or("\u{2013}".into(), |(f, _)| number(f));
+        let cells = floors.map(|floor| Cell::Number(text(floor)));
+        rows.push([Cell::Text("floor".into())].into_iter().chain(cells).collect());
+    }
+    table("Median [least\u{2013}most] of the rounds; lower is better", &heads, &rows)
+}
+
+fn failures(servers: &Servers) -> String {
+    let failed = servers.servers.iter().filter_map(|s| Some((&s.name, s.failure.as_ref()?)));
+    failed.fold(String::new(), |html, (name, failure)| {
+        let (name, failure) = (escape(name), escape(failure));
+        html + &format!("<p class=\"failure\"><b>{name}</b>: no figures: {failure}</p>")
+    })
+}
+
+/// With a capital, unless the first word has one within, or is a sign.
+pub(crate) fn sentence_case(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) if first.is_ascii_lowercase() && !text[1..].starts_with(' ') => {
+            first.to_ascii_uppercase().to_string() + chars.as_str()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+const LATENCY: &str = "Time per operation, spread out towards the slowest. In an open loop it \
+    counts from when the operation was due, so that a server that stalls cannot hide it; in a \
+    closed loop, from its start.";
+const LOAD: &str = "How slow the slowest hundredth gets as more is asked. Each line ends at the \
+    highest load measured; where it turns up, the server is full.";

@@ -1,0 +1,167 @@
+//! The command `report` as people run it: what the page says, and what a real browser makes of it.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "report/browser.rs"]
+mod browser;
+#[path = "report/sample.rs"]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures are made up"
+)]
+mod sample;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use sealane_lab::document::Run;
+use tempfile::TempDir;
+
+/// The document of the sample; made anew with `SEALANE_BLESS=1`.
+#[test]
+fn the_sample_document_is_what_its_builder_makes() {
+    let json = serde_json::to_string(&sample::run()).unwrap() + "\n";
+    same_as_file("sample.json", &json);
+}
+
+/// Every word of the page, without its pictures: they are compared as pictures below.
+#[test]
+fn the_page_says_what_it_said() {
+    let page = page_of(&[sample::run()]);
+    same_as_file("sample.txt", &words(&page));
+}
+
+#[test]
+fn the_pictures_look_as_they_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = written(&folder, "run.json", &sample::run());
+    for subject in ["servers", "threads"] {
+        let svg = folder.path().join("picture.svg");
+        let output = report(&[&run, "--picture".as_ref(), &svg, "--of".as_ref(), subject.as_ref()]);
+        assert!(output.status.success(), "{output:?}");
+        let svg = fs::read_to_string(svg).unwrap();
+        assert!(svg.contains("prefers-color-scheme:dark"), "{subject} has no dark theme");
+        assert_eq!(svg.matches("http").count(), 1, "{subject} loads something");
+        same_as_file(&format!("{subject}.svg"), &svg);
+    }
+}
+
+#[test]
+fn the_page_loads_nothing_and_is_small() {
+    let page = page_of(&[sample::run()]);
+    assert!(page.len() < 500_000, "{} bytes", page.len());
+    assert!(page.contains("Raw documents"), "the raw document fits in");
+    for loads in ["http:", "https:", "src=", "url(", "@import", "<link", "<iframe", "<object"] {
+        assert!(!page.contains(loads), "the page has {loads:?}");
+    }
+    for href in page.split("href=\"").skip(1) {
+        assert!(href.starts_with('#'), "a link leads outside: {:.40}", href);
+    }
+    assert_eq!(page, page_of(&[sample::run()]), "the same input gives the same bytes");
+}
+
+#[test]
+fn several_runs_are_one_page_that_names_them() {
+    let second = Run { complete: false, ..sample::run() };
+    let page = page_of(&[sample::run(), second]);
+    assert!(page.len() < 500_000, "{} bytes", page.len());
+    assert!(page.contains("openssl@3.0 (run 1)") && page.contains("openssl@3.0 (run 2)"));
+    assert!(page.contains("Run 2 (1.json) is not complete"), "{:.3000}", page);
+    assert!(page.contains("raw documents would make this page too large"));
+}
+
+#[test]
+fn a_run_without_results_still_says_what_it_was() {
+    let empty = Run { handshakes: vec![], bulk: vec![], memory: vec![], ..sample::run() };
+    let page = page_of(&[Run { counts: vec![], servers: None, comparisons: vec![], ..empty }]);
+    assert!(page.contains("Nothing was measured"));
+    assert!(page.contains("Method and validity") && !page.contains("<figure"));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run.json");
+    let page = folder.path().join("page.html");
+    for (text, expected) in [
+        ("{\"schema\": \"sealane-lab/1\",\n \"started\": }", "run.json: line 2, column 13: "),
+        ("{\"schema\": \"sealane-lab/7\"}", "schema is \"sealane-lab/7\""),
+        ("[]", "run.json: line 1, column "),
+    ] {
+        fs::write(&run, text).unwrap();
+        let output = report(&[&run, "-o".as_ref(), &page]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}: {said}");
+        assert!(said.contains(expected), "{text}: {said}");
+        assert!(!page.exists(), "{text}");
+    }
+}
+
+/// The rows' labels of what `words` keeps, one per line of text.
+fn words(page: &str) -> String {
+    let mut text = String::new();
+    let mut rest = page;
+    while let Some((before, tag)) = rest.split_once('<') {
+        text.push_str(before);
+        text.push('\n');
+        let skipped = ["style", "script", "textarea", "svg"];
+        let name = skipped.into_iter().find(|name| tag.starts_with(name));
+        let end = name.map_or(">".to_owned(), |name| format!("</{name}>"));
+        rest = tag.split_once(&end).map_or("", |(_, after)| after);
+    }
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
+fn page_of(runs: &[Run]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let names = (0..runs.len()).map(|at| format!("{at}.json"));
+    let runs: Vec<PathBuf> =
+        names.zip(runs).map(|(name, run)| written(&folder, &name, run)).collect();
+    let page = folder.path().join("page.html");
+    let mut arguments: Vec<&Path> = runs.iter().map(PathBuf::as_path).collect();
+    arguments.extend([Path::new("-o"), &page]);
+    let output = report(&arguments);
+    assert!(output.status.success(), "{output:?}");
+    fs::read_to_string(page).unwrap()
+}
+
+fn written(folder: &TempDir, name: &str, run: &Run) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, serde_json::to_string(run).unwrap()).unwrap();
+    path
+}
+
+fn report(arguments: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sealane-lab")).arg("report").args(arguments).output().unwrap()
+}
+
+fn same_as_file(name: &str, is: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+    if env::var_os("SEALANE_BLESS").is_some() {
+        fs::write(&path, is).unwrap();
+    }
+    let was = fs::read_to_string(&path).unwrap_or_default();
+    if was != is {
+        let differs = was.lines().zip(is.lines()).position(|(a, b)| a != b);
+        let line = differs.unwrap_or_else(|| was.lines().count().min(is.lines().count()));
+        panic!(
+            "{name} differs from line {}:\n  was {:.200?}\n  is  {:.200?}\n\
+             If that is intended: SEALANE_BLESS=1 cargo test -p sealane-lab --test report",
+            line + 1,
+            was.lines().nth(line),
+            is.lines().nth(line)
+        );
+    }
+}

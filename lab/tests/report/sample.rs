@@ -1,0 +1,426 @@
+//! A made-up run with something of everything, so that a page can be shown whole. It is marked as
+//! sample data and says nothing about any stack.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hdrhistogram::{
+    Histogram as Hdr,
+    serialization::{Serializer, V2DeflateSerializer},
+};
+use sealane_lab::{
+    document::{
+        BulkRound, BulkSeries, BySide, Comparison, CountResult, Floor, HandshakePoint,
+        HandshakeRound, HandshakeSeries, HandshakeTimes, Histogram, LockCounts, LockSite, Machine,
+        MemoryResult, Noise, Run, SCHEMA, Server, ServerCase, ServerResult, Servers, SharedLine,
+        SharedWrites, Tool,
+    },
+    scenario::{Group, Kind, Negotiated, Scenario, Version},
+    stack::Identity,
+};
+
+/// The run.
+pub(crate) fn run() -> Run {
+    let mut chance = Chance(0x5ea1_a9e0);
+    Run {
+        schema: SCHEMA.into(),
+        started: "2026-01-02T03:04:05Z".into(),
+        seconds: 612.4,
+        command: ["sealane-lab", "sample", "--not-a", "real run"].map(Into::into).to_vec(),
+        complete: true,
+        tool: Tool { version: "0.1.0".into(), profile: "release".into() },
+        machine: Machine {
+            processor: "Sample data, no machine".into(),
+            processors: 8,
+            threads_per_core: 2,
+            pin_order: vec![0, 2, 4, 6, 1, 3, 5, 7],
+            kernel: "6.1.0-sample".into(),
+            memory_bytes: 32 << 30,
+            virtualised: true,
+            governor: Some("performance".into()),
+        },
+        noise: Noise { load_average: [0.21, 7.8], steal_percent: 0.2, spin_variation: 0.004 },
+        stacks: STACKS.iter().map(identity).collect(),
+        handshakes: handshakes(&mut chance),
+        bulk: bulk(&mut chance),
+        memory: memory(),
+        counts: STACKS.iter().take(4).map(count).collect(),
+        servers: Some(servers(&mut chance)),
+        comparisons: comparisons(),
+    }
+}
+
+/// Numbers that look random and are the same every time.
+struct Chance(u64);
+
+impl Chance {
+    /// About 1, off by at most `spread`.
+    fn around(&mut self, spread: f64) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let share = (self.0 >> 40) as f64 / (1u64 << 24) as f64;
+        1.0 + spread * (2.0 * share - 1.0)
+    }
+}
+
+/// A stack of the sample: what it does alone, and what each further thread costs it.
+struct Made {
+    name: &'static str,
+    version: &'static str,
+    server_us: f64,
+    client_us: f64,
+    /// Share of speed that each further thread takes.
+    loss: f64,
+    /// Shared writes by the server: lock, reference count, global.
+    writes: [f64; 3],
+    locks: f64,
+}
+
+const STACKS: [Made; 5] = [
+    made("sealane", "0.1.0, rustls 0.23.46", [84.0, 171.0], 0.002, [0.0, 0.0, 0.0], 0.0),
+    made(
+        "rustls-aws-lc-rs",
+        "0.23.46, aws-lc-rs 1.19.0",
+        [86.0, 168.0],
+        0.011,
+        [76.0, 12.0, 0.0],
+        72.0,
+    ),
+    made("rustls-ring", "0.23.46, ring 0.17.14", [101.0, 190.0], 0.007, [4.0, 8.0, 0.0], 0.0),
+    made(
+        "openssl@3.0",
+        "OpenSSL 3.0.19 27 Jan 2026",
+        [205.0, 345.0],
+        0.16,
+        [1438.0, 632.0, 16.0],
+        719.0,
+    ),
+    made(
+        "openssl@4.0",
+        "OpenSSL 4.0.0 14 Apr 2026",
+        [131.0, 240.0],
+        0.05,
+        [210.0, 190.0, 4.0],
+        105.0,
+    ),
+];
+
+const fn made(
+    name: &'static str,
+    version: &'static str,
+    [server_us, client_us]: [f64; 2],
+    loss: f64,
+    writes: [f64; 3],
+    locks: f64,
+) -> Made {
+    Made { name, version, server_us, client_us, loss, writes, locks }
+}
+
+fn identity(made: &Made) -> Identity {
+    Identity {
+        name: made.name.into(),
+        version: made.version.into(),
+        path: format!("/usr/lib/sample/{}.so", made.name),
+        sha256: "5a".repeat(32),
+        build: "-O2 -fPIC, sample".into(),
+    }
+}
+
+fn handshakes(chance: &mut Chance) -> Vec<HandshakeSeries> {
+    let resumed = Scenario { kind: Kind::Ticket, ..Scenario::default() };
+    let mut series: Vec<HandshakeSeries> =
+        STACKS.iter().map(|made| full(made, Scenario::default(), 1.0, chance)).collect();
+    series.extend(STACKS.iter().take(2).map(|made| full(made, resumed.clone(), 0.45, chance)));
+    series.push(HandshakeSeries {
+        stack: "s2n-tls".into(),
+        scenario: Scenario::default(),
+        negotiated: None,
+        points: Vec::new(),
+        times: None,
+        failure: Some("check failed: the server negotiated group P256, wanted X25519".into()),
+    });
+    series
+}
+
+fn full(made: &Made, scenario: Scenario, cost: f64, chance: &mut Chance) -> HandshakeSeries {
+    let points = [1_usize, 2, 4, 6, 8, 12].map(|threads| {
+        let rounds = (0..7).map(|round| trial(made, threads, round, cost, chance)).collect();
+        let order = [0, 2, 4, 6, 1, 3, 5, 7];
+        HandshakePoint { threads, pinned: order.into_iter().take(threads).collect(), rounds }
+    });
+    let resumed = scenario.kind != Kind::Full;
+    let spread = 0.08 + made.loss;
+    HandshakeSeries {
+        stack: made.name.into(),
+        negotiated: Some(Negotiated {
+            version: Version::Tls13,
+            suite: scenario.suite(),
+            group: Some(Group::X25519),
+            resumed,
+            peer_certificate: !resumed,
+        }),
+        scenario,
+        points: points.into(),
+        times: Some(HandshakeTimes {
+            threads: 12,
+            server: histogram(made.server_us * cost * (1.0 + made.loss * 8.0), spread, chance),
+            client: histogram(made.client_us * cost * (1.0 + made.loss * 8.0), spread, chance),
+        }),
+        failure: None,
+    }
+}
+
+fn trial(
+    made: &Made,
+    threads: usize,
+    round: u32,
+    cost: f64,
+    chance: &mut Chance,
+) -> HandshakeRound {
+    let window_ns = 1_000_000_000_u64;
+    let contended = 1.0 + made.loss * (threads.min(8) - 1) as f64;
+    let crowd = (8.0 / threads as f64).min(1.0);
+    let busy_ns = (made.server_us + made.client_us) * 1e3 * cost * contended * chance.around(0.03);
+    let each = (window_ns as f64 * crowd / (busy_ns * 1.03)) as u64;
+    let done = each * threads as u64;
+    let share = |us: f64| (us * 1e3 * cost * contended) as u64 * done;
+    HandshakeRound {
+        order: round * 36 + u32::try_from(threads).unwrap(),
+        window_ns,
+        per_thread: vec![each; threads],
+        warm_up: each / 4,
+        server_ns: share(made.server_us),
+        client_ns: share(made.client_us),
+        server_setup_ns: share(1.1),
+        client_setup_ns: share(1.6),
+        other_ns: share(0.9),
+        cpu_ns: (busy_ns * 1.02) as u64 * done,
+        start_spread_ns: 41_000,
+        per_thread_ns: vec![[1, 2, 3, 4]; threads],
+        invalid: (round == 3 && threads == 6 && made.loss < 0.005).then(|| "steal".into()),
+        ..HandshakeRound::default()
+    }
+}
+
+fn histogram(median_us: f64, spread: f64, chance: &mut Chance) -> Histogram {
+    let mut hdr = Hdr::<u64>::new_with_bounds(1, 60_000_000_000, 3).unwrap();
+    for n in 0..8_000 {
+        let tail = if n % 400 == 0 { 1.6 } else { 1.0 };
+        let rare = if n % 2_000 == 7 { 6.0 } else { 1.0 };
+        let value = median_us * 1e3 * chance.around(spread) * chance.around(spread) * tail * rare;
+        hdr.record(value as u64).unwrap();
+    }
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(&hdr, &mut bytes).unwrap();
+    let steps = (0..=49).map(|n| f64::from(n) * 2.0);
+    let tail = [99.0, 99.3, 99.5, 99.7, 99.8, 99.9, 99.95, 99.97, 99.98, 99.99, 100.0];
+    let percentiles = steps.chain(tail).map(|p| [p, hdr.value_at_percentile(p) as f64]);
+    Histogram { count: hdr.len(), hdr: STANDARD.encode(bytes), percentiles: percentiles.collect() }
+}
+
+fn bulk(chance: &mut Chance) -> Vec<BulkSeries> {
+    let mut all = Vec::new();
+    for (stack, runtime, loops, emulate, rate) in [
+        ("sealane", "lanes", Some("per-lane"), None, 1_400.0),
+        ("rustls-aws-lc-rs", "tokio", Some("shared"), None, 1_150.0),
+        ("openssl@3.0", "asio", Some("shared"), None, 1_050.0),
+        ("openssl@3.0", "asio", Some("shared"), Some("error-lock"), 760.0),
+    ] {
+        for threads in [1_usize, 2, 4, 8] {
+            let lost = if emulate.is_some() { 0.9 } else { 0.03 };
+            let factor = threads as f64 / (1.0 + lost * (threads - 1) as f64);
+            let bytes = 4_000 << 20;
+            let rounds = (0..5).map(|order| BulkRound {
+                order,
+                bytes,
+                wall_ns: (bytes as f64 * 1e3 / (rate * factor * chance.around(0.05))) as u64,
+                cpu_ns: 3_000_000_000,
+                ..BulkRound::default()
+            });
+            let rounds: Vec<BulkRound> = rounds.collect();
+            // As JSON, so that fields that are not known here take their defaults.
+            let series = serde_json::json!({
+                "stack": stack, "runtime": runtime, "loops": loops, "emulate": emulate,
+                "scenario": Scenario::default(), "threads": threads, "connections": 20,
+                "messages": 20, "message_bytes": 10 << 20, "negotiated": null, "rounds": rounds,
+                "failure": null,
+            });
+            all.push(serde_json::from_value(series).unwrap());
+        }
+    }
+    all
+}
+
+fn memory() -> Vec<MemoryResult> {
+    let result = |made: &Made, sizes: [f64; 4]| MemoryResult {
+        stack: made.name.into(),
+        scenario: Scenario::default(),
+        connections: 10_000,
+        bytes: ["server_established", "server_idle", "client_established", "client_idle"]
+            .into_iter()
+            .map(str::to_owned)
+            .zip(sizes)
+            .collect::<BTreeMap<_, _>>(),
+        failure: None,
+    };
+    vec![
+        result(&STACKS[0], [7_100.0, 5_300.0, 9_900.0, 9_200.0]),
+        result(&STACKS[2], [9_400.0, 9_400.0, 11_200.0, 11_200.0]),
+        result(&STACKS[3], [48_300.0, 21_900.0, 57_000.0, 29_800.0]),
+    ]
+}
+
+fn count(made: &Made) -> CountResult {
+    let by = |server: f64| BySide { server, client: server * 3.2 };
+    let line = |class: &str, symbol: &str, writes: f64, writers: &[&str]| SharedLine {
+        class: class.into(),
+        symbol: symbol.into(),
+        owner: "libcrypto.so.3".into(),
+        writes: by(writes),
+        writers: writers.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let [lock, count, global] = made.writes;
+    let locks = ["pthread_rwlock_rdlock", "pthread_rwlock_unlock"];
+    let lines = [
+        line("lock", "namemap lock", lock * 0.6, &locks),
+        line("lock", "provider store lock", lock * 0.4, &locks),
+        line("reference-count", "EVP_MD fetched", count, &["EVP_MD_up_ref", "EVP_MD_free"]),
+        line("global", "tzset_lock", global, &["__tz_convert"]),
+    ];
+    CountResult {
+        stack: made.name.into(),
+        scenario: Scenario::default(),
+        instructions: Some(BySide {
+            server: made.server_us * 13_500.0,
+            client: made.client_us * 13_400.0,
+        }),
+        locks: (made.locks > 0.0).then(|| LockCounts {
+            read: by(made.locks * 0.93),
+            write: by(made.locks * 0.07),
+            mutex: by(0.0),
+            shared: 24,
+            sites: vec![LockSite {
+                lock: "namemap".into(),
+                kind: "read".into(),
+                calls: by(made.locks * 0.6),
+                path: [
+                    "ossl_namemap_name2num",
+                    "evp_generic_fetch",
+                    "EVP_MD_fetch",
+                    "SSL_do_handshake",
+                ]
+                .map(Into::into)
+                .to_vec(),
+            }],
+        }),
+        shared_writes: Some(SharedWrites {
+            total: by(lock + count + global),
+            allocator: BySide { server: 18.5, client: 0.0 },
+            lines: lines.into_iter().filter(|line| line.writes.server > 0.0).collect(),
+        }),
+        instructions_spread: Some(BySide { server: 0.000_01, client: 0.000_02 }),
+        repeats: 3,
+        exact: true,
+        failure: None,
+    }
+}
+
+fn servers(chance: &mut Chance) -> Servers {
+    let case = |name: &str, title: &str, unit: &str| {
+        let mut case = ServerCase { name: name.into(), ..ServerCase::default() };
+        (case.title, case.unit) = (title.into(), unit.into());
+        case
+    };
+    let cases = vec![
+        case("full", "full handshake", "us CPU per handshake"),
+        case("resumed", "resumed handshake", "us CPU per handshake"),
+        case("download", "bulk, down", "s CPU per GB"),
+        case("idle", "idle connection", "KiB per connection"),
+        case("open-2000", "open loop, 2,000 per second", "us CPU per handshake"),
+        case("open-4000", "open loop, 4,000 per second", "us CPU per handshake"),
+    ];
+    let servers = [
+        ("sealane", "sealane 0.1.0", "rustls 0.23.46", [104.0, 71.0, 0.62, 4.9, 106.0, 105.0]),
+        ("haproxy", "HAProxy 3.4.0", "AWS-LC 1.62", [202.0, 133.0, 1.14, 8.2, 205.0, 204.0]),
+        ("nginx", "nginx/1.22.1", "OpenSSL 3.0.19", [381.0, 260.0, 1.31, 27.5, 390.0, 396.0]),
+        ("hitch", "hitch 1.7.3", "OpenSSL 3.0.19", [394.0, 255.0, 1.52, 31.0, 401.0, 417.0]),
+    ];
+    let floor = |primitives: f64, tcp: f64| {
+        let primitives = [0.99, 1.0, 1.02].map(|f| f * primitives).to_vec();
+        let mut floor = Floor { primitives, ..Floor::default() };
+        floor.tcp = [0.98, 1.0, 1.03].map(|f| f * tcp).to_vec();
+        floor
+    };
+    let servers = servers.map(|(name, version, library, figures)| {
+        let cases = cases.iter().zip(figures);
+        let cases =
+            cases.map(|(case, figure)| (case.name.clone(), result(&case.name, figure, chance)));
+        Server {
+            name: name.into(),
+            version: version.into(),
+            tls_library: library.into(),
+            command: [name, "--sample"].map(Into::into).to_vec(),
+            cases: cases.collect(),
+            failure: None,
+        }
+    });
+    let absent = Server {
+        name: "stunnel".into(),
+        failure: Some("stunnel is missing; run: apt-get install stunnel4".into()),
+        ..Server::default()
+    };
+    Servers {
+        servers: servers.into_iter().chain([absent]).collect(),
+        floor: BTreeMap::from([
+            ("full".into(), floor(46.0, 43.0)),
+            ("resumed".into(), floor(19.0, 43.0)),
+            ("download".into(), floor(0.21, 0.34)),
+        ]),
+        discarded: vec!["round 2, resumed: steal 1.4%".into()],
+        cases,
+    }
+}
+
+fn result(case: &str, figure: f64, chance: &mut Chance) -> ServerResult {
+    let open = case.strip_prefix("open-").map(|rate| rate.parse::<f64>().unwrap());
+    let rate = open.unwrap_or(1.6e6 / figure);
+    let full = (figure * rate / 1.7e6).min(0.97);
+    let latency = open.map(|_| histogram(320.0 / (1.0 - full), 0.4, chance));
+    let mut result = ServerResult {
+        figure: (0..5).map(|_| figure * chance.around(0.04)).collect(),
+        rate: if figure > 50.0 {
+            (0..5).map(|_| rate * chance.around(0.01)).collect()
+        } else {
+            vec![]
+        },
+        latency,
+        client_busy: if figure > 50.0 { vec![0.61, 0.64, 0.6] } else { vec![] },
+        accepted: if case == "full" { vec![1_012, 988] } else { vec![] },
+        ..ServerResult::default()
+    };
+    result.invalid = (case == "open-4000" && figure > 400.0).then(|| "client-bound".into());
+    result
+}
+
+fn comparisons() -> Vec<Comparison> {
+    let pair =
+        |measure: &str, of: &str, to: &str, ratio: f64, interval: [f64; 2], verdict: &str| {
+            let [measure, of, to, verdict] = [measure, of, to, verdict].map(Into::into);
+            Comparison { measure, of, to, ratio, interval, verdict }
+        };
+    let cpu = "server CPU per handshake";
+    vec![
+        pair(cpu, "sealane", "haproxy", 0.515, [0.5, 0.53], "sealane takes 0.515 times as much"),
+        pair(cpu, "nginx", "haproxy", 1.89, [1.84, 1.93], "nginx takes 1.89 times as much"),
+        pair(cpu, "hitch", "nginx", 1.03, [0.98, 1.07], "no difference shown"),
+        pair(
+            "time per handshake, 1 thread",
+            "sealane",
+            "rustls-aws-lc-rs",
+            0.99,
+            [0.97, 1.02],
+            "no difference shown",
+        ),
+    ]
+}

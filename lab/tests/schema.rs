@@ -1,0 +1,84 @@
+//! `SCHEMA.md` and the types of a document name the same fields.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeSet;
+
+use sealane_lab::document::SCHEMA;
+use serde_json::Value;
+
+#[test]
+fn every_field_of_a_document_is_explained() {
+    let explained = explained();
+    let sources = [
+        ("document.rs", include_str!("../src/document.rs")),
+        ("scenario.rs", include_str!("../src/scenario.rs")),
+        ("stack.rs", include_str!("../src/stack.rs")),
+    ];
+    for (file, source) in sources {
+        let fields: Vec<&str> = fields(source).collect();
+        assert!(fields.len() >= 5, "{file}: {fields:?}");
+        for field in fields {
+            assert!(explained.contains(field), "SCHEMA.md does not explain {field} of {file}");
+        }
+    }
+}
+
+/// The sample has something of everything: what its JSON calls a field stands there too.
+#[test]
+fn every_name_in_a_whole_document_is_explained() {
+    let sample: Value = serde_json::from_str(include_str!("../testdata/sample.json")).unwrap();
+    let mut names = BTreeSet::new();
+    collect(&sample, &mut names);
+    let explained = explained();
+    // Cases of servers have names of their own.
+    let cases: Vec<&str> = sample["servers"]["cases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|case| case["name"].as_str().unwrap())
+        .collect();
+    assert!(names.len() > 80, "{names:?}");
+    for name in names.iter().filter(|name| !cases.contains(&name.as_str())) {
+        assert!(explained.contains(name.as_str()), "SCHEMA.md does not explain {name}");
+    }
+}
+
+#[test]
+fn the_number_is_the_one_that_is_written() {
+    let title = include_str!("../SCHEMA.md").lines().next().unwrap();
+    assert!(title.ends_with(&format!("`{SCHEMA}`")), "{title}");
+}
+
+/// What stands between backquotes.
+fn explained() -> BTreeSet<&'static str> {
+    include_str!("../SCHEMA.md").split('`').skip(1).step_by(2).collect()
+}
+
+/// Public fields of structs, by their lines.
+fn fields(source: &str) -> impl Iterator<Item = &str> {
+    source.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix("    pub ")?.split_once(": ")?;
+        name.chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            .then_some(name)
+    })
+}
+
+fn collect(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| collect(value, names)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                names.insert(name.clone());
+                collect(value, names);
+            }
+        }
+        _ => {}
+    }
+}
