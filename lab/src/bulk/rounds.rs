@@ -48,7 +48,7 @@ pub(super) fn measure(
     journal.save(true)
 }
 
-/// Cells that differ in stack, runtime, loops or emulation only are compared: they are a block.
+/// Cells that differ in threads, stack, runtime, loops or emulation only are a block.
 fn blocks(tasks: &[BulkTask]) -> Vec<Vec<usize>> {
     let mut blocks: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (cell, task) in tasks.iter().enumerate() {
@@ -58,8 +58,10 @@ fn blocks(tasks: &[BulkTask]) -> Vec<Vec<usize>> {
 }
 
 /// What two cells must have in common to be compared.
-fn size_of(task: &BulkTask) -> (usize, usize, usize, usize) {
-    (task.message_bytes, task.record_bytes, task.connections, task.threads)
+fn size_of(task: &BulkTask) -> (usize, usize, usize) {
+    // In memory each thread has its connection.
+    let connections = if task.runtime == Runtime::Memory { 0 } else { task.connections };
+    (task.message_bytes, task.record_bytes, connections)
 }
 
 struct Cells<'a> {
@@ -142,29 +144,30 @@ fn invalid(round: &BulkRound, stolen_percent: f64) -> Option<String> {
     is_preempted.then(|| "preempted".to_owned())
 }
 
-/// What is compared: a loop per lane with a shared one, an emulated fault with none, and in memory
-/// each stack with the first one.
+/// What is compared: a loop per lane with a shared one, an emulated fault with none, many threads
+/// under such a fault with one, and in memory each stack with the first one.
 fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
     let mut found = Vec::new();
     for (of, task) in tasks.iter().enumerate() {
         let is_peer = |other: &BulkTask| {
-            let same_size = size_of(other) == size_of(task);
+            let same_threads = other.threads == task.threads;
             let same_stack = other.stack == task.stack;
-            let same_driver = family(other.runtime) == family(task.runtime);
+            let same_driver = (other.runtime, other.loops) == (task.runtime, task.loops);
             let same_fault = other.emulate == task.emulate;
             let by_loops = (task.loops, other.loops) == (Some(Loops::PerLane), Some(Loops::Shared))
-                && same_stack
-                && same_driver
-                && same_fault;
+                && family(other.runtime) == family(task.runtime)
+                && (same_threads && same_stack && same_fault);
             let by_fault = (task.emulate.is_some(), other.emulate) == (true, None)
-                && same_stack
-                && other.runtime == task.runtime
-                && other.loops == task.loops;
+                && (same_threads && same_stack && same_driver);
+            let by_threads = task.emulate.is_some()
+                && task.threads > 1
+                && other.threads == 1
+                && (same_stack && same_driver && same_fault);
             let by_stack = task.runtime == Runtime::Memory
                 && other.stack == tasks[0].stack
                 && !same_stack
-                && same_fault;
-            same_size && (by_loops || by_fault || by_stack)
+                && (same_threads && same_fault);
+            size_of(other) == size_of(task) && (by_loops || by_fault || by_threads || by_stack)
         };
         for (to, _) in tasks.iter().enumerate().filter(|(_, other)| is_peer(other)) {
             let (of, to) = (&series[of], &series[to]);
@@ -222,8 +225,52 @@ const WALL_PER_CPU_MAX: f64 = 1.05;
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
-    use crate::document::BulkEnds;
+    use crate::{bulk::task::Verify, document::BulkEnds, scenario::Scenario};
+
+    #[test]
+    fn only_what_differs_in_one_thing_is_compared() {
+        let task = |threads, loops, emulate| BulkTask {
+            stack: "openssl".into(),
+            runtime: Runtime::Asio,
+            loops: Some(loops),
+            emulate,
+            scenario: Scenario::default(),
+            threads,
+            connections: 8,
+            messages: 1,
+            message_bytes: 1,
+            record_bytes: 1,
+            verify: Verify::Sha256,
+            fault: None,
+            processors: Vec::new(),
+            credentials: PathBuf::new(),
+            include: None,
+            window_ms: 1,
+        };
+        let lock = Some(Emulate::ErrorLock);
+        let tasks = [
+            task(1, Loops::Shared, None),
+            task(2, Loops::Shared, None),
+            task(1, Loops::Shared, lock),
+            task(2, Loops::Shared, lock),
+            task(2, Loops::PerLane, lock),
+        ];
+        let mut all: Vec<BulkSeries> = tasks.iter().map(series).collect();
+        for series in &mut all {
+            let round = BulkRound { bytes: 1, wall_ns: 1, ..BulkRound::default() };
+            series.rounds = vec![round; 3];
+        }
+        let place = |name: &str| all.iter().position(|series| table::name(series) == name);
+        let pairs: Vec<_> = comparisons(&tasks, &all)
+            .iter()
+            .map(|found| (place(&found.of).unwrap(), place(&found.to).unwrap()))
+            .collect();
+        assert_eq!(pairs, [(2, 0), (3, 1), (3, 2), (4, 3)]);
+        assert_eq!(blocks(&tasks), [[0, 1, 2, 3, 4]]);
+    }
 
     #[test]
     fn rounds_that_others_disturbed_do_not_count() {
