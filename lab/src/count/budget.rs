@@ -154,3 +154,38 @@ fn count(
     tools.progress.step(entry.name.clone());
     Ok(Subject::new(stack, scenario, fault)?.lines(tools)?.writes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::BySide;
+
+    fn counted(symbol: &str, class: &str, writes: f64) -> SharedWrites {
+        let line = SharedLine {
+            class: class.into(),
+            symbol: symbol.into(),
+            writes: BySide { server: writes, client: 0.0 },
+            ..SharedLine::default()
+        };
+        let total = if class == ALLOCATOR { BySide::default() } else { line.writes };
+        SharedWrites { total, lines: vec![line], ..SharedWrites::default() }
+    }
+
+    #[test]
+    fn an_excess_and_a_line_without_a_name_are_found() {
+        let text = include_str!("../../budget.toml");
+        let budget: Budget = toml::from_str(text).expect("the budget of this repository");
+        let of = |name: &str| {
+            let entry = budget.handshake.iter().find(|entry| entry.name == name);
+            entry.unwrap_or_else(|| panic!("no entry {name}"))
+        };
+        let (ecdsa, rsa) = (of("ECDSA P-256"), of("RSA-2048"));
+        assert_eq!(ecdsa.server_writes_max, 0);
+        assert_eq!(excess(ecdsa, &SharedWrites::default()), [""; 0]);
+        assert_eq!(excess(ecdsa, &counted("an Arc", "reference-count", 2.0)).len(), 2);
+        assert_eq!(excess(ecdsa, &counted("main_arena", ALLOCATOR, 2.0)), [""; 0]);
+        assert_eq!(excess(rsa, &counted("fork_detect_ube_lock, x", "lock", 10.0)), [""; 0]);
+        assert_eq!(excess(rsa, &counted("fork_detect_ube_lock, x", "lock", 11.0)).len(), 1);
+        assert_eq!(excess(rsa, &counted("another", "lock", 1.0)).len(), 1);
+    }
+}

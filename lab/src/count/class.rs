@@ -24,10 +24,9 @@ pub(super) fn named(shared: &Shared, symbols: &Symbols, handshakes: f64) -> Shar
         shared.writes.iter().map(|write| (*write, symbols.code(write.pc))).collect();
     let class = class(&writers);
     let names = by_function(&writers);
-    let variable = shared_variable(shared, symbols);
-    let (owner, symbol) = variable.unwrap_or_else(|| {
+    let (owner, symbol) = variables(shared, symbols).unwrap_or_else(|| {
         let first = names.first().cloned().unwrap_or_default();
-        (first.0, format!("memory written by {}", first.1))
+        (first.0, format!("{NAMELESS_MEMORY}{}", first.1))
     });
     SharedLine {
         class: class.word().to_owned(),
@@ -66,6 +65,9 @@ impl Class {
 
 /// The word for lines of the allocator, which are summed apart.
 pub(super) const ALLOCATOR: &str = "allocator";
+
+/// How the name of a line on the heap begins.
+pub(super) const NAMELESS_MEMORY: &str = "memory written by ";
 
 fn class(writers: &[(Write, Code)]) -> Class {
     let writes = |wanted: &dyn Fn(&Code) -> bool| -> u64 {
@@ -116,19 +118,17 @@ fn holds_any(code: &Code, words: &[&str], files: &[&str]) -> bool {
     })
 }
 
-/// The variable, or variables, that the line holds.
-fn shared_variable(shared: &Shared, symbols: &Symbols) -> Option<(String, String)> {
-    let line = (0..super::trace::LINE_BYTES).step_by(4);
-    let mut found: Vec<(String, String)> =
-        line.filter_map(|offset| symbols.variable(shared.address + offset)).collect();
-    found.dedup();
-    let owner = found.first()?.0.clone();
-    let known = found.iter().filter(|(_, name)| !name.starts_with("data at "));
-    let names: Vec<&str> = known.map(|(_, name)| name.as_str()).collect();
-    if names.is_empty() {
-        return found.into_iter().next();
+/// The variables that are written, the most written one first, and whose they are.
+fn variables(shared: &Shared, symbols: &Symbols) -> Option<(String, String)> {
+    let mut sums: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for write in &shared.writes {
+        *sums.entry(symbols.variable(write.address)?).or_default() += write.count;
     }
-    Some((owner, names[..names.len().min(VARIABLES_SHOWN)].join(", ")))
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let owner = sums.first()?.0.0.clone();
+    let names: Vec<String> = sums.into_iter().map(|((_, name), _)| name).collect();
+    Some((owner, names.join(", ")))
 }
 
 /// Owner and name of the functions that write, most writes first; inlined standard library code is
@@ -255,7 +255,6 @@ const REFERENCE_COUNT_WORDS: [&str; 12] = [
 const STANDARD: [&str; 3] = ["alloc::", "core::", "std::"];
 const STANDARD_FILES: [&str; 3] =
     ["/library/alloc/src/", "/library/core/src/", "/library/std/src/"];
-const VARIABLES_SHOWN: usize = 3;
 const WRITERS_SHOWN: usize = 6;
 
 #[cfg(test)]

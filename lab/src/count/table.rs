@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    count::class::RULES,
+    count::class::{self, RULES},
     document::{BySide, CountResult, LockSite, SharedLine},
 };
 
@@ -86,7 +86,9 @@ fn lines(out: &mut String, lines: &[SharedLine]) {
         let (server, client) = (number(line.writes.server, 2), number(line.writes.client, 2));
         let SharedLine { class, symbol, owner, writers, .. } = line;
         let _ = writeln!(out, "  {server:>10} {client:>10}  {class:16} {symbol} ({owner})");
-        for writer in writers.iter().take(WRITERS_SHOWN) {
+        // Memory without a name is called after its first writer.
+        let told = usize::from(symbol.starts_with(class::NAMELESS_MEMORY));
+        for writer in writers.iter().take(WRITERS_SHOWN).skip(told) {
             let _ = writeln!(out, "{:41} {writer}", "");
         }
     }

@@ -34,7 +34,7 @@ pub(super) struct Trace {
     words: Vec<String>,
 }
 
-/// Writes of one instruction to one line.
+/// Writes of one instruction to one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Write {
     thread: usize,
@@ -42,6 +42,8 @@ pub(super) struct Write {
     pub(super) phase: usize,
     /// The instruction.
     pub(super) pc: u64,
+    /// The first byte that it writes there.
+    pub(super) address: u64,
     /// How often.
     pub(super) count: u64,
 }
@@ -49,7 +51,7 @@ pub(super) struct Write {
 #[cfg(test)]
 impl Write {
     pub(super) fn of_phase(phase: phase::Phase, count: u64) -> Self {
-        Self { thread: 0, phase: phase as usize, pc: 0, count }
+        Self { thread: 0, phase: phase as usize, pc: 0, address: 0, count }
     }
 }
 
@@ -200,12 +202,12 @@ impl Trace {
         });
         let last = (address + bytes.max(1) - 1) / LINE_BYTES;
         for line in address / LINE_BYTES..=last {
-            self.note(line)?;
+            self.note(line, address.max(line * LINE_BYTES))?;
         }
         Ok(())
     }
 
-    fn note(&mut self, line: u64) -> Result<(), Error> {
+    fn note(&mut self, line: u64, address: u64) -> Result<(), Error> {
         let (thread, phase, pc) = (self.thread, self.phases[self.thread], self.pc);
         if self.lines.len() >= LINES_MAX {
             return Err(Error::Check(format!(
@@ -213,12 +215,13 @@ impl Trace {
             )));
         }
         let writes = self.lines.entry(line).or_default();
-        let same = |write: &Write| write.pc == pc && write.phase == phase && write.thread == thread;
+        let wanted = Write { thread, phase, pc, address, count: 0 };
+        let same = |write: &Write| Write { count: 0, ..*write } == wanted;
         // What wrote a line last mostly writes it next: search from the end.
         match writes.iter().rposition(same) {
             Some(at) => writes[at].count += 1,
             None if writes.len() < WRITERS_MAX => {
-                writes.push(Write { thread, phase, pc, count: 1 });
+                writes.push(Write { count: 1, ..wanted });
             }
             None => {
                 return Err(Error::Check(format!(
