@@ -66,7 +66,7 @@ fn the_page_loads_nothing_and_is_small() {
         assert!(!page.contains(loads), "the page has {loads:?}");
     }
     for href in page.split("href=\"").skip(1) {
-        assert!(href.starts_with('#'), "a link leads outside: {:.40}", href);
+        assert!(href.starts_with('#'), "a link leads outside: {href:.40}");
     }
     assert_eq!(page, page_of(&[sample::run()]), "the same input gives the same bytes");
 }
@@ -77,7 +77,7 @@ fn several_runs_are_one_page_that_names_them() {
     let page = page_of(&[sample::run(), second]);
     assert!(page.len() < 500_000, "{} bytes", page.len());
     assert!(page.contains("openssl@3.0 (run 1)") && page.contains("openssl@3.0 (run 2)"));
-    assert!(page.contains("Run 2 (1.json) is not complete"), "{:.3000}", page);
+    assert!(page.contains("Run 2 (1.json) is not complete"), "{page:.3000}");
     assert!(page.contains("raw documents would make this page too large"));
 }
 

@@ -8,6 +8,7 @@ use crate::{
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
     sources::Sources,
+    terminators::sentence_case,
 };
 
 /// The section, if anything was compared.
@@ -40,7 +41,8 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         let unit = format!("ratio of {measure}");
         let plot = IntervalPlot { name: unit.clone(), unit, rows: rows.collect() };
         let tag = Tag::Measured;
-        body += &Figure { title: measure, tag, look: LOOK, drawing: &plot.draw() }.html();
+        let title = &sentence_case(measure);
+        body += &Figure { title, tag, look: LOOK, drawing: &plot.draw() }.html();
     }
     body += "</div>";
     body += &verdicts(&rows);
@@ -75,5 +77,5 @@ fn verdicts(rows: &[(String, &Comparison)]) -> String {
     )
 }
 
-const LOOK: &str = "How many times as much the first takes as the second. Dot: median of the \
-    rounds' ratios; line: 95% interval. Where the line crosses \u{d7}1, no difference is shown.";
+const LOOK: &str = "The first one's figure divided by the second's. Dot: median of the rounds' \
+    ratios; line: 95% interval. Where the line crosses \u{d7}1, no difference is shown.";
