@@ -82,6 +82,7 @@ impl Names {
             pem: &self.folder.join(format!("{}.pem", self.names[0])),
             many: Some(Many { folder: &self.folder, names: &self.names }),
             profile: bench.profile,
+            placement: &bench.placement,
             workers: bench.workers,
             connections_max: CONNECTIONS_MAX,
         };

@@ -25,6 +25,7 @@ use crate::{
         floor::Primitives,
         measure::{Bench, OPEN_CONNECTIONS_MAX, Sample},
         names::Names,
+        placement::Placement,
         programs::{Choice, Entry, Program},
         running::{Circumstances, Running},
     },
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) amount: Amount,
     pub(crate) workers: usize,
     pub(crate) rates: Rates,
+    pub(crate) placement: Placement,
 }
 
 /// Everything that one round found.
@@ -78,7 +80,6 @@ pub(crate) struct Laboratory {
     primitives: Primitives,
     pub(crate) rows: Vec<Row>,
     interrupted: Interrupt,
-    processors: usize,
     progress: Progress,
 }
 
@@ -96,7 +97,6 @@ impl Laboratory {
         settings: Settings,
         folder: &Path,
         interrupted: Interrupt,
-        processors: usize,
         rounds_done: usize,
     ) -> Result<Self, Error> {
         raise_descriptor_limit(settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64))?;
@@ -123,7 +123,6 @@ impl Laboratory {
             primitives: Primitives::new()?,
             rows,
             interrupted,
-            processors,
             progress,
         })
     }
@@ -247,6 +246,7 @@ impl Laboratory {
             pem: &files.pem,
             many: None,
             profile,
+            placement: &self.settings.placement,
             workers: self.settings.workers,
             connections_max: most + CONNECTIONS_SPARE,
         };
@@ -266,13 +266,13 @@ impl Laboratory {
     }
 
     fn bench(&self, entry: &Entry, profile: Profile) -> Bench {
-        let files = self.keys.get(&profile.key);
+        let (files, placement) = (self.keys.get(&profile.key), &self.settings.placement);
         Bench {
             amount: self.settings.amount,
             rates: self.settings.rates.clone(),
             workers: self.settings.workers,
-            processors: self.processors,
-            client_threads: NonZeroUsize::new(self.processors).unwrap_or(NonZeroUsize::MIN),
+            placement: placement.clone(),
+            client_threads: NonZeroUsize::new(placement.client()).unwrap_or(NonZeroUsize::MIN),
             roots: files.map_or(Roots::Anyone, |files| files.roots.clone()),
             leaf: files.map(|files| files.leaf.clone()),
             profile,

@@ -16,6 +16,7 @@ use crate::{
     servers::{
         case::Profile,
         configuration::{Many, Place},
+        placement::Placement,
         process::Process,
         programs::{Entry, Program},
     },
@@ -40,6 +41,7 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) pem: &'a Path,
     pub(crate) many: Option<Many<'a>>,
     pub(crate) profile: Profile,
+    pub(crate) placement: &'a Placement,
     pub(crate) workers: usize,
     pub(crate) connections_max: u64,
 }
@@ -54,7 +56,8 @@ impl Running {
     ) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
         let backend = Backend::start()?;
-        let Circumstances { pem, many, profile, workers, connections_max } = circumstances;
+        let Circumstances { pem, many, profile, placement, workers, connections_max } =
+            circumstances;
         let (listen, behind) = (free_address()?, backend.address);
         let place =
             Place { folder, listen, backend: behind, pem, many, profile, workers, connections_max };
@@ -63,7 +66,8 @@ impl Running {
         let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
         let started = Instant::now();
         let threads_pass = entry.program == Program::Stunnel;
-        let process = Process::start(command, folder.join("log"), threads_pass)?;
+        let log = folder.join("log");
+        let process = placement.start(|| Process::start(command, log, threads_pass))??;
         let mut running = Self {
             address: listen,
             process,
