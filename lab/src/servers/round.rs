@@ -223,13 +223,17 @@ impl Laboratory {
             }
             let folder = self.folder.join(format!("{index}-names"));
             let bench = self.bench(&row.entry, Case::Names.profile());
-            let samples = row
-                .entry
-                .program
-                .find(&self.settings.choice.sealane)
-                .and_then(|binary| names.measure(&bench, &row.entry, &binary, &folder));
+            let samples =
+                row.entry.program.find(&self.settings.choice.sealane).and_then(|binary| {
+                    let measured = names.measure(&bench, &row.entry, &binary, &folder)?;
+                    Ok((measured, row.entry.program.version(&binary)))
+                });
             match samples {
-                Ok(samples) => self.keep(number, round, index, Case::Names, samples),
+                Ok((samples, version)) => {
+                    // Without another case nobody has asked it yet.
+                    self.rows[index].version = version;
+                    self.keep(number, round, index, Case::Names, samples);
+                }
                 Err(error) => self.fail(index, error)?,
             }
         }
@@ -258,7 +262,7 @@ impl Laboratory {
         let version = entry.program.version(&binary);
         let tls_library = entry.program.tls_library(&server.process, &binary)?;
         let row = &mut self.rows[index];
-        if row.version.is_empty() {
+        if row.tls_library.is_empty() {
             (row.version, row.tls_library) = (version, tls_library);
             row.command.clone_from(&server.command);
         }

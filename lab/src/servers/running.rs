@@ -91,12 +91,12 @@ impl Running {
     }
 
     fn wait_until_it_listens(&mut self) -> Result<(), Error> {
-        let deadline = self.started + Duration::from_secs(START_SECONDS_MAX);
+        let deadline = self.started + START_TIME_MAX;
         while TcpStream::connect(self.address).is_err() {
             let reason = if !self.process.runs() {
                 "it ended".to_owned()
             } else if Instant::now() > deadline {
-                format!("nothing listens on {} after {START_SECONDS_MAX} s", self.address)
+                format!("nothing listens on {} after {START_TIME_MAX:?}", self.address)
             } else {
                 thread::sleep(Duration::from_millis(POLL_MS));
                 continue;
@@ -152,4 +152,4 @@ fn free_address() -> Result<SocketAddr, Error> {
 
 const POLL_MS: u64 = 5;
 /// Some servers take minutes to read 10,000 certificates.
-const START_SECONDS_MAX: u64 = 180;
+pub(crate) const START_TIME_MAX: Duration = Duration::from_secs(180);
