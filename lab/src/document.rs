@@ -402,6 +402,9 @@ pub struct Servers {
     /// By case: the primitives' CPU plus the TCP work of a proxy without TLS, in the case's unit,
     /// one value per round.
     pub floor: BTreeMap<String, Floor>,
+    /// Which processors the servers ran on, and which the client.
+    #[serde(default)]
+    pub placement: String,
     /// Figures that do not count, for all servers of the same round and case, each with its cause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub discarded: Vec<String>,

@@ -1,8 +1,8 @@
 //! The command `servers`: real terminators side by side on this machine, in interleaved rounds.
 //!
 //! The figure that counts is the server's own CPU per operation, of all its processes: it needs no
-//! second machine. Rate and latency are refused a verdict where the client was the bottleneck; the
-//! rule stands at `Bench::bound`. Beside the figures stands the floor: the primitives' CPU on
+//! second machine. Rate and latency are refused a verdict where the client was the bottleneck, or
+//! anything else but the server; the rules stand at `Bench::bound`. Beside the figures stands the floor: the primitives' CPU on
 //! AWS-LC plus what a proxy without TLS takes for the same connections.
 
 pub(crate) mod backend;
@@ -12,6 +12,7 @@ mod floor;
 mod listen;
 mod measure;
 mod names;
+mod placement;
 mod programs;
 pub(crate) mod relay;
 mod results;
@@ -31,6 +32,7 @@ use crate::{
     journal::Journal,
     servers::{
         case::{Amount, Rates},
+        placement::Placement,
         programs::Choice,
         round::{Laboratory, Round, Settings},
     },
@@ -59,9 +61,13 @@ pub struct Arguments {
     /// Only these cases
     #[arg(long, value_name = "CASE,..", value_delimiter = ',')]
     cases: Vec<Case>,
-    /// Workers, threads or lanes of every server; as many as processors without it
+    /// Workers, threads or lanes of every server; as many as the servers have processors without it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+    /// Servers on the first half of the processors, client and backend on the rest: for rates and
+    /// latencies that a shared processor does not blur
+    #[arg(long)]
+    apart: bool,
     /// How often everything is measured; 5 times without it, with --quick once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
@@ -87,11 +93,15 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
     let (mut journal, mut rounds) = begin(arguments)?;
-    let processors = journal.run.machine.processors;
-    let settings = settings(arguments, processors);
+    let processors = &journal.run.machine.pin_order;
+    let placement = match arguments.apart {
+        true => Placement::apart(processors)?,
+        false => Placement::together(processors),
+    };
+    let settings = settings(arguments, placement);
     let folder = tempfile::tempdir().map_err(Error::io("temporary folder"))?;
     let (folder, done) = (folder.path(), rounds.len());
-    let mut laboratory = Laboratory::new(settings.clone(), folder, interrupt, processors, done)?;
+    let mut laboratory = Laboratory::new(settings.clone(), folder, interrupt, done)?;
     let mut complete = true;
     for number in rounds.len()..settings.rounds {
         match laboratory.round(number) {
@@ -166,7 +176,7 @@ fn rounds_beside(path: &Path) -> PathBuf {
     path.with_extension("rounds")
 }
 
-fn settings(arguments: &Arguments, processors: usize) -> Settings {
+fn settings(arguments: &Arguments, placement: Placement) -> Settings {
     let Arguments { sealane, haproxy, peer, only, cases, workers, rounds, rate, .. } =
         arguments.clone();
     let cases = if cases.is_empty() { Case::ALL.to_vec() } else { cases };
@@ -174,7 +184,8 @@ fn settings(arguments: &Arguments, processors: usize) -> Settings {
         choice: Choice { sealane, haproxies: haproxy, peers: peer, only, cases },
         rounds: rounds.map_or(if arguments.quick { 1 } else { 5 }, usize::from),
         amount: if arguments.quick { Amount::QUICK } else { Amount::FULL },
-        workers: workers.map_or(processors, usize::from),
+        workers: workers.map_or(placement.server(), usize::from),
+        placement,
         rates: match rate.is_empty() {
             true => Rates::OfCapacity(vec![50, 80]),
             false => Rates::Fixed(rate),

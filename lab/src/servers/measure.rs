@@ -21,6 +21,7 @@ use crate::{
     scenario::Cipher,
     servers::{
         case::{Amount, Case, Profile, Rates},
+        placement::Placement,
         running::Running,
     },
 };
@@ -53,7 +54,7 @@ pub(crate) struct Bench {
     pub(crate) amount: Amount,
     pub(crate) rates: Rates,
     pub(crate) workers: usize,
-    pub(crate) processors: usize,
+    pub(crate) placement: Placement,
     pub(crate) client_threads: NonZeroUsize,
     pub(crate) roots: Roots,
     pub(crate) leaf: Option<CertificateDer<'static>>,
@@ -195,7 +196,7 @@ impl Bench {
             rate: Some(tally.rate()),
             service: (latency != service).then_some(service),
             latency: Some(latency),
-            client_busy: Some(tally.client_busy(self.processors)),
+            client_busy: Some(tally.client_busy(self.placement.client())),
             worker_cpu_ns: cpu_after.by_thread(&cpu_before),
             bound: self.bound(load, &tally, server_ns),
             disturbed: (steal > STEAL_PERCENT_MAX)
@@ -210,20 +211,22 @@ impl Bench {
     /// 1. The client's threads ran for more than 90% of the time of the processors that they can
     ///    fill: they were the limit, in a closed loop and in an open one.
     /// 2. In a closed loop the rate is a capacity only if the server was at its limit: if it used
-    ///    less than 90% of the processors that its workers can fill, then client and backend took
-    ///    them, or asked too little of it.
+    ///    less than 90% of the processors that its workers can fill, then client, backend or others
+    ///    took them, or too little was asked of it.
     ///
     /// CPU per operation is not touched by either.
     fn bound(&self, load: &Load, tally: &Tally, server_ns: u64) -> Option<String> {
-        let client = tally.client_busy(self.processors);
+        let client = tally.client_busy(self.placement.client());
         if client > BUSY_MAX {
             return Some(format!("client-bound: its threads ran {:.0}% of the time", client * 1e2));
         }
-        let workers = self.workers.min(self.processors) as f64;
+        let workers = self.workers.min(self.placement.server()) as f64;
         let wall_ns = tally.elapsed.as_nanos() as f64;
         let server = server_ns as f64 / (wall_ns * workers).max(1.0);
-        (matches!(load.pace, Pace::Closed(_)) && server < BUSY_MAX)
-            .then(|| format!("client-bound: the server had {:.0}% of its processors", server * 1e2))
+        (matches!(load.pace, Pace::Closed(_)) && server < BUSY_MAX).then(|| {
+            let (server, client) = (server * 1e2, client * 1e2);
+            format!("server not at its limit: it ran {server:.0}% of the time, client {client:.0}%")
+        })
     }
 
     fn crew(&self, server: &Running, resumed: bool) -> Result<Crew, Error> {

@@ -21,7 +21,7 @@ use crate::{
         configuration::Many,
         measure::{Bench, Sample},
         programs::Entry,
-        running::{Circumstances, Running},
+        running::{Circumstances, Running, START_TIME_MAX},
     },
 };
 
@@ -82,22 +82,18 @@ impl Names {
             pem: &self.folder.join(format!("{}.pem", self.names[0])),
             many: Some(Many { folder: &self.folder, names: &self.names }),
             profile: bench.profile,
+            placement: &bench.placement,
             workers: bench.workers,
             connections_max: CONNECTIONS_MAX,
         };
-        let server = match Running::start(entry, binary, folder, circumstances) {
+        let mut server = match Running::start(entry, binary, folder, circumstances) {
             Err(Error::Unsupported(why)) => {
                 let sample = Sample { not_offered: Some(why), ..Sample::default() };
                 return Ok(vec![sample; COLUMNS]);
             }
             result => result?,
         };
-        let one = Load::closed(echo(), 1, Until::Count(1));
-        let ready = self
-            .crew(bench, &server, &self.names[..1])
-            .and_then(|mut crew| crew.run(&one))
-            .map(|_| server.age())
-            .map_err(|error| server.did_not_start(&error))?;
+        let ready = self.wait_until_ready(bench, &mut server)?;
         let memory_mib = bench.memory(&server.process)? as f64 / f64::from(1 << 20);
         let asked = usize::try_from(bench.amount.names_asked).unwrap_or(usize::MAX);
         let stride = ((self.names.len() - 1) / asked.max(1)).max(1);
@@ -115,6 +111,21 @@ impl Names {
         }
         samples.extend(self.reload(bench, entry, &server)?);
         Ok(samples)
+    }
+
+    /// Some listen before they have read their certificates: the first handshake tells.
+    fn wait_until_ready(&self, bench: &Bench, server: &mut Running) -> Result<Duration, Error> {
+        loop {
+            let mut crew = self.crew(bench, server, &self.names[..1])?;
+            match crew.run(&Load::closed(echo(), 1, Until::Count(1))) {
+                Ok(_) => return Ok(server.age()),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) if !server.process.runs() || server.age() > START_TIME_MAX => {
+                    return Err(server.did_not_start(&error));
+                }
+                Err(_) => thread::sleep(Duration::from_millis(POLL_MS)),
+            }
+        }
     }
 
     /// Changes one certificate and waits until it is served.

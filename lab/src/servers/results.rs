@@ -31,6 +31,7 @@ pub(crate) fn of(
     let mut servers = Servers {
         cases: columns.iter().map(Column::document).collect(),
         servers: rows.iter().filter(|row| row.entry.has_tls()).map(server).collect(),
+        placement: settings.placement.text(),
         ..Servers::default()
     };
     let whole = |row: &&Row| row.failure.is_none();

@@ -25,6 +25,7 @@ use crate::{
         floor::Primitives,
         measure::{Bench, OPEN_CONNECTIONS_MAX, Sample},
         names::Names,
+        placement::Placement,
         programs::{Choice, Entry, Program},
         running::{Circumstances, Running},
     },
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) amount: Amount,
     pub(crate) workers: usize,
     pub(crate) rates: Rates,
+    pub(crate) placement: Placement,
 }
 
 /// Everything that one round found.
@@ -78,7 +80,6 @@ pub(crate) struct Laboratory {
     primitives: Primitives,
     pub(crate) rows: Vec<Row>,
     interrupted: Interrupt,
-    processors: usize,
     progress: Progress,
 }
 
@@ -96,7 +97,6 @@ impl Laboratory {
         settings: Settings,
         folder: &Path,
         interrupted: Interrupt,
-        processors: usize,
         rounds_done: usize,
     ) -> Result<Self, Error> {
         raise_descriptor_limit(settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64))?;
@@ -123,7 +123,6 @@ impl Laboratory {
             primitives: Primitives::new()?,
             rows,
             interrupted,
-            processors,
             progress,
         })
     }
@@ -224,13 +223,17 @@ impl Laboratory {
             }
             let folder = self.folder.join(format!("{index}-names"));
             let bench = self.bench(&row.entry, Case::Names.profile());
-            let samples = row
-                .entry
-                .program
-                .find(&self.settings.choice.sealane)
-                .and_then(|binary| names.measure(&bench, &row.entry, &binary, &folder));
+            let samples =
+                row.entry.program.find(&self.settings.choice.sealane).and_then(|binary| {
+                    let measured = names.measure(&bench, &row.entry, &binary, &folder)?;
+                    Ok((measured, row.entry.program.version(&binary)))
+                });
             match samples {
-                Ok(samples) => self.keep(number, round, index, Case::Names, samples),
+                Ok((samples, version)) => {
+                    // Without another case nobody has asked it yet.
+                    self.rows[index].version = version;
+                    self.keep(number, round, index, Case::Names, samples);
+                }
                 Err(error) => self.fail(index, error)?,
             }
         }
@@ -247,6 +250,7 @@ impl Laboratory {
             pem: &files.pem,
             many: None,
             profile,
+            placement: &self.settings.placement,
             workers: self.settings.workers,
             connections_max: most + CONNECTIONS_SPARE,
         };
@@ -258,7 +262,7 @@ impl Laboratory {
         let version = entry.program.version(&binary);
         let tls_library = entry.program.tls_library(&server.process, &binary)?;
         let row = &mut self.rows[index];
-        if row.version.is_empty() {
+        if row.tls_library.is_empty() {
             (row.version, row.tls_library) = (version, tls_library);
             row.command.clone_from(&server.command);
         }
@@ -266,13 +270,13 @@ impl Laboratory {
     }
 
     fn bench(&self, entry: &Entry, profile: Profile) -> Bench {
-        let files = self.keys.get(&profile.key);
+        let (files, placement) = (self.keys.get(&profile.key), &self.settings.placement);
         Bench {
             amount: self.settings.amount,
             rates: self.settings.rates.clone(),
             workers: self.settings.workers,
-            processors: self.processors,
-            client_threads: NonZeroUsize::new(self.processors).unwrap_or(NonZeroUsize::MIN),
+            placement: placement.clone(),
+            client_threads: NonZeroUsize::new(placement.client()).unwrap_or(NonZeroUsize::MIN),
             roots: files.map_or(Roots::Anyone, |files| files.roots.clone()),
             leaf: files.map(|files| files.leaf.clone()),
             profile,

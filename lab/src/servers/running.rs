@@ -17,6 +17,7 @@ use crate::{
     servers::{
         case::Profile,
         configuration::{Many, Place},
+        placement::Placement,
         programs::{Entry, Program},
     },
 };
@@ -40,6 +41,7 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) pem: &'a Path,
     pub(crate) many: Option<Many<'a>>,
     pub(crate) profile: Profile,
+    pub(crate) placement: &'a Placement,
     pub(crate) workers: usize,
     pub(crate) connections_max: u64,
 }
@@ -54,7 +56,8 @@ impl Running {
     ) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
         let backend = Backend::start()?;
-        let Circumstances { pem, many, profile, workers, connections_max } = circumstances;
+        let Circumstances { pem, many, profile, placement, workers, connections_max } =
+            circumstances;
         let (listen, behind) = (free_address()?, backend.address);
         let place =
             Place { folder, listen, backend: behind, pem, many, profile, workers, connections_max };
@@ -63,7 +66,8 @@ impl Running {
         let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
         let started = Instant::now();
         let threads_pass = entry.program == Program::Stunnel;
-        let process = Process::start(command, folder.join("log"), threads_pass)?;
+        let log = folder.join("log");
+        let process = placement.start(|| Process::start(command, log, threads_pass))??;
         let mut running = Self {
             address: listen,
             process,
@@ -87,12 +91,12 @@ impl Running {
     }
 
     fn wait_until_it_listens(&mut self) -> Result<(), Error> {
-        let deadline = self.started + Duration::from_secs(START_SECONDS_MAX);
+        let deadline = self.started + START_TIME_MAX;
         while TcpStream::connect(self.address).is_err() {
             let reason = if !self.process.runs() {
                 "it ended".to_owned()
             } else if Instant::now() > deadline {
-                format!("nothing listens on {} after {START_SECONDS_MAX} s", self.address)
+                format!("nothing listens on {} after {START_TIME_MAX:?}", self.address)
             } else {
                 thread::sleep(Duration::from_millis(POLL_MS));
                 continue;
@@ -148,4 +152,4 @@ fn free_address() -> Result<SocketAddr, Error> {
 
 const POLL_MS: u64 = 5;
 /// Some servers take minutes to read 10,000 certificates.
-const START_SECONDS_MAX: u64 = 180;
+pub(crate) const START_TIME_MAX: Duration = Duration::from_secs(180);

@@ -45,7 +45,7 @@ fn heading(settings: &Settings, run: &Run) -> String {
     let (machine, noise, amount) = (&run.machine, &run.noise, &settings.amount);
     format!(
         "Machine: {}, {} processors, Linux {}; load average {} before, {} after; steal {:.2}%\n\
-         Servers: {} workers each; client and backend on the same processors\n\
+         Servers: {} workers each; {}\n\
          Rounds: {}, interleaved; each per server: {} handshakes, {} at once; {} and {} requests \
          on {} connections; {} x {} bytes each way on {}; {} idle connections; {} names\n",
         machine.processor,
@@ -55,6 +55,7 @@ fn heading(settings: &Settings, run: &Run) -> String {
         noise.load_average[1],
         noise.steal_percent,
         settings.workers,
+        settings.placement.text(),
         settings.rounds,
         amount.handshakes,
         amount.handshakes_at_once,
