@@ -292,6 +292,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     fn throw_away(&mut self, cause: Cause, until_ms: u64, bytes_left: u32) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
         let room = self.core.read_len(0);
+        // The record that was refused may have come with others, which are still in there.
+        self.core.received.clear();
         let spare = &mut self.core.received.spare_mut()[..room];
         match self.core.kernel.recv(connection.socket.fd.as_fd(), spare) {
             Ok(0) => Err(cause),

@@ -377,6 +377,7 @@ fn servers(chance: &mut Chance) -> Servers {
             ("resumed".into(), floor(19.0, 43.0)),
             ("download".into(), floor(0.21, 0.34)),
         ]),
+        placement: String::new(),
         discarded: vec!["round 2, resumed: steal 1.4%".into()],
         cases,
     }

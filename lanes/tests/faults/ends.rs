@@ -133,6 +133,32 @@ fn a_bad_record_is_answered_with_an_alert_and_resets_the_backend() {
     }
 }
 
+/// What follows the refused record is thrown away, with room for a whole read at any time.
+#[test]
+fn a_bad_record_behind_many_good_ones_is_refused_like_any_other() {
+    let _others = among_others();
+    for version in VERSIONS {
+        let backend = Backend::start(|mut socket| read_to_end(&mut socket));
+        let rig = Rig::start(Wanted::relay(backend.address));
+        let mut client = Client::connect(&rig, version).unwrap();
+        let mut flight = Vec::new();
+        client.tls.set_buffer_limit(None);
+        client.tls.writer().write_all(&pattern(4, 200_000)).unwrap();
+        while client.tls.wants_write() {
+            client.tls.write_tls(&mut flight).unwrap();
+        }
+        flight.extend([23, 3, 3, 0, 32]);
+        flight.extend([7; 100_000]);
+        client.socket.write_all(&flight).unwrap();
+        let alert = Seen::Alert(rustls::AlertDescription::BadRecordMac);
+        assert_eq!(client.read_to_end(), (Vec::new(), alert));
+        drop(client);
+        assert_eq!(backend.got().1, RESET);
+        rig.await_end(Cause::ProtocolError, 1);
+        rig.stop();
+    }
+}
+
 #[test]
 fn urgent_bytes_of_a_backend_do_not_cut_its_answer() {
     let _others = among_others();
