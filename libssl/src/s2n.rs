@@ -339,6 +339,8 @@ functions! {
         fn s2n_connection_get_cipher_iana_value(*mut Raw, *mut u8, *mut u8) -> c_int;
         fn s2n_connection_get_ctx(*mut Raw) -> *mut c_void;
         fn s2n_connection_get_key_exchange_group(*mut Raw, *mut *const c_char) -> c_int;
+        fn s2n_connection_get_session(*mut Raw, *mut u8, usize) -> c_int;
+        fn s2n_connection_get_session_length(*mut Raw) -> c_int;
         fn s2n_connection_is_session_resumed(*mut Raw) -> c_int;
         fn s2n_connection_new(c_uint) -> *mut Raw;
         fn s2n_connection_release_buffers(*mut Raw) -> c_int;

@@ -230,10 +230,9 @@ const NAME: &str = "s2n-tls";
 const FILE: &str = "libs2n.so";
 
 /// The first choice of a policy, and its name.
-const POLICIES: [((Version, Cipher, Group), &str); 7] = [
+const POLICIES: [((Version, Cipher, Group), &str); 6] = [
     ((Version::Tls12, Cipher::Aes128Gcm, Group::P256), "ELBSecurityPolicy-TLS-1-2-2017-01"),
     ((Version::Tls12, Cipher::Aes256Gcm, Group::P256), concat!("CloudFront-Up", "stream-TLS-1-2")),
-    ((Version::Tls12, Cipher::Aes256Gcm, Group::P384), "20210816_GCM"),
     ((Version::Tls13, Cipher::Aes128Gcm, Group::P256), "default_tls13"),
     ((Version::Tls13, Cipher::Aes128Gcm, Group::X25519), "20240603"),
     ((Version::Tls13, Cipher::Aes128Gcm, Group::X25519MlKem768), "default_pq"),

@@ -196,11 +196,26 @@ impl Connection {
         }
     }
 
-    /// The newest session that the server gave a client.
+    /// The newest session that the server gave a client; in TLS 1.2, where a server need not give
+    /// another one, the one that was resumed.
     pub fn session(&mut self) -> Option<Session> {
+        let api = &self.library.api;
         // SAFETY: `wire` is owned, and no call is under way.
-        let session = unsafe { std::mem::take(&mut (*self.wire).session) };
-        (!session.is_empty()).then_some(Session(session))
+        let newest = unsafe { std::mem::take(&mut (*self.wire).session) };
+        // SAFETY: `raw` is alive and only read.
+        let version = unsafe { (api.s2n_connection_get_actual_protocol_version)(self.raw) };
+        if !newest.is_empty() || version != VERSIONS[0].0 {
+            return (!newest.is_empty()).then_some(Session(newest));
+        }
+        // SAFETY: as above; writes at most as many bytes as there are.
+        unsafe {
+            let length = (api.s2n_connection_get_session_length)(self.raw);
+            let mut bytes = vec![0; usize::try_from(length).ok().filter(|length| *length > 0)?];
+            let (place, room) = (bytes.as_mut_ptr(), bytes.len());
+            let written = (api.s2n_connection_get_session)(self.raw, place, room);
+            bytes.truncate(usize::try_from(written).unwrap_or(0));
+            (!bytes.is_empty()).then_some(Session(bytes))
+        }
     }
 
     /// Gives back the buffers that hold nothing.
