@@ -208,7 +208,12 @@ fn drive(
 
 /// One connection.
 fn exchange(address: SocketAddr, client: &Arc<ClientConfig>) -> Result<(), Error> {
-    let failed = |what: &str| Error::io(format!("{what} sealane under valgrind"));
+    let failed = |what: &str| {
+        Error::io(format!(
+            "{what} sealane under valgrind (on a busy machine its own time limits end a connection \
+             that valgrind slows down; try again on a quiet one)"
+        ))
+    };
     let mut tcp = TcpStream::connect(address).map_err(failed("connect to"))?;
     tcp.set_read_timeout(Some(ANSWER_TIME_MAX)).map_err(failed("set a time limit for"))?;
     let name = ServerName::try_from(SERVER_NAME)

@@ -205,6 +205,8 @@ impl Thread {
     fn fixed(&self, pair: &mut Pair, fixed: super::Fixed) -> Result<Report, Error> {
         let mut clock = Clock::new(self.meeting.origin);
         phase::announce();
+        // What a fault clones is made before anything is counted.
+        Fault::end((), self.task.fault);
         for _ in 0..fixed.warm_up {
             pair.handshake(&mut clock)?;
         }
