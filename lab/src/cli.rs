@@ -75,7 +75,13 @@ pub fn run() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             let _ = writeln!(io::stderr(), "sealane-lab: {error}");
-            ExitCode::FAILURE
+            match error {
+                Error::Interrupted => ExitCode::from(INTERRUPTED_STATUS),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
+
+/// As a shell tells that SIGINT ended a program.
+const INTERRUPTED_STATUS: u8 = 130;

@@ -155,7 +155,15 @@ pub struct HandshakeRound {
     pub cpu_ns: u64,
     /// From the first thread's first handshake to the last thread's.
     pub start_spread_ns: u64,
-    /// Why the round does not count, if it does not: `steal`, `preempted`, `accounting` ...
+    /// Of each thread: `server_ns`, `client_ns`, `server_setup_ns`, `client_setup_ns`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub per_thread_ns: Vec<[u64; 4]>,
+    /// Medians per handshake: server, client, other. Unlike the sums they do not tell who happened
+    /// to run when a thread was preempted, so CPU time is divided among the sides by them.
+    #[serde(default)]
+    pub median_ns: [u64; 3],
+    /// Why the round does not count, if it does not: `accounting`, `starved`, `steal`,
+    /// `preempted`, `start`.
     pub invalid: Option<String>,
 }
 

@@ -8,6 +8,7 @@
 
 pub mod bulk;
 pub mod cli;
+pub mod compat;
 pub mod connect;
 pub mod count;
 pub mod credentials;

@@ -9,11 +9,13 @@
 //! | `share = context` | one server context and one client context for all threads |
 //! | `share = thread` | each thread has both to itself, and resumes its own sessions |
 
+mod build;
 mod cache;
 pub mod command;
 mod libssl;
 mod linked;
 mod rustls;
+mod s2n;
 mod sealane;
 
 use crate::{error::Error, stack::Stack};
@@ -48,10 +50,11 @@ struct Family {
 }
 
 /// A new stack is one line here; the first family that knows a name loads it.
-const FAMILIES: [Family; 3] = [
+const FAMILIES: [Family; 4] = [
     Family { names: sealane::names, load: sealane::load },
     Family { names: rustls::names, load: rustls::load },
     Family { names: libssl::names, load: libssl::load },
+    Family { names: s2n::names, load: s2n::load },
 ];
 
 fn unknown(name: &str) -> String {

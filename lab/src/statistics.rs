@@ -65,13 +65,13 @@ pub fn compare(measure: &str, of: Row<'_>, to: Row<'_>) -> Option<Comparison> {
     let (of, to) = (of.name, to.name);
     let verdict = if !enough {
         let all = of_all(rounds);
-        format!("{measure}, {of} against {to}: not enough to say, {all}")
+        format!("{NOT_ENOUGH} of {of} and {to}: {all}")
     } else if low <= 1.0 && 1.0 <= high {
-        format!("{measure}: no difference shown between {of} and {to} ({figures})")
+        format!("no difference shown between {of} and {to} ({figures})")
     } else {
         let word = if ratio > 1.0 { "more" } else { "less" };
         let percent = 100.0 * (ratio - 1.0).abs();
-        format!("{measure}: {of} {percent:.1}% {word} than {to} ({figures})")
+        format!("{of}: {percent:.1}% {word} than {to} ({figures})")
     };
     let (measure, of, to) = (measure.to_owned(), of.to_owned(), to.to_owned());
     Some(Comparison { measure, of, to, ratio, interval: [low, high], verdict })
@@ -97,6 +97,8 @@ fn bootstrap(values: &[f64]) -> [f64; 2] {
     [medians[tail], medians[BOOTSTRAP_SAMPLES - 1 - tail]]
 }
 
+/// How a verdict begins that rests on fewer than [`ROUNDS_MIN`].
+pub const NOT_ENOUGH: &str = "not enough to say";
 /// With fewer rounds nothing can be said.
 pub const ROUNDS_MIN: usize = 3;
 const BOOTSTRAP_SAMPLES: usize = 10_000;
@@ -145,7 +147,7 @@ mod tests {
         let of: Vec<_> = [1.21, 1.31, 1.45, 1.67, 1.81].map(Some).into();
         let shown = verdict(&of, &to);
         assert!(shown.interval[0] > 1.18 && shown.interval[1] < 1.22, "{shown:?}");
-        assert!(shown.verdict.contains("A 20."), "{shown:?}");
+        assert!(shown.verdict.contains("A: 20."), "{shown:?}");
         assert!(shown.verdict.contains("more than B"), "{shown:?}");
         assert!(verdict(&to, &of).verdict.contains("less than B"));
     }
@@ -165,7 +167,10 @@ mod tests {
         let to = [None, Some(9.0), Some(1.0), Some(1.0), None];
         let shown = verdict(&of, &to);
         assert_eq!((shown.ratio, shown.interval), (2.0, [2.0, 2.0]));
-        assert!(shown.verdict.contains("not enough to say, 2 rounds count"), "{shown:?}");
+        assert!(
+            shown.verdict.contains("not enough to say of A and B: 2 rounds count"),
+            "{shown:?}"
+        );
         let rows = [Row { name: "A", figures: &of[..2] }, Row { name: "B", figures: &to[..2] }];
         assert_eq!(compare("time", rows[0], rows[1]), None);
     }

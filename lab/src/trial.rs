@@ -182,5 +182,7 @@ fn window_ms() -> u64 {
 
 /// Length of a window, unless it is said.
 pub const WINDOW_DEFAULT_MS: u64 = 1_000;
+/// More than any machine has processors, by half.
+pub const THREADS_MAX: usize = 4_096;
 /// No task is as long.
 const TASK_BYTES_MAX: u64 = 1 << 20;

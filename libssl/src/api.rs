@@ -64,6 +64,8 @@ macro_rules! functions {
         }
     };
 }
+pub(crate) use {functions, objects};
+
 functions! {
     /// What every libssl has, and what only some have.
     ///

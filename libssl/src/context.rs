@@ -32,8 +32,8 @@ pub struct Settings<'a> {
     pub suite: &'a str,
     /// The only group, by its IANA number.
     pub group: u16,
-    /// The curve of the server's key, if it has one: TLS 1.2 counts it among the groups, so that
-    /// a client offers it too. The server's one group decides the key exchange.
+    /// The curve of the certificates' keys, if they have one: TLS 1.2 counts it among the groups,
+    /// so that who verifies a certificate offers it too, behind the one group.
     pub key_curve: Option<u16>,
     /// What this end shows; a server must.
     pub identification: Option<Identification<'a>>,
@@ -147,8 +147,9 @@ impl Context {
             self.must(set, || format!("TLS version {version:#06x}"))?;
         }
         self.choose_suite(version, suite)?;
-        let client_1_2 = settings.side == Side::Client && version == TLS_1_2;
-        let curve = settings.key_curve.filter(|curve| client_1_2 && *curve != group);
+        // Whoever verifies must know the key's curve; the one group is named first by both.
+        let verifies = version == TLS_1_2 && settings.root.is_some();
+        let curve = settings.key_curve.filter(|curve| verifies && *curve != group);
         let names = [Some(group), curve].into_iter().flatten().filter_map(group_name);
         let names = names.collect::<Vec<_>>().join(":");
         let list = c_string(&names)?;

@@ -26,9 +26,17 @@ pub(super) fn folder() -> Result<PathBuf, Error> {
     Ok(cache.ok_or_else(none)?.join("sealane").join("stacks"))
 }
 
+/// The folder of the stack `name`, whether it was built or not.
+///
+/// # Errors
+/// As [`folder`].
+pub(super) fn folder_of(name: &str) -> Result<PathBuf, Error> {
+    Ok(folder()?.join(name))
+}
+
 /// The library of the built stack `name`, if it was built.
 pub(super) fn library(name: &str, file: &str) -> Option<PathBuf> {
-    let path = folder().ok()?.join(name).join(LIBRARY_FOLDER).join(file);
+    let path = folder_of(name).ok()?.join(LIBRARY_FOLDER).join(file);
     path.exists().then_some(path)
 }
 

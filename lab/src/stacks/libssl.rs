@@ -10,7 +10,7 @@ use std::{
 };
 
 use sealane_libssl::{
-    Connection, Context, Identification, Library, Resumption, Settings, Side as End, Step,
+    Agreed, Connection, Context, Identification, Library, Resumption, Settings, Side as End, Step,
 };
 
 use crate::{
@@ -214,23 +214,7 @@ impl Endpoint for One {
     }
 
     fn negotiated(&self) -> Result<Negotiated, Error> {
-        let agreed = self.0.agreed();
-        let version = match agreed.version {
-            0x0303 => Version::Tls12,
-            0x0304 => Version::Tls13,
-            other => return Err(Error::Check(format!("negotiated version {other:#06x}"))),
-        };
-        let group = agreed.group.map(|number| {
-            let group = GROUPS.into_iter().find(|group| iana_group(*group) == number);
-            group.ok_or_else(|| Error::Check(format!("negotiated group {number:#06x}")))
-        });
-        Ok(Negotiated {
-            version,
-            suite: agreed.suite,
-            group: group.transpose()?,
-            resumed: agreed.resumed,
-            peer_certificate: agreed.peer_verified,
-        })
+        negotiated(self.0.agreed())
     }
 
     fn session(&mut self) -> Option<Session> {
@@ -259,7 +243,28 @@ pub(super) fn exists(scenario: &Scenario) -> Result<(), Error> {
     Err(Error::Unsupported(refused.into()))
 }
 
-fn failed(error: sealane_libssl::Error) -> Error {
+/// In the scenario's words.
+pub(super) fn negotiated(agreed: Agreed) -> Result<Negotiated, Error> {
+    let version = match agreed.version {
+        0x0303 => Version::Tls12,
+        0x0304 => Version::Tls13,
+        other => return Err(Error::Check(format!("negotiated version {other:#06x}"))),
+    };
+    let group = agreed.group.map(|number| {
+        let group = GROUPS.into_iter().find(|group| iana_group(*group) == number);
+        group.ok_or_else(|| Error::Check(format!("negotiated group {number:#06x}")))
+    });
+    Ok(Negotiated {
+        version,
+        suite: agreed.suite,
+        group: group.transpose()?,
+        resumed: agreed.resumed,
+        peer_certificate: agreed.peer_verified,
+    })
+}
+
+/// In the lab's words.
+pub(super) fn failed(error: sealane_libssl::Error) -> Error {
     match error {
         sealane_libssl::Error::Unsupported { .. } => Error::Unsupported(error.to_string()),
         error => Error::Check(error.to_string()),

@@ -84,7 +84,8 @@ fn scenarios() -> Vec<Scenario> {
         Scenario { group: Group::X25519MlKem768, cipher: Cipher::Aes256Gcm, ..tls13.clone() },
         Scenario { group: Group::P384, key: Key::P384, tickets: 0, ..tls13.clone() },
         Scenario { key: Key::Ed25519, cipher: Cipher::Chacha20Poly1305, ..tls13 },
-        Scenario { group: Group::P256, key: Key::Rsa2048, ..tls12 },
+        Scenario { group: Group::P256, key: Key::Rsa2048, ..tls12.clone() },
+        Scenario { client_certificate: true, ..tls12 },
     ]
 }
 
@@ -93,7 +94,7 @@ fn unsupported(name: &str) -> &'static [usize] {
     match name {
         // OpenSSL has the hybrid group from 3.5 on.
         "openssl" | "rustls-ring" => &[8],
-        "sealane" => &[4, 6, 7],
+        "sealane" => &[4, 6, 7, 12],
         _ => &[],
     }
 }

@@ -23,8 +23,27 @@ pub(super) struct Report {
     pub(super) spans: Spans,
     pub(super) times: Times,
     pub(super) negotiated: Option<Negotiated>,
+    laps: Option<Laps>,
+}
+
+/// Durations per handshake; large, so that a trial under an instrument has none.
+struct Laps {
     server: Histogram,
     client: Histogram,
+    other: Histogram,
+}
+
+impl Laps {
+    fn new() -> Result<Self, Error> {
+        let [server, client, other] = [Histogram::new()?, Histogram::new()?, Histogram::new()?];
+        Ok(Self { server, client, other })
+    }
+
+    fn add(&mut self, more: &Self) -> Result<(), Error> {
+        self.server.add(&more.server)?;
+        self.client.add(&more.client)?;
+        self.other.add(&more.other)
+    }
 }
 
 /// When a thread did what, in nanoseconds from the trial's beginning.
@@ -36,15 +55,15 @@ pub(super) struct Times {
     pub(super) first_ns: u64,
     /// The thread stopped working.
     pub(super) last_ns: u64,
-    /// CPU time from the first handshake to the end of that which closed the window.
+    /// CPU time from the start to the end of that which closed the window.
     pub(super) cpu_ns: u64,
     /// Wall time of the same.
     pub(super) cpu_wall_ns: u64,
 }
 
 impl Report {
-    pub(super) fn new(number: usize) -> Result<Self, Error> {
-        Ok(Self {
+    pub(super) fn new(number: usize) -> Self {
+        Self {
             number,
             counted: 0,
             warm_up: 0,
@@ -52,25 +71,20 @@ impl Report {
             spans: Spans::default(),
             times: Times::default(),
             negotiated: None,
-            server: Histogram::new()?,
-            client: Histogram::new()?,
-        })
+            laps: None,
+        }
     }
 
-    /// Whether the thread worked all through the window, and not in vain.
+    /// Whether the thread worked all through the window.
     ///
     /// # Errors
     /// If it did not.
     pub(super) fn is_whole(&self) -> Result<(), Error> {
-        let Self { number, times, counted, .. } = self;
+        let Self { number, times, .. } = self;
         if times.last_ns < times.end_ns {
             let early_ms = (times.end_ns - times.last_ns) / 1_000_000;
             let early = format!("thread {number} stopped {early_ms} ms before the window closed");
             return Err(Error::Check(early));
-        }
-        if *counted == 0 {
-            let none = format!("no handshake of thread {number} ended inside the window");
-            return Err(Error::Check(none));
         }
         Ok(())
     }
@@ -78,8 +92,19 @@ impl Report {
     /// One more handshake that took so long.
     pub(super) fn count(&mut self, lap: &Spans) {
         self.counted += 1;
-        self.server.record(lap[Part::Server as usize] + lap[Part::ServerSetup as usize]);
-        self.client.record(lap[Part::Client as usize] + lap[Part::ClientSetup as usize]);
+        if let Some(laps) = &mut self.laps {
+            laps.server.record(lap[Part::Server as usize] + lap[Part::ServerSetup as usize]);
+            laps.client.record(lap[Part::Client as usize] + lap[Part::ClientSetup as usize]);
+            laps.other.record(lap[Part::Other as usize]);
+        }
+    }
+
+    /// Notes durations too.
+    ///
+    /// # Errors
+    /// Never with these bounds.
+    pub(super) fn with_laps(self) -> Result<Self, Error> {
+        Ok(Self { laps: Some(Laps::new()?), ..self })
     }
 }
 
@@ -100,12 +125,13 @@ pub(super) fn result(
         let warm_up = reports.iter().map(|report| report.warm_up).sum();
         return Ok(Line::Fixed { operations, warm_up, negotiated });
     }
-    let (mut server, mut client) = (Histogram::new()?, Histogram::new()?);
-    for report in reports {
-        server.add(&report.server)?;
-        client.add(&report.client)?;
+    let mut all = Laps::new()?;
+    for laps in reports.iter().filter_map(|report| report.laps.as_ref()) {
+        all.add(laps)?;
     }
-    let round = round(task, reports, steal_percent);
+    let Laps { server, client, other } = all;
+    let mut round = round(task, reports, steal_percent);
+    round.median_ns = [&server, &client, &other].map(|times| times.percentile_ns(50.0));
     Ok(Line::Window { round, negotiated, server: server.document()?, client: client.document()? })
 }
 
@@ -113,13 +139,13 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
     let sum = |part: Part| reports.iter().map(|report| report.spans[part as usize]).sum();
     let firsts = || reports.iter().map(|report| report.times.first_ns);
     let start_spread_ns = firsts().max().unwrap_or_default() - firsts().min().unwrap_or_default();
-    let mut per_thread: Vec<_> =
-        reports.iter().map(|report| (report.number, report.counted)).collect();
-    per_thread.sort_unstable();
+    let mut threads: Vec<&Report> = reports.iter().collect();
+    threads.sort_unstable_by_key(|report| report.number);
+    let parts = [Part::Server, Part::Client, Part::ServerSetup, Part::ClientSetup];
     let mut round = HandshakeRound {
         order: 0,
         window_ns: task.window_ms * 1_000_000,
-        per_thread: per_thread.into_iter().map(|(_, counted)| counted).collect(),
+        per_thread: threads.iter().map(|report| report.counted).collect(),
         discarded: reports.iter().map(|report| report.discarded).sum(),
         warm_up: reports.iter().map(|report| report.warm_up).sum(),
         server_ns: sum(Part::Server),
@@ -129,6 +155,11 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
         other_ns: sum(Part::Other),
         cpu_ns: reports.iter().map(|report| report.times.cpu_ns).sum(),
         start_spread_ns,
+        per_thread_ns: threads
+            .iter()
+            .map(|report| parts.map(|part| report.spans[part as usize]))
+            .collect(),
+        median_ns: [0; 3],
         invalid: None,
     };
     let wall_ns = reports.iter().map(|report| report.times.cpu_wall_ns).sum();
@@ -155,6 +186,8 @@ fn invalid(
     let off = accounted.abs_diff(wanted) as f64 / wanted as f64;
     let cause = if off > ACCOUNTING_TOLERANCE {
         "accounting"
+    } else if round.per_thread.contains(&0) {
+        "starved"
     } else if steal_percent > STEAL_PERCENT_MAX {
         "steal"
     } else if !crowded && wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX {
@@ -214,6 +247,8 @@ mod tests {
         assert_eq!(invalid(&late, 200, 0.0, false).as_deref(), Some("start"));
         assert_eq!(invalid(&good(), 211, 0.0, false).as_deref(), Some("preempted"));
         assert_eq!(invalid(&good(), 200, 1.1, false).as_deref(), Some("steal"));
+        let idle = HandshakeRound { per_thread: vec![2, 0], ..good() };
+        assert_eq!(invalid(&idle, 200, 0.0, true).as_deref(), Some("starved"));
     }
 
     #[test]

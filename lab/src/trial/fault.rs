@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::{Group, Scenario};
 
-/// A test interface: what goes wrong, from the middle of the window on unless it says otherwise.
+/// A test interface: what goes wrong, once the warm-up is over unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {

@@ -154,7 +154,8 @@ pub(super) struct Clock {
     pub(super) window: Spans,
     /// Sums since they were last cleared.
     pub(super) lap: Spans,
-    /// Whether instruments are to see the phases: not during warm-up.
+    /// Whether instruments are to see the phases: not during warm-up, and not in a window, where
+    /// the marks themselves would be lines that all threads write.
     pub(super) marks: bool,
 }
 

@@ -30,7 +30,7 @@ use crate::{
     stack::Prepared,
     stacks,
     trial::{
-        Handshakes, Line,
+        Handshakes, Line, THREADS_MAX,
         account::{self, Report, Times},
         fault::Fault,
         pair::{Clock, Pair, Part, Spans},
@@ -206,10 +206,10 @@ impl Thread {
         for _ in 0..fixed.warm_up {
             pair.handshake(&mut clock)?;
         }
+        let mut report = Report::new(self.number);
         self.meeting.all.wait();
         pair.fault = self.task.fault;
         clock.marks = true;
-        let mut report = Report::new(self.number)?;
         for _ in 0..fixed.count {
             if !pair.is_of_its_kind() {
                 return Err(Error::Check("a kind that resumes needs a warm-up of 1".into()));
@@ -226,26 +226,25 @@ impl Thread {
     fn window(&self, pair: &mut Pair) -> Result<Report, Error> {
         let meeting = &self.meeting;
         let mut clock = Clock::new(meeting.origin);
-        let mut report = Report::new(self.number)?;
+        let mut report = Report::new(self.number).with_laps()?;
         self.warm_up(pair, &mut clock, &mut report)?;
         let start_ns = meeting.agree_on_start(&clock);
         let end_ns = start_ns + self.task.window_ms * 1_000_000;
         self.wait_for(start_ns, &clock);
 
         let cpu_before_ns = cpu_ns();
-        clock.at_ns = clock.now_ns();
         clock.window_end_ns = end_ns;
-        let middle_ns = start_ns.midpoint(end_ns);
+        // Whoever comes late has lost that time to somebody else.
+        clock.at_ns = start_ns;
+        clock.end(Part::Other);
         report.times = Times { end_ns, first_ns: clock.at_ns, ..Times::default() };
-        // A fault comes when everything goes well.
+        // After the warm-up, when all goes well.
         let fault = self.task.fault;
+        pair.fault = fault;
         let mut closed = false;
         while !closed || meeting.closed.load(Ordering::Relaxed) < meeting.threads {
-            if fault.is_some() && clock.at_ns >= middle_ns {
-                pair.fault = fault;
-                if self.commit(fault, &mut clock) {
-                    break;
-                }
+            if self.commit(fault, &mut clock) {
+                break;
             }
             clock.lap = Spans::default();
             report.negotiated = Some(pair.handshake(&mut clock)?);
@@ -254,7 +253,7 @@ impl Thread {
             } else if !closed {
                 closed = true;
                 report.times.cpu_ns = cpu_ns() - cpu_before_ns;
-                report.times.cpu_wall_ns = clock.at_ns - report.times.first_ns;
+                report.times.cpu_wall_ns = clock.at_ns - start_ns;
                 if meeting.closed.fetch_add(1, Ordering::Relaxed) + 1 == meeting.threads {
                     let _ = meeting.steal_after.set(Steal::so_far());
                 }
@@ -363,10 +362,8 @@ fn cpu_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// More than any machine has processors, by half.
-const THREADS_MAX: usize = 4_096;
 /// A thread begins within that, or it is missing.
-const BEGIN_TIME_MAX: Duration = Duration::from_secs(5);
+const BEGIN_TIME_MAX: Duration = Duration::from_secs(3);
 /// Warm-up and everything else around a window.
 const WINDOW_SLACK_MAX: Duration = Duration::from_secs(60);
 /// A fixed number may run under an instrument that slows it down a thousand times.
