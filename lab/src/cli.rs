@@ -8,7 +8,9 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bulk, connect, count, handshake, memory, page, quick,
+    bulk, connect, count,
+    error::Error,
+    handshake, memory, page, quick,
     servers::{self, backend, relay},
     stacks::command as stacks,
     trial,

@@ -23,6 +23,7 @@ pub mod machine;
 pub mod memory;
 pub mod page;
 pub mod phase;
+mod process;
 pub mod progress;
 pub mod quick;
 pub mod rounds;

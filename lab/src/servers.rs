@@ -14,7 +14,6 @@ mod listen;
 mod measure;
 mod names;
 mod placement;
-mod process;
 mod programs;
 pub(crate) mod relay;
 mod results;

@@ -17,11 +17,11 @@ use crate::{
     interrupt::Interrupt,
     load::{Crew, Expect, Load, Offer, Pace, Plan, Request, Roots, Tally, Tls, Until, Work},
     machine::Steal,
+    process::Process,
     scenario::Cipher,
     servers::{
         case::{Amount, Case, Profile, Rates},
         placement::Placement,
-        process::Process,
         running::Running,
     },
 };

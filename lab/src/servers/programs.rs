@@ -7,10 +7,7 @@ use std::{
     process::Command,
 };
 
-use crate::{
-    error::Error,
-    servers::{case::Case, process::Process},
-};
+use crate::{error::Error, process::Process, servers::case::Case};
 
 /// One row of the table.
 #[derive(Clone, Debug)]
