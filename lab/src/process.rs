@@ -25,18 +25,20 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts `command`, with what it prints in `log`.
-    pub(crate) fn start(
-        mut command: Command,
-        log: PathBuf,
-        threads_pass: bool,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(mut command: Command, log: PathBuf) -> Result<Self, Error> {
         let out = File::create(&log).map_err(Error::file(&log))?;
         let error = out.try_clone().map_err(Error::file(&log))?;
         let what = format!("start {}", command.get_program().to_string_lossy());
         // In its own group, Ctrl-C reaches the lab alone, which ends its children in order. Some
         // end with their standard input, which lasts as long as this.
         command.process_group(0).stdin(Stdio::piped()).stdout(out).stderr(error);
-        Ok(Self { child: command.spawn().map_err(Error::io(what))?, log, threads_pass })
+        Ok(Self { child: command.spawn().map_err(Error::io(what))?, log, threads_pass: false })
+    }
+
+    /// Says that it has a thread for each connection: its processor time is then read to the tick.
+    pub(crate) fn with_passing_threads(mut self) -> Self {
+        self.threads_pass = true;
+        self
     }
 
     /// Whether the first process still runs.
@@ -250,7 +252,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "sh -c 'while :; do :; done' & wait"]);
-        let process = Process::start(command, folder.path().join("log"), false).unwrap();
+        let process = Process::start(command, folder.path().join("log")).unwrap();
         while process.tree().unwrap().len() < 2 {
             thread::yield_now();
         }

@@ -2,8 +2,9 @@
 //!
 //! The figure that counts is the server's own CPU per operation, of all its processes: it needs no
 //! second machine. Rate and latency are refused a verdict where the client was the bottleneck, or
-//! anything else but the server; the rules stand at `Bench::bound`. Beside the figures stands the floor: the primitives' CPU on
-//! AWS-LC plus what a proxy without TLS takes for the same connections.
+//! anything else but the server; the rules stand at `Bench::bound`. Beside the figures stands the
+//! floor: the primitives' CPU on AWS-LC plus what a proxy without TLS takes for the same
+//! connections.
 
 pub(crate) mod backend;
 mod case;
@@ -126,7 +127,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     let text = table::text(&settings, &laboratory.rows, &journal.run);
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
-    Ok(complete && laboratory.rows.iter().all(|row| row.failure.is_none() || row.absent))
+    if !complete {
+        return Err(Error::Interrupted);
+    }
+    Ok(laboratory.rows.iter().all(|row| row.failure.is_none() || row.absent))
 }
 
 /// A new document, or the one to go on with and the rounds that are in it.

@@ -135,7 +135,7 @@ fn a_stopped_run_goes_on_with_the_rounds_that_it_has() {
     }
     let pid = rustix::process::Pid::from_child(&running);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(running.wait().unwrap().code(), Some(1));
+    assert_eq!(running.wait().unwrap().code(), Some(130));
     let stopped: Run = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     let kept = stopped.servers.unwrap().servers[0].cases["idle"].figure.clone();
     assert!(!stopped.complete && !kept.is_empty());

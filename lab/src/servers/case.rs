@@ -8,7 +8,7 @@ use crate::{
     scenario::{Cipher, Group, Key, Scenario, Version},
 };
 
-/// One kind of load; [`Case::columns`] are the figures that come of it.
+/// One kind of load; one or more columns of figures come of it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]

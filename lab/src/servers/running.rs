@@ -65,9 +65,11 @@ impl Running {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
         let started = Instant::now();
-        let threads_pass = entry.program == Program::Stunnel;
         let log = folder.join("log");
-        let process = placement.start(|| Process::start(command, log, threads_pass))??;
+        let mut process = placement.start(|| Process::start(command, log))??;
+        if entry.program == Program::Stunnel {
+            process = process.with_passing_threads();
+        }
         let mut running = Self {
             address: listen,
             process,
