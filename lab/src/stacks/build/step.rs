@@ -38,7 +38,7 @@ impl Runner<'_> {
         let Some((program, arguments)) = step.command.split_first() else { return Ok(()) };
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder);
-        let mut process = Process::start(command, log.to_owned(), false)?;
+        let mut process = Process::start(command, log.to_owned())?;
         let mut printed =
             Printed { file: File::open(log).map_err(Error::file(log))?, rest: vec![] };
         let status = loop {
