@@ -1,9 +1,14 @@
 //! The command `report`: runs as one HTML file that needs nothing else, or one plot as a picture.
 
+mod card;
+mod carried;
 mod frame;
 mod headline;
+mod lock_paths;
 mod method;
+mod peers;
 mod picture;
+mod service;
 mod sharing;
 mod sources;
 mod terminators;
@@ -11,6 +16,7 @@ mod threads;
 mod times;
 mod transfer;
 mod verdicts;
+mod waiting;
 mod words;
 
 use std::{

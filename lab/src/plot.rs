@@ -1,9 +1,11 @@
-//! Plots as SVG text: [`LinePlot`], [`BarPlot`], [`IntervalPlot`], each drawn into a [`Drawing`].
+//! Plots as SVG text: [`LinePlot`], [`BarPlot`], [`IntervalPlot`], [`Icicle`], each drawn into
+//! a [`Drawing`].
 //!
 //! Nothing here knows where figures come from. The same input gives the same bytes. Colours are
 //! custom properties of CSS, so that the page decides between light and dark.
 
 mod bars;
+mod icicle;
 mod intervals;
 mod lines;
 mod number;
@@ -12,6 +14,7 @@ mod scale;
 mod svg;
 
 pub(crate) use bars::{Bar, BarPlot, Floor, Row, Segment};
+pub(crate) use icicle::{Icicle, Path, Step};
 pub(crate) use intervals::{Interval, IntervalPlot};
 pub(crate) use lines::{Diagonal, Line, LinePlot, Point, Reading, Switch, Ticks};
 pub(crate) use number::{bytes, number};

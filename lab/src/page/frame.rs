@@ -45,9 +45,11 @@ impl Figure<'_> {
         );
         html += &legend(drawing);
         html += "<div class=\"canvas\">";
+        // What has names inside keeps its size, and scrolls where the screen is narrow.
+        let wide = if drawing.data["kind"] == "icicle" { " wide" } else { "" };
         for (at, view) in drawing.views.iter().enumerate() {
             let hidden = if at == 0 { "" } else { " hidden" };
-            let _ = write!(html, "<div class=\"face\"{hidden}>{}</div>", view.svg);
+            let _ = write!(html, "<div class=\"face{wide}\"{hidden}>{}</div>", view.svg);
         }
         html += "<div class=\"tip\" role=\"status\" hidden></div></div><div class=\"tools\">";
         if let [first, second, ..] = &drawing.views[..] {

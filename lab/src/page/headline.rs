@@ -1,16 +1,18 @@
 //! The first screen: one sentence, and a card per stack or server with the number people quote.
 
 use crate::{
-    document::{CountResult, HandshakeSeries, Server, ServerCase, Servers},
-    plot::{escape, number, palette},
+    document::{CountResult, HandshakeSeries, Server},
+    plot::number,
     statistics::Spread,
 };
 
 use super::{
+    card::Card,
     frame::Tag,
+    peers,
     sources::{Part, Sources},
     terminators::floor,
-    threads::{Kept, is_hint, kept, rates, time_us},
+    threads::{End, Kept, is_hint, kept, rates, time_us},
     words,
 };
 
@@ -21,7 +23,7 @@ pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     if said.is_empty() { vec!["Nothing was measured: see what failed below.".into()] } else { said }
 }
 
-/// A card per stack; where there are only servers, per server.
+/// A card per stack, and one per server.
 pub(crate) fn cards(sources: &Sources) -> String {
     let mut cards: Vec<Card> = Vec::new();
     let handshakes = sources.by_scenario::<HandshakeSeries>();
@@ -36,48 +38,16 @@ pub(crate) fn cards(sources: &Sources) -> String {
             add_counts(&mut cards, part, &words::short(scenario));
         }
     }
-    if cards.is_empty() {
-        let servers = sources.servers().next();
-        cards = servers.map(|(_, servers)| server_cards(sources, servers)).unwrap_or_default();
+    let servers = sources.servers().next();
+    let servers = servers.map(|(_, servers)| peers::cards(sources, servers)).unwrap_or_default();
+    let mut html = String::new();
+    for (name, cards) in [("Stacks, in memory", cards), ("Servers, over sockets", servers)] {
+        if !cards.is_empty() {
+            let cards: String = cards.iter().take(CARDS_MAX).map(Card::html).collect();
+            html += &format!("<h2 class=\"row\">{name}</h2><div class=\"cards\">{cards}</div>");
+        }
     }
-    let html: String = cards.iter().take(CARDS_MAX).map(Card::html).collect();
-    format!("<div class=\"cards\">{html}</div>")
-}
-
-struct Card {
-    label: String,
-    color: usize,
-    figure: String,
-    /// What the figure counts.
-    words: String,
-    tag: Tag,
-    /// Smaller figures: value, what it counts.
-    facts: Vec<(String, String)>,
-    /// What all of it was measured in.
-    context: String,
-}
-
-impl Card {
-    fn html(&self) -> String {
-        let Self { label, color, figure, words, tag, facts, context } = self;
-        let facts: String = facts
-            .iter()
-            .map(|(value, what)| {
-                format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(what), escape(value))
-            })
-            .collect();
-        format!(
-            "<article class=\"card stack\"><h3><span class=\"swatch {}\"></span>{}</h3>\
-             <p class=\"big\">{}</p><p class=\"of\">{} {}</p><p class=\"context\">{}</p>\
-             <dl>{facts}</dl></article>",
-            palette::class(*color),
-            escape(label),
-            escape(figure),
-            escape(words),
-            tag.html(),
-            escape(context)
-        )
-    }
+    html
 }
 
 fn rate_card(sources: &Sources, part: &Part<'_, HandshakeSeries>, context: &str) -> Option<Card> {
@@ -97,11 +67,10 @@ fn rate_card(sources: &Sources, part: &Part<'_, HandshakeSeries>, context: &str)
         }
         None => (rate, format!("handshakes per second and thread, on {alone}")),
     };
-    for (end, time) in [
-        ("server", time_us(first, |round| round.server_ns)),
-        ("client", time_us(first, |round| round.client_ns)),
-    ] {
-        let what = format!("{end}, wall time");
+    for (end, time) in
+        [("server", time_us(first, End::Server)), ("client", time_us(first, End::Client))]
+    {
+        let what = format!("{end}, median wall time");
         facts.extend(time.map(|us| (format!("{} \u{b5}s", number(us)), what)));
     }
     let (label, color) = (part.label.clone(), part.color);
@@ -130,36 +99,6 @@ fn add_counts(cards: &mut Vec<Card>, part: &Part<'_, CountResult>, context: &str
         let (label, color, context) = (part.label.clone(), part.color, context.to_owned());
         cards.push(Card { label, color, figure, words, tag: Tag::Counted, facts, context });
     }
-}
-
-fn server_cards(sources: &Sources, servers: &Servers) -> Vec<Card> {
-    let Some(first) = servers.cases.first() else { return Vec::new() };
-    let card = |server: &Server| {
-        let median = |case: &ServerCase| {
-            let result = server.cases.get(&case.name)?;
-            Spread::of(&result.figure).map(|spread| spread.median)
-        };
-        let figure = median(first)?;
-        let mut facts = Vec::new();
-        if let Some((floor, _)) = floor(servers, first) {
-            let what = format!("the floor of {}", number(floor));
-            facts.push((format!("{}\u{d7}", number(figure / floor)), what));
-        }
-        for case in servers.cases.iter().skip(1).take(SERVER_FACTS) {
-            let what = format!("{}, {}", words::unit(&case.unit), case.title);
-            facts.extend(median(case).map(|value| (number(value), what)));
-        }
-        Some(Card {
-            label: server.name.clone(),
-            color: sources.server_color(server),
-            figure: number(figure),
-            words: words::unit(&first.unit),
-            tag: Tag::Measured,
-            facts,
-            context: first.title.clone(),
-        })
-    };
-    servers.servers.iter().filter_map(card).collect()
 }
 
 fn rates_sentence(sources: &Sources) -> Option<String> {
@@ -218,24 +157,24 @@ fn fastest_sentence(parts: &[Part<'_, HandshakeSeries>]) -> Option<String> {
 fn servers_sentence(sources: &Sources) -> Option<String> {
     let (_, servers) = sources.servers().next()?;
     let case = servers.cases.first()?;
-    let figure = |server: &Server| {
-        let result = server.cases.get(&case.name)?;
-        Some((server.name.clone(), Spread::of(&result.figure)?))
-    };
-    let mut figures: Vec<(String, Spread)> = servers.servers.iter().filter_map(figure).collect();
+    let mut figures: Vec<(&Server, Spread)> = Vec::new();
+    for server in &servers.servers {
+        let figure = server.cases.get(&case.name).and_then(|result| Spread::of(&result.figure));
+        figures.extend(figure.map(|figure| (server, figure)));
+    }
     figures.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
     let unit = words::unit(&case.unit);
-    let (name, least) = figures.first()?;
-    let title = &case.title;
+    let (first, least) = figures.first()?;
+    let (title, name) = (&case.title, &first.name);
     let mut said = format!("Over sockets, {title}: {name} takes {} {unit}", number(least.median));
     if let Some((floor, _)) = floor(servers, case) {
         said += &format!(", {}\u{d7} the floor", number(least.median / floor));
     }
     if let Some((next, spread)) = figures.get(1) {
         let same = if spread.min <= least.max { ", whose rounds overlap" } else { "" };
-        said += &format!("; next is {next} with {}{same}", number(spread.median));
+        said += &format!("; next is {} with {}{same}", next.name, number(spread.median));
     }
-    Some(format!("{said}."))
+    Some(format!("{said}{}.", peers::reservation(first, case)))
 }
 
 fn counts_sentence(sources: &Sources) -> Option<String> {
@@ -266,4 +205,3 @@ fn counts_sentence(sources: &Sources) -> Option<String> {
 
 /// More cannot be taken in at a glance.
 const CARDS_MAX: usize = 16;
-const SERVER_FACTS: usize = 3;

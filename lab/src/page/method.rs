@@ -258,8 +258,8 @@ fn without_histograms(run: &Run) -> String {
     }
     for server in run.servers.iter_mut().flat_map(|servers| &mut servers.servers) {
         for result in server.cases.values_mut() {
-            if let Some(latency) = &mut result.latency {
-                latency.hdr.clear();
+            for times in [&mut result.latency, &mut result.service].into_iter().flatten() {
+                times.hdr.clear();
             }
         }
     }

@@ -106,10 +106,12 @@
     const hide = () => {
       tip.hidden = true;
       for (const cross of all(".cross", figure)) cross.style.visibility = "hidden";
+      for (const cell of all(".cell.at", figure)) cell.classList.remove("at");
     };
     // Where the arrow keys can stop.
-    const stops = data.kind === "bars"
-      ? data.rows.map((_, n) => n)
+    const cells = all(".cell", figure);
+    const stops = data.kind === "bars" ? data.rows.map((_, n) => n)
+      : data.kind === "icicle" ? cells.map((_, n) => n)
       : [...new Set(data.series.flatMap((s) => s.p.map((p) => p[0])))].sort((a, b) => a - b);
     let stop = -1;
 
@@ -157,7 +159,19 @@
       const left = right ? across - tip.offsetWidth - 12 : across + 12;
       tip.style.left = Math.max(0, Math.min(room, left)) + "px";
     };
-    const show = (n) => data.kind === "bars" ? showBars(n) : showLines(stops[n]);
+    const showCell = (n) => {
+      stop = n;
+      cells.forEach((cell, at) => cell.classList.toggle("at", at === n));
+      const box = cells[n].getBoundingClientRect();
+      const around = tip.parentElement.getBoundingClientRect();
+      say(tip, cells[n].dataset.tip, []);
+      tip.style.right = "auto";
+      tip.style.top = box.bottom - around.top + 4 + "px";
+      const room = around.width - tip.offsetWidth;
+      tip.style.left = Math.max(0, Math.min(room, box.left - around.left)) + "px";
+    };
+    const show = (n) => data.kind === "bars" ? showBars(n)
+      : data.kind === "icicle" ? showCell(n) : showLines(stops[n]);
 
     const point = (event) => {
       const svg = faces[face()].firstElementChild;
@@ -166,6 +180,10 @@
       const x = (event.clientX - box.left) * scale;
       const y = (event.clientY - box.top) * scale;
       if (!stops.length) return;
+      if (data.kind === "icicle") {
+        const n = cells.indexOf(event.target.closest(".cell"));
+        return n < 0 ? hide() : show(n);
+      }
       if (data.kind === "bars") {
         const n = data.rows.findIndex((row) => y >= row.from && y < row.to);
         return n < 0 ? hide() : show(n);
@@ -176,7 +194,11 @@
     };
     for (const f of faces) {
       // Our own tip says more than the browser's; the label of the picture stays.
-      for (const title of all("title", f)) title.remove();
+      for (const title of all("title", f)) {
+        const cell = title.closest(".cell");
+        if (cell) cell.dataset.tip = title.textContent;
+        title.remove();
+      }
       f.tabIndex = 0;
       f.setAttribute("aria-label", "Arrow keys read out the figures");
       f.setAttribute("role", "group");

@@ -7,6 +7,7 @@ use crate::{
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
+    lock_paths,
     sources::{Part, Sources},
     words,
 };
@@ -32,6 +33,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         }
         body += "</div>";
         body += &lines_table(parts);
+        body += &lock_paths::figures(parts);
         body += &sites_table(parts);
         body += &remarks(parts);
     }
@@ -253,9 +255,9 @@ fn remarks(parts: &[Part<'_, CountResult>]) -> String {
 }
 
 /// A side and how its figure is taken.
-type Side = (&'static str, fn(&BySide<f64>) -> f64);
+pub(crate) type Side = (&'static str, fn(&BySide<f64>) -> f64);
 
-const SIDES: [Side; 2] = [("server", |by| by.server), ("client", |by| by.client)];
+pub(crate) const SIDES: [Side; 2] = [("server", |by| by.server), ("client", |by| by.client)];
 const CLASSES: [(&str, usize); 5] =
     [("lock", 1), ("reference-count", 0), ("global", 4), ("other", 6), ("allocator", 3)];
 /// So many of them are named in the list of lines.

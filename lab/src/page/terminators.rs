@@ -1,16 +1,17 @@
 //! Real terminators: their own CPU per operation beside the floor, and latency.
 
 use crate::{
-    document::{Floor as Measured, Server, ServerCase, ServerResult, Servers},
+    document::{Floor as Measured, Histogram, Server, ServerCase, ServerResult, Servers},
     plot::{
-        Bar, BarPlot, Floor, Line, LinePlot, Point, Reading, Row, Scale, Segment, Ticks, escape,
-        number,
+        Bar, BarPlot, Floor, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks,
+        escape, number,
     },
     statistics::Spread,
 };
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
+    service,
     sources::Sources,
     threads::spread,
     times::{spectrum, tail},
@@ -40,7 +41,9 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         body += &latency_figures(sources, servers);
         body += "</div>";
         body += &overview(servers);
+        body += &service::rates_table(servers);
         body += &failures(servers);
+        body += &service::remarks(servers);
     }
     let lead = "Each terminator runs as its own process, all in the same interleaved rounds; the \
         figure is the server's own processor time, whatever the client costs.";
@@ -83,10 +86,14 @@ pub(crate) fn case_plot(sources: &Sources, servers: &Servers, case: &ServerCase)
 
 /// The floor of a case, and its two parts in words.
 pub(crate) fn floor(servers: &Servers, case: &ServerCase) -> Option<(f64, String)> {
-    let Measured { primitives, tcp, proxy: _ } = servers.floor.get(&case.name)?;
+    let Measured { primitives, tcp, proxy } = servers.floor.get(&case.name)?;
     let part = |values: &[f64]| Spread::of(values).map(|spread| spread.median);
     let words = |value: Option<f64>, what: &str| value.map(|v| format!("{what} {}", number(v)));
-    let parts = [(part(primitives), "primitives"), (part(tcp), "TCP of a proxy without TLS")];
+    let named = match proxy.as_str() {
+        "" => "TCP of a proxy without TLS".to_owned(),
+        name => format!("TCP of {name}, a proxy without TLS,"),
+    };
+    let parts = [(part(primitives), "primitives"), (part(tcp), named.as_str())];
     let sum: f64 = parts.iter().filter_map(|(value, _)| *value).sum();
     let said: Vec<String> = parts.iter().filter_map(|(v, what)| words(*v, what)).collect();
     (sum > 0.0).then(|| (sum, said.join(" + ")))
@@ -104,9 +111,12 @@ fn case_look(servers: &Servers, case: &ServerCase) -> String {
         );
     }
     for server in &servers.servers {
-        let invalid = server.cases.get(&case.name).and_then(|result| result.invalid.as_ref());
-        if let Some(invalid) = invalid {
+        let Some(result) = server.cases.get(&case.name) else { continue };
+        if let Some(invalid) = &result.invalid {
             look += &format!(" * {}: its rate says nothing ({invalid}).", server.name);
+        }
+        if result.not_offered.is_some() {
+            look += &format!(" {} does not offer it: see below.", server.name);
         }
     }
     look
@@ -114,18 +124,18 @@ fn case_look(servers: &Servers, case: &ServerCase) -> String {
 
 fn latency_figures(sources: &Sources, servers: &Servers) -> String {
     let mut html = String::new();
-    for case in &servers.cases {
-        let lines = servers.servers.iter().filter_map(|server| {
-            let points = tail(server.cases.get(&case.name)?.latency.as_ref()?);
-            let color = sources.server_color(server);
-            Some(Line { label: server.name.clone(), color, points, ideal: None })
-        });
-        let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
-        if !lines.is_empty() {
-            let drawing = &spectrum("\u{b5}s from the intended time on", lines).draw();
-            let title = format!("Latency: {}", case.title);
-            html += &Figure { title: &title, tag: Tag::Measured, look: LATENCY, drawing }.html();
-        }
+    // In a closed loop whoever is slow is also asked less: that latency stands in the table alone.
+    let open = |case: &&ServerCase| {
+        let mut results = servers.servers.iter().filter_map(|s| s.cases.get(&case.name));
+        results.any(|result| result.service.is_some())
+    };
+    for case in servers.cases.iter().filter(open) {
+        let lines = latency_lines(sources, servers, case, |result| result.latency.as_ref());
+        let title = format!("Latency: {}", case.title);
+        html += &latency_figure(&title, "\u{b5}s from the intended time on", LATENCY, lines);
+        let lines = latency_lines(sources, servers, case, |result| result.service.as_ref());
+        let title = format!("Time in service: {}", case.title);
+        html += &latency_figure(&title, "\u{b5}s from the actual start", SERVICE, lines);
     }
     let plot = load_plot(sources, servers);
     if plot.lines.iter().any(|line| line.points.len() > 1) {
@@ -133,6 +143,28 @@ fn latency_figures(sources: &Sources, servers: &Servers) -> String {
         html += &Figure { title, tag: Tag::Measured, look: LOAD, drawing }.html();
     }
     html
+}
+
+fn latency_lines(
+    sources: &Sources,
+    servers: &Servers,
+    case: &ServerCase,
+    of: fn(&ServerResult) -> Option<&Histogram>,
+) -> Vec<Line> {
+    let lines = servers.servers.iter().filter_map(|server| {
+        let points = tail(of(server.cases.get(&case.name)?)?);
+        let color = sources.server_color(server);
+        Some(Line { label: server.name.clone(), color, points, ideal: None })
+    });
+    lines.filter(|line| !line.points.is_empty()).collect()
+}
+
+fn latency_figure(title: &str, unit: &str, look: &str, lines: Vec<Line>) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let drawing = &LinePlot { switch: Switch::Neither, ..spectrum(unit, lines) }.draw();
+    Figure { title, tag: Tag::Measured, look, drawing }.html()
 }
 
 /// The 99th percentile against the rate reached, over all cases that have both.
@@ -155,7 +187,8 @@ fn load_plot(sources: &Sources, servers: &Servers) -> LinePlot {
 }
 
 fn load_point(result: &ServerResult) -> Option<Point> {
-    let histogram = result.latency.as_ref()?;
+    // In a closed loop the server sets the rate itself.
+    let histogram = result.latency.as_ref().filter(|_| result.service.is_some())?;
     let [_, ns] = histogram.percentiles.iter().find(|[percentile, _]| *percentile >= 99.0)?;
     Some(Point { x: Spread::of(&result.rate)?.median, y: ns / 1e3, range: None, hint: false })
 }
@@ -170,6 +203,9 @@ fn overview(servers: &Servers) -> String {
     heads.insert(0, "server");
     let cell = |server: &Server, case: &ServerCase| {
         let result = server.cases.get(&case.name)?;
+        if result.not_offered.is_some() {
+            return Some("not offered".into());
+        }
         let figure = Spread::of(&result.figure)?;
         let floor = floor(servers, case);
         let ratio = floor.map(|(f, _)| format!("; {}\u{d7} floor", number(figure.median / f)));
@@ -212,8 +248,9 @@ pub(crate) fn sentence_case(text: &str) -> String {
     }
 }
 
-const LATENCY: &str = "Time per operation, spread out towards the slowest. In an open loop it \
-    counts from when the operation was due, so that a server that stalls cannot hide it; in a \
-    closed loop, from its start.";
+const LATENCY: &str = "Time per operation in an open loop, spread out towards the slowest. It \
+    counts from when the operation was due, so that a server that stalls cannot hide it.";
+const SERVICE: &str = "The same operations from their actual start: what a closed loop would have \
+    shown. The difference to the latency is time that operations waited to be begun.";
 const LOAD: &str = "How slow the slowest hundredth gets as more is asked. Each line ends at the \
     highest load measured; where it turns up, the server is full.";

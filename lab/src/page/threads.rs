@@ -10,7 +10,7 @@ use crate::{
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
     sources::{Part, Sources},
-    words,
+    waiting, words,
 };
 
 /// How much of its speed per thread a stack keeps.
@@ -38,6 +38,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
             }
             body += "</div>";
             body += &rate_table(sources, parts);
+            body += &waiting::sentences(sources, parts);
         }
         for part in parts {
             if let Some(failure) = &part.of.failure {
@@ -135,12 +136,8 @@ fn rate_table(sources: &Sources, parts: &[Part<'_, HandshakeSeries>]) -> String 
                 Cell::Number(number(rate.median * real(point.threads))),
                 Cell::Number(kept.map_or_else(String::new, share)),
                 Cell::Number(cpu.map_or_else(String::new, spread)),
-                Cell::Number(
-                    time_us(point, |round| round.server_ns).map_or_else(String::new, number),
-                ),
-                Cell::Number(
-                    time_us(point, |round| round.client_ns).map_or_else(String::new, number),
-                ),
+                Cell::Number(time_us(point, End::Server).map_or_else(String::new, number)),
+                Cell::Number(time_us(point, End::Client).map_or_else(String::new, number)),
                 Cell::Number(format!("{} + {invalid}", point.rounds.len() - invalid)),
             ]);
         }
@@ -152,8 +149,8 @@ fn rate_table(sources: &Sources, parts: &[Part<'_, HandshakeSeries>]) -> String 
         "#handshakes/s, all threads",
         "#kept of speed per thread",
         "#CPU \u{b5}s per handshake",
-        "#wall \u{b5}s in the server",
-        "#wall \u{b5}s in the client",
+        "#median wall \u{b5}s in the server",
+        "#median wall \u{b5}s in the client",
         "#rounds: valid + discarded",
     ];
     table(TABLE_CAPTION, &heads, &rows)
@@ -181,15 +178,26 @@ pub(crate) fn rates(point: &HandshakePoint) -> Vec<f64> {
     valid(point).map(rate).collect()
 }
 
-/// Wall microseconds per handshake at one end, median of the valid rounds.
-pub(crate) fn time_us(
-    point: &HandshakePoint,
-    nanoseconds: impl Fn(&HandshakeRound) -> u64,
-) -> Option<f64> {
-    let values: Vec<f64> = valid(point)
-        .filter(|round| done(round) > 0.0)
-        .map(|round| whole(nanoseconds(round)) / 1e3 / done(round))
-        .collect();
+/// One of the two ends of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Who has the certificate.
+    Server,
+    /// Who asks.
+    Client,
+}
+
+/// Wall microseconds per handshake at one end, median of the valid rounds. In a round it is the
+/// median too, where the round has it: a sum also tells who ran when a thread was preempted.
+pub(crate) fn time_us(point: &HandshakePoint, end: End) -> Option<f64> {
+    let of_round = |round: &HandshakeRound| {
+        let (median_ns, sum_ns) = match end {
+            End::Server => (round.median_ns[0], round.server_ns),
+            End::Client => (round.median_ns[1], round.client_ns),
+        };
+        if median_ns > 0 { whole(median_ns) / 1e3 } else { whole(sum_ns) / 1e3 / done(round) }
+    };
+    let values: Vec<f64> = valid(point).map(of_round).collect();
     Spread::of(&values).map(|spread| spread.median)
 }
 

@@ -13,6 +13,7 @@ use crate::{
 };
 
 use super::{
+    carried,
     frame::{Figure, Section, Tag},
     sources::{Part, Sources},
     threads::{real, whole},
@@ -42,7 +43,7 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
     let lead = "Plaintext that arrived and was compared with what was sent. 1 MB is 1,000,000 \
         bytes."
         .into();
-    let body = format!("<div class=\"grid\">{body}</div>");
+    let body = format!("<div class=\"grid\">{body}</div>{}", carried::costs(&parts));
     (!parts.is_empty()).then_some(Section {
         id: "bulk",
         short: "Bulk",
@@ -215,7 +216,8 @@ fn memory_figure(side: &str, states: &[&str], parts: &[Part<'_, MemoryResult>]) 
     Figure { title: &title, tag: Tag::Measured, look: &look, drawing: &plot.draw() }.html()
 }
 
-fn mb_per_s(series: &BulkSeries) -> Option<Spread> {
+/// Megabytes per second of the valid rounds.
+pub(crate) fn mb_per_s(series: &BulkSeries) -> Option<Spread> {
     let valid = series.rounds.iter().filter(|r| r.invalid.is_none() && r.wall_ns > 0);
     let rates: Vec<f64> =
         valid.map(|round| whole(round.bytes) / 1e6 / (whole(round.wall_ns) / 1e9)).collect();

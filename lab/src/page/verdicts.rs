@@ -30,7 +30,9 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         new
     });
     let mut body = String::from("<div class=\"grid\">");
-    for measure in measures {
+    // The table says the same.
+    let drawn = if sources.brief { 0 } else { measures.len() };
+    for measure in measures.into_iter().take(drawn) {
         let rows = rows.iter().filter(|(_, c)| c.measure == measure);
         let rows = rows.map(|(run, comparison)| Interval {
             label: format!("{} / {}{run}", comparison.of, comparison.to),

@@ -242,7 +242,7 @@ impl BarPlot {
 
 const LEFT: f64 = 8.0;
 /// Room for the figure beside the longest bar.
-const RIGHT: f64 = 120.0;
+const RIGHT: f64 = 152.0;
 const TOP: f64 = 6.0;
 const TOP_WITH_FLOOR: f64 = 30.0;
 const BOTTOM: f64 = 44.0;

@@ -41,7 +41,7 @@ pub(super) fn steps(binary: &Path) -> Vec<Step> {
         title: "handshakes by stack and threads",
         program: binary.to_owned(),
         arguments: words(&["handshake", "--rounds=3", "--window-ms=300", "--threads", &threads]),
-        seconds: 50,
+        seconds: 40,
         lacks: None,
     }];
     let [locks, lines, own_lines] = counts(binary);
@@ -52,12 +52,12 @@ pub(super) fn steps(binary: &Path) -> Vec<Step> {
         program: binary.to_owned(),
         arguments: words(&[
             "servers",
-            "--rounds=1",
+            "--rounds=3",
             "--cases=full",
             "--sealane",
             &sealane.as_deref().unwrap_or(Path::new("sealane")).to_string_lossy(),
         ]),
-        seconds: 40,
+        seconds: 50,
         lacks: sealane.is_none().then(|| {
             "the binary of sealane is not beside the lab's; run: cargo build --release".into()
         }),

@@ -1,0 +1,134 @@
+//! Cards of servers: the figure, its ratio to the floor and to the best of the others.
+
+use crate::{
+    document::{Server, ServerCase, Servers},
+    plot::number,
+    statistics::{self, NOT_ENOUGH, Row, Spread, least_per_round},
+};
+
+use super::{card::Card, frame::Tag, sources::Sources, terminators::floor, words};
+
+/// One per server that has a figure in the first case.
+pub(crate) fn cards(sources: &Sources, servers: &Servers) -> Vec<Card> {
+    let Some(first) = servers.cases.first() else { return Vec::new() };
+    servers.servers.iter().filter_map(|server| card(sources, servers, first, server)).collect()
+}
+
+fn card(sources: &Sources, servers: &Servers, first: &ServerCase, server: &Server) -> Option<Card> {
+    let median = |case: &ServerCase| {
+        let result = server.cases.get(&case.name)?;
+        Spread::of(&result.figure).map(|spread| spread.median)
+    };
+    let figure = median(first)?;
+    let mut facts = Vec::new();
+    if let Some((floor, _)) = floor(servers, first) {
+        let what = format!("of the floor, {}", number(floor));
+        facts.push((format!("{}\u{d7}", number(figure / floor)), what));
+    }
+    facts.extend(best_peer(servers, first, server));
+    for case in servers.cases.iter().skip(1).take(FACTS) {
+        let what = format!("{}, {}", words::unit(&case.unit), case.title);
+        facts.extend(median(case).map(|value| (number(value), what)));
+    }
+    Some(Card {
+        label: server.name.clone(),
+        color: sources.server_color(server),
+        figure: number(figure),
+        words: format!("{}{}", words::unit(&first.unit), reservation(server, first)),
+        tag: Tag::Measured,
+        facts,
+        context: first.title.clone(),
+    })
+}
+
+/// What keeps a figure from being a verdict; empty if nothing does.
+pub(crate) fn reservation(server: &Server, case: &ServerCase) -> &'static str {
+    let Some(result) = server.cases.get(&case.name) else { return "" };
+    // A bottleneck elsewhere spoils the rate, not the server's own CPU.
+    let disturbed = result.invalid.as_deref().is_some_and(|why| why.starts_with("steal"));
+    match result.figure.len() {
+        _ if disturbed => " (disturbed: a hint)",
+        1 => " (one round: a hint)",
+        _ => "",
+    }
+}
+
+/// The ratio to the best of the others in each round.
+fn best_peer(servers: &Servers, case: &ServerCase, server: &Server) -> Option<(String, String)> {
+    let figures = |server: &Server| {
+        let figures = server.cases.get(&case.name)?.figure.clone();
+        (!figures.is_empty()).then_some(figures)
+    };
+    let ours = figures(server)?;
+    let others = servers.servers.iter().filter(|other| other.name != server.name);
+    let theirs: Vec<Vec<f64>> =
+        others.filter_map(figures).filter(|theirs| theirs.len() == ours.len()).collect();
+    if theirs.is_empty() {
+        return None;
+    }
+    let best = least_per_round(&theirs.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let some = |figures: &[f64]| -> Vec<Option<f64>> {
+        figures.iter().map(|figure| Some(*figure).filter(|figure| *figure > 0.0)).collect()
+    };
+    let (ours, best) = (some(&ours), some(&best));
+    let row = |figures| Row { name: "", figures };
+    let found = statistics::compare("", row(&ours), row(&best))?;
+    let [low, high] = found.interval;
+    let doubt = if found.verdict.starts_with(NOT_ENOUGH) {
+        " (too few rounds)"
+    } else if low <= 1.0 && 1.0 <= high {
+        " (no difference shown)"
+    } else {
+        ""
+    };
+    let what = format!("of the best other{doubt}");
+    Some((format!("{}\u{d7}", number(found.ratio)), what))
+}
+
+const FACTS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::ServerResult;
+
+    fn servers(figures: &[(&str, &[f64])]) -> Servers {
+        let case = ServerCase { name: "full".into(), ..ServerCase::default() };
+        let server = |(name, figure): &(&str, &[f64])| {
+            let result = ServerResult { figure: figure.to_vec(), ..ServerResult::default() };
+            let cases = [("full".to_owned(), result)].into();
+            Server { name: (*name).into(), cases, ..Server::default() }
+        };
+        let servers = figures.iter().map(server).collect();
+        Servers { cases: vec![case], servers, ..Servers::default() }
+    }
+
+    fn said(figures: &[(&str, &[f64])]) -> Option<(String, String)> {
+        let servers = servers(figures);
+        best_peer(&servers, &servers.cases[0], &servers.servers[0])
+    }
+
+    #[test]
+    fn the_best_of_the_others_may_be_another_in_each_round() {
+        let others: [(&str, &[f64]); 2] = [("b", &[20.0, 40.0, 20.0]), ("c", &[40.0, 20.0, 40.0])];
+        let ratio = |figures: &[f64]| said(&[("a", figures), others[0], others[1]]).unwrap();
+        assert_eq!(ratio(&[10.0, 10.0, 10.0]), ("0.5\u{d7}".into(), "of the best other".into()));
+        assert!(ratio(&[19.0, 20.0, 21.0]).1.ends_with("(no difference shown)"));
+        assert_eq!(said(&[("a", &[1.0])]), None, "alone");
+        assert!(said(&[("a", &[1.0]), ("b", &[2.0])]).unwrap().1.ends_with("(too few rounds)"));
+    }
+
+    #[test]
+    fn one_round_and_a_disturbed_one_are_hints() {
+        let mut servers = servers(&[("a", &[1.0]), ("b", &[1.0, 2.0])]);
+        let case = servers.cases[0].clone();
+        assert_eq!(reservation(&servers.servers[0], &case), " (one round: a hint)");
+        assert_eq!(reservation(&servers.servers[1], &case), "");
+        let result = servers.servers[1].cases.get_mut("full").unwrap();
+        result.invalid = Some("client-bound: x".into());
+        assert_eq!(reservation(&servers.servers[1], &case), "");
+        let result = servers.servers[1].cases.get_mut("full").unwrap();
+        result.invalid = Some("steal: x".into());
+        assert_eq!(reservation(&servers.servers[1], &case), " (disturbed: a hint)");
+    }
+}
