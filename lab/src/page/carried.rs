@@ -1,8 +1,10 @@
 //! What bulk transfers cost and how they were checked, as a table.
 
+use std::collections::BTreeSet;
+
 use crate::{
     document::{BulkRound, BulkSeries},
-    plot::{bytes, number},
+    plot::{bytes, escape, number},
     statistics::Spread,
 };
 
@@ -13,79 +15,89 @@ use super::{
     transfer::mb_per_s,
 };
 
-/// A row per series with figures; empty if there is none.
+/// A row per series with figures, and why others have none; empty if there is no series.
 pub(crate) fn costs(parts: &[Part<'_, BulkSeries>]) -> String {
+    let mut html = discarded(parts);
     let rows: Vec<Vec<Cell>> = parts.iter().filter_map(|part| row(&part.label, part.of)).collect();
-    if rows.is_empty() {
-        return String::new();
+    if !rows.is_empty() {
+        let heads = [
+            "what",
+            "driver",
+            "#threads",
+            "#message",
+            "#MB/s",
+            "#CPU s per GB",
+            "#of that, checks",
+            "verified by",
+            "#lock calls per MB",
+            "#connections that changed threads",
+            "#rounds: valid + discarded",
+        ];
+        html += &table(CAPTION, &heads, &rows);
     }
-    let heads = [
-        "what",
-        "driver",
-        "#threads",
-        "#message",
-        "#MB/s",
-        "#CPU s per GB",
-        "#of that, checks",
-        "#CPU s per GB: sender / receiver",
-        "#wall time: sender / receiver / rest",
-        "#busiest thread / mean",
-        "every byte verified",
-        "#connections that changed threads",
-        "#rounds: valid + discarded",
-    ];
-    table(CAPTION, &heads, &rows)
+    let rows: Vec<Vec<Cell>> =
+        parts.iter().filter_map(|part| ends(&part.label, counted(part.of).last()?)).collect();
+    if !rows.is_empty() {
+        let heads = [
+            "what",
+            "#sender, CPU s per GB",
+            "#receiver, CPU s per GB",
+            "#wall time: sender / receiver / rest",
+            "#busiest thread / mean",
+        ];
+        html += &table(ENDS_CAPTION, &heads, &rows);
+    }
+    html
+}
+
+/// Series whose every round was discarded: silence would look as if they had not been asked for.
+fn discarded(parts: &[Part<'_, BulkSeries>]) -> String {
+    let mut html = String::new();
+    for part in parts.iter().filter(|part| !part.of.rounds.is_empty()) {
+        if counted(part.of).next().is_none() {
+            let causes = part.of.rounds.iter().filter_map(|round| round.invalid.as_deref());
+            let causes: BTreeSet<&str> = causes.collect();
+            let causes: Vec<&str> = causes.into_iter().collect();
+            html += &format!(
+                "<p class=\"failure\"><b>{}</b>: no figures: every round is discarded ({})</p>",
+                escape(&part.label),
+                escape(&causes.join(", "))
+            );
+        }
+    }
+    html
 }
 
 fn row(label: &str, series: &BulkSeries) -> Option<Vec<Cell>> {
     let rate = mb_per_s(series)?;
     let valid: Vec<&BulkRound> = counted(series).collect();
     let discarded = series.rounds.len() - valid.len();
-    let median = |of: &dyn Fn(&BulkRound) -> Option<f64>| -> Option<f64> {
-        let values: Vec<f64> = valid.iter().filter_map(|round| of(round)).collect();
-        Spread::of(&values).map(|spread| spread.median)
+    let median = |of: fn(&BulkRound) -> f64| {
+        let values: Vec<f64> = valid.iter().map(|round| of(round)).collect();
+        let spread = Spread::of(&values).filter(|spread| spread.median > 0.0);
+        spread.map(|spread| spread.median)
     };
-    let per_gb = |ns: u64, round: &BulkRound| whole(ns) / whole(round.bytes.max(1));
     let text = |value: Option<f64>| value.map_or_else(String::new, number);
-    let share = |value: Option<f64>| {
-        value
-            .filter(|share| *share > 0.0)
-            .map_or_else(String::new, |share| format!("{}%", number(100.0 * share)))
-    };
-    let cpu = median(&|round| (round.cpu_ns > 0).then(|| per_gb(round.cpu_ns, round)));
-    let checks =
-        median(&|round| (round.cpu_ns > 0).then(|| whole(round.check_ns) / whole(round.cpu_ns)));
-    let lock_calls = median(&|round| {
-        (round.lock_calls > 0).then(|| whole(round.lock_calls) * 1e6 / whole(round.bytes.max(1)))
-    });
-    let (ends_cpu, ends_wall, uneven) = ends(&valid);
-    let mut what = label.to_owned();
-    if let Some(calls) = lock_calls {
-        what += &format!(" ({} lock calls per MB)", number(calls));
-    }
-    let migrated = median(&|round| Some(whole(round.migrated)));
+    let checks = median(|round| whole(round.check_ns) / whole(round.cpu_ns.max(1)));
+    let checks = checks.map(|share| format!("{}%", number(100.0 * share)));
     Some(vec![
-        Cell::Text(what),
-        Cell::Text(series.driver.clone().unwrap_or_else(|| "the lab".into())),
+        Cell::Text(label.to_owned()),
+        Cell::Text(series.driver.clone().unwrap_or_else(|| "lab".into())),
         Cell::Number(series.threads.to_string()),
         Cell::Number(bytes(whole(series.message_bytes))),
         Cell::Number(spread(rate)),
-        Cell::Number(text(cpu)),
-        Cell::Number(share(checks)),
-        Cell::Number(ends_cpu),
-        Cell::Number(ends_wall),
-        Cell::Number(uneven),
-        Cell::Text(verified(series)),
-        Cell::Number(text(migrated)),
+        Cell::Number(text(median(|round| whole(round.cpu_ns) / whole(round.bytes.max(1))))),
+        Cell::Number(checks.unwrap_or_default()),
+        Cell::Text(verified(series).into()),
+        Cell::Number(text(median(|r| whole(r.lock_calls) * 1e6 / whole(r.bytes.max(1))))),
+        Cell::Number(number(median(|round| whole(round.migrated)).unwrap_or(0.0))),
         Cell::Number(format!("{} + {discarded}", valid.len())),
     ])
 }
 
-/// Of both ends in memory: CPU, shares of wall time, and how evenly threads carried.
-fn ends(rounds: &[&BulkRound]) -> (String, String, String) {
-    let Some((round, ends)) = rounds.iter().rev().find_map(|r| Some((r, r.ends.as_ref()?))) else {
-        return Default::default();
-    };
+/// Both ends in memory: CPU, shares of wall time, and how evenly threads carried.
+fn ends(label: &str, round: &BulkRound) -> Option<Vec<Cell>> {
+    let ends = round.ends.as_ref()?;
     let per_gb = |ns: u64| number(whole(ns) / whole(round.bytes.max(1)));
     let all = whole(ends.send_ns + ends.receive_ns + ends.other_ns).max(1.0);
     let share = |ns: u64| format!("{}%", number((100.0 * whole(ns) / all).round()));
@@ -93,20 +105,23 @@ fn ends(rounds: &[&BulkRound]) -> (String, String, String) {
     let mean = carried.iter().sum::<f64>() / real(carried.len().max(1));
     let most = carried.iter().copied().fold(0.0, f64::max);
     let uneven = carried.len() > 1 && mean > 0.0;
-    (
-        format!("{} / {}", per_gb(ends.send_cpu_ns), per_gb(ends.receive_cpu_ns)),
-        format!("{} / {} / {}", share(ends.send_ns), share(ends.receive_ns), share(ends.other_ns)),
-        if uneven { number(most / mean) } else { String::new() },
-    )
+    let shares = [ends.send_ns, ends.receive_ns, ends.other_ns].map(share).join(" / ");
+    Some(vec![
+        Cell::Text(label.to_owned()),
+        Cell::Number(per_gb(ends.send_cpu_ns)),
+        Cell::Number(per_gb(ends.receive_cpu_ns)),
+        Cell::Number(shares),
+        Cell::Number(if uneven { number(most / mean) } else { String::new() }),
+    ])
 }
 
 /// A round with a difference is an error and has no figure, so what is here was equal.
-fn verified(series: &BulkSeries) -> String {
+fn verified(series: &BulkSeries) -> &str {
     match series.verify.as_deref() {
-        Some("sha256") => "yes: bytes and SHA-256 equal at both ends".into(),
-        Some("compare") => "yes: byte by byte".into(),
-        Some(other) => format!("yes: {other}"),
-        None => "not told".into(),
+        Some("sha256") => "SHA-256",
+        Some("compare") => "bytes",
+        Some(other) => other,
+        None => "",
     }
 }
 
@@ -114,8 +129,11 @@ fn counted(series: &BulkSeries) -> impl Iterator<Item = &BulkRound> {
     series.rounds.iter().filter(|round| round.invalid.is_none() && round.wall_ns > 0)
 }
 
-const CAPTION: &str = "What transfers cost: medians of the valid rounds; sender, receiver and \
-    threads apart are of the last one, in memory. 1 GB is 1,000,000,000 bytes.";
+const CAPTION: &str = "What transfers cost: medians of the valid rounds. All bytes that \
+    arrived were compared with those sent, by themselves or by their SHA-256, inside the clock: \
+    all equal, or there would be an error and no figure. 1 GB is 1,000,000,000 bytes.";
+const ENDS_CAPTION: &str = "In memory: the two ends and the rest (comparison and clocks) apart, and \
+    how evenly the threads carried, in the last valid round";
 
 #[cfg(test)]
 mod tests {
@@ -134,8 +152,14 @@ mod tests {
             per_thread: vec![thread(1_500), thread(500)],
         };
         let round = BulkRound { bytes: 2_000, ends: Some(ends_of), ..BulkRound::default() };
-        let said = ends(&[&round]);
-        assert_eq!(said, ("1 / 2".into(), "50% / 40% / 10%".into(), "1.5".into()));
-        assert_eq!(ends(&[&BulkRound::default()]), Default::default());
+        let cells = ends("x", &round).unwrap();
+        let said: Vec<String> = cells
+            .into_iter()
+            .map(|cell| match cell {
+                Cell::Html(text) | Cell::Number(text) | Cell::Text(text) => text,
+            })
+            .collect();
+        assert_eq!(said, ["x", "1", "2", "50% / 40% / 10%", "1.5"]);
+        assert!(ends("x", &BulkRound::default()).is_none());
     }
 }

@@ -135,7 +135,8 @@ const WORKER_SHARE_MIN: f64 = 0.01;
 const RATES_CAPTION: &str = "Rate, latency and workers: an open loop's latency counts from when \
     each operation was due, and the time in service stands beside it; else latency is from the \
     start. Workers: the busiest one's CPU in the last round as a multiple of the mean, 1 is even. \
-    Where the rate is no verdict, the CPU per operation above is one all the same.";
+    Where the client was the limit, the CPU per operation above counts all the same; where the \
+    hypervisor took time, it is a hint.";
 
 #[cfg(test)]
 mod tests {

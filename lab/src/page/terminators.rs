@@ -110,11 +110,12 @@ fn case_look(servers: &Servers, case: &ServerCase) -> String {
             number(value)
         );
     }
+    let results = || servers.servers.iter().filter_map(|server| server.cases.get(&case.name));
+    if results().any(|result| result.invalid.is_some()) {
+        look += " * its rate is no verdict: the table below says why.";
+    }
     for server in &servers.servers {
         let Some(result) = server.cases.get(&case.name) else { continue };
-        if let Some(invalid) = &result.invalid {
-            look += &format!(" * {}: its rate says nothing ({invalid}).", server.name);
-        }
         if result.not_offered.is_some() {
             look += &format!(" {} does not offer it: see below.", server.name);
         }

@@ -208,7 +208,11 @@ fn memory_figure(side: &str, states: &[&str], parts: &[Part<'_, MemoryResult>]) 
         rows: rows.collect(),
         ..BarPlot::default()
     };
-    let title = if side.is_empty() { "Other".into() } else { format!("In the {side}") };
+    if side.is_empty() {
+        let (title, drawing) = ("When both ends are gone", &plot.draw());
+        return Figure { title, tag: Tag::Measured, look: GONE, drawing }.html();
+    }
+    let title = format!("In the {side}");
     let look = format!(
         "What each open connection adds to the {side}'s memory while {connections} are held; \
          1 KiB is 1,024 bytes. Shorter is better."
@@ -224,6 +228,8 @@ pub(crate) fn mb_per_s(series: &BulkSeries) -> Option<Spread> {
     Spread::of(&rates)
 }
 
+const GONE: &str = "What the process still holds for each connection that it had. 0 means that \
+    all of it was given back, or is used again.";
 const LINES_LOOK: &str = "Rising is good; a line that turns down loses more to sharing than the \
     next thread brings. Line: median of the rounds; band: least to most.";
 const BARS_LOOK: &str = "Bar: median of the rounds; thin line: least to most.";

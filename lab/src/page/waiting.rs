@@ -115,14 +115,15 @@ mod tests {
     use super::*;
     use crate::scenario::Scenario;
 
-    /// Two points; the second's CPU and wall time are so many times the first's.
-    fn series(rounds: u32, cpu: f64, wall: f64) -> HandshakeSeries {
-        let point = |threads: usize, cpu: f64, wall: f64| {
+    /// Three points; the second's CPU and wall time are so many percent of the first's.
+    fn series(rounds: u32, cpu: u64, wall: u64) -> HandshakeSeries {
+        let point = |threads: usize, cpu: u64, wall: u64| {
+            let each = 100_000 / wall;
             let round = |order| HandshakeRound {
                 order,
                 window_ns: 1_000_000_000,
-                per_thread: vec![(1_000.0 / wall) as u64; threads],
-                cpu_ns: (1e9 * cpu / wall) as u64 * threads as u64,
+                per_thread: vec![each; threads],
+                cpu_ns: each * threads as u64 * cpu * 10_000,
                 ..HandshakeRound::default()
             };
             let rounds = (0..rounds).map(round).collect();
@@ -132,7 +133,7 @@ mod tests {
             stack: "x".into(),
             scenario: Scenario::default(),
             negotiated: None,
-            points: vec![point(1, 1.0, 1.0), point(2, cpu, wall), point(3, 9.0, 9.0)],
+            points: vec![point(1, 100, 100), point(2, cpu, wall), point(3, 900, 900)],
             times: None,
             failure: None,
         }
@@ -145,15 +146,15 @@ mod tests {
 
     #[test]
     fn each_of_the_cases_has_its_sentence() {
-        let contended = said(&series(5, 1.3, 1.3));
+        let contended = said(&series(5, 130, 130));
         assert!(contended.contains("from 1 to 2 threads, CPU per handshake \u{d7}1.3"));
         assert!(contended.contains("contend") && !contended.contains("share a core"));
-        assert!(said(&series(5, 1.3, 1.0)).contains("spinning"));
-        assert!(said(&series(5, 1.0, 1.3)).contains("waiting"));
-        assert!(said(&series(5, 1.0, 1.0)).contains("no contention is shown"));
-        assert!(said(&series(5, 1.01, 1.01)).contains("no contention is shown"));
+        assert!(said(&series(5, 130, 100)).contains("spinning"));
+        assert!(said(&series(5, 100, 130)).contains("waiting"));
+        assert!(said(&series(5, 100, 100)).contains("no contention is shown"));
+        assert!(said(&series(5, 101, 101)).contains("no contention is shown"));
         let machine = Machine { processors: 2, threads_per_core: 2, ..Machine::default() };
-        assert!(sentence(&series(5, 1.3, 1.3), &machine).contains("share a core"));
+        assert!(sentence(&series(5, 130, 130), &machine).contains("share a core"));
     }
 
     #[test]
@@ -163,13 +164,13 @@ mod tests {
             assert!(said.starts_with(NOT_ENOUGH), "{said}");
             said
         };
-        assert!(said_of(&series(2, 1.3, 1.3)).contains("2 of 2 rounds"));
-        let mut disturbed = series(4, 1.3, 1.3);
+        assert!(said_of(&series(2, 130, 130)).contains("2 of 2 rounds"));
+        let mut disturbed = series(4, 130, 130);
         for round in disturbed.points[1].rounds.iter_mut().take(2) {
             round.invalid = Some("steal".into());
         }
         assert!(said_of(&disturbed).contains("2 of 4 rounds"));
-        let mut alone = series(5, 1.3, 1.3);
+        let mut alone = series(5, 130, 130);
         alone.points.remove(1);
         assert!(said_of(&alone).contains("two numbers of threads"));
     }
