@@ -118,7 +118,7 @@ fn ends(label: &str, round: &BulkRound) -> Option<Vec<Cell>> {
 /// A round with a difference is an error and has no figure, so what is here was equal.
 fn verified(series: &BulkSeries) -> &str {
     match series.verify.as_deref() {
-        Some("sha256") => "SHA-256",
+        Some("sha256") => "SHA\u{2011}256",
         Some("compare") => "bytes",
         Some(other) => other,
         None => "",
@@ -132,8 +132,8 @@ fn counted(series: &BulkSeries) -> impl Iterator<Item = &BulkRound> {
 const CAPTION: &str = "What transfers cost: medians of the valid rounds. All bytes that \
     arrived were compared with those sent, by themselves or by their SHA-256, inside the clock: \
     all equal, or there would be an error and no figure. 1 GB is 1,000,000,000 bytes.";
-const ENDS_CAPTION: &str = "In memory: the two ends and the rest (comparison and clocks) apart, and \
-    how evenly the threads carried, in the last valid round";
+const ENDS_CAPTION: &str = "In memory: both ends and the rest (comparison, clocks) apart, and how \
+    evenly the threads carried, in the last valid round";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use crate::{
     document::Comparison,
     plot::{Interval, IntervalPlot, escape, number},
+    statistics::NOT_ENOUGH,
 };
 
 use super::{
@@ -33,15 +34,21 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
     // The table says the same.
     let drawn = if sources.brief { 0 } else { measures.len() };
     for measure in measures.into_iter().take(drawn) {
-        let rows = rows.iter().filter(|(_, c)| c.measure == measure);
+        // What too few rounds say looks like a result in a picture: the table alone has it.
+        let shown = |c: &Comparison| c.measure == measure && !c.verdict.starts_with(NOT_ENOUGH);
+        let rows = rows.iter().filter(|(_, comparison)| shown(comparison));
         let rows = rows.map(|(run, comparison)| Interval {
             label: format!("{} / {}{run}", comparison.of, comparison.to),
             color: sources.row_color(&comparison.of),
             ratio: comparison.ratio,
             interval: comparison.interval,
         });
-        let unit = format!("ratio of {measure}");
-        let plot = IntervalPlot { name: unit.clone(), unit, rows: rows.collect() };
+        // A measure that names a whole scenario is wider than the plot; the title has it.
+        let (name, unit) = (format!("ratio of {measure}"), "ratio".to_owned());
+        let plot = IntervalPlot { name, unit, rows: rows.collect() };
+        if plot.rows.is_empty() {
+            continue;
+        }
         let tag = Tag::Measured;
         let title = &sentence_case(measure);
         body += &Figure { title, tag, look: LOOK, drawing: &plot.draw() }.html();
