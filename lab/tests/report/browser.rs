@@ -49,6 +49,9 @@ fn a_reader_can_hover_isolate_switch_and_copy_on_any_screen() {
         assert_eq!(said["selected"], true, "{case}");
         assert!(said["button"].as_str().unwrap().starts_with("Selected"), "{case}");
         assert!(said["bars"].as_str().unwrap().contains("sealane"), "{case}");
+        let cell = said["cell"][0].as_str().unwrap();
+        assert!(cell.starts_with("SSL_do_handshake: ") && cell.contains("per handshake"), "{case}");
+        assert_eq!(said["cell"][1], width < 900, "call paths scroll where they must: {case}");
         backgrounds.push(said["themes"].clone());
     }
     let [light, dark, _] = &backgrounds[..] else { panic!("{backgrounds:?}") };

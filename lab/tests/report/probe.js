@@ -92,6 +92,16 @@
     }));
     said.bars = bars.querySelector(".tip").textContent;
   }
+  const cell = all(".wide .cell.series", document)[0];
+  if (cell) {
+    const place = cell.getBoundingClientRect();
+    cell.dispatchEvent(new PointerEvent("pointermove", {
+      bubbles: true, pointerType: "touch", clientX: place.left + 1, clientY: place.top + 1,
+    }));
+    const wide = cell.closest(".wide");
+    said.cell = [wide.parentElement.querySelector(".tip").textContent,
+      wide.scrollWidth > wide.clientWidth];
+  }
   said.errors = window.probeErrors;
   said.attacked = Boolean(window.attacked);
   const result = document.createElement("pre");
