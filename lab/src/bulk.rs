@@ -95,7 +95,7 @@ pub struct Arguments {
     #[arg(long)]
     no_pin: bool,
     /// The only version that both ends offer
-    #[arg(long, value_enum, default_value = "1.3")]
+    #[arg(long = "tls", value_enum, default_value = "1.3")]
     version: Version,
     /// The only cipher that both ends offer
     #[arg(long, value_enum, default_value = "aes128-gcm")]
