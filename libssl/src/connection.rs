@@ -152,11 +152,7 @@ impl Connection {
     }
 
     /// Reads until the library wants more bytes; `true`: the peer has said that it sends no more.
-    fn decrypt(
-        &mut self,
-        plaintext: &mut Vec<u8>,
-        outgoing: &mut Vec<u8>,
-    ) -> Result<bool, Error> {
+    fn decrypt(&mut self, plaintext: &mut Vec<u8>, outgoing: &mut Vec<u8>) -> Result<bool, Error> {
         loop {
             plaintext.reserve(RECORD_BYTES_MAX);
             let spare = plaintext.spare_capacity_mut();

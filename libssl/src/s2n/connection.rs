@@ -64,10 +64,7 @@ impl Connection {
                     "s2n_connection_set_blinding",
                 ),
                 // Its records are half as large as everybody else's otherwise.
-                (
-                    (api.s2n_connection_prefer_throughput)(raw),
-                    "s2n_connection_prefer_throughput",
-                ),
+                ((api.s2n_connection_prefer_throughput)(raw), "s2n_connection_prefer_throughput"),
                 ((api.s2n_connection_set_ctx)(raw, place), "s2n_connection_set_ctx"),
                 (
                     (api.s2n_connection_set_recv_cb)(raw, Some(receive)),
