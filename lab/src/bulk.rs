@@ -88,7 +88,7 @@ pub struct Arguments {
     /// processors', unless they are given
     #[arg(long)]
     matrix: bool,
-    /// How often everything is measured, in turn [default: 3; with --matrix 5]
+    /// How often everything is measured, in turn [default: 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: Option<u32>,
     /// Leaves threads to the scheduler
