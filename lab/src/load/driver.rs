@@ -346,9 +346,10 @@ impl Driver {
 
     fn wait(&mut self, course: &Course, events: &mut Vec<Event>) -> Result<(), Error> {
         let longest = Duration::from_millis(LOOK_INTERVAL_MS);
-        let timeout = match course.next_start() {
+        let now = Instant::now();
+        let timeout = match self.wakes_for(course, now) {
             _ if !self.again.is_empty() => Duration::ZERO,
-            Some(next) => next.saturating_duration_since(Instant::now()).min(longest),
+            Some(next) => next.saturating_duration_since(now).min(longest),
             None => longest,
         };
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
@@ -357,6 +358,16 @@ impl Driver {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(system("epoll")(error)),
         }
+    }
+
+    /// When to look without an event: at the next start of the schedule, if there is room for it.
+    /// Else only an event can make some, and looking at once, again and again, would take the
+    /// processor from the server.
+    fn wakes_for(&self, course: &Course, now: Instant) -> Option<Instant> {
+        let lacks_connection = matches!(course.load.work, Work::Requests(_))
+            && self.ready.is_empty()
+            && !self.plan.tolerant;
+        course.wakes(now, self.slots.len() - self.ready.len()).filter(|_| !lacks_connection)
     }
 
     /// Ends what takes too long, and everything if the operator wants it.
@@ -403,6 +414,18 @@ impl Course {
             Pace::Open { in_flight_max, .. } => {
                 self.next_start().filter(|next| *next <= now && under_way < in_flight_max)
             }
+        }
+    }
+
+    /// The next start of an open loop, if one is still to come and has room.
+    fn wakes(&self, now: Instant, under_way: usize) -> Option<Instant> {
+        match self.load.pace {
+            Pace::Open { in_flight_max, .. }
+                if under_way < in_flight_max && self.wants_more(now) =>
+            {
+                self.next_start()
+            }
+            Pace::Open { .. } | Pace::Closed(_) => None,
         }
     }
 
@@ -457,3 +480,26 @@ const NONCE_BITS: u32 = 48;
 /// Seconds whose operations are counted apart.
 const SECONDS_MAX: usize = 3_600;
 const STARTS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_loop_without_room_waits_for_events_alone() {
+        let began = Instant::now();
+        let (interval, delay) = (Duration::from_millis(10), Duration::ZERO);
+        let pace = Pace::Open { interval, delay, in_flight_max: 2 };
+        let until = Until::Elapsed(Duration::from_millis(100));
+        let load = Load { work: Work::Connections(None), pace, until };
+        let mut course = Course { load, began, started: 2 };
+        // The third start is long due.
+        let now = began + Duration::from_millis(90);
+        assert_eq!(course.wakes(now, 1), Some(began + 2 * interval));
+        assert_eq!(course.wakes(now, 2), None, "its place is taken");
+        course.started = 10;
+        assert_eq!(course.wakes(now, 0), None, "all have started");
+        course.load.pace = Pace::Closed(2);
+        assert_eq!(course.wakes(now, 0), None, "it has no schedule");
+    }
+}
