@@ -253,6 +253,7 @@ impl Laboratory {
             placement: &self.settings.placement,
             workers: self.settings.workers,
             connections_max: most + CONNECTIONS_SPARE,
+            interrupted: &self.interrupted,
         };
         let server = Running::start(entry, &binary, &folder, circumstances)?;
         self.bench(entry, profile).warm_up(&server).map_err(|error| match error {
