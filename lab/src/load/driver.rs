@@ -1,6 +1,7 @@
 //! One thread of the load, [`Driver`]: one epoll, and when to start what on which connection.
 
 use std::{
+    fs,
     net::SocketAddr,
     os::fd::OwnedFd,
     sync::{
@@ -139,7 +140,7 @@ impl Driver {
     /// Does it and tells what came out, and nothing of what was before.
     pub(crate) fn run(&mut self, load: Load) -> Result<Tally, Error> {
         self.tally = Tally::new()?;
-        let cpu_before = cpu_ns();
+        let (cpu_before, waited_before) = (cpu_ns(), waited_ns());
         let course = Course { load, began: Instant::now(), started: 0 };
         if let Err(error) = self.follow(course) {
             // A server that serves one after the other must not wait for those that nobody needs.
@@ -149,6 +150,7 @@ impl Driver {
         }
         let mut tally = std::mem::replace(&mut self.tally, Tally::new()?);
         tally.cpu_ns.push(cpu_ns().saturating_sub(cpu_before));
+        tally.waited_ns = waited_ns().saturating_sub(waited_before);
         Ok(tally)
     }
 
@@ -467,6 +469,12 @@ fn cpu_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
+/// What the calling thread has waited for a processor so far; 0 where the kernel does not tell.
+fn waited_ns() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
 fn system(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> Error {
     move |error| Error::io(what)(error.into())
 }
@@ -484,6 +492,22 @@ const STARTS_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_shares_its_processor_has_waited() {
+        let one = rustix::thread::sched_getaffinity(None).unwrap();
+        let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| one.is_set(*cpu)).unwrap();
+        let spin = move || {
+            let mut set = rustix::thread::CpuSet::new();
+            set.set(first);
+            rustix::thread::sched_setaffinity(None, &set).unwrap();
+            let before = waited_ns();
+            // Two that never rest cannot both run all the time.
+            while waited_ns() == before {}
+        };
+        let both = [std::thread::spawn(spin), std::thread::spawn(spin)];
+        both.into_iter().for_each(|thread| thread.join().unwrap());
+    }
 
     #[test]
     fn an_open_loop_without_room_waits_for_events_alone() {
