@@ -3,7 +3,7 @@
 use crate::{
     document::{CountResult, HandshakeSeries, Server, ServerCase, Servers},
     plot::{escape, number, palette},
-    statistics::Spread,
+    statistics::{ROUNDS_MIN, Spread},
 };
 
 use super::{
@@ -226,6 +226,8 @@ fn servers_sentence(sources: &Sources) -> Option<String> {
     figures.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
     let unit = words::unit(&case.unit);
     let (name, least) = figures.first()?;
+    let rounds = servers.servers.iter().filter_map(|server| server.cases.get(&case.name));
+    let rounds = rounds.map(|result| result.figure.len()).max().unwrap_or(0);
     let title = &case.title;
     let mut said = format!("Over sockets, {title}: {name} takes {} {unit}", number(least.median));
     if let Some((floor, _)) = floor(servers, case) {
@@ -234,6 +236,10 @@ fn servers_sentence(sources: &Sources) -> Option<String> {
     if let Some((next, spread)) = figures.get(1) {
         let same = if spread.min <= least.max { ", whose rounds overlap" } else { "" };
         said += &format!("; next is {next} with {}{same}", number(spread.median));
+    }
+    if rounds < ROUNDS_MIN {
+        let rounds = words::count(rounds, "round");
+        said += &format!(" (a hint: {rounds} of the {ROUNDS_MIN} that a verdict takes)");
     }
     Some(format!("{said}."))
 }

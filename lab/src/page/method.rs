@@ -258,9 +258,8 @@ fn without_histograms(run: &Run) -> String {
     }
     for server in run.servers.iter_mut().flat_map(|servers| &mut servers.servers) {
         for result in server.cases.values_mut() {
-            if let Some(latency) = &mut result.latency {
-                latency.hdr.clear();
-            }
+            let both = [&mut result.latency, &mut result.service];
+            both.into_iter().flatten().for_each(|times| times.hdr.clear());
         }
     }
     serde_json::to_string(&run).unwrap_or_else(|error| error.to_string())

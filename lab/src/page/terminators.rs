@@ -41,6 +41,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         body += "</div>";
         body += &overview(servers);
         body += &failures(servers);
+        body += &notes(servers);
     }
     let lead = "Each terminator runs as its own process, all in the same interleaved rounds; the \
         figure is the server's own processor time, whatever the client costs.";
@@ -103,13 +104,21 @@ fn case_look(servers: &Servers, case: &ServerCase) -> String {
             number(value)
         );
     }
-    for server in &servers.servers {
-        let invalid = server.cases.get(&case.name).and_then(|result| result.invalid.as_ref());
-        if let Some(invalid) = invalid {
-            look += &format!(" * {}: its rate says nothing ({invalid}).", server.name);
-        }
+    for (name, why) in invalid(servers, case) {
+        look += &format!(" * {name}: its rate says nothing ({why}).");
     }
     look
+}
+
+/// Servers whose rate and latency in a case are no verdict on them, and why.
+fn invalid<'a>(
+    servers: &'a Servers,
+    case: &'a ServerCase,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    servers.servers.iter().filter_map(|server| {
+        let why = server.cases.get(&case.name)?.invalid.as_ref()?;
+        Some((server.name.as_str(), why.as_str()))
+    })
 }
 
 fn latency_figures(sources: &Sources, servers: &Servers) -> String {
@@ -124,21 +133,33 @@ fn latency_figures(sources: &Sources, servers: &Servers) -> String {
         if !lines.is_empty() {
             let drawing = &spectrum("\u{b5}s from the intended time on", lines).draw();
             let title = format!("Latency: {}", case.title);
-            html += &Figure { title: &title, tag: Tag::Measured, look: LATENCY, drawing }.html();
+            let mut look = LATENCY.to_owned();
+            for (name, why) in invalid(servers, case) {
+                look += &format!(" {name}: no verdict on it ({why}).");
+            }
+            html += &Figure { title: &title, tag: Tag::Measured, look: &look, drawing }.html();
         }
     }
     let plot = load_plot(sources, servers);
     if plot.lines.iter().any(|line| line.points.len() > 1) {
         let (title, drawing) = ("Latency by load", &plot.draw());
-        html += &Figure { title, tag: Tag::Measured, look: LOAD, drawing }.html();
+        let mut look = LOAD.to_owned();
+        for case in servers.cases.iter().filter(|case| case.name.starts_with(OPEN)) {
+            for (name, why) in invalid(servers, case) {
+                look += &format!(" {name}, {}: no verdict on it ({why}).", case.title);
+            }
+        }
+        html += &Figure { title, tag: Tag::Measured, look: &look, drawing }.html();
     }
     html
 }
 
-/// The 99th percentile against the rate reached, over all cases that have both.
+/// The 99th percentile against the rate reached, over the cases with an open loop: only these ask
+/// for the same operation at several rates.
 fn load_plot(sources: &Sources, servers: &Servers) -> LinePlot {
     let lines = servers.servers.iter().map(|server| {
-        let mut points: Vec<Point> = server.cases.values().filter_map(load_point).collect();
+        let open = server.cases.iter().filter(|(name, _)| name.starts_with(OPEN));
+        let mut points: Vec<Point> = open.filter_map(|(_, result)| load_point(result)).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         let color = sources.server_color(server);
         Line { label: server.name.clone(), color, points, ideal: None }
@@ -201,6 +222,26 @@ fn failures(servers: &Servers) -> String {
     })
 }
 
+/// Why a figure is missing or stands on fewer rounds, and what else happened.
+fn notes(servers: &Servers) -> String {
+    let mut lines = Vec::new();
+    for case in &servers.cases {
+        for server in &servers.servers {
+            let Some(result) = server.cases.get(&case.name) else { continue };
+            let not_offered = result.not_offered.iter().map(|why| format!("not offered: {why}"));
+            for said in not_offered.chain(result.note.clone()) {
+                lines.push(format!("{}, {}: {said}", server.name, case.title));
+            }
+        }
+    }
+    lines.extend(servers.discarded.iter().map(|discarded| format!("discarded: {discarded}")));
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines: String = lines.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
+    format!("<ul class=\"remarks\">{lines}</ul>")
+}
+
 /// With a capital, unless the first word has one within, or is a sign.
 pub(crate) fn sentence_case(text: &str) -> String {
     let mut chars = text.chars();
@@ -217,3 +258,5 @@ const LATENCY: &str = "Time per operation, spread out towards the slowest. In an
     closed loop, from its start.";
 const LOAD: &str = "How slow the slowest hundredth gets as more is asked. Each line ends at the \
     highest load measured; where it turns up, the server is full.";
+/// How the names of cases with an open loop begin.
+const OPEN: &str = "open-";
