@@ -308,7 +308,8 @@ impl Context {
 
     fn release_buffers(&self, release: bool) {
         let mode = number::SSL_MODE_RELEASE_BUFFERS;
-        if !release {
+        // The forks always do, and have no such bit.
+        if !release || self.library.flavour() != Flavour::OpenSsl {
             return;
         }
         match self.library.api.SSL_CTX_set_mode {
