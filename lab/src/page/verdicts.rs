@@ -79,5 +79,5 @@ fn verdicts(rows: &[(String, &Comparison)]) -> String {
 }
 
 const LOOK: &str = "The first one's figure divided by the second's. Dot: median of the rounds' \
-    ratios; line: 95% interval. Where the line crosses \u{d7}1, no difference is shown. From fewer than 3 rounds it goes from \
-    the least to the most ratio, and is a hint.";
+    ratios; line: 95% interval. Where the line crosses \u{d7}1, no difference is shown. Where the \
+    verdict says \"not enough\", it goes from the least to the most ratio, and is a hint.";

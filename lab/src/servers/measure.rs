@@ -205,8 +205,8 @@ impl Bench {
         })
     }
 
-    /// Whether something else than the server set rate and latency. Three rules, on the time from the
-    /// first start to the last end:
+    /// Whether something else than the server set rate and latency. Three rules, on the time from
+    /// the first start to the last end:
     ///
     /// 1. The client's threads ran for more than 90% of the time of the processors that they can
     ///    fill: they were the limit, in a closed loop and in an open one.
