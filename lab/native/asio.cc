@@ -436,10 +436,8 @@ void prepare_server(asio::ssl::context &context, const Options &options) {
   pin_down(context.native_handle(), options);
   context.use_certificate_chain_file(options.text("--certificate"));
   context.use_private_key_file(options.text("--key"), asio::ssl::context::pem);
-#if !defined(OPENSSL_IS_BORINGSSL) || defined(OPENSSL_IS_AWSLC)
   must(SSL_CTX_set_num_tickets(context.native_handle(), options.number("--tickets")) == 1,
        "tickets");
-#endif
 }
 
 void prepare_client(asio::ssl::context &context, const Options &options) {

@@ -88,14 +88,14 @@ pub struct Arguments {
     /// processors', unless they are given
     #[arg(long)]
     matrix: bool,
-    /// How often everything is measured, in turn [default: 3; with --matrix 5]
+    /// How often everything is measured, in turn [default: 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: Option<u32>,
     /// Leaves threads to the scheduler
     #[arg(long)]
     no_pin: bool,
     /// The only version that both ends offer
-    #[arg(long, value_enum, default_value = "1.3")]
+    #[arg(long = "tls", value_enum, default_value = "1.3")]
     version: Version,
     /// The only cipher that both ends offer
     #[arg(long, value_enum, default_value = "aes128-gcm")]

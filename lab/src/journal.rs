@@ -12,7 +12,7 @@ use std::{
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::{
-    document::{Run, SCHEMA, Tool},
+    document::{Noise, Run, SCHEMA, Tool},
     error::Error,
     machine::{self, Watch},
 };
@@ -24,6 +24,8 @@ pub struct Journal {
     path: Option<PathBuf>,
     begun: Instant,
     seconds_before: f64,
+    /// Of the part before the run was stopped.
+    noise_before: Option<Noise>,
     watch: Watch,
 }
 
@@ -73,6 +75,7 @@ impl Journal {
     fn of(run: Run, path: Option<&Path>) -> Self {
         Self {
             seconds_before: run.seconds,
+            noise_before: (run.seconds > 0.0).then(|| run.noise.clone()),
             run,
             path: path.map(Path::to_owned),
             begun: Instant::now(),
@@ -87,7 +90,16 @@ impl Journal {
     pub fn save(&mut self, complete: bool) -> Result<(), Error> {
         self.run.complete = complete;
         self.run.seconds = self.seconds_before + self.begun.elapsed().as_secs_f64();
-        self.run.noise = self.watch.noise();
+        let now = self.watch.noise();
+        self.run.noise = match &self.noise_before {
+            None => now,
+            // The worse of the two: what was noisy before stays so.
+            Some(before) => Noise {
+                load_average: [before.load_average[0], now.load_average[1]],
+                steal_percent: before.steal_percent.max(now.steal_percent),
+                spin_variation: before.spin_variation.max(now.spin_variation),
+            },
+        };
         match &self.path {
             Some(path) => write(path, &self.run),
             None => Ok(()),
@@ -143,9 +155,12 @@ mod tests {
         let path = folder.path().join("run.json");
         let mut journal = Journal::begin(vec!["handshake".into()], Some(&path));
         journal.save(false).unwrap();
+        journal.run.noise.steal_percent = 99.0;
+        write(&path, &journal.run).unwrap();
         let mut resumed = Journal::resume(&path).unwrap();
         assert_eq!(resumed.run, journal.run);
         resumed.save(true).unwrap();
+        assert_eq!(resumed.run.noise.steal_percent, 99.0, "what was noisy before stays so");
         assert!(resumed.run.seconds >= journal.run.seconds);
         let error = Journal::resume(&path).err().unwrap().to_string();
         assert!(error.ends_with("it is complete"), "{error}");

@@ -55,8 +55,8 @@ pub(crate) const WIDTH: f64 = 560.0;
 
 /// A field of CSV, quoted if it must be.
 fn csv_field(text: &str) -> String {
-    // A spreadsheet takes a cell that begins so for a formula.
-    let text = match text.chars().next() {
+    // A spreadsheet takes a cell that begins so for a formula, some of them after blanks too.
+    let text = match text.trim_start().chars().next() {
         Some('=' | '+' | '-' | '@') => format!("'{text}"),
         _ => text.to_owned(),
     };
@@ -79,6 +79,8 @@ mod tests {
         assert_eq!(csv_field("openssl@3.0"), "openssl@3.0");
         assert_eq!(csv_field("a, \"b\""), "\"a, \"\"b\"\"\"");
         assert_eq!(csv_field("=1+1"), "'=1+1");
+        assert_eq!(csv_field("\r=1+1"), "' =1+1");
+        assert_eq!(csv_field("\t@SUM(1)"), "'\t@SUM(1)");
     }
 
     #[test]

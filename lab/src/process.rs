@@ -119,22 +119,7 @@ impl Process {
 
     /// The first process and all that descend from it.
     fn tree(&self) -> Result<Vec<u32>, Error> {
-        let mut parents = Vec::new();
-        for pid in numbers_in(Path::new("/proc"))? {
-            // Others come and go while this reads.
-            let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-            if let Some(parent) = parent_in(&stat) {
-                parents.push((pid, parent));
-            }
-        }
-        let mut tree = vec![self.child.id()];
-        let mut next = 0;
-        while next < tree.len() {
-            let parent = tree[next];
-            tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
-            next += 1;
-        }
-        Ok(tree)
+        tree(self.child.id())
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -156,6 +141,29 @@ impl Drop for Process {
         let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.child.wait();
     }
+}
+
+/// The process `first` and all that descend from it.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub(crate) fn tree(first: u32) -> Result<Vec<u32>, Error> {
+    let mut parents = Vec::new();
+    for pid in numbers_in(Path::new("/proc"))? {
+        // Others come and go while this reads.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        if let Some(parent) = parent_in(&stat) {
+            parents.push((pid, parent));
+        }
+    }
+    let mut tree = vec![first];
+    let mut next = 0;
+    while next < tree.len() {
+        let parent = tree[next];
+        tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    Ok(tree)
 }
 
 /// Processor time so far.

@@ -6,7 +6,7 @@ mod child;
 mod plan;
 
 use std::{
-    env,
+    env, fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::Command,
@@ -110,6 +110,8 @@ impl Quick {
         }
         self.say(&format!("{} (about {} s)", step.title, step.seconds));
         let document = documents.join(format!("{}.json", step.name));
+        // A step that fails must not show the figures of a run before.
+        let _ = fs::remove_file(&document);
         let mut command = Command::new(&step.program);
         command.args(&step.arguments).arg("--json").arg(&document);
         match self.wait(step, command, &logs.join(format!("{number}.log")), interrupt) {
@@ -178,3 +180,28 @@ impl Quick {
 }
 
 const POLL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_fails_does_not_show_an_older_document() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let step = Step {
+            name: "old",
+            title: "nothing",
+            program: "false".into(),
+            arguments: Vec::new(),
+            seconds: 1,
+            lacks: None,
+        };
+        let document = folder.join("old.json");
+        crate::journal::Journal::begin(Vec::new(), Some(&document)).save(true).unwrap();
+        let mut quick = Quick::new(std::slice::from_ref(&step));
+        quick.step(0, &step, folder, folder, &Interrupt::default());
+        assert!(!quick.all_well && quick.written.is_empty(), "{:?}", quick.written);
+        assert!(quick.notes[0].starts_with("Not whole: nothing"), "{:?}", quick.notes);
+    }
+}

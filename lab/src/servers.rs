@@ -103,6 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let folder = tempfile::tempdir().map_err(Error::io("temporary folder"))?;
     let (folder, done) = (folder.path(), rounds.len());
     let mut laboratory = Laboratory::new(settings.clone(), folder, interrupt, done)?;
+    laboratory.recall(&rounds);
     let mut complete = true;
     for number in rounds.len()..settings.rounds {
         match laboratory.round(number) {

@@ -282,6 +282,15 @@ fn ctrl_c_keeps_whole_rounds_and_the_rest_follows_later() {
     let kept = only(&stopped).rounds.len();
     assert!(!stopped.complete && (1..8).contains(&kept), "{kept}");
 
+    let mut other = stopped.clone();
+    other.stacks[0].sha256.replace_range(..1, "x");
+    journal::write(&path, &other).unwrap();
+    let refused = begin().arg("--resume").arg(&path).stderr(Stdio::piped()).output().unwrap();
+    assert!(!refused.status.success(), "the rest would be another library's");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("rustls-ring has become another file"), "{said}");
+    journal::write(&path, &stopped).unwrap();
+
     let mut resumed = begin().arg("--resume").arg(&path).spawn().unwrap();
     assert!(resumed.wait().unwrap().success());
     let whole = journal::read(&path).unwrap();

@@ -106,8 +106,10 @@ fn an_open_loop_counts_from_the_intended_time() {
         Duration::from_secs_f64(point[1].as_f64().unwrap() / 1e9)
     };
     assert_eq!(number(&outcome["operations"]), 100, "{outcome}");
+    // The first that was due found the server standing at most one step after it had stopped.
+    let step = Duration::from_millis(20);
     // Three digits are kept.
-    let almost = stall - stall / 100;
+    let almost = stall - step - stall / 100;
     assert!(at("intended", 100.0) >= almost, "{outcome}");
     // 20 of the 100 were due during the stall, in even steps.
     assert!(at("intended", 90.0) >= stall / 4, "{outcome}");

@@ -22,6 +22,8 @@ pub struct Connection {
     outgoing: *mut Bio,
     /// Whether tickets wait in the library for the server's first bytes: BoringSSL's way.
     holds_tickets: bool,
+    /// What is laid ready at a time for [`receive`](Self::receive).
+    feed_bytes_max: usize,
     /// A reference-counted C object behind it is not to be used by two threads.
     alone: PhantomData<*mut Ssl>,
 }
@@ -59,7 +61,9 @@ impl Connection {
         // From here on dropping it frees all.
         let holds_tickets = context.side == Side::Server && library.flavour() != Flavour::OpenSsl;
         let alone = PhantomData;
-        let mut connection = Self { library, ssl, incoming, outgoing, holds_tickets, alone };
+        let feed_bytes_max = feed_bytes_max(library.flavour());
+        let mut connection =
+            Self { library, ssl, incoming, outgoing, holds_tickets, feed_bytes_max, alone };
         if incoming.is_null() || outgoing.is_null() {
             return Err(api.error("BIO_new"));
         }
@@ -132,8 +136,24 @@ impl Connection {
         plaintext: &mut Vec<u8>,
         outgoing: &mut Vec<u8>,
     ) -> Result<bool, Error> {
-        self.feed(incoming)?;
-        let closed = loop {
+        let (mut closed, mut rest) = (false, incoming);
+        // At least once: what came with the handshake's last flight may wait.
+        loop {
+            let (part, behind) = rest.split_at(rest.len().min(self.feed_bytes_max));
+            self.feed(part)?;
+            closed |= self.decrypt(plaintext, outgoing)?;
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        self.drain(outgoing)?;
+        Ok(closed)
+    }
+
+    /// Reads until the library wants more bytes; `true`: the peer has said that it sends no more.
+    fn decrypt(&mut self, plaintext: &mut Vec<u8>, outgoing: &mut Vec<u8>) -> Result<bool, Error> {
+        loop {
             plaintext.reserve(RECORD_BYTES_MAX);
             let spare = plaintext.spare_capacity_mut();
             let room = c_int::try_from(spare.len()).unwrap_or(c_int::MAX);
@@ -146,17 +166,15 @@ impl Connection {
                 continue;
             }
             match self.why(result) {
-                number::SSL_ERROR_WANT_READ => break false,
-                number::SSL_ERROR_ZERO_RETURN => break true,
+                number::SSL_ERROR_WANT_READ => return Ok(false),
+                number::SSL_ERROR_ZERO_RETURN => return Ok(true),
                 _ => {
                     let refusal = self.refusal("SSL_read");
                     self.drain(outgoing)?;
                     return Err(refusal);
                 }
             }
-        };
-        self.drain(outgoing)?;
-        Ok(closed)
+        }
     }
 
     /// The newest session that the server gave a client, if it can be resumed.
@@ -247,20 +265,21 @@ impl Connection {
     /// Appends what is to be sent.
     fn drain(&mut self, outgoing: &mut Vec<u8>) -> Result<(), Error> {
         let api = &self.library.api;
-        let waiting = pending(api, self.outgoing);
-        if waiting == 0 {
-            return Ok(());
-        }
+        let mut waiting = pending(api, self.outgoing);
         outgoing.reserve(waiting);
-        let room = c_int::try_from(waiting).unwrap_or(c_int::MAX);
-        let spare = outgoing.spare_capacity_mut().as_mut_ptr();
-        // SAFETY: writes at most `room` bytes, which are reserved, and does not read them.
-        let read = unsafe { (api.BIO_read)(self.outgoing, spare.cast(), room) };
-        if read != room {
-            return Err(api.error("BIO_read"));
+        while waiting > 0 {
+            let part = waiting.min(CALL_BYTES_MAX);
+            let room = c_int::try_from(part).unwrap_or(c_int::MAX);
+            let spare = outgoing.spare_capacity_mut().as_mut_ptr();
+            // SAFETY: writes at most `part` bytes, which are reserved, and does not read them.
+            let read = unsafe { (api.BIO_read)(self.outgoing, spare.cast(), room) };
+            if read != room {
+                return Err(api.error("BIO_read"));
+            }
+            // SAFETY: the library wrote `part` bytes, and no more.
+            unsafe { outgoing.set_len(outgoing.len() + part) };
+            waiting -= part;
         }
-        // SAFETY: the library wrote all of them.
-        unsafe { outgoing.set_len(outgoing.len() + waiting) };
         Ok(())
     }
 
@@ -328,6 +347,15 @@ pub(crate) unsafe fn text(raw: *const c_char) -> String {
     unsafe { CStr::from_ptr(raw) }.to_string_lossy().into_owned()
 }
 
+/// BoringSSL's memory moves all that is left in it forward at each read, twice per record: what is
+/// left must be little, or the lab would measure that.
+fn feed_bytes_max(flavour: Flavour) -> usize {
+    match flavour {
+        Flavour::BoringSsl => MOVED_BYTES_MAX,
+        Flavour::AwsLc | Flavour::OpenSsl => CALL_BYTES_MAX,
+    }
+}
+
 /// Of a slice that is at most [`CALL_BYTES_MAX`] long.
 fn length(part: &[u8]) -> c_int {
     c_int::try_from(part.len()).unwrap_or(c_int::MAX)
@@ -335,6 +363,8 @@ fn length(part: &[u8]) -> c_int {
 
 /// What one call of C's takes at most: its length is an int.
 const CALL_BYTES_MAX: usize = 1 << 30;
+/// Little beside a record; four calls make one.
+const MOVED_BYTES_MAX: usize = 4_096;
 /// Plaintext of one record.
 const RECORD_BYTES_MAX: usize = 16_384;
 

@@ -95,12 +95,12 @@ impl Context {
     /// [`Error::Call`] with the library's own words for a file that it refuses.
     pub fn new(library: &'static Library, settings: &Settings<'_>) -> Result<Self, Error> {
         let api = &library.api;
+        let name = c_string(settings.name)?;
         // SAFETY: makes an object from a static method table.
         let raw = unsafe { (api.SSL_CTX_new)((api.TLS_method)()) };
         if raw.is_null() {
             return Err(api.error("SSL_CTX_new"));
         }
-        let name = c_string(settings.name)?;
         // From here on dropping it frees it.
         let context = Self { library, raw, side: settings.side, name };
         context.agree(settings)?;
@@ -308,7 +308,8 @@ impl Context {
 
     fn release_buffers(&self, release: bool) {
         let mode = number::SSL_MODE_RELEASE_BUFFERS;
-        if !release {
+        // The forks always do, and have no such bit.
+        if !release || self.library.flavour() != Flavour::OpenSsl {
             return;
         }
         match self.library.api.SSL_CTX_set_mode {

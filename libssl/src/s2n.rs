@@ -343,6 +343,7 @@ functions! {
         fn s2n_connection_get_session_length(*mut Raw) -> c_int;
         fn s2n_connection_is_session_resumed(*mut Raw) -> c_int;
         fn s2n_connection_new(c_uint) -> *mut Raw;
+        fn s2n_connection_prefer_throughput(*mut Raw) -> c_int;
         fn s2n_connection_release_buffers(*mut Raw) -> c_int;
         fn s2n_connection_set_blinding(*mut Raw, c_uint) -> c_int;
         fn s2n_connection_set_config(*mut Raw, *mut Config) -> c_int;

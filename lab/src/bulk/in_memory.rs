@@ -283,15 +283,21 @@ impl Pair {
         self.plaintext.clear();
         let before = self.source.sent_bytes();
         let start = Reading::now();
-        let mut harmed = Harm::None;
+        let (mut harmed, mut pieces) = (Harm::None, 0);
         for _ in 0..self.batch_messages.saturating_mul(self.message_pieces()) {
             let Some((piece, harm)) = self.source.next(self.record_bytes) else {
                 return Err(Error::Check("the window is too long for one connection".into()));
             };
             harmed = if harmed == Harm::None { harm } else { harmed };
             self.server.send(piece, &mut self.wire)?;
+            pieces += 1;
         }
         let sent = Reading::now();
+        let records = records(&self.wire);
+        if self.record_bytes <= RECORD_PLAIN_BYTES && records != pieces {
+            let text = format!("{pieces} pieces of a record's size went out in {records} records");
+            return Err(Error::Check(text));
+        }
         match harmed {
             Harm::Ciphertext => flip_bit(&mut self.wire),
             Harm::None => {}
@@ -318,6 +324,19 @@ impl Pair {
     }
 }
 
+/// How many records `wire` holds.
+fn records(mut wire: &[u8]) -> usize {
+    let mut count = 0;
+    while let [_, _, _, high, low, behind @ ..] = wire {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        wire = behind.get(length..).unwrap_or_default();
+        count += 1;
+    }
+    count
+}
+
+/// Plaintext of a full record.
+const RECORD_PLAIN_BYTES: usize = 16 * 1024;
 /// Plaintext between two readings of the clocks: enough to make them cheap, little enough to stay
 /// in a cache.
 const BATCH_BYTES: usize = 256 * 1024;

@@ -63,12 +63,7 @@ impl Arguments {
 
     /// How often everything is measured.
     pub(super) fn rounds(&self) -> u32 {
-        let default = match (self.compat, self.matrix) {
-            (Some(_), _) => 1,
-            (None, true) => 5,
-            (None, false) => 3,
-        };
-        self.rounds.unwrap_or(default)
+        self.rounds.unwrap_or(if self.compat.is_some() { 1 } else { ROUNDS_DEFAULT })
     }
 
     /// What both ends agree on.
@@ -253,6 +248,8 @@ pub(super) fn drives(runtime: Runtime, stack: &str) -> bool {
 }
 
 const SEALANE: &str = "sealane";
+/// As many as a verdict needs.
+const ROUNDS_DEFAULT: u32 = 5;
 /// Cells of one run.
 const CELLS_MAX: usize = 4_096;
 /// What is measured over sockets, unless it is said.

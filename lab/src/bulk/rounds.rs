@@ -36,6 +36,7 @@ pub(super) fn measure(
         let text = "the run to go on with was begun with other arguments";
         return Err(Error::Check(text.into()));
     }
+    launch::unchanged(&journal.run.stacks)?;
     let done = journal.run.bulk.iter().filter(|series| series.failure.is_none());
     let done = done.map(|series| series.rounds.len()).min().unwrap_or(0);
     let done = u32::try_from(done).unwrap_or(u32::MAX);

@@ -33,6 +33,8 @@ pub fn measure(
     if journal.run.handshakes.is_empty() {
         journal.run.handshakes = series(settings);
         identify(settings, journal);
+    } else {
+        launch::unchanged(&journal.run.stacks)?;
     }
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let mut credentials = BTreeMap::new();

@@ -1,6 +1,7 @@
 //! One thread of the load, [`Driver`]: one epoll, and when to start what on which connection.
 
 use std::{
+    fs,
     net::SocketAddr,
     os::fd::OwnedFd,
     sync::{
@@ -139,7 +140,7 @@ impl Driver {
     /// Does it and tells what came out, and nothing of what was before.
     pub(crate) fn run(&mut self, load: Load) -> Result<Tally, Error> {
         self.tally = Tally::new()?;
-        let cpu_before = cpu_ns();
+        let (cpu_before, waited_before) = (cpu_ns(), waited_ns());
         let course = Course { load, began: Instant::now(), started: 0 };
         if let Err(error) = self.follow(course) {
             // A server that serves one after the other must not wait for those that nobody needs.
@@ -149,6 +150,7 @@ impl Driver {
         }
         let mut tally = std::mem::replace(&mut self.tally, Tally::new()?);
         tally.cpu_ns.push(cpu_ns().saturating_sub(cpu_before));
+        tally.waited_ns = waited_ns().saturating_sub(waited_before);
         Ok(tally)
     }
 
@@ -346,9 +348,10 @@ impl Driver {
 
     fn wait(&mut self, course: &Course, events: &mut Vec<Event>) -> Result<(), Error> {
         let longest = Duration::from_millis(LOOK_INTERVAL_MS);
-        let timeout = match course.next_start() {
+        let now = Instant::now();
+        let timeout = match self.wakes_for(course, now) {
             _ if !self.again.is_empty() => Duration::ZERO,
-            Some(next) => next.saturating_duration_since(Instant::now()).min(longest),
+            Some(next) => next.saturating_duration_since(now).min(longest),
             None => longest,
         };
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
@@ -357,6 +360,16 @@ impl Driver {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(system("epoll")(error)),
         }
+    }
+
+    /// When to look without an event: at the next start of the schedule, if there is room for it.
+    /// Else only an event can make some, and looking at once, again and again, would take the
+    /// processor from the server.
+    fn wakes_for(&self, course: &Course, now: Instant) -> Option<Instant> {
+        let lacks_connection = matches!(course.load.work, Work::Requests(_))
+            && self.ready.is_empty()
+            && !self.plan.tolerant;
+        course.wakes(now, self.slots.len() - self.ready.len()).filter(|_| !lacks_connection)
     }
 
     /// Ends what takes too long, and everything if the operator wants it.
@@ -406,6 +419,18 @@ impl Course {
         }
     }
 
+    /// The next start of an open loop, if one is still to come and has room.
+    fn wakes(&self, now: Instant, under_way: usize) -> Option<Instant> {
+        match self.load.pace {
+            Pace::Open { in_flight_max, .. }
+                if under_way < in_flight_max && self.wants_more(now) =>
+            {
+                self.next_start()
+            }
+            Pace::Open { .. } | Pace::Closed(_) => None,
+        }
+    }
+
     fn wants_more(&self, now: Instant) -> bool {
         match (self.load.until, self.load.pace) {
             (Until::Count(count), _) => self.started < count,
@@ -444,6 +469,12 @@ fn cpu_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
+/// What the calling thread has waited for a processor so far; 0 where the kernel does not tell.
+fn waited_ns() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
 fn system(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> Error {
     move |error| Error::io(what)(error.into())
 }
@@ -457,3 +488,42 @@ const NONCE_BITS: u32 = 48;
 /// Seconds whose operations are counted apart.
 const SECONDS_MAX: usize = 3_600;
 const STARTS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_shares_its_processor_has_waited() {
+        let one = rustix::thread::sched_getaffinity(None).unwrap();
+        let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| one.is_set(*cpu)).unwrap();
+        let spin = move || {
+            let mut set = rustix::thread::CpuSet::new();
+            set.set(first);
+            rustix::thread::sched_setaffinity(None, &set).unwrap();
+            let before = waited_ns();
+            // Two that never rest cannot both run all the time.
+            while waited_ns() == before {}
+        };
+        let both = [std::thread::spawn(spin), std::thread::spawn(spin)];
+        both.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn an_open_loop_without_room_waits_for_events_alone() {
+        let began = Instant::now();
+        let (interval, delay) = (Duration::from_millis(10), Duration::ZERO);
+        let pace = Pace::Open { interval, delay, in_flight_max: 2 };
+        let until = Until::Elapsed(Duration::from_millis(100));
+        let load = Load { work: Work::Connections(None), pace, until };
+        let mut course = Course { load, began, started: 2 };
+        // The third start is long due.
+        let now = began + Duration::from_millis(90);
+        assert_eq!(course.wakes(now, 1), Some(began + 2 * interval));
+        assert_eq!(course.wakes(now, 2), None, "its place is taken");
+        course.started = 10;
+        assert_eq!(course.wakes(now, 0), None, "all have started");
+        course.load.pace = Pace::Closed(2);
+        assert_eq!(course.wakes(now, 0), None, "it has no schedule");
+    }
+}

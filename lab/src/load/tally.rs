@@ -31,6 +31,8 @@ pub(crate) struct Tally {
     pub(crate) handshake: Times,
     /// Processor time of each client thread.
     pub(crate) cpu_ns: Vec<u64>,
+    /// What all client threads together waited for a processor while they could have run.
+    pub(crate) waited_ns: u64,
     /// From the start of the load to its last operation's end.
     pub(crate) elapsed: Duration,
     /// Operations by the second in which they ended.
@@ -61,6 +63,7 @@ impl Tally {
             intended: Times::new()?,
             handshake: Times::new()?,
             cpu_ns: Vec::new(),
+            waited_ns: 0,
             elapsed: Duration::ZERO,
             per_second: Vec::new(),
         })
@@ -90,6 +93,12 @@ impl Tally {
         self.cpu_ns.iter().sum::<u64>() as f64 / available.max(1.0)
     }
 
+    /// Share of their time that the client's threads waited for a processor, 0 to 1.
+    pub(crate) fn client_waited(&self) -> f64 {
+        let threads = self.cpu_ns.len().max(1) as f64;
+        self.waited_ns as f64 / (self.elapsed.as_nanos() as f64 * threads).max(1.0)
+    }
+
     /// Adds what another thread counted at the same time.
     pub(crate) fn add(&mut self, other: Self) {
         self.operations += other.operations;
@@ -107,6 +116,7 @@ impl Tally {
         let _ = self.intended.add(&other.intended);
         let _ = self.handshake.add(&other.handshake);
         self.cpu_ns.extend(other.cpu_ns);
+        self.waited_ns += other.waited_ns;
         self.elapsed = self.elapsed.max(other.elapsed);
         let seconds = self.per_second.len().max(other.per_second.len());
         self.per_second.resize(seconds, 0);

@@ -196,7 +196,7 @@ fn counts_sentence(sources: &Sources) -> Option<String> {
         )),
         [(least, few), .., (most, many)] => Some(format!(
             "Per handshake, {most}'s server writes {} to memory that other threads write; \
-             {least}'s {}.",
+             {least}'s {}. Counts are no rank: what limits a stack is shared writes per work done.",
             times(*many),
             times(*few)
         )),

@@ -3,7 +3,7 @@
 use crate::{
     document::{Server, ServerCase, Servers},
     plot::number,
-    statistics::{self, NOT_ENOUGH, Row, Spread, least_per_round},
+    statistics::{self, NOT_ENOUGH, ROUNDS_MIN, Row, Spread, least_per_round},
 };
 
 use super::{card::Card, frame::Tag, sources::Sources, terminators::floor, words};
@@ -48,7 +48,7 @@ pub(crate) fn reservation(server: &Server, case: &ServerCase) -> &'static str {
     let disturbed = result.invalid.as_deref().is_some_and(|why| why.starts_with("steal"));
     match result.figure.len() {
         _ if disturbed => " (disturbed: a hint)",
-        1 => " (one round: a hint)",
+        rounds if rounds < ROUNDS_MIN => " (a hint: too few rounds for a verdict)",
         _ => "",
     }
 }
@@ -110,19 +110,23 @@ mod tests {
 
     #[test]
     fn the_best_of_the_others_may_be_another_in_each_round() {
-        let others: [(&str, &[f64]); 2] = [("b", &[20.0, 40.0, 20.0]), ("c", &[40.0, 20.0, 40.0])];
+        let others: [(&str, &[f64]); 2] =
+            [("b", &[20.0, 40.0, 20.0, 40.0, 20.0]), ("c", &[40.0, 20.0, 40.0, 20.0, 40.0])];
         let ratio = |figures: &[f64]| said(&[("a", figures), others[0], others[1]]).unwrap();
-        assert_eq!(ratio(&[10.0, 10.0, 10.0]), ("0.5\u{d7}".into(), "of the best other".into()));
-        assert!(ratio(&[19.0, 20.0, 21.0]).1.ends_with("(no difference shown)"));
+        assert_eq!(ratio(&[10.0; 5]), ("0.5\u{d7}".into(), "of the best other".into()));
+        assert!(ratio(&[19.0, 20.0, 21.0, 19.0, 21.0]).1.ends_with("(no difference shown)"));
         assert_eq!(said(&[("a", &[1.0])]), None, "alone");
         assert!(said(&[("a", &[1.0]), ("b", &[2.0])]).unwrap().1.ends_with("(too few rounds)"));
     }
 
     #[test]
     fn one_round_and_a_disturbed_one_are_hints() {
-        let mut servers = servers(&[("a", &[1.0]), ("b", &[1.0, 2.0])]);
+        let mut servers = servers(&[("a", &[1.0]), ("b", &[1.0; 5])]);
         let case = servers.cases[0].clone();
-        assert_eq!(reservation(&servers.servers[0], &case), " (one round: a hint)");
+        assert_eq!(
+            reservation(&servers.servers[0], &case),
+            " (a hint: too few rounds for a verdict)"
+        );
         assert_eq!(reservation(&servers.servers[1], &case), "");
         let result = servers.servers[1].cases.get_mut("full").unwrap();
         result.invalid = Some("client-bound: x".into());

@@ -69,7 +69,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
 fn verdicts(rows: &[(String, &Comparison)]) -> String {
     let rows = rows.iter().map(|(run, comparison)| {
         let Comparison { measure, of, to, ratio, interval: [low, high], verdict } = comparison;
-        let open = *low <= 1.0 && *high >= 1.0;
+        let open = *low <= 1.0 && *high >= 1.0 || verdict.starts_with(NOT_ENOUGH);
         let class = if open { "verdict open" } else { "verdict" };
         vec![
             Cell::Text(format!("{of} / {to}{run}")),
@@ -87,4 +87,5 @@ fn verdicts(rows: &[(String, &Comparison)]) -> String {
 }
 
 const LOOK: &str = "The first one's figure divided by the second's. Dot: median of the rounds' \
-    ratios; line: 95% interval. Where the line crosses \u{d7}1, no difference is shown.";
+    ratios; line: 95% interval. Where the line crosses \u{d7}1, no difference is shown. Where the \
+    verdict says \"not enough\", it goes from the least to the most ratio, and is a hint.";

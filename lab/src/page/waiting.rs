@@ -165,11 +165,11 @@ mod tests {
             said
         };
         assert!(said_of(&series(2, 130, 130)).contains("2 of 2 rounds"));
-        let mut disturbed = series(4, 130, 130);
+        let mut disturbed = series(6, 130, 130);
         for round in disturbed.points[1].rounds.iter_mut().take(2) {
             round.invalid = Some("steal".into());
         }
-        assert!(said_of(&disturbed).contains("2 of 4 rounds"));
+        assert!(said_of(&disturbed).contains("4 of 6 rounds"));
         let mut alone = series(5, 130, 130);
         alone.points.remove(1);
         assert!(said_of(&alone).contains("two numbers of threads"));

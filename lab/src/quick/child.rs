@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::error::Error;
+use crate::{error::Error, process::tree as process_tree};
 
 /// A running child; dropping it asks it to end, then ends it and everything it started.
 pub(super) struct Child {
@@ -55,6 +55,14 @@ impl Drop for Child {
         while self.ended().is_none() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(10));
         }
+        if self.ended().is_none() {
+            // What it started for itself has groups of its own, and nobody else left to end it.
+            for descendant in process_tree(self.process.id()).unwrap_or_default() {
+                if let Some(pid) = i32::try_from(descendant).ok().and_then(Pid::from_raw) {
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            }
+        }
         // The group may outlive its first process; it is ours alone, because we made it.
         let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.process.wait();
@@ -63,3 +71,33 @@ impl Drop for Child {
 
 /// To finish a round and write it.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_deaf_child_started_in_another_group_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' TERM; setsid sleep 1000 & while :; do sleep 0.1; done"]);
+        let child = Child::start(command, &folder.path().join("log")).unwrap();
+        let sleeps = |pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line == b"sleep\x001000\0"
+        };
+        let sleep = loop {
+            let tree = process_tree(child.process.id()).unwrap();
+            if let Some(pid) = tree.into_iter().find(sleeps) {
+                break pid;
+            }
+            thread::yield_now();
+        };
+        drop(child);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while sleeps(&sleep) {
+            assert!(Instant::now() < deadline, "{sleep} still runs");
+            thread::yield_now();
+        }
+    }
+}

@@ -40,8 +40,8 @@ pub(super) fn steps(binary: &Path) -> Vec<Step> {
         name: "handshake",
         title: "handshakes by stack and threads",
         program: binary.to_owned(),
-        arguments: words(&["handshake", "--rounds=3", "--window-ms=300", "--threads", &threads]),
-        seconds: 40,
+        arguments: words(&["handshake", "--rounds=5", "--window-ms=200", "--threads", &threads]),
+        seconds: 45,
         lacks: None,
     }];
     let [locks, lines, own_lines] = counts(binary);
@@ -86,7 +86,7 @@ fn counts(binary: &Path) -> [Step; 3] {
     let own = valgrind.clone().or(own);
     [
         step("locks", "locks per handshake", binary, &locks, 8, None),
-        step("lines", "shared writes of OpenSSL", binary, &of_openssl, 45, valgrind),
+        step("lines", "shared writes of OpenSSL", binary, &of_openssl, 40, valgrind),
         step("own-lines", "shared writes of Sealane", own_program, &of_sealane, 27, own),
     ]
 }

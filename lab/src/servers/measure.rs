@@ -205,20 +205,29 @@ impl Bench {
         })
     }
 
-    /// Whether something else than the server set rate and latency. Two rules, on the time from the
-    /// first start to the last end:
+    /// Whether something else than the server set rate and latency. Three rules, on the time from
+    /// the first start to the last end:
     ///
     /// 1. The client's threads ran for more than 90% of the time of the processors that they can
     ///    fill: they were the limit, in a closed loop and in an open one.
     /// 2. In a closed loop the rate is a capacity only if the server was at its limit: if it used
     ///    less than 90% of the processors that its workers can fill, then client, backend or others
     ///    took them, or too little was asked of it.
+    /// 3. In an open loop the client's threads waited for more than 10% of the time for a processor
+    ///    that the server, the backend or others had: what latency counts is their turn too.
     ///
     /// CPU per operation is not touched by either.
     fn bound(&self, load: &Load, tally: &Tally, server_ns: u64) -> Option<String> {
         let client = tally.client_busy(self.placement.client());
         if client > BUSY_MAX {
             return Some(format!("client-bound: its threads ran {:.0}% of the time", client * 1e2));
+        }
+        let waited = tally.client_waited();
+        if matches!(load.pace, Pace::Open { .. }) && waited > WAITED_MAX {
+            let waited = waited * 1e2;
+            return Some(format!(
+                "client-bound: its threads waited {waited:.0}% of the time for a processor"
+            ));
         }
         let workers = self.workers.min(self.placement.server()) as f64;
         let wall_ns = tally.elapsed.as_nanos() as f64;
@@ -297,3 +306,5 @@ const BUSY_MAX: f64 = 0.9;
 /// Under way at once in the open loop; more wait for a place, and their latency counts that.
 pub(crate) const OPEN_CONNECTIONS_MAX: usize = 1_000;
 const STEAL_PERCENT_MAX: f64 = 1.0;
+/// Share of an open loop's time that the client may wait for a processor.
+const WAITED_MAX: f64 = 0.1;

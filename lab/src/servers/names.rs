@@ -85,6 +85,7 @@ impl Names {
             placement: &bench.placement,
             workers: bench.workers,
             connections_max: CONNECTIONS_MAX,
+            interrupted: &bench.interrupted,
         };
         let mut server = match Running::start(entry, binary, folder, circumstances) {
             Err(Error::Unsupported(why)) => {
@@ -149,6 +150,10 @@ impl Names {
             failed += crew.run(&Load::closed(echo(), 1, Until::Count(1)))?.failed();
             if crew.leaf() == Some(&wanted) {
                 break;
+            }
+            // A load that counts failures takes Ctrl-C for its end.
+            if bench.interrupted.is_pressed() {
+                return Err(Error::Interrupted);
             }
             if began.elapsed() > Duration::from_secs(RELOAD_SECONDS_MAX) {
                 let text = format!("no new certificate {RELOAD_SECONDS_MAX} s after the reload");

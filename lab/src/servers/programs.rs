@@ -7,7 +7,14 @@ use std::{
     process::Command,
 };
 
-use crate::{error::Error, process::Process, servers::case::Case};
+use crate::{
+    error::Error,
+    process::Process,
+    servers::{
+        case::Case,
+        results::{BEST_PEER, FLOOR},
+    },
+};
 
 /// One row of the table.
 #[derive(Clone, Debug)]
@@ -78,6 +85,7 @@ impl Choice {
         for (name, line) in &self.peers {
             entries.push(self.entry(name, Program::Command(line.clone())));
         }
+        self.names_are_free(&entries)?;
         for name in &self.only {
             if !entries.iter().any(|entry| entry.name == *name) {
                 let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
@@ -88,16 +96,27 @@ impl Choice {
         entries.retain(|entry| self.only.is_empty() || self.only.contains(&entry.name));
         // The floor goes last and is measured in every round, among the others.
         let haproxy = self.haproxies.first().cloned();
-        for (name, program) in [
-            ("plain-relay", Program::PlainRelay),
-            ("plain-haproxy", Program::PlainHaproxy(haproxy)),
-        ] {
+        for (name, program) in
+            [(PLAIN_RELAY, Program::PlainRelay), (PLAIN_HAPROXY, Program::PlainHaproxy(haproxy))]
+        {
             let mut entry = self.entry(name, program);
             entry.cases.retain(|case| case.has_floor());
             entries.push(entry);
         }
         entries.retain(|entry| !entry.cases.is_empty());
         Ok(entries)
+    }
+
+    /// Figures are kept by name: two servers of one name would get each other's.
+    fn names_are_free(&self, entries: &[Entry]) -> Result<(), Error> {
+        for (name, _) in &self.peers {
+            let same = entries.iter().filter(|entry| entry.name == *name).count();
+            if same > 1 || RESERVED.contains(&name.as_str()) {
+                let text = format!("--peer {name}=...: that name is taken; give it another");
+                return Err(Error::Check(text));
+            }
+        }
+        Ok(())
     }
 
     fn entry(&self, name: &str, program: Program) -> Entry {
@@ -243,6 +262,10 @@ fn versions_after(bytes: &[u8], name: &str) -> Vec<String> {
 
 pub(crate) const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 const LARGE_BUFFER_BYTES: u32 = 65_536;
+const PLAIN_HAPROXY: &str = "plain-haproxy";
+const PLAIN_RELAY: &str = "plain-relay";
+/// Names of rows that are no peers.
+const RESERVED: [&str; 4] = [BEST_PEER, FLOOR, PLAIN_HAPROXY, PLAIN_RELAY];
 const RUST_LIBRARIES: [&str; 3] = ["/rustls-", "/graviola-", "/aws-lc-rs-"];
 
 #[cfg(test)]
@@ -260,6 +283,17 @@ mod tests {
     fn a_missing_program_names_its_remedy() {
         let error = Program::Sealane.find(Path::new("/nonexistent")).unwrap_err();
         assert!(error.to_string().contains("cargo build --release"), "{error}");
+    }
+
+    #[test]
+    fn a_peer_takes_no_name_that_another_row_has() {
+        for names in [&["haproxy"][..], &["floor"], &["plain-relay"], &["a", "a"]] {
+            let peers = names.iter().map(|name| ((*name).into(), "false".into())).collect();
+            let (sealane, cases) = ("/nonexistent".into(), vec![Case::Full]);
+            let choice = Choice { sealane, haproxies: Vec::new(), peers, only: Vec::new(), cases };
+            let error = choice.entries().unwrap_err().to_string();
+            assert!(error.contains("is taken"), "{error}");
+        }
     }
 
     #[test]

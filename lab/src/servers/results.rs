@@ -128,6 +128,11 @@ fn figures(cells: &[&Cell]) -> Vec<f64> {
 fn result(cells: &[&Cell]) -> Result<ServerResult, Error> {
     let samples = || cells.iter().map(|cell| &cell.sample);
     let bound: BTreeSet<&String> = samples().filter_map(|sample| sample.bound.as_ref()).collect();
+    let not_offered = samples().find_map(|sample| sample.not_offered.clone());
+    if not_offered.is_some() {
+        // With a figure in some rounds only, it would be paired with other rounds of others.
+        return Ok(ServerResult { not_offered, ..ServerResult::default() });
+    }
     Ok(ServerResult {
         figure: figures(cells),
         rate: samples().filter_map(|sample| sample.rate).collect(),
@@ -137,7 +142,7 @@ fn result(cells: &[&Cell]) -> Result<ServerResult, Error> {
         accepted: Vec::new(),
         worker_cpu_ns: samples().next_back().map(|s| s.worker_cpu_ns.clone()).unwrap_or_default(),
         invalid: bound.first().map(|why| (*why).clone()),
-        not_offered: samples().find_map(|sample| sample.not_offered.clone()),
+        not_offered,
         note: samples().filter_map(|sample| sample.note.clone()).next_back(),
     })
 }

@@ -48,6 +48,17 @@ pub(crate) struct Round {
     pub(crate) cells: Vec<Cell>,
     /// By column: the primitives' part of the floor.
     pub(crate) primitives: BTreeMap<String, f64>,
+    /// By server: why it had shown nothing by the round's end.
+    #[serde(default)]
+    pub(crate) failures: BTreeMap<String, Failed>,
+}
+
+/// A server that has failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Failed {
+    pub(crate) why: String,
+    /// It is not installed.
+    pub(crate) absent: bool,
 }
 
 /// One server's sample in one column.
@@ -153,7 +164,16 @@ impl Laboratory {
         if cases.contains(&Case::Names) {
             self.many_names(number, &mut round, &order)?;
         }
+        round.failures = failures(&self.rows);
         Ok(round)
+    }
+
+    /// Of a run that goes on: a server that failed in an earlier round has shown nothing, and would
+    /// have fewer rounds than the others.
+    pub(crate) fn recall(&mut self, rounds: &[Round]) {
+        if let Some(round) = rounds.last() {
+            restore(&mut self.rows, &round.failures);
+        }
     }
 
     fn profile(
@@ -172,11 +192,13 @@ impl Laboratory {
             if row.failure.is_some() || its_cases.is_empty() {
                 continue;
             }
+            let is_sealane = row.entry.program == Program::Sealane;
             match self.start(index, profile) {
                 Ok(server) => servers.push((index, server)),
-                // Whoever does not know the group refuses it at its start or in the handshake.
+                // A peer that does not know the group refuses it at its start or in the handshake;
+                // sealane knows it, and has failed.
                 Err(error @ (Error::Start { .. } | Error::Check(_)))
-                    if profile.group == Group::X25519MlKem768 =>
+                    if profile.group == Group::X25519MlKem768 && !is_sealane =>
                 {
                     let why = refusal(&error);
                     let sample = Sample { not_offered: Some(why), ..Sample::default() };
@@ -253,6 +275,7 @@ impl Laboratory {
             placement: &self.settings.placement,
             workers: self.settings.workers,
             connections_max: most + CONNECTIONS_SPARE,
+            interrupted: &self.interrupted,
         };
         let server = Running::start(entry, &binary, &folder, circumstances)?;
         self.bench(entry, profile).warm_up(&server).map_err(|error| match error {
@@ -337,6 +360,21 @@ impl Row {
     }
 }
 
+fn failures(rows: &[Row]) -> BTreeMap<String, Failed> {
+    let failed = rows.iter().filter_map(|row| Some((row, row.failure.clone()?)));
+    let failed =
+        failed.map(|(row, why)| (row.entry.name.clone(), Failed { why, absent: row.absent }));
+    failed.collect()
+}
+
+fn restore(rows: &mut [Row], failures: &BTreeMap<String, Failed>) {
+    for row in rows {
+        if let Some(Failed { why, absent }) = failures.get(&row.entry.name) {
+            (row.failure, row.absent) = (Some(why.clone()), *absent);
+        }
+    }
+}
+
 impl KeyFiles {
     fn make(folder: &Path, key: Key) -> Result<Self, Error> {
         let credentials = Credentials::make(folder, key)?;
@@ -400,3 +438,25 @@ fn raise_descriptor_limit(connections: u64) -> Result<(), Error> {
 
 const CONNECTIONS_SPARE: u64 = 500;
 const DESCRIPTORS_SPARE: u64 = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_before_a_stop_has_failed_after_it() {
+        let row = |name: &str| {
+            let (program, cases) = (Program::Hitch, vec![Case::Full]);
+            Row::new(Entry { name: name.into(), program, buffer_bytes: None, cases })
+        };
+        let mut before = [row("a"), row("b")];
+        before[1].failure = Some("a wrong byte".into());
+        let round = Round { failures: failures(&before), ..Round::default() };
+        let text = serde_json::to_string(&round).unwrap();
+        let read: Round = serde_json::from_str(&text).unwrap();
+        let mut after = [row("a"), row("b")];
+        restore(&mut after, &read.failures);
+        assert_eq!(after[0].failure, None);
+        assert_eq!((after[1].failure.as_deref(), after[1].absent), (Some("a wrong byte"), false));
+    }
+}

@@ -13,6 +13,7 @@ use std::{
 
 use crate::{
     error::Error,
+    interrupt::Interrupt,
     process::Process,
     servers::{
         case::Profile,
@@ -44,6 +45,7 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) placement: &'a Placement,
     pub(crate) workers: usize,
     pub(crate) connections_max: u64,
+    pub(crate) interrupted: &'a Interrupt,
 }
 
 impl Running {
@@ -56,7 +58,7 @@ impl Running {
     ) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
         let backend = Backend::start()?;
-        let Circumstances { pem, many, profile, placement, workers, connections_max } =
+        let Circumstances { pem, many, profile, placement, workers, connections_max, interrupted } =
             circumstances;
         let (listen, behind) = (free_address()?, backend.address);
         let place =
@@ -78,7 +80,7 @@ impl Running {
             listens_after: Duration::ZERO,
             started,
         };
-        running.wait_until_it_listens()?;
+        running.wait_until_it_listens(interrupted)?;
         Ok(running)
     }
 
@@ -92,9 +94,12 @@ impl Running {
         Error::Start { reason: reason.to_string(), log: self.process.last_words() }
     }
 
-    fn wait_until_it_listens(&mut self) -> Result<(), Error> {
+    fn wait_until_it_listens(&mut self, interrupted: &Interrupt) -> Result<(), Error> {
         let deadline = self.started + START_TIME_MAX;
         while TcpStream::connect(self.address).is_err() {
+            if interrupted.is_pressed() {
+                return Err(Error::Interrupted);
+            }
             let reason = if !self.process.runs() {
                 "it ended".to_owned()
             } else if Instant::now() > deadline {

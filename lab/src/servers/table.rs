@@ -12,7 +12,7 @@ use crate::{
         results::{BEST_PEER, FLOOR, columns, measure, total},
         round::{Row, Settings},
     },
-    statistics::Spread,
+    statistics::{ROUNDS_MIN, Spread},
 };
 
 /// The whole text.
@@ -28,6 +28,13 @@ pub(crate) fn text(settings: &Settings, rows: &[Row], run: &Run) -> String {
     }
     let Some(servers) = &run.servers else { return text };
     text += "\nMedian [least-most] of the rounds; less is better. n/o: not offered.\n";
+    if settings.rounds < ROUNDS_MIN {
+        let _ = writeln!(
+            text,
+            "{} of the {ROUNDS_MIN} rounds that a verdict takes: every ratio is a hint.",
+            settings.rounds
+        );
+    }
     let columns = columns(settings);
     for cases in TABLES {
         let its = columns.iter().filter(|column| cases.contains(&column.case));

@@ -10,7 +10,8 @@ use std::{
 };
 
 use sealane_libssl::{
-    Agreed, Connection, Context, Identification, Library, Resumption, Settings, Side as End, Step,
+    Agreed, Connection, Context, Flavour, Identification, Library, Resumption, Settings,
+    Side as End, Step,
 };
 
 use crate::{
@@ -72,11 +73,12 @@ impl Libssl {
 
 impl Stack for Libssl {
     fn identity(&self) -> Identity {
+        let set = if self.library.flavour() == Flavour::OpenSsl { SET } else { "" };
         let parts = [
             cache::note(self.library.path()),
             self.library.build_flags(),
             cache::libcrypto(self.library.libcrypto()),
-            SET.to_owned(),
+            set.to_owned(),
         ];
         let build: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         Identity {
@@ -283,7 +285,7 @@ fn iana_group(group: Group) -> u16 {
 
 const GROUPS: [Group; 4] = [Group::P256, Group::P384, Group::X25519, Group::X25519MlKem768];
 
-/// What the lab sets beside a scenario, as nginx and HAProxy do.
+/// What the lab sets beside a scenario, as nginx and HAProxy do; OpenSSL's forks always do so.
 const SET: &str = "set: SSL_MODE_RELEASE_BUFFERS";
 
 /// The libssl of the system.

@@ -42,6 +42,23 @@ pub fn identity(stack: &str) -> Result<Identity, Error> {
     }
 }
 
+/// Whether `stacks`, which a run began with, are still the files that they were: rounds of two
+/// libraries must not stand under one name.
+///
+/// # Errors
+/// The first that is another one now, or that cannot be loaded any more.
+pub fn unchanged(stacks: &[Identity]) -> Result<(), Error> {
+    for before in stacks {
+        let Identity { name, sha256, .. } = identity(&before.name)?;
+        // Asio's driver may be linked with another file of that name.
+        if !stacks.iter().any(|known| known.name == name && known.sha256 == sha256) {
+            let what = "the run cannot be resumed: since it began,";
+            return Err(Error::Check(format!("{what} {name} has become another file")));
+        }
+    }
+    Ok(())
+}
+
 /// The command line of a trial.
 ///
 /// # Errors

@@ -128,6 +128,9 @@ fn work_time_max(task: &Handshakes) -> Duration {
 /// per thread when it closes its own.
 struct Meeting {
     threads: usize,
+    /// More threads than processors. A thread that is pinned sees one processor only, so this is
+    /// asked before any is.
+    crowded: bool,
     all: Barrier,
     origin: Instant,
     warm: AtomicUsize,
@@ -141,6 +144,7 @@ impl Meeting {
     fn new(threads: usize) -> Self {
         Self {
             threads,
+            crowded: thread::available_parallelism().map_or(1, usize::from) < threads,
             all: Barrier::new(threads),
             origin: Instant::now(),
             warm: AtomicUsize::new(0),
@@ -159,6 +163,18 @@ impl Meeting {
         }
         self.all.wait();
         self.start_ns.load(Ordering::Relaxed)
+    }
+
+    /// Without sleeping, which would end at some other time; but a thread that has its processor to
+    /// itself cannot be in the way of another one.
+    fn wait_for(&self, start_ns: u64, clock: &Clock) {
+        while clock.now_ns() < start_ns {
+            if self.crowded {
+                thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
     }
 
     /// The share of processor time that was stolen around the window; 0 if the kernel does not
@@ -234,7 +250,7 @@ impl Thread {
         self.warm_up(pair, &mut clock, &mut report)?;
         let start_ns = meeting.agree_on_start(&clock);
         let end_ns = start_ns + self.task.window_ms * 1_000_000;
-        self.wait_for(start_ns, &clock);
+        meeting.wait_for(start_ns, &clock);
 
         let cpu_before_ns = cpu_ns();
         clock.window_end_ns = end_ns;
@@ -299,19 +315,6 @@ impl Thread {
             }
         }
         Ok(())
-    }
-
-    /// Without sleeping, which would end at some other time; but a thread that has its processor to
-    /// itself cannot be in the way of another one.
-    fn wait_for(&self, start_ns: u64, clock: &Clock) {
-        let crowded = thread::available_parallelism().map_or(1, usize::from) < self.meeting.threads;
-        while clock.now_ns() < start_ns {
-            if crowded {
-                thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
-        }
     }
 
     /// Does what a pair cannot; `true` if the thread is to stop working.

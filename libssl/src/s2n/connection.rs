@@ -63,6 +63,8 @@ impl Connection {
                     (api.s2n_connection_set_blinding)(raw, SELF_SERVICE),
                     "s2n_connection_set_blinding",
                 ),
+                // Its records are half as large as everybody else's otherwise.
+                ((api.s2n_connection_prefer_throughput)(raw), "s2n_connection_prefer_throughput"),
                 ((api.s2n_connection_set_ctx)(raw, place), "s2n_connection_set_ctx"),
                 (
                     (api.s2n_connection_set_recv_cb)(raw, Some(receive)),

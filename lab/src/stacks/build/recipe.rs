@@ -152,13 +152,19 @@ fn openssl(place: &Place<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
     generate.push("build_generated".to_owned());
     let mut compile = make;
     compile.push(format!("-j{}", place.jobs));
-    // The two libraries alone: no static ones, programs, modules or pages.
-    compile.extend(words(kept));
-    vec![
+    let mut steps = vec![
         Step { what: "configure", command: configure, progress: Progress::None },
         Step { what: "generate", command: generate, progress: Progress::None },
-        Step { what: "compile", command: compile, progress: Progress::Objects },
-    ]
+    ];
+    // The two libraries alone: no static ones, programs, modules or pages. One after the other,
+    // because 1.1.1 lets two rules make the same link when libssl asks for libcrypto meanwhile.
+    for (what, library) in
+        ["compile libcrypto", "compile libssl"].into_iter().zip(kept.iter().rev())
+    {
+        let command = [compile.clone(), words(&[library])].concat();
+        steps.push(Step { what, command, progress: Progress::Objects });
+    }
+    steps
 }
 
 fn cmake(place: &Place<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
@@ -261,7 +267,7 @@ pub(super) static RECIPES: [Recipe; 8] = [
         sources: "deps/boringssl",
         kept: &["libssl.so", "libcrypto.so"],
         maker: BORINGSSL,
-        headers: false,
+        headers: true,
         needs: None,
     },
     Recipe {
