@@ -67,7 +67,7 @@ pub(crate) fn rate_plot(
         Line { label: part.label.clone(), color: part.color, points, ideal }
     });
     LinePlot {
-        name: format!("Handshakes per second and thread by threads: {}", words::short(scenario)),
+        name: format!("Rate per thread: {}", words::short(scenario)),
         x: "threads".into(),
         y: "handshakes per second and thread".into(),
         x_scale: Scale::Linear,
