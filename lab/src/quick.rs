@@ -1,5 +1,5 @@
 //! The command `quick`: what is on this machine, measured in under three minutes and drawn as one
-//! page. Each of [`steps`](plan::steps) is another command of this binary, in a process of its
+//! page. Each of the steps of its plan is another command of this binary, in a process of its
 //! own: one that fails or runs out of time does not take the others with it.
 
 mod child;

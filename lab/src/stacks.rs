@@ -1,4 +1,4 @@
-//! The stacks, one file each, and the list of them, [`FAMILIES`]: [`load`] finds one by name.
+//! The stacks, one file each, and the list of them: [`load`] finds one by name.
 //!
 //! | what a scenario asks | what a stack does |
 //! |---|---|
