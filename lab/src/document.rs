@@ -54,6 +54,10 @@ pub struct Run {
     /// Of `servers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
+    /// Of `tickets`, `ring`, `offload`, `certificates` and `contexts`: the ways to share one thing,
+    /// side by side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strategies: Vec<Strategies>,
     /// Pairs that were measured in the same rounds, with the verdict on each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparisons: Vec<Comparison>,
@@ -467,9 +471,6 @@ pub struct ServerResult {
     /// Share of the client's processor time that was used, 0 to 1, one per round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_busy: Vec<f64>,
-    /// Connections per worker, where the server tells.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub accepted: Vec<u64>,
     /// Processor time of each worker in the last round, most first: how evenly work is dealt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worker_cpu_ns: Vec<u64>,
@@ -482,6 +483,70 @@ pub struct ServerResult {
     /// Why the rate says nothing about the server, if so: `client-bound`, `steal` ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
+}
+
+/// Named ways to share one thing, or not to share it, measured in the same rounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Strategies {
+    /// The command: `tickets`, `ring`, `offload`, `certificates` or `contexts`.
+    pub command: String,
+    /// What all rows have in common, such as `lifetime`: `1 s`.
+    pub settings: BTreeMap<String, String>,
+    /// What the rows tell, in the order of the table.
+    pub figures: Vec<Figure>,
+    /// One per strategy and variant.
+    pub rows: Vec<StrategyRow>,
+    /// What had to hold, and whether it did.
+    pub checks: Vec<StrategyCheck>,
+}
+
+/// What one column of [`Strategies`] holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The key of [`StrategyRow::figures`], such as `cpu_ns`.
+    pub name: String,
+    /// For a heading, such as `CPU per ticket`.
+    pub title: String,
+    /// As shown: `ns`, `us`, `ms`, `MB/s`, `per second`, `%`, or empty for a plain count. The values
+    /// are in this unit.
+    pub unit: String,
+    /// Whether it was counted, so that every run gives the same, rather than measured.
+    pub counted: bool,
+    /// Which is better: `less`, `more`, or nothing if neither is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub better: Option<String>,
+}
+
+/// One strategy with one set of parameters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StrategyRow {
+    /// Its name on the command line.
+    pub strategy: String,
+    /// What else tells this row from others, such as `threads`: `2`; rows that agree in it are
+    /// compared.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variant: BTreeMap<String, String>,
+    /// By [`Figure::name`], one value per round; a count may stand once.
+    pub figures: BTreeMap<String, Vec<f64>>,
+    /// Times by name, such as `handover`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub times: BTreeMap<String, Histogram>,
+    /// Why there are no figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// One acceptance check.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StrategyCheck {
+    /// Its number, such as `C6`.
+    pub id: String,
+    /// What has to hold, as a sentence.
+    pub claim: String,
+    /// Whether it did; absent if this machine, or what was asked, cannot show it.
+    pub holds: Option<bool>,
+    /// The figures that show it, or why nothing does.
+    pub shown: String,
 }
 
 /// Two rows of one run, neighbours in time.

@@ -146,6 +146,14 @@ pub enum Line {
     },
     /// Which library it is.
     Identity(Identity),
+    /// What one strategy did, as in [`StrategyRow`](crate::document::StrategyRow).
+    Figures {
+        /// By name, one value each.
+        figures: BTreeMap<String, f64>,
+        /// Times by name.
+        #[serde(default)]
+        times: BTreeMap<String, Histogram>,
+    },
     /// Bytes per connection, as in [`MemoryResult`](crate::document::MemoryResult).
     Memory {
         /// By end and state.

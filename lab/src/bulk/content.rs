@@ -3,12 +3,12 @@
 
 use std::{sync::Arc, thread};
 
-use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
 
 use crate::{
     bulk::task::{Fault, FaultKind, Verify},
     error::Error,
+    processor::thread_cpu_ns,
 };
 
 /// One pattern for all messages. A message's first bytes say whose it is and which, so that one
@@ -234,22 +234,6 @@ impl Sink {
     pub(crate) fn digest(&self) -> Option<[u8; 32]> {
         self.hash.clone().map(|hash| hash.finalize().into())
     }
-}
-
-/// CPU time of the calling thread.
-pub(crate) fn thread_cpu_ns() -> u64 {
-    nanoseconds(ClockId::ThreadCPUTime)
-}
-
-/// CPU time of all threads of this process.
-pub(crate) fn process_cpu_ns() -> u64 {
-    nanoseconds(ClockId::ProcessCPUTime)
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 #[cfg(test)]

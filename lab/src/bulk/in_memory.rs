@@ -16,13 +16,13 @@ use std::{
 
 use crate::{
     bulk::{
-        content::{Content, Harm, Sink, Source, flip_bit, thread_cpu_ns},
+        content::{Content, Harm, Sink, Source, flip_bit},
         error_lock::{self, ErrorLocked},
-        sockets,
         task::{BulkTask, Emulate, Verify},
     },
     document::{BulkEnds, BulkRound, BulkThread},
     error::Error,
+    processor::{self, thread_cpu_ns},
     scenario::Negotiated,
     stack::{Endpoint, Prepared, Progress},
 };
@@ -136,7 +136,7 @@ fn begin(
     prepared: &dyn Prepared,
     number: usize,
 ) -> Result<(Pair, Negotiated), Error> {
-    sockets::pin(&task.processors, number)?;
+    processor::pin(&task.processors, number)?;
     let mut worker = prepared.worker()?;
     let wrap = |endpoint: Box<dyn Endpoint>| -> Box<dyn Endpoint> {
         match task.emulate {

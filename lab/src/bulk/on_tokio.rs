@@ -29,6 +29,7 @@ use crate::{
     },
     document::BulkRound,
     error::Error,
+    processor,
     scenario::Negotiated,
     stack::{Endpoint, Prepared, Progress, Worker},
 };
@@ -91,7 +92,7 @@ fn multi_thread(
     let started = AtomicUsize::new(0);
     let pin = move || {
         // A thread that cannot be pinned runs all the same; the round's figures show it.
-        let _ = sockets::pin(&processors, started.fetch_add(1, Relaxed));
+        let _ = processor::pin(&processors, started.fetch_add(1, Relaxed));
     };
     let runtime = Builder::new_multi_thread()
         .worker_threads(shared.task.threads)
@@ -139,7 +140,7 @@ fn one_core(
     number: usize,
     pairs: Vec<(usize, Pair)>,
 ) -> Result<(), Error> {
-    sockets::pin(&shared.task.processors, number)?;
+    processor::pin(&shared.task.processors, number)?;
     let runtime =
         Builder::new_current_thread().enable_io().build().map_err(Error::io("start tokio"))?;
     let mut worker = prepared.worker()?;

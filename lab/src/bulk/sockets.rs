@@ -8,19 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    process::{Resource, Rlimit, getrlimit, setrlimit},
-    thread::{CpuSet, sched_setaffinity},
-};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
     bulk::{
-        content::{Content, Sink, process_cpu_ns},
+        content::{Content, Sink},
         error_lock,
         task::{BulkTask, Loops, Verify},
     },
     document::BulkRound,
     error::Error,
+    processor::process_cpu_ns,
     scenario::{Negotiated, Scenario},
 };
 
@@ -68,17 +66,6 @@ pub(crate) fn allow_descriptors(sockets: usize) -> Result<(), Error> {
 
 /// Files that are open beside the connections: libraries, polls, output.
 const DESCRIPTORS_BESIDE: u64 = 256;
-
-/// Ties the calling thread, number `number` of its trial, to its processor, if it has one.
-pub(crate) fn pin(processors: &[usize], number: usize) -> Result<(), Error> {
-    if processors.is_empty() {
-        return Ok(());
-    }
-    let mut set = CpuSet::new();
-    set.set(processors[number % processors.len()]);
-    let pinned = sched_setaffinity(None, &set);
-    pinned.map_err(|error| Error::io("tie a thread to its processor")(error.into()))
-}
 
 /// The threads that handled one end's records.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,7 @@ use std::{
 
 use rustix::{
     event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
-    time::{ClockId, Timespec},
+    time::Timespec,
 };
 use rustls::pki_types::{CertificateDer, ServerName};
 use slab::Slab;
@@ -27,6 +27,7 @@ use crate::{
         offer::Configs,
         slot::{Failure, Kind, Scratch, Slot, Timing, Turn},
     },
+    processor::thread_cpu_ns,
 };
 
 /// Whom the load is for, and what every connection of it has in common.
@@ -140,7 +141,7 @@ impl Driver {
     /// Does it and tells what came out, and nothing of what was before.
     pub(crate) fn run(&mut self, load: Load) -> Result<Tally, Error> {
         self.tally = Tally::new()?;
-        let (cpu_before, waited_before) = (cpu_ns(), waited_ns());
+        let (cpu_before, waited_before) = (thread_cpu_ns(), waited_ns());
         let course = Course { load, began: Instant::now(), started: 0 };
         if let Err(error) = self.follow(course) {
             // A server that serves one after the other must not wait for those that nobody needs.
@@ -149,7 +150,7 @@ impl Driver {
             return Err(error);
         }
         let mut tally = std::mem::replace(&mut self.tally, Tally::new()?);
-        tally.cpu_ns.push(cpu_ns().saturating_sub(cpu_before));
+        tally.cpu_ns.push(thread_cpu_ns().saturating_sub(cpu_before));
         tally.waited_ns = waited_ns().saturating_sub(waited_before);
         Ok(tally)
     }
@@ -462,13 +463,6 @@ fn record(times: &mut Times, time: Duration) {
     times.record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// What the calling thread has used so far.
-fn cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
 /// What the calling thread has waited for a processor so far; 0 where the kernel does not tell.
 fn waited_ns() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -498,9 +492,7 @@ mod tests {
         let one = rustix::thread::sched_getaffinity(None).unwrap();
         let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| one.is_set(*cpu)).unwrap();
         let spin = move || {
-            let mut set = rustix::thread::CpuSet::new();
-            set.set(first);
-            rustix::thread::sched_setaffinity(None, &set).unwrap();
+            crate::processor::confine(&[first]).unwrap();
             let before = waited_ns();
             // Two that never rest cannot both run all the time.
             while waited_ns() == before {}

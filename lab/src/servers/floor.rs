@@ -14,9 +14,8 @@ use aws_lc_rs::{
     rsa::KeySize,
     signature::{self, EcdsaKeyPair, RsaKeyPair},
 };
-use rustix::time::ClockId;
 
-use crate::{error::Error, servers::case::Case};
+use crate::{error::Error, processor::thread_cpu_ns, servers::case::Case};
 
 /// Keys and buffers for all primitives.
 pub(crate) struct Primitives {
@@ -83,11 +82,11 @@ impl Primitives {
         for _ in 0..times / 10 {
             self.cook(recipe)?; // warm-up
         }
-        let before = cpu_ns();
+        let before = thread_cpu_ns();
         for _ in 0..times {
             self.cook(recipe)?;
         }
-        let each_ns = (cpu_ns() - before) as f64 / times as f64;
+        let each_ns = (thread_cpu_ns() - before) as f64 / times as f64;
         Ok(Some(match case {
             // Nanoseconds per byte are seconds per 10^9 bytes.
             Case::Down | Case::Up => each_ns / RECORD_BYTES as f64,
@@ -177,12 +176,6 @@ fn recipe(case: Case) -> Option<Recipe> {
 
 fn broken<T>(what: &'static str) -> impl Fn(T) -> Error {
     move |_| Error::Check(format!("the floor: {what} failed"))
-}
-
-fn cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-    let part = |part: i64| u64::try_from(part).unwrap_or(0);
-    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
 /// Extract, expand and Finished of one TLS 1.3 handshake, each at least one HMAC.

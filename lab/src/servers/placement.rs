@@ -1,8 +1,6 @@
 //! Which processors the servers run on, and which the client and the backend: [`Placement`].
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
-use crate::error::Error;
+use crate::{error::Error, processor::confine};
 
 /// All on all processors, or each side on its own.
 #[derive(Clone, Debug)]
@@ -62,12 +60,6 @@ impl Placement {
             false => "client and backend on the same processors".into(),
         }
     }
-}
-
-fn confine(processors: &[usize]) -> Result<(), Error> {
-    let mut set = CpuSet::new();
-    processors.iter().for_each(|processor| set.set(*processor));
-    sched_setaffinity(None, &set).map_err(|error| Error::io("choose processors")(error.into()))
 }
 
 #[cfg(test)]

@@ -139,7 +139,6 @@ fn result(cells: &[&Cell]) -> Result<ServerResult, Error> {
         latency: merged(samples().filter_map(|sample| sample.latency.as_ref()))?,
         service: merged(samples().filter_map(|sample| sample.service.as_ref()))?,
         client_busy: samples().filter_map(|sample| sample.client_busy).collect(),
-        accepted: Vec::new(),
         worker_cpu_ns: samples().next_back().map(|s| s.worker_cpu_ns.clone()).unwrap_or_default(),
         invalid: bound.first().map(|why| (*why).clone()),
         not_offered,

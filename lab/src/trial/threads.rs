@@ -18,16 +18,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    thread::{CpuSet, sched_setaffinity},
-    time::{ClockId, clock_gettime},
-};
-
 use crate::{
     credentials::Credentials,
     error::Error,
     machine::Steal,
     phase,
+    processor::{confine, thread_cpu_ns},
     stack::Prepared,
     stacks,
     trial::{
@@ -208,7 +204,7 @@ impl Thread {
 
     fn work(&self) -> Result<Report, Error> {
         if let Some(processor) = self.task.pin.get(self.number) {
-            pin(*processor)?;
+            confine(&[*processor])?;
         }
         let mut pair = Pair::new(self.prepared.worker()?, self.task.scenario.clone());
         match self.task.fixed {
@@ -252,7 +248,7 @@ impl Thread {
         let end_ns = start_ns + self.task.window_ms * 1_000_000;
         meeting.wait_for(start_ns, &clock);
 
-        let cpu_before_ns = cpu_ns();
+        let cpu_before_ns = thread_cpu_ns();
         clock.window_end_ns = end_ns;
         // Whoever comes late has lost that time to somebody else.
         clock.at_ns = start_ns;
@@ -272,7 +268,7 @@ impl Thread {
                 report.count(&clock.lap);
             } else if !closed {
                 closed = true;
-                report.times.cpu_ns = cpu_ns() - cpu_before_ns;
+                report.times.cpu_ns = thread_cpu_ns() - cpu_before_ns;
                 report.times.cpu_wall_ns = clock.at_ns - start_ns;
                 if meeting.closed.fetch_add(1, Ordering::Relaxed) + 1 == meeting.threads {
                     let _ = meeting.steal_after.set(Steal::so_far());
@@ -354,19 +350,6 @@ fn stands_still(rates: &[f64]) -> bool {
     let least = last.iter().copied().fold(f64::INFINITY, f64::min);
     let most = last.iter().copied().fold(0.0, f64::max);
     most <= least * WARM_UP_TOLERANCE
-}
-
-fn pin(processor: usize) -> Result<(), Error> {
-    let mut set = CpuSet::new();
-    set.set(processor);
-    sched_setaffinity(None, &set)
-        .map_err(|error| Error::io(format!("pin to processor {processor}"))(error.into()))
-}
-
-/// CPU time of the calling thread.
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// A thread begins within that, or it is missing.

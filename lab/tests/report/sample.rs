@@ -46,6 +46,7 @@ pub(crate) fn run() -> Run {
         memory: memory(),
         counts: STACKS.iter().take(4).map(count).collect(),
         servers: Some(servers(&mut chance)),
+        strategies: Vec::new(),
         comparisons: comparisons(),
     }
 }
@@ -401,7 +402,6 @@ fn result(case: &str, figure: f64, chance: &mut Chance) -> ServerResult {
         latency,
         service,
         client_busy: if figure > 50.0 { vec![0.61, 0.64, 0.6] } else { vec![] },
-        accepted: if case == "full" { vec![1_012, 988] } else { vec![] },
         worker_cpu_ns: if figure > 50.0 { vec![212_000_000, 188_000_000] } else { vec![] },
         note: open.map(|rate| format!("{rate} per second were due")),
         ..ServerResult::default()
