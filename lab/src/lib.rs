@@ -34,5 +34,7 @@ pub mod servers;
 pub mod stack;
 pub mod stacks;
 pub mod statistics;
+mod steps;
 mod strategies;
 pub mod trial;
+pub mod writeups;

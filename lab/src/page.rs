@@ -11,6 +11,8 @@ mod picture;
 mod service;
 mod sharing;
 mod sources;
+mod stories;
+mod strategies;
 mod terminators;
 mod threads;
 mod times;
@@ -18,6 +20,7 @@ mod transfer;
 mod verdicts;
 mod waiting;
 mod words;
+pub(crate) mod writeups;
 
 use std::{
     fmt::Write as _,
@@ -40,6 +43,9 @@ pub struct Arguments {
     /// The page to write
     #[arg(short, long, value_name = "FILE.html", required_unless_present = "picture")]
     output: Option<PathBuf>,
+    /// Draws the page of `writeups` from the documents that it kept
+    #[arg(long, requires = "output")]
+    writeups: bool,
     /// Writes the headline plot alone, as SVG for a README
     #[arg(long, value_name = "FILE.svg")]
     picture: Option<PathBuf>,
@@ -59,7 +65,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         fs::write(path, svg).map_err(Error::file(path))?;
     }
     let Some(path) = &arguments.output else { return Ok(true) };
-    let page = draw(&mut sources, path)?;
+    let page = match arguments.writeups {
+        true => writeups::draw(&sources, path)?,
+        false => draw(&mut sources, path)?,
+    };
     let said =
         writeln!(io::stdout(), "{}\n{}: {} bytes", page.headline, path.display(), page.bytes);
     said.map_err(Error::io("standard output"))?;
@@ -93,8 +102,13 @@ pub(crate) fn readable(run: &Path) -> Result<(), Error> {
 
 fn draw(sources: &mut Sources, output: &Path) -> Result<Page, Error> {
     let page = page(sources);
-    fs::write(output, &page).map_err(Error::file(output))?;
-    let (headline, bytes) = (headline::sentences(sources).join(" "), page.len());
+    save(&page, headline::sentences(sources).join(" "), output)
+}
+
+/// Writes a finished page, and says so if it has become too large to be sent.
+fn save(page: &str, headline: String, output: &Path) -> Result<Page, Error> {
+    fs::write(output, page).map_err(Error::file(output))?;
+    let bytes = page.len();
     if bytes > PAGE_BYTES_MAX {
         let _ = writeln!(
             io::stderr(),
@@ -126,14 +140,23 @@ fn render(sources: &Sources, raw: bool) -> String {
         terminators::section(sources),
         verdicts::section(sources),
         sharing::section(sources),
+        strategies::section(sources),
         times::section(sources),
         transfer::bulk_section(sources),
         transfer::memory_section(sources),
         Some(method::section(sources, raw)),
     ];
     let sections: Vec<frame::Section> = sections.into_iter().flatten().collect();
+    let mut said = headline::sentences(sources).into_iter();
+    let title = said.next().unwrap_or_default();
+    let hero = hero(sources, &title, &said.collect::<Vec<_>>(), &headline::cards(sources));
+    assemble("sealane-lab report", &hero, &sections)
+}
+
+/// The first screen and the sections behind it, with a line of links.
+fn assemble(title: &str, hero: &str, sections: &[frame::Section]) -> String {
     let mut links = String::new();
-    for section in &sections {
+    for section in sections {
         let _ = write!(links, "<a href=\"#{}\">{}</a>", section.id, section.short);
     }
     let header = format!(
@@ -142,16 +165,12 @@ fn render(sources: &Sources, raw: bool) -> String {
          <button type=\"button\" class=\"theme\" data-do=\"theme\" \
          aria-label=\"Light or dark\">\u{25d0}</button></header>"
     );
-    let mut main = hero(sources);
-    for section in &sections {
-        main.push_str(&section.html());
-    }
-    frame::document("sealane-lab report", &header, &main)
+    let sections: String = sections.iter().map(frame::Section::html).collect();
+    frame::document(title, &header, &format!("{hero}{sections}"))
 }
 
-fn hero(sources: &Sources) -> String {
-    let mut sentences = headline::sentences(sources).into_iter();
-    let headline = escape(&sentences.next().unwrap_or_default());
+/// The first screen: where it was measured, what it says, what to beware of, and cards.
+fn hero(sources: &Sources, title: &str, sentences: &[String], cards: &str) -> String {
     let mut places: Vec<String> = Vec::new();
     for source in &sources.runs {
         let machine = &source.run.machine;
@@ -164,11 +183,12 @@ fn hero(sources: &Sources) -> String {
         }
     }
     let mut html = format!(
-        "<div class=\"hero\" id=\"top\"><p class=\"context\">{}</p><h1>{headline}</h1>",
-        escape(&places.join("; "))
+        "<div class=\"hero\" id=\"top\"><p class=\"context\">{}</p><h1>{}</h1>",
+        escape(&places.join("; ")),
+        escape(title)
     );
     for sentence in sentences {
-        let _ = write!(html, "<p class=\"second\">{}</p>", escape(&sentence));
+        let _ = write!(html, "<p class=\"second\">{}</p>", escape(sentence));
     }
     let warnings = method::warnings(sources);
     if !warnings.is_empty() {
@@ -178,7 +198,7 @@ fn hero(sources: &Sources) -> String {
         }
         html += "</ul>";
     }
-    html + &headline::cards(sources) + "</div>"
+    html + cards + "</div>"
 }
 
 /// What a mail server and a phone take without complaint.

@@ -18,6 +18,9 @@ mod browser;
     reason = "figures are made up"
 )]
 mod sample;
+#[path = "report/strategies.rs"]
+#[allow(clippy::float_cmp, reason = "figures are made up")]
+mod strategies;
 
 use std::{
     env, fs,
@@ -42,11 +45,33 @@ fn the_page_says_what_it_said() {
     same_as_file("sample.txt", &words(&page));
 }
 
+/// Every word of the page of the five write-ups.
+#[test]
+fn the_page_of_the_writeups_says_what_it_said() {
+    let page = page_of_writeups(&sample::writeups());
+    for story in ["offload", "bulk", "certificates", "contexts", "tickets"] {
+        assert!(page.contains(&format!("<section id=\"{story}\"")), "{story} is missing");
+    }
+    assert!(page.contains("10 checks hold") || page.contains("5 checks hold"), "{page:.2000}");
+    same_as_file("writeups.txt", &words(&page));
+}
+
+/// A step that failed leaves its section, which says so, and no card.
+#[test]
+fn a_writeup_without_figures_says_so() {
+    let mut run = sample::writeups();
+    run.strategies.retain(|strategies| strategies.command != "tickets");
+    let page = page_of_writeups(&run);
+    assert_eq!(page.matches("Nothing was measured").count(), 1);
+    assert_eq!(page.matches("<article class=\"card stack\"").count(), 4);
+}
+
 #[test]
 fn the_pictures_look_as_they_did() {
     let folder = tempfile::tempdir().unwrap();
-    let run = written(&folder, "run.json", &sample::run());
-    for subject in ["servers", "threads"] {
+    let run = Run { strategies: sample::writeups().strategies, ..sample::run() };
+    let run = written(&folder, "run.json", &run);
+    for subject in ["servers", "threads", "writeups"] {
         let svg = folder.path().join("picture.svg");
         let output = report(&[&run, "--picture".as_ref(), &svg, "--of".as_ref(), subject.as_ref()]);
         assert!(output.status.success(), "{output:?}");
@@ -84,7 +109,8 @@ fn several_runs_are_one_page_that_names_them() {
 #[test]
 fn a_run_without_results_still_says_what_it_was() {
     let empty = Run { handshakes: vec![], bulk: vec![], memory: vec![], ..sample::run() };
-    let page = page_of(&[Run { counts: vec![], servers: None, comparisons: vec![], ..empty }]);
+    let empty = Run { comparisons: vec![], ..empty };
+    let page = page_of(&[Run { counts: vec![], servers: None, strategies: vec![], ..empty }]);
     assert!(page.contains("Nothing was measured"));
     assert!(page.contains("Method and validity") && !page.contains("<figure"));
 }
@@ -133,6 +159,15 @@ fn page_of(runs: &[Run]) -> String {
     let mut arguments: Vec<&Path> = runs.iter().map(PathBuf::as_path).collect();
     arguments.extend([Path::new("-o"), &page]);
     let output = report(&arguments);
+    assert!(output.status.success(), "{output:?}");
+    fs::read_to_string(page).unwrap()
+}
+
+fn page_of_writeups(run: &Run) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let run = written(&folder, "run.json", run);
+    let page = folder.path().join("page.html");
+    let output = report(&[&run, "--writeups".as_ref(), "-o".as_ref(), &page]);
     assert!(output.status.success(), "{output:?}");
     fs::read_to_string(page).unwrap()
 }

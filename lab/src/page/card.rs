@@ -28,9 +28,10 @@ impl Card {
                 format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(what), escape(value))
             })
             .collect();
+        let size = if figure.chars().count() > FIGURE_CHARS { "big long" } else { "big" };
         format!(
             "<article class=\"card stack\"><h3><span class=\"swatch {}\"></span>{}</h3>\
-             <p class=\"big\">{}</p><p class=\"of\">{} {}</p><p class=\"context\">{}</p>\
+             <p class=\"{size}\">{}</p><p class=\"of\">{} {}</p><p class=\"context\">{}</p>\
              <dl>{facts}</dl></article>",
             palette::class(*color),
             escape(label),
@@ -41,3 +42,6 @@ impl Card {
         )
     }
 }
+
+/// More of them do not fit on a card's line in the large size.
+const FIGURE_CHARS: usize = 8;

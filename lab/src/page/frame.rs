@@ -14,6 +14,8 @@ pub(crate) enum Tag {
     Counted,
     /// By a clock.
     Measured,
+    /// By somebody else, elsewhere.
+    Published,
 }
 
 impl Tag {
@@ -21,6 +23,7 @@ impl Tag {
         match self {
             Self::Counted => "<span class=\"tag counted\">COUNTED</span>",
             Self::Measured => "<span class=\"tag\">MEASURED</span>",
+            Self::Published => "<span class=\"tag\">PUBLISHED</span>",
         }
     }
 }

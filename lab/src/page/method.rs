@@ -215,7 +215,7 @@ fn commands(sources: &Sources) -> String {
 }
 
 /// A command line that a shell reads back as it was.
-fn shell(words: &[String]) -> String {
+pub(crate) fn shell(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
     let quote = |word: &String| {
         if !word.is_empty() && word.chars().all(plain) {

@@ -6,7 +6,7 @@ use crate::{
     plot::{Drawing, Key, escape, palette},
 };
 
-use super::{frame, sources::Sources, terminators, threads};
+use super::{frame, sources::Sources, terminators, threads, writeups};
 
 /// What a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -15,6 +15,8 @@ pub enum Subject {
     Servers,
     /// Rate per thread against threads
     Threads,
+    /// The five write-ups' faults and remedies, a panel each
+    Writeups,
 }
 
 /// An SVG file that follows the reader's light or dark theme.
@@ -35,6 +37,7 @@ pub(crate) fn picture(sources: &Sources, subject: Option<Subject>) -> Result<Str
                 vec![(plot.name.clone(), plot.draw())]
             })
         }
+        Subject::Writeups => Some(writeups::panels(sources)),
     };
     let panels = panels.filter(|panels| !panels.is_empty());
     panels.map(|panels| compose(&panels)).ok_or_else(|| {

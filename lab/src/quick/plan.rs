@@ -6,31 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{cli, machine};
-
-/// One command of the lab.
-#[derive(Clone, Debug)]
-pub(super) struct Step {
-    /// Of its document's file.
-    pub(super) name: &'static str,
-    /// What it does, for people.
-    pub(super) title: &'static str,
-    /// This one, or another build of the lab.
-    pub(super) program: PathBuf,
-    /// The subcommand and its arguments, without `--json`.
-    pub(super) arguments: Vec<String>,
-    /// About how long it takes on 2 cores.
-    pub(super) seconds: u64,
-    /// Why it cannot run here, if so.
-    pub(super) lacks: Option<String>,
-}
-
-impl Step {
-    /// After so long it is stopped: another step wants its time too.
-    pub(super) fn seconds_max(&self) -> u64 {
-        self.seconds * 2
-    }
-}
+use crate::{cli, machine, steps::Step};
 
 /// All steps, most telling first. `binary` is this program.
 pub(super) fn steps(binary: &Path) -> Vec<Step> {

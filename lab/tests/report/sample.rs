@@ -19,6 +19,8 @@ use sealane_lab::{
     stack::Identity,
 };
 
+use super::strategies;
+
 /// The run.
 pub(crate) fn run() -> Run {
     let mut chance = Chance(0x5ea1_a9e0);
@@ -46,17 +48,26 @@ pub(crate) fn run() -> Run {
         memory: memory(),
         counts: STACKS.iter().take(4).map(count).collect(),
         servers: Some(servers(&mut chance)),
-        strategies: Vec::new(),
+        strategies: vec![strategies::tickets(&mut chance)],
         comparisons: comparisons(),
     }
 }
 
+/// The documents that `writeups` draws, as one.
+pub(crate) fn writeups() -> Run {
+    let mut chance = Chance(0xf1fe_f1fe);
+    let strategies = strategies::all(&mut chance);
+    let (handshakes, memory, counts) = (vec![], vec![], vec![]);
+    let (servers, comparisons) = (None, vec![]);
+    Run { strategies, handshakes, memory, counts, servers, comparisons, ..run() }
+}
+
 /// Numbers that look random and are the same every time.
-struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
     /// About 1, off by at most `spread`.
-    fn around(&mut self, spread: f64) -> f64 {
+    pub(crate) fn around(&mut self, spread: f64) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -146,7 +157,7 @@ fn handshakes(chance: &mut Chance) -> Vec<HandshakeSeries> {
 
 fn full(made: &Made, scenario: Scenario, cost: f64, chance: &mut Chance) -> HandshakeSeries {
     let points = [1_usize, 2, 4, 6, 8, 12].map(|threads| {
-        let rounds = (0..7).map(|round| trial(made, threads, round, cost, chance)).collect();
+        let rounds = (0..5).map(|round| trial(made, threads, round, cost, chance)).collect();
         let order = [0, 2, 4, 6, 1, 3, 5, 7];
         HandshakePoint { threads, pinned: order.into_iter().take(threads).collect(), rounds }
     });
@@ -204,11 +215,11 @@ fn trial(
     }
 }
 
-fn histogram(median_us: f64, spread: f64, chance: &mut Chance) -> Histogram {
+pub(crate) fn histogram(median_us: f64, spread: f64, chance: &mut Chance) -> Histogram {
     let mut hdr = Hdr::<u64>::new_with_bounds(1, 60_000_000_000, 3).unwrap();
-    for n in 0..8_000 {
-        let tail = if n % 400 == 0 { 1.6 } else { 1.0 };
-        let rare = if n % 2_000 == 7 { 6.0 } else { 1.0 };
+    for n in 0..2_500 {
+        let tail = if n % 125 == 0 { 1.6 } else { 1.0 };
+        let rare = if n % 625 == 7 { 6.0 } else { 1.0 };
         let value = median_us * 1e3 * chance.around(spread) * chance.around(spread) * tail * rare;
         hdr.record(value as u64).unwrap();
     }

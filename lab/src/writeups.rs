@@ -1,0 +1,25 @@
+//! The command `writeups`: all five faults beside their remedies in a short form, and the page
+//! "Five ways TLS stops scaling".
+
+mod plan;
+
+use std::env;
+
+use crate::{error::Error, page, steps};
+
+/// Its arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    output: steps::Output,
+}
+
+/// `true` if every step went well and every check that could be shown holds.
+///
+/// # Errors
+/// As of [`steps::run`].
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let binary = env::current_exe().map_err(Error::io("find this program's file"))?;
+    let steps = plan::steps(&binary);
+    steps::run(&steps, plan::BUDGET_SECONDS, &arguments.output, page::writeups::write)
+}

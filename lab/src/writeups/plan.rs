@@ -1,0 +1,46 @@
+//! What `writeups` does, as a table of [`Step`]s.
+
+use std::path::Path;
+
+use crate::steps::Step;
+
+/// The commands in the order of the page. `binary` is this program.
+pub(super) fn steps(binary: &Path) -> Vec<Step> {
+    let step = |name, title, seconds, arguments: &[&str]| Step {
+        name,
+        title,
+        program: binary.to_owned(),
+        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+        seconds,
+        lacks: None,
+    };
+    vec![
+        step("offload", "work handed to other threads", 90, &["offload", "--rounds=3"]),
+        step("ring", "bytes handed to another thread", 60, &["ring", "--rounds=5"]),
+        step("bulk", "loops and locks", 90, &["bulk", "--over=sockets", "--rounds=5"]),
+        step("certificates", "who decodes certificates", 60, &["certificates", "--rounds=3"]),
+        step("contexts", "who builds contexts", 90, &["contexts", "--rounds=3"]),
+        step("tickets", "who holds the ticket keys", 60, &["tickets", "--rounds=5"]),
+    ]
+}
+
+/// All steps together; drawing the page takes no time to speak of.
+pub(super) const BUDGET_SECONDS: u64 = 570;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli;
+
+    #[test]
+    fn all_steps_fit_into_ten_minutes_and_are_commands_of_this_program() {
+        let steps = steps(Path::new("/nonexistent/sealane-lab"));
+        let seconds: u64 = steps.iter().map(|step| step.seconds).sum();
+        assert!(seconds <= BUDGET_SECONDS && BUDGET_SECONDS < 600, "{seconds} s");
+        for step in &steps {
+            let arguments = step.arguments.iter().cloned().chain(["--json".into(), "x".into()]);
+            let parsed = cli::parses(arguments);
+            assert!(parsed.is_ok(), "{step:?}: {parsed:?}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Made-up results of the five commands that show a fault beside its remedy.
+
+use std::collections::BTreeMap;
+
+use sealane_lab::document::{Figure, Strategies, StrategyCheck, StrategyRow};
+
+use super::sample::{Chance, histogram};
+
+/// One per command.
+pub(crate) fn all(chance: &mut Chance) -> Vec<Strategies> {
+    vec![
+        offload(chance),
+        strategies(
+            "ring",
+            &[column("mb_per_s", "throughput", "MB/s", false, "more")],
+            ["mutex", "paged", "rtrb", "bytering"]
+                .iter()
+                .zip([420.0, 900.0, 3_900.0, 4_100.0])
+                .map(|(name, rate)| row(name, ("chunk", "4096"), &[("mb_per_s", rate)], chance))
+                .collect(),
+        ),
+        certificates(chance),
+        strategies(
+            "contexts",
+            &[
+                column("contexts_built", "contexts built", "", true, "less"),
+                column("total_cpu_ms", "CPU in all", "ms", false, "less"),
+            ],
+            [("per-socket", 200.0, 9_600.0), ("per-pool", 1.0, 260.0), ("digest", 1.0, 250.0)]
+                .iter()
+                .map(|(name, built, cpu)| {
+                    let figures = [("contexts_built", *built), ("total_cpu_ms", *cpu)];
+                    row(name, ("stack", "openssl"), &figures, chance)
+                })
+                .collect(),
+        ),
+        tickets(chance),
+    ]
+}
+
+/// The one that the sample of `report` has.
+pub(crate) fn tickets(chance: &mut Chance) -> Strategies {
+    let figures = [
+        column("rate_per_thread", "tickets per thread", "per second", false, "more"),
+        column("lock_waits", "waits for a lock", "", true, "less"),
+    ];
+    let mut rows = Vec::new();
+    for (threads, waits) in [("1", 0.0), ("2", 41_873.0)] {
+        for (name, rate, waits) in
+            [("mutex", 300_000.0, waits), ("rwlock", 480_000.0, 0.0), ("lane", 510_000.0, 0.0)]
+        {
+            let figures = [("rate_per_thread", rate), ("lock_waits", waits)];
+            let mut row = row(name, ("threads", threads), &figures, chance);
+            if threads == "2" && name == "lane" {
+                row.times.insert("ticket".into(), histogram(2.0, 0.2, chance));
+            }
+            rows.push(row);
+        }
+    }
+    rows.push(StrategyRow {
+        strategy: "lane".into(),
+        variant: [("threads".to_owned(), "64".to_owned())].into(),
+        failure: Some("64 threads are more than this machine takes".into()),
+        ..StrategyRow::default()
+    });
+    strategies("tickets", &figures, rows)
+}
+
+fn offload(chance: &mut Chance) -> Strategies {
+    let figures = [
+        column("wakeups_per_event", "wake-ups per event", "", true, "less"),
+        column("server_cpu_us", "server CPU per request", "us", false, "less"),
+    ];
+    let modes = [("inline", 0.0, 40.0), ("queue", 1.9, 71.0), ("ring", 0.2, 52.0)];
+    let rows = modes.iter().map(|(name, wakeups, cpu)| {
+        let figures = [("wakeups_per_event", *wakeups), ("server_cpu_us", *cpu)];
+        let mut row = row(name, ("body", "3069"), &figures, chance);
+        row.times.insert("response".into(), histogram(900.0, 0.3, chance));
+        row
+    });
+    strategies("offload", &figures, rows.collect())
+}
+
+fn certificates(chance: &mut Chance) -> Strategies {
+    let figures = [
+        column("decoded", "certificates decoded", "", true, "less"),
+        column("visited_at_close", "entries visited per close", "", true, "less"),
+    ];
+    let made = [
+        ("central", 6_000.0, 3_000.0, 24_000.0),
+        ("per-connection", 6_000.0, 0.0, 4_000.0),
+        ("lane", 1_002.0, 0.0, 3_500.0),
+    ];
+    let rows = made.iter().map(|(name, decoded, visited, us)| {
+        let figures = [("decoded", *decoded), ("visited_at_close", *visited)];
+        let mut row = row(name, ("transport", "tls"), &figures, chance);
+        row.times.insert("round_trip".into(), histogram(*us, 0.3, chance));
+        row
+    });
+    strategies("certificates", &figures, rows.collect())
+}
+
+fn strategies(command: &str, figures: &[Figure], rows: Vec<StrategyRow>) -> Strategies {
+    let check = |id: &str, claim: &str, holds, shown: &str| {
+        let [id, claim, shown] = [id, claim, shown].map(Into::into);
+        StrategyCheck { id, claim, holds, shown }
+    };
+    Strategies {
+        command: command.into(),
+        settings: [("rounds".to_owned(), "5".to_owned())].into(),
+        figures: figures.to_vec(),
+        rows,
+        checks: vec![
+            check("X1", "a made-up check that holds", Some(true), "0 of 1,000 differ"),
+            check("X2", "a made-up check that fails", Some(false), "3 of 1,000 differ"),
+            check("X3", "a made-up check for 16 cores", None, "8 processors cannot show it"),
+        ],
+    }
+}
+
+fn column(name: &str, title: &str, unit: &str, counted: bool, better: &str) -> Figure {
+    let [name, title, unit, better] = [name, title, unit, better].map(String::from);
+    Figure { name, title, unit, counted, better: Some(better) }
+}
+
+fn row(
+    strategy: &str,
+    (name, value): (&str, &str),
+    figures: &[(&str, f64)],
+    chance: &mut Chance,
+) -> StrategyRow {
+    let mut rounds = |value: f64| {
+        let counted = value.fract() == 0.0 && value < 10_000.0;
+        let spread = if counted { 0.0 } else { 0.05 };
+        (0..5).map(|_| value * chance.around(spread)).collect()
+    };
+    let figures: BTreeMap<String, Vec<f64>> =
+        figures.iter().map(|(name, value)| ((*name).to_owned(), rounds(*value))).collect();
+    StrategyRow {
+        strategy: strategy.into(),
+        variant: [(name.to_owned(), value.to_owned())].into(),
+        figures,
+        ..StrategyRow::default()
+    }
+}
