@@ -207,6 +207,26 @@ pub struct Negotiated {
 }
 
 impl Scenario {
+    /// Refuses what no version of TLS has.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the reason.
+    pub fn exists(&self) -> Result<(), Error> {
+        let refused = match self {
+            Self { kind: Kind::SessionId, version: Version::Tls13, .. } => {
+                "session ids resume in TLS 1.2 only"
+            }
+            Self { kind: Kind::Ticket, version: Version::Tls13, tickets: 0, .. } => {
+                "without tickets nothing resumes in TLS 1.3"
+            }
+            Self { group: Group::X25519MlKem768, version: Version::Tls12, .. } => {
+                "the hybrid group is TLS 1.3's"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Unsupported(refused.into()))
+    }
+
     /// The IANA name of the one suite that both ends offer.
     #[must_use]
     pub fn suite(&self) -> String {

@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     machine,
-    scenario::{Kind, Scenario, Version},
+    scenario::Scenario,
     stacks,
     trial::fault::Fault,
 };
@@ -93,21 +93,9 @@ fn scenarios(arguments: &Arguments) -> Vec<Scenario> {
             }
         }
     }
-    scenarios.retain(is_possible);
+    scenarios.retain(|scenario| scenario.exists().is_ok());
     scenarios.dedup();
     scenarios
-}
-
-fn is_possible(scenario: &Scenario) -> bool {
-    use crate::scenario::Group;
-    match scenario.version {
-        Version::Tls12 => scenario.group != Group::X25519MlKem768,
-        Version::Tls13 => match scenario.kind {
-            Kind::Full => true,
-            Kind::SessionId => false,
-            Kind::Ticket => scenario.tickets > 0,
-        },
-    }
 }
 
 /// Those that are linked, and the system's OpenSSL.

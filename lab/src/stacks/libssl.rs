@@ -95,7 +95,7 @@ impl Stack for Libssl {
         scenario: &Scenario,
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error> {
-        exists(scenario)?;
+        scenario.exists()?;
         let plan = Plan {
             library: self.library,
             scenario: scenario.clone(),
@@ -227,23 +227,6 @@ impl Endpoint for One {
     fn release(&mut self) -> Result<(), Error> {
         self.0.release().map_err(failed)
     }
-}
-
-/// Refuses what no version of TLS has.
-pub(super) fn exists(scenario: &Scenario) -> Result<(), Error> {
-    let refused = match scenario {
-        Scenario { kind: Kind::SessionId, version: Version::Tls13, .. } => {
-            "session ids resume in TLS 1.2 only"
-        }
-        Scenario { kind: Kind::Ticket, version: Version::Tls13, tickets: 0, .. } => {
-            "without tickets nothing resumes in TLS 1.3"
-        }
-        Scenario { group: Group::X25519MlKem768, version: Version::Tls12, .. } => {
-            "the hybrid group is TLS 1.3's"
-        }
-        _ => return Ok(()),
-    };
-    Err(Error::Unsupported(refused.into()))
 }
 
 /// In the scenario's words.

@@ -83,7 +83,7 @@ impl Stack for S2n {
         scenario: &Scenario,
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error> {
-        libssl::exists(scenario)?;
+        scenario.exists()?;
         let plan = Plan {
             library: self.library,
             policy: policy(scenario)?,

@@ -36,23 +36,8 @@ pub(super) fn narrowed(
     if provider.kx_groups.is_empty() {
         return lacks(format!("group {:?}", scenario.group));
     }
-    if scenario.group == Group::X25519MlKem768 && scenario.version == Version::Tls12 {
-        return Err(Error::Unsupported("the hybrid group is TLS 1.3's".into()));
-    }
-    resumable(scenario)?;
+    scenario.exists()?;
     Ok(provider)
-}
-
-/// Whether `scenario` asks for a resumption that exists.
-fn resumable(scenario: &Scenario) -> Result<(), Error> {
-    let refused = match (scenario.kind, scenario.version) {
-        (Kind::SessionId, Version::Tls13) => "session ids resume in TLS 1.2 only",
-        (Kind::Ticket, Version::Tls13) if scenario.tickets == 0 => {
-            "without tickets nothing resumes in TLS 1.3"
-        }
-        _ => return Ok(()),
-    };
-    Err(Error::Unsupported(refused.into()))
 }
 
 /// A client that verifies the server's chain against the lab's root.
