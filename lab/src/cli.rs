@@ -15,7 +15,7 @@ use crate::{
     handshake, memory, page, quick,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    trial,
+    tickets, trial,
 };
 
 #[derive(Parser)]
@@ -45,6 +45,8 @@ enum Subject {
     Servers(Box<servers::Arguments>),
     /// The TLS stacks that can be measured here; builds more
     Stacks(stacks::Arguments),
+    /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
+    Tickets(tickets::Arguments),
 
     /// A completion script for your shell, on standard output
     Completions {
@@ -81,6 +83,7 @@ pub fn run() -> ExitCode {
         Subject::Quick(arguments) => quick::run(&arguments),
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
+        Subject::Tickets(arguments) => tickets::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),
         Subject::Man { command } => man(command.as_deref()).map(|()| true),
         Subject::Trial(arguments) => trial::run(&arguments),

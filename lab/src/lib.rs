@@ -35,4 +35,5 @@ pub mod stack;
 pub mod stacks;
 pub mod statistics;
 mod strategies;
+pub mod tickets;
 pub mod trial;
