@@ -37,9 +37,9 @@ pub(super) fn run(task: &TicketsTask, shared: &Shared, window: Duration) -> Resu
             crew.check(&thread)?;
             Ok((thread, times))
         });
-        let begin = start.together();
+        let end = start.together() + window;
         let (mut thread, times) = ready?;
-        thread.window(begin, begin + window, times)
+        thread.window(end, times)
     })?;
     result(&parts)
 }
@@ -150,11 +150,12 @@ impl<'a> Thread<'a> {
         if session == Some(&self.session) { Ok(()) } else { Err(wrong("a fresh ticket")) }
     }
 
-    fn window(&mut self, begin: Instant, end: Instant, mut times: Times) -> Result<Part, Error> {
+    fn window(&mut self, end: Instant, mut times: Times) -> Result<Part, Error> {
         let (locks, waits) = self.locks();
         let generated = self.issuer.tally.generated.get();
         let waits_before = thread_waits()?;
         let cpu_before_ns = thread_cpu_ns();
+        let begin = Instant::now();
         let mut last = begin;
         while last < end {
             let [begun, issued, resumed] = self.turn()?;
@@ -202,6 +203,7 @@ fn result(parts: &[Part]) -> Result<Line, Error> {
     let figures = [
         ("tickets_per_s", per_s),
         ("cpu_ns", sum(|part| part.cpu_ns) / tickets),
+        ("p99_ns", all.percentile_ns(99.0) as f64),
         ("lock_acquisitions", sum(|part| part.locks) / tickets),
         ("lock_waits", sum(|part| part.waits)),
         ("kernel_waits", sum(|part| part.kernel_waits)),
