@@ -216,7 +216,7 @@ fn figures() -> Vec<Figure> {
     vec![
         measured("tickets_per_s", "tickets per thread", "per second", "more"),
         measured("cpu_ns", "CPU per ticket", "ns", "less"),
-        measured("p99_ns", "99% of tickets within", "ns", "less"),
+        measured("p99_us", "99% of tickets within", "us", "less"),
         counted("lock_acquisitions", "locks per ticket"),
         counted("lock_waits", "lock waits"),
         counted("kernel_waits", "waits in the kernel"),

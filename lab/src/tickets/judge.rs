@@ -71,8 +71,8 @@ fn waits(rows: Rows<'_>) -> StrategyCheck {
         Spread::of(&waits).map(|Spread { min, max, .. }| (min, max))
     };
     match (of(Strategy::Mutex), of(Strategy::Lane)) {
-        (Some((mutex, mutex_max)), Some((_, lane))) => {
-            let shown = format!("mutex {mutex} to {mutex_max} waits in a window, lane {lane}");
+        (Some((mutex_min, mutex)), Some((_, lane))) => {
+            let shown = format!("mutex {mutex_min} to {mutex} waits in a window, lane {lane}");
             check("C5", claim, Some(mutex > 0.0 && lane == 0.0), shown)
         }
         _ => check("C5", claim, None, "it takes mutex and lane with two threads"),

@@ -203,7 +203,7 @@ fn result(parts: &[Part]) -> Result<Line, Error> {
     let figures = [
         ("tickets_per_s", per_s),
         ("cpu_ns", sum(|part| part.cpu_ns) / tickets),
-        ("p99_ns", all.percentile_ns(99.0) as f64),
+        ("p99_us", all.percentile_ns(99.0) as f64 / 1e3),
         ("lock_acquisitions", sum(|part| part.locks) / tickets),
         ("lock_waits", sum(|part| part.waits)),
         ("kernel_waits", sum(|part| part.kernel_waits)),
