@@ -53,6 +53,7 @@
 mod clock;
 mod lane;
 mod root;
+mod sealing;
 mod ticketer;
 
 pub use clock::{LaneClock, UnixSeconds};
@@ -61,7 +62,8 @@ pub use root::{
     Epoch, LIFETIME_DEFAULT_S, LIFETIME_S_MAX, LIFETIME_S_MIN, RATCHET_STEPS_MAX, TEXT_BYTES_MAX,
     TicketRoot, TicketRootError,
 };
-pub use ticketer::{TICKET_BYTES_MAX, Ticketer};
+pub use sealing::{NONCE_BYTES, TICKET_BYTES_MAX, TicketKey};
+pub use ticketer::Ticketer;
 
 #[cfg(test)]
 mod tests;

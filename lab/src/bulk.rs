@@ -77,7 +77,7 @@ pub struct Arguments {
     runtime: Vec<Runtime>,
     /// One event loop for all threads, or one for each
     #[arg(long, value_delimiter = ',', value_enum, default_value = "shared,per-lane")]
-    loops: Vec<Loops>,
+    strategy: Vec<Loops>,
     /// Faults of the past: the lock around OpenSSL 1.0's error queues
     #[arg(long, value_delimiter = ',', value_enum, default_value = "none")]
     emulate: Vec<plan::Emulation>,

@@ -15,7 +15,7 @@ use crate::{
     handshake, memory, page, quick,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    trial, writeups,
+    tickets, trial, writeups,
 };
 
 #[derive(Parser)]
@@ -47,6 +47,8 @@ enum Subject {
     Stacks(stacks::Arguments),
     /// Five faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
+    /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
+    Tickets(tickets::Arguments),
 
     /// A completion script for your shell, on standard output
     Completions {
@@ -84,6 +86,7 @@ pub fn run() -> ExitCode {
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
+        Subject::Tickets(arguments) => tickets::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),
         Subject::Man { command } => man(command.as_deref()).map(|()| true),
         Subject::Trial(arguments) => trial::run(&arguments),

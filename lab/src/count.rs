@@ -29,13 +29,13 @@ use std::{
 };
 
 use crate::{
-    count::{progress::Progress, subject::Subject},
-    document::CountResult,
+    count::{progress::Progress, run::Program, subject::Subject},
+    document::{CountResult, SharedWrites},
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
-    trial::{fault::Fault, launch},
+    trial::{Task, fault::Fault, launch},
 };
 
 /// Its arguments.
@@ -211,6 +211,35 @@ fn counted(
         times.push(result);
     }
     Ok(subject::merged(times))
+}
+
+/// Shared writes per operation of `task`, a trial of fixed length that marks its phases and answers
+/// with figures; `operations` is of all threads together.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the trial.
+pub(crate) fn shared_writes(
+    task: &Task,
+    operations: u64,
+    stop: &Interrupt,
+) -> Result<SharedWrites, Error> {
+    let progress = Progress::start();
+    progress.step("shared lines");
+    let command = launch::command(task)?;
+    let program = Program {
+        binary: command.get_program().into(),
+        arguments: command.get_args().map(Into::into).collect(),
+        ..Program::default()
+    };
+    Ok(lines::count(&program, operations, stop, &progress)?.writes)
+}
+
+/// Whether [`shared_writes`] can be counted here.
+///
+/// # Errors
+/// The Debian package that is missing.
+pub(crate) fn needs_valgrind() -> Result<(), Error> {
+    lines::lackey().map(|_| ())
 }
 
 fn show(text: &str) -> Result<(), Error> {

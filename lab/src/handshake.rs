@@ -140,7 +140,8 @@ fn begin(arguments: &Arguments) -> (Journal, Arguments) {
     (Journal::begin(command, arguments.json.as_deref()), arguments)
 }
 
-fn thread_count(text: &str) -> Result<usize, String> {
+/// A number of threads on a command line.
+pub(crate) fn thread_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if (1..=THREADS_MAX).contains(&count) => Ok(count),
         _ => Err(format!("a number of threads is between 1 and {THREADS_MAX}")),

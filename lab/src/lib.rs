@@ -36,5 +36,6 @@ pub mod stacks;
 pub mod statistics;
 mod steps;
 mod strategies;
+pub mod tickets;
 pub mod trial;
 pub mod writeups;

@@ -5,6 +5,7 @@ mod carried;
 mod frame;
 mod headline;
 mod lock_paths;
+mod matrix;
 mod method;
 mod peers;
 mod picture;

@@ -1,5 +1,7 @@
 //! The calling thread's processors and the CPU time that it, or its process, has used.
 
+use std::fs;
+
 use rustix::{
     thread::{CpuSet, sched_setaffinity},
     time::{ClockId, clock_gettime},
@@ -35,6 +37,18 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
+/// How often the calling thread has waited in the kernel: for a lock, a socket, or time.
+///
+/// # Errors
+/// The kernel does not tell.
+pub(crate) fn thread_waits() -> Result<u64, Error> {
+    let status = fs::read_to_string(STATUS).map_err(Error::file(STATUS))?;
+    let mut lines = status.lines();
+    let told = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    told.and_then(|count| count.trim().parse().ok())
+        .ok_or_else(|| Error::Check(format!("{STATUS} does not tell how often a thread waited")))
+}
+
 /// CPU time of all threads of this process.
 pub(crate) fn process_cpu_ns() -> u64 {
     nanoseconds(ClockId::ProcessCPUTime)
@@ -45,3 +59,5 @@ fn nanoseconds(clock: ClockId) -> u64 {
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
+
+const STATUS: &str = "/proc/thread-self/status";

@@ -39,6 +39,7 @@ use crate::{
     scenario::{Negotiated, Scenario},
     stack::Identity,
     stacks,
+    tickets::{self, TicketsTask},
     trial::fault::Fault,
 };
 
@@ -64,6 +65,8 @@ pub enum Task {
     },
     /// Connections, held.
     Memory(Memory),
+    /// Tickets, issued and resumed.
+    Tickets(TicketsTask),
 }
 
 /// Connections of one stack in one scenario, held at once.
@@ -191,6 +194,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))
         }
         Task::Memory(task) => held::run(task),
+        Task::Tickets(task) => tickets::trial(task),
     };
     let line = result.unwrap_or_else(|error| match error {
         Error::Unsupported(reason) => Line::Failed { unsupported: true, reason },

@@ -53,7 +53,16 @@ fn lab(cache: &Path) -> Command {
 /// One runtime over sockets, 2 threads, 4 connections.
 fn driven([runtime, loops, stack]: [&str; 3]) -> Command {
     let mut command = lab(&CACHE);
-    command.args(["--over", "sockets", "--runtime", runtime, "--loops", loops, "--stack", stack]);
+    command.args([
+        "--over",
+        "sockets",
+        "--runtime",
+        runtime,
+        "--strategy",
+        loops,
+        "--stack",
+        stack,
+    ]);
     command.args(["--threads", "2", "--connections", "4", "--rounds", "1"]);
     command
 }

@@ -69,9 +69,13 @@ fn a_writeup_without_figures_says_so() {
 #[test]
 fn the_pictures_look_as_they_did() {
     let folder = tempfile::tempdir().unwrap();
-    let run = Run { strategies: sample::writeups().strategies, ..sample::run() };
-    let run = written(&folder, "run.json", &run);
-    for subject in ["servers", "threads", "writeups"] {
+    for subject in ["matrix", "servers", "threads", "writeups"] {
+        let run = match subject {
+            "matrix" => sample::matrix(),
+            "writeups" => sample::writeups(),
+            _ => sample::run(),
+        };
+        let run = written(&folder, "run.json", &run);
         let svg = folder.path().join("picture.svg");
         let output = report(&[&run, "--picture".as_ref(), &svg, "--of".as_ref(), subject.as_ref()]);
         assert!(output.status.success(), "{output:?}");
@@ -94,6 +98,25 @@ fn the_page_loads_nothing_and_is_small() {
         assert!(href.starts_with('#'), "a link leads outside: {href:.40}");
     }
     assert_eq!(page, page_of(&[sample::run()]), "the same input gives the same bytes");
+}
+
+#[test]
+fn a_matrix_has_a_plot_for_each_driver_and_a_line_for_each_loop_and_number_of_connections() {
+    let page = page_of(&[sample::matrix()]);
+    let text = words(&page);
+    for title in ["openssl@3.0 on asio, 20 x 10 MiB", "rustls-aws-lc-rs on tokio, 20 x 10 MiB"] {
+        assert_eq!(text.lines().filter(|line| line.starts_with(title)).count(), 1, "{text}");
+    }
+    for loops in ["shared", "per-lane"] {
+        for connections in ["1 connection", "4 connections", "10 connections", "20 connections"] {
+            let label = format!("{loops}, {connections}");
+            assert_eq!(text.lines().filter(|line| *line == label).count(), 2, "{label}: {text}");
+        }
+    }
+    assert!(!text.contains("Nothing was measured"), "{text}");
+    assert!(text.contains("Up to ") && text.contains(" MB/s: "), "{text}");
+    let single = words(&page_of(&[sample::run()]));
+    assert!(!single.contains("on asio"), "one number of connections is no matrix: {single}");
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use std::{cell::RefCell, fmt, rc::Rc, sync::Arc};
 
-use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use fragile::Fragile;
 
 use crate::{
     policy::PolicyDigest,
     provider::ProviderError,
     tickets::{
-        Epoch, LaneClock, TicketRoot, TicketRootError, Ticketer, UnixSeconds, root::epoch_end,
+        Epoch, LaneClock, TicketKey, TicketRoot, TicketRootError, Ticketer, UnixSeconds,
+        root::epoch_end,
     },
 };
 
@@ -81,17 +81,17 @@ impl Replica {
         Self { evict_next: 0, keys: [const { None }; KEYS_HELD_MAX], root }
     }
 
-    /// The key to seal with at a time, and its epoch; none if the clock is wrong.
+    /// The key to seal with at a time; none if the clock is wrong.
     pub(super) fn sealing_key(
         &mut self,
         now: UnixSeconds,
         policy: &PolicyDigest,
-    ) -> Option<(Epoch, &XChaCha20Poly1305)> {
+    ) -> Option<&TicketKey> {
         let clock = self.rotate(now).ok()?;
         // A clock that fell back into an epoch already erased: the next one's tickets open
         // everywhere.
         let epoch = clock.max(self.root.epoch());
-        self.key(epoch, policy).map(|key| (epoch, key))
+        self.key(epoch, policy)
     }
 
     /// The key that opens a ticket of an epoch at a time; none if it is too old or too new.
@@ -100,7 +100,7 @@ impl Replica {
         now: UnixSeconds,
         epoch: Epoch,
         policy: &PolicyDigest,
-    ) -> Option<&XChaCha20Poly1305> {
+    ) -> Option<&TicketKey> {
         let clock = self.rotate(now).ok()?;
         if epoch < clock.previous() || clock.next() < epoch {
             return None;
@@ -116,7 +116,7 @@ impl Replica {
         if self.root.epoch() < oldest {
             self.root.advance_to(oldest)?;
             for slot in &mut self.keys {
-                if slot.as_ref().is_some_and(|held| held.epoch < oldest) {
+                if slot.as_ref().is_some_and(|held| held.key.epoch() < oldest) {
                     *slot = None;
                 }
             }
@@ -127,9 +127,9 @@ impl Replica {
         Ok(clock)
     }
 
-    fn key(&mut self, epoch: Epoch, policy: &PolicyDigest) -> Option<&XChaCha20Poly1305> {
+    fn key(&mut self, epoch: Epoch, policy: &PolicyDigest) -> Option<&TicketKey> {
         let held = self.keys.iter().position(|slot| {
-            slot.as_ref().is_some_and(|held| held.epoch == epoch && held.policy == *policy)
+            slot.as_ref().is_some_and(|held| held.key.epoch() == epoch && held.policy == *policy)
         });
         let at = match held {
             Some(at) => at,
@@ -148,16 +148,13 @@ impl Replica {
             at
         });
         let slot = self.keys.get_mut(at)?;
-        let key = XChaCha20Poly1305::new(secret.as_slice().into());
-        *slot = Some(HeldKey { epoch, key, policy: *policy });
+        *slot = Some(HeldKey { key: TicketKey::new(epoch, &secret), policy: *policy });
         Some(at)
     }
 }
 
 struct HeldKey {
-    epoch: Epoch,
-    // Zeroed on drop by its crate.
-    key: XChaCha20Poly1305,
+    key: TicketKey,
     policy: PolicyDigest,
 }
 
@@ -179,7 +176,8 @@ mod tests {
     }
 
     fn held(replica: &Replica) -> Vec<u64> {
-        let mut epochs: Vec<_> = replica.keys.iter().flatten().map(|held| held.epoch.0).collect();
+        let mut epochs: Vec<_> =
+            replica.keys.iter().flatten().map(|held| held.key.epoch().0).collect();
         epochs.sort_unstable();
         epochs
     }
@@ -211,7 +209,7 @@ mod tests {
     #[test]
     fn what_is_held_is_zeroed_on_drop() {
         fn assert_zeroed<T: zeroize::ZeroizeOnDrop>() {}
-        assert_zeroed::<XChaCha20Poly1305>();
+        assert_zeroed::<chacha20poly1305::XChaCha20Poly1305>();
         assert_zeroed::<crate::tickets::root::Secret>();
     }
 

@@ -164,7 +164,7 @@ impl Arguments {
         let stacks = if self.stack.is_empty() { &usual } else { &self.stack };
         let mut drivers = Vec::new();
         for runtime in &self.runtime {
-            for loops in &self.loops {
+            for loops in &self.strategy {
                 let Some(runtime) = runtime.with(*loops) else { continue };
                 for stack in stacks.iter().filter(|stack| drives(runtime, stack)) {
                     let driver = (runtime, *loops, stack.clone());
@@ -228,7 +228,7 @@ impl Arguments {
 
 /// Why nothing is left to do.
 pub(super) const NO_DRIVER: &str = concat!(
-    "no stack asked for goes with a runtime and loops asked for: lanes drive sealane, one loop ",
+    "no stack asked for goes with a runtime and strategy asked for: lanes drive sealane, one loop ",
     "per lane; Asio drives libssl; tokio drives all, but in a shared loop not sealane, whose ",
     "sessions belong to a thread"
 );

@@ -190,10 +190,11 @@ fn legend(drawing: &Drawing) -> String {
     let mut html = String::from("<div class=\"legend\" role=\"group\" aria-label=\"Legend\">");
     for (at, key) in drawing.keys.iter().enumerate() {
         let (class, label) = (palette::class(key.color), escape(&key.label));
+        let dashes = palette::dashes(key.color);
         let _ = write!(
             html,
             "<button type=\"button\" class=\"key\" data-s=\"{at}\" aria-pressed=\"false\">\
-             <span class=\"swatch {class}\"></span>{label}</button>"
+             <span class=\"swatch {class}{dashes}\"></span>{label}</button>"
         );
     }
     html + "</div>"

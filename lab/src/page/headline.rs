@@ -1,7 +1,7 @@
 //! The first screen: one sentence, and a card per stack or server with the number people quote.
 
 use crate::{
-    document::{CountResult, HandshakeSeries, Server},
+    document::{BulkSeries, CountResult, HandshakeSeries, Server},
     plot::number,
     statistics::Spread,
 };
@@ -13,6 +13,7 @@ use super::{
     sources::{Part, Sources},
     terminators::floor,
     threads::{End, Kept, is_hint, kept, rates, time_us},
+    transfer::mb_per_s,
     words,
 };
 
@@ -20,7 +21,22 @@ use super::{
 pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     let sentences = [rates_sentence(sources), servers_sentence(sources), counts_sentence(sources)];
     let said: Vec<String> = sentences.into_iter().flatten().collect();
-    if said.is_empty() { vec!["Nothing was measured: see what failed below.".into()] } else { said }
+    if !said.is_empty() {
+        return said;
+    }
+    let nothing = || "Nothing was measured: see what failed below.".into();
+    vec![bulk_sentence(sources).unwrap_or_else(nothing)]
+}
+
+/// The fastest transfer, where nothing else was measured.
+fn bulk_sentence(sources: &Sources) -> Option<String> {
+    let parts = sources.parts::<BulkSeries>();
+    let rates = parts.iter().filter_map(|part| Some((mb_per_s(part.of)?.median, part)));
+    let (rate, part) = rates.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (rate, label) = (number(rate), &part.label);
+    let threads = words::count(part.of.threads, "thread");
+    let connections = words::count(part.of.connections, "connection");
+    Some(format!("Up to {rate} MB/s: {label}, {threads}, {connections}."))
 }
 
 /// A card per stack, and one per server.

@@ -6,11 +6,13 @@ use crate::{
     plot::{Drawing, Key, escape, palette},
 };
 
-use super::{frame, sources::Sources, terminators, threads, writeups};
+use super::{frame, matrix, sources::Sources, terminators, threads, writeups};
 
 /// What a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Subject {
+    /// MB/s against threads, a line per kind of loop and number of connections, a panel per driver
+    Matrix,
     /// The servers' CPU per operation against the floor, a panel per case
     Servers,
     /// Rate per thread against threads
@@ -28,6 +30,10 @@ pub(crate) fn picture(sources: &Sources, subject: Option<Subject>) -> Result<Str
         if sources.servers().next().is_some() { Subject::Servers } else { Subject::Threads }
     });
     let panels = match subject {
+        Subject::Matrix => {
+            let plots = matrix::plots(sources).into_iter().take(PANELS_MAX);
+            Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
+        }
         Subject::Servers => sources.servers().next().map(|(_, servers)| panels(sources, servers)),
         Subject::Threads => {
             let groups = sources.by_scenario::<HandshakeSeries>();
@@ -39,7 +45,7 @@ pub(crate) fn picture(sources: &Sources, subject: Option<Subject>) -> Result<Str
         }
         Subject::Writeups => Some(writeups::panels(sources)),
     };
-    let panels = panels.filter(|panels| !panels.is_empty());
+    let panels = panels.filter(|panels: &Vec<_>| !panels.is_empty());
     panels.map(|panels| compose(&panels)).ok_or_else(|| {
         Error::Unsupported("these runs have nothing for this picture: choose another".into())
     })
@@ -106,9 +112,10 @@ fn legend(keys: &[Key], left: f64, top: f64) -> (String, f64) {
             (across, down) = (left, down + KEY);
         }
         svg += &format!(
-            "<g class=\"{}\"><rect class=\"bar\" x=\"{across}\" y=\"{}\" width=\"12\" \
+            "<g class=\"{}{}\"><rect class=\"bar\" x=\"{across}\" y=\"{}\" width=\"12\" \
              height=\"12\" rx=\"3\"/><text class=\"name\" x=\"{}\" y=\"{}\">{}</text></g>",
             palette::class(*color),
+            palette::dashes(*color),
             down + 2.0,
             across + 18.0,
             down + 12.5,

@@ -15,6 +15,7 @@ use crate::{
 use super::{
     carried,
     frame::{Figure, Section, Tag},
+    matrix,
     sources::{Part, Sources},
     threads::{real, whole},
     words,
@@ -43,7 +44,8 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
     let lead = "Plaintext that arrived and was compared with what was sent. 1 MB is 1,000,000 \
         bytes."
         .into();
-    let body = format!("<div class=\"grid\">{body}</div>{}", carried::costs(&parts));
+    let matrix = matrix::figures(sources);
+    let body = format!("<div class=\"grid\">{matrix}{body}</div>{}", carried::costs(&parts));
     (!parts.is_empty()).then_some(Section {
         id: "bulk",
         short: "Bulk",
@@ -135,26 +137,29 @@ impl<'a> Load<'a> {
 }
 
 fn lines(parts: &[&Part<'_, BulkSeries>], sources: &Sources) -> LinePlot {
+    by_threads(parts.iter().map(|part| (part.label.clone(), part.color, *part)), sources)
+}
+
+/// A line for each label; a series is one point of it.
+pub(crate) fn by_threads<'a>(
+    labelled: impl Iterator<Item = (String, usize, &'a Part<'a, BulkSeries>)>,
+    sources: &Sources,
+) -> LinePlot {
     let mut lines: Vec<Line> = Vec::new();
-    for part in parts {
+    let mut processors: Vec<f64> = Vec::new();
+    for (label, color, part) in labelled {
+        processors.push(real(sources.runs[part.run].run.machine.processors));
         let Some(Spread { median, min, max }) = mb_per_s(part.of) else { continue };
         let point =
             Point { x: real(part.of.threads), y: median, range: Some([min, max]), hint: false };
-        match lines.iter_mut().find(|line| line.label == part.label) {
+        match lines.iter_mut().find(|line| line.label == label) {
             Some(line) => line.points.push(point),
-            None => lines.push(Line {
-                label: part.label.clone(),
-                color: part.color,
-                points: vec![point],
-                ideal: None,
-            }),
+            None => lines.push(Line { label, color, points: vec![point], ideal: None }),
         }
     }
     for line in &mut lines {
         line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
-    let mut processors: Vec<f64> =
-        parts.iter().map(|part| real(sources.runs[part.run].run.machine.processors)).collect();
     processors.sort_by(f64::total_cmp);
     processors.dedup();
     LinePlot {

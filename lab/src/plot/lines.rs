@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Drawing, Key, View, WIDTH, csv_field, neat, number,
-    palette::class,
+    palette::{class, dashes},
     scale::{Axis, Scale},
     svg::{Anchor, Svg, px},
 };
@@ -199,9 +199,7 @@ impl LinePlot {
     }
 
     fn draw_line(&self, svg: &mut Svg, index: usize, line: &Line, x: &Axis, y: &Axis) {
-        // Past the colours, dashes tell lines apart.
-        let dashed = if line.color >= super::palette::COLORS.len() { " again" } else { "" };
-        svg.open(&format!("series {}{dashed}", class(line.color)), Some(index));
+        svg.open(&format!("series {}{}", class(line.color), dashes(line.color)), Some(index));
         let place = |p: &Point| [x.at(p.x), y.at(p.y)];
         if line.points.len() > 1 && line.points.iter().all(|p| p.range.is_some()) {
             svg.path("band", &band(&line.points, x, y));

@@ -36,6 +36,11 @@ pub(crate) fn class(color: usize) -> String {
     format!("k{}", color % COLORS.len())
 }
 
+/// What is added to that class past the last colour: dashes tell such series from the first ones.
+pub(crate) fn dashes(color: usize) -> &'static str {
+    if color >= COLORS.len() { " again" } else { "" }
+}
+
 /// The custom properties of one theme, as CSS declarations.
 pub(crate) fn properties(dark: bool) -> String {
     let at = usize::from(dark);

@@ -233,36 +233,70 @@ pub(crate) fn histogram(median_us: f64, spread: f64, chance: &mut Chance) -> His
 
 fn bulk(chance: &mut Chance) -> Vec<BulkSeries> {
     let mut all = Vec::new();
-    for (stack, runtime, loops, emulate, rate) in [
-        ("sealane", "lanes", Some("per-lane"), None, 1_400.0),
-        ("rustls-aws-lc-rs", "tokio", Some("shared"), None, 1_150.0),
-        ("openssl@3.0", "asio", Some("shared"), None, 1_050.0),
-        ("openssl@3.0", "asio", Some("shared"), Some("error-lock"), 760.0),
+    for (driver, rate) in [
+        (("sealane", "lanes", "per-lane", None), 1_400.0),
+        (("rustls-aws-lc-rs", "tokio", "shared", None), 1_150.0),
+        (("openssl@3.0", "asio", "shared", None), 1_050.0),
+        (("openssl@3.0", "asio", "shared", Some("error-lock")), 760.0),
     ] {
         for threads in [1_usize, 2, 4, 8] {
-            let lost = if emulate.is_some() { 0.9 } else { 0.03 };
+            let lost = if driver.3.is_some() { 0.9 } else { 0.03 };
             let factor = threads as f64 / (1.0 + lost * (threads - 1) as f64);
-            let bytes = 4_000 << 20;
-            let rounds = (0..5).map(|order| BulkRound {
-                order,
-                bytes,
-                wall_ns: (bytes as f64 * 1e3 / (rate * factor * chance.around(0.05))) as u64,
-                cpu_ns: 3_000_000_000,
-                ..BulkRound::default()
-            });
-            let rounds: Vec<BulkRound> = rounds.collect();
-            // As JSON, so that fields that are not known here take their defaults.
-            let series = serde_json::json!({
-                "stack": stack, "runtime": runtime, "loops": loops, "emulate": emulate,
-                "scenario": Scenario::default(), "threads": threads, "connections": 20,
-                "messages": 20, "message_bytes": 10 << 20, "negotiated": null, "rounds": rounds,
-                "verify": "sha256", "driver": (runtime == "asio").then_some("Asio 1.22.1"),
-                "failure": null,
-            });
-            all.push(serde_json::from_value(series).unwrap());
+            all.push(carried(driver, threads, 20, rate * factor, chance));
         }
     }
     all
+}
+
+/// The matrix of two drivers, whose shared loops lose what their threads bring.
+pub(crate) fn matrix() -> Run {
+    let mut chance = Chance(4_656);
+    let mut bulk = Vec::new();
+    for (stack, runtime, per_lane) in
+        [("openssl@3.0", "asio", "asio"), ("rustls-aws-lc-rs", "tokio", "tokio-per-core")]
+    {
+        for (runtime, loops, lost) in [(runtime, "shared", 0.45), (per_lane, "per-lane", 0.04)] {
+            for connections in [1_usize, 4, 10, 20] {
+                for threads in [1_usize, 2, 4, 8] {
+                    // Each connection keeps two threads busy: its sender and its receiver.
+                    let busy = threads.min(2 * connections) as f64;
+                    let rate = 600.0 * busy / (1.0 + lost * (threads - 1) as f64);
+                    let driver = (stack, runtime, loops, None);
+                    bulk.push(carried(driver, threads, connections, rate, &mut chance));
+                }
+            }
+        }
+    }
+    let nothing = Run { handshakes: vec![], memory: vec![], counts: vec![], ..run() };
+    Run { bulk, servers: None, comparisons: vec![], ..nothing }
+}
+
+/// Stack, runtime, loops and emulation, and what they carried.
+fn carried(
+    (stack, runtime, loops, emulate): (&str, &str, &str, Option<&str>),
+    threads: usize,
+    connections: usize,
+    rate: f64,
+    chance: &mut Chance,
+) -> BulkSeries {
+    let bytes = 4_000 << 20;
+    let rounds = (0..5).map(|order| BulkRound {
+        order,
+        bytes,
+        wall_ns: (bytes as f64 * 1e3 / (rate * chance.around(0.05))) as u64,
+        cpu_ns: 3_000_000_000,
+        ..BulkRound::default()
+    });
+    let rounds: Vec<BulkRound> = rounds.collect();
+    // As JSON, so that fields that are not known here take their defaults.
+    let series = serde_json::json!({
+        "stack": stack, "runtime": runtime, "loops": loops, "emulate": emulate,
+        "scenario": Scenario::default(), "threads": threads, "connections": connections,
+        "messages": 20, "message_bytes": 10 << 20, "negotiated": null, "rounds": rounds,
+        "verify": "sha256", "driver": (runtime == "asio").then_some("Asio 1.22.1"),
+        "failure": null,
+    });
+    serde_json::from_value(series).unwrap()
 }
 
 fn memory() -> Vec<MemoryResult> {
