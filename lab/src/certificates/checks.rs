@@ -1,0 +1,259 @@
+//! What the rows must show: the checks D1 to D7 of the write-ups' list.
+
+use crate::{
+    certificates::{LIVE, OWNER_COST, PLAIN, REPLACED, task::ROUND_TRIP},
+    document::{Strategies, StrategyCheck, StrategyRow},
+    error::Error,
+    histogram::Times,
+    strategies::check,
+};
+
+/// All of them. `threads` are the server's, `clients` the connections under way at once.
+///
+/// # Errors
+/// A row's times are no times.
+pub(super) fn checks(
+    strategies: &Strategies,
+    threads: u32,
+    clients: u32,
+) -> Result<Vec<StrategyCheck>, Error> {
+    let rows = Rows(strategies.rows.iter().filter(|row| row.failure.is_none()).collect());
+    let connections = strategies.settings.get("connections").and_then(|text| text.parse().ok());
+    let connections = connections.unwrap_or(0.0);
+    Ok(vec![
+        names_are_answered(&rows, connections),
+        closes_cost_the_same(&rows),
+        work_is_done_once(&rows, strategies),
+        the_owner_is_a_queue(&rows, threads),
+        the_owner_is_slow(&rows, clients)?,
+        replacing_is_clean(&rows, connections),
+        handshakes_are_timed(&rows, connections),
+    ])
+}
+
+/// Rows that have figures.
+struct Rows<'s>(Vec<&'s StrategyRow>);
+
+impl<'s> Rows<'s> {
+    fn with_tls(&self) -> impl Iterator<Item = &'s StrategyRow> {
+        self.0.iter().copied().filter(|row| row.strategy != PLAIN)
+    }
+
+    fn of(&self, strategy: &str) -> impl Iterator<Item = &'s StrategyRow> {
+        self.with_tls().filter(move |row| row.strategy == strategy)
+    }
+
+    /// The row of `strategy` under some circumstance, and no other.
+    fn under(&self, strategy: &str, circumstance: &str) -> Option<&'s StrategyRow> {
+        self.of(strategy).find(|row| row.variant.contains_key(circumstance))
+    }
+
+    /// The rows of `strategy` in the order of live entries, without other circumstances.
+    fn by_live(&self, strategy: &str) -> Vec<(f64, &'s StrategyRow)> {
+        let live = |row: &'s StrategyRow| {
+            let number = row.variant.get(LIVE).and_then(|text| text.parse().ok());
+            number.map(|number: f64| (number, row))
+        };
+        let is_plain = |row: &&StrategyRow| {
+            ![OWNER_COST, REPLACED].iter().any(|key| row.variant.contains_key(*key))
+        };
+        let mut rows: Vec<_> = self.of(strategy).filter(is_plain).filter_map(live).collect();
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        rows
+    }
+}
+
+/// D1.
+fn names_are_answered(rows: &Rows<'_>, connections: f64) -> StrategyCheck {
+    let claim = "every handshake shows the certificate that was made for the name asked for";
+    let shown: Vec<_> = rows
+        .with_tls()
+        .map(|row| format!("{} of {connections}", least(row, "verified").unwrap_or(0.0)))
+        .collect();
+    let holds = all(rows.with_tls(), |row| least(row, "verified") == Some(connections));
+    check("D1", claim, holds, format!("least of all rounds, row by row: {}", shown.join(", ")))
+}
+
+/// D2.
+fn closes_cost_the_same(rows: &Rows<'_>) -> StrategyCheck {
+    let claim = "with a hundred times as many live entries, a close by the owner looks at 20 times \
+                 as many or more, and the others' at no more than 1.5 times";
+    let mut holds = None;
+    let mut shown = Vec::new();
+    for strategy in STRATEGIES {
+        let by_live = rows.by_live(strategy);
+        let (Some((few, less)), Some((many, more))) = (by_live.first(), by_live.last()) else {
+            continue;
+        };
+        let (Some(before), Some(after)) = (most(less, "visited"), least(more, "visited")) else {
+            continue;
+        };
+        // Nothing visited is as good as one entry.
+        let growth = after.max(1.0) / before.max(1.0);
+        shown.push(format!("{strategy} {before:.0} of {few} and {after:.0} of {many}"));
+        if many / few.max(1.0) >= GROWTH_OF_LIVE_MIN {
+            let fine = if strategy == CENTRAL { growth >= 20.0 } else { growth <= 1.5 };
+            holds = Some(holds.unwrap_or(true) && fine);
+        }
+    }
+    check("D2", claim, holds, shown.join(", "))
+}
+
+/// D3.
+fn work_is_done_once(rows: &Rows<'_>, strategies: &Strategies) -> StrategyCheck {
+    let claim = "the owner and every connection for itself decode a whole chain per handshake; a \
+                 lane a leaf at its first use, and the index every certificate once for all lanes";
+    let names = strategies.settings.get("certificates").and_then(|text| text.parse().ok());
+    let names: f64 = names.unwrap_or(0.0);
+    // What is replaced is decoded once more.
+    let rows: Vec<_> = rows.with_tls().filter(|row| !row.variant.contains_key(REPLACED)).collect();
+    let holds = all(rows.iter().copied(), |row| {
+        rounds_of(row, "decoded").enumerate().all(|(round, decoded)| {
+            let in_round = |name| rounds_of(row, name).nth(round);
+            let [handshakes, chain, first, indexed] =
+                ["handshakes", "chain", "first_uses", "indexed"].map(in_round);
+            match (row.strategy == LANE, handshakes, chain) {
+                (true, ..) => Some(decoded) == first && indexed == Some(names + AUTHORITIES),
+                (false, Some(handshakes), Some(chain)) => decoded == handshakes * chain,
+                (false, ..) => false,
+            }
+        })
+    });
+    let told = |row: &&StrategyRow| {
+        let figure = |name| most(row, name).unwrap_or(0.0);
+        let after = match row.strategy == LANE {
+            true => format!(", {} indexed before", figure("indexed")),
+            false => String::new(),
+        };
+        let (strategy, decoded) = (&row.strategy, figure("decoded"));
+        format!("{strategy} {decoded} for {}{after}", figure("handshakes"))
+    };
+    let shown: Vec<_> = rows.iter().map(told).collect();
+    check("D3", claim, holds, shown.join("; "))
+}
+
+/// D4.
+fn the_owner_is_a_queue(rows: &Rows<'_>, threads: u32) -> StrategyCheck {
+    let claim = "all of the server's threads but one wait for the owner at once; without one no \
+                 message is sent";
+    let others = rows.with_tls().filter(|row| row.strategy != CENTRAL);
+    let silent =
+        all(others, |row| most(row, "messages") == Some(0.0) && most(row, "waiting") == Some(0.0));
+    let busy = rows.under(CENTRAL, OWNER_COST);
+    let deep = busy.and_then(|row| least(row, "waiting")).map(|depth| (depth, threads - 1));
+    let holds = match (deep, silent) {
+        (Some((depth, wanted)), silent) => {
+            Some(depth >= f64::from(wanted) && silent != Some(false))
+        }
+        // An owner that costs next to nothing need not be a queue on every machine.
+        (None, silent) => silent.filter(|silent| !silent),
+    };
+    let central = rows.of(CENTRAL).map(|row| {
+        let figure = |name| most(row, name).unwrap_or(0.0);
+        format!("{} messages each, {} at once", figure("messages"), figure("waiting"))
+    });
+    let central = central.collect::<Vec<_>>().join("; ");
+    check("D4", claim, holds, format!("{threads} threads: {central}"))
+}
+
+/// D5.
+fn the_owner_is_slow(rows: &Rows<'_>, clients: u32) -> Result<StrategyCheck, Error> {
+    let claim = "with an owner that costs something, half of its round trips take 3 times as long \
+                 as half of those without one, and longer than 99% of them";
+    let times = |strategy| {
+        let row = rows.under(strategy, OWNER_COST)?;
+        Some(Times::read(row.times.get(ROUND_TRIP)?))
+    };
+    let (Some(central), Some(alone)) = (times(CENTRAL), times(PER_CONNECTION)) else {
+        let why = "it needs --owner-cost-ms, and both strategies";
+        return Ok(check("D5", claim, None, why));
+    };
+    let ms = |times: &Times, percentile| times.percentile_ns(percentile) as f64 / 1e6;
+    let (central, alone) = (central?, alone?);
+    let (before, after) = (ms(&central, 50.0), ms(&alone, 50.0));
+    let tail = ms(&alone, 99.0);
+    let holds = before >= 3.0 * after && tail < before;
+    let shown = format!(
+        "p50 {before:.2} ms before and {after:.2} ms after, p99 {:.2} ms before and {tail:.2} ms \
+         after, {clients} connections at once",
+        ms(&central, 99.0),
+    );
+    Ok(check("D5", claim, (clients >= CLIENTS_MIN).then_some(holds), shown))
+}
+
+/// D6.
+fn replacing_is_clean(rows: &Rows<'_>, connections: f64) -> StrategyCheck {
+    let claim = "while certificates are replaced, no handshake fails or mixes a certificate with \
+                 another's key, old connections go on, and 1 s after the last close nothing is left";
+    let rows: Vec<_> = rows.with_tls().filter(|row| row.variant.contains_key(REPLACED)).collect();
+    let same = |row: &StrategyRow, one, other| least(row, one) == most(row, other);
+    let holds = all(rows.iter().copied(), |row| {
+        least(row, "verified") == Some(connections)
+            && most(row, "failed") == Some(0.0)
+            && same(row, "replaced_shown", "replaced")
+            && same(row, "held_answered", "held")
+            && most(row, "left") == Some(0.0)
+    });
+    let told = |row: &&StrategyRow| {
+        let figure = |name| most(row, name).unwrap_or(0.0);
+        format!(
+            "{}: {} failed, {} of {} replaced are shown, {} of {} old connections answered, {} left",
+            row.strategy,
+            figure("failed"),
+            figure("replaced_shown"),
+            figure("replaced"),
+            figure("held_answered"),
+            figure("held"),
+            figure("left"),
+        )
+    };
+    let shown: Vec<_> = rows.iter().map(told).collect();
+    check("D6", claim, holds, shown.join("; "))
+}
+
+/// D7.
+fn handshakes_are_timed(rows: &Rows<'_>, connections: f64) -> StrategyCheck {
+    let claim = "every handshake is timed, from before its connect()";
+    let holds = all(rows.with_tls(), |row| {
+        let timed = [least(row, "timed"), most(row, "timed")];
+        // Those that failed have no time.
+        timed == [least(row, "verified"), most(row, "verified")]
+            && (least(row, "failed") > Some(0.0) || timed[0] == Some(connections))
+    });
+    let shown: Vec<_> = rows
+        .with_tls()
+        .map(|row| format!("{} of {connections}", least(row, "timed").unwrap_or(0.0)))
+        .collect();
+    check("D7", claim, holds, shown.join(", "))
+}
+
+/// Whether it holds for all, if there is any.
+fn all<'s>(
+    rows: impl Iterator<Item = &'s StrategyRow>,
+    holds: impl Fn(&StrategyRow) -> bool,
+) -> Option<bool> {
+    rows.map(holds).reduce(|one, other| one && other)
+}
+
+fn rounds_of<'s>(row: &'s StrategyRow, figure: &str) -> impl Iterator<Item = f64> + 's {
+    row.figures.get(figure).into_iter().flatten().copied()
+}
+
+fn least(row: &StrategyRow, figure: &str) -> Option<f64> {
+    rounds_of(row, figure).reduce(f64::min)
+}
+
+fn most(row: &StrategyRow, figure: &str) -> Option<f64> {
+    rounds_of(row, figure).reduce(f64::max)
+}
+
+const CENTRAL: &str = "central";
+const LANE: &str = "lane";
+const PER_CONNECTION: &str = "per-connection";
+const STRATEGIES: [&str; 3] = [CENTRAL, PER_CONNECTION, LANE];
+/// In each chain, and the same in all.
+const AUTHORITIES: f64 = 2.0;
+/// Fewer at once do not show a queue.
+const CLIENTS_MIN: u32 = 4;
+/// D2 compares 10,000 with 100.
+const GROWTH_OF_LIVE_MIN: f64 = 100.0;
