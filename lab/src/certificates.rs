@@ -143,7 +143,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     generation::write(folder.path(), arguments.certs)?;
     let mut strategies =
         strategies::measure(arguments.plan(folder.path()), &mut journal, &interrupt)?;
-    strategies.checks = checks(&strategies, arguments.threads, arguments.clients)?;
+    strategies.checks = checks(&strategies, arguments)?;
     strategies::conclude(&mut journal, strategies)
 }
 
@@ -227,7 +227,7 @@ impl Arguments {
             folder: folder.to_owned(),
             is_plain: false,
             connections: self.conns as usize,
-            held: live.div_ceil(CHAIN_CERTIFICATES) as usize,
+            held: held(live) as usize,
             threads: self.threads as usize,
             clients: self.clients as usize,
             owner_cost_ms: u64::from(owner_cost_ms),
@@ -264,24 +264,36 @@ impl Circumstances {
     }
 }
 
+/// Connections that have so many certificates together.
+fn held(live: u32) -> u32 {
+    live.div_ceil(generation::CHAIN_CERTIFICATES)
+}
+
+/// What each means, in this order: connections that got the certificate of their name and an
+/// answer, and those that failed; handshakes that were timed, and all there were, with those of
+/// connections held before; certificates decoded for them; different names that a thread was asked
+/// for, summed over threads; certificates that the engine parsed before; messages to the owner per
+/// connection; messages that waited for it at the same time; entries that it looked at when a
+/// connection closed; and at the end, held connections that got an answer, replaced names that show
+/// their new certificate, and entries of the owner or generations that nobody uses.
 fn figures() -> Vec<Figure> {
     vec![
-        counted("verified", "answered, certificate right"),
+        counted("verified", "right"),
         counted("failed", "failed"),
-        counted("timed", "handshakes timed"),
+        counted("timed", "timed"),
         counted("handshakes", "handshakes in all"),
-        counted("decoded", "certificates decoded"),
-        counted("first_uses", "first uses on a thread"),
-        counted("indexed", "certificates indexed before"),
-        counted("messages", "messages to the owner each"),
-        counted("waiting", "messages that waited at once"),
-        counted("visited", "entries visited at close"),
+        counted("decoded", "decoded"),
+        counted("first_uses", "first uses"),
+        counted("indexed", "indexed"),
+        counted("messages", "messages each"),
+        counted("waiting", "waiting at once"),
+        counted("visited", "visited per close"),
         measured("cpu_us", "server CPU per connection", "us", "less"),
         measured("rate", "connections", "per second", "more"),
         measured("p50_ms", "round trip p50", "ms", "less"),
         measured("p99_ms", "round trip p99", "ms", "less"),
-        counted("held_answered", "held connections answered at the end"),
-        counted("replaced_shown", "replaced names that show it"),
+        counted("held_answered", "old ones answered"),
+        counted("replaced_shown", "replaced ones shown"),
         counted("left", "left behind"),
     ]
 }
@@ -292,8 +304,6 @@ const PLAIN: &str = "no certificates";
 const LIVE: &str = "live";
 const OWNER_COST: &str = "owner cost";
 const REPLACED: &str = "replaced";
-/// Of the chains that [`generation::write`] makes.
-const CHAIN_CERTIFICATES: u32 = 3;
 /// Of one trial: a thousand held connections take a second or two, and an owner with a cost the
 /// longest.
 const TIME_MAX: Duration = Duration::from_secs(600);

@@ -122,11 +122,6 @@ impl Generation {
         self.chains.keys()
     }
 
-    /// Certificates in each chain.
-    pub(super) fn chain_length(&self) -> usize {
-        self.chains.values().next().map_or(0, |encoded| encoded.chain.len())
-    }
-
     /// Certificates that the engine keeps for all lanes together: each leaf, and each authority
     /// once, however many chains it is in. It parsed each of them once, when it made its index.
     pub(super) fn indexed(&self) -> usize {
@@ -166,6 +161,8 @@ fn wrong(error: &dyn fmt::Display) -> Error {
     Error::Check(format!("the lab's own certificates: {error}"))
 }
 
+/// In each chain: a leaf, and two authorities that all have in common.
+pub(super) const CHAIN_CERTIFICATES: u32 = 3;
 /// So 10% of the names are replaced.
 pub(super) const REPLACED_EVERY: u32 = 10;
 const BEFORE: &str = "before";

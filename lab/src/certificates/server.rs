@@ -144,9 +144,9 @@ impl Server {
     }
 
     /// What connections accepted from now on get; returns the one that they got so far.
-    pub(super) fn publish(&self, next: Generation) -> Arc<Generation> {
+    pub(super) fn publish(&self, next: Arc<Generation>) -> Arc<Generation> {
         let mut current = self.common.generation.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *current, Arc::new(next));
+        let before = std::mem::replace(&mut *current, next);
         self.common.generation_number.fetch_add(1, Relaxed);
         before
     }
@@ -214,11 +214,11 @@ impl Worker {
                 (self.generation_number, self.config) = configured;
             }
             let config = (!self.common.is_plain).then(|| Arc::clone(&self.config));
-            let mut connection = Connection::new(tcp, config)?;
-            if self.attend(&mut connection) == Some(Served::Held) {
-                self.held.push(connection);
-            } else {
-                self.end(connection);
+            match Connection::new(tcp, config).and_then(|new| self.attend(new)) {
+                Ok((connection, Served::Held)) => self.held.push(connection),
+                Ok((connection, _)) => self.end(connection),
+                // It is the client's to count: it knows what it asked for.
+                Err(_) => self.count_closed(),
             }
         }
         let mut held_answered = 0;
@@ -244,18 +244,16 @@ impl Worker {
         }
     }
 
-    /// Serves it to its end, or until it is to be held. Failures are the client's to count: it knows
-    /// what it asked for.
-    fn attend(&mut self, connection: &mut Connection) -> Option<Served> {
+    /// Serves it to its end, or until it is to be held.
+    fn attend(&mut self, mut connection: Connection) -> Result<(Connection, Served), Error> {
         loop {
             let served = connection.serve(&mut self.lent);
             if let Some(reference) = self.notes.take_reference() {
                 connection.reference = Some(reference);
             }
-            match served {
-                Ok(Served::Answered) => {}
-                Ok(served) => return Some(served),
-                Err(_) => return None,
+            match served? {
+                Served::Answered => {}
+                served => return Ok((connection, served)),
             }
         }
     }
@@ -266,6 +264,11 @@ impl Worker {
         } else {
             drop(connection);
         }
+        self.count_closed();
+    }
+
+    /// After the connection is gone, its message to the owner included.
+    fn count_closed(&self) {
         self.common.closed.fetch_add(1, Relaxed);
     }
 }

@@ -77,7 +77,7 @@ struct Trial<'t> {
     owner: Option<Owner>,
     examiner: Option<Arc<Examiner>>,
     /// What comes in the middle, and the names that it replaces.
-    next: Option<(Generation, Vec<String>)>,
+    next: Option<(Arc<Generation>, Vec<String>)>,
     figures: BTreeMap<String, f64>,
 }
 
@@ -85,9 +85,10 @@ impl<'t> Trial<'t> {
     fn begin(task: &'t CertificateTask) -> Result<Self, Error> {
         let first = Generation::first(&task.folder)?;
         let next = task.replaces.then(|| Generation::next(&task.folder)).transpose()?;
+        let next = next.map(|(next, replaced)| (Arc::new(next), replaced));
         let roots = Roots::store(&generation::root_file(&task.folder))?;
         let mut generations = vec![&first];
-        generations.extend(next.as_ref().map(|(next, _)| next));
+        generations.extend(next.as_ref().map(|(next, _)| &**next));
         let examiner = match task.is_plain {
             true => None,
             false => Some(Examiner::new(Arc::clone(&roots), &generations)?),
@@ -97,9 +98,6 @@ impl<'t> Trial<'t> {
             Strategy::Lane | Strategy::PerConnection => None,
         };
         let mut figures = BTreeMap::new();
-        if !task.is_plain {
-            figures.insert("chain".to_owned(), first.chain_length() as f64);
-        }
         if task.strategy == Strategy::Lane && !task.is_plain {
             figures.insert("indexed".to_owned(), first.indexed() as f64);
         }
@@ -123,17 +121,14 @@ impl<'t> Trial<'t> {
         let mut crew = Crew::new(&plan, NonZeroUsize::MIN)?;
         let held = self.hold(&mut crew)?;
         let (before, cpu_before_ns) = (self.owner_so_far(), process_cpu_ns());
-        let next = self.next.take();
-        let replaced = next.as_ref().map(|(_, names)| names.clone());
-        let (tally, retired) = self.load(&mut crew, &plan.progress, next.map(|(next, _)| next))?;
+        let (tally, retired) = self.load(&mut crew, &plan.progress)?;
         self.settle()?;
         let server_ns = process_cpu_ns() - cpu_before_ns;
         self.count(&tally, before, server_ns.saturating_sub(tally.cpu_ns.iter().sum()));
         let mut handshakes = held + tally.handshake.count();
-        if let Some(replaced) = &replaced {
-            let shown = self.show_replaced(replaced)?;
+        if let Some((next, replaced)) = &self.next {
+            let shown = self.show_replaced(next, replaced)?;
             handshakes += shown;
-            self.figure("replaced", replaced.len() as u64);
             self.figure("replaced_shown", shown);
         }
         self.figure("handshakes", if task.is_plain { 0 } else { handshakes });
@@ -151,23 +146,22 @@ impl<'t> Trial<'t> {
         Ok(crew.run(&closed(work, self.task.clients, self.task.held))?.operations)
     }
 
-    /// The connections that are counted. In the middle comes `next`; what it retires is told.
+    /// The connections that are counted. What the next generation retires in the middle is told.
     fn load(
         &self,
         crew: &mut Crew,
         progress: &AtomicU64,
-        next: Option<Generation>,
     ) -> Result<(Tally, Option<Weak<Generation>>), Error> {
         let CertificateTask { clients, connections, .. } = *self.task;
         let load = closed(Work::Connections(Some(Request::Echo)), clients, connections);
         let half = progress.load(Relaxed) + connections as u64 / 2;
         thread::scope(|scope| {
             let loading = scope.spawn(|| crew.run(&load));
-            let retired = next.map(|next| {
+            let retired = self.next.as_ref().map(|(next, _)| {
                 while progress.load(Relaxed) < half && !loading.is_finished() {
                     thread::sleep(STEP);
                 }
-                Arc::downgrade(&self.server.publish(next))
+                Arc::downgrade(&self.server.publish(Arc::clone(next)))
             });
             let panicked = |_| Err(Error::Check("the client panicked".into()));
             Ok((loading.join().unwrap_or_else(panicked)?, retired))
@@ -220,9 +214,8 @@ impl<'t> Trial<'t> {
     }
 
     /// Asks for each of the replaced names once more: how many show what they were replaced with.
-    fn show_replaced(&self, replaced: &[String]) -> Result<u64, Error> {
-        let (next, _) = Generation::next(&self.task.folder)?;
-        let examiner = Examiner::new(Arc::clone(&self.roots), &[&next])?;
+    fn show_replaced(&self, next: &Generation, replaced: &[String]) -> Result<u64, Error> {
+        let examiner = Examiner::new(Arc::clone(&self.roots), &[next])?;
         let names: Vec<&str> = replaced.iter().map(String::as_str).collect();
         let plan = client::plan(self.server.address, Some(examiner), &names)?;
         let work = Work::Connections(Some(Request::Echo));
@@ -256,7 +249,6 @@ impl<'t> Trial<'t> {
         let figures = [
             ("decoded", decoded),
             ("first_uses", first_uses),
-            ("held", held as u64),
             ("held_answered", held_answered),
             ("left", entries + generations),
         ];
@@ -290,4 +282,5 @@ pub(super) const ROUND_TRIP: &str = "round_trip";
 /// From the last close on, for whatever goes on behind it.
 const LEFT_TIME_MAX: Duration = Duration::from_secs(1);
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(20);
-const STEP: Duration = Duration::from_micros(200);
+/// So seldom that looking takes no processor time that would count.
+const STEP: Duration = Duration::from_millis(1);
