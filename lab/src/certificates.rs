@@ -75,7 +75,7 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u32).range(1..=1_024))]
     threads: u32,
     /// Connections under way at once
-    #[arg(long, value_name = "K", default_value_t = 8,
+    #[arg(long, value_name = "K", default_value_t = 16,
         value_parser = clap::value_parser!(u32).range(1..=1_024))]
     clients: u32,
     /// In which names are asked for
@@ -149,7 +149,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 
 impl Strategy {
     /// As on the command line.
-    fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Central => "central",
             Self::Lane => "lane",

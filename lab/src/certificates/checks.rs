@@ -2,7 +2,7 @@
 
 use crate::{
     certificates::{
-        Arguments, LIVE, OWNER_COST, PLAIN, REPLACED,
+        Arguments, LIVE, OWNER_COST, PLAIN, REPLACED, Strategy,
         generation::{CHAIN_CERTIFICATES, REPLACED_EVERY},
         held,
         task::ROUND_TRIP,
@@ -51,6 +51,13 @@ impl<'s> Rows<'s> {
         self.of(strategy).find(|row| row.variant.contains_key(circumstance))
     }
 
+    /// The fewest of a figure in any row with TLS, as text.
+    fn told(&self, figure: &str, of: f64) -> String {
+        let fewest = self.with_tls().map(|row| least(row, figure).unwrap_or(0.0));
+        let fewest = fewest.reduce(f64::min).unwrap_or(0.0);
+        format!("{fewest} of {of} at least, in {} rows", self.with_tls().count())
+    }
+
     /// The rows of `strategy` in the order of live entries, without other circumstances.
     fn by_live(&self, strategy: &str) -> Vec<(f64, &'s StrategyRow)> {
         let live = |row: &'s StrategyRow| {
@@ -69,12 +76,8 @@ impl<'s> Rows<'s> {
 /// D1.
 fn names_are_answered(rows: &Rows<'_>, connections: f64) -> StrategyCheck {
     let claim = "every handshake shows the certificate that was made for the name asked for";
-    let shown: Vec<_> = rows
-        .with_tls()
-        .map(|row| format!("{} of {connections}", least(row, "verified").unwrap_or(0.0)))
-        .collect();
     let holds = all(rows.with_tls(), |row| least(row, "verified") == Some(connections));
-    check("D1", claim, holds, format!("least of all rounds, row by row: {}", shown.join(", ")))
+    check("D1", claim, holds, rows.told("verified", connections))
 }
 
 /// D2.
@@ -120,16 +123,17 @@ fn work_is_done_once(rows: &Rows<'_>, names: u32) -> StrategyCheck {
                 }
         }) && (row.strategy != LANE || least(row, "indexed") == Some(distinct))
     });
+    let first = |strategy: &&str| rows.iter().find(|row| row.strategy == **strategy);
     let told = |row: &&StrategyRow| {
         let figure = |name| most(row, name).unwrap_or(0.0);
-        let after = match row.strategy == LANE {
-            true => format!(", {} indexed before", figure("indexed")),
+        let (strategy, decoded) = (&row.strategy, figure("decoded"));
+        let before = match row.strategy == LANE {
+            true => format!(" and {} indexed before", figure("indexed")),
             false => String::new(),
         };
-        let (strategy, decoded) = (&row.strategy, figure("decoded"));
-        format!("{strategy} {decoded} for {}{after}", figure("handshakes"))
+        format!("{strategy} {decoded}{before}, for {} handshakes", figure("handshakes"))
     };
-    let shown: Vec<_> = rows.iter().map(told).collect();
+    let shown: Vec<_> = STRATEGIES.iter().filter_map(first).map(told).collect();
     check("D3", claim, holds, shown.join("; "))
 }
 
@@ -149,12 +153,13 @@ fn the_owner_is_a_queue(rows: &Rows<'_>, threads: u32) -> StrategyCheck {
         // An owner that costs next to nothing need not be a queue on every machine.
         (None, silent) => silent.filter(|silent| !silent),
     };
-    let central = rows.of(CENTRAL).map(|row| {
-        let figure = |name| most(row, name).unwrap_or(0.0);
-        format!("{} messages each, {} at once", figure("messages"), figure("waiting"))
-    });
-    let central = central.collect::<Vec<_>>().join("; ");
-    check("D4", claim, holds, format!("{threads} threads: {central}"))
+    let of_central = |name| most_of(rows.of(CENTRAL), name).unwrap_or(0.0);
+    let shown = format!(
+        "{threads} threads; central {} messages per connection, {} waiting at once",
+        of_central("messages"),
+        of_central("waiting"),
+    );
+    check("D4", claim, holds, shown)
 }
 
 /// D5.
@@ -225,15 +230,15 @@ fn handshakes_are_timed(rows: &Rows<'_>, arguments: &Arguments) -> Result<Strate
     let (connections, cost_ms) = (f64::from(arguments.conns), f64::from(arguments.owner_cost_ms));
     let timed = |row: &StrategyRow| least(row, "timed").unwrap_or(0.0);
     let mut holds = all(rows.with_tls(), |row| timed(row) == connections);
-    let mut shown: Vec<_> =
-        rows.with_tls().map(|row| format!("{} of {connections}", timed(row))).collect();
+    let mut shown = rows.told("timed", connections);
     let slowed = rows.under(CENTRAL, OWNER_COST).and_then(|row| row.times.get(ROUND_TRIP));
     if let Some(times) = slowed {
         let shortest_ms = Times::read(times)?.percentile_ns(0.0) as f64 / 1e6;
         holds = holds.map(|holds| holds && shortest_ms >= cost_ms * (1.0 - HISTOGRAM_ROUNDING));
-        shown.push(format!("the shortest {shortest_ms:.2} ms with an owner that takes {cost_ms}"));
+        let with = format!("; the shortest {shortest_ms:.2} ms with an owner that takes {cost_ms}");
+        shown.push_str(&with);
     }
-    Ok(check("D7", claim, holds, shown.join(", ")))
+    Ok(check("D7", claim, holds, shown))
 }
 
 /// Whether it holds for all, if there is any.
@@ -252,13 +257,17 @@ fn least(row: &StrategyRow, figure: &str) -> Option<f64> {
     rounds_of(row, figure).reduce(f64::min)
 }
 
+fn most_of<'s>(rows: impl Iterator<Item = &'s StrategyRow>, figure: &str) -> Option<f64> {
+    rows.filter_map(|row| most(row, figure)).reduce(f64::max)
+}
+
 fn most(row: &StrategyRow, figure: &str) -> Option<f64> {
     rounds_of(row, figure).reduce(f64::max)
 }
 
-const CENTRAL: &str = "central";
-const LANE: &str = "lane";
-const PER_CONNECTION: &str = "per-connection";
+const CENTRAL: &str = Strategy::Central.name();
+const LANE: &str = Strategy::Lane.name();
+const PER_CONNECTION: &str = Strategy::PerConnection.name();
 const STRATEGIES: [&str; 3] = [CENTRAL, PER_CONNECTION, LANE];
 /// Three digits are kept.
 const HISTOGRAM_ROUNDING: f64 = 0.001;
