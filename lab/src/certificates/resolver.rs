@@ -46,8 +46,8 @@ pub(super) enum Source {
     PerConnection(Arc<AtomicU64>),
 }
 
-/// What a thread's handshakes came to, whatever the generation. The lock is never waited for: rustls
-/// asks for `Sync`, but one thread alone uses this.
+/// What a thread's handshakes came to, whatever the generation. The lock is never waited for:
+/// rustls asks for `Sync`, but one thread alone uses this.
 #[derive(Debug, Default)]
 pub(super) struct Notes(Mutex<Noted>);
 

@@ -1,10 +1,10 @@
-//! The server under load: a [`Server`] of threads that each serve one connection after the other, by
-//! the engine's session.
+//! The server under load: a [`Server`] of threads that each serve one connection after the other,
+//! by the engine's session.
 //!
 //! ```text
 //! accept -> read the hello -> Resolver: a certificate -> handshake -> request -> answer -> close
-//!                                                                     GET /hold: kept, one of those
-//!                                                                     that are live meanwhile
+//!                                                                     GET /hold: kept, as one of
+//!                                                                     those that are live
 //! ```
 //! All strategies run the same code under the same settings; only the resolver differs. Without
 //! TLS, the same code passes the bytes on as they are. A thread is a lane in this: its connections
