@@ -55,14 +55,14 @@ pub struct Arguments {
     #[arg(long, value_name = "M", default_value_t = 2_000,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     conns: u32,
-    /// Certificates of connections that are held open meanwhile; the last is compared with the
-    /// first
+    /// Certificates of connections that are held open meanwhile; the most are compared with the
+    /// fewest
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "100,10000",
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     live: Vec<u32>,
     /// Once more with an owner that sleeps so long over each chain; 0: not
     #[arg(long, value_name = "N", default_value_t = 2,
-        value_parser = clap::value_parser!(u32).range(0..=1_000))]
+        value_parser = clap::value_parser!(u32).range(0..=OWNER_COST_MS_MAX))]
     owner_cost_ms: u32,
     /// Once more with 10% of the certificates replaced in the middle
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
@@ -72,11 +72,11 @@ pub struct Arguments {
     plain: bool,
     /// The server's threads
     #[arg(long, value_name = "T", default_value_t = 4,
-        value_parser = clap::value_parser!(u32).range(1..=1_024))]
+        value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
     threads: u32,
     /// Connections under way at once
     #[arg(long, value_name = "K", default_value_t = 16,
-        value_parser = clap::value_parser!(u32).range(1..=1_024))]
+        value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
     clients: u32,
     /// In which names are asked for
     #[arg(long, value_enum, default_value = "in-turn")]
@@ -179,8 +179,14 @@ impl Arguments {
             cells: self.cells(folder),
             rounds: self.rounds,
             seed: self.seed,
-            time_max: TIME_MAX,
+            time_max: self.time_max(),
         }
+    }
+
+    fn time_max(&self) -> Duration {
+        let held = held(self.live.iter().copied().max().unwrap_or(0));
+        let each = TIME_PER_CONNECTION_MAX + Duration::from_millis(self.owner_cost_ms.into());
+        TIME_MAX + each * (self.conns + self.certs + 2 * held)
     }
 
     /// Within each variant, the remedy comes last.
@@ -191,10 +197,12 @@ impl Arguments {
         }
         strategies.sort_unstable();
         strategies.dedup();
-        let few = self.live.first().copied().unwrap_or(0);
+        let mut live = self.live.clone();
+        live.sort_unstable();
+        live.dedup();
+        let few = live.first().copied().unwrap_or(0);
         let plain = |live| Circumstances { live, owner_cost_ms: 0, replaces: false };
-        let mut all: Vec<_> = self.live.iter().copied().map(plain).collect();
-        all.dedup();
+        let mut all: Vec<_> = live.into_iter().map(plain).collect();
         if self.owner_cost_ms > 0 {
             all.push(Circumstances { owner_cost_ms: self.owner_cost_ms, ..plain(few) });
         }
@@ -304,6 +312,10 @@ const PLAIN: &str = "no certificates";
 const LIVE: &str = "live";
 const OWNER_COST: &str = "owner cost";
 const REPLACED: &str = "replaced";
-/// Of one trial: a thousand held connections take a second or two, and an owner with a cost the
-/// longest.
-const TIME_MAX: Duration = Duration::from_secs(600);
+/// Beside the connections of a trial.
+const TIME_MAX: Duration = Duration::from_secs(60);
+const TIME_PER_CONNECTION_MAX: Duration = Duration::from_millis(50);
+/// Threads, and connections. With the cost below, the last one waits for less than the 20 s after
+/// which a client gives up.
+const AT_ONCE_MAX: i64 = 128;
+const OWNER_COST_MS_MAX: i64 = 100;

@@ -194,7 +194,7 @@ fn the_owner_is_slow(rows: &Rows<'_>, clients: u32) -> Result<StrategyCheck, Err
 /// D6.
 fn replacing_is_clean(rows: &Rows<'_>, arguments: &Arguments) -> StrategyCheck {
     let claim = "while certificates are replaced, no handshake fails or mixes a certificate with \
-                 another's key, old connections go on, and nothing is left 1 s after the last close";
+                 another's key, old connections go on, and 1 s after the last one nothing is left";
     let rows: Vec<_> = rows.with_tls().filter(|row| row.variant.contains_key(REPLACED)).collect();
     let connections = f64::from(arguments.conns);
     let replaced = f64::from(arguments.certs.div_ceil(REPLACED_EVERY));

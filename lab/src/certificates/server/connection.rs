@@ -77,12 +77,15 @@ impl Connection {
                 return Ok(Served::Ended);
             }
         }
-        let echo =
-            lent.request.strip_prefix(b"GET /echo/").and_then(|rest| rest.get(..NONCE_BYTES));
-        let body = echo.unwrap_or(HELD);
+        let request = lent.request.as_slice();
+        let echo = request.strip_prefix(b"GET /echo/").and_then(|rest| rest.get(..NONCE_BYTES));
+        let (body, served) = match echo {
+            Some(nonce) => (nonce, Served::Answered),
+            None if request.starts_with(b"GET /hold ") => (HELD.as_slice(), Served::Held),
+            None => return Err(broken(&"the client asks for something else")),
+        };
         let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n".to_vec();
         answer.extend_from_slice(body);
-        let served = if echo.is_some() { Served::Answered } else { Served::Held };
         match &mut self.tls {
             None => self.tcp.write_all(&answer).map_err(Error::io("send"))?,
             Some(tls) => {
@@ -138,7 +141,7 @@ fn broken(error: &dyn std::fmt::Display) -> Error {
     Error::Check(format!("a connection of the server: {error}"))
 }
 
-/// What a client is told that asks for nothing but to be kept.
+/// What a client is told that asks to be kept.
 const HELD: &[u8; NONCE_BYTES] = b"held until later";
 const NONCE_BYTES: usize = 16;
 const RECEIVED_BYTES: usize = PARTIAL_BYTES_MAX + 16 * 1024;
