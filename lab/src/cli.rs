@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::{
-    bulk, connect, count,
+    bulk, certificates, connect, count,
     error::Error,
     handshake, memory, page, quick,
     servers::{self, backend, relay},
@@ -29,6 +29,8 @@ struct Arguments {
 enum Subject {
     /// MB/s of TLS stacks in memory and over loopback sockets, by runtime
     Bulk(bulk::Arguments),
+    /// Certificates of many names: one owner for all, every connection for itself, or a lane's own
+    Certificates(certificates::Arguments),
     /// Loads any TLS server: handshakes, keep-alive, resumption, closed or open loop
     Connect(connect::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
@@ -77,6 +79,7 @@ enum Subject {
 pub fn run() -> ExitCode {
     let result = match Arguments::parse().command {
         Subject::Bulk(arguments) => bulk::run(&arguments),
+        Subject::Certificates(arguments) => certificates::run(&arguments),
         Subject::Connect(arguments) => connect::run(&arguments),
         Subject::Count(arguments) => count::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),

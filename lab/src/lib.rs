@@ -6,7 +6,9 @@
 //! under test), [`document`] (the results).
 #![forbid(unsafe_code)]
 
+mod authority;
 pub mod bulk;
+pub mod certificates;
 pub mod cli;
 pub mod compat;
 pub mod connect;

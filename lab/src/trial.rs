@@ -32,6 +32,7 @@ use crate::{
         self,
         task::{BulkOutcome, BulkTask},
     },
+    certificates::task::{self as certificates, CertificateTask},
     document::{HandshakeRound, Histogram},
     error::Error,
     memory::held,
@@ -56,6 +57,8 @@ pub struct Arguments {
 pub enum Task {
     /// Bytes in memory or over sockets.
     Bulk(BulkTask),
+    /// Connections to a server of many names.
+    Certificates(CertificateTask),
     /// Handshakes for a while, or a fixed number.
     Handshakes(Handshakes),
     /// Which library a stack is.
@@ -189,6 +192,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     print(&Line::Started { marks: phase::address() })?;
     let result = match &task {
         Task::Bulk(bulk) => bulk::trial(bulk).map(Line::Bulk),
+        Task::Certificates(task) => certificates::run(task),
         Task::Handshakes(handshakes) => threads::run(handshakes),
         Task::Identity { stack } => {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))

@@ -1,6 +1,7 @@
 //! One thread of the load, [`Driver`]: one epoll, and when to start what on which connection.
 
 use std::{
+    collections::VecDeque,
     fs,
     net::SocketAddr,
     os::fd::OwnedFd,
@@ -97,8 +98,9 @@ pub(crate) struct Driver {
     configs: Option<Configs>,
     epoll: OwnedFd,
     slots: Slab<Slot>,
-    /// Connections that stand with nothing under way.
-    ready: Vec<usize>,
+    /// Connections that stand with nothing under way; the one that has rested longest is next, so
+    /// that as many requests as connections are one for each.
+    ready: VecDeque<usize>,
     again: Vec<usize>,
     scratch: Scratch,
     tally: Tally,
@@ -127,7 +129,7 @@ impl Driver {
             configs,
             epoll,
             slots: Slab::new(),
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             again: Vec::new(),
             scratch: Scratch::new(),
             tally: Tally::new()?,
@@ -216,7 +218,7 @@ impl Driver {
             let Some(intended) = course.due(now, under_way) else { break };
             let timing = timing(intended, now);
             let begun = match &course.load.work {
-                Work::Requests(request) => match self.ready.pop() {
+                Work::Requests(request) => match self.ready.pop_front() {
                     Some(key) => {
                         self.nonce += 1;
                         if let Some(slot) = self.slots.get_mut(key) {
@@ -334,7 +336,7 @@ impl Driver {
         record(&mut self.tally.intended, now - slot.timing.intended);
         match course.load.work {
             Work::Connections(_) => slot.close(),
-            _ => self.ready.push(key),
+            _ => self.ready.push_back(key),
         }
         self.tally.operations += 1;
         self.tally.elapsed = now - course.began;

@@ -38,6 +38,8 @@ pub(crate) struct Offer {
 pub(crate) enum Roots {
     /// Everybody's.
     Anyone,
+    /// Those that this one accepts, which may note what it saw.
+    Examined(Arc<dyn ServerCertVerifier>),
     /// Those that chain up to one of these.
     Store(Arc<RootCertStore>),
 }
@@ -45,6 +47,11 @@ pub(crate) enum Roots {
 impl Roots {
     /// The roots in a file of PEM certificates.
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        Self::store(path).map(Self::Store)
+    }
+
+    /// The same, for one who asks more of a certificate.
+    pub(crate) fn store(path: &Path) -> Result<Arc<RootCertStore>, Error> {
         let bytes = fs::read(path).map_err(Error::file(path))?;
         let mut store = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(&bytes) {
@@ -56,7 +63,7 @@ impl Roots {
         if store.is_empty() {
             return Err(Error::Check(format!("{} has no root certificate", path.display())));
         }
-        Ok(Self::Store(Arc::new(store)))
+        Ok(Arc::new(store))
     }
 }
 
@@ -107,6 +114,10 @@ impl Offer {
             Roots::Store(store) => builder.with_root_certificates(Arc::clone(store)),
             Roots::Anyone => {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+            }
+            Roots::Examined(examiner) => {
+                let examiner = Arc::clone(examiner);
+                builder.dangerous().with_custom_certificate_verifier(examiner)
             }
         }
         .with_no_client_auth();

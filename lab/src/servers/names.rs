@@ -8,13 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair,
-};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 
 use crate::{
+    authority::Authority,
     error::Error,
     load::{Crew, Expect, Load, Plan, Request, Roots, Until, Work},
     servers::{
@@ -37,30 +34,18 @@ pub(crate) struct Names {
 impl Names {
     /// Makes and writes them.
     pub(crate) fn make(folder: &Path, count: u64) -> Result<Self, Error> {
-        let wrong = |error: rcgen::Error| Error::Check(format!("make a certificate: {error}"));
-        let mut root = CertificateParams::new(Vec::new()).map_err(wrong)?;
-        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        root.distinguished_name.push(DnType::CommonName, "Sealane lab root of names");
-        let key = KeyPair::generate().map_err(wrong)?;
-        let root = CertifiedIssuer::self_signed(root, key).map_err(wrong)?;
-        let leaf = |name: &str| -> Result<String, rcgen::Error> {
-            let mut leaf = CertificateParams::new(vec![name.to_owned()])?;
-            leaf.distinguished_name.push(DnType::CommonName, name);
-            leaf.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
-            let key = KeyPair::generate()?;
-            Ok(leaf.signed_by(&key, &root)?.pem() + &key.serialize_pem())
-        };
+        let root = Authority::root("Sealane lab root of names")?;
         let certificates = folder.join("certificates");
         fs::create_dir_all(&certificates).map_err(Error::file(&certificates))?;
         let mut names = Vec::new();
         let mut first = [String::new(), String::new()];
         for number in 0..count {
             let name = format!("n{number:05}.lab.test");
-            let pem = leaf(&name).map_err(wrong)?;
+            let pem = root.leaf(&name)?;
             let path = certificates.join(format!("{name}.pem"));
             fs::write(&path, &pem).map_err(Error::file(&path))?;
             if number == 0 {
-                first = [pem, leaf(&name).map_err(wrong)?];
+                first = [pem, root.leaf(&name)?];
             }
             names.push(name);
         }
