@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::{
-    bulk, connect, count,
+    bulk, connect, contexts, count,
     error::Error,
     handshake, memory, page, quick,
     servers::{self, backend, relay},
@@ -31,6 +31,8 @@ enum Subject {
     Bulk(bulk::Arguments),
     /// Loads any TLS server: handshakes, keep-alive, resumption, closed or open loop
     Connect(connect::Arguments),
+    /// Who builds TLS client contexts, and what it costs, against Redis and MongoDB's protocol
+    Contexts(contexts::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
     Count(count::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
@@ -74,6 +76,7 @@ pub fn run() -> ExitCode {
     let result = match Arguments::parse().command {
         Subject::Bulk(arguments) => bulk::run(&arguments),
         Subject::Connect(arguments) => connect::run(&arguments),
+        Subject::Contexts(arguments) => contexts::run(&arguments),
         Subject::Count(arguments) => count::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),

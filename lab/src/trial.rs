@@ -32,6 +32,7 @@ use crate::{
         self,
         task::{BulkOutcome, BulkTask},
     },
+    contexts::{self, ContextsTask},
     document::{HandshakeRound, Histogram},
     error::Error,
     memory::held,
@@ -55,6 +56,8 @@ pub struct Arguments {
 pub enum Task {
     /// Bytes in memory or over sockets.
     Bulk(BulkTask),
+    /// Client contexts, by who builds them.
+    Contexts(ContextsTask),
     /// Handshakes for a while, or a fixed number.
     Handshakes(Handshakes),
     /// Which library a stack is.
@@ -186,6 +189,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     print(&Line::Started { marks: phase::address() })?;
     let result = match &task {
         Task::Bulk(bulk) => bulk::trial(bulk).map(Line::Bulk),
+        Task::Contexts(job) => contexts::trial(job),
         Task::Handshakes(handshakes) => threads::run(handshakes),
         Task::Identity { stack } => {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))
