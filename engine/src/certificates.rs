@@ -25,11 +25,13 @@ use rustls::{Error as TlsError, InconsistentKeys, SignatureScheme};
 use sha2::{Digest, Sha256};
 
 pub use builder::{DefaultCertificate, IndexBuilder, Indexed};
+pub(crate) use error::days;
 pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
 pub use key::EncodedKey;
 pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
 pub use pem::PemContents;
+pub(crate) use pem::damage;
 
 /// One chain with its private key still encoded; immutable, read by all lanes.
 pub struct Certificate {

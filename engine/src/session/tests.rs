@@ -1,6 +1,9 @@
-//! Pairs in memory: our session and rustls' client, over streams cut at arbitrary places.
+//! Pairs in memory: our sessions with rustls' own and with each other, over streams cut at
+//! arbitrary places.
 
+mod clients;
 mod fragments;
+pub(crate) mod lent;
 mod pairs;
 
 use std::io::Read;
@@ -13,7 +16,9 @@ use rustls::time_provider::TimeProvider;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
+use self::lent::Lent;
 use super::*;
+use crate::buffer::Buffer;
 use crate::certificates::{DefaultCertificate, IndexBuilder};
 use crate::context::{Context, LaneContext, LaneResources};
 use crate::hello::Hello;
@@ -49,12 +54,7 @@ impl World {
     }
 
     fn server(&self) -> Server {
-        Server {
-            session: ServerSession::new(self.context.admit(&Hello::default()).unwrap()).unwrap(),
-            received: Buffer::with_capacity(1 << 20),
-            plain: Buffer::with_capacity(1 << 20),
-            wire: Buffer::with_capacity(1 << 20),
-        }
+        Lent::to(ServerSession::new(self.context.admit(&Hello::default()).unwrap()).unwrap())
     }
 
     fn client_config(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
@@ -79,22 +79,7 @@ impl TimeProvider for Stopped {
     }
 }
 
-/// A session with the buffers that a lane would lend it.
-struct Server {
-    session: ServerSession,
-    received: Buffer,
-    plain: Buffer,
-    wire: Buffer,
-}
-
-impl Server {
-    fn feed(&mut self, bytes: &[u8]) -> Result<Fed, SessionError> {
-        self.received.clear();
-        self.session.take_partial(&mut self.received);
-        assert_eq!(self.received.append(bytes), bytes.len());
-        self.session.feed(self.received.filled_mut(), &mut self.plain, &mut self.wire)
-    }
-}
+type Server = Lent<ServerSession>;
 
 fn client(config: &Arc<ClientConfig>) -> ClientConnection {
     let name = ServerName::try_from("one.test").unwrap();
