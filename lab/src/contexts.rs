@@ -16,6 +16,7 @@ mod openssl;
 mod ping;
 mod pings;
 mod refusals;
+mod sealane;
 mod servers;
 mod swaps;
 mod target;
@@ -404,7 +405,7 @@ fn with_root(
     Ok(path)
 }
 
-const DEFAULT_STACKS: [&str; 1] = [MONGOCS_STACK];
+const DEFAULT_STACKS: [&str; 2] = [MONGOCS_STACK, library::SEALANE];
 /// As a stack on the command line.
 const LIBMONGOC: &str = "libmongoc";
 /// What it is linked with, and compared with.

@@ -8,7 +8,6 @@ use std::{
 
 use crate::{
     contexts::{
-        library::ClientContext,
         ping,
         target::{CONNECT_TIME_MAX, Peer, Protocol},
     },
@@ -24,16 +23,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects to `peer`, whose certificate must be valid for `name`.
+    /// Connects to `peer` and shakes hands by `tls`, a client at its start.
     ///
     /// # Errors
     /// As the system or the library tells.
-    pub(super) fn open(
-        context: &dyn ClientContext,
-        peer: &Peer,
-        name: &str,
-    ) -> Result<Self, Error> {
-        let mut tls = context.connect(name)?;
+    pub(super) fn open(mut tls: Box<dyn Endpoint>, peer: &Peer) -> Result<Self, Error> {
         let failed = || Error::io(format!("connect to {}", peer.address));
         let mut socket =
             TcpStream::connect_timeout(&peer.address, CONNECT_TIME_MAX).map_err(failed())?;

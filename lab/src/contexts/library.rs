@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use crate::{
-    contexts::{openssl::OpenSsl, task::Files},
+    contexts::{openssl::OpenSsl, sealane::Sealane, task::Files},
     error::Error,
     stack::Endpoint,
 };
@@ -43,11 +43,11 @@ pub(super) trait Options: Send + Sync {
 
 /// Where threads find the context of the moment.
 pub(super) trait Slot: Send + Sync {
-    /// It.
+    /// A thread's way to it: each of its connections is made from the context of that moment.
     ///
     /// # Errors
     /// As the library tells.
-    fn current(&self) -> Result<Shared, Error>;
+    fn lane<'a>(&'a self) -> Result<Box<dyn Lane + 'a>, Error>;
 
     /// Builds another one and puts it there; the old one stays if that fails.
     ///
@@ -58,11 +58,23 @@ pub(super) trait Slot: Send + Sync {
 
 /// What connections are made from; it knows no server.
 pub(super) trait ClientContext: Send + Sync {
+    /// Where it lies, which tells it from others while it is there.
+    fn address(&self) -> usize;
+
+    /// A thread's way to connect with it.
+    ///
+    /// # Errors
+    /// As the library tells.
+    fn lane(&self) -> Result<Box<dyn Lane>, Error>;
+}
+
+/// What one thread connects with.
+pub(super) trait Lane {
     /// A client at the start of a connection to `name`, which must stand in the certificate.
     ///
     /// # Errors
     /// As the library tells.
-    fn connect(&self, name: &str) -> Result<Box<dyn Endpoint>, Error>;
+    fn connect(&mut self, name: &str) -> Result<Box<dyn Endpoint>, Error>;
 }
 
 /// A context that threads have in common.
@@ -82,9 +94,12 @@ pub(super) struct Census {
 /// The library of the stack `name`.
 ///
 /// # Errors
-/// There is none, or none whose contexts can be told apart.
+/// There is none, or the lab has no use for its contexts.
 pub(super) fn load(name: &str) -> Result<Box<dyn Library>, Error> {
-    Ok(Box::new(OpenSsl::load(name)?))
+    match name {
+        SEALANE => Ok(Box::new(Sealane::default())),
+        _ => Ok(Box::new(OpenSsl::load(name)?)),
+    }
 }
 
 /// Distinct certificates in a PEM file.
@@ -98,5 +113,7 @@ pub(super) fn certificates_in(file: &Path) -> Result<u64, Error> {
     Ok(bodies.len() as u64)
 }
 
+/// The engine's name as a stack.
+pub(super) const SEALANE: &str = "sealane";
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";

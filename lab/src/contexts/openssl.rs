@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     contexts::{
-        library::{Census, ClientContext, Library, Options, Shared, Slot},
+        library::{Census, ClientContext, Lane, Library, Options, Shared, Slot},
         task::Files,
     },
     credentials::SERVER_NAME,
@@ -69,7 +69,7 @@ impl Library for OpenSsl {
         // The library's words on a file leave its name out.
         let context = Context::new(self.library, &settings)
             .map_err(|error| Error::Check(format!("{}: {error}", named(files))))?;
-        Ok(Arc::new(Built(context)))
+        Ok(Arc::new(Built(Arc::new(context))))
     }
 
     fn options<'a>(&'a self, files: &Files) -> Result<Box<dyn Options + 'a>, Error> {
@@ -99,11 +99,22 @@ impl Library for OpenSsl {
     }
 }
 
-/// A context of the library's.
-struct Built(Context);
+/// A context of the library's, which threads share as it is.
+#[derive(Clone)]
+struct Built(Arc<Context>);
 
 impl ClientContext for Built {
-    fn connect(&self, name: &str) -> Result<Box<dyn Endpoint>, Error> {
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    fn lane(&self) -> Result<Box<dyn Lane>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Lane for Built {
+    fn connect(&mut self, name: &str) -> Result<Box<dyn Endpoint>, Error> {
         Ok(libssl::endpoint(self.0.connect_to(name).map_err(libssl::failed)?))
     }
 }
@@ -133,8 +144,8 @@ struct Place<'a> {
 }
 
 impl Slot for Place<'_> {
-    fn current(&self) -> Result<Shared, Error> {
-        Ok(Arc::clone(&self.held.lock().unwrap_or_else(PoisonError::into_inner)))
+    fn lane<'a>(&'a self) -> Result<Box<dyn Lane + 'a>, Error> {
+        Ok(Box::new(self))
     }
 
     fn swap(&self, files: &Files) -> Result<(), Error> {
@@ -142,6 +153,13 @@ impl Slot for Place<'_> {
         let built = self.library.build(files)?;
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = built;
         Ok(())
+    }
+}
+
+impl Lane for &Place<'_> {
+    fn connect(&mut self, name: &str) -> Result<Box<dyn Endpoint>, Error> {
+        let held = Arc::clone(&self.held.lock().unwrap_or_else(PoisonError::into_inner));
+        held.lane()?.connect(name)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The trial of one strategy: clients on threads, each with its sockets, a ping over each.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -13,8 +13,8 @@ use std::{
 use crate::{
     contexts::{
         connection::Connection,
-        library::{self, Library, Options, Shared},
-        target::Peer,
+        library::{self, ClientContext, Lane, Library, Options, Shared},
+        target::{Peer, Protocol},
         task::{Fault, Pings, Strategy},
     },
     error::Error,
@@ -77,7 +77,7 @@ struct Meter {
 }
 
 impl Meter {
-    fn time(&self, build: impl FnOnce() -> Result<Shared, Error>) -> Result<Shared, Error> {
+    fn time<T>(&self, build: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let is_first = !self.begun.swap(true, Relaxed);
         let before_ns = thread_cpu_ns();
         let built = build();
@@ -170,43 +170,88 @@ impl<'a> Crew<'a> {
     fn clients_of(&self, number: usize) -> Result<Done, Error> {
         let task = self.task;
         let mut done = Done { sockets: 0, pings: 0, times: Times::new()? };
-        let lane = (task.strategy == Strategy::PerLane).then(|| self.build()).transpose()?;
+        let own = (task.strategy == Strategy::PerLane).then(|| self.build()).transpose()?;
+        let mut lanes = Lanes::default();
         for client in (number..task.clients).step_by(task.threads) {
             if self.failed.load(Relaxed) {
                 break;
             }
             let begun = Instant::now();
-            self.client(client, lane.as_ref(), &mut done)
+            self.client(client, own.as_ref(), &mut lanes, &mut done)
                 .map_err(|error| Error::Check(format!("client {client}: {error}")))?;
             done.times.record(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
         }
         Ok(done)
     }
 
-    fn client(&self, client: usize, lane: Option<&Shared>, done: &mut Done) -> Result<(), Error> {
-        let pool = &self.pools[client % self.pools.len()];
-        let shared = match self.task.strategy {
-            Strategy::PerSocket => None,
-            Strategy::PerClient => Some(self.build()?),
-            Strategy::PerPool => pool.context.as_ref().map(Arc::clone),
-            Strategy::PerLane => lane.map(Arc::clone),
-            Strategy::Digest => Some(self.meter.time(|| pool.options.context())?),
+    /// One client; `own` is its thread's context, if that is the strategy.
+    fn client(
+        &self,
+        client: usize,
+        own: Option<&Shared>,
+        lanes: &mut Lanes,
+        done: &mut Done,
+    ) -> Result<(), Error> {
+        let mut alone;
+        let mut kept: Option<&mut dyn Lane> = match self.shared(client, own)? {
+            Some(context) => Some(lanes.of(&*context, self.meter)?),
+            None if self.task.strategy == Strategy::PerClient => {
+                alone = self.lane_of_its_own()?;
+                Some(&mut *alone)
+            }
+            None => None,
         };
         for _ in 0..self.task.sockets {
-            let context = match &shared {
-                Some(shared) if self.task.fault != Some(Fault::Rebuild) => Arc::clone(shared),
-                _ => self.build()?,
+            let mut fresh;
+            let lane = match &mut kept {
+                Some(lane) if self.task.fault != Some(Fault::Rebuild) => &mut **lane,
+                _ => {
+                    fresh = self.lane_of_its_own()?;
+                    &mut *fresh
+                }
             };
-            let mut connection = Connection::open(&*context, self.peer, &self.peer.name)?;
+            let mut connection = Connection::open(lane.connect(&self.peer.name)?, self.peer)?;
             done.sockets += 1;
             connection.ping()?;
-            done.pings += 1;
+            done.pings += u64::from(self.peer.protocol != Protocol::Tls);
         }
         Ok(())
     }
 
+    /// The context that this client shares with others.
+    fn shared(&self, client: usize, own: Option<&Shared>) -> Result<Option<Shared>, Error> {
+        let pool = &self.pools[client % self.pools.len()];
+        Ok(match self.task.strategy {
+            Strategy::PerSocket | Strategy::PerClient => None,
+            Strategy::PerPool => pool.context.as_ref().map(Arc::clone),
+            Strategy::PerLane => own.map(Arc::clone),
+            Strategy::Digest => Some(self.meter.time(|| pool.options.context())?),
+        })
+    }
+
     fn build(&self) -> Result<Shared, Error> {
         self.meter.time(|| self.library.build(&self.task.client.files))
+    }
+
+    /// A lane that holds a new context alone.
+    fn lane_of_its_own(&self) -> Result<Box<dyn Lane>, Error> {
+        let context = self.build()?;
+        self.meter.time(|| context.lane())
+    }
+}
+
+/// A thread's ways to the contexts that its clients share, by where those lie: each keeps its
+/// context alive.
+#[derive(Default)]
+struct Lanes(HashMap<usize, Box<dyn Lane>>);
+
+impl Lanes {
+    /// The one to `context`; making it counts as building.
+    fn of(&mut self, context: &dyn ClientContext, meter: &Meter) -> Result<&mut dyn Lane, Error> {
+        match self.0.entry(context.address()) {
+            Entry::Occupied(found) => Ok(&mut **found.into_mut()),
+            Entry::Vacant(place) => Ok(&mut **place.insert(meter.time(|| context.lane())?)),
+        }
     }
 }
 

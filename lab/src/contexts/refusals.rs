@@ -25,8 +25,9 @@ pub(super) fn names(task: &Names) -> Result<Line, Error> {
     let library = library::load(&task.client.stack)?;
     let peer = Peer::find(&task.client.target)?;
     let context = library.build(&task.client.files)?;
+    let mut lane = context.lane()?;
     for number in 0..task.connections {
-        match Connection::open(&*context, &peer, WRONG_NAME) {
+        match Connection::open(lane.connect(WRONG_NAME)?, &peer) {
             Err(error) if is_about_a_certificate(&error) => {}
             Err(error) => return Err(error),
             Ok(_) => {
@@ -34,11 +35,11 @@ pub(super) fn names(task: &Names) -> Result<Line, Error> {
                 return Err(Error::Check(text));
             }
         }
-        Connection::open(&*context, &peer, &peer.name)
+        Connection::open(lane.connect(&peer.name)?, &peer)
             .and_then(|mut connection| connection.ping())
             .map_err(|error| Error::Check(format!("connection {number}: {error}")))?;
     }
-    drop(context);
+    drop((lane, context));
     let Census { built, .. } = library.end();
     let each = task.connections as f64;
     Ok(line([("refused", each), ("pings", each), ("contexts_built", built as f64)]))
@@ -58,6 +59,7 @@ pub(super) fn bad_options(task: &ClientTask) -> Result<Line, Error> {
     let text = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     fs::write(&broken, text).map_err(Error::file(&broken))?;
     let slot = library.slot(&task.files)?;
+    let mut lane = slot.lane()?;
     let (mut errors, mut slowest_ns) = (0_u64, 0);
     for file in [&missing, &empty, &broken] {
         let files = Files { ca: file.clone(), identification: None };
@@ -81,7 +83,7 @@ pub(super) fn bad_options(task: &ClientTask) -> Result<Line, Error> {
                     return Err(Error::Check(format!("{} was taken", file.display())));
                 }
             }
-            Connection::open(&*slot.current()?, &peer, &peer.name)?.ping()?;
+            Connection::open(lane.connect(&peer.name)?, &peer)?.ping()?;
         }
     }
     Ok(line([

@@ -1,9 +1,10 @@
 //! The trial in which the context is swapped while threads connect: every handshake must see the
 //! roots from before a swap or from after it, and never those of another moment.
 //!
-//! Each of the two sets of roots leads to one of two servers. A thread takes the context, tries
-//! both servers, and exactly one must be trusted: one of those whose turn it was between the last
-//! swap that had ended before the thread looked and the last that had begun after it.
+//! Each of the two sets of roots leads to one of two servers. A thread tries one server after the
+//! other, and each must be trusted if, and only if, it was that one's turn: at some moment between
+//! the last swap that had ended before the thread took the context and the last that had begun
+//! after it. Nearly always that is one moment.
 
 use std::{
     collections::BTreeMap,
@@ -18,11 +19,12 @@ use std::{
 use crate::{
     contexts::{
         connection::Connection,
-        library::{self, Census, ClientContext, Library, Slot},
+        library::{self, Census, Lane, Library, Slot},
         target::Peer,
         task::{Fault, Files, Swaps},
     },
     error::Error,
+    stack::Endpoint,
     trial::Line,
 };
 
@@ -39,7 +41,7 @@ pub(super) fn run(task: &Swaps) -> Result<Line, Error> {
         counts
     };
     if task.fault == Some(Fault::Leak) {
-        std::mem::forget(library.build(&course_files(task, 0))?);
+        std::mem::forget(library.build(&files(task, 0))?);
     }
     let Census { built, freed, .. } = library.end();
     let figures = [
@@ -78,7 +80,7 @@ impl<'a> Course<'a> {
         Ok(Self {
             task,
             peers: [Peer::find(one)?, Peer::find(other)?],
-            slot: library.slot(&course_files(task, 0))?,
+            slot: library.slot(&files(task, 0))?,
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             over: AtomicBool::new(false),
@@ -118,7 +120,7 @@ impl<'a> Course<'a> {
             }
             self.begun.store(number, SeqCst);
             if self.task.fault != Some(Fault::TornSwap) {
-                self.slot.swap(&course_files(self.task, number))?;
+                self.slot.swap(&files(self.task, number))?;
             }
             self.ended.store(number, SeqCst);
         }
@@ -127,43 +129,36 @@ impl<'a> Course<'a> {
 
     fn connect_until_over(&self) -> Result<Counts, Error> {
         let mut counts = Counts::default();
-        while !self.over.load(Relaxed) {
-            if let Err(error) = self.look(&mut counts) {
-                self.over.store(true, Relaxed);
-                return Err(error);
+        let looked = self.slot.lane().and_then(|mut lane| {
+            for turn in 0.. {
+                if self.over.load(Relaxed) {
+                    break;
+                }
+                self.look(&mut *lane, turn % 2, &mut counts)?;
             }
-        }
-        Ok(counts)
+            Ok(counts)
+        });
+        self.over.fetch_or(looked.is_err(), Relaxed);
+        looked
     }
 
-    /// Takes the context and finds out which roots it has.
-    fn look(&self, counts: &mut Counts) -> Result<(), Error> {
+    /// Tries a server and sees whether that was to be trusted at that moment.
+    fn look(&self, lane: &mut dyn Lane, server: usize, counts: &mut Counts) -> Result<(), Error> {
         let before = self.ended.load(SeqCst);
-        let context = self.slot.current()?;
+        let tls = lane.connect(&self.peers[server].name)?;
         let after = self.begun.load(SeqCst);
-        let trusts = [self.trusts(&*context, 0)?, self.trusts(&*context, 1)?];
-        let set = match trusts {
-            [true, false] => 0,
-            [false, true] => 1,
-            _ => {
-                let text = format!("one context trusts neither or both of two roots: {trusts:?}");
-                return Err(Error::Check(text));
-            }
-        };
-        counts.trusted += 1;
-        counts.refused += 1;
-        if (before..=after).any(|swaps| swaps % 2 == set) {
+        let trusted = self.trusts(tls, server)?;
+        *if trusted { &mut counts.trusted } else { &mut counts.refused } += 1;
+        if (before..=after).any(|swaps| (turn_of(swaps) == server) == trusted) {
             return Ok(());
         }
         let text = format!("after swap {before}, a handshake saw the roots from before it");
         Err(Error::Check(text))
     }
 
-    /// Whether the server of that number is trusted: it then answers a ping, or else its
-    /// certificate is why not.
-    fn trusts(&self, context: &dyn ClientContext, number: usize) -> Result<bool, Error> {
-        let peer = &self.peers[number];
-        match Connection::open(context, peer, &peer.name) {
+    /// Whether that server is trusted: it then answers a ping, or else its certificate is why not.
+    fn trusts(&self, tls: Box<dyn Endpoint>, server: usize) -> Result<bool, Error> {
+        match Connection::open(tls, &self.peers[server]) {
             Ok(mut connection) => connection.ping().map(|()| true),
             Err(error) if is_about_a_certificate(&error) => Ok(false),
             Err(error) => Err(error),
@@ -172,13 +167,11 @@ impl<'a> Course<'a> {
 
     /// A connection goes on over the context that it was made from, whatever is swapped meanwhile.
     fn outlives_its_swap(&self) -> Result<(), Error> {
-        let context = self.slot.current()?;
-        let number = usize::from(!self.trusts(&*context, 0)?);
-        let mut connection =
-            Connection::open(&*context, &self.peers[number], &self.peers[number].name)?;
-        drop(context);
-        for other in [number + 1, number] {
-            self.slot.swap(&course_files(self.task, other as u64))?;
+        let server = turn_of(self.task.swaps);
+        let peer = &self.peers[server];
+        let mut connection = Connection::open(self.slot.lane()?.connect(&peer.name)?, peer)?;
+        for more in 1..=2 {
+            self.slot.swap(&files(self.task, self.task.swaps + more))?;
             connection.ping()?;
         }
         Ok(())
@@ -190,8 +183,12 @@ pub(super) fn is_about_a_certificate(error: &Error) -> bool {
     error.to_string().contains("certificate")
 }
 
-/// The roots whose turn it is after so many swaps.
-fn course_files(task: &Swaps, swaps: u64) -> Files {
-    let set = usize::from(swaps % 2 == 1);
-    Files { ca: task.roots[set].clone(), identification: None }
+/// Whose turn it is after so many swaps.
+fn turn_of(swaps: u64) -> usize {
+    usize::from(swaps % 2 == 1)
+}
+
+/// The roots whose turn it is then.
+fn files(task: &Swaps, swaps: u64) -> Files {
+    Files { ca: task.roots[turn_of(swaps)].clone(), identification: None }
 }
