@@ -8,10 +8,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{
-        AtomicBool, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
@@ -90,10 +87,10 @@ impl<'a> Course<'a> {
     /// Swaps at the pace that was asked for, until all is done or a thread has failed.
     fn run(&self) -> Result<Counts, Error> {
         thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..self.task.threads).map(|_| scope.spawn(|| self.connect_until_over())).collect();
+            let start = |number| scope.spawn(move || self.connect_until_over(number));
+            let threads: Vec<_> = (0..self.task.threads).map(start).collect();
             let swapped = self.swap_all();
-            self.over.store(true, Relaxed);
+            self.over.store(true, SeqCst);
             let mut all = Counts::default();
             let mut failure = swapped;
             for thread in threads {
@@ -115,7 +112,7 @@ impl<'a> Course<'a> {
         for number in 1..=self.task.swaps {
             let due = start + Duration::from_nanos(number * 1_000_000_000 / self.task.per_second);
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            if self.over.load(Relaxed) {
+            if self.over.load(SeqCst) {
                 break;
             }
             self.begun.store(number, SeqCst);
@@ -127,18 +124,21 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    fn connect_until_over(&self) -> Result<Counts, Error> {
+    /// Tries one server after the other, thread `number` beginning with its own; and then, when
+    /// nothing is swapped any more, both.
+    fn connect_until_over(&self, number: usize) -> Result<Counts, Error> {
         let mut counts = Counts::default();
         let looked = self.slot.lane().and_then(|mut lane| {
-            for turn in 0.. {
-                if self.over.load(Relaxed) {
-                    break;
-                }
-                self.look(&mut *lane, turn % 2, &mut counts)?;
+            let mut server = number % 2;
+            while !self.over.load(SeqCst) {
+                self.look(&mut *lane, server, &mut counts)?;
+                server = 1 - server;
             }
+            self.look(&mut *lane, 0, &mut counts)?;
+            self.look(&mut *lane, 1, &mut counts)?;
             Ok(counts)
         });
-        self.over.fetch_or(looked.is_err(), Relaxed);
+        self.over.fetch_or(looked.is_err(), SeqCst);
         looked
     }
 
