@@ -4,8 +4,8 @@
 //
 //   mongoc-ping URI CA_FILE CLIENTS
 //
-// One pool, one thread per client: each takes a client, sends one `ping` to the database `test`, and
-// gives the client back. The calls that build a TLS context are counted, and their CPU time is
+// One pool, one thread per client: each takes a client, sends one `ping` to the database `test`,
+// and gives the client back. The calls that build a TLS context are counted, and their CPU time is
 // taken, where they are made: this program's functions of those names come before libssl's.
 //
 // One line of JSON on success. The first ping that fails ends it with status 1 and no figures.
@@ -15,12 +15,13 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <mongoc/mongoc.h>
 
@@ -49,12 +50,12 @@ static void *libssls(const char *name) {
 }
 
 // The value of `call`, whose CPU time counts as context building.
-#define BUILDING(type, call)                                               \
-  ({                                                                       \
-    unsigned long long begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);          \
-    type result = (call);                                                  \
+#define BUILDING(type, call)                                                    \
+  ({                                                                            \
+    unsigned long long begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);               \
+    type result = (call);                                                       \
     atomic_fetch_add(&build_cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun); \
-    result;                                                                \
+    result;                                                                     \
   })
 
 SSL_CTX *SSL_CTX_new(const SSL_METHOD *method) {
@@ -123,7 +124,8 @@ static bool run(mongoc_client_pool_t *pool, int clients) {
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   int started = 0;
-  while (started < clients && pthread_create(&threads[started], &attributes, one_client, pool) == 0) {
+  while (started < clients &&
+         pthread_create(&threads[started], &attributes, one_client, pool) == 0) {
     started++;
   }
   for (int thread = 0; thread < started; thread++) {

@@ -1,9 +1,9 @@
 //! How many contexts of a library this process has built and freed, and the roots that they read:
 //! [`Census`], counted where it happens.
 //!
-//! A context outlives its [`Context`](crate::Context) for as long as a connection holds it, and only
-//! the library knows when the last one let go: it then calls [`freed`], by way of the value that
-//! every context is given here.
+//! A context outlives its [`Context`](crate::Context) while a connection holds it, and only the
+//! library knows when the last one let go: it then calls [`freed`], by way of the value that every
+//! context is given here.
 
 use std::{
     ffi::{c_int, c_long, c_void},

@@ -25,8 +25,11 @@ pub(super) struct Judge {
     /// Certificates in the bundle of roots.
     bundle: u64,
     /// By check and stack.
-    heard: BTreeMap<(&'static str, String), Result<BTreeMap<String, f64>, String>>,
+    heard: BTreeMap<(&'static str, String), Told>,
 }
+
+/// The figures of a trial, or why it has none.
+type Told = Result<BTreeMap<String, f64>, String>;
 
 /// A verdict before it is written down: whether it holds, and what shows it.
 type Verdict = (Option<bool>, String);
@@ -118,7 +121,7 @@ impl Judge {
         }
         let mut told = BTreeSet::new();
         right.retain(|text| told.insert(text.clone()));
-        verdict(wrong, right, &format!("; {0} of {0} answers each", self.sockets))
+        verdict(&wrong, &right, &format!("; {0} of {0} answers each", self.sockets))
     }
 
     fn costs(&self, rows: &[&StrategyRow]) -> Verdict {
@@ -144,7 +147,7 @@ impl Judge {
             let good = share >= 30.0 && after <= 1.0 && many >= 3.0 * one;
             if good { &mut right } else { &mut wrong }.push(text);
         }
-        verdict(wrong, right, "")
+        verdict(&wrong, &right, "")
     }
 
     fn swaps(&self) -> Verdict {
@@ -178,7 +181,7 @@ impl Judge {
             }
         }
         let right = (sums[0] > 0.0).then(|| format!("{:.0} built, {:.0} freed", sums[0], sums[1]));
-        verdict(wrong, right.into_iter().collect(), "")
+        verdict(&wrong, right.as_slice(), "")
     }
 
     fn names(&self) -> Verdict {
@@ -216,7 +219,7 @@ impl Judge {
             if good { &mut right } else { &mut wrong }.push(text);
         }
         right.dedup();
-        verdict(wrong, right, "")
+        verdict(&wrong, &right, "")
     }
 
     /// Never decided here: it is about 16 threads on as many processors.
@@ -256,12 +259,12 @@ impl Judge {
                 Err(reason) => wrong.push(format!("{stack}: {reason}")),
             }
         }
-        verdict(wrong, right, "")
+        verdict(&wrong, &right, "")
     }
 }
 
 /// What is wrong, or else what is right, or else that nothing shows it.
-fn verdict(wrong: Vec<String>, right: Vec<String>, behind: &str) -> Verdict {
+fn verdict(wrong: &[String], right: &[String], behind: &str) -> Verdict {
     match (wrong.is_empty(), right.is_empty()) {
         (false, _) => (Some(false), wrong.join("; ")),
         (true, false) => (Some(true), right.join(", ") + behind),

@@ -1,4 +1,4 @@
-//! One connection of a client: opened, shaken hands on, and pinged over, with a limit on every wait.
+//! One connection of a client: opened, shaken hands on and pinged over, no wait without a limit.
 
 use std::{
     io::{Read, Write},

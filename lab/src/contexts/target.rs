@@ -1,4 +1,4 @@
-//! Whom clients talk to: a [`Target`] on the command line, and the [`Peer`] that it turns out to be.
+//! Whom clients talk to: a [`Target`] on the command line, and the [`Peer`] that it is found to be.
 
 use std::{
     fmt,

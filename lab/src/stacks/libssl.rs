@@ -33,7 +33,7 @@ pub(super) fn names() -> Vec<String> {
 
 /// The stack of that name or path.
 pub(super) fn load(name: &str) -> Option<Loaded> {
-    Some(library(name)?.and_then(|library| Libssl::new(name, library)))
+    Some(library(name)?.and_then(|library| Libssl::boxed(name, library)))
 }
 
 /// The library of that name or path; `None` if the name is another family's.
@@ -74,7 +74,7 @@ struct Libssl {
 }
 
 impl Libssl {
-    fn new(name: &str, library: &'static Library) -> Loaded {
+    fn boxed(name: &str, library: &'static Library) -> Loaded {
         let sha256 = cache::sha256(library.path())?;
         Ok(Box::new(Self { name: name.to_owned(), library, sha256 }))
     }

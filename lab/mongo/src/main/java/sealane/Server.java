@@ -17,8 +17,8 @@ import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
 /**
  * MongoDB's wire protocol over TLS on a free port of 127.0.0.1, with nothing stored.
  *
- * Arguments: the certificate, PEM; its P-256 key, PKCS #8 in PEM. It prints the port as one line and
- * ends with its standard input, so that it cannot outlive the lab.
+ * Arguments: the certificate, PEM; its P-256 key, PKCS #8 in PEM. It prints the port as one line
+ * and ends with its standard input, so that it cannot outlive the lab.
  */
 public final class Server {
     private Server() {}
