@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::{
-    bulk, certificates, connect, count,
+    bulk, certificates, connect, contexts, count,
     error::Error,
     handshake, memory, page, quick,
     servers::{self, backend, relay},
@@ -33,6 +33,8 @@ enum Subject {
     Certificates(certificates::Arguments),
     /// Loads any TLS server: handshakes, keep-alive, resumption, closed or open loop
     Connect(connect::Arguments),
+    /// Who builds TLS client contexts, and what it costs, against Redis and MongoDB's protocol
+    Contexts(contexts::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
     Count(count::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
@@ -47,10 +49,10 @@ enum Subject {
     Servers(Box<servers::Arguments>),
     /// The TLS stacks that can be measured here; builds more
     Stacks(stacks::Arguments),
-    /// Five faults beside their remedies, in under ten minutes, as one page
-    Writeups(writeups::Arguments),
     /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
     Tickets(tickets::Arguments),
+    /// Five faults beside their remedies, in under ten minutes, as one page
+    Writeups(writeups::Arguments),
 
     /// A completion script for your shell, on standard output
     Completions {
@@ -81,6 +83,7 @@ pub fn run() -> ExitCode {
         Subject::Bulk(arguments) => bulk::run(&arguments),
         Subject::Certificates(arguments) => certificates::run(&arguments),
         Subject::Connect(arguments) => connect::run(&arguments),
+        Subject::Contexts(arguments) => contexts::run(&arguments),
         Subject::Count(arguments) => count::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),
@@ -88,8 +91,8 @@ pub fn run() -> ExitCode {
         Subject::Quick(arguments) => quick::run(&arguments),
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
-        Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
+        Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),
         Subject::Man { command } => man(command.as_deref()).map(|()| true),
         Subject::Trial(arguments) => trial::run(&arguments),

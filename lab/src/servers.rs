@@ -18,7 +18,7 @@ mod programs;
 pub(crate) mod relay;
 mod results;
 mod round;
-mod running;
+pub(crate) mod running;
 mod table;
 
 use std::{

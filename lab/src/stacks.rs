@@ -12,7 +12,7 @@
 mod build;
 mod cache;
 pub mod command;
-mod libssl;
+pub(crate) mod libssl;
 mod linked;
 mod rustls;
 mod s2n;

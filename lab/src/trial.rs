@@ -33,6 +33,7 @@ use crate::{
         task::{BulkOutcome, BulkTask},
     },
     certificates::task::{self as certificates, CertificateTask},
+    contexts::{self, ContextsTask},
     document::{HandshakeRound, Histogram},
     error::Error,
     memory::held,
@@ -59,6 +60,8 @@ pub enum Task {
     Bulk(BulkTask),
     /// Connections to a server of many names.
     Certificates(CertificateTask),
+    /// Client contexts, by who builds them.
+    Contexts(ContextsTask),
     /// Handshakes for a while, or a fixed number.
     Handshakes(Handshakes),
     /// Which library a stack is.
@@ -193,6 +196,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let result = match &task {
         Task::Bulk(bulk) => bulk::trial(bulk).map(Line::Bulk),
         Task::Certificates(task) => certificates::run(task),
+        Task::Contexts(job) => contexts::trial(job),
         Task::Handshakes(handshakes) => threads::run(handshakes),
         Task::Identity { stack } => {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))

@@ -19,7 +19,7 @@ macro_rules! objects {
 
 objects! {
     Bio BioMethod Cipher EcGroup EcKey Pkey
-    Ssl SslCtx SslMethod SslSession VerifyParam X509
+    Ssl SslCtx SslMethod SslSession Stack VerifyParam X509 X509Store
 }
 
 /// A struct of function pointers, and the function that fills it by looking each name up.
@@ -94,6 +94,7 @@ functions! {
             *mut SslCtx, Option<unsafe extern "C" fn(*mut Ssl, *mut SslSession) -> c_int>
         );
         fn SSL_CTX_set_cipher_list(*mut SslCtx, *const c_char) -> c_int;
+        fn SSL_CTX_set_ex_data(*mut SslCtx, c_int, *mut c_void) -> c_int;
         fn SSL_CTX_set_num_tickets(*mut SslCtx, usize) -> c_int;
         fn SSL_CTX_set_options(*mut SslCtx, c_ulong) -> c_ulong;
         fn SSL_CTX_set_session_id_context(*mut SslCtx, *const u8, c_uint) -> c_int;
@@ -104,6 +105,7 @@ functions! {
         fn SSL_SESSION_is_resumable(*const SslSession) -> c_int;
         fn SSL_do_handshake(*mut Ssl) -> c_int;
         fn SSL_free(*mut Ssl);
+        fn SSL_get0_param(*mut Ssl) -> *mut VerifyParam;
         fn SSL_get1_session(*mut Ssl) -> *mut SslSession;
         fn SSL_get_current_cipher(*const Ssl) -> *const Cipher;
         fn SSL_get_error(*const Ssl, c_int) -> c_int;
@@ -126,12 +128,20 @@ functions! {
         fn X509_verify_cert_error_string(c_long) -> *const c_char;
     }
     optional {
+        fn CRYPTO_get_ex_new_index(
+            c_int, c_long, *mut c_void, *mut c_void, *mut c_void, Option<ExFree>
+        ) -> c_int;
         fn EC_GROUP_get_curve_name(*const EcGroup) -> c_int;
         fn EC_KEY_get0_group(*const EcKey) -> *const EcGroup;
         fn EVP_PKEY_free(*mut Pkey);
         fn EVP_PKEY_get0_EC_KEY(*mut Pkey) -> *const EcKey;
         fn EVP_PKEY_id(*const Pkey) -> c_int;
+        fn OPENSSL_sk_num(*const Stack) -> c_int;
         fn SSL_CTX_ctrl(*mut SslCtx, c_int, c_long, *mut c_void) -> c_long;
+        fn SSL_CTX_get_cert_store(*const SslCtx) -> *mut X509Store;
+        fn SSL_CTX_get_ex_new_index(
+            c_long, *mut c_void, *mut c_void, *mut c_void, Option<ExFree>
+        ) -> c_int;
         fn SSL_CTX_set1_groups_list(*mut SslCtx, *const c_char) -> c_int;
         fn SSL_CTX_set1_tls13_ciphers(*mut SslCtx, *const u16, *const u32, usize) -> c_int;
         fn SSL_CTX_set_ciphersuites(*mut SslCtx, *const c_char) -> c_int;
@@ -147,8 +157,14 @@ functions! {
         fn SSL_set0_rbio(*mut Ssl, *mut Bio);
         fn SSL_set0_wbio(*mut Ssl, *mut Bio);
         fn SSL_set_tlsext_host_name(*mut Ssl, *const c_char) -> c_int;
+        fn X509_STORE_get0_objects(*const X509Store) -> *const Stack;
+        fn sk_num(*const Stack) -> c_int;
     }
 }
+
+/// What a library calls when it frees an object to which something was attached.
+pub(crate) type ExFree =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, c_int, c_long, *mut c_void);
 
 impl Api {
     /// Sets something of a context by its number in OpenSSL's headers.
@@ -221,6 +237,7 @@ pub(crate) mod number {
     use std::ffi::{c_int, c_long, c_ulong};
 
     pub(crate) const BIO_CTRL_PENDING: c_int = 10;
+    pub(crate) const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
     pub(crate) const SSL_CTRL_GET_NEGOTIATED_GROUP: c_int = 134;
     pub(crate) const SSL_CTRL_GET_PEER_TMP_KEY: c_int = 109;
     pub(crate) const SSL_CTRL_MODE: c_int = 33;

@@ -248,6 +248,18 @@ impl Connection {
         if set == 1 { Ok(()) } else { Err(api.error("SSL_set_tlsext_host_name")) }
     }
 
+    /// Demands `name` in the peer's certificate.
+    pub(crate) fn demand(&mut self, name: &str) -> Result<(), Error> {
+        let api = &self.library.api;
+        // SAFETY: the parameters belong to `ssl`, which is alive and copied them from its context;
+        // the name is copied by its length.
+        let set = unsafe {
+            let parameters = (api.SSL_get0_param)(self.ssl);
+            (api.X509_VERIFY_PARAM_set1_host)(parameters, name.as_ptr().cast(), name.len())
+        };
+        if set == 1 { Ok(()) } else { Err(api.error("X509_VERIFY_PARAM_set1_host")) }
+    }
+
     /// Lays the peer's bytes ready.
     fn feed(&mut self, incoming: &[u8]) -> Result<(), Error> {
         for part in incoming.chunks(CALL_BYTES_MAX) {

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     Connection, Error, Flavour, Library, Session,
     api::{SslCtx, number},
-    session,
+    census, session,
 };
 
 /// Everything that connections of one side have in common. Threads may share it.
@@ -103,6 +103,7 @@ impl Context {
         }
         // From here on dropping it frees it.
         let context = Self { library, raw, side: settings.side, name };
+        census::built(library, raw)?;
         context.agree(settings)?;
         context.identify(settings)?;
         context.verify(settings)?;
@@ -127,6 +128,17 @@ impl Context {
     /// If the library cannot make it, or refuses the session.
     pub fn connect(&self, session: Option<Session>) -> Result<Connection, Error> {
         Connection::new(self, Some(&self.name), session)
+    }
+
+    /// A client at the start of a connection to `name`, which it asks for and demands in the
+    /// certificate in place of the context's name: connections to many servers share a context.
+    ///
+    /// # Errors
+    /// If the library cannot make it, or refuses the name.
+    pub fn connect_to(&self, name: &str) -> Result<Connection, Error> {
+        let mut connection = Connection::new(self, Some(&c_string(name)?), None)?;
+        connection.demand(name)?;
+        Ok(connection)
     }
 
     /// Version, suite and group.
@@ -238,6 +250,7 @@ impl Context {
         if loaded != 1 {
             return Err(api.error("SSL_CTX_load_verify_locations"));
         }
+        census::read_roots(self.library, self.raw);
         let mode = match settings.side {
             Side::Client => number::SSL_VERIFY_PEER,
             Side::Server => number::SSL_VERIFY_PEER | number::SSL_VERIFY_FAIL_IF_NO_PEER_CERT,

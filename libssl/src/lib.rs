@@ -14,6 +14,7 @@
 
 mod agreed;
 mod api;
+mod census;
 mod connection;
 mod context;
 mod error;
@@ -24,6 +25,7 @@ pub mod s2n;
 mod session;
 
 pub use agreed::Agreed;
+pub use census::Census;
 pub use connection::{Connection, Step};
 pub use context::{Context, Identification, Resumption, Settings, Side};
 pub use error::Error;

@@ -1,16 +1,11 @@
 //! The runtime `asio`: compiles our C++ driver with the system's Asio and a libssl, once, and runs
 //! it for each trial.
-//!
-//! The driver is kept in `$XDG_CACHE_HOME` (or `~/.cache`) under `sealane/asio-HASH`, where the
-//! hash covers its source and the command that compiles it.
 
 use std::{
-    env, fs,
-    io::Read,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde::Deserialize;
@@ -24,6 +19,7 @@ use crate::{
     credentials::{Credentials, SERVER_NAME, Side},
     document::BulkRound,
     error::Error,
+    native::Program,
     scenario::{Cipher, Group, Key, Negotiated, Version},
     stack::Identity,
 };
@@ -79,49 +75,6 @@ impl Library {
     }
 }
 
-/// Where the compiled driver for `library` is; compiles it if nobody has.
-///
-/// # Errors
-/// [`Error::Missing`] names the package of what is not installed; else what the compiler says.
-pub(crate) fn driver(library: &Library) -> Result<PathBuf, Error> {
-    let (flags, libraries) = (library.flags(), library.libraries());
-    let mut hash = Sha256::new();
-    for part in
-        [SOURCE, COMPILER].into_iter().chain(flags.iter().chain(&libraries).map(String::as_str))
-    {
-        hash.update(part);
-        hash.update([0]);
-    }
-    let hash: String = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    let folder = cache()?.join(format!("asio-{hash}"));
-    let driver = folder.join("asio");
-    if driver.exists() {
-        return Ok(driver);
-    }
-    check_installed(&flags)?;
-    fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
-    // Two trials may compile at once; each then puts a whole driver in place.
-    let own = tempfile::tempdir_in(&folder).map_err(Error::file(&folder))?;
-    let source = own.path().join("asio.cc");
-    fs::write(&source, SOURCE).map_err(Error::file(&source))?;
-    let made = own.path().join("asio");
-    let mut command = Command::new(COMPILER);
-    command.args(&flags).arg("-o").arg(&made).arg(&source).args(&libraries);
-    compile(&mut command)?;
-    fs::rename(&made, &driver).map_err(Error::file(&driver))?;
-    Ok(driver)
-}
-
-fn cache() -> Result<PathBuf, Error> {
-    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(home)
-        .map(|cache| cache.join("sealane"))
-        .ok_or_else(|| Error::Unsupported("neither XDG_CACHE_HOME nor HOME is set".into()))
-}
-
 /// Names the package of the first thing that is not there.
 fn check_installed(flags: &[String]) -> Result<(), Error> {
     let missing = |program: &str, package: &str| Error::Missing {
@@ -146,24 +99,6 @@ fn check_installed(flags: &[String]) -> Result<(), Error> {
     }
 }
 
-fn compile(command: &mut Command) -> Result<(), Error> {
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()
-        .map_err(Error::io("start the C++ compiler"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let tells = |line: &&str| line.contains("error") || line.contains("undefined reference");
-    let first: Vec<&str> = said.lines().filter(tells).take(LINES_SHOWN).collect();
-    Err(Error::Unsupported(format!(
-        "Asio's driver does not compile with this libssl and its headers:\n{}",
-        first.join("\n")
-    )))
-}
-
 /// Carries everything once.
 ///
 /// # Errors
@@ -171,10 +106,20 @@ fn compile(command: &mut Command) -> Result<(), Error> {
 pub(crate) fn run(task: &BulkTask, library: &Library) -> Result<BulkOutcome, Error> {
     // Children inherit the limit.
     sockets::allow_descriptors(2 * task.connections)?;
-    let driver = driver(library)?;
-    let mut command = Command::new(&driver);
+    let (flags, libraries) = (library.flags(), library.libraries());
+    let driver = Program {
+        name: "asio",
+        title: "Asio's driver",
+        file: "asio.cc",
+        source: SOURCE,
+        compiler: COMPILER,
+        flags: &flags,
+        libraries: &libraries,
+    };
+    let mut command = Command::new(driver.compiled(|| check_installed(&flags))?);
     command.args(arguments(task));
-    let text = output_of(command, Duration::from_secs(task.seconds_max() + PATIENCE_S))?;
+    let time_max = Duration::from_secs(task.seconds_max() + PATIENCE_S);
+    let text = driver.output_of(command, time_max)?;
     let said: Said = serde_json::from_str(&text).map_err(|error| {
         Error::Check(format!("what Asio's driver printed is no result: {error}"))
     })?;
@@ -272,41 +217,6 @@ fn group_name(group: Group) -> &'static str {
     }
 }
 
-/// Runs the driver, for a limited time, and returns what it printed.
-fn output_of(mut command: Command, time_max: Duration) -> Result<String, Error> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(Error::io("start Asio's driver"))?;
-    let (out, said) = (child.stdout.take(), child.stderr.take());
-    let deadline = Instant::now() + time_max;
-    // It prints a line at its end, which a pipe holds: nobody has to read meanwhile.
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(Error::io("wait for Asio's driver"))? {
-            break status;
-        }
-        if Instant::now() >= deadline {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(Error::Check("Asio's driver did not end in time".into()));
-        }
-        thread::sleep(POLL);
-    };
-    if status.success() {
-        return Ok(text_of(out));
-    }
-    let said = text_of(said);
-    let said = said.lines().next().unwrap_or_default().trim_start_matches("asio: ").to_owned();
-    Err(Error::Check(if said.is_empty() { format!("Asio's driver: {status}") } else { said }))
-}
-
-fn text_of(pipe: Option<impl Read>) -> String {
-    let mut text = String::new();
-    if let Some(pipe) = pipe {
-        // What cannot be read is missing in a result that is checked.
-        let _ = pipe.take(OUTPUT_BYTES_MAX).read_to_string(&mut text);
-    }
-    text
-}
-
 /// What the driver prints.
 #[derive(Debug, Deserialize)]
 struct Said {
@@ -363,10 +273,5 @@ impl Agreed {
 const SOURCE: &str = include_str!("../../native/asio.cc");
 const COMPILER: &str = "g++";
 const FLAGS: [&str; 4] = ["-std=c++17", "-O2", "-DASIO_STANDALONE", "-pthread"];
-/// Of what the compiler says.
-const LINES_SHOWN: usize = 5;
-const POLL: Duration = Duration::from_millis(5);
-/// What the driver may print.
-const OUTPUT_BYTES_MAX: u64 = 1 << 16;
 /// What the driver may take beside its own limit: certificates, threads, digests.
 const PATIENCE_S: u64 = 60;

@@ -152,7 +152,8 @@ impl Drop for Backend {
     }
 }
 
-fn free_address() -> Result<SocketAddr, Error> {
+/// An address of this machine where nobody listens at the moment.
+pub(crate) fn free_address() -> Result<SocketAddr, Error> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::io("find a free port"))?;
     listener.local_addr().map_err(Error::io("find a free port"))
 }

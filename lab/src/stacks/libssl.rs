@@ -33,6 +33,11 @@ pub(super) fn names() -> Vec<String> {
 
 /// The stack of that name or path.
 pub(super) fn load(name: &str) -> Option<Loaded> {
+    Some(library(name)?.and_then(|library| Libssl::boxed(name, library)))
+}
+
+/// The library of that name or path; `None` if the name is another family's.
+pub(crate) fn library(name: &str) -> Option<Result<&'static Library, Error>> {
     let path = if name == SYSTEM {
         Library::of_the_system().map_err(|error| Error::Missing {
             program: format!("OpenSSL ({error})"),
@@ -48,7 +53,12 @@ pub(super) fn load(name: &str) -> Option<Loaded> {
     } else {
         return None;
     };
-    Some(path.and_then(|path| Libssl::open(name, &path)))
+    Some(path.and_then(|path| Library::open(&path).map_err(failed)))
+}
+
+/// One end of a connection, as the lab drives it.
+pub(crate) fn endpoint(connection: Connection) -> Box<dyn Endpoint> {
+    Box::new(One(connection))
 }
 
 /// Whether a stack's name is the path of a library, and not of another family's.
@@ -64,8 +74,7 @@ struct Libssl {
 }
 
 impl Libssl {
-    fn open(name: &str, path: &Path) -> Loaded {
-        let library = Library::open(path).map_err(failed)?;
+    fn boxed(name: &str, library: &'static Library) -> Loaded {
         let sha256 = cache::sha256(library.path())?;
         Ok(Box::new(Self { name: name.to_owned(), library, sha256 }))
     }
@@ -180,7 +189,7 @@ struct Contexts(Arc<Pair>);
 
 impl Worker for Contexts {
     fn server(&mut self) -> Result<Box<dyn Endpoint>, Error> {
-        Ok(Box::new(One(self.0.server.accept().map_err(failed)?)))
+        Ok(endpoint(self.0.server.accept().map_err(failed)?))
     }
 
     fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
@@ -189,7 +198,7 @@ impl Worker for Contexts {
             session.0.downcast::<sealane_libssl::Session>().map_err(foreign)
         });
         let session = session.transpose()?.map(|session| *session);
-        Ok(Box::new(One(self.0.client.connect(session).map_err(failed)?)))
+        Ok(endpoint(self.0.client.connect(session).map_err(failed)?))
     }
 }
 
@@ -250,7 +259,7 @@ pub(super) fn negotiated(agreed: Agreed) -> Result<Negotiated, Error> {
 }
 
 /// In the lab's words.
-pub(super) fn failed(error: sealane_libssl::Error) -> Error {
+pub(crate) fn failed(error: sealane_libssl::Error) -> Error {
     match error {
         sealane_libssl::Error::Unsupported { .. } => Error::Unsupported(error.to_string()),
         error => Error::Check(error.to_string()),

@@ -5,8 +5,10 @@
 //! terminator's lanes share: the immutable context, and the root that ticket keys come from. The
 //! engine offers all its suites; the client offers one.
 
+mod client;
+mod lent;
+
 use std::{
-    cell::RefCell,
     fs,
     num::NonZeroUsize,
     sync::Arc,
@@ -14,13 +16,12 @@ use std::{
 };
 
 use sealane_engine::{
-    buffer::Buffer,
     certificates::{DefaultCertificate, IndexBuilder},
     context::{Context, LaneContext, LaneResources, TICKETS_MAX},
     hello::{self, Peek},
     policy::{self, Policy, UnknownNames, Versions},
     provider::{ProviderChoice, lane_provider, random},
-    session::{FLIGHT_BYTES_MAX, RECORD_WIRE_MAX, ServerSession, Session as _},
+    session::{End, ServerSession, TlsSession},
     tickets::{LIFETIME_DEFAULT_S, LaneClock, TicketRoot, UnixSeconds},
 };
 
@@ -34,6 +35,8 @@ use crate::{
         rustls::{Client, issues_tickets},
     },
 };
+
+pub(crate) use client::client;
 
 /// The names of these stacks.
 pub(super) fn names() -> Vec<String> {
@@ -207,8 +210,8 @@ struct Server {
 
 impl Endpoint for Server {
     fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
-        if self.session.is_some() {
-            self.feed(incoming, None, outgoing)?;
+        if let Some(session) = &mut self.session {
+            lent::feed(session, incoming, None, outgoing)?;
         } else if self.early.is_empty() {
             self.begin(incoming, outgoing)?;
         } else {
@@ -221,16 +224,7 @@ impl Endpoint for Server {
     }
 
     fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
-        let session = established(&mut self.session)?;
-        LENT.with_borrow_mut(|Lent { wire, .. }| {
-            let mut rest = plaintext;
-            while !rest.is_empty() {
-                let taken = session.seal(rest, wire).map_err(|error| broken(&error))?;
-                rest = &rest[taken..];
-                drain(wire, outgoing);
-            }
-            Ok(())
-        })
+        lent::seal(established(&mut self.session)?, plaintext, outgoing)
     }
 
     fn receive(
@@ -239,22 +233,12 @@ impl Endpoint for Server {
         plaintext: &mut Vec<u8>,
         outgoing: &mut Vec<u8>,
     ) -> Result<bool, Error> {
-        self.feed(incoming, Some(plaintext), outgoing)
+        lent::feed(established(&mut self.session)?, incoming, Some(plaintext), outgoing)
     }
 
     fn negotiated(&self) -> Result<Negotiated, Error> {
-        let missing = |what: &str| Error::Check(format!("Sealane tells no {what}"));
-        let session = self.session.as_ref().ok_or_else(|| missing("session"))?;
-        Ok(Negotiated {
-            version: match session.version().ok_or_else(|| missing("version"))? {
-                "TLSv1.3" => Version::Tls13,
-                _ => Version::Tls12,
-            },
-            suite: session.suite().ok_or_else(|| missing("suite"))?.to_owned(),
-            group: session.group().and_then(named),
-            resumed: session.resumed(),
-            peer_certificate: false,
-        })
+        let session = self.session.as_ref().ok_or_else(|| untold("session"))?;
+        negotiated(session, false)
     }
 
     fn session(&mut self) -> Option<Session> {
@@ -271,8 +255,7 @@ impl Server {
                     Error::Check(format!("Sealane refused the client: {refusal:?}"))
                 })?;
                 let session = ServerSession::new(config).map_err(|error| broken(&error))?;
-                self.session = Some(session);
-                self.feed(bytes, None, outgoing).map(|_| ())
+                lent::feed(self.session.insert(session), bytes, None, outgoing).map(|_| ())
             }
             Peek::NeedMore => {
                 self.early.extend_from_slice(bytes);
@@ -281,57 +264,27 @@ impl Server {
             other => Err(Error::Check(format!("Sealane took the client's hello for {other:?}"))),
         }
     }
-
-    /// Lends the lane's buffers to the session for one call after another; `true`: the client sends
-    /// no more.
-    fn feed(
-        &mut self,
-        incoming: &[u8],
-        mut plaintext: Option<&mut Vec<u8>>,
-        outgoing: &mut Vec<u8>,
-    ) -> Result<bool, Error> {
-        let session = established(&mut self.session)?;
-        LENT.with_borrow_mut(|Lent { received, plain, wire }| {
-            let mut ended = false;
-            let mut rest = incoming;
-            while !rest.is_empty() {
-                received.clear();
-                session.take_partial(received);
-                let taken = received.append(rest);
-                rest = &rest[taken..];
-                let fed = session.feed(received.filled_mut(), plain, wire);
-                // What a lane sends with its first response, there is none here.
-                session.release_held(wire);
-                drain(wire, outgoing);
-                if let Some(plaintext) = &mut plaintext {
-                    plaintext.extend_from_slice(plain.filled());
-                }
-                plain.clear();
-                ended |= fed.map_err(|error| broken(&error))?.peer_closed;
-            }
-            Ok(ended)
-        })
-    }
 }
 
-/// A lane's buffers, which it lends to one session after the other.
-struct Lent {
-    received: Buffer,
-    plain: Buffer,
-    wire: Buffer,
+/// What an end tells, and whether it has verified the other's certificate.
+fn negotiated<E: End>(
+    session: &TlsSession<E>,
+    peer_certificate: bool,
+) -> Result<Negotiated, Error> {
+    Ok(Negotiated {
+        version: match session.version().ok_or_else(|| untold("version"))? {
+            "TLSv1.3" => Version::Tls13,
+            _ => Version::Tls12,
+        },
+        suite: session.suite().ok_or_else(|| untold("suite"))?.to_owned(),
+        group: session.group().and_then(named),
+        resumed: session.resumed(),
+        peer_certificate,
+    })
 }
 
-thread_local! {
-    static LENT: RefCell<Lent> = RefCell::new(Lent {
-        received: Buffer::with_capacity(RECEIVED_BYTES),
-        plain: Buffer::with_capacity(RECEIVED_BYTES),
-        wire: Buffer::with_capacity(WIRE_BYTES),
-    });
-}
-
-fn drain(wire: &mut Buffer, outgoing: &mut Vec<u8>) {
-    outgoing.extend_from_slice(wire.filled());
-    wire.clear();
+fn untold(what: &str) -> Error {
+    Error::Check(format!("Sealane tells no {what}"))
 }
 
 fn established(session: &mut Option<ServerSession>) -> Result<&mut ServerSession, Error> {
@@ -354,7 +307,8 @@ pub(crate) fn named(name: &str) -> Option<Group> {
         .find(|known| group(*known).name() == name)
 }
 
-fn now() -> UnixSeconds {
+/// The time of day.
+pub(crate) fn now() -> UnixSeconds {
     UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
@@ -373,7 +327,3 @@ static ENGINES: [Engine; 2] = [
 ];
 /// As the terminator's default.
 const HELLO_BYTES_MAX: usize = 16 * 1024;
-/// As a lane's receive buffer.
-const RECEIVED_BYTES: usize = 256 * 1024 + RECORD_WIRE_MAX;
-/// As a lane's send buffer, which holds any flight.
-const WIRE_BYTES: usize = FLIGHT_BYTES_MAX + 16 * RECORD_WIRE_MAX;

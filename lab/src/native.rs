@@ -1,0 +1,157 @@
+//! Programs of ours in C and C++ that use what a system has installed, [`Program`]: compiled at
+//! first use, kept, and run as children.
+//!
+//! They are kept in `$XDG_CACHE_HOME` (or `~/.cache`) under `sealane/NAME-HASH`, where the hash
+//! covers the source and the command that compiles it.
+
+use std::{
+    env, fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+
+/// A source with all that its compiler is told.
+pub(crate) struct Program<'a> {
+    /// The compiled file's name.
+    pub(crate) name: &'a str,
+    /// For messages, such as `Asio's driver`.
+    pub(crate) title: &'a str,
+    /// The source's file name, whose ending tells the language.
+    pub(crate) file: &'a str,
+    /// The source.
+    pub(crate) source: &'a str,
+    /// The program that compiles it.
+    pub(crate) compiler: &'a str,
+    /// Before the source on the command line.
+    pub(crate) flags: &'a [String],
+    /// Behind it.
+    pub(crate) libraries: &'a [String],
+}
+
+impl Program<'_> {
+    /// Where it is, compiled; compiles it if nobody has. `check_installed` runs before that, and
+    /// names the package of what is missing.
+    ///
+    /// # Errors
+    /// `check_installed`'s; else what the compiler says.
+    pub(crate) fn compiled(
+        &self,
+        check_installed: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<PathBuf, Error> {
+        let folder = cache()?.join(format!("{}-{}", self.name, self.hash()));
+        let compiled = folder.join(self.name);
+        if compiled.exists() {
+            return Ok(compiled);
+        }
+        check_installed()?;
+        fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+        // Two trials may compile at once; each then puts a whole program in place.
+        let own = tempfile::tempdir_in(&folder).map_err(Error::file(&folder))?;
+        let source = own.path().join(self.file);
+        fs::write(&source, self.source).map_err(Error::file(&source))?;
+        let made = own.path().join(self.name);
+        let mut command = Command::new(self.compiler);
+        command.args(self.flags).arg("-o").arg(&made).arg(&source).args(self.libraries);
+        self.compile(&mut command)?;
+        fs::rename(&made, &compiled).map_err(Error::file(&compiled))?;
+        Ok(compiled)
+    }
+
+    /// Runs it, compiled as `command`, for a limited time, and returns what it printed.
+    ///
+    /// # Errors
+    /// Its first line on standard error if it failed, or that it took longer than `time_max`.
+    pub(crate) fn output_of(
+        &self,
+        mut command: Command,
+        time_max: Duration,
+    ) -> Result<String, Error> {
+        let title = self.title;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(Error::io(format!("start {title}")))?;
+        let (out, said) = (child.stdout.take(), child.stderr.take());
+        let deadline = Instant::now() + time_max;
+        // It prints a line at its end, which a pipe holds: nobody has to read meanwhile.
+        let status = loop {
+            if let Some(status) =
+                child.try_wait().map_err(Error::io(format!("wait for {title}")))?
+            {
+                break status;
+            }
+            if Instant::now() >= deadline {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Error::Check(format!("{title} did not end in time")));
+            }
+            thread::sleep(POLL);
+        };
+        if status.success() {
+            return Ok(text_of(out));
+        }
+        let said = text_of(said);
+        let own = format!("{}: ", self.name);
+        let said = said.lines().next().unwrap_or_default().trim_start_matches(&own).to_owned();
+        Err(Error::Check(if said.is_empty() { format!("{title}: {status}") } else { said }))
+    }
+
+    fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        let words = self.flags.iter().chain(self.libraries).map(String::as_str);
+        for part in [self.source, self.compiler].into_iter().chain(words) {
+            hash.update(part);
+            hash.update([0]);
+        }
+        hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn compile(&self, command: &mut Command) -> Result<(), Error> {
+        let output = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .output()
+            .map_err(Error::io(format!("start the compiler {}", self.compiler)))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let tells = |line: &&str| line.contains("error") || line.contains("undefined reference");
+        let first: Vec<&str> = said.lines().filter(tells).take(LINES_SHOWN).collect();
+        Err(Error::Unsupported(format!(
+            "{} does not compile with the libraries and headers that are here:\n{}",
+            self.title,
+            first.join("\n")
+        )))
+    }
+}
+
+fn cache() -> Result<PathBuf, Error> {
+    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(home)
+        .map(|cache| cache.join("sealane"))
+        .ok_or_else(|| Error::Unsupported("neither XDG_CACHE_HOME nor HOME is set".into()))
+}
+
+fn text_of(pipe: Option<impl Read>) -> String {
+    let mut text = String::new();
+    if let Some(pipe) = pipe {
+        // What cannot be read is missing in a result that is checked.
+        let _ = pipe.take(OUTPUT_BYTES_MAX).read_to_string(&mut text);
+    }
+    text
+}
+
+/// Of what the compiler says.
+const LINES_SHOWN: usize = 5;
+const POLL: Duration = Duration::from_millis(5);
+/// What a program may print.
+const OUTPUT_BYTES_MAX: u64 = 1 << 16;
