@@ -1,14 +1,5 @@
-//! What the two ends tell each other: the [`Header`] in front of the pages.
-//!
-//! ```text
-//! byte   0  written: position, gone        the producer writes, the consumer reads
-//! byte 128  read: position, gone           the consumer writes, the producer reads
-//! byte 256  used: a bit per page           both change it, when a page comes or goes
-//! byte 384  links: (at, next) per page     the producer writes, when the stream leaves a page
-//! ```
-//! All are 32-bit words in the machine's byte order. Zeros are an empty ring. A position counts the
-//! bytes of the stream and begins again at 2^32; a byte's place in its page is its position modulo
-//! the size of a page. `next` is the next page's number plus one: 0 is no link.
+//! What the two ends tell each other: the [`Header`] in front of the pages,
+//! laid out as `region` tells other languages.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,7 +9,7 @@ use crate::{
     primitive::AtomicU32,
 };
 
-/// See the drawing above. Each of its lines is on cache lines of its own.
+/// Each of its lines is on cache lines of its own.
 #[repr(C)]
 pub(crate) struct Header {
     written: Line<End>,
@@ -38,22 +29,22 @@ impl Header {
 
     /// The producer: everything before `position` stands in its page.
     pub(crate) fn publish_written(&self, position: u32) {
-        self.written.0.position.store(position, WRITTEN.publish);
+        self.written.0.position.store(position, WRITTEN.publish());
     }
 
     /// The consumer: what is written may be read.
     pub(crate) fn written(&self) -> u32 {
-        self.written.0.position.load(WRITTEN.observe)
+        self.written.0.position.load(WRITTEN.observe())
     }
 
     /// The consumer: everything before `position` may be overwritten.
     pub(crate) fn publish_read(&self, position: u32) {
-        self.read.0.position.store(position, READ.publish);
+        self.read.0.position.store(position, READ.publish());
     }
 
     /// The producer: what is read may be overwritten.
     pub(crate) fn read(&self) -> u32 {
-        self.read.0.position.load(READ.observe)
+        self.read.0.position.load(READ.observe())
     }
 
     /// The producer: from position `at` on, the stream is in page `next`, which has no link yet.
@@ -62,13 +53,13 @@ impl Header {
         // A link of the page's earlier use must not lead the consumer on.
         to.next.store(0, Relaxed);
         from.at.store(at, Relaxed);
-        from.next.store(next + 1, LINK.publish);
+        from.next.store(next + 1, LINK.publish());
     }
 
     /// The consumer: where the stream leaves `page`, and for which one.
     pub(crate) fn linked(&self, page: u32) -> Option<(u32, u32)> {
         let link = &self.links.0[page as usize % PAGES_MAX];
-        let next = link.next.load(LINK.observe).checked_sub(1)?;
+        let next = link.next.load(LINK.observe()).checked_sub(1)?;
         Some((link.at.load(Relaxed), next))
     }
 
@@ -92,12 +83,12 @@ impl Header {
 
     /// Those of `pages`, a bit each, that nobody used are from now on the caller's.
     pub(crate) fn claim_all(&self, pages: u32) -> u32 {
-        pages & !self.used.0.fetch_or(pages, USED.observe)
+        pages & !self.used.0.fetch_or(pages, USED.observe())
     }
 
     /// The caller is done with `pages`, a bit each.
     pub(crate) fn leave(&self, pages: u32) {
-        self.used.0.fetch_and(!pages, USED.publish);
+        self.used.0.fetch_and(!pages, USED.publish());
     }
 
     /// Pages that nobody uses, a bit each: a hint, until they are claimed.
@@ -107,22 +98,22 @@ impl Header {
 
     /// The producer, last of all.
     pub(crate) fn leave_producer(&self) {
-        self.written.0.gone.store(1, GONE.publish);
+        self.written.0.gone.store(1, GONE.publish());
     }
 
     /// The consumer: nothing more will be written.
     pub(crate) fn producer_is_gone(&self) -> bool {
-        self.written.0.gone.load(GONE.observe) != 0
+        self.written.0.gone.load(GONE.observe()) != 0
     }
 
     /// The consumer, last of all.
     pub(crate) fn leave_consumer(&self) {
-        self.read.0.gone.store(1, GONE.publish);
+        self.read.0.gone.store(1, GONE.publish());
     }
 
     /// The producer: nothing more will be read.
     pub(crate) fn consumer_is_gone(&self) -> bool {
-        self.read.0.gone.load(GONE.observe) != 0
+        self.read.0.gone.load(GONE.observe()) != 0
     }
 }
 
@@ -152,7 +143,7 @@ pub(crate) const HEADER_BYTES: usize = 4096;
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::{align_of, offset_of, size_of};
-    // Another language reads these at the places that the drawing gives.
+    // Another language finds these at the places that `region` tells.
     assert!(size_of::<Header>() <= HEADER_BYTES && align_of::<Header>() == 128);
     assert!(offset_of!(Header, written) == 0 && offset_of!(Header, read) == 128);
     assert!(offset_of!(Header, used) == 256 && offset_of!(Header, links) == 384);

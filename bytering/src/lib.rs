@@ -57,6 +57,8 @@ mod limits;
 mod ordering;
 mod pages;
 mod primitive;
+#[cfg(not(loom))]
+pub mod region;
 
 pub use ends::{Consumer, PageCounts, Producer, ring};
 pub use limits::{Limits, LimitsError};
