@@ -115,6 +115,7 @@ fn dependencies_point_down() {
     let manifest = |table, name| format!("[package]\n\n[{table}]\n{name}.workspace = true\n");
     breaks_at("layer", 4, "engine/Cargo.toml", &manifest("dependencies", "sealane-lanes"));
     breaks_at("layer", 4, "lanes/Cargo.toml", &manifest("dev-dependencies", "sealane"));
+    breaks_at("layer", 4, "engine/Cargo.toml", &manifest("dependencies", "bytering"));
     let table = "[package]\n[target.'cfg(unix)'.dependencies.sealane-lanes]\npath = \"x\"\n";
     breaks_at("layer", 2, "engine/Cargo.toml", table);
     breaks("layer", "unheard-of/Cargo.toml", "[package]\n");

@@ -1,0 +1,176 @@
+//! Where each end is in the stream and in its page: [`Writer`] and [`Reader`], the whole protocol
+//! but the memory of the pages.
+//!
+//! ```text
+//!   page 2                            page 0
+//!   [ 17 18 19 20 13 14 15 16 ] at 21 [ .. .. .. .. .. 21 22 23 ]
+//!     read ^                    ---->                        ^ written
+//! ```
+//! The producer goes round in one page for as long as the consumer keeps up. A page that is full
+//! of unread bytes is linked to another one, at any position, and the stream goes on there. The
+//! consumer leaves a page at its link, and it may be used again.
+
+use std::ops::Range;
+
+use crate::{header::Header, limits::Limits};
+
+/// The producer's place.
+pub(crate) struct Writer {
+    limits: Limits,
+    /// The page that the stream is in.
+    page: u32,
+    /// The position of the next byte.
+    written: u32,
+    /// The first position in this page that may still be unread: never more than a page behind.
+    oldest: u32,
+}
+
+impl Writer {
+    /// At the beginning of an empty ring's first page.
+    pub(crate) fn new(limits: Limits, header: &Header) -> Self {
+        header.claim_all(1);
+        Self { limits, page: 0, written: 0, oldest: 0 }
+    }
+
+    /// The page that the stream is in.
+    pub(crate) fn page(&self) -> usize {
+        self.page as usize
+    }
+
+    /// The places in the page that may be written without a gap; none: it is full.
+    pub(crate) fn room(&mut self, header: &Header) -> Range<usize> {
+        if self.free() == 0 {
+            // Only now is a look at the consumer's cache line worth its price.
+            let read = header.read();
+            // Else the consumer is still in an earlier page, and has read nothing of this one.
+            if self.written.wrapping_sub(read) <= self.written.wrapping_sub(self.oldest) {
+                self.oldest = read;
+            }
+        }
+        self.known_room()
+    }
+
+    /// The first `len` bytes of [`room`](Self::room), at most all, are written.
+    pub(crate) fn commit(&mut self, header: &Header, len: usize) {
+        let len = clamped(len, self.known_room().len());
+        if len > 0 {
+            self.written = self.written.wrapping_add(len);
+            header.publish_written(self.written);
+        }
+    }
+
+    /// The stream goes on in `next`, which the producer has claimed.
+    pub(crate) fn turn(&mut self, header: &Header, next: u32) {
+        header.link(self.page, self.written, next);
+        self.page = next;
+        self.oldest = self.written;
+    }
+
+    fn known_room(&self) -> Range<usize> {
+        let start = self.written & (self.limits.page_span() - 1);
+        let end = self.limits.page_span().min(start + self.free());
+        start as usize..end as usize
+    }
+
+    fn free(&self) -> u32 {
+        self.limits.page_span() - self.written.wrapping_sub(self.oldest)
+    }
+}
+
+/// The consumer's place.
+pub(crate) struct Reader {
+    limits: Limits,
+    /// The page that the next byte is in.
+    page: u32,
+    /// The position of the next byte.
+    read: u32,
+    /// What is before this position stands in the same page.
+    until: u32,
+}
+
+impl Reader {
+    /// At the beginning of an empty ring's first page.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, page: 0, read: 0, until: 0 }
+    }
+
+    /// The page that the next byte is in.
+    pub(crate) fn page(&self) -> usize {
+        self.page as usize
+    }
+
+    /// The places in the page that may be read without a gap; none: nothing is there now.
+    ///
+    /// # Errors
+    /// The producer broke the rules.
+    pub(crate) fn unread(&mut self, header: &Header) -> Result<Range<usize>, Broken> {
+        if self.read == self.until {
+            self.until = self.look(header)?;
+        }
+        Ok(self.known_unread())
+    }
+
+    /// The first `len` bytes of [`unread`](Self::unread), at most all, are done with.
+    pub(crate) fn consume(&mut self, header: &Header, len: usize) {
+        let len = clamped(len, self.known_unread().len());
+        if len > 0 {
+            self.read = self.read.wrapping_add(len);
+            header.publish_read(self.read);
+            // At once, so that a producer at its cap can use the page. What is broken stays so, and
+            // the next look tells it.
+            let _ = self.follow(header);
+        }
+    }
+
+    /// Whether everything was read that was ever written.
+    pub(crate) fn is_at_end(&self, header: &Header) -> bool {
+        header.producer_is_gone() && header.written() == self.read
+    }
+
+    /// How far the next bytes stand in one page.
+    fn look(&mut self, header: &Header) -> Result<u32, Broken> {
+        // Before the links: bytes behind a link are written after it, so none that is seen here can
+        // be behind a link that is not seen below.
+        let written = header.written();
+        self.follow(header)?;
+        let written_ahead = written.wrapping_sub(self.read);
+        let ahead = match header.linked(self.page) {
+            Some((at, _)) => written_ahead.min(at.wrapping_sub(self.read)),
+            None => written_ahead,
+        };
+        if ahead > self.limits.page_span() {
+            return Err(Broken);
+        }
+        Ok(self.read.wrapping_add(ahead))
+    }
+
+    /// Leaves the page if the stream does so here.
+    fn follow(&mut self, header: &Header) -> Result<(), Broken> {
+        if let Some((at, next)) = header.linked(self.page)
+            && at == self.read
+        {
+            if next as usize >= self.limits.pages_max() {
+                return Err(Broken);
+            }
+            header.leave(1 << self.page);
+            self.page = next;
+        }
+        Ok(())
+    }
+
+    fn known_unread(&self) -> Range<usize> {
+        let start = self.read & (self.limits.page_span() - 1);
+        let end = self.limits.page_span().min(start + self.until.wrapping_sub(self.read));
+        start as usize..end as usize
+    }
+}
+
+/// Positions or links that no producer of this crate writes: whoever shares the memory has
+/// scribbled over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+/// `len` as a position's distance, at most what was offered, which is never more than a page.
+fn clamped(len: usize, offered: usize) -> u32 {
+    u32::try_from(len.min(offered)).unwrap_or(0)
+}
