@@ -11,7 +11,7 @@ use std::{
 use rustix::thread::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::document::Histogram;
+use crate::{document::Histogram, error::Error, histogram::Times};
 
 /// Everything since the account before.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -30,6 +30,50 @@ pub(crate) struct Account {
     pub(crate) tick: Histogram,
     /// The processor time of the same turns: what a wait for a processor does not lengthen.
     pub(crate) tick_cpu: Histogram,
+}
+
+impl Account {
+    /// What came from `earlier` to `later`, with the turns of that time.
+    pub(super) fn between(earlier: Sums, later: Sums, ticks: &Ticks) -> Result<Self, Error> {
+        Ok(Self {
+            accepted: later.accepted - earlier.accepted,
+            broken: later.broken - earlier.broken,
+            wakes: later.wakes.since(earlier.wakes),
+            loop_ns: later.loop_ns.saturating_sub(earlier.loop_ns),
+            workers_ns: later.workers_ns.saturating_sub(earlier.workers_ns),
+            tick: ticks.wall.document()?,
+            tick_cpu: ticks.cpu.document()?,
+        })
+    }
+}
+
+/// What only grows, from the server's start on; the fields are those of [`Account`].
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sums {
+    pub(super) accepted: u64,
+    pub(super) broken: u64,
+    pub(super) wakes: Wakes,
+    pub(super) loop_ns: u64,
+    pub(super) workers_ns: u64,
+}
+
+/// How long the loop's turns took.
+pub(super) struct Ticks {
+    wall: Times,
+    cpu: Times,
+}
+
+impl Ticks {
+    /// None yet.
+    pub(super) fn new() -> Result<Self, Error> {
+        Ok(Self { wall: Times::new()?, cpu: Times::new()? })
+    }
+
+    /// One more turn, in nanoseconds.
+    pub(super) fn record(&mut self, wall_ns: u64, cpu_ns: u64) {
+        self.wall.record(wall_ns);
+        self.cpu.record(cpu_ns);
+    }
 }
 
 /// Notices, and what it took to have them noticed.

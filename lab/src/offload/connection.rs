@@ -12,7 +12,7 @@ use rustix::event::epoll::EventFlags;
 use crate::{
     load::Pattern,
     offload::{
-        pipe::{Inlet, Outlet},
+        pipe::{CHUNK_BYTES, Inlet, Outlet},
         tls::Tls,
         worker::Shared,
     },
@@ -136,9 +136,11 @@ impl Here {
             plaintext.drain(..taken);
             let mut sealed = 0;
             for part in answers.pending(&tools.pattern) {
-                let part = &part[..part.len().min(tools.scratch.len() - sealed)];
-                sealed += part.len();
-                tls.seal(part, outgoing).map_err(io::Error::other)?;
+                let part = &part[..part.len().min(CHUNK_BYTES - sealed)];
+                if !part.is_empty() {
+                    tls.seal(part, outgoing).map_err(io::Error::other)?;
+                    sealed += part.len();
+                }
             }
             answers.sent(sealed);
             if taken + sealed > 0 {
@@ -183,7 +185,7 @@ pub(super) struct There {
 }
 
 impl There {
-    /// Moves what can be moved, and says whether the worker is to be told.
+    /// Goes on for a bounded number of steps; `work`: there is a job for the worker.
     ///
     /// # Errors
     /// What ends the connection, as it should be or not.
@@ -192,7 +194,8 @@ impl There {
         socket: &mut Socket,
         answers: &mut Answers,
         tools: &mut Tools,
-    ) -> io::Result<(Turn, bool)> {
+        work: &mut bool,
+    ) -> io::Result<Turn> {
         // Asked first: what the worker put into its pipes before is then seen below.
         let has_ended = self.shared.has_ended();
         let (mut sent, mut taken, mut given) = (0, 0, 0);
@@ -212,10 +215,11 @@ impl There {
             }
         }
         if has_ended && self.enc_out.is_empty() {
-            return Ok((Turn::Over, false));
+            return Ok(Turn::Over);
         }
         let relieved = self.enc_out.relieves(sent) | self.clear_out.relieves(taken);
-        Ok((turn, given > 0 || relieved))
+        *work = given > 0 || relieved;
+        Ok(turn)
     }
 
     /// Hands over what there is room for.

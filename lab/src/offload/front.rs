@@ -7,6 +7,7 @@ use std::{
     net::TcpListener,
     os::fd::OwnedFd,
     sync::Arc,
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -18,10 +19,9 @@ use rustix::{
 
 use crate::{
     error::Error,
-    histogram::Times,
     load::Pattern,
     offload::{
-        account::{Account, Ledger, Wakes},
+        account::{Account, Ledger, Sums, Ticks},
         bell::Bell,
         connection::{Here, Socket, There, Tools, Turn},
         notice::{CONNECTIONS_MAX, Job, Jobs, NewsIn},
@@ -47,6 +47,7 @@ pub(super) struct Desk {
     pub(super) jobs: Jobs,
     pub(super) news: NewsIn,
     pub(super) ledger: Arc<Ledger>,
+    pub(super) thread: JoinHandle<Result<(), Error>>,
 }
 
 /// The loop.
@@ -59,8 +60,11 @@ pub(super) struct Front {
     next_token: u64,
     again: Vec<u64>,
     tools: Tools,
-    count: Count,
-    before: Sums,
+    ticks: Ticks,
+    /// The loop's own part of all sums.
+    sums: Sums,
+    /// All sums, as the last account had them.
+    told: Sums,
 }
 
 struct Connection {
@@ -73,24 +77,6 @@ struct Connection {
 enum Half {
     Here(Here),
     There(There),
-}
-
-/// Since the last account.
-struct Count {
-    accepted: u64,
-    broken: u64,
-    wakes: Wakes,
-    tick: Times,
-    tick_cpu: Times,
-}
-
-/// What only grows, as the last account had it.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    wakes: Wakes,
-    broken: u64,
-    loop_ns: u64,
-    workers_ns: u64,
 }
 
 impl Front {
@@ -118,8 +104,9 @@ impl Front {
             next_token: 0,
             again: Vec::new(),
             tools: Tools { scratch: vec![0; CHUNK_BYTES], pattern: Pattern::new() },
-            count: Count::new()?,
-            before: Sums::default(),
+            ticks: Ticks::new()?,
+            sums: Sums::default(),
+            told: Sums::default(),
         })
     }
 
@@ -132,6 +119,9 @@ impl Front {
         loop {
             self.wait(&mut events)?;
             let (began, cpu_before) = (Instant::now(), thread_cpu_ns());
+            if events.is_empty() {
+                self.place.check()?;
+            }
             if began > deadline {
                 return Err(Error::Check("the server was not ended in time".into()));
             }
@@ -152,8 +142,8 @@ impl Front {
             }
             self.flush();
             if worked {
-                self.count.tick.record(nanoseconds(began.elapsed()));
-                self.count.tick_cpu.record(thread_cpu_ns().saturating_sub(cpu_before));
+                let wall_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                self.ticks.record(wall_ns, thread_cpu_ns().saturating_sub(cpu_before));
             }
             if ordered && !self.obey()? {
                 return self.stop();
@@ -170,9 +160,12 @@ impl Front {
         };
         let busy = news || !self.again.is_empty();
         let longest = if busy { Duration::ZERO } else { SLEEP_TIME_MAX };
-        let longest =
-            Timespec { tv_sec: longest.as_secs().cast_signed(), tv_nsec: longest.subsec_nanos().into() };
-        let waited = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&longest));
+        let longest = Timespec {
+            tv_sec: longest.as_secs().cast_signed(),
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        let waited =
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&longest));
         self.bell.rise();
         match waited {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -190,15 +183,16 @@ impl Front {
             let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             let watched = || {
                 socket.stream().set_nodelay(true)?;
-                epoll::add(&self.epoll, socket.stream(), EventData::new_u64(token), interest)
+                epoll::add(&self.epoll, socket.stream(), EventData::new_u64(token), interest)?;
+                Ok::<_, io::Error>(())
             };
             // One that is gone again, or one too many, which is closed at once.
             if self.connections.len() >= CONNECTIONS_MAX || watched().is_err() {
-                self.count.broken += 1;
+                self.sums.broken += 1;
                 continue;
             }
             self.next_token += 1;
-            self.count.accepted += 1;
+            self.sums.accepted += 1;
             let tls = self.bind(token)?;
             let connection = Connection { socket: Some(socket), answers: Answers::default(), tls };
             self.connections.insert(token, connection);
@@ -226,7 +220,7 @@ impl Front {
                     enc_out: worker_enc_out,
                     clear_out: worker_clear_out,
                 };
-                desks[worker].jobs.send(Job::Open(Box::new(opened)), &mut self.count.wakes)?;
+                desks[worker].jobs.send(Job::Open(Box::new(opened)), &mut self.sums.wakes)?;
                 Ok(Half::There(There { worker, shared, enc_in, clear_in, enc_out, clear_out }))
             }
         }
@@ -243,33 +237,135 @@ impl Front {
     /// Looks after all connections that workers told of; whether there were any.
     fn read_news(&mut self) -> Result<bool, Error> {
         let mut any = false;
-        for number in 0.. {
-            let Place::There(_, desks) = &mut self.place else { break };
-            let Some(desk) = desks.get_mut(number) else { break };
+        for number in 0..self.place.desks().len() {
             // What comes meanwhile is for the next turn.
-            for _ in 0..desk.news.len() {
-                any = true;
-                self.hear(number)?;
+            for _ in 0..self.place.desks()[number].news.len() {
+                if let Some(token) = self.place.desks()[number].news.next() {
+                    any = true;
+                    self.hear(token)?;
+                }
             }
         }
         Ok(any)
+    }
+
+    /// A worker has told of a connection.
+    fn hear(&mut self, token: u64) -> Result<(), Error> {
+        if let Some(Connection { tls: Half::There(there), .. }) = self.connections.get(&token) {
+            there.shared.under_way.take_news();
+            if there.shared.has_left() {
+                self.connections.remove(&token);
+                return Ok(());
+            }
+        }
+        self.visit(token)
     }
 
     /// One connection goes on, as far as it can.
     fn visit(&mut self, token: u64) -> Result<(), Error> {
         let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
         let Connection { socket: Some(socket), answers, tls } = connection else { return Ok(()) };
-        let (turn, work) = match tls {
-            Half::Here(here) => match here.advance(socket, answers, &mut self.tools) {
-                Ok(turn) => (Ok(turn), false),
-                Err(error) => (Err(error), false),
-            },
-            Half::There(there) => match there.advance(socket, answers, &mut self.tools) {
-                Ok((turn, work)) => (Ok(turn), work),
-                Err(error) => (Err(error), false),
-            },
+        let mut work = false;
+        let turn = match tls {
+            Half::Here(here) => here.advance(socket, answers, &mut self.tools),
+            Half::There(there) => there.advance(socket, answers, &mut self.tools, &mut work),
         };
-        let _ = (turn, work);
+        match turn {
+            Ok(Turn::Again) => self.again.push(token),
+            Ok(Turn::Waits) => {}
+            Ok(Turn::Over) => return self.close(token),
+            Err(error) => {
+                // A client may end when it likes.
+                self.sums.broken += u64::from(error.kind() != io::ErrorKind::UnexpectedEof);
+                return self.close(token);
+            }
+        }
+        if let (true, Half::There(there)) = (work, tls) {
+            let jobs = &mut self.place.desks()[there.worker].jobs;
+            jobs.work(token, &there.shared.under_way, &mut self.sums.wakes)?;
+        }
         Ok(())
     }
+
+    /// Closes the socket. A worker's half is kept account of until the worker has let go of it, so
+    /// that [`CONNECTIONS_MAX`] holds for both.
+    fn close(&mut self, token: u64) -> Result<(), Error> {
+        let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+        connection.socket = None;
+        if let Half::There(there) = &connection.tls {
+            there.shared.close();
+            let jobs = &mut self.place.desks()[there.worker].jobs;
+            return jobs.work(token, &there.shared.under_way, &mut self.sums.wakes);
+        }
+        self.connections.remove(&token);
+        Ok(())
+    }
+
+    /// The turn is over: what it had for workers is a batch for each.
+    fn flush(&mut self) {
+        for desk in self.place.desks() {
+            desk.jobs.flush(&mut self.sums.wakes);
+        }
+    }
+
+    /// Gives an account for each line on standard input; `false` at its end.
+    fn obey(&mut self) -> Result<bool, Error> {
+        self.place.check()?;
+        let mut orders = [0; ORDERS_BYTES_MAX];
+        let read = rustix::io::read(io::stdin(), &mut orders)
+            .map_err(|error| Error::io("standard input")(error.into()))?;
+        for _ in orders[..read].iter().filter(|byte| **byte == b'\n') {
+            let mut sums = Sums { loop_ns: thread_cpu_ns(), ..self.sums };
+            for desk in self.place.desks() {
+                sums.wakes.add(desk.ledger.wakes());
+                sums.broken += desk.ledger.broken();
+                sums.workers_ns += desk.ledger.cpu_ns();
+            }
+            let account = Account::between(self.told, sums, &self.ticks)?;
+            (self.told, self.ticks) = (sums, Ticks::new()?);
+            let text = serde_json::to_string(&account)
+                .map_err(|error| Error::Check(format!("an account as JSON: {error}")))?;
+            writeln!(io::stdout(), "{text}").map_err(Error::io("standard output"))?;
+        }
+        Ok(read > 0)
+    }
+
+    /// Stops the workers and waits for them.
+    fn stop(&mut self) -> Result<(), Error> {
+        for desk in self.place.desks() {
+            desk.jobs.send(Job::Stop, &mut self.sums.wakes)?;
+            desk.jobs.flush(&mut self.sums.wakes);
+        }
+        let Place::There(_, desks) = &mut self.place else { return Ok(()) };
+        desks.drain(..).try_for_each(|desk| desk.thread.join().unwrap_or_else(|_| Err(ended())))
+    }
 }
+
+impl Place {
+    /// All workers; none if TLS is done in the loop.
+    fn desks(&mut self) -> &mut [Desk] {
+        match self {
+            Self::Here(_) => &mut [],
+            Self::There(_, desks) => desks,
+        }
+    }
+
+    /// Whether all workers still work.
+    fn check(&mut self) -> Result<(), Error> {
+        let all = self.desks().iter().all(|desk| !desk.thread.is_finished());
+        if all { Ok(()) } else { Err(ended()) }
+    }
+}
+
+fn ended() -> Error {
+    Error::Check("a worker has ended: a fault of the lab".into())
+}
+
+const LISTENER: u64 = u64::MAX;
+const ORDERS: u64 = u64::MAX - 1;
+const BELL: u64 = u64::MAX - 2;
+const ACCEPTS_MAX: usize = 64;
+const EVENTS_MAX: usize = 256;
+const ORDERS_BYTES_MAX: usize = 64;
+/// A loop with nothing to do looks up that often, for workers that ended and for its deadline.
+const SLEEP_TIME_MAX: Duration = Duration::from_secs(1);

@@ -354,7 +354,9 @@ mod tests {
         }
         let mut taken = Vec::new();
         for _ in 0..4 {
-            let Some(Job::Work(token)) = queue.take(SLEEP_TIME_MAX) else { panic!("a job is lost") };
+            let Some(Job::Work(token)) = queue.take(SLEEP_TIME_MAX) else {
+                panic!("a job is lost")
+            };
             taken.push(token);
         }
         assert_eq!(taken, [1, 1, 1, 2], "at the head until it was taken as often as put");

@@ -12,13 +12,27 @@ use std::{
     },
 };
 
+use crate::error::Error;
+
 /// How bytes go from thread to thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carriage {
     /// In a buffer behind a lock.
     Locked,
     /// In a lock-free ring.
-    Ring,
+    Ring(bytering::Limits),
+}
+
+impl Carriage {
+    /// In rings that hold as much as what is locked.
+    ///
+    /// # Errors
+    /// Never with these limits.
+    pub(super) fn ring() -> Result<Self, Error> {
+        bytering::Limits::new(CHUNK_BYTES, PIPE_BYTES_MAX / CHUNK_BYTES)
+            .map(Self::Ring)
+            .map_err(|error| Error::Check(format!("a ring's limits: {error}")))
+    }
 }
 
 /// A pipe with nothing in it, that holds [`PIPE_BYTES_MAX`].
@@ -29,9 +43,7 @@ pub(super) fn pipe(carriage: Carriage) -> (Inlet, Outlet) {
             let bytes = Arc::new(Mutex::new(VecDeque::new()));
             (In::Locked(Arc::clone(&bytes)), Out::Locked(bytes))
         }
-        Carriage::Ring => {
-            let limits =
-                bytering::Limits { page_bytes: CHUNK_BYTES, pages_max: PIPE_BYTES_MAX / CHUNK_BYTES };
+        Carriage::Ring(limits) => {
             let (producer, consumer) = bytering::ring(limits);
             (In::Ring(producer), Out::Ring(consumer))
         }
