@@ -25,7 +25,7 @@ use crate::{
         bell::Bell,
         connection::{Here, Socket, There, Tools, Turn},
         notice::{CONNECTIONS_MAX, Job, Jobs, NewsIn},
-        pipe::{CHUNK_BYTES, Carriage, pipe},
+        pipe::{CHUNK_BYTES, Carriage, Content, pipe},
         tls::Tls,
         worker::{Opened, Shared},
     },
@@ -208,9 +208,9 @@ impl Front {
                 let count = desks.len() as u64;
                 let worker = usize::try_from(token % count.max(1)).unwrap_or(0);
                 let [(enc_in, worker_enc_in), (clear_in, worker_clear_in)] =
-                    [pipe(*carriage), pipe(*carriage)];
+                    [Content::Requests, Content::Answers].map(|content| pipe(*carriage, content));
                 let [(worker_enc_out, enc_out), (worker_clear_out, clear_out)] =
-                    [pipe(*carriage), pipe(*carriage)];
+                    [Content::Answers, Content::Requests].map(|content| pipe(*carriage, content));
                 let shared = Arc::new(Shared::default());
                 let opened = Opened {
                     token,

@@ -17,33 +17,44 @@ use crate::error::Error;
 /// How bytes go from thread to thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carriage {
-    /// In a buffer behind a lock.
+    /// In buffers behind locks.
     Locked,
-    /// In a lock-free ring.
-    Ring(bytering::Limits),
+    /// In lock-free rings, of what clients and of what the server says.
+    Rings { requests: bytering::Limits, answers: bytering::Limits },
+}
+
+/// Whose bytes a pipe carries, encrypted or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    Answers,
+    Requests,
 }
 
 impl Carriage {
-    /// In rings that hold as much as what is locked.
+    /// Rings that hold as much as what is locked does.
     ///
     /// # Errors
     /// Never with these limits.
-    pub(super) fn ring() -> Result<Self, Error> {
-        bytering::Limits::new(CHUNK_BYTES, PIPE_BYTES_MAX / CHUNK_BYTES)
-            .map(Self::Ring)
-            .map_err(|error| Error::Check(format!("a ring's limits: {error}")))
+    pub(super) fn rings() -> Result<Self, Error> {
+        let limits = |page_bytes| {
+            bytering::Limits::new(page_bytes, PIPE_BYTES_MAX / page_bytes)
+                .map_err(|error| Error::Check(format!("a ring's limits: {error}")))
+        };
+        let (requests, answers) = (limits(REQUEST_PAGE_BYTES)?, limits(ANSWER_PAGE_BYTES)?);
+        Ok(Self::Rings { requests, answers })
     }
 }
 
 /// A pipe with nothing in it, that holds [`PIPE_BYTES_MAX`].
-pub(super) fn pipe(carriage: Carriage) -> (Inlet, Outlet) {
+pub(super) fn pipe(carriage: Carriage, content: Content) -> (Inlet, Outlet) {
     let starved = Arc::new(AtomicBool::new(false));
     let (into, out) = match carriage {
         Carriage::Locked => {
             let bytes = Arc::new(Mutex::new(VecDeque::new()));
             (In::Locked(Arc::clone(&bytes)), Out::Locked(bytes))
         }
-        Carriage::Ring(limits) => {
+        Carriage::Rings { requests, answers } => {
+            let limits = if content == Content::Answers { answers } else { requests };
             let (producer, consumer) = bytering::ring(limits);
             (In::Ring(producer), Out::Ring(consumer))
         }
@@ -192,7 +203,61 @@ fn lock(bytes: &Mutex<VecDeque<u8>>) -> MutexGuard<'_, VecDeque<u8>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Four full records, which is what is read, sealed and sent at a time.
-pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 /// What a pipe holds at most. When the way in is full, the loop reads no more from that socket.
-pub(super) const PIPE_BYTES_MAX: usize = 4 * CHUNK_BYTES;
+pub(super) const PIPE_BYTES_MAX: usize = 256 * 1024;
+/// Four full records: what is read, sealed and sent at a time where bytes are behind a lock.
+pub(super) const CHUNK_BYTES: usize = 64 * 1024;
+/// Any request but a large body fits in one page of a ring.
+const REQUEST_PAGE_BYTES: usize = 16 * 1024;
+/// An answer of 100,000 bytes does, so that no page comes and goes with each of them.
+const ANSWER_PAGE_BYTES: usize = 128 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_pipe_takes_no_more_and_owes_a_notice_once_it_has_room() {
+        for carriage in [Carriage::Locked, Carriage::rings().unwrap()] {
+            for content in [Content::Answers, Content::Requests] {
+                let (mut inlet, mut outlet) = pipe(carriage, content);
+                let bytes: Vec<u8> = (0..=255).cycle().take(PIPE_BYTES_MAX + 1).collect();
+                assert_eq!(inlet.write(&bytes), PIPE_BYTES_MAX);
+                let mut scratch = vec![0; CHUNK_BYTES];
+                let filled = inlet.fill(&mut scratch, |_| Err("there is no room"));
+                assert_eq!(filled, Ok(None));
+                assert!(!outlet.relieves(1), "nobody is starved");
+                inlet.starve();
+                assert!(!outlet.relieves(0), "it is as full as before");
+                let mut came = Vec::new();
+                let mut take = |shown: &[u8]| {
+                    came.extend_from_slice(shown);
+                    Ok::<_, ()>(shown.len())
+                };
+                let taken = outlet.drain(&mut scratch, &mut take).unwrap();
+                assert!(outlet.relieves(taken) && !outlet.relieves(taken), "once");
+                let filler = |room: &mut [u8]| {
+                    room[0] = bytes[PIPE_BYTES_MAX];
+                    Ok::<_, ()>(1)
+                };
+                assert_eq!(inlet.fill(&mut scratch, filler), Ok(Some(1)));
+                while outlet.drain(&mut scratch, &mut take).unwrap() > 0 {}
+                assert!(came == bytes && outlet.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_not_taken_stays() {
+        for carriage in [Carriage::Locked, Carriage::rings().unwrap()] {
+            let (mut inlet, mut outlet) = pipe(carriage, Content::Requests);
+            assert_eq!(inlet.write(b"abcdef"), 6);
+            let mut scratch = [0; 4];
+            let first = |shown: &[u8]| if shown.starts_with(b"abc") { Ok(3) } else { Err(()) };
+            assert_eq!(outlet.drain(&mut scratch, first), Ok(3));
+            let second = |shown: &[u8]| if shown == b"def" { Ok(3) } else { Err(()) };
+            assert_eq!(outlet.drain(&mut scratch, second), Ok(3));
+            assert_eq!(outlet.drain(&mut scratch, |_| Err(())), Ok(0));
+        }
+    }
+}

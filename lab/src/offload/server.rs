@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         Strategy::Inline => Place::Here(prepared.worker()?),
         Strategy::Queue | Strategy::Ring => {
             let carriage = match arguments.strategy {
-                Strategy::Ring => Carriage::ring()?,
+                Strategy::Ring => Carriage::rings()?,
                 _ => Carriage::Locked,
             };
             let start = |_| begin(carriage, &bell, &prepared);
@@ -93,7 +93,7 @@ fn begin(
 ) -> Result<Desk, Error> {
     let Ways { jobs, inbox, news, news_in } = match carriage {
         Carriage::Locked => Ways::queues(bell),
-        Carriage::Ring(_) => Ways::rings(bell).map_err(Error::io("a worker's bell"))?,
+        Carriage::Rings { .. } => Ways::rings(bell).map_err(Error::io("a worker's bell"))?,
     };
     let ledger = Arc::new(Ledger::default());
     let (prepared, own) = (Arc::clone(prepared), Arc::clone(&ledger));
