@@ -101,7 +101,7 @@ fn a_fault_stays_with_its_connection() {
     let folder = tempfile::tempdir().unwrap();
     Credentials::make(folder.path(), Key::P256).unwrap();
     for strategy in ["inline", "queue", "ring"] {
-        let mut server = Server::start(strategy, folder.path());
+        let mut server = Server::start(strategy, folder.path(), 60);
         // With one worker, every connection shares it.
         let mut standing = client(server.address, folder.path());
         ask(&mut standing, 3_069);
@@ -122,7 +122,7 @@ fn a_client_that_does_not_read_holds_nobody_up() {
     let folder = tempfile::tempdir().unwrap();
     Credentials::make(folder.path(), Key::P256).unwrap();
     for strategy in ["inline", "queue", "ring"] {
-        let mut server = Server::start(strategy, folder.path());
+        let mut server = Server::start(strategy, folder.path(), 60);
         let mut deaf = client(server.address, folder.path());
         // More than its socket and all pipes hold.
         deaf.write_all(request(BACKLOG_BYTES).as_bytes()).unwrap();
@@ -133,6 +133,15 @@ fn a_client_that_does_not_read_holds_nobody_up() {
         assert_eq!(server.account()["broken"], 0, "{strategy}");
         server.end();
     }
+}
+
+#[test]
+fn a_server_that_nobody_ends_ends_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    Credentials::make(folder.path(), Key::P256).unwrap();
+    let mut server = Server::start("ring", folder.path(), 1);
+    ask(&mut client(server.address, folder.path()), 11);
+    assert!(!server.child.wait().unwrap().success(), "it says that it was late");
 }
 
 /// One connection that goes wrong, in one of several ways; the server has noticed when it returns.
@@ -173,9 +182,10 @@ struct Server {
 }
 
 impl Server {
-    fn start(strategy: &str, credentials: &Path) -> Self {
+    fn start(strategy: &str, credentials: &Path, seconds_max: u64) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_sealane-lab"))
-            .args(["offload-server", "--workers=1", "--seconds-max=60"])
+            .args(["offload-server", "--workers=1"])
+            .arg(format!("--seconds-max={seconds_max}"))
             .arg(format!("--strategy={strategy}"))
             .arg("--credentials")
             .arg(credentials)

@@ -5,7 +5,7 @@
 //! owner:  say that it sleeps, then look whether a notice is there
 //! ```
 //! Each writes first and reads then, with a full fence between, so that one of the two sees what
-//! the other wrote: no notice is slept over.
+//! the other wrote: no notice is slept over. It is the order that `bytering` proves by a model.
 
 use std::{
     io,
@@ -63,7 +63,8 @@ impl Bell {
         rouses
     }
 
-    /// The owner is about to sleep. It must look once more now, and not sleep if it finds something.
+    /// The owner is about to sleep. It must look once more now, and stay awake if it finds
+    /// something.
     pub(super) fn lie_down(&self) {
         self.asleep.store(true, Relaxed);
         fence(SeqCst);
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn no_notice_is_slept_over_and_nobody_awake_is_roused() {
-        const NOTICES: u64 = 20_000;
+        const NOTICES: u64 = 200_000;
         let bell = Arc::new(Bell::new().unwrap());
         assert!(!bell.ring(), "its owner is awake");
         let (mut sender, mut receiver) = rtrb::RingBuffer::new(4);

@@ -8,7 +8,7 @@ use std::{
     os::fd::OwnedFd,
     sync::Arc,
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use rustix::{
@@ -151,19 +151,16 @@ impl Front {
         }
     }
 
-    /// Sleeps until something is there to do, at most [`SLEEP_TIME_MAX`].
+    /// Sleeps until something is there to do, at most [`SLEEP_TIME_MAX_S`].
     fn wait(&self, events: &mut Vec<Event>) -> Result<(), Error> {
-        self.bell.lie_down();
-        let news = match &self.place {
-            Place::Here(_) => false,
-            Place::There(_, desks) => desks.iter().any(|desk| desk.news.len() > 0),
-        };
-        let busy = news || !self.again.is_empty();
-        let longest = if busy { Duration::ZERO } else { SLEEP_TIME_MAX };
-        let longest = Timespec {
-            tv_sec: longest.as_secs().cast_signed(),
-            tv_nsec: longest.subsec_nanos().into(),
-        };
+        let mut longest_s = 0;
+        if !self.is_busy() {
+            self.bell.lie_down();
+            if !self.is_busy() {
+                longest_s = SLEEP_TIME_MAX_S;
+            }
+        }
+        let longest = Timespec { tv_sec: longest_s, tv_nsec: 0 };
         let waited =
             epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&longest));
         self.bell.rise();
@@ -171,6 +168,14 @@ impl Front {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(Error::io("the loop's epoll")(error.into())),
         }
+    }
+
+    fn is_busy(&self) -> bool {
+        let news = match &self.place {
+            Place::Here(_) => false,
+            Place::There(_, desks) => desks.iter().any(|desk| desk.news.keeps_awake()),
+        };
+        news || !self.again.is_empty()
     }
 
     fn accept(&mut self) -> Result<(), Error> {
@@ -368,4 +373,4 @@ const ACCEPTS_MAX: usize = 64;
 const EVENTS_MAX: usize = 256;
 const ORDERS_BYTES_MAX: usize = 64;
 /// A loop with nothing to do looks up that often, for workers that ended and for its deadline.
-const SLEEP_TIME_MAX: Duration = Duration::from_secs(1);
+const SLEEP_TIME_MAX_S: i64 = 1;

@@ -31,9 +31,11 @@ use crate::{
     offload::{account::Wakes, bell::Bell, worker::Opened},
 };
 
-/// Connections that the loop holds at most; each has at most two notices in a ring at any time,
-/// its opening and its work.
+/// Connections that the loop holds at most.
 pub(super) const CONNECTIONS_MAX: usize = 4_096;
+/// What a ring has room for: each connection has at most its opening and its work under way, and as
+/// much may still be there of one that made room for it.
+const NOTICES_MAX: usize = 4 * CONNECTIONS_MAX;
 
 /// What a worker is told.
 pub(super) enum Job {
@@ -90,8 +92,8 @@ impl Ways {
     /// # Errors
     /// The system has no descriptor for the worker's bell.
     pub(super) fn rings(bell: &Arc<Bell>) -> io::Result<Self> {
-        let (jobs, inbox) = rtrb::RingBuffer::new(2 * CONNECTIONS_MAX + 1);
-        let (news, news_in) = rtrb::RingBuffer::new(CONNECTIONS_MAX);
+        let (jobs, inbox) = rtrb::RingBuffer::new(NOTICES_MAX);
+        let (news, news_in) = rtrb::RingBuffer::new(NOTICES_MAX);
         let worker = Arc::new(Bell::new()?);
         let poll = epoll::create(CreateFlags::CLOEXEC)?;
         worker.watch(&poll, 0)?;
@@ -246,6 +248,15 @@ impl NewsIn {
         match self {
             Self::Queue(news) => lock(news).pop_front(),
             Self::Ring(ring) => ring.pop().ok(),
+        }
+    }
+
+    /// Whether the loop must not sleep now.
+    pub(super) fn keeps_awake(&self) -> bool {
+        match self {
+            // The bell was struck for each.
+            Self::Queue(_) => false,
+            Self::Ring(ring) => !ring.is_empty(),
         }
     }
 

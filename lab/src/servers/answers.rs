@@ -183,3 +183,60 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 32;
 /// Of a body that is to go back: what is kept until it is sent.
 const MIRROR_BYTES_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that is answered to `said`, which comes in pieces of so many bytes and goes in others.
+    fn answered(said: &[u8], piece_bytes: usize) -> io::Result<Vec<u8>> {
+        let (mut answers, pattern, mut sent) = (Answers::default(), Pattern::new(), Vec::new());
+        let mut rest = said;
+        loop {
+            let taken = answers.take(&rest[..rest.len().min(piece_bytes)], &pattern)?;
+            rest = &rest[taken..];
+            let [head, body] = answers.pending(&pattern);
+            let next = if head.is_empty() { body } else { head };
+            let part = &next[..next.len().min(2 * piece_bytes)];
+            if taken + part.len() == 0 {
+                return Ok(sent);
+            }
+            sent.extend_from_slice(part);
+            let given = part.len();
+            answers.sent(given);
+        }
+    }
+
+    #[test]
+    fn a_mirror_gives_back_what_comes_however_it_is_cut() {
+        let body: Vec<u8> = (0..=255).cycle().take(1_000).collect();
+        let said = [b"POST /mirror HTTP/1.1\r\nContent-Length: 1000\r\n\r\n", &body[..]].concat();
+        let wanted = [&head(1_000), &body[..]].concat();
+        for piece_bytes in 1..100 {
+            assert_eq!(answered(&said, piece_bytes).unwrap(), wanted, "{piece_bytes}");
+        }
+        assert_eq!(answered(&said, 2_000).unwrap(), wanted);
+    }
+
+    #[test]
+    fn requests_follow_each_other_and_a_wrong_upload_is_an_error() {
+        let pattern = Pattern::new();
+        let upload = b"POST /upload HTTP/1.1\r\nContent-Length: 500\r\n\r\n";
+        let mut said = [&upload[..], pattern.at(0, 500)].concat();
+        let more = answered(&said, 77).unwrap();
+        assert_eq!(more, [&head(3), &b"500"[..]].concat());
+        *said.last_mut().unwrap() ^= 1;
+        assert!(answered(&said, 77).is_err());
+        let mut answers = Answers::default();
+        for (request, wanted) in [("/bytes/9", pattern.at(0, 9)), ("/echo/abc", b"abc")] {
+            let said = format!("GET {request} HTTP/1.1\r\n\r\n");
+            assert_eq!(answers.take(said.as_bytes(), &pattern).unwrap(), said.len());
+            assert_eq!(answers.room(), 0, "an answer is on its way");
+            let sent = answers.pending(&pattern).concat();
+            assert!(sent.ends_with(wanted));
+            answers.sent(sent.len());
+            assert!(answers.room() > 0);
+        }
+        assert!(answers.take(b"GET /nothing HTTP/1.1\r\n\r\n", &pattern).is_err());
+    }
+}
