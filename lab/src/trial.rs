@@ -37,6 +37,7 @@ use crate::{
     document::{HandshakeRound, Histogram},
     error::Error,
     memory::held,
+    offload::{self, OffloadTask},
     phase,
     scenario::{Negotiated, Scenario},
     stack::Identity,
@@ -71,6 +72,8 @@ pub enum Task {
     },
     /// Connections, held.
     Memory(Memory),
+    /// A server with one loop, and clients.
+    Offload(OffloadTask),
     /// Tickets, issued and resumed.
     Tickets(TicketsTask),
 }
@@ -202,6 +205,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))
         }
         Task::Memory(task) => held::run(task),
+        Task::Offload(task) => offload::trial(task),
         Task::Tickets(task) => tickets::trial(task),
     };
     let line = result.unwrap_or_else(|error| match error {
