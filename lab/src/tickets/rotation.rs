@@ -10,7 +10,7 @@ use std::{
     iter,
     sync::{
         Mutex,
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver, SyncSender},
     },
     time::{Duration, Instant},
 };
@@ -35,9 +35,9 @@ pub(super) fn run(
     lifetimes: u64,
 ) -> Result<Line, Error> {
     let start = Start::new(task.threads);
-    // What a thread issues goes to the one after it.
+    // Samples of a thread go to the one after it.
     let (senders, receivers): (Vec<_>, Vec<_>) =
-        iter::repeat_with(mpsc::channel).take(task.threads).unzip();
+        iter::repeat_with(|| mpsc::sync_channel(SAMPLES_WAITING_MAX)).take(task.threads).unzip();
     let receivers = receivers.into_iter().map(|receiver| Mutex::new(Some(receiver)));
     let receivers: Vec<_> = receivers.collect();
     let counts = on_all_threads(task, |number| {
@@ -78,7 +78,7 @@ impl Clock {
 struct Thread<'a> {
     issuer: Issuer<'a>,
     session: Vec<u8>,
-    sender: Sender<Sample>,
+    sender: SyncSender<Sample>,
     received: Receiver<Sample>,
     samples: Vec<Sample>,
     counts: Counts,
@@ -93,7 +93,6 @@ struct Sample {
 /// What became of tickets, by their age.
 #[derive(Default)]
 struct Counts {
-    issued: u64,
     young_opened: u64,
     young_refused: u64,
     old_opened: u64,
@@ -109,8 +108,8 @@ impl Thread<'_> {
             self.open(clock, &sample)?;
             if sample.issued.0 >= sample_at {
                 sample_at = sample.issued.0 + SAMPLE_EVERY_S;
-                // The other thread may have come to its end.
-                let _ = self.sender.send(sample);
+                // A thread that is slow, or at its end, misses it.
+                let _ = self.sender.try_send(sample);
                 self.open_samples(clock)?;
             }
         }
@@ -118,7 +117,6 @@ impl Thread<'_> {
     }
 
     fn issue(&mut self, clock: &Clock) -> Result<Sample, Error> {
-        self.counts.issued += 1;
         let issued = clock.now();
         self.issuer.set(issued)?;
         Ok(Sample { issued, ticket: self.issuer.issue(&self.session)? })
@@ -161,18 +159,16 @@ impl Thread<'_> {
         Ok(age_s)
     }
 
-    fn counts(&self) -> [(&'static str, u64); 9] {
-        let Counts { issued, young_opened, young_refused, old_opened, old_refused } = self.counts;
+    fn counts(&self) -> [(&'static str, u64); 7] {
+        let Counts { young_opened, young_refused, old_opened, old_refused } = self.counts;
         let tally = &self.issuer.tally;
         [
-            ("issued", issued),
             ("young_opened", young_opened),
             ("young_refused", young_refused),
             ("old_opened", old_opened),
             ("old_refused", old_refused),
             ("keys_generated", tally.generated.get()),
             ("keys_generated_locked", tally.generated_locked.get()),
-            ("lock_acquisitions_total", tally.acquisitions.get()),
             ("lock_waits", tally.waits.get()),
         ]
     }
@@ -183,4 +179,6 @@ const HELD_LIFETIMES: u64 = 3;
 const LIFETIME_S: u64 = LIFETIME_S_MIN as u64;
 /// Nobody may open what is older.
 const OLD_S: u64 = 2 * LIFETIME_S;
+/// Those of more than a lifetime.
+const SAMPLES_WAITING_MAX: usize = 32;
 const SAMPLE_EVERY_S: u64 = LIFETIME_S / 20;
