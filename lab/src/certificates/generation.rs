@@ -1,5 +1,5 @@
-//! The certificates of a run, each a leaf and two authorities: written once, [`write`], and read by
-//! every trial as one [`Generation`] or the next, in which some are replaced.
+//! The certificates of a run, each a leaf and two authorities: written once, [`write()`], and read
+//! by every trial as one [`Generation`] or the next, in which some are replaced.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -65,7 +65,7 @@ pub(super) struct Encoded {
 }
 
 impl Generation {
-    /// Those that [`write`] made first.
+    /// Those that [`write()`] made first.
     ///
     /// # Errors
     /// A file cannot be read, or a certificate in it.
