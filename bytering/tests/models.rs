@@ -9,34 +9,34 @@ use bytering::{Consumer, Limits, Producer, ring};
 use loom::{
     model::Builder,
     sync::{
-        Arc,
+        Arc, Notify,
         atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence},
     },
-    thread::{self, Thread},
+    thread,
 };
 
 /// Bytes go round in the only page: none is overwritten before it is read.
 #[test]
 fn a_page_goes_round() {
-    stream(limits(2, 1), &[], &[2, 1]);
+    stream(limits(2, 1), &[], &[2, 1], &[1, 2]);
 }
 
 /// The stream leaves a page that is full, up to the cap, and comes back to it.
 #[test]
 fn a_ring_grows_to_its_cap() {
-    stream(limits(1, 2), &[], &[2, 1]);
+    stream(limits(1, 2), &[], &[2, 1], &[1, 2]);
 }
 
 /// A page is left once more, over the same link.
 #[test]
 fn a_page_is_linked_again() {
-    stream(limits(1, 2), &[(2, 1), (1, 1)], &[2]);
+    stream(limits(1, 2), &[(2, 1), (1, 1)], &[1, 1], &[1, 2]);
 }
 
 /// One write goes over the end of a page, from its middle, into the next.
 #[test]
 fn a_write_crosses_pages() {
-    stream(limits(2, 2), &[(1, 1)], &[3]);
+    stream(limits(2, 2), &[(1, 1)], &[3], &[2, 1]);
 }
 
 /// A consumer that finds the ring empty frees pages while the producer looks for one.
@@ -96,42 +96,52 @@ fn a_consumer_that_ends_is_noticed() {
 fn no_wake_up_is_lost() {
     model(|| {
         let (mut producer, mut consumer) = ring(limits(1, 1));
-        let flags = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
-        let (shared, reader) = (Arc::clone(&flags), thread::current());
+        let (full, empty) = (Arc::new(Sleep::new()), Arc::new(Sleep::new()));
+        let (full_there, empty_there) = (Arc::clone(&full), Arc::clone(&empty));
         let writer = thread::spawn(move || {
-            let [full, empty] = &*shared;
             for byte in 1..=2 {
-                sleep_until(full, || producer.write(&[byte]) == 1);
-                wake(empty, &reader);
+                full_there.until(|| producer.write(&[byte]) == 1);
+                empty_there.end();
             }
         });
-        let [full, empty] = &*flags;
         let mut byte = [0];
         for expected in 1..=2 {
-            sleep_until(empty, || consumer.read(&mut byte) == 1);
-            wake(full, writer.thread());
+            empty.until(|| consumer.read(&mut byte) == 1);
+            full.end();
             assert_eq!(byte, [expected]);
         }
         writer.join().unwrap();
     });
 }
 
-fn sleep_until(asleep: &AtomicBool, mut done: impl FnMut() -> bool) {
-    while !done() {
-        asleep.swap(true, Relaxed);
-        fence_unless_mutated();
-        // Bytes, or room, that came before the flag was seen.
-        if done() {
-            break;
-        }
-        thread::park();
-    }
+/// One end's.
+struct Sleep {
+    flag: AtomicBool,
+    bell: Notify,
 }
 
-fn wake(asleep: &AtomicBool, sleeper: &Thread) {
-    fence_unless_mutated();
-    if asleep.swap(false, Relaxed) {
-        sleeper.unpark();
+impl Sleep {
+    fn new() -> Self {
+        Self { flag: AtomicBool::new(false), bell: Notify::new() }
+    }
+
+    fn until(&self, mut done: impl FnMut() -> bool) {
+        while !done() {
+            self.flag.swap(true, Relaxed);
+            fence_unless_mutated();
+            // Bytes, or room, that came before the flag was seen.
+            if done() {
+                break;
+            }
+            self.bell.wait();
+        }
+    }
+
+    fn end(&self) {
+        fence_unless_mutated();
+        if self.flag.swap(false, Relaxed) {
+            self.bell.notify();
+        }
     }
 }
 
@@ -141,51 +151,43 @@ fn fence_unless_mutated() {
     }
 }
 
-/// Writes and reads as many bytes as `before` says, one after the other; then `writes` on one thread
-/// while another reads. An end that must wait yields.
-fn stream(limits: Limits, before: &'static [(u8, u8)], writes: &'static [u8]) {
+/// Writes and reads as many bytes as `before` says, one after the other; then one thread tries
+/// `writes` while another tries `reads`, and what is left is read at the end. Byte n is n.
+fn stream(
+    limits: Limits,
+    before: &'static [(u8, u8)],
+    writes: &'static [u8],
+    reads: &'static [usize],
+) {
     model(move || {
         let (mut producer, mut consumer) = ring(limits);
         let (mut sent, mut received) = (0, 0);
         for (write, read) in before {
-            sent = write_all(&mut producer, sent, *write);
-            received = read_all(&mut consumer, received, *read);
+            sent = try_write(&mut producer, sent, *write);
+            received = try_read(&mut consumer, received, (*read).into());
         }
-        let all = writes.iter().sum::<u8>() + sent - received;
         let writer = thread::spawn(move || {
-            writes.iter().fold(sent, |sent, len| write_all(&mut producer, sent, *len));
+            writes.iter().fold(sent, |sent, len| try_write(&mut producer, sent, *len))
         });
-        read_all(&mut consumer, received, all);
-        writer.join().unwrap();
+        for len in reads {
+            received = try_read(&mut consumer, received, *len);
+        }
+        let sent = writer.join().unwrap();
+        assert_eq!(try_read(&mut consumer, received, 10), sent);
     });
 }
 
-/// Byte number n of the stream is n.
-fn write_all(producer: &mut Producer, sent: u8, len: u8) -> u8 {
+fn try_write(producer: &mut Producer, sent: u8, len: u8) -> u8 {
     let bytes: Vec<u8> = (sent..sent + len).collect();
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        let taken = producer.write(rest);
-        rest = &rest[taken..];
-        if taken == 0 {
-            thread::yield_now();
-        }
-    }
-    sent + len
+    sent + producer.write(&bytes) as u8
 }
 
-fn read_all(consumer: &mut Consumer, received: u8, len: u8) -> u8 {
-    let mut bytes = vec![0; len.into()];
-    let mut read = 0;
-    while read < bytes.len() {
-        let taken = consumer.read(&mut bytes[read..]);
-        read += taken;
-        if taken == 0 {
-            thread::yield_now();
-        }
-    }
-    assert_eq!(bytes, (received..received + len).collect::<Vec<_>>());
-    received + len
+fn try_read(consumer: &mut Consumer, received: u8, len: usize) -> u8 {
+    let mut bytes = vec![0; len];
+    let read = consumer.read(&mut bytes);
+    let after = received + read as u8;
+    assert_eq!(bytes[..read], (received..after).collect::<Vec<_>>());
+    after
 }
 
 fn limits(page_bytes: usize, pages_max: usize) -> Limits {

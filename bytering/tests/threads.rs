@@ -44,10 +44,10 @@ fn ten_thousand_rings_that_grew_leave_nothing_behind() {
         assert_eq!(producer.write(&[1; 5 * 256]), 5 * 256);
         assert_eq!(producer.pages().live, 5);
         // Some are emptied, some are not, and either end may be the last.
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             assert_eq!(consumer.read(&mut [0; 2000]), 5 * 256);
         }
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             drop(producer);
             drop(consumer);
         } else {

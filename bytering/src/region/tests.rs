@@ -150,7 +150,7 @@ impl Shared {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        assert!(at % 4 == 0 && at + 4 <= self.owner.layout.size());
+        assert!(at.is_multiple_of(4) && at + 4 <= self.owner.layout.size());
         // SAFETY: the word lies in the memory and is aligned.
         unsafe { AtomicU32::from_ptr(self.owner.start.as_ptr().add(at).cast()) }
     }
