@@ -12,6 +12,8 @@ pub(crate) enum Request {
     Echo,
     /// Of any server: whatever it has there.
     Get(String),
+    /// Of the lab's own servers: to take this many bytes of the pattern and give them back.
+    Mirror(u64),
     /// Of the lab's backend: to take this many bytes of the pattern and to find them right.
     Upload(u64),
 }
@@ -23,8 +25,9 @@ impl Request {
             Self::Download(bytes) => format!("GET /bytes/{bytes} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
             Self::Echo => format!("GET /echo/{nonce:016x} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
             Self::Get(path) => format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-            Self::Upload(bytes) => {
-                format!("POST /upload HTTP/1.1\r\nHost: {host}\r\nContent-Length: {bytes}\r\n\r\n")
+            Self::Mirror(bytes) | Self::Upload(bytes) => {
+                let path = if matches!(self, Self::Mirror(_)) { "mirror" } else { "upload" };
+                format!("POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {bytes}\r\n\r\n")
             }
         };
         head.extend_from_slice(line.as_bytes());
@@ -32,13 +35,13 @@ impl Request {
 
     /// Bytes of the pattern that follow the head.
     pub(crate) fn body_bytes(&self) -> u64 {
-        if let Self::Upload(bytes) = self { *bytes } else { 0 }
+        if let Self::Mirror(bytes) | Self::Upload(bytes) = self { *bytes } else { 0 }
     }
 
     /// What must come back.
     pub(crate) fn answer(&self, nonce: u64) -> Answer {
         let wanted = match self {
-            Self::Download(bytes) => Wanted::Pattern(*bytes),
+            Self::Download(bytes) | Self::Mirror(bytes) => Wanted::Pattern(*bytes),
             Self::Echo => Wanted::Text(format!("{nonce:016x}")),
             Self::Get(_) => Wanted::Anything,
             Self::Upload(bytes) => Wanted::Text(bytes.to_string()),
