@@ -53,6 +53,7 @@ pub fn handshake_lines(tool: Tool, scenario: &Scenario, rounds: &[&HandshakeRoun
                 Key::P256 => "EcdsaP256",
                 Key::P384 => "EcdsaP384",
                 Key::Rsa2048 => "Rsa2048",
+                Key::Rsa4096 => "Rsa4096",
             };
             let auth = if scenario.client_certificate { "mutual" } else { "server-auth" };
             let resume = match scenario.kind {
@@ -140,7 +141,8 @@ fn openssl_names(scenario: &Scenario) -> (&'static str, String) {
     if scenario.version == Version::Tls13 {
         return ("TLSv1.3", scenario.suite());
     }
-    let key = if scenario.key == Key::Rsa2048 { "RSA" } else { "ECDSA" };
+    let is_rsa = matches!(scenario.key, Key::Rsa2048 | Key::Rsa4096);
+    let key = if is_rsa { "RSA" } else { "ECDSA" };
     let cipher = match scenario.cipher {
         Cipher::Aes128Gcm => "AES128-GCM-SHA256",
         Cipher::Aes256Gcm => "AES256-GCM-SHA384",

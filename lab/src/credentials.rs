@@ -108,6 +108,7 @@ fn key_pair(key: Key) -> Result<KeyPair, Error> {
         Key::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
         Key::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
         Key::Rsa2048 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
+        Key::Rsa4096 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_4096),
     }
     .map_err(|error| wrong(&error))
 }

@@ -160,6 +160,8 @@ pub enum Group {
 pub enum Key {
     /// RSA with 2,048 bits.
     Rsa2048,
+    /// RSA with 4,096 bits.
+    Rsa4096,
     /// ECDSA on P-256.
     P256,
     /// ECDSA on P-384.
@@ -217,7 +219,7 @@ impl Scenario {
         };
         match (self.version, self.key) {
             (Version::Tls13, _) => format!("TLS_{cipher}"),
-            (Version::Tls12, Key::Rsa2048) => format!("TLS_ECDHE_RSA_WITH_{cipher}"),
+            (Version::Tls12, Key::Rsa2048 | Key::Rsa4096) => format!("TLS_ECDHE_RSA_WITH_{cipher}"),
             (Version::Tls12, _) => format!("TLS_ECDHE_ECDSA_WITH_{cipher}"),
         }
     }

@@ -258,7 +258,7 @@ fn suite(task: &BulkTask) -> String {
     };
     match (task.scenario.version, task.scenario.key) {
         (Version::Tls13, _) => task.scenario.suite(),
-        (Version::Tls12, Key::Rsa2048) => format!("ECDHE-RSA-{cipher}"),
+        (Version::Tls12, Key::Rsa2048 | Key::Rsa4096) => format!("ECDHE-RSA-{cipher}"),
         (Version::Tls12, _) => format!("ECDHE-ECDSA-{cipher}"),
     }
 }

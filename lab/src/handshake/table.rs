@@ -230,6 +230,7 @@ pub(super) fn title(scenario: &Scenario) -> String {
         Key::P256 => "ECDSA P-256",
         Key::P384 => "ECDSA P-384",
         Key::Rsa2048 => "RSA-2048",
+        Key::Rsa4096 => "RSA-4096",
     };
     let tickets = match (scenario.version, scenario.tickets) {
         (Version::Tls12, _) => String::new(),

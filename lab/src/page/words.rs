@@ -72,6 +72,7 @@ fn key(key: Key) -> &'static str {
         Key::P256 => "ECDSA P-256",
         Key::P384 => "ECDSA P-384",
         Key::Rsa2048 => "RSA-2048",
+        Key::Rsa4096 => "RSA-4096",
     }
 }
 

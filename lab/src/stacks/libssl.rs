@@ -151,7 +151,7 @@ impl Plan {
             key_curve: match scenario.key {
                 Key::P256 => Some(iana_group(Group::P256)),
                 Key::P384 => Some(iana_group(Group::P384)),
-                Key::Ed25519 | Key::Rsa2048 => None,
+                Key::Ed25519 | Key::Rsa2048 | Key::Rsa4096 => None,
             },
             identification: shows
                 .then_some(Identification { certificate: &certificate, key: &key }),

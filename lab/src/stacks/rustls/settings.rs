@@ -144,7 +144,9 @@ fn signs_for(suite: SupportedCipherSuite, key: Key) -> bool {
         Key::Ed25519 => &[SignatureScheme::ED25519],
         Key::P256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],
         Key::P384 => &[SignatureScheme::ECDSA_NISTP384_SHA384],
-        Key::Rsa2048 => &[SignatureScheme::RSA_PSS_SHA256, SignatureScheme::RSA_PKCS1_SHA256],
+        Key::Rsa2048 | Key::Rsa4096 => {
+            &[SignatureScheme::RSA_PSS_SHA256, SignatureScheme::RSA_PKCS1_SHA256]
+        }
     };
     suite.sign.iter().any(|scheme| schemes.contains(scheme))
 }
