@@ -17,7 +17,7 @@ mod on_lanes;
 mod on_tokio;
 mod plan;
 mod rounds;
-mod sockets;
+pub(crate) mod sockets;
 mod table;
 pub mod task;
 

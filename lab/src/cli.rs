@@ -12,7 +12,7 @@ use clap_mangen::Man;
 use crate::{
     bulk, connect, count,
     error::Error,
-    handshake, memory, page, quick,
+    handshake, memory, offload, page, quick,
     servers::{self, backend, relay},
     stacks::command as stacks,
     trial,
@@ -37,6 +37,8 @@ enum Subject {
     Handshake(handshake::Arguments),
     /// Bytes per connection, server and client, established and idle
     Memory(memory::Arguments),
+    /// TLS in one I/O loop, or on worker threads behind it: locked queues, or rings
+    Offload(offload::Arguments),
     /// Draws runs as one HTML file
     Report(page::Arguments),
     /// A report of this machine in under three minutes
@@ -63,6 +65,9 @@ enum Subject {
     /// The plain backend behind the servers under test; `servers` starts it
     #[command(hide = true)]
     Backend,
+    /// The TLS server with one loop; trials of `offload` start it
+    #[command(hide = true)]
+    OffloadServer(offload::ServerArguments),
     /// A proxy without TLS, part of the floor under the servers' figures; `servers` starts it
     #[command(hide = true)]
     Relay(relay::Arguments),
@@ -77,6 +82,7 @@ pub fn run() -> ExitCode {
         Subject::Count(arguments) => count::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),
+        Subject::Offload(arguments) => offload::run(&arguments),
         Subject::Report(arguments) => page::run(&arguments),
         Subject::Quick(arguments) => quick::run(&arguments),
         Subject::Servers(arguments) => servers::run(&arguments),
@@ -85,6 +91,7 @@ pub fn run() -> ExitCode {
         Subject::Man { command } => man(command.as_deref()).map(|()| true),
         Subject::Trial(arguments) => trial::run(&arguments),
         Subject::Backend => backend::run().map(|()| true),
+        Subject::OffloadServer(arguments) => offload::serve(&arguments).map(|()| true),
         Subject::Relay(arguments) => relay::run(&arguments).map(|()| true),
     };
     match result {

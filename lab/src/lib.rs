@@ -21,6 +21,7 @@ pub mod journal;
 mod load;
 pub mod machine;
 pub mod memory;
+pub mod offload;
 pub mod page;
 pub mod phase;
 mod plot;

@@ -6,6 +6,7 @@
 //! floor: the primitives' CPU on AWS-LC plus what a proxy without TLS takes for the same
 //! connections.
 
+pub(crate) mod answers;
 pub(crate) mod backend;
 mod case;
 mod configuration;

@@ -35,6 +35,7 @@ use crate::{
     document::{HandshakeRound, Histogram},
     error::Error,
     memory::held,
+    offload::{self, OffloadTask},
     phase,
     scenario::{Negotiated, Scenario},
     stack::Identity,
@@ -64,6 +65,8 @@ pub enum Task {
     },
     /// Connections, held.
     Memory(Memory),
+    /// A server with one loop, and clients.
+    Offload(OffloadTask),
 }
 
 /// Connections of one stack in one scenario, held at once.
@@ -191,6 +194,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))
         }
         Task::Memory(task) => held::run(task),
+        Task::Offload(task) => offload::trial(task),
     };
     let line = result.unwrap_or_else(|error| match error {
         Error::Unsupported(reason) => Line::Failed { unsupported: true, reason },

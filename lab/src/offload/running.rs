@@ -1,0 +1,100 @@
+//! The server as the trial has it: a child process that gives accounts, [`Running`].
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Write},
+    net::SocketAddr,
+    os::unix::process::CommandExt,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use clap::ValueEnum;
+
+use crate::{
+    error::Error,
+    offload::{account::Account, task::OffloadTask},
+    scenario::Key,
+};
+
+/// It ends with this, whatever happens; with the trial's process too, because its input does.
+pub(super) struct Running {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    address: SocketAddr,
+}
+
+impl Running {
+    /// Starts the server and waits until it listens. The lab ends a trial that waits too long.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(super) fn start(task: &OffloadTask) -> Result<Self, Error> {
+        let program = env::current_exe().map_err(Error::io("find the lab's own binary"))?;
+        let mut command = Command::new(program);
+        command.arg("offload-server").arg("--credentials").arg(&task.credentials);
+        command.arg(format!("--strategy={}", task.strategy.name()));
+        command.arg(format!("--key={}", word(&task.traffic.key())));
+        command.arg(format!("--workers={}", task.workers.max(1)));
+        command.arg(format!("--seconds-max={}", task.time_max().as_secs()));
+        // What it has to say of its failure is the trial's last word.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(Error::io("start the server"))?;
+        let input = child.stdin.take();
+        let output = child.stdout.take().ok_or_else(|| silent("it has no output"))?;
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut running = Self { child, input, output: BufReader::new(output), address };
+        let line = running.line()?;
+        running.address = line.trim().parse().map_err(|_| silent(&line))?;
+        Ok(running)
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What came since the account before.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub(super) fn account(&mut self) -> Result<Account, Error> {
+        let input = self.input.as_mut().ok_or_else(|| silent("it was ended"))?;
+        input.write_all(b"account\n").map_err(Error::io("ask the server"))?;
+        let line = self.line()?;
+        serde_json::from_str(&line).map_err(|_| silent(&line))
+    }
+
+    /// Ends it in order.
+    ///
+    /// # Errors
+    /// It did not end well.
+    pub(super) fn end(&mut self) -> Result<(), Error> {
+        self.input = None;
+        let status = self.child.wait().map_err(Error::io("wait for the server"))?;
+        if status.success() { Ok(()) } else { Err(silent(&format!("it ended with {status}"))) }
+    }
+
+    fn line(&mut self) -> Result<String, Error> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).map_err(Error::io("hear the server"))?;
+        Ok(line)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Of a child that has ended, there is nothing left to kill or to wait for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// As the command line has it.
+fn word(key: &Key) -> String {
+    key.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+fn silent(said: &str) -> Error {
+    Error::Check(format!("the server gives no account: {said:?}"))
+}
