@@ -146,6 +146,7 @@ impl Plan {
                 versions,
             },
             certificates: Arc::new(indexed.index),
+            store: None,
             provider: self.provider,
             tickets,
         });

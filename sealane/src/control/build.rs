@@ -80,6 +80,7 @@ pub(super) fn build(
             context: Arc::new(Context {
                 policy: listener.policy.clone(),
                 certificates: Arc::new(certificates),
+                store: None,
                 provider: config.crypto,
                 tickets: config.tickets.count,
             }),

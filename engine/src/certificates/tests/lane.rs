@@ -139,8 +139,8 @@ struct TestLane {
 impl TestLane {
     fn new(index: CertificateIndex, unknown_names: UnknownNames) -> Self {
         let (index, keys) = (Arc::new(index), lane_keys(8));
-        let resolver =
-            LaneResolver::new(Arc::clone(&index), provider(), Rc::clone(&keys), unknown_names);
+        let served = Served { index: Arc::clone(&index), store: None, unknown_names };
+        let resolver = LaneResolver::new(served, provider(), Rc::clone(&keys));
         Self { index, keys, resolver }
     }
 
