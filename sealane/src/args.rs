@@ -109,11 +109,16 @@ pub struct ServeArguments {
     pub backend: Vec<BackendAddress>,
     /// Serve the certificates of this file or directory; may be repeated
     ///
+    /// store:PATH names a certificate store, see sealane certificates.
+    ///
     /// A file has a chain and its key in PEM. From a directory come all NAME.pem files with both in
     /// one, and all NAME.crt with NAME.key; its folders and other files are passed over. The first
     /// certificate is served for names that no other covers.
     #[arg(long, value_name = "PATH", required_unless_present = "config")]
     pub certificates: Vec<PathBuf>,
+    /// The file with the sealing keys of a certificate store
+    #[arg(long, value_name = "FILE")]
+    pub store_key_file: Option<PathBuf>,
     /// Run this many event loops, one thread each; one per core without it
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub lanes: Option<NonZeroUsize>,
@@ -138,6 +143,7 @@ impl ServeArguments {
                 certificates: self.certificates,
                 lanes: self.lanes,
                 listen: self.listen,
+                store_key_file: self.store_key_file,
             }),
         }
     }
@@ -180,7 +186,8 @@ Exit codes:
     )
 }
 
-const SIMPLE_FLAGS: [&str; 5] = ["listen", "backend", "certificates", "lanes", "admin"];
+const SIMPLE_FLAGS: [&str; 6] =
+    ["listen", "backend", "certificates", "store_key_file", "lanes", "admin"];
 
 const SERVE_USAGE: &str = "sealane serve --config FILE
        sealane serve --listen ADDR:PORT --backend ADDR:PORT --certificates PATH [--lanes N] \

@@ -42,10 +42,19 @@ pub fn load(
     }
     let default = match &listener.default_certificate {
         Some(name) => DefaultCertificate::Name(name),
+        None if listener.certificates.is_empty() => DefaultCertificate::Absent,
         None => DefaultCertificate::First,
     };
-    let indexed = loader.builder.finish(default);
+    let mut indexed = loader.builder.finish(default);
     let mut errors = loader.errors;
+    if listener.store.is_some() {
+        // What is in no file may be in the store, now or later.
+        indexed.errors.retain(|error| match error {
+            CertificateError::DefaultMissing { .. } => false,
+            CertificateError::NoneGiven => !listener.certificates.is_empty(),
+            _ => true,
+        });
+    }
     // That nothing is left follows from the files that could not be read.
     let follows = |e: &CertificateError| *e == CertificateError::NoneGiven && !errors.is_empty();
     let indexed_errors: Vec<_> = indexed.errors.into_iter().filter(|e| !follows(e)).collect();

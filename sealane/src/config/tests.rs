@@ -27,6 +27,7 @@ fn the_least_that_can_be_written() {
             name: "127.0.0.1:443".into(),
             addresses: vec!["127.0.0.1:443".parse().unwrap()],
             certificates: vec![CertificateSource::Path("/etc/sealane/certs".into())],
+            store: None,
             default_certificate: None,
             policy: Policy::default(),
             backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
@@ -34,6 +35,7 @@ fn the_least_that_can_be_written() {
             proxy_header: false,
         }],
         pin_lanes: false,
+        store_key: None,
         tickets: Tickets::default(),
     };
     assert_eq!(config, expected);
@@ -217,6 +219,7 @@ fn flags_alone() {
         certificates: vec!["certs".into()],
         lanes: NonZeroUsize::new(2),
         listen: vec!["0.0.0.0:443".parse().unwrap(), "[::]:443".parse().unwrap()],
+        store_key_file: None,
     };
     let config = Config::simple(simple.clone()).unwrap();
     assert_eq!(config.lanes.get(), 2);
@@ -228,6 +231,7 @@ fn flags_alone() {
         certificates: Vec::new(),
         lanes: None,
         listen: vec!["0.0.0.0:443".parse().unwrap()],
+        store_key_file: None,
     };
     let mistakes = Config::simple(wrong).unwrap_err().to_string();
     let lines: Vec<_> = mistakes.lines().collect();
