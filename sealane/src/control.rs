@@ -212,8 +212,9 @@ impl Control {
     }
 
     fn start_lanes(&mut self, logs: &mut Vec<LaneLog>) -> Result<(), ServeError> {
-        let built = build(&self.config, 1, (&mut self.registry, &mut self.stores), self.root.current())
-            .map_err(ServeError::Configuration)?;
+        let built =
+            build(&self.config, 1, (&mut self.registry, &mut self.stores), self.root.current())
+                .map_err(ServeError::Configuration)?;
         let mut sockets = open_new(&built.generation, &self.keys, self.config.lanes.get())
             .map_err(ServeError::Configuration)?;
         report(&built.warnings);

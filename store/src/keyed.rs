@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Fault, StoreError};
 use crate::record::Record;
-use crate::seal::{OpenError, SealingKeys};
+use crate::seal::{OpenError, SealingKeyId, SealingKeys};
 use crate::store::Store;
 use crate::tables::{digest_from, digest_of};
 
@@ -39,6 +39,11 @@ impl KeyedStore {
             }
             None => Ok(Self { keys, store }),
         }
+    }
+
+    /// The key that seals.
+    pub fn current_key(&self) -> SealingKeyId {
+        self.keys.current()
     }
 
     /// The public part.

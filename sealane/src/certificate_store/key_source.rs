@@ -23,7 +23,8 @@ pub fn sealing_keys(source: &KeySource) -> Result<SealingKeys, KeySourceError> {
         KeySource::Command(words) => output_of(words)?,
         KeySource::Credential(name) => {
             let folder = env::var_os("CREDENTIALS_DIRECTORY");
-            let folder = folder.ok_or_else(|| KeySourceError::NoCredentials { name: name.clone() })?;
+            let folder =
+                folder.ok_or_else(|| KeySourceError::NoCredentials { name: name.clone() })?;
             // The service manager sees to who can read it.
             text_of(&PathBuf::from(folder).join(name), Check::Size)?
         }
@@ -131,8 +132,7 @@ fn text_of(path: &Path, check: Check) -> Result<Zeroizing<String>, KeySourceErro
 /// What a program writes. It is waited for on this thread, for a bounded time, and its output is
 /// read on another, so that a program that writes nothing does not hold up more than that.
 fn output_of(words: &[String]) -> Result<Zeroizing<String>, KeySourceError> {
-    let failed =
-        |what: String| KeySourceError::Command { command: words.join(" "), what };
+    let failed = |what: String| KeySourceError::Command { command: words.join(" "), what };
     let (program, arguments) =
         words.split_first().ok_or_else(|| failed("no program is named".into()))?;
     let mut child = Command::new(program)
@@ -243,7 +243,9 @@ mod tests {
         assert!(error(&command(&["/absent/program"])).contains("cannot be started"));
         assert!(error(&command(&["false"])).contains("it failed"));
         assert!(error(&command(&["true"])).contains("no sealing key in it"));
-        assert!(error(&command(&["cat", "/dev/zero"])).contains("its output cannot be read")
-            || error(&command(&["cat", "/dev/zero"])).contains("it failed"));
+        assert!(
+            error(&command(&["cat", "/dev/zero"])).contains("its output cannot be read")
+                || error(&command(&["cat", "/dev/zero"])).contains("it failed")
+        );
     }
 }

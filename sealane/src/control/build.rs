@@ -116,7 +116,11 @@ pub(super) fn build(
     let limits = config.limits.per_lane(config.lanes);
     let generation = Generation { number, limits, listeners };
     try_out(&generation, root, &mut problems);
-    if problems.is_empty() { Ok(Built { generation, stores: used, warnings }) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(Built { generation, stores: used, warnings })
+    } else {
+        Err(problems)
+    }
 }
 
 /// The current time, for certificates and tickets.

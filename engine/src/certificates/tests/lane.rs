@@ -29,7 +29,8 @@ fn least_recently_used_key_leaves_first() {
         keys.certified_key(&index.find(name)[0], &provider).unwrap();
         assert!(keys.len() <= 2);
     }
-    let expected = LaneKeyCounters { decoded: 4, evictions: 2, hits: 2, ..LaneKeyCounters::default() };
+    let expected =
+        LaneKeyCounters { decoded: 4, evictions: 2, hits: 2, ..LaneKeyCounters::default() };
     assert_eq!(keys.counters(), expected);
 }
 
