@@ -181,7 +181,7 @@ fn reseal(arguments: &KeyArguments, out: &mut dyn Write) -> Result<Exit, Refusal
     match summary.sealed_with.iter().all(|(id, _)| *id == current) {
         true => writeln!(out, "no private key needs an older sealing key any more; remove those")?,
         false => {
-            say("a certificate was imported with an older sealing key meanwhile; run it again")
+            say("a certificate was imported with an older sealing key meanwhile; run it again");
         }
     }
     Ok(Exit::Ok)
@@ -227,8 +227,7 @@ impl Place {
         named.sort();
         named.dedup();
         let path = match (&arguments.store, named.as_slice()) {
-            (Some(path), _) => path.clone(),
-            (None, [path]) => path.clone(),
+            (Some(path), _) | (None, [path]) => path.clone(),
             (None, []) => {
                 let text = "no listener has certificates = [\"store:PATH\"]; add --store PATH";
                 return Err(Refusal::Said(format!("{}: {text}", file.display())));

@@ -21,7 +21,9 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file is not what it was when it was written.
-    #[error("{}: damaged: {what}; import the certificate again, or restore a backup", path.display())]
+    #[error(
+        "{}: damaged: {what}; import the certificate again, or restore a backup", path.display()
+    )]
     Damaged {
         /// The store.
         path: PathBuf,
@@ -29,7 +31,10 @@ pub enum StoreError {
         what: String,
     },
     /// It was made by another version of Sealane.
-    #[error("{}: format {found}, this Sealane reads {FORMAT}; use the version that made it", path.display())]
+    #[error(
+        "{}: format {found}, this Sealane reads {FORMAT}; use the version that made it",
+        path.display()
+    )]
     Format {
         /// The store.
         path: PathBuf,
@@ -71,7 +76,9 @@ pub enum StoreError {
     #[error(transparent)]
     Seal(#[from] SealingKeyError),
     /// The system refuses.
-    #[error("{}: {source}; see that the folder is there and this user may write in it", path.display())]
+    #[error(
+        "{}: {source}; see that the folder is there and this user may write in it", path.display()
+    )]
     System {
         /// The store.
         path: PathBuf,

@@ -173,7 +173,8 @@ impl KeyedStore {
         self.tables().insert(txn, digest, &record, intermediates)
     }
 
-    /// Whether a certificate is sealed with the current key, opens, and is served for all its names.
+    /// Whether a certificate is sealed with the current key, opens, and is served for all of its
+    /// names.
     fn is_whole(&self, txn: &RwTxn<'_>, digest: CertificateDigest) -> Result<bool, Fault> {
         let Some(record) = self.tables().record(txn, digest)? else { return Ok(false) };
         let served = self.tables().served_names(txn, digest, &record)?;
@@ -276,8 +277,8 @@ impl CertificateStore for KeyedStore {
     }
 }
 
-/// One read transaction. LMDB keeps a place for each thread that reads: a line that only this thread
-/// writes, taken under a lock by the thread's first transaction and by no later one.
+/// One read transaction. LMDB keeps a place for each thread that reads: a line that only this
+/// thread writes, taken under a lock by the thread's first transaction and by no later one.
 struct View<'s> {
     keyed: &'s KeyedStore,
     txn: RoTxn<'s, WithTls>,

@@ -11,8 +11,8 @@
 //!
 //! [`Store`] is the public part: names, dates, chains. [`KeyedStore`] adds the [`SealingKeys`] and
 //! with them the private keys; it is what a listener serves from, as the engine's
-//! [`CertificateStore`](sealane_engine::certificates::CertificateStore). What one process commits is
-//! what the next hello of another sees: there is nothing to reload.
+//! [`CertificateStore`](sealane_engine::certificates::CertificateStore). What one process commits
+//! is what the next hello of another sees: there is nothing to reload.
 #![deny(unsafe_code)]
 
 mod error;

@@ -207,7 +207,7 @@ struct SealingKey {
 impl SealingKey {
     fn new(secret: Zeroizing<[u8; KEY_BYTES]>) -> Self {
         let mut digest: [u8; 32] = Sha256::new_with_prefix(b"sealane sealing key 1")
-            .chain_update(&*secret)
+            .chain_update(secret.as_slice())
             .finalize()
             .into();
         let mut id = [0; ID_BYTES];
@@ -221,8 +221,8 @@ impl SealingKey {
     }
 }
 
-/// What a seal is bound to beside its content: the format, the sealing key and the certificate. So a
-/// sealed key opens in its own record and in no other.
+/// What a seal is bound to beside its content: the format, the sealing key and the certificate. So
+/// a sealed key opens in its own record and in no other.
 fn associated(id: SealingKeyId, bound: &[u8]) -> Vec<u8> {
     [b"sealane sealed key 1".as_slice(), &id.0, bound].concat()
 }

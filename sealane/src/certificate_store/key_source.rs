@@ -65,8 +65,8 @@ pub enum KeySourceError {
     },
     /// A file that others can read.
     #[error(
-        "{}: every user of this machine may read or write this key (mode {mode:03o}); chmod 600 it, \
-         and take a new key if others have been here", path.display()
+        "{}: every user of this machine may read or write this key (mode {mode:03o}); chmod 600 \
+         it, and take a new key if others have been here", path.display()
     )]
     Exposed {
         /// The file.
@@ -92,7 +92,10 @@ pub enum KeySourceError {
         error: SealingKeyError,
     },
     /// The system refuses.
-    #[error("{}: cannot be read: {error}; see that it is there and this user may read it", path.display())]
+    #[error(
+        "{}: cannot be read: {error}; see that it is there and this user may read it",
+        path.display()
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -109,7 +112,7 @@ pub enum KeySourceError {
     },
 }
 
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Check {
     Size,
     SizeAndMode,
