@@ -232,7 +232,11 @@ impl Lane {
         hello: &ClientHello<'_>,
         keys: &mut LaneKeys,
     ) -> Result<Option<Arc<CertifiedKey>>, StoreFailure> {
-        let view = self.served.view()?;
+        // Without its store a listener serves its files.
+        let view = self.served.view().unwrap_or_else(|StoreFailure| {
+            keys.note_store_failure();
+            None
+        });
         if let (Some(store), Some(view)) = (&self.served.store, &view) {
             keys.forget_gone(store.certificates.id(), &**view)?;
         }

@@ -156,7 +156,7 @@ impl TestLane {
     }
 }
 
-fn resolve(resolver: &LaneResolver, mut hello: &[u8]) -> Option<Arc<CertifiedKey>> {
+pub(super) fn resolve(resolver: &LaneResolver, mut hello: &[u8]) -> Option<Arc<CertifiedKey>> {
     let mut acceptor = Acceptor::default();
     acceptor.read_tls(&mut hello).unwrap();
     let accepted = acceptor.accept().unwrap().unwrap();
@@ -164,7 +164,7 @@ fn resolve(resolver: &LaneResolver, mut hello: &[u8]) -> Option<Arc<CertifiedKey
 }
 
 /// The first bytes of a client that takes `schemes` only.
-fn hello(name: &str, schemes: &[SignatureScheme]) -> Vec<u8> {
+pub(super) fn hello(name: &str, schemes: &[SignatureScheme]) -> Vec<u8> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap()
