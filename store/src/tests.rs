@@ -268,6 +268,19 @@ fn swapped_records_and_swapped_keys_are_refused() {
         .unwrap();
     assert_eq!(store.view().unwrap().open(placed).unwrap_err(), StoreFailure);
     assert!(problems(&store)[0].contains("seal is broken"), "{:?}", problems(&store));
+    // The leaf of b beside the sealed key of a.
+    let a_with_leaf_of_b = {
+        let (a, b) = (Record::parse(&original).unwrap(), Record::parse(&of_b).unwrap());
+        Record { leaf: b.leaf, ..a }.to_bytes().unwrap()
+    };
+    store
+        .store()
+        .write(|txn| {
+            Ok(store.store().tables.certificates.put(txn, &placed.0, &a_with_leaf_of_b)?)
+        })
+        .unwrap();
+    assert_eq!(store.view().unwrap().open(placed).unwrap_err(), StoreFailure);
+    assert!(problems(&store)[0].contains("a chain is not the one"), "{:?}", problems(&store));
 }
 
 #[test]
