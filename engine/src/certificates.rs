@@ -2,8 +2,8 @@
 //! that first needs them.
 //!
 //! [`IndexBuilder`] takes PEM texts and makes a [`CertificateIndex`] of [`Certificate`]s, which all
-//! lanes read and none writes. Each lane keeps what it decoded in its own [`LaneKeys`]; its
-//! [`LaneResolver`] answers rustls.
+//! lanes read and none writes. What changes while it is served comes from a [`CertificateStore`].
+//! Each lane keeps what it decoded in its own [`LaneKeys`]; its [`LaneResolver`] answers rustls.
 
 mod builder;
 mod error;
@@ -11,7 +11,10 @@ mod index;
 mod key;
 mod lane;
 mod leaf;
+mod name;
 mod pem;
+mod served;
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -28,10 +31,16 @@ pub use builder::{DefaultCertificate, IndexBuilder, Indexed};
 pub(crate) use error::days;
 pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
-pub use key::EncodedKey;
+pub use key::{EncodedKey, KeyEncoding};
 pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
+pub use name::AskedName;
 pub use pem::PemContents;
 pub(crate) use pem::damage;
+pub use served::Served;
+pub use store::{
+    CertificateStore, Gone, ListenerStore, OpenedCertificate, StoreFailure, StoreId, StoreView,
+    StoredCertificate,
+};
 
 /// One chain with its private key still encoded; immutable, read by all lanes.
 pub struct Certificate {
@@ -82,10 +91,16 @@ impl Certificate {
         std::iter::once(&*self.leaf).chain(self.intermediates.iter().map(|der| &**der))
     }
 
+    /// The private key, still encoded.
+    pub fn key(&self) -> &EncodedKey {
+        &self.key
+    }
+
     /// Decodes the key, checks that it fits, and copies the chain: a replica for one lane, which
     /// shares no reference count with any other.
     pub fn decode(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, CertificateError> {
-        decode(&self.label, self.chain(), &self.key, provider).map(Arc::new)
+        let chain = self.chain().map(|der| CertificateDer::from(der.to_vec())).collect();
+        decode(&self.label, chain, &self.key, provider).map(Arc::new)
     }
 
     /// Decodes the key and drops it, for a check before anything is served.
@@ -166,7 +181,7 @@ impl KeyType {
 
     /// Cheaper for the server comes first. Equal ranks are one kind of key: of two such
     /// certificates for a name only one can be served.
-    fn rank(self) -> u8 {
+    pub fn rank(self) -> u8 {
         match self {
             Self::EcdsaP256 => 0,
             Self::EcdsaP384 => 1,
@@ -185,9 +200,10 @@ impl fmt::Display for KeyType {
     }
 }
 
-fn decode<'a>(
+/// Decodes a key and sees that it belongs to the first certificate of `chain`.
+fn decode(
     label: &str,
-    chain: impl Iterator<Item = &'a [u8]>,
+    chain: Vec<CertificateDer<'static>>,
     key: &EncodedKey,
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, CertificateError> {
@@ -195,7 +211,6 @@ fn decode<'a>(
         label: label.into(),
         reason: error.to_string(),
     };
-    let chain = chain.map(|der| CertificateDer::from(der.to_vec())).collect();
     let key = provider.key_provider.load_private_key(key.to_rustls()).map_err(undecodable)?;
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {

@@ -9,9 +9,9 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 
-use crate::certificates::{CertificateIndex, LaneKeys, LaneResolver};
+use crate::certificates::{CertificateIndex, LaneKeys, LaneResolver, ListenerStore, Served};
 use crate::hello::Hello;
-use crate::policy::{Policy, UnknownNames};
+use crate::policy::Policy;
 use crate::provider::{ProviderChoice, ProviderError, lane_provider, random};
 use crate::tickets::{LaneClock, LaneTickets, TicketRoot, UnixSeconds};
 
@@ -20,8 +20,10 @@ use crate::tickets::{LaneClock, LaneTickets, TicketRoot, UnixSeconds};
 pub struct Context {
     /// What the listener accepts.
     pub policy: Policy,
-    /// Its certificates.
+    /// Its certificates from files.
     pub certificates: Arc<CertificateIndex>,
+    /// Its certificates from a store, which may change while they are served.
+    pub store: Option<ListenerStore>,
     /// The cryptography that lanes use for it.
     pub provider: ProviderChoice,
     /// Tickets per full TLS 1.3 handshake, at most [`TICKETS_MAX`]; 0 turns resumption off.
@@ -57,6 +59,7 @@ impl LaneResources {
 #[derive(Debug)]
 pub struct LaneContext {
     context: Arc<Context>,
+    served: Served,
     server_order: Arc<ServerConfig>,
     /// For clients that put ChaCha20-Poly1305 first because they lack AES instructions.
     client_order: Arc<ServerConfig>,
@@ -72,18 +75,21 @@ impl LaneContext {
     /// The provider cannot run here, or has nothing in common with the policy.
     pub fn new(context: &Arc<Context>, lane: &LaneResources) -> Result<Self, ContextError> {
         let provider = Arc::new(lane_provider(context.provider, &context.policy.groups)?.crypto);
-        let resolver: Arc<dyn ResolvesServerCert> = Arc::new(LaneResolver::new(
-            Arc::clone(&context.certificates),
-            Arc::clone(&provider),
-            Rc::clone(&lane.keys),
-            context.policy.unknown_names,
-        ));
+        let served = Served {
+            index: Arc::clone(&context.certificates),
+            store: context.store.clone(),
+            unknown_names: context.policy.unknown_names,
+        };
+        let keys = Rc::clone(&lane.keys);
+        let resolver: Arc<dyn ResolvesServerCert> =
+            Arc::new(LaneResolver::new(served.clone(), Arc::clone(&provider), keys));
         let mut config = server_config(context, provider, resolver, lane)?;
         config.ignore_client_order = true;
         let mut client_order = config.clone();
         client_order.ignore_client_order = false;
         Ok(Self {
             context: Arc::clone(context),
+            served,
             server_order: Arc::new(config),
             client_order: Arc::new(client_order),
         })
@@ -100,15 +106,14 @@ impl LaneContext {
     /// The configuration for a client, or why it is refused before a session exists.
     ///
     /// # Errors
-    /// The client asks for an unknown name, or none, and the policy refuses that.
+    /// The client asks for an unknown name, or none, and nothing stands in for that.
     pub fn admit(&self, hello: &Hello) -> Result<Arc<ServerConfig>, Refusal> {
-        if self.context.policy.unknown_names == UnknownNames::Refuse {
-            match &hello.server_name {
-                Some(name) if !self.context.certificates.find(name).is_empty() => {}
-                Some(_) => return Err(Refusal::UnknownName),
-                None if hello.offers_tls13 => return Err(Refusal::NoName),
-                None => return Err(Refusal::NoNameTls12),
-            }
+        if !self.served.covers(hello.server_name.as_deref()) {
+            return Err(match &hello.server_name {
+                Some(_) => Refusal::UnknownName,
+                None if hello.offers_tls13 => Refusal::NoName,
+                None => Refusal::NoNameTls12,
+            });
         }
         let config = if hello.prefers_chacha20 { &self.client_order } else { &self.server_order };
         Ok(Arc::clone(config))

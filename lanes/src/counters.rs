@@ -38,6 +38,10 @@ pub struct Counters {
     pub keys_evicted: Counter,
     /// Private keys that could not be decoded; `sealane check` says which and why.
     pub keys_failed: Counter,
+    /// Private keys unsealed out of a certificate store.
+    pub keys_opened: Counter,
+    /// Reads of a certificate store that failed; `sealane certificates verify` says why.
+    pub store_failures: Counter,
     /// Connections that were cut because their handler panicked.
     pub panics: Counter,
     /// The generation that new connections get.

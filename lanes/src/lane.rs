@@ -321,5 +321,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         self.core.counters.keys_decoded.set(keys.decoded);
         self.core.counters.keys_evicted.set(keys.evictions);
         self.core.counters.keys_failed.set(keys.failures);
+        self.core.counters.keys_opened.set(keys.opened);
+        self.core.counters.store_failures.set(keys.store_failures);
     }
 }

@@ -1,5 +1,7 @@
 //! The command line: what each command takes, and the help that people work from.
 
+mod certificates;
+
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,6 +14,11 @@ use crate::config::{
     value,
 };
 use crate::exit::Exit;
+
+pub use certificates::{
+    CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
+    ShowArguments, StoreArguments, VerifyArguments,
+};
 
 /// Ends TLS on every core and relays plaintext to backends
 #[derive(Debug, Parser)]
@@ -39,6 +46,9 @@ impl Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Keep certificates in a store with sealed private keys
+    #[command(subcommand, after_long_help = CERTIFICATES_HELP)]
+    Certificates(CertificatesCommand),
     /// Say everything that is wrong with a configuration, and what it will cost
     Check(CheckArguments),
     /// Print a completion script for a shell
@@ -109,11 +119,16 @@ pub struct ServeArguments {
     pub backend: Vec<BackendAddress>,
     /// Serve the certificates of this file or directory; may be repeated
     ///
+    /// store:PATH names a certificate store, see sealane certificates.
+    ///
     /// A file has a chain and its key in PEM. From a directory come all NAME.pem files with both in
     /// one, and all NAME.crt with NAME.key; its folders and other files are passed over. The first
     /// certificate is served for names that no other covers.
     #[arg(long, value_name = "PATH", required_unless_present = "config")]
     pub certificates: Vec<PathBuf>,
+    /// The file with the sealing keys of a certificate store
+    #[arg(long, value_name = "FILE")]
+    pub store_key_file: Option<PathBuf>,
     /// Run this many event loops, one thread each; one per core without it
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub lanes: Option<NonZeroUsize>,
@@ -138,6 +153,7 @@ impl ServeArguments {
                 certificates: self.certificates,
                 lanes: self.lanes,
                 listen: self.listen,
+                store_key_file: self.store_key_file,
             }),
         }
     }
@@ -180,7 +196,8 @@ Exit codes:
     )
 }
 
-const SIMPLE_FLAGS: [&str; 5] = ["listen", "backend", "certificates", "lanes", "admin"];
+const SIMPLE_FLAGS: [&str; 6] =
+    ["listen", "backend", "certificates", "store_key_file", "lanes", "admin"];
 
 const SERVE_USAGE: &str = "sealane serve --config FILE
        sealane serve --listen ADDR:PORT --backend ADDR:PORT --certificates PATH [--lanes N] \
@@ -228,6 +245,29 @@ Exit codes:
 
 Example:
   sealane check --config /etc/sealane/sealane.toml --json | jq .errors
+";
+
+const CERTIFICATES_HELP: &str = "\
+A store holds certificates with their private keys sealed by a key that is not in it. A listener \
+serves from it with certificates = [\"store:PATH\"], and what is imported or removed is served \
+from the next hello on, with no reload. Commands may run while it is served.
+
+To begin:
+  sealane certificates import --store /var/lib/sealane/store --key-file /etc/sealane/store.key \\
+      --create /etc/letsencrypt/live/*/combined.pem
+  sealane serve --listen 0.0.0.0:443 --backend 127.0.0.1:8080 \\
+      --certificates store:/var/lib/sealane/store --store-key-file /etc/sealane/store.key
+
+To change the sealing key:
+  1. Put a new key in the first line of the key file (openssl rand -base64 32), above the old one.
+  2. sealane certificates reseal --store PATH --key-file FILE
+  3. Remove the old line.
+
+Exit codes:
+  0  done
+  1  verify found a problem; remove did not find a name
+  3  a certificate, the store or its key is not in order; nothing was changed, but for batches of
+     1,000 that import or reseal had finished: run it again
 ";
 
 const COMPLETIONS_HELP: &str = "Examples:

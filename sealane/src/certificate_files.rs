@@ -26,6 +26,33 @@ pub fn load(
     provider: &CryptoProvider,
     now_s: i64,
 ) -> LoadedCertificates {
+    let default = match &listener.default_certificate {
+        Some(name) => DefaultCertificate::Name(name),
+        None if listener.certificates.is_empty() => DefaultCertificate::Absent,
+        None => DefaultCertificate::First,
+    };
+    let mut loaded = load_sources(&listener.certificates, default, limits, provider, now_s);
+    if listener.store.is_some() {
+        // What is in no file may be in the store, now or later.
+        loaded.errors.retain(|error| match error {
+            CertificateFileError::Certificate(CertificateError::DefaultMissing { .. }) => false,
+            CertificateFileError::Certificate(CertificateError::NoneGiven) => {
+                !listener.certificates.is_empty()
+            }
+            _ => true,
+        });
+    }
+    loaded
+}
+
+/// Reads the certificates of `sources`; `now_s` is Unix time, for warnings about validity.
+pub fn load_sources(
+    sources: &[CertificateSource],
+    default: DefaultCertificate<'_>,
+    limits: &Limits,
+    provider: &CryptoProvider,
+    now_s: i64,
+) -> LoadedCertificates {
     let mut loader = Loader {
         builder: IndexBuilder::new(provider, now_s),
         certificates_left: limits.certificates_max,
@@ -33,17 +60,13 @@ pub fn load(
         errors: Vec::new(),
         key: file_buffer(),
     };
-    for source in &listener.certificates {
+    for source in sources {
         if !loader.add(source) {
             let limit = limits.certificates_max;
             loader.errors.push(CertificateFileError::TooManyCertificates { limit });
             break;
         }
     }
-    let default = match &listener.default_certificate {
-        Some(name) => DefaultCertificate::Name(name),
-        None => DefaultCertificate::First,
-    };
     let indexed = loader.builder.finish(default);
     let mut errors = loader.errors;
     // That nothing is left follows from the files that could not be read.

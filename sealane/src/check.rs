@@ -16,10 +16,12 @@ use rustix::process::{Resource, getrlimit};
 use sealane_engine::certificates::Certificate;
 use sealane_engine::provider::{Provider, ProviderChoice, ProviderError, lane_provider};
 use sealane_engine::tickets::{TEXT_BYTES_MAX, TicketRoot, UnixSeconds};
+use sealane_store::{KeyedStore, Listed};
 use serde::Serialize;
 
 use crate::args::CheckArguments;
 use crate::certificate_files::{self, LoadedCertificates};
+use crate::certificate_store::{self, Stores};
 use crate::config::{
     AccessLog, AccessLogDestination, BackendAddress, Config, Listener, Mistake, Tickets,
 };
@@ -98,6 +100,7 @@ impl Report {
         };
         report.check_process(&config);
         let mut certificates = Vec::new();
+        let mut stores = Stores::default();
         for listener in &config.listeners {
             let provider = match key_provider(config.crypto, listener) {
                 Ok(provider) => provider,
@@ -109,8 +112,9 @@ impl Report {
             let (limits, now_s) = (&config.limits, now_s(machine.now));
             let loaded = certificate_files::load(listener, limits, &provider.crypto, now_s);
             report.check_certificates(listener, &loaded, &provider, machine.now);
+            let store = report.check_store(&config, listener, &loaded, &mut stores, machine.now);
             report.check_backends(listener, machine);
-            report.listeners.push(ListenerReport::of(listener, &loaded, machine.now));
+            report.listeners.push(ListenerReport::of(listener, &loaded, store, machine.now));
             certificates.push(loaded.index);
         }
         if config.listeners.is_empty() {
@@ -168,6 +172,43 @@ impl Report {
             if (0..EXPIRY_WARNING_DAYS).contains(&days) {
                 let label = certificate.label();
                 self.warning(listener, &format!("{label}: expires in {days} days; renew it"));
+            }
+        }
+    }
+
+    /// Opens the store of `listener`. Its private keys are left to `sealane certificates verify`:
+    /// with 100,000 of them that takes minutes.
+    fn check_store(
+        &mut self,
+        config: &Config,
+        listener: &Listener,
+        loaded: &LoadedCertificates,
+        stores: &mut Stores,
+        now: UnixSeconds,
+    ) -> Option<StoreReport> {
+        let store = match stores.of(config, listener) {
+            Ok(store) => store?,
+            Err(error) => {
+                self.error(listener, &error.to_string());
+                return None;
+            }
+        };
+        for warning in certificate_store::warnings(&store, listener, &loaded.index) {
+            self.warning(listener, &warning);
+        }
+        match StoreReport::of(&store, now) {
+            Ok((report, soonest)) => {
+                for certificate in &soonest {
+                    let days = days_until(certificate.not_after_s, now);
+                    if days < EXPIRY_WARNING_DAYS {
+                        self.warning(listener, &expiring(certificate, days));
+                    }
+                }
+                Some(report)
+            }
+            Err(error) => {
+                self.error(listener, &error.to_string());
+                None
             }
         }
     }
@@ -248,12 +289,19 @@ pub struct ListenerReport {
     pub key_types: Vec<KeyTypeCount>,
     /// How many server names they cover, a wildcard counted as one.
     pub names: usize,
-    /// The certificate that expires first.
+    /// The certificate that expires first, of those from files.
     pub soonest_expiry: Option<Expiry>,
+    /// The store that it serves from beside them.
+    pub store: Option<StoreReport>,
 }
 
 impl ListenerReport {
-    fn of(listener: &Listener, loaded: &LoadedCertificates, now: UnixSeconds) -> Self {
+    fn of(
+        listener: &Listener,
+        loaded: &LoadedCertificates,
+        store: Option<StoreReport>,
+        now: UnixSeconds,
+    ) -> Self {
         let index = &loaded.index;
         let mut key_types: Vec<KeyTypeCount> = Vec::new();
         for certificate in index.iter() {
@@ -278,7 +326,44 @@ impl ListenerReport {
                 not_after_s: certificate.not_after_s(),
                 days_left: days_left(certificate, now),
             }),
+            store,
         }
+    }
+}
+
+/// What is in a store.
+#[derive(Debug, Serialize)]
+pub struct StoreReport {
+    /// Its folder.
+    pub path: PathBuf,
+    /// How many certificates there are.
+    pub certificates: u64,
+    /// How many server names they cover, a wildcard counted as one.
+    pub names: u64,
+    /// The certificate that expires first.
+    pub soonest_expiry: Option<Expiry>,
+}
+
+impl StoreReport {
+    /// With the first certificates to expire.
+    fn of(
+        store: &KeyedStore,
+        now: UnixSeconds,
+    ) -> Result<(Self, Vec<Listed>), sealane_store::StoreError> {
+        let store = store.store();
+        let summary = store.summary()?;
+        let soonest = store.by_expiry(None, EXPIRIES_SHOWN_MAX)?;
+        let report = Self {
+            path: store.path().to_owned(),
+            certificates: summary.certificates,
+            names: summary.names,
+            soonest_expiry: soonest.first().map(|certificate| Expiry {
+                certificate: certificate.names.join(", "),
+                not_after_s: certificate.not_after_s,
+                days_left: days_until(certificate.not_after_s, now),
+            }),
+        };
+        Ok((report, soonest))
     }
 }
 
@@ -360,7 +445,19 @@ fn key_provider(crypto: ProviderChoice, listener: &Listener) -> Result<Provider,
 }
 
 fn days_left(certificate: &Certificate, now: UnixSeconds) -> i64 {
-    certificate.not_after_s().saturating_sub(now_s(now)).div_euclid(DAY_S)
+    days_until(certificate.not_after_s(), now)
+}
+
+fn days_until(not_after_s: i64, now: UnixSeconds) -> i64 {
+    not_after_s.saturating_sub(now_s(now)).div_euclid(DAY_S)
+}
+
+fn expiring(certificate: &Listed, days: i64) -> String {
+    let names = certificate.names.join(", ");
+    match days {
+        ..0 => format!("{names}: expired {} days ago; renew it", -days),
+        _ => format!("{names}: expires in {days} days; renew it"),
+    }
 }
 
 fn now_s(now: UnixSeconds) -> i64 {
@@ -368,6 +465,8 @@ fn now_s(now: UnixSeconds) -> i64 {
 }
 
 const DAY_S: i64 = 86_400;
+/// Certificates of a store that a check looks at, those that expire first.
+const EXPIRIES_SHOWN_MAX: usize = 100;
 /// Two weeks are enough to find out why a renewal failed.
 const EXPIRY_WARNING_DAYS: i64 = 14;
 

@@ -46,6 +46,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Whether each lane is bound to a core of its own.
     pub pin_lanes: bool,
+    /// Where the keys that open certificate stores come from; there if a listener has a store.
+    pub store_key: Option<KeySource>,
     /// How sessions are resumed.
     pub tickets: Tickets,
 }
@@ -83,10 +85,13 @@ impl Config {
         let Some(first) = simple.listen.first().filter(|_| mistakes.is_empty()) else {
             return Err(Mistakes(mistakes));
         };
+        let (stores, files): (Vec<PathBuf>, Vec<PathBuf>) =
+            simple.certificates.into_iter().partition(|path| value::store_path(path).is_some());
         let listener = Listener {
             name: first.to_string(),
             addresses: simple.listen,
-            certificates: simple.certificates.into_iter().map(CertificateSource::Path).collect(),
+            certificates: files.into_iter().map(CertificateSource::Path).collect(),
+            store: stores.first().and_then(|path| value::store_path(path)).map(PathBuf::from),
             default_certificate: None,
             policy: Policy::default(),
             backends: simple.backends,
@@ -101,6 +106,7 @@ impl Config {
             limits: Limits::default(),
             listeners: vec![listener],
             pin_lanes: false,
+            store_key: simple.store_key_file.map(KeySource::File),
             tickets: Tickets::default(),
         })
     }
@@ -119,6 +125,8 @@ pub struct Simple {
     pub lanes: Option<NonZeroUsize>,
     /// Its addresses.
     pub listen: Vec<SocketAddr>,
+    /// The file with the keys that open its certificate store.
+    pub store_key_file: Option<PathBuf>,
 }
 
 /// Addresses that share certificates, a policy and backends.
@@ -128,8 +136,11 @@ pub struct Listener {
     pub name: String,
     /// At least one.
     pub addresses: Vec<SocketAddr>,
-    /// At least one, in the order written: of two certificates for one name the first is served.
+    /// In the order written: of two certificates for one name the first is served. At least one, or
+    /// a store.
     pub certificates: Vec<CertificateSource>,
+    /// A certificate store, by its folder; it serves the names that the above do not.
+    pub store: Option<PathBuf>,
     /// The name whose certificate is served when none fits; without it, the first certificate.
     pub default_certificate: Option<String>,
     /// TLS versions, groups, ALPN and what happens to unknown names.
@@ -161,6 +172,27 @@ impl fmt::Display for CertificateSource {
         match self {
             Self::Pair { chain, key } => write!(f, "{} with {}", chain.display(), key.display()),
             Self::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Where the keys come from that open certificate stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// What a program writes to its standard output: its path, then its arguments.
+    Command(Vec<String>),
+    /// A credential of systemd, by its name.
+    Credential(String),
+    /// A file.
+    File(PathBuf),
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(words) => write!(f, "command {}", words.join(" ")),
+            Self::Credential(name) => write!(f, "credential {name}"),
+            Self::File(path) => path.display().fmt(f),
         }
     }
 }
@@ -302,6 +334,14 @@ fn flag_mistakes(simple: &Simple) -> Vec<Mistake> {
             note(flag, Problem::new("is missing", "add it, or use --config FILE alone"));
         }
     }
+    let stores = || simple.certificates.iter().filter(|path| value::store_path(path).is_some());
+    if stores().count() > 1 {
+        note("--certificates", Problem::new("two stores are given", STORES_REMEDY));
+    }
+    if stores().next().is_some() && simple.store_key_file.is_none() {
+        let what = "is missing: the private keys in a store are sealed";
+        note("--store-key-file", Problem::new(what, "add it"));
+    }
     for address in repeated(&simple.listen) {
         note("--listen", Problem::new(format!("{address} is given twice"), "remove one"));
     }
@@ -332,4 +372,6 @@ fn repeated<T: Eq + std::hash::Hash>(values: &[T]) -> impl Iterator<Item = &T> {
 /// Bytes of a configuration file.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 
+/// A listener has one store at most, so that there is one answer to who serves a name.
+const STORES_REMEDY: &str = "import into one store, or use two listeners";
 const READ_REMEDY: &str = "name a TOML file that this user may read";

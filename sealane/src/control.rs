@@ -27,6 +27,7 @@ use crate::admin::{
     AccessLogCounters, Admin, CertificateSummaries, ListenerSummary, Phase, SharedState,
 };
 use crate::backends::RelaySettings;
+use crate::certificate_store::Stores;
 use crate::config::Config;
 use crate::relay::Relay;
 
@@ -85,6 +86,7 @@ pub struct Control {
     config: Config,
     lanes: Vec<LaneHandle<Relay>>,
     registry: BackendRegistry,
+    stores: Stores,
     root: KeptRoot,
     number: u64,
     /// Every generation that a lane may still hold, so that the last to let go, and to free what
@@ -121,6 +123,7 @@ impl Control {
             config,
             lanes: Vec::new(),
             registry: BackendRegistry::default(),
+            stores: Stores::default(),
             root,
             number: 0,
             generations: Vec::new(),
@@ -209,8 +212,9 @@ impl Control {
     }
 
     fn start_lanes(&mut self, logs: &mut Vec<LaneLog>) -> Result<(), ServeError> {
-        let built = build(&self.config, 1, &mut self.registry, self.root.current())
-            .map_err(ServeError::Configuration)?;
+        let built =
+            build(&self.config, 1, (&mut self.registry, &mut self.stores), self.root.current())
+                .map_err(ServeError::Configuration)?;
         let mut sockets = open_new(&built.generation, &self.keys, self.config.lanes.get())
             .map_err(ServeError::Configuration)?;
         report(&built.warnings);
@@ -245,6 +249,7 @@ impl Control {
     /// Makes a built generation the current one; what is left is to publish it.
     fn adopt(&mut self, built: Built, sockets: &mut NewSockets) -> Arc<Generation<RelaySettings>> {
         let generation = Arc::new(built.generation);
+        self.state.lock().stores = built.stores;
         self.number = generation.number;
         self.keys = generation.listeners.iter().flat_map(|l| l.keys.iter().copied()).collect();
         self.bound.retain(|(key, _)| self.keys.contains(key));
@@ -314,7 +319,12 @@ impl Control {
         let config = self.keep_what_needs_a_restart(config);
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
-        let built = build(&config, self.number + 1, &mut self.registry, self.root.current())?;
+        let built = build(
+            &config,
+            self.number + 1,
+            (&mut self.registry, &mut self.stores),
+            self.root.current(),
+        )?;
         let mut sockets = open_new(&built.generation, &self.keys, config.lanes.get())?;
         report(&built.warnings);
         self.config = config;
@@ -375,6 +385,7 @@ impl Control {
     fn look_after(&mut self) {
         self.generations.retain(|generation| Arc::strong_count(generation) > 1);
         self.registry.prune();
+        self.stores.prune();
         if let Some(problem) = self.root.advance() {
             say(&problem);
         }

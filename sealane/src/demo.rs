@@ -122,6 +122,7 @@ fn configuration(
         certificates: vec![certificate],
         lanes: None,
         listen: vec![listen],
+        store_key_file: None,
     };
     let mut config = Config::simple(simple).map_err(|mistakes| mistakes.to_string())?;
     // Not among the flags: there, port 0 of the same address counts as the same address.

@@ -6,6 +6,8 @@ pub mod admin;
 pub mod args;
 pub mod backends;
 pub mod certificate_files;
+pub mod certificate_store;
+pub mod certificates;
 pub mod check;
 pub mod config;
 pub mod control;

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use sealane::args::{Arguments, Command};
 use sealane::control::say;
 use sealane::exit::Exit;
-use sealane::{check, demo, man, serve};
+use sealane::{certificates, check, demo, man, serve};
 
 fn main() -> Exit {
     match run(Arguments::from_process().command) {
@@ -23,6 +23,7 @@ fn main() -> Exit {
 fn run(command: Command) -> io::Result<Exit> {
     let mut out = io::stdout().lock();
     match command {
+        Command::Certificates(command) => certificates::run(&command, &mut out),
         Command::Check(arguments) => check::run(&arguments, &mut out),
         Command::Completions { shell } => {
             // The generator panics on a pipe that was closed; a buffer never closes.

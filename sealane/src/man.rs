@@ -17,7 +17,7 @@ pub fn write_page(command: Option<&str>, out: &mut dyn Write) -> io::Result<()> 
     top.build();
     let page = match command {
         None => top,
-        Some(name) => top.find_subcommand(name).cloned().ok_or_else(|| {
+        Some(name) => find(&top, name).cloned().ok_or_else(|| {
             let names: Vec<_> = top.get_subcommands().map(Command::get_name).collect();
             let message = format!("no command {name:?}; there are {}", names.join(", "));
             io::Error::new(io::ErrorKind::NotFound, message)
@@ -25,6 +25,11 @@ pub fn write_page(command: Option<&str>, out: &mut dyn Write) -> io::Result<()> 
     };
     let source = concat!("sealane ", env!("CARGO_PKG_VERSION"));
     Man::new(page).manual("Sealane").source(source).render(out)
+}
+
+/// A command of a command is named with a hyphen between them, as its page is.
+fn find<'c>(top: &'c Command, name: &str) -> Option<&'c Command> {
+    name.split('-').try_fold(top, |command, part| command.find_subcommand(part))
 }
 
 /// Writes the completion script of `shell`.

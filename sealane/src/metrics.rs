@@ -12,7 +12,7 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::{Counters, Histogram};
 
 use crate::access_log::blame_label;
-use crate::admin::{AccessLogCounters, CertificateSummaries, ControlState, Phase};
+use crate::admin::{AccessLogCounters, ControlState, Phase};
 use crate::backends::BackendCounters;
 use crate::timestamp::Timestamp;
 
@@ -95,7 +95,7 @@ struct PerLane {
     value: fn(&Counters) -> u64,
 }
 
-const PER_LANE: [PerLane; 10] = [
+const PER_LANE: [PerLane; 12] = [
     PerLane {
         name: "sealane_connections_accepted_total",
         kind: Kind::Counter,
@@ -137,6 +137,18 @@ const PER_LANE: [PerLane; 10] = [
         kind: Kind::Counter,
         help: "Private keys that could not be decoded; sealane check says which.",
         value: |counters| counters.keys_failed.value(),
+    },
+    PerLane {
+        name: "sealane_keys_opened_total",
+        kind: Kind::Counter,
+        help: "Private keys unsealed out of a certificate store.",
+        value: |counters| counters.keys_opened.value(),
+    },
+    PerLane {
+        name: "sealane_store_failures_total",
+        kind: Kind::Counter,
+        help: "Failed reads of a certificate store; sealane certificates verify says why.",
+        value: |counters| counters.store_failures.value(),
     },
     PerLane {
         name: "sealane_panics_total",
@@ -256,11 +268,12 @@ fn certificates(to: &mut Exposition, state: &ControlState) {
     for listener in &state.listeners {
         family.sample(&[("listener", &listener.name)], listener.names);
     }
-    let CertificateSummaries { soonest, .. } = &state.certificates;
+    stores(to, state);
+    let soonest = state.certificates_now().soonest;
     let help = "When a certificate expires, in Unix time; of many only the first to expire.";
     let mut family = to.family("sealane_certificate_not_after_seconds", Kind::Gauge, help);
     let mut seen = HashSet::new();
-    for certificate in soonest {
+    for certificate in &soonest {
         let name = certificate.names.first().unwrap_or(&certificate.source);
         let key = certificate.key_type.family();
         // Of certificates that differ in no label the first to expire is shown.
@@ -269,6 +282,21 @@ fn certificates(to: &mut Exposition, state: &ControlState) {
                 [("listener", &certificate.listener), ("name", name), ("key", &key)];
             family.sample(&labels, certificate.not_after_s);
         }
+    }
+}
+
+fn stores(to: &mut Exposition, state: &ControlState) {
+    let stores = state.stores_now();
+    let readable = || stores.iter().filter_map(|(name, _, now)| Some((name, now.as_ref().ok()?)));
+    let help = "Certificates in the store that the listener serves from.";
+    let mut family = to.family("sealane_store_certificates", Kind::Gauge, help);
+    for (listener, now) in readable() {
+        family.sample(&[("listener", listener)], now.certificates);
+    }
+    let help = "Names in the store that the listener serves from.";
+    let mut family = to.family("sealane_store_names", Kind::Gauge, help);
+    for (listener, now) in readable() {
+        family.sample(&[("listener", listener)], now.names);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
 
 use super::key::EncodedKey;
 use super::leaf::{Leaf, check_intermediate};
@@ -64,7 +65,8 @@ impl<'a> IndexBuilder<'a> {
     /// Builds the index. Of two certificates with the same kind of key and the same name the one
     /// added first is served, and the clash is reported.
     pub fn finish(mut self, default: DefaultCertificate<'_>) -> Indexed {
-        if self.certificates.is_empty() && self.errors.is_empty() {
+        let may_be_empty = default == DefaultCertificate::Absent;
+        if self.certificates.is_empty() && self.errors.is_empty() && !may_be_empty {
             self.errors.push(CertificateError::NoneGiven);
         }
         let placed = self.place_names();
@@ -153,7 +155,7 @@ impl<'a> IndexBuilder<'a> {
             _ if Some(half.key_type) != leaf.key_type => false,
             Some(bytes) => bytes == leaf.public_key,
             None => {
-                let chain = std::iter::once(leaf_der);
+                let chain = vec![CertificateDer::from(leaf_der.to_vec())];
                 match decode(key_label, chain, key, self.provider) {
                     Ok(_) => true,
                     Err(CertificateError::KeyMismatch { .. }) => false,
@@ -249,6 +251,8 @@ impl<'a> IndexBuilder<'a> {
 /// Which certificate stands in for names that nothing covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultCertificate<'a> {
+    /// None: such names are refused, unless a store has something for them.
+    Absent,
     /// The one added first.
     First,
     /// The one with this label.
@@ -260,7 +264,7 @@ pub enum DefaultCertificate<'a> {
 impl<'a> DefaultCertificate<'a> {
     fn wanted(self) -> &'a str {
         match self {
-            Self::First => "",
+            Self::Absent | Self::First => "",
             Self::Label(wanted) | Self::Name(wanted) => wanted,
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::builder::PlacedName;
-use super::{Certificate, DefaultCertificate, NAME_BYTES_MAX};
+use super::{AskedName, Certificate, DefaultCertificate};
 
 /// All certificates of one generation. Immutable: lanes share it by reading only.
 #[derive(Debug)]
@@ -36,26 +36,11 @@ impl CertificateIndex {
     /// The exact name hides a wildcard. A wildcard stands for exactly one label. Case and one
     /// trailing dot do not matter.
     pub fn find(&self, server_name: &str) -> &[Arc<Certificate>] {
-        let name = server_name.strip_suffix('.').unwrap_or(server_name);
-        if !name.is_ascii() {
-            return &[];
-        }
-        let mut buffer = [0; NAME_BYTES_MAX];
-        let Some(lowered) = buffer.get_mut(..name.len()) else { return &[] };
-        lowered.copy_from_slice(name.as_bytes());
-        lowered.make_ascii_lowercase();
-        if let Some(found) = self.named(lowered) {
+        let Some(mut name) = AskedName::new(server_name) else { return &[] };
+        if let Some(found) = self.named(name.exact()) {
             return found;
         }
-        match lowered.iter().position(|byte| *byte == b'.') {
-            None | Some(0) => &[],
-            Some(dot) => {
-                // The last byte of the first label makes room: a.example.com, *.example.com.
-                let wildcard = &mut lowered[dot - 1..];
-                wildcard[0] = b'*';
-                self.named(wildcard).unwrap_or_default()
-            }
-        }
+        name.wildcard().and_then(|wildcard| self.named(wildcard)).unwrap_or_default()
     }
 
     /// What is served for names that nothing covers, one of each kind of key, best first.
@@ -111,6 +96,7 @@ impl CertificateIndex {
     /// clients that cannot use its own kind would be refused.
     pub(super) fn choose_default(&mut self, default: DefaultCertificate<'_>) -> bool {
         let chosen = match default {
+            DefaultCertificate::Absent => return true,
             DefaultCertificate::First => self.certificates.first(),
             DefaultCertificate::Label(label) => {
                 self.certificates.iter().find(|certificate| certificate.label() == label)
@@ -132,9 +118,9 @@ impl CertificateIndex {
         true
     }
 
-    fn named(&self, name: &[u8]) -> Option<&[Arc<Certificate>]> {
-        let group = self.names.get(std::str::from_utf8(name).ok()?)?;
-        self.groups.get(group.clone())
+    /// What is served for exactly `name`, in lower case.
+    pub(super) fn named(&self, name: &str) -> Option<&[Arc<Certificate>]> {
+        self.groups.get(self.names.get(name)?.clone())
     }
 }
 

@@ -10,19 +10,24 @@ use super::KeyType;
 
 /// A private key as its file holds it; zeroed when dropped.
 pub struct EncodedKey {
-    encoding: Encoding,
+    encoding: KeyEncoding,
     der: Zeroizing<Box<[u8]>>,
 }
 
 impl EncodedKey {
     /// Copies `der` into an allocation of exactly its size: shrinking one could leave a second
     /// copy of the key behind.
-    pub(super) fn new(encoding: Encoding, der: &[u8]) -> Self {
+    pub fn new(encoding: KeyEncoding, der: &[u8]) -> Self {
         Self { encoding, der: Zeroizing::new(Box::from(der)) }
     }
 
-    /// The encoded bytes.
-    pub(super) fn der(&self) -> &[u8] {
+    /// How it is written down.
+    pub fn encoding(&self) -> KeyEncoding {
+        self.encoding
+    }
+
+    /// The encoded bytes: a secret.
+    pub fn der(&self) -> &[u8] {
         &self.der
     }
 
@@ -30,18 +35,18 @@ impl EncodedKey {
     pub(super) fn to_rustls(&self) -> PrivateKeyDer<'static> {
         let der = self.der.to_vec();
         match self.encoding {
-            Encoding::Pkcs1 => PrivatePkcs1KeyDer::from(der).into(),
-            Encoding::Pkcs8 => PrivatePkcs8KeyDer::from(der).into(),
-            Encoding::Sec1 => PrivateSec1KeyDer::from(der).into(),
+            KeyEncoding::Pkcs1 => PrivatePkcs1KeyDer::from(der).into(),
+            KeyEncoding::Pkcs8 => PrivatePkcs8KeyDer::from(der).into(),
+            KeyEncoding::Sec1 => PrivateSec1KeyDer::from(der).into(),
         }
     }
 
     /// What the encoding tells without any arithmetic; `None` if this is no key that is served.
     pub(super) fn public_half(&self) -> Option<PublicHalf<'_>> {
         match self.encoding {
-            Encoding::Pkcs1 => pkcs1(&self.der),
-            Encoding::Pkcs8 => pkcs8(&self.der),
-            Encoding::Sec1 => sec1(&self.der, None),
+            KeyEncoding::Pkcs1 => pkcs1(&self.der),
+            KeyEncoding::Pkcs8 => pkcs8(&self.der),
+            KeyEncoding::Sec1 => sec1(&self.der, None),
         }
     }
 }
@@ -54,7 +59,7 @@ impl fmt::Debug for EncodedKey {
 
 /// The three ways to write a private key down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub enum KeyEncoding {
     /// RFC 8017: RSA only.
     Pkcs1,
     /// RFC 5958: any kind.

@@ -1,6 +1,7 @@
 //! What one lane decoded, and how it answers a hello.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
@@ -12,8 +13,10 @@ use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::{Certificate, CertificateDigest, CertificateError, CertificateIndex};
-use crate::policy::UnknownNames;
+use super::served::Found;
+use super::{
+    Certificate, CertificateDigest, CertificateError, Served, StoreFailure, StoreId, StoreView,
+};
 
 /// The keys one lane has decoded, at most a given number, the least recently used leaving first.
 ///
@@ -21,12 +24,25 @@ use crate::policy::UnknownNames;
 pub struct LaneKeys {
     counters: LaneKeyCounters,
     keys: LruCache<CertificateDigest, Result<Arc<CertifiedKey>, CertificateError>>,
+    /// How much of each store's changes this lane has seen.
+    seen: HashMap<StoreId, Seen>,
+}
+
+/// What a lane knows of the changes of a store.
+struct Seen {
+    /// The number of the last certificate that left it.
+    gone: u64,
+    version: u64,
 }
 
 impl LaneKeys {
     /// Holds up to `keys_max` keys.
     pub fn new(keys_max: NonZeroUsize) -> Self {
-        Self { counters: LaneKeyCounters::default(), keys: LruCache::new(keys_max) }
+        Self {
+            counters: LaneKeyCounters::default(),
+            keys: LruCache::new(keys_max),
+            seen: HashMap::new(),
+        }
     }
 
     /// The decoded key of `certificate`, decoded now if this lane does not have it.
@@ -47,10 +63,73 @@ impl LaneKeys {
             Ok(_) => self.counters.decoded += 1,
             Err(_) => self.counters.failures += 1,
         }
-        if self.keys.push(digest, decoded.clone()).is_some() {
+        self.keep(digest, decoded.clone());
+        decoded
+    }
+
+    /// The decoded key of a certificate of a store, unsealed and decoded now if this lane does not
+    /// have it.
+    ///
+    /// A failure is not kept, unlike that of a file: a key to unseal with may come later.
+    fn stored_key(
+        &mut self,
+        digest: CertificateDigest,
+        view: &dyn StoreView,
+        provider: &CryptoProvider,
+    ) -> Result<Arc<CertifiedKey>, StoreFailure> {
+        if let Some(Ok(known)) = self.keys.get(&digest) {
+            self.counters.hits += 1;
+            return Ok(Arc::clone(known));
+        }
+        let opened = view.open(digest).inspect_err(|StoreFailure| self.note_store_failure())?;
+        self.counters.opened += 1;
+        match opened.decode("", provider) {
+            Ok(certified) => {
+                let certified = Arc::new(certified);
+                self.counters.decoded += 1;
+                self.keep(digest, Ok(Arc::clone(&certified)));
+                Ok(certified)
+            }
+            Err(_) => {
+                self.counters.failures += 1;
+                Err(StoreFailure)
+            }
+        }
+    }
+
+    /// Drops the keys of certificates that have left the store `id` since this lane last looked.
+    fn forget_gone(&mut self, id: StoreId, view: &dyn StoreView) -> Result<(), StoreFailure> {
+        let version = view.version();
+        let seen = self.seen.get(&id);
+        if seen.is_some_and(|seen| seen.version == version) {
+            return Ok(());
+        }
+        let gone = view.gone_since(seen.map(|seen| seen.gone))?;
+        match gone.digests {
+            Some(digests) => {
+                for digest in digests {
+                    self.keys.pop(&digest);
+                }
+            }
+            // More than the store remembers: what is still served is decoded again.
+            None => self.keys.clear(),
+        }
+        self.seen.insert(id, Seen { gone: gone.last, version });
+        Ok(())
+    }
+
+    fn keep(
+        &mut self,
+        digest: CertificateDigest,
+        decoded: Result<Arc<CertifiedKey>, CertificateError>,
+    ) {
+        if self.keys.push(digest, decoded).is_some() {
             self.counters.evictions += 1;
         }
-        decoded
+    }
+
+    fn note_store_failure(&mut self) {
+        self.counters.store_failures += 1;
     }
 
     /// What happened so far.
@@ -89,6 +168,10 @@ pub struct LaneKeyCounters {
     pub failures: u64,
     /// Look-ups answered without decoding.
     pub hits: u64,
+    /// Keys unsealed out of a store.
+    pub opened: u64,
+    /// Reads of a store that failed.
+    pub store_failures: u64,
 }
 
 /// Chooses certificates for one lane and one generation.
@@ -101,15 +184,10 @@ pub struct LaneResolver {
 }
 
 impl LaneResolver {
-    /// A resolver for the calling thread. `index` is cloned by the lane once per generation,
+    /// A resolver for the calling thread. `served` is cloned by the lane once per generation,
     /// `provider` is the lane's own.
-    pub fn new(
-        index: Arc<CertificateIndex>,
-        provider: Arc<CryptoProvider>,
-        keys: Rc<RefCell<LaneKeys>>,
-        unknown_names: UnknownNames,
-    ) -> Self {
-        Self { lane: Fragile::new(Lane { index, keys, provider, unknown_names }) }
+    pub fn new(served: Served, provider: Arc<CryptoProvider>, keys: Rc<RefCell<LaneKeys>>) -> Self {
+        Self { lane: Fragile::new(Lane { keys, provider, served }) }
     }
 }
 
@@ -126,10 +204,9 @@ impl fmt::Debug for LaneResolver {
 }
 
 struct Lane {
-    index: Arc<CertificateIndex>,
     keys: Rc<RefCell<LaneKeys>>,
     provider: Arc<CryptoProvider>,
-    unknown_names: UnknownNames,
+    served: Served,
 }
 
 impl Lane {
@@ -138,19 +215,49 @@ impl Lane {
     /// If the client can check none, it still gets the best one: rustls then ends the handshake
     /// with `handshake_failure`, as RFC 8446 wants it, and before anything is signed.
     fn resolve(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let candidates = self.candidates(hello.server_name());
-        let schemes = hello.signature_schemes();
         let mut keys = self.keys.borrow_mut();
-        let accepted = candidates.iter().filter(|found| found.key_type().is_accepted(schemes));
-        let others = candidates.iter().filter(|found| !found.key_type().is_accepted(schemes));
-        accepted.chain(others).find_map(|found| keys.certified_key(found, &self.provider).ok())
-    }
-
-    fn candidates(&self, server_name: Option<&str>) -> &[Arc<Certificate>] {
-        let found = server_name.map(|name| self.index.find(name)).unwrap_or_default();
-        match self.unknown_names {
-            UnknownNames::ServeDefault if found.is_empty() => self.index.default_certificates(),
-            UnknownNames::Refuse | UnknownNames::ServeDefault => found,
+        match self.try_resolve(hello, &mut keys) {
+            Ok(resolved) => resolved,
+            Err(StoreFailure) => {
+                keys.note_store_failure();
+                None
+            }
         }
     }
+
+    /// All that is read from a store for this hello is read from one view of it, so that no chain
+    /// can meet the key of another.
+    fn try_resolve(
+        &self,
+        hello: &ClientHello<'_>,
+        keys: &mut LaneKeys,
+    ) -> Result<Option<Arc<CertifiedKey>>, StoreFailure> {
+        // Without its store a listener serves its files.
+        let view = self.served.view().unwrap_or_else(|StoreFailure| {
+            keys.note_store_failure();
+            None
+        });
+        if let (Some(store), Some(view)) = (&self.served.store, &view) {
+            keys.forget_gone(store.certificates.id(), &**view)?;
+        }
+        let (view, schemes) = (view.as_deref(), hello.signature_schemes());
+        Ok(match (self.served.find(hello.server_name(), view)?, view) {
+            (Found::Indexed(found), _) => {
+                let mut found = best_first(found, |each| each.key_type().is_accepted(schemes));
+                found.find_map(|each| keys.certified_key(each, &self.provider).ok())
+            }
+            (Found::Stored(found), Some(view)) => {
+                let mut found = best_first(&found, |each| each.key_type.is_accepted(schemes));
+                let provider = &self.provider;
+                found.find_map(|each| keys.stored_key(each.digest, view, provider).ok())
+            }
+            (Found::Nothing | Found::Stored(_), _) => None,
+        })
+    }
+}
+
+/// Those that the client accepts, then the others.
+fn best_first<T>(found: &[T], is_accepted: impl Fn(&T) -> bool + Copy) -> impl Iterator<Item = &T> {
+    let accepted = found.iter().filter(move |each| is_accepted(each));
+    accepted.chain(found.iter().filter(move |each| !is_accepted(each)))
 }

@@ -3,7 +3,7 @@
 use rustls::pki_types::pem::{Error as PemError, PemObject, SectionKind};
 use zeroize::Zeroizing;
 
-use super::key::{EncodedKey, Encoding};
+use super::key::{EncodedKey, KeyEncoding};
 use super::{CHAIN_CERTIFICATES_MAX, CertificateError, PEM_BYTES_MAX};
 
 /// What one PEM text holds; either part may be missing.
@@ -39,9 +39,9 @@ impl PemContents {
                     certificates.push(der);
                     continue;
                 }
-                SectionKind::EcPrivateKey => Encoding::Sec1,
-                SectionKind::PrivateKey => Encoding::Pkcs8,
-                SectionKind::RsaPrivateKey => Encoding::Pkcs1,
+                SectionKind::EcPrivateKey => KeyEncoding::Sec1,
+                SectionKind::PrivateKey => KeyEncoding::Pkcs8,
+                SectionKind::RsaPrivateKey => KeyEncoding::Pkcs1,
                 _ => continue,
             };
             keys += 1;

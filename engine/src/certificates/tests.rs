@@ -3,6 +3,7 @@
 mod find;
 mod keys;
 mod lane;
+mod store;
 
 use std::sync::Arc;
 

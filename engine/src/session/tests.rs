@@ -49,7 +49,7 @@ impl World {
         let lane = LaneResources::new(root.unwrap(), NOW, NonZeroUsize::MIN);
         let policy = Policy { groups: vec![Group::X25519], ..Policy::default() };
         let provider = ProviderChoice::Auto;
-        let context = Context { policy, certificates, provider, tickets: TICKETS };
+        let context = Context { policy, certificates, store: None, provider, tickets: TICKETS };
         Self { context: LaneContext::new(&Arc::new(context), &lane).unwrap(), roots }
     }
 

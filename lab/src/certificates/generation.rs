@@ -108,7 +108,7 @@ impl Generation {
             return Err(wrong(error));
         }
         let certificates = Arc::new(indexed.index);
-        let context = Arc::new(Context { policy, certificates, provider, tickets: 0 });
+        let context = Arc::new(Context { policy, certificates, provider, store: None, tickets: 0 });
         Ok(Self { context, chains })
     }
 

@@ -149,6 +149,7 @@ impl Plan {
                 versions,
             },
             certificates: Arc::new(indexed.index),
+            store: None,
             provider: self.provider,
             tickets,
         });

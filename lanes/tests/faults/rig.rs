@@ -190,6 +190,7 @@ pub(crate) fn generation(
     let context = Context {
         policy,
         certificates: Arc::clone(&CERTIFICATES),
+        store: None,
         provider: ProviderChoice::Auto,
         tickets: 2,
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
+use sealane_store::{Store, StoreError, Summary};
 use serde_json::{Map, Value, json};
 
 use super::state::{AccessLogCounters, CertificateSummary, ControlState, ListenerSummary, Reloads};
@@ -14,7 +15,8 @@ use crate::timestamp::Timestamp;
 /// Everything that `/state` shows.
 pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
     let live: Vec<_> = state.generations.live().take(GENERATIONS_SHOWN_MAX).collect();
-    let soonest = state.certificates.soonest.iter();
+    let certificates = state.certificates_now();
+    let soonest = certificates.soonest.iter();
     let mut body = serde_json::to_vec_pretty(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": process::id(),
@@ -29,9 +31,10 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
         "reloads": reloads(&state.reloads),
         "listeners": state.listeners.iter().map(listener).collect::<Vec<_>>(),
         "certificates": {
-            "total": state.certificates.total,
+            "total": certificates.total,
             "soonest_to_expire": soonest.map(certificate).collect::<Vec<_>>(),
         },
+        "stores": state.stores_now().iter().map(store).collect::<Vec<_>>(),
         "limits": limits(&state.limits),
         "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c)).collect::<Vec<_>>(),
         "access_log": state.access_log.as_ref().map(access_log),
@@ -57,6 +60,20 @@ fn listener(listener: &ListenerSummary) -> Value {
         "certificates": listener.certificates,
         "server_names": listener.names,
     })
+}
+
+fn store((listener, store, summary): &(&str, &Store, Result<Summary, StoreError>)) -> Value {
+    let path = store.path();
+    match summary {
+        Ok(summary) => json!({
+            "listener": listener,
+            "path": path,
+            "certificates": summary.certificates,
+            "server_names": summary.names,
+            "error": null,
+        }),
+        Err(error) => json!({ "listener": listener, "path": path, "error": error.to_string() }),
+    }
 }
 
 fn certificate(certificate: &CertificateSummary) -> Value {
@@ -109,6 +126,8 @@ fn lane(number: usize, counters: &Counters) -> Value {
         "keys_decoded": counters.keys_decoded.value(),
         "keys_evicted": counters.keys_evicted.value(),
         "keys_failed": counters.keys_failed.value(),
+        "keys_opened": counters.keys_opened.value(),
+        "store_failures": counters.store_failures.value(),
         "panics": counters.panics.value(),
         "turns": counters.turns.value(),
     })

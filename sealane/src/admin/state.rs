@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use sealane_engine::certificates::{Certificate, KeyType};
 use sealane_lanes::counters::Counters;
+use sealane_store::{Listed, Store, StoreError, Summary};
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::BackendCounters;
@@ -39,8 +40,10 @@ pub struct ControlState {
     pub listeners: Vec<ListenerSummary>,
     /// The backends of the newest generation, each with what every lane counts for it.
     pub backends: Vec<(String, Vec<Arc<BackendCounters>>)>,
-    /// The certificates of the newest generation.
+    /// The certificates of the newest generation that come from files.
     pub certificates: CertificateSummaries,
+    /// The stores of the newest generation, each with the listener that serves from it.
+    pub stores: Vec<(String, Arc<Store>)>,
     /// The limits of the newest generation.
     pub limits: config::Limits,
     /// How reloads went.
@@ -59,10 +62,34 @@ impl Default for ControlState {
             listeners: Vec::new(),
             backends: Vec::new(),
             certificates: CertificateSummaries::default(),
+            stores: Vec::new(),
             limits: config::Limits::default(),
             reloads: Reloads::default(),
             access_log: None,
         }
+    }
+}
+
+impl ControlState {
+    /// How much is in each store now, by listener.
+    pub fn stores_now(&self) -> Vec<(&str, &Store, Result<Summary, StoreError>)> {
+        self.stores.iter().map(|(name, store)| (name.as_str(), &**store, store.summary())).collect()
+    }
+
+    /// The certificates that expire first, and how many there are: those of files, and those that
+    /// are in the stores at this moment.
+    pub fn certificates_now(&self) -> CertificateSummaries {
+        let mut now = self.certificates.clone();
+        for (listener, store) in &self.stores {
+            // A store that cannot be read shows in the counters of the lanes.
+            let Ok(soonest) = store.by_expiry(None, CERTIFICATES_SHOWN_MAX) else { continue };
+            now.soonest.extend(soonest.iter().map(|each| CertificateSummary::kept(listener, each)));
+            let count = store.summary().map_or(0, |summary| summary.certificates);
+            now.total += usize::try_from(count).unwrap_or(usize::MAX);
+        }
+        now.soonest.sort_by_key(|each| each.not_after_s);
+        now.soonest.truncate(CERTIFICATES_SHOWN_MAX);
+        now
     }
 }
 
@@ -209,6 +236,17 @@ pub struct CertificateSummary {
 }
 
 impl CertificateSummary {
+    fn kept(listener: &str, certificate: &Listed) -> Self {
+        Self {
+            listener: listener.to_owned(),
+            source: certificate.label.clone(),
+            key_type: certificate.key_type,
+            names: certificate.names.iter().take(NAMES_SHOWN_MAX).cloned().collect(),
+            names_total: certificate.names.len(),
+            not_after_s: certificate.not_after_s,
+        }
+    }
+
     fn of(listener: &str, certificate: &Certificate) -> Self {
         let names = certificate.names();
         Self {

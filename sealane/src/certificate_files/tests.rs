@@ -20,6 +20,7 @@ fn listener(certificates: Vec<CertificateSource>, default: Option<&str>) -> List
         name: "test".into(),
         addresses: Vec::new(),
         certificates,
+        store: None,
         default_certificate: default.map(str::to_owned),
         policy: Policy::default(),
         backends: Vec::new(),

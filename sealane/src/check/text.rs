@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Cost, Finding, ListenerReport, Report};
+use super::{Cost, Expiry, Finding, ListenerReport, Report};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,7 +63,18 @@ fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result 
     };
     row(f, 4, "certificates", &certificates)?;
     row(f, 4, "names", &report.names.to_string())?;
-    let Some(expiry) = &report.soonest_expiry else {
+    expiry(f, report.soonest_expiry.as_ref())?;
+    let Some(store) = &report.store else {
+        return Ok(());
+    };
+    row(f, 4, "store", &store.path.display().to_string())?;
+    row(f, 4, "  certificates", &store.certificates.to_string())?;
+    row(f, 4, "  names", &store.names.to_string())?;
+    expiry(f, store.soonest_expiry.as_ref())
+}
+
+fn expiry(f: &mut fmt::Formatter<'_>, expiry: Option<&Expiry>) -> fmt::Result {
+    let Some(expiry) = expiry else {
         return Ok(());
     };
     let when = match expiry.days_left {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealane_engine::certificates::CERTIFICATES_MAX;
@@ -17,8 +17,8 @@ use super::mistake::{Mistake, Problem};
 use super::reader::{self, Table, Value};
 use super::value;
 use super::{
-    AccessLog, AccessLogDestination, AdminAddress, Balance, CertificateSource, Config, Limits,
-    Listener, Tickets, default_lanes,
+    AccessLog, AccessLogDestination, AdminAddress, Balance, CertificateSource, Config, KeySource,
+    Limits, Listener, STORES_REMEDY, Tickets, default_lanes,
 };
 
 /// Reads the text of a configuration file; `file` names it in messages, and relative paths start
@@ -36,8 +36,13 @@ fn config(top: &mut Table<'_>) -> Option<Config> {
     let admin = top.table("admin", |t| admin(t, &mut claims));
     let access_log = top.table("access_log", access_log);
     let tickets = top.table("tickets", |t| Some(tickets(t))).unwrap_or_default();
-    let listeners = top.required("listener", LISTENER_EXAMPLE);
-    let listeners = listeners.and_then(|v| listener_list(&v, &limits, &mut claims));
+    let store_key = top.table("store_key", store_key);
+    let written = top.required("listener", LISTENER_EXAMPLE);
+    let listeners = written.as_ref().and_then(|v| listener_list(v, &limits, &mut claims));
+    let has_store = |listeners: &Vec<Listener>| listeners.iter().any(|l| l.store.is_some());
+    if store_key.is_none() && listeners.as_ref().is_some_and(has_store) {
+        top.required("store_key", STORE_KEY_EXAMPLE);
+    }
     Some(Config {
         access_log,
         admin,
@@ -46,8 +51,32 @@ fn config(top: &mut Table<'_>) -> Option<Config> {
         limits,
         listeners: listeners?,
         pin_lanes,
+        store_key,
         tickets,
     })
+}
+
+/// One of `file`, `credential` and `command`.
+fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
+    let (file, credential) = (table.value("file"), table.value("credential"));
+    match (file, credential, table.value("command")) {
+        (Some(file), None, None) => file.path().map(KeySource::File),
+        (None, Some(name), None) => name.parsed(value::credential_name).map(KeySource::Credential),
+        (None, None, Some(command)) => {
+            command.list(COMMAND_WORDS_MAX, |word| word.parsed(value::word)).map(KeySource::Command)
+        }
+        (None, None, None) => {
+            table.required("file", "file = \"/etc/sealane/store.key\"");
+            None
+        }
+        (first, second, third) => {
+            for extra in [first, second, third].into_iter().flatten().skip(1) {
+                let what = "a second source of sealing keys";
+                extra.wrong(Problem::new(what, "keep one of file, credential and command"));
+            }
+            None
+        }
+    }
 }
 
 fn limits(table: &mut Table<'_>) -> Limits {
@@ -165,7 +194,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
     let addresses = addresses(table, at, claims);
     let certificates = table
         .required("certificates", "certificates = [\"/etc/sealane/certificates\"]")
-        .and_then(|v| v.set(SOURCES_MAX, certificate_source));
+        .and_then(|v| certificate_sources(&v));
     let default_certificate = table.value("default_certificate");
     let policy = policy(table, at);
     let backends = table
@@ -189,10 +218,12 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         }
         None => addresses.as_ref()?.first()?.to_string(),
     };
+    let (certificates, store) = certificates?;
     Some(Listener {
         name,
         addresses: addresses?,
-        certificates: certificates?,
+        certificates,
+        store,
         default_certificate: default_name,
         policy,
         backends: backends?,
@@ -229,6 +260,30 @@ fn addresses(
         (None, Some(many)) => many.list(LISTENERS_MAX, |v| claimed(&v)),
         (None, None) => None,
     }
+}
+
+/// Files and directories, and a store if there is one.
+fn certificate_sources(written: &Value<'_>) -> Option<(Vec<CertificateSource>, Option<PathBuf>)> {
+    let mut store = None;
+    let mut files = Vec::new();
+    let sources = written.set(SOURCES_MAX, |v| match store_path(v) {
+        None => certificate_source(v).map(|source| (Some(source), None)),
+        Some(path) => Some((None, Some(path?))),
+    })?;
+    for (file, path) in sources {
+        files.extend(file);
+        if store.is_some() && path.is_some() {
+            written.wrong(Problem::new("two stores are named", STORES_REMEDY));
+        }
+        store = store.or(path);
+    }
+    Some((files, store))
+}
+
+/// The folder in `store:PATH`; the outer none for what is no store, the inner one for a mistake.
+fn store_path(written: &Value<'_>) -> Option<Option<PathBuf>> {
+    let text = written.as_text()?.strip_prefix("store:")?;
+    Some(written.path_of(text))
 }
 
 fn certificate_source(written: &Value<'_>) -> Option<CertificateSource> {
@@ -329,6 +384,7 @@ pub(super) const SOURCES_MAX: usize = 10_000;
 
 const ACCESS_LOG_BUFFER_BYTES: RangeInclusive<usize> = 4 * 1024..=64 * 1024 * 1024;
 const ACCESS_LOG_BUFFER_DEFAULT: usize = 1024 * 1024;
+const COMMAND_WORDS_MAX: usize = 64;
 const ALPN_BYTES_MAX: usize = 255;
 const ALPN_MAX: usize = 16;
 const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
@@ -359,4 +415,6 @@ const UNKNOWN_NAMES: [(&str, UnknownNames); 2] =
     [("default", UnknownNames::ServeDefault), ("refuse", UnknownNames::Refuse)];
 const VERSIONS: [(&str, Versions); 2] = [("1.2", Versions::Tls12), ("1.3", Versions::Tls13)];
 
+const STORE_KEY_EXAMPLE: &str =
+    "[store_key] with file, credential or command: it opens the store of a listener";
 const LISTENER_EXAMPLE: &str = "a [[listener]] with address, certificates and backends";

@@ -174,8 +174,18 @@ impl<'d> Value<'d> {
 
     /// A path; a relative one starts at the directory of the file that is being read.
     pub(super) fn path(&self) -> Option<PathBuf> {
+        self.path_of(self.text("write it in quotes")?)
+    }
+
+    /// The path `text`, which is a part of this value.
+    pub(super) fn path_of(&self, text: &str) -> Option<PathBuf> {
         let base = self.document.file.parent().unwrap_or(Path::new(""));
-        self.parsed(|text| value::path(text, base))
+        value::path(text, base).map_err(|problem| self.wrong(problem)).ok()
+    }
+
+    /// The text, if it is one; nothing is noted.
+    pub(super) fn as_text(&self) -> Option<&'d str> {
+        self.value.as_str()
     }
 
     /// One of `choices`, by name.

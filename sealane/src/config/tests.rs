@@ -27,6 +27,7 @@ fn the_least_that_can_be_written() {
             name: "127.0.0.1:443".into(),
             addresses: vec!["127.0.0.1:443".parse().unwrap()],
             certificates: vec![CertificateSource::Path("/etc/sealane/certs".into())],
+            store: None,
             default_certificate: None,
             policy: Policy::default(),
             backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
@@ -34,9 +35,20 @@ fn the_least_that_can_be_written() {
             proxy_header: false,
         }],
         pin_lanes: false,
+        store_key: None,
         tickets: Tickets::default(),
     };
     assert_eq!(config, expected);
+}
+
+#[test]
+fn stores_stand_beside_files() {
+    let text = LISTENER.replace("certs\"", "certs\", \"store:kept\"");
+    let config = parse(&format!("store_key = {{ command = [\"a\", \"b\"] }}\n{text}")).unwrap();
+    assert_eq!(config.listeners[0].store, Some("/etc/sealane/kept".into()));
+    let files = vec![CertificateSource::Path("/etc/sealane/certs".into())];
+    assert_eq!(config.listeners[0].certificates, files);
+    assert_eq!(config.store_key, Some(KeySource::Command(vec!["a".into(), "b".into()])));
 }
 
 /// Every key, with a value that is not its default.
@@ -154,11 +166,11 @@ fn the_example_shows_every_key_with_its_default() {
 fn the_example_leaves_no_key_out() {
     let example = include_str!("../../../packaging/sealane.toml");
     let wrong = "zzzzzzzz = 1\n";
-    let tables = ["admin", "access_log", "tickets", "limits", "[listener]"];
+    let tables = ["admin", "access_log", "tickets", "limits", "store_key", "[listener]"];
     let tables: String = tables.iter().map(|table| format!("[{table}]\n{wrong}")).collect();
     let mistakes = parse(&format!("{wrong}{tables}")).unwrap_err();
     let unknown: Vec<_> = mistakes.0.iter().filter(|m| m.field.ends_with("zzzzzzzz")).collect();
-    assert_eq!(unknown.len(), 6, "{mistakes}");
+    assert_eq!(unknown.len(), 7, "{mistakes}");
     for mistake in unknown {
         let (_, keys) = mistake.problem.remedy.split_once("known here: ").unwrap();
         for key in keys.split(", ").filter(|key| *key != "address") {
@@ -199,6 +211,15 @@ fn contradictions() {
             "line 5 has a listener of the name \"a\" already",
         ),
         (LISTENER.replace("[[listener]]", "[listener]"), "write [[listener]] in double brackets"),
+        (LISTENER.replace("certs", "store:s"), "store_key: is missing; add [store_key] with file"),
+        (
+            with("store_key = { file = \"k\" }").replace("certs\"", "store:a\", \"store:b\""),
+            "two stores are named; import into one store",
+        ),
+        (with("store_key = { file = \"k\", credential = \"c\" }"), "keep one of file, credential"),
+        (with("store_key = {}"), "store_key.file: is missing"),
+        (with("store_key = { credential = \"../c\" }"), "is not the name of a credential"),
+        (with("store_key = { command = [] }"), "the list is empty"),
         (String::new(), "listener: is missing; add a [[listener]] with address"),
         ("[[listener]]".into(), "listener[0].address: is missing from [listener[0]]"),
     ] {
@@ -217,6 +238,7 @@ fn flags_alone() {
         certificates: vec!["certs".into()],
         lanes: NonZeroUsize::new(2),
         listen: vec!["0.0.0.0:443".parse().unwrap(), "[::]:443".parse().unwrap()],
+        store_key_file: None,
     };
     let config = Config::simple(simple.clone()).unwrap();
     assert_eq!(config.lanes.get(), 2);
@@ -228,6 +250,7 @@ fn flags_alone() {
         certificates: Vec::new(),
         lanes: None,
         listen: vec!["0.0.0.0:443".parse().unwrap()],
+        store_key_file: None,
     };
     let mistakes = Config::simple(wrong).unwrap_err().to_string();
     let lines: Vec<_> = mistakes.lines().collect();

@@ -157,6 +157,29 @@ pub fn path(text: &str, base: &Path) -> Result<PathBuf, Problem> {
     }
 }
 
+/// Reads the name of a credential: one that stays in the folder of credentials.
+pub fn credential_name(text: &str) -> Result<String, Problem> {
+    let is_name = !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\0']);
+    if is_name {
+        return Ok(text.to_owned());
+    }
+    let what = format!("{text:?} is not the name of a credential");
+    Err(Problem::new(what, "write the name in LoadCredential=NAME:PATH"))
+}
+
+/// Reads a word of a command.
+pub fn word(text: &str) -> Result<String, Problem> {
+    match text.contains('\0') {
+        true => Err(Problem::new("the word has a NUL character", "remove it")),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// The folder of a certificate store in `store:PATH`; none for any other path.
+pub fn store_path(written: &Path) -> Option<&Path> {
+    written.to_str()?.strip_prefix("store:").filter(|path| !path.is_empty()).map(Path::new)
+}
+
 fn unix_path(text: &str) -> Result<PathBuf, Problem> {
     if !text.starts_with('/') {
         let remedy = "write \"unix:\" and the path from the root, such as \"unix:/run/app.sock\"";

@@ -11,14 +11,18 @@ use sealane_engine::provider::lane_provider;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_lanes::generation::{Generation, Listener};
 use sealane_lanes::kernel::Address;
+use sealane_store::Store;
 
 use crate::backends::{Backend, BackendCounters, Cursor, RelaySettings};
 use crate::certificate_files;
+use crate::certificate_store::{self, Stores};
 use crate::config::{self, BackendAddress, Config};
 
 /// A generation that has passed every check, and what an operator should know of it.
 pub(super) struct Built {
     pub(super) generation: Generation<RelaySettings>,
+    /// The store of each listener that has one, by the listener's name.
+    pub(super) stores: Vec<(String, Arc<Store>)>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -64,15 +68,30 @@ impl BackendRegistry {
 pub(super) fn build(
     config: &Config,
     number: u64,
-    registry: &mut BackendRegistry,
+    (registry, stores): (&mut BackendRegistry, &mut Stores),
     root: &TicketRoot,
 ) -> Result<Built, Vec<String>> {
     let mut problems = Vec::new();
     let mut warnings = Vec::new();
     let mut listeners = Vec::new();
+    let mut used = Vec::new();
     for (position, listener) in config.listeners.iter().enumerate() {
         let certificates = load_certificates(config, listener, &mut problems, &mut warnings);
         let Some(certificates) = certificates else { continue };
+        let store = match stores.of(config, listener) {
+            Ok(store) => store,
+            Err(error) => {
+                problems.push(format!("listener `{}`: {error}", listener.name));
+                continue;
+            }
+        };
+        let store = store.map(|store| {
+            used.push((listener.name.clone(), Arc::clone(store.store())));
+            let named = |text| format!("listener `{}`: {text}", listener.name);
+            let found = certificate_store::warnings(&store, listener, &certificates);
+            warnings.extend(found.into_iter().map(named));
+            certificate_store::listener_store(store, listener, &certificates)
+        });
         let backends = resolve_backends(config, listener, registry, &mut problems);
         listeners.push(Listener {
             number: u32::try_from(position).unwrap_or(u32::MAX),
@@ -80,6 +99,7 @@ pub(super) fn build(
             context: Arc::new(Context {
                 policy: listener.policy.clone(),
                 certificates: Arc::new(certificates),
+                store,
                 provider: config.crypto,
                 tickets: config.tickets.count,
             }),
@@ -96,7 +116,11 @@ pub(super) fn build(
     let limits = config.limits.per_lane(config.lanes);
     let generation = Generation { number, limits, listeners };
     try_out(&generation, root, &mut problems);
-    if problems.is_empty() { Ok(Built { generation, warnings }) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(Built { generation, stores: used, warnings })
+    } else {
+        Err(problems)
+    }
 }
 
 /// The current time, for certificates and tickets.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::config::{CertificateSource, Config};
+use crate::config::{CertificateSource, Config, KeySource};
 
 /// Watches the folders of everything that a configuration names.
 ///
@@ -82,6 +82,10 @@ fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
 
 fn sources(config_file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
     let mut paths: BTreeSet<PathBuf> = config_file.map(Path::to_path_buf).into_iter().collect();
+    // Stores are not among them: what changes there is served without a reload.
+    if let Some(KeySource::File(path)) = &config.store_key {
+        paths.insert(path.clone());
+    }
     for source in config.listeners.iter().flat_map(|listener| &listener.certificates) {
         match source {
             CertificateSource::Pair { chain, key } => {

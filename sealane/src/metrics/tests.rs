@@ -8,7 +8,7 @@ use sealane_engine::certificates::KeyType;
 
 use super::*;
 use crate::access_log::{LaneLogCounters, WriterCounters};
-use crate::admin::{CertificateSummary, ListenerSummary};
+use crate::admin::{CertificateSummaries, CertificateSummary, ListenerSummary};
 
 #[test]
 fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {

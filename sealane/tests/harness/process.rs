@@ -60,6 +60,16 @@ impl Process {
         kib * 1024
     }
 
+    /// Its share of memory and what of that is its own, in MiB: PSS, and private and anonymous.
+    pub fn memory_mib(&self) -> (u64, u64) {
+        let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id())).unwrap();
+        let mib = |field: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+            line.split_whitespace().next().unwrap().parse::<u64>().unwrap() >> 10
+        };
+        (mib("Pss:"), mib("Pss_Anon:"))
+    }
+
     /// The ids of its threads whose name begins with `prefix`.
     pub fn threads(&self, prefix: &str) -> Vec<u32> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();

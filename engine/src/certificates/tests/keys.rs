@@ -109,7 +109,7 @@ fn verify_finds_a_private_half_that_belies_its_public_half() {
         CertificateParams::new(["a.test".to_owned()]).unwrap().self_signed(&mine).unwrap();
     let provider = provider();
     let mut builder = IndexBuilder::new(&provider, NOW_S);
-    let key = EncodedKey::new(key::Encoding::Pkcs8, &key);
+    let key = EncodedKey::new(KeyEncoding::Pkcs8, &key);
     builder.insert("a", &[certificate.der().to_vec()], "a", key).unwrap();
     let Indexed { index, .. } = builder.finish(DefaultCertificate::First);
     for provider in providers() {

@@ -29,7 +29,8 @@ fn least_recently_used_key_leaves_first() {
         keys.certified_key(&index.find(name)[0], &provider).unwrap();
         assert!(keys.len() <= 2);
     }
-    let expected = LaneKeyCounters { decoded: 4, evictions: 2, failures: 0, hits: 2 };
+    let expected =
+        LaneKeyCounters { decoded: 4, evictions: 2, hits: 2, ..LaneKeyCounters::default() };
     assert_eq!(keys.counters(), expected);
 }
 
@@ -52,7 +53,7 @@ fn a_bad_key_is_decoded_once() {
         let error = keys.certified_key(&index.find("bad.test")[0], &provider()).unwrap_err();
         assert!(matches!(error, CertificateError::KeyUndecodable { .. }), "{error}");
     }
-    let expected = LaneKeyCounters { decoded: 0, evictions: 0, failures: 1, hits: 2 };
+    let expected = LaneKeyCounters { failures: 1, hits: 2, ..LaneKeyCounters::default() };
     assert_eq!((keys.counters(), keys.len()), (expected, 1));
 }
 
@@ -66,7 +67,7 @@ fn index_with_bad_key() -> CertificateIndex {
     let provider = provider();
     let mut builder = IndexBuilder::new(&provider, NOW_S);
     let chain = [params.self_signed(&key).unwrap().der().to_vec()];
-    builder.insert("a", &chain, "a", EncodedKey::new(key::Encoding::Pkcs8, &der)).unwrap();
+    builder.insert("a", &chain, "a", EncodedKey::new(KeyEncoding::Pkcs8, &der)).unwrap();
     builder.add("b", pem(&PKCS_ED25519, &["bad.test"]).as_bytes());
     builder.finish(DefaultCertificate::First).index
 }
@@ -139,8 +140,8 @@ struct TestLane {
 impl TestLane {
     fn new(index: CertificateIndex, unknown_names: UnknownNames) -> Self {
         let (index, keys) = (Arc::new(index), lane_keys(8));
-        let resolver =
-            LaneResolver::new(Arc::clone(&index), provider(), Rc::clone(&keys), unknown_names);
+        let served = Served { index: Arc::clone(&index), store: None, unknown_names };
+        let resolver = LaneResolver::new(served, provider(), Rc::clone(&keys));
         Self { index, keys, resolver }
     }
 
@@ -155,7 +156,7 @@ impl TestLane {
     }
 }
 
-fn resolve(resolver: &LaneResolver, mut hello: &[u8]) -> Option<Arc<CertifiedKey>> {
+pub(super) fn resolve(resolver: &LaneResolver, mut hello: &[u8]) -> Option<Arc<CertifiedKey>> {
     let mut acceptor = Acceptor::default();
     acceptor.read_tls(&mut hello).unwrap();
     let accepted = acceptor.accept().unwrap().unwrap();
@@ -163,7 +164,7 @@ fn resolve(resolver: &LaneResolver, mut hello: &[u8]) -> Option<Arc<CertifiedKey
 }
 
 /// The first bytes of a client that takes `schemes` only.
-fn hello(name: &str, schemes: &[SignatureScheme]) -> Vec<u8> {
+pub(super) fn hello(name: &str, schemes: &[SignatureScheme]) -> Vec<u8> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap()

@@ -1,0 +1,108 @@
+//! What a listener serves for a name, from files and from a store.
+//!
+//! An exact name goes before a wildcard wherever each stands; for one and the same name, files go
+//! before the store.
+
+use std::sync::Arc;
+
+use super::store::{ListenerStore, StoreFailure, StoreView, StoredCertificate};
+use super::{AskedName, Certificate, CertificateIndex};
+use crate::policy::UnknownNames;
+
+/// The certificates of one listener. Cloned by a lane once per generation.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// Those from files.
+    pub index: Arc<CertificateIndex>,
+    /// Those from a store.
+    pub store: Option<ListenerStore>,
+    /// What happens to a client that asks for something else.
+    pub unknown_names: UnknownNames,
+}
+
+impl Served {
+    /// What is served to a client that asks for `server_name`, or for none. `view` is the store's.
+    pub(super) fn find(
+        &self,
+        server_name: Option<&str>,
+        view: Option<&dyn StoreView>,
+    ) -> Result<Found<'_>, StoreFailure> {
+        let found = match server_name.and_then(AskedName::new) {
+            Some(name) => self.find_named(name, view)?,
+            None => Found::Nothing,
+        };
+        match (found, self.unknown_names) {
+            (Found::Nothing, UnknownNames::ServeDefault) => self.find_default(view),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Whether a client that asks for `server_name`, or for none, is served at all.
+    ///
+    /// A store that cannot be read does not know the name.
+    pub(crate) fn covers(&self, server_name: Option<&str>) -> bool {
+        let has_default = !self.index.default_certificates().is_empty();
+        if self.unknown_names == UnknownNames::ServeDefault && has_default {
+            return true;
+        }
+        let view = self.view();
+        let view = view.as_ref().ok().and_then(Option::as_deref);
+        !matches!(self.find(server_name, view), Ok(Found::Nothing) | Err(StoreFailure))
+    }
+
+    /// The store as it is now.
+    pub(super) fn view(&self) -> Result<Option<Box<dyn StoreView + '_>>, StoreFailure> {
+        self.store.as_ref().map(|store| store.certificates.view()).transpose()
+    }
+
+    fn find_named(
+        &self,
+        mut name: AskedName,
+        view: Option<&dyn StoreView>,
+    ) -> Result<Found<'_>, StoreFailure> {
+        match self.find_exactly(name.exact(), view)? {
+            Found::Nothing => match name.wildcard() {
+                Some(wildcard) => self.find_exactly(wildcard, view),
+                None => Ok(Found::Nothing),
+            },
+            found => Ok(found),
+        }
+    }
+
+    fn find_exactly(
+        &self,
+        name: &str,
+        view: Option<&dyn StoreView>,
+    ) -> Result<Found<'_>, StoreFailure> {
+        match (self.index.named(name), view) {
+            (Some(found), _) => Ok(Found::Indexed(found)),
+            (None, Some(view)) => view.named(name).map(Found::stored),
+            (None, None) => Ok(Found::Nothing),
+        }
+    }
+
+    fn find_default(&self, view: Option<&dyn StoreView>) -> Result<Found<'_>, StoreFailure> {
+        match (self.index.default_certificates(), &self.store, view) {
+            ([], Some(store), Some(view)) => store.default_of(view).map(Found::stored),
+            ([], ..) => Ok(Found::Nothing),
+            (found, ..) => Ok(Found::Indexed(found)),
+        }
+    }
+}
+
+/// Certificates for one name, one of each kind of key, best first.
+#[derive(Debug)]
+pub(super) enum Found<'s> {
+    /// From files.
+    Indexed(&'s [Arc<Certificate>]),
+    /// None.
+    Nothing,
+    /// From a store.
+    Stored(Vec<StoredCertificate>),
+}
+
+impl Found<'_> {
+    fn stored(found: Vec<StoredCertificate>) -> Self {
+        if found.is_empty() { Self::Nothing } else { Self::Stored(found) }
+    }
+}

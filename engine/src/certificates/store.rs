@@ -1,0 +1,130 @@
+//! Certificates that change while they are served: what the engine asks of a store of them.
+//!
+//! The store itself has files, so it lives above the engine: it implements [`CertificateStore`]. A
+//! lane takes a [`StoreView`] for one hello and drops it before it turns to anything else.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::sign::CertifiedKey;
+
+use super::{AskedName, CertificateDigest, CertificateError, EncodedKey, KeyType, decode};
+
+/// Certificates found by name anew for each hello, with their keys sealed until one is needed.
+///
+/// Lanes share it: a view must write nothing that another lane reads, and wait for nobody.
+pub trait CertificateStore: fmt::Debug + Send + Sync {
+    /// Tells this store from all others, also after a restart.
+    fn id(&self) -> StoreId;
+
+    /// What the store holds now. It stays as it is for as long as the view lives.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn view(&self) -> Result<Box<dyn StoreView + '_>, StoreFailure>;
+}
+
+/// A store at one moment.
+pub trait StoreView {
+    /// Grows with every change of the store.
+    fn version(&self) -> u64;
+
+    /// What is served for exactly `name`, which is in lower case; a wildcard begins with `*.`. One
+    /// of each kind of key, the cheapest first; empty for an unknown name.
+    ///
+    /// # Errors
+    /// The entry cannot be read.
+    fn named(&self, name: &str) -> Result<Vec<StoredCertificate>, StoreFailure>;
+
+    /// Unseals the key of a certificate that [`Self::named`] found.
+    ///
+    /// # Errors
+    /// It is gone, damaged, or sealed with a key that is not at hand.
+    fn open(&self, digest: CertificateDigest) -> Result<OpenedCertificate, StoreFailure>;
+
+    /// The certificates that left the store after the one numbered `seen`; without `seen`, only the
+    /// number of the last one.
+    ///
+    /// # Errors
+    /// The list cannot be read.
+    fn gone_since(&self, seen: Option<u64>) -> Result<Gone, StoreFailure>;
+}
+
+/// What a name look-up tells of a certificate: enough to choose by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredCertificate {
+    /// Tells it from all others.
+    pub digest: CertificateDigest,
+    /// The kind of key.
+    pub key_type: KeyType,
+}
+
+/// A certificate taken out of a store, with its key unsealed and still encoded.
+#[derive(Debug)]
+pub struct OpenedCertificate {
+    /// The chain, the server's own certificate first.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The private key.
+    pub key: EncodedKey,
+}
+
+impl OpenedCertificate {
+    /// Decodes the key and checks that it fits; `label` names the certificate in errors.
+    ///
+    /// # Errors
+    /// The key does not belong to the certificate, or `provider` does not take it.
+    pub fn decode(
+        self,
+        label: &str,
+        provider: &CryptoProvider,
+    ) -> Result<CertifiedKey, CertificateError> {
+        decode(label, self.chain, &self.key, provider)
+    }
+}
+
+/// Certificates that left a store.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Those that left, or none if the store no longer knows all of them.
+    pub digests: Option<Vec<CertificateDigest>>,
+    /// The number of the last one; 0 if none ever left.
+    pub last: u64,
+}
+
+/// The identity of a store, given to it by chance when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoreId(pub [u8; 16]);
+
+/// Something in a store cannot be read. A lane has nobody to tell why; it counts, and
+/// `sealane certificates verify` says the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the certificate store cannot be read; `sealane certificates verify` says why")]
+pub struct StoreFailure;
+
+/// A store as one listener uses it.
+#[derive(Clone, Debug)]
+pub struct ListenerStore {
+    /// The certificates.
+    pub certificates: Arc<dyn CertificateStore>,
+    /// The name whose certificate stands in for names that nothing covers, if there is one.
+    pub default_name: Option<Box<str>>,
+}
+
+impl ListenerStore {
+    /// What stands in for names that nothing covers.
+    pub(super) fn default_of(
+        &self,
+        view: &dyn StoreView,
+    ) -> Result<Vec<StoredCertificate>, StoreFailure> {
+        let Some(mut name) = self.default_name.as_deref().and_then(AskedName::new) else {
+            return Ok(Vec::new());
+        };
+        let exact = view.named(name.exact())?;
+        match name.wildcard() {
+            Some(wildcard) if exact.is_empty() => view.named(wildcard),
+            _ => Ok(exact),
+        }
+    }
+}

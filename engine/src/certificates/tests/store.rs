@@ -1,0 +1,192 @@
+//! What a lane serves beside files from certificates that change.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+
+use rustls::SignatureScheme;
+
+use super::lane::{hello, resolve};
+use super::*;
+use crate::policy::UnknownNames;
+
+/// A store in memory. It lives on the test's thread alone, which [`fragile::Fragile`] sees to.
+#[derive(Debug)]
+struct InMemory(fragile::Fragile<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    certificates: RefCell<HashMap<String, Arc<Certificate>>>,
+    gone: RefCell<Vec<CertificateDigest>>,
+    is_broken: Cell<bool>,
+    opened: Cell<usize>,
+}
+
+impl InMemory {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(fragile::Fragile::new(Shelf::default())))
+    }
+
+    /// Serves another certificate for `name`, or none.
+    fn set(&self, name: &str, certificate: Option<Arc<Certificate>>) {
+        let shelf = self.0.get();
+        let before = match certificate {
+            Some(certificate) => shelf.certificates.borrow_mut().insert(name.into(), certificate),
+            None => shelf.certificates.borrow_mut().remove(name),
+        };
+        shelf.gone.borrow_mut().extend(before.map(|before| before.digest()));
+    }
+}
+
+impl CertificateStore for InMemory {
+    fn id(&self) -> StoreId {
+        StoreId([1; 16])
+    }
+
+    fn view(&self) -> Result<Box<dyn StoreView + '_>, StoreFailure> {
+        let shelf = self.0.get();
+        if shelf.is_broken.get() { Err(StoreFailure) } else { Ok(Box::new(shelf)) }
+    }
+}
+
+impl StoreView for &Shelf {
+    fn version(&self) -> u64 {
+        self.gone.borrow().len() as u64
+    }
+
+    fn named(&self, name: &str) -> Result<Vec<StoredCertificate>, StoreFailure> {
+        let found = self.certificates.borrow().get(name).map(|certificate| StoredCertificate {
+            digest: certificate.digest(),
+            key_type: certificate.key_type(),
+        });
+        Ok(found.into_iter().collect())
+    }
+
+    fn open(&self, digest: CertificateDigest) -> Result<OpenedCertificate, StoreFailure> {
+        let certificates = self.certificates.borrow();
+        let found = certificates.values().find(|certificate| certificate.digest() == digest);
+        let certificate = found.ok_or(StoreFailure)?;
+        self.opened.set(self.opened.get() + 1);
+        Ok(OpenedCertificate {
+            chain: certificate.chain().map(|der| CertificateDer::from(der.to_vec())).collect(),
+            key: EncodedKey::new(certificate.key().encoding(), certificate.key().der()),
+        })
+    }
+
+    fn gone_since(&self, seen: Option<u64>) -> Result<Gone, StoreFailure> {
+        let gone = self.gone.borrow();
+        let from = seen.map_or(gone.len(), |seen| usize::try_from(seen).unwrap());
+        Ok(Gone { digests: Some(gone[from..].to_vec()), last: gone.len() as u64 })
+    }
+}
+
+/// A lane that serves `files` and a store.
+struct TestLane {
+    keys: Rc<RefCell<LaneKeys>>,
+    resolver: LaneResolver,
+    served: Served,
+    store: Arc<InMemory>,
+}
+
+impl TestLane {
+    fn new(files: CertificateIndex, default_name: Option<&str>, refuse: bool) -> Self {
+        let store = InMemory::new();
+        let certificates: Arc<dyn CertificateStore> = Arc::clone(&store) as _;
+        let default_name = default_name.map(Box::from);
+        let served = Served {
+            index: Arc::new(files),
+            store: Some(ListenerStore { certificates, default_name }),
+            unknown_names: if refuse { UnknownNames::Refuse } else { UnknownNames::ServeDefault },
+        };
+        let keys = Rc::new(RefCell::new(LaneKeys::new(NonZeroUsize::new(8).unwrap())));
+        let resolver = LaneResolver::new(served.clone(), provider(), Rc::clone(&keys));
+        Self { keys, resolver, served, store }
+    }
+
+    /// The leaf that a client gets which asks for `name`.
+    fn leaf(&self, name: &str) -> Option<Vec<u8>> {
+        let hello = hello(name, &[SignatureScheme::ECDSA_NISTP256_SHA256]);
+        let found = resolve(&self.resolver, &hello).map(|found| found.cert[0].to_vec());
+        assert_eq!(self.served.covers(Some(name)), found.is_some(), "{name}");
+        found
+    }
+
+    fn counters(&self) -> LaneKeyCounters {
+        self.keys.borrow().counters()
+    }
+}
+
+fn one(names: &[&str]) -> Arc<Certificate> {
+    Arc::clone(&index(&[&pem_p256(names)]).iter().next().unwrap())
+}
+
+fn leaf(certificate: &Certificate) -> Option<Vec<u8>> {
+    certificate.chain().next().map(<[u8]>::to_vec)
+}
+
+fn no_files() -> CertificateIndex {
+    let provider = provider();
+    let indexed = IndexBuilder::new(&provider, NOW_S).finish(DefaultCertificate::Absent);
+    assert_eq!(indexed.errors, []);
+    indexed.index
+}
+
+#[test]
+fn exact_names_go_before_wildcards_and_files_before_the_store() {
+    let files = index(&[&pem_p256(&["a.test"]), &pem_p256(&["*.b.test"])]);
+    let (file_a, file_b) = (leaf(&files.find("a.test")[0]), leaf(&files.find("x.b.test")[0]));
+    let lane = TestLane::new(files, None, true);
+    let (exact, wild) = (one(&["www.b.test"]), one(&["*.c.test"]));
+    lane.store.set("a.test", Some(one(&["a.test"])));
+    lane.store.set("www.b.test", Some(Arc::clone(&exact)));
+    lane.store.set("*.c.test", Some(Arc::clone(&wild)));
+    assert_eq!(lane.leaf("a.test"), file_a);
+    assert_eq!(lane.leaf("www.b.test"), leaf(&exact));
+    assert_eq!(lane.leaf("other.b.test"), file_b);
+    assert_eq!(lane.leaf("x.c.test"), leaf(&wild));
+    assert_eq!(lane.leaf("c.test"), None);
+}
+
+#[test]
+fn a_key_is_opened_once_and_dropped_when_its_certificate_has_left() {
+    let lane = TestLane::new(no_files(), None, true);
+    let (old, new) = (one(&["a.test"]), one(&["a.test"]));
+    lane.store.set("a.test", Some(Arc::clone(&old)));
+    lane.store.set("b.test", Some(one(&["b.test"])));
+    for _ in 0..3 {
+        assert_eq!(lane.leaf("a.test"), leaf(&old));
+    }
+    assert_eq!((lane.counters().opened, lane.counters().hits), (1, 2));
+    lane.store.set("a.test", Some(Arc::clone(&new)));
+    // Any hello makes the lane notice.
+    lane.leaf("b.test").unwrap();
+    assert_eq!(lane.keys.borrow().len(), 1);
+    assert_eq!(lane.leaf("a.test"), leaf(&new));
+    lane.store.set("a.test", None);
+    assert_eq!(lane.leaf("a.test"), None);
+    assert_eq!(lane.keys.borrow().len(), 1);
+    assert_eq!(lane.counters().store_failures, 0);
+}
+
+#[test]
+fn a_store_that_fails_takes_its_own_names_along_and_no_other() {
+    let lane = TestLane::new(index(&[&pem_p256(&["file.test"])]), None, false);
+    lane.store.set("a.test", Some(one(&["a.test"])));
+    lane.leaf("a.test").unwrap();
+    lane.store.0.get().is_broken.set(true);
+    assert_eq!(lane.leaf("a.test"), lane.leaf("file.test"), "the default");
+    assert_eq!(lane.counters().store_failures, 2);
+    lane.store.0.get().is_broken.set(false);
+    assert_ne!(lane.leaf("a.test"), lane.leaf("file.test"));
+}
+
+#[test]
+fn the_default_may_be_in_the_store() {
+    let lane = TestLane::new(no_files(), Some("www.a.test"), false);
+    assert_eq!(lane.leaf("unknown.test"), None);
+    let wild = one(&["*.a.test"]);
+    lane.store.set("*.a.test", Some(Arc::clone(&wild)));
+    assert_eq!(lane.leaf("unknown.test"), leaf(&wild));
+    assert!(lane.served.covers(None));
+}

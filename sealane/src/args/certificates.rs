@@ -1,0 +1,133 @@
+//! What `sealane certificates` takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// What to do with a store.
+#[derive(Debug, Subcommand)]
+pub enum CertificatesCommand {
+    /// Add certificates with their private keys, or replace those of the same names
+    Import(ImportArguments),
+    /// List certificates, those that expire first at the top
+    List(ListArguments),
+    /// Serve nothing for some names any more
+    Remove(RemoveArguments),
+    /// Seal all private keys with the current sealing key
+    Reseal(KeyArguments),
+    /// Show what a client gets that asks for a name
+    Show(ShowArguments),
+    /// Open every private key and see that it belongs to its certificate
+    Verify(VerifyArguments),
+}
+
+/// Which store.
+#[derive(Args, Debug)]
+pub struct StoreArguments {
+    /// The folder of the store
+    #[arg(long, value_name = "PATH", required_unless_present = "config")]
+    pub store: Option<PathBuf>,
+    /// Take the store and the source of its key from a configuration
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Which store, and what opens its seals.
+#[derive(Args, Debug)]
+#[group(id = "key")]
+pub struct KeyArguments {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// The file with the sealing keys, one per line, the current one first
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["config", "key_credential",
+        "key_command"], conflicts_with_all = ["key_credential", "key_command"])]
+    pub key_file: Option<PathBuf>,
+    /// The credential of systemd with the sealing keys
+    #[arg(long, value_name = "NAME", conflicts_with = "key_command")]
+    pub key_credential: Option<String>,
+    /// A program that prints the sealing keys, with its arguments, parted by spaces
+    #[arg(long, value_name = "COMMAND")]
+    pub key_command: Option<String>,
+}
+
+/// What `import` takes.
+#[derive(Args, Debug)]
+#[command(after_long_help = IMPORT_HELP)]
+pub struct ImportArguments {
+    /// The store and its key.
+    #[command(flatten)]
+    pub key: KeyArguments,
+    /// Make the store and the key file if they are missing
+    #[arg(long)]
+    pub create: bool,
+    /// A chain and its key in two files; may be repeated
+    #[arg(long, num_args = 2, value_names = ["CHAIN", "KEY"])]
+    pub pair: Vec<PathBuf>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Files with a chain and its key in PEM, or directories of NAME.pem and of NAME.crt with
+    /// NAME.key
+    #[arg(value_name = "PATH", required_unless_present = "pair")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// What `list` takes.
+#[derive(Args, Debug)]
+pub struct ListArguments {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Only those that expire within so many days, and those that have expired
+    #[arg(long, value_name = "DAYS")]
+    pub expiring: Option<u16>,
+    /// Print one JSON object per line instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `remove` takes.
+#[derive(Args, Debug)]
+pub struct RemoveArguments {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Server names, or wildcards such as *.example.com
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+}
+
+/// What `show` takes.
+#[derive(Args, Debug)]
+pub struct ShowArguments {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Print one JSON object per line instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// The server name that a client asks for
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+/// What `verify` takes.
+#[derive(Args, Debug)]
+pub struct VerifyArguments {
+    /// The store and its key.
+    #[command(flatten)]
+    pub key: KeyArguments,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+const IMPORT_HELP: &str = "All files are read and checked before anything is written: with one \
+mistake nothing is imported. For a name and a kind of key that the store has already, the imported \
+certificate takes the place of the old one; a certificate that is served for no name any more is \
+removed.
+
+Example:
+  sealane certificates import --config /etc/sealane/sealane.toml --pair www.crt www.key
+";

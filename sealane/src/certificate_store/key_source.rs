@@ -1,0 +1,254 @@
+//! Sealing keys from a file, a credential of systemd, or a program.
+
+use std::env;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use sealane_store::{SealingKeyError, SealingKeys};
+use zeroize::Zeroizing;
+
+use crate::config::KeySource;
+
+/// Reads the keys that `source` names; a program gets [`COMMAND_TIMEOUT`].
+///
+/// # Errors
+/// They cannot be read, or are no keys. No error quotes them.
+pub fn sealing_keys(source: &KeySource) -> Result<SealingKeys, KeySourceError> {
+    let text = match source {
+        KeySource::Command(words) => output_of(words)?,
+        KeySource::Credential(name) => {
+            let folder = env::var_os("CREDENTIALS_DIRECTORY");
+            let folder =
+                folder.ok_or_else(|| KeySourceError::NoCredentials { name: name.clone() })?;
+            // The service manager sees to who can read it.
+            text_of(&PathBuf::from(folder).join(name), Check::Size)?
+        }
+        KeySource::File(path) => text_of(path, Check::SizeAndMode)?,
+    };
+    SealingKeys::from_text(&text)
+        .map_err(|error| KeySourceError::NoKeys { from: source.to_string(), error })
+}
+
+/// Makes a key file for this user alone with one new key in it; leaves one that is there alone.
+///
+/// # Errors
+/// The system refuses.
+pub fn create_key_file(path: &Path) -> Result<bool, KeySourceError> {
+    let unwritable = |error| KeySourceError::Unwritable { path: path.into(), error };
+    let (_, text) = SealingKeys::generate()
+        .map_err(|error| KeySourceError::NoKeys { from: path.display().to_string(), error })?;
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+        opened => {
+            let mut file = opened.map_err(unwritable)?;
+            file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(unwritable)?;
+        }
+    }
+    Ok(true)
+}
+
+/// Why there are no sealing keys. The fault is the operator's.
+#[derive(Debug, thiserror::Error)]
+pub enum KeySourceError {
+    /// The program did not do its part.
+    #[error("{command}: {what}")]
+    Command {
+        /// The program and its arguments.
+        command: String,
+        /// What it did instead.
+        what: String,
+    },
+    /// A file that others can read.
+    #[error(
+        "{}: every user of this machine may read or write this key (mode {mode:03o}); chmod 600 \
+         it, and take a new key if others have been here", path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Not started by systemd with credentials.
+    #[error(
+        "credential {name}: CREDENTIALS_DIRECTORY is not set; start Sealane by a systemd unit with \
+         LoadCredential={name}:PATH"
+    )]
+    NoCredentials {
+        /// The credential.
+        name: String,
+    },
+    /// The text holds none.
+    #[error("{from}: {error}")]
+    NoKeys {
+        /// Where the text comes from.
+        from: String,
+        /// What is wrong with it.
+        error: SealingKeyError,
+    },
+    /// The system refuses.
+    #[error(
+        "{}: cannot be read: {error}; see that it is there and this user may read it",
+        path.display()
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The system refuses.
+    #[error("{}: cannot be made: {error}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Check {
+    Size,
+    SizeAndMode,
+}
+
+fn text_of(path: &Path, check: Check) -> Result<Zeroizing<String>, KeySourceError> {
+    let unreadable = |error| KeySourceError::Unreadable { path: path.into(), error };
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(unreadable(io::Error::other("it is not a file")));
+    }
+    let mode = metadata.mode() & 0o777;
+    if check == Check::SizeAndMode && mode & OTHERS != 0 {
+        return Err(KeySourceError::Exposed { path: path.into(), mode });
+    }
+    read_text(file).map_err(unreadable)
+}
+
+/// What a program writes. It is waited for on this thread, for a bounded time, and its output is
+/// read on another, so that a program that writes nothing does not hold up more than that.
+fn output_of(words: &[String]) -> Result<Zeroizing<String>, KeySourceError> {
+    let failed = |what: String| KeySourceError::Command { command: words.join(" "), what };
+    let (program, arguments) =
+        words.split_first().ok_or_else(|| failed("no program is named".into()))?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(format!("cannot be started: {error}")))?;
+    let (sender, text) = channel();
+    let output = child.stdout.take();
+    let read = move || {
+        // Whoever asked may have given up.
+        let _ = sender.send(output.map_or(Ok(Zeroizing::default()), read_text));
+    };
+    let reader = std::thread::Builder::new().name("sealing-key".into()).spawn(read);
+    let until = Instant::now() + COMMAND_TIMEOUT;
+    let text = reader.is_ok().then(|| text.recv_timeout(COMMAND_TIMEOUT).ok()).flatten();
+    let status = text.is_some().then(|| status_by(&mut child, until)).flatten();
+    let (Some(text), Some(status)) = (text, status) else {
+        // It may have ended this very moment.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(failed(format!("not done within {} s", COMMAND_TIMEOUT.as_secs())));
+    };
+    if !status.success() {
+        return Err(failed(format!("it failed: {status}")));
+    }
+    text.map_err(|error| failed(format!("its output cannot be read: {error}")))
+}
+
+fn status_by(child: &mut Child, until: Instant) -> Option<std::process::ExitStatus> {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < until => std::thread::sleep(COMMAND_TICK),
+            Ok(None) | Err(_) => return None,
+        }
+    }
+}
+
+/// Into a buffer that never moves, so that no copy of a key stays behind.
+fn read_text(from: impl Read) -> io::Result<Zeroizing<String>> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(KEY_SOURCE_BYTES_MAX + 1));
+    from.take(KEY_SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > KEY_SOURCE_BYTES_MAX {
+        return Err(io::Error::other("it is too long for sealing keys"));
+    }
+    match str::from_utf8(&bytes) {
+        Ok(text) => Ok(Zeroizing::new(text.to_owned())),
+        Err(_) => Err(io::Error::other("it is not text")),
+    }
+}
+
+/// How often a program that closed its output is asked whether it has ended.
+const COMMAND_TICK: Duration = Duration::from_millis(5);
+/// A program that prints a key; for as long a signal may have to wait.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of a text with sealing keys.
+const KEY_SOURCE_BYTES_MAX: usize = 4096;
+/// Permissions of everybody who is neither the owner nor in the group.
+const OTHERS: u32 = 0o007;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+
+    fn command(words: &[&str]) -> KeySource {
+        KeySource::Command(words.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    fn error(source: &KeySource) -> String {
+        let text = sealing_keys(source).unwrap_err().to_string();
+        assert!(!text.contains("AQEB") || matches!(source, KeySource::Command(_)), "{text}");
+        text
+    }
+
+    #[test]
+    fn files_are_for_their_owner_and_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let source = KeySource::File(path.clone());
+        assert!(error(&source).contains("cannot be read"));
+        assert!(create_key_file(&path).unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let current = sealing_keys(&source).unwrap().current();
+        assert!(!create_key_file(&path).unwrap());
+        assert_eq!(sealing_keys(&source).unwrap().current(), current);
+        let set_mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(0o640);
+        assert!(sealing_keys(&source).is_ok());
+        set_mode(0o644);
+        assert!(error(&source).contains("every user of this machine may read"));
+        set_mode(0o600);
+        fs::write(&path, "AQEBAQ==").unwrap();
+        assert!(error(&source).contains("line 1 is not a sealing key"));
+        assert!(error(&KeySource::File(folder.path().into())).contains("it is not a file"));
+        assert!(error(&KeySource::File("/dev/zero".into())).contains("it is not a file"));
+    }
+
+    #[test]
+    fn programs_are_bounded_and_their_failures_said() {
+        assert!(sealing_keys(&command(&["echo", KEY])).is_ok());
+        assert!(error(&command(&["/absent/program"])).contains("cannot be started"));
+        assert!(error(&command(&["false"])).contains("it failed"));
+        assert!(error(&command(&["true"])).contains("no sealing key in it"));
+        assert!(
+            error(&command(&["cat", "/dev/zero"])).contains("its output cannot be read")
+                || error(&command(&["cat", "/dev/zero"])).contains("it failed")
+        );
+    }
+}

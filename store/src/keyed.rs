@@ -1,0 +1,338 @@
+//! A store together with the keys to its seals: what serves, and what writes private keys.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use heed::{AnyTls, RoTxn, RwTxn, WithTls};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use sealane_engine::certificates::{
+    Certificate, CertificateDigest, CertificateStore, EncodedKey, Gone, OpenedCertificate,
+    StoreFailure, StoreId, StoreView, StoredCertificate,
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Fault, StoreError};
+use crate::record::Record;
+use crate::seal::{OpenError, SealingKeyId, SealingKeys};
+use crate::store::Store;
+use crate::tables::{digest_from, digest_of};
+
+/// A store whose private keys can be opened, all of them.
+#[derive(Debug)]
+pub struct KeyedStore {
+    keys: SealingKeys,
+    store: Arc<Store>,
+}
+
+impl KeyedStore {
+    /// Joins a store with its keys.
+    ///
+    /// # Errors
+    /// Some private key is sealed with a key that is not among `keys`, or the store cannot be read.
+    pub fn new(store: Arc<Store>, keys: SealingKeys) -> Result<Self, StoreError> {
+        let missing = store.summary()?.sealed_with.into_iter().find(|(id, _)| !keys.has(*id));
+        match missing {
+            Some((id, count)) => {
+                Err(StoreError::KeyMissing { path: store.path().into(), count, id })
+            }
+            None => Ok(Self { keys, store }),
+        }
+    }
+
+    /// The key that seals.
+    pub fn current_key(&self) -> SealingKeyId {
+        self.keys.current()
+    }
+
+    /// The public part.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Adds certificates in one transaction. Of two with one kind of key the later one is served
+    /// for the names they have in common, and one that is served for no name any more is removed.
+    ///
+    /// `now_s` is Unix time.
+    ///
+    /// # Errors
+    /// One has no name, or the store cannot be written; then nothing is added.
+    pub fn import(
+        &self,
+        certificates: &[Arc<Certificate>],
+        now_s: i64,
+    ) -> Result<Imported, StoreError> {
+        if let Some(nameless) = certificates.iter().find(|each| each.names().is_empty()) {
+            return Err(StoreError::NoName { label: nameless.label().to_owned() });
+        }
+        let mut imported = Imported::default();
+        self.store.write(|txn| {
+            let mut each = certificates.iter();
+            each.try_for_each(|one| self.import_one(txn, one, now_s, &mut imported))
+        })?;
+        Ok(imported)
+    }
+
+    /// Seals the next private keys that are not sealed with the current key anew, at most
+    /// `count_max` in one transaction. What is left is counted in the answer; an interrupted run is
+    /// simply begun again.
+    ///
+    /// # Errors
+    /// A private key does not open, or the store cannot be written; what earlier calls did stays.
+    pub fn reseal(
+        &self,
+        after: Option<CertificateDigest>,
+        count_max: usize,
+    ) -> Result<Resealed, StoreError> {
+        self.store.write(|txn| self.reseal_some(txn, after, count_max))
+    }
+
+    /// Opens every private key from the certificate behind `after` on, at most `count_max`, and
+    /// calls `problem` with whatever is wrong; returns where to go on.
+    ///
+    /// # Errors
+    /// The store cannot be read at all.
+    pub fn verify(
+        &self,
+        after: Option<CertificateDigest>,
+        count_max: usize,
+        provider: &CryptoProvider,
+        mut problem: impl FnMut(String),
+    ) -> Result<Option<CertificateDigest>, StoreError> {
+        let digests = self.store.read(|txn| self.digests_after(txn, after, count_max))?;
+        for digest in &digests {
+            // The key is decoded outside of the transaction, which others wait for to end.
+            let opened = self.store.read(|txn| self.open_and_check(txn, *digest));
+            let checked = opened.map_err(|error| error.to_string()).and_then(|opened| {
+                let Some((label, opened)) = opened else { return Ok(()) };
+                opened.decode(&label, provider).map(drop).map_err(|error| error.to_string())
+            });
+            if let Err(wrong) = checked {
+                let names = self.store.read(|txn| self.tables().some_names(txn, *digest))?;
+                problem(format!("{}: {wrong}", names.join(", ")));
+            }
+        }
+        Ok(digests.last().copied())
+    }
+
+    fn import_one(
+        &self,
+        txn: &mut RwTxn<'_>,
+        certificate: &Certificate,
+        now_s: i64,
+        imported: &mut Imported,
+    ) -> Result<(), Fault> {
+        let digest = digest_of(certificate.chain());
+        if self.is_whole(txn, digest).unwrap_or(false) {
+            imported.unchanged += 1;
+            return Ok(());
+        }
+        // One that is damaged, or sealed with an old key, makes room for itself.
+        self.tables().delete(txn, digest)?;
+        self.insert(txn, digest, certificate, now_s)?;
+        let placed = StoredCertificate { digest, key_type: certificate.key_type() };
+        let mut replaced = BTreeSet::new();
+        for name in certificate.names() {
+            replaced.extend(self.tables().place(txn, name, placed)?.map(|before| before.0));
+        }
+        if replaced.is_empty() {
+            imported.added += 1;
+        } else {
+            imported.replaced += 1;
+        }
+        for before in replaced {
+            self.tables().drop_if_unserved(txn, CertificateDigest(before))?;
+        }
+        Ok(())
+    }
+
+    fn insert(
+        &self,
+        txn: &mut RwTxn<'_>,
+        digest: CertificateDigest,
+        certificate: &Certificate,
+        now_s: i64,
+    ) -> Result<(), Fault> {
+        let chain: Vec<&[u8]> = certificate.chain().collect();
+        let (leaf, intermediates) = chain.split_first().ok_or(Fault::What("an empty chain"))?;
+        let sealed = self.keys.seal(certificate.key(), &digest.0)?;
+        let record = Record {
+            key_type: certificate.key_type(),
+            not_before_s: certificate.not_before_s(),
+            not_after_s: certificate.not_after_s(),
+            imported_s: now_s,
+            sealing_key: sealed.id,
+            nonce: sealed.nonce,
+            sealed_key: &sealed.bytes,
+            label: beginning(certificate.label()),
+            names: certificate.names().iter().map(|name| &**name).collect(),
+            leaf,
+            intermediates: intermediates.iter().map(|der| Sha256::digest(der).into()).collect(),
+        };
+        self.tables().insert(txn, digest, &record, intermediates)
+    }
+
+    /// Whether a certificate is sealed with the current key, opens, and is served for all of its
+    /// names.
+    fn is_whole(&self, txn: &RwTxn<'_>, digest: CertificateDigest) -> Result<bool, Fault> {
+        let Some(record) = self.tables().record(txn, digest)? else { return Ok(false) };
+        let served = self.tables().served_names(txn, digest, &record)?;
+        Ok(record.sealing_key == self.keys.current()
+            && served.len() == record.names.len()
+            && self.open_key(digest, &record).is_ok())
+    }
+
+    fn reseal_some(
+        &self,
+        txn: &mut RwTxn<'_>,
+        after: Option<CertificateDigest>,
+        count_max: usize,
+    ) -> Result<Resealed, Fault> {
+        let digests = self.digests_after(txn, after, count_max)?;
+        let mut resealed = 0;
+        for digest in &digests {
+            let Some(record) = self.tables().record(txn, *digest)? else { continue };
+            let before = record.sealing_key;
+            if before == self.keys.current() {
+                continue;
+            }
+            let sealed = self.keys.seal(&self.open_key(*digest, &record)?, &digest.0)?;
+            let bytes = Record {
+                sealing_key: sealed.id,
+                nonce: sealed.nonce,
+                sealed_key: &sealed.bytes,
+                ..record
+            }
+            .to_bytes()?;
+            self.tables().replace_seal(txn, *digest, &bytes, (before, sealed.id))?;
+            resealed += 1;
+        }
+        Ok(Resealed { last: digests.last().copied(), resealed, seen: digests.len() })
+    }
+
+    fn digests_after(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        after: Option<CertificateDigest>,
+        count_max: usize,
+    ) -> Result<Vec<CertificateDigest>, Fault> {
+        let from = after.as_ref().map_or(Bound::Unbounded, |last| Bound::Excluded(&last.0[..]));
+        let range = self.tables().certificates.range(txn, &(from, Bound::Unbounded))?;
+        range.take(count_max).map(|entry| digest_from(entry?.0)).collect()
+    }
+
+    fn open_and_check(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        digest: CertificateDigest,
+    ) -> Result<Option<(String, OpenedCertificate)>, Fault> {
+        // It may have been removed meanwhile.
+        let Some(record) = self.tables().record(txn, digest)? else { return Ok(None) };
+        let label = record.label.to_owned();
+        Ok(Some((label, self.open_record(txn, digest, &record)?)))
+    }
+
+    fn open_record(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        digest: CertificateDigest,
+        record: &Record<'_>,
+    ) -> Result<OpenedCertificate, Fault> {
+        let key = self.open_key(digest, record)?;
+        let chain = self.tables().chain(txn, record)?;
+        if digest_of(chain.iter().copied()) != digest {
+            return Err(Fault::What("a chain is not the one that its private key was sealed for"));
+        }
+        let chain = chain.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
+        Ok(OpenedCertificate { chain, key })
+    }
+
+    fn open_key(
+        &self,
+        digest: CertificateDigest,
+        record: &Record<'_>,
+    ) -> Result<EncodedKey, Fault> {
+        let opened =
+            self.keys.open(record.sealing_key, &record.nonce, record.sealed_key, &digest.0);
+        opened.map_err(|error| match error {
+            OpenError::Damaged => Fault::What("a private key's seal is broken"),
+            OpenError::KeyMissing => Fault::What("a private key is sealed with another key"),
+        })
+    }
+
+    fn tables(&self) -> &crate::tables::Tables {
+        &self.store.tables
+    }
+}
+
+impl CertificateStore for KeyedStore {
+    fn id(&self) -> StoreId {
+        self.store.id()
+    }
+
+    fn view(&self) -> Result<Box<dyn StoreView + '_>, StoreFailure> {
+        let txn = self.tables().env.read_txn().map_err(|_| StoreFailure)?;
+        Ok(Box::new(View { keyed: self, txn }))
+    }
+}
+
+/// One read transaction. LMDB keeps a place for each thread that reads: a line that only this
+/// thread writes, taken under a lock by the thread's first transaction and by no later one.
+struct View<'s> {
+    keyed: &'s KeyedStore,
+    txn: RoTxn<'s, WithTls>,
+}
+
+impl StoreView for View<'_> {
+    fn version(&self) -> u64 {
+        self.txn.id() as u64
+    }
+
+    fn named(&self, name: &str) -> Result<Vec<StoredCertificate>, StoreFailure> {
+        self.keyed.tables().named(&self.txn, name).map_err(|_| StoreFailure)
+    }
+
+    fn open(&self, digest: CertificateDigest) -> Result<OpenedCertificate, StoreFailure> {
+        let tables = self.keyed.tables();
+        let record = tables.record(&self.txn, digest).ok().flatten().ok_or(StoreFailure)?;
+        self.keyed.open_record(&self.txn, digest, &record).map_err(|_| StoreFailure)
+    }
+
+    fn gone_since(&self, seen: Option<u64>) -> Result<Gone, StoreFailure> {
+        self.keyed.tables().gone_since(&self.txn, seen).map_err(|_| StoreFailure)
+    }
+}
+
+/// What became of certificates that were imported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Those for names that nothing was served for with this kind of key.
+    pub added: u64,
+    /// Those that took a name from another.
+    pub replaced: u64,
+    /// Those that were there already.
+    pub unchanged: u64,
+}
+
+/// What one call of [`KeyedStore::reseal`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resealed {
+    /// Where the next call goes on; none if all have been seen.
+    pub last: Option<CertificateDigest>,
+    /// Private keys sealed anew.
+    pub resealed: u64,
+    /// Certificates looked at.
+    pub seen: usize,
+}
+
+/// As much of a label as is worth keeping.
+fn beginning(label: &str) -> &str {
+    let mut end = label.len().min(LABEL_BYTES_MAX);
+    while !label.is_char_boundary(end) {
+        end -= 1;
+    }
+    &label[..end]
+}
+
+const LABEL_BYTES_MAX: usize = 1024;

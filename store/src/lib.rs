@@ -1,0 +1,40 @@
+//! Certificates at rest: an embedded database in which private keys are sealed.
+//!
+//! ```text
+//!   sealane certificates import                    a lane, for one hello
+//!        |  one write transaction                       |  one read transaction, in the map
+//!        v                                              v
+//!   names:         www.example.com  -->  kind of key, digest        (one entry per kind of key)
+//!   certificates:  digest           -->  leaf, sealed key, names, dates     [`record::Record`]
+//!   intermediates: SHA-256          -->  DER, kept once however many chains it is in
+//! ```
+//!
+//! [`Store`] is the public part: names, dates, chains. [`KeyedStore`] adds the [`SealingKeys`] and
+//! with them the private keys; it is what a listener serves from, as the engine's
+//! [`CertificateStore`](sealane_engine::certificates::CertificateStore). What one process commits
+//! is what the next hello of another sees: there is nothing to reload.
+#![deny(unsafe_code)]
+
+mod error;
+mod keyed;
+mod record;
+mod seal;
+mod store;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use error::StoreError;
+pub use keyed::{Imported, KeyedStore, Resealed};
+pub use record::{Record, RecordError};
+pub use seal::{SealingKeyError, SealingKeyId, SealingKeys};
+pub use store::{Listed, Removed, Store, Summary};
+
+/// Bytes of the file's map: the most that a store can grow to. Address space, not memory.
+pub const MAP_BYTES: usize = 64 << 30;
+/// Threads of all processes that read one store at the same time: lanes, control threads and
+/// commands.
+pub const READERS_MAX: u32 = 4096;
+/// Certificates that left a store and are remembered as such, so that lanes drop their keys. A lane
+/// that missed more drops all of its keys.
+pub const GONE_REMEMBERED_MAX: u64 = 1024;

@@ -1,0 +1,253 @@
+//! Seals private keys: XChaCha20-Poly1305 under a key of 32 bytes that is not in the database.
+//!
+//! Nonces are random and 192 bits long, so that 100,000 keys resealed every day for a century are
+//! 2^32 messages and a collision probability below 2^-128.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chacha20poly1305::aead::{AeadInPlace as _, KeyInit as _};
+use chacha20poly1305::{Key, Tag, XChaCha20Poly1305, XNonce};
+use sealane_engine::certificates::{EncodedKey, KeyEncoding};
+use sha2::{Digest as _, Sha256};
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// The keys that open a store. The first one seals; the others, left from before, only open.
+///
+/// A clone is a second copy of the secrets; both are zeroed when dropped.
+#[derive(Clone)]
+pub struct SealingKeys(Vec<SealingKey>);
+
+impl SealingKeys {
+    /// One new key, and the text of it for a file.
+    ///
+    /// # Errors
+    /// The system gave no random bytes.
+    pub fn generate() -> Result<(Self, Zeroizing<String>), SealingKeyError> {
+        let mut secret = Zeroizing::new([0; KEY_BYTES]);
+        getrandom::fill(secret.as_mut_slice()).map_err(|_| SealingKeyError::NoRandomBytes)?;
+        let mut text = Zeroizing::new(String::with_capacity(KEY_TEXT_BYTES_MAX));
+        STANDARD.encode_string(secret.as_slice(), &mut text);
+        text.push('\n');
+        Ok((Self(vec![SealingKey::new(secret)]), text))
+    }
+
+    /// Reads a text with one key per line, in hexadecimal or base64, the current one first. Empty
+    /// lines and lines that begin with `#` are passed over.
+    ///
+    /// # Errors
+    /// A line is not a key, or there is none. No error quotes the text.
+    pub fn from_text(text: &str) -> Result<Self, SealingKeyError> {
+        if text.len() > KEY_TEXT_BYTES_MAX * SEALING_KEYS_MAX {
+            return Err(SealingKeyError::TooLong);
+        }
+        let mut keys: Vec<SealingKey> = Vec::new();
+        for (position, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let number = position + 1;
+            let secret = decode(line).ok_or(SealingKeyError::NotAKey { line: number })?;
+            let key = SealingKey::new(secret);
+            if keys.iter().any(|known| known.id == key.id) {
+                return Err(SealingKeyError::Twice { line: number });
+            }
+            if keys.len() == SEALING_KEYS_MAX {
+                return Err(SealingKeyError::TooMany);
+            }
+            keys.push(key);
+        }
+        if keys.is_empty() { Err(SealingKeyError::None) } else { Ok(Self(keys)) }
+    }
+
+    /// The key that seals.
+    pub fn current(&self) -> SealingKeyId {
+        self.0.first().map_or(SealingKeyId([0; ID_BYTES]), |key| key.id)
+    }
+
+    /// Whether the key `id` is among them.
+    pub fn has(&self, id: SealingKeyId) -> bool {
+        self.0.iter().any(|key| key.id == id)
+    }
+
+    /// Seals `key` for the certificate that `bound` identifies.
+    pub(crate) fn seal(&self, key: &EncodedKey, bound: &[u8]) -> Result<Sealed, SealingKeyError> {
+        let sealing = self.0.first().ok_or(SealingKeyError::None)?;
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce).map_err(|_| SealingKeyError::NoRandomBytes)?;
+        let encoding = match key.encoding() {
+            KeyEncoding::Pkcs1 => 1,
+            KeyEncoding::Pkcs8 => 2,
+            KeyEncoding::Sec1 => 3,
+        };
+        // A buffer that never moves, so that no copy of the key stays behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(1 + key.der().len() + TAG_BYTES));
+        bytes.push(encoding);
+        bytes.extend_from_slice(key.der());
+        let bound = associated(sealing.id, bound);
+        let tag = sealing
+            .cipher()
+            .encrypt_in_place_detached(&XNonce::from(nonce), &bound, &mut bytes)
+            .map_err(|_| SealingKeyError::CannotSeal)?;
+        bytes.extend_from_slice(&tag);
+        Ok(Sealed { id: sealing.id, nonce, bytes: bytes.to_vec() })
+    }
+
+    /// Opens what [`Self::seal`] made for the same `bound`.
+    pub(crate) fn open(
+        &self,
+        id: SealingKeyId,
+        nonce: &[u8; NONCE_BYTES],
+        sealed: &[u8],
+        bound: &[u8],
+    ) -> Result<EncodedKey, OpenError> {
+        let key = self.0.iter().find(|key| key.id == id).ok_or(OpenError::KeyMissing)?;
+        let (sealed, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(OpenError::Damaged)?;
+        let mut opened = Zeroizing::new(sealed.to_vec());
+        key.cipher()
+            .decrypt_in_place_detached(
+                &XNonce::from(*nonce),
+                &associated(id, bound),
+                &mut opened,
+                &Tag::from(*tag),
+            )
+            .map_err(|_| OpenError::Damaged)?;
+        let (encoding, der) = opened.split_first().ok_or(OpenError::Damaged)?;
+        let encoding = match encoding {
+            1 => KeyEncoding::Pkcs1,
+            2 => KeyEncoding::Pkcs8,
+            3 => KeyEncoding::Sec1,
+            _ => return Err(OpenError::Damaged),
+        };
+        Ok(EncodedKey::new(encoding, der))
+    }
+}
+
+impl fmt::Debug for SealingKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|key| key.id)).finish()
+    }
+}
+
+/// Names a sealing key without telling anything of it: the beginning of its digest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SealingKeyId(pub [u8; ID_BYTES]);
+
+impl fmt::Display for SealingKeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for SealingKeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Why a text gives no sealing keys. The fault is the operator's, but for want of random bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealingKeyError {
+    /// The cipher refused.
+    #[error("a private key cannot be sealed; it is too long")]
+    CannotSeal,
+    /// No line holds a key.
+    #[error("no sealing key in it; make one with: openssl rand -base64 32")]
+    None,
+    /// The system's source of random bytes failed.
+    #[error("the system gives no random bytes")]
+    NoRandomBytes,
+    /// A line is something else.
+    #[error(
+        "line {line} is not a sealing key; a key is {KEY_BYTES} bytes in base64 or hexadecimal: \
+         openssl rand -base64 32"
+    )]
+    NotAKey {
+        /// Counted from 1.
+        line: usize,
+    },
+    /// A text longer than so many keys.
+    #[error("too long for a list of sealing keys; is this the right one?")]
+    TooLong,
+    /// More keys than a rotation needs.
+    #[error("more than {SEALING_KEYS_MAX} sealing keys; reseal the store and remove the old ones")]
+    TooMany,
+    /// A key is there already.
+    #[error("line {line} repeats a sealing key; remove it")]
+    Twice {
+        /// Counted from 1.
+        line: usize,
+    },
+}
+
+/// A sealed private key.
+pub(crate) struct Sealed {
+    pub(crate) id: SealingKeyId,
+    pub(crate) nonce: [u8; NONCE_BYTES],
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Why a sealed key stays closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenError {
+    /// It was changed, or belongs to another certificate.
+    Damaged,
+    /// The key it was sealed with is not at hand.
+    KeyMissing,
+}
+
+#[derive(Clone)]
+struct SealingKey {
+    id: SealingKeyId,
+    secret: Zeroizing<[u8; KEY_BYTES]>,
+}
+
+impl SealingKey {
+    fn new(secret: Zeroizing<[u8; KEY_BYTES]>) -> Self {
+        let mut digest: [u8; 32] = Sha256::new_with_prefix(b"sealane sealing key 1")
+            .chain_update(secret.as_slice())
+            .finalize()
+            .into();
+        let mut id = [0; ID_BYTES];
+        id.copy_from_slice(&digest[..ID_BYTES]);
+        digest.zeroize();
+        Self { id: SealingKeyId(id), secret }
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(Key::from_slice(self.secret.as_slice()))
+    }
+}
+
+/// What a seal is bound to beside its content: the format, the sealing key and the certificate. So
+/// a sealed key opens in its own record and in no other.
+fn associated(id: SealingKeyId, bound: &[u8]) -> Vec<u8> {
+    [b"sealane sealed key 1".as_slice(), &id.0, bound].concat()
+}
+
+fn decode(line: &str) -> Option<Zeroizing<[u8; KEY_BYTES]>> {
+    let mut secret = Zeroizing::new([0; KEY_BYTES]);
+    if line.len() == 2 * KEY_BYTES {
+        for (byte, digits) in secret.iter_mut().zip(line.as_bytes().chunks_exact(2)) {
+            *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
+        }
+        return Some(secret);
+    }
+    let mut buffer = Zeroizing::new([0; KEY_BYTES + 4]);
+    let len = STANDARD.decode_slice(line, buffer.as_mut_slice()).ok()?;
+    secret.copy_from_slice(buffer.get(..len).filter(|bytes| bytes.len() == KEY_BYTES)?);
+    Some(secret)
+}
+
+/// Bytes of a random nonce.
+pub(crate) const NONCE_BYTES: usize = 24;
+/// Bytes of a [`SealingKeyId`].
+const ID_BYTES: usize = 8;
+const KEY_BYTES: usize = 32;
+/// A line of a key's text, generously.
+const KEY_TEXT_BYTES_MAX: usize = 256;
+/// A rotation needs two.
+const SEALING_KEYS_MAX: usize = 16;
+const TAG_BYTES: usize = 16;
