@@ -162,32 +162,32 @@ fn the_owner_is_a_queue(rows: &Rows<'_>, threads: u32) -> StrategyCheck {
     check("D4", claim, holds, shown)
 }
 
-/// D5.
+/// D5, by the best round of each, because a busy machine only ever adds to a time. Those that are
+/// told beside it are of all rounds.
 fn the_owner_is_slow(rows: &Rows<'_>, clients: u32) -> Result<StrategyCheck, Error> {
     let claim = "with an owner that costs something, half of its round trips take 3 times as long \
                  as half of those without one, and longer than 99% of them";
-    let times = |strategy| {
-        let row = rows.under(strategy, OWNER_COST)?;
-        Some(Times::read(row.times.get(ROUND_TRIP)?))
-    };
-    let (Some(central), Some(alone)) = (times(CENTRAL), times(PER_CONNECTION)) else {
+    let best = |strategy, figure| least(rows.under(strategy, OWNER_COST)?, figure);
+    let (Some(before), Some(after), Some(tail)) =
+        (best(CENTRAL, "p50_ms"), best(PER_CONNECTION, "p50_ms"), best(PER_CONNECTION, "p99_ms"))
+    else {
         let why = "it needs --owner-cost-ms, and both strategies";
         return Ok(check("D5", claim, None, why));
     };
-    let ms = |times: &Times, percentile| times.percentile_ns(percentile) as f64 / 1e6;
-    let lane = times(LANE).transpose()?;
-    let (central, alone) = (central?, alone?);
-    let (before, after) = (ms(&central, 50.0), ms(&alone, 50.0));
-    let tail = ms(&alone, 99.0);
     let holds = before >= 3.0 * after && tail < before;
-    let told =
-        [("central", Some(&central)), ("per-connection", Some(&alone)), ("lane", lane.as_ref())];
-    let told = told.iter().filter_map(|(name, times)| {
-        let times = (*times)?;
-        Some(format!("{name} p50 {:.2} ms, p99 {:.2} ms", ms(times, 50.0), ms(times, 99.0)))
-    });
-    let told = told.collect::<Vec<_>>().join("; ");
-    let shown = format!("{clients} connections at once: {told}");
+    let mut shown = format!(
+        "best rounds, {clients} connections at once: p50 {before:.2} ms before, {after:.2} ms \
+         after with p99 {tail:.2} ms"
+    );
+    for strategy in STRATEGIES {
+        let times = rows.under(strategy, OWNER_COST).and_then(|row| row.times.get(ROUND_TRIP));
+        if let Some(times) = times {
+            let times = Times::read(times)?;
+            let ms = |percentile| times.percentile_ns(percentile) as f64 / 1e6;
+            let told = format!("; all of {strategy} p50 {:.2}, p99 {:.2}", ms(50.0), ms(99.0));
+            shown.push_str(&told);
+        }
+    }
     Ok(check("D5", claim, (clients >= CLIENTS_MIN).then_some(holds), shown))
 }
 
