@@ -1,12 +1,6 @@
 //! What is measured: [`Settings`], out of the command line.
 
-use crate::{
-    error::Error,
-    machine,
-    scenario::Scenario,
-    stacks,
-    trial::fault::Fault,
-};
+use crate::{error::Error, machine, scenario::Scenario, stacks, trial::fault::Fault};
 
 use super::Arguments;
 
