@@ -1,5 +1,6 @@
 package sealane;
 
+import java.lang.reflect.Field;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
@@ -11,8 +12,13 @@ import java.security.cert.X509Certificate;
 import java.security.spec.PKCS8EncodedKeySpec;
 import java.util.Base64;
 
+import javax.net.ssl.SSLEngine;
+
 import de.bwaldvogel.mongo.MongoServer;
 import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
+import io.netty.handler.ssl.DelegatingSslContext;
+import io.netty.handler.ssl.SslContext;
+import io.netty.handler.ssl.SslHandler;
 
 /**
  * MongoDB's wire protocol over TLS on a free port of 127.0.0.1, with nothing stored.
@@ -21,6 +27,8 @@ import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
  * and ends with its standard input, so that it cannot outlive the lab.
  */
 public final class Server {
+    private static final long HANDSHAKE_TIME_MAX_MS = 120_000;
+
     private Server() {}
 
     public static void main(String[] arguments) throws Exception {
@@ -30,6 +38,7 @@ public final class Server {
         }
         MongoServer server = new MongoServer(new MemoryBackend());
         server.enableSsl(key(Path.of(arguments[1])), null, certificate(Path.of(arguments[0])));
+        waitForSlowHandshakes(server);
         InetAddress loopback = InetAddress.getByAddress(new byte[] {127, 0, 0, 1});
         server.bind(new InetSocketAddress(loopback, 0));
         System.out.println(server.getLocalAddress().getPort());
@@ -37,6 +46,24 @@ public final class Server {
             // Nobody writes there; it closes when the lab ends.
         }
         server.shutdownNow();
+    }
+
+    /**
+     * Hundreds of clients that build contexts on a few processors take longer to shake hands than
+     * the 10 s that Netty gives them, and the server has no setting for it.
+     */
+    private static void waitForSlowHandshakes(MongoServer server) throws Exception {
+        Field field = MongoServer.class.getDeclaredField("sslContext");
+        field.setAccessible(true);
+        field.set(server, new DelegatingSslContext((SslContext) field.get(server)) {
+            @Override
+            protected void initEngine(SSLEngine engine) {}
+
+            @Override
+            protected void initHandler(SslHandler handler) {
+                handler.setHandshakeTimeoutMillis(HANDSHAKE_TIME_MAX_MS);
+            }
+        });
     }
 
     private static X509Certificate certificate(Path path) throws Exception {
