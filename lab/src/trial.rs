@@ -36,6 +36,7 @@ use crate::{
     error::Error,
     memory::held,
     phase,
+    ring::trial::{self as ring, RingTask},
     scenario::{Negotiated, Scenario},
     stack::Identity,
     stacks,
@@ -64,6 +65,8 @@ pub enum Task {
     },
     /// Connections, held.
     Memory(Memory),
+    /// Bytes from one thread to another.
+    Ring(RingTask),
 }
 
 /// Connections of one stack in one scenario, held at once.
@@ -191,6 +194,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))
         }
         Task::Memory(task) => held::run(task),
+        Task::Ring(task) => ring::run(task),
     };
     let line = result.unwrap_or_else(|error| match error {
         Error::Unsupported(reason) => Line::Failed { unsupported: true, reason },
