@@ -43,10 +43,12 @@ impl Pair {
         Ordering::Acquire
     }
 
+    /// Known to each thread by itself, so that looking it up orders nothing.
     #[cfg(bytering_mutable)]
     fn is_mutated(&self) -> bool {
-        static MUTATED: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-        let read = || std::env::var("BYTERING_MUTATE").unwrap_or_default();
-        MUTATED.get_or_init(read) == self.0
+        thread_local! {
+            static MUTATED: String = std::env::var("BYTERING_MUTATE").unwrap_or_default();
+        }
+        MUTATED.with(|mutated| mutated == self.0)
     }
 }

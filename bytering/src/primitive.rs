@@ -21,7 +21,7 @@ pub(crate) type Byte = loom::cell::UnsafeCell<u8>;
 /// A page of zeros on the heap.
 pub(crate) fn allocate(page_bytes: usize) -> *mut Byte {
     #[cfg(not(loom))]
-    let page = vec![0; page_bytes].into_boxed_slice();
+    let page: Box<[Byte]> = vec![0; page_bytes].into_boxed_slice();
     #[cfg(loom)]
     let page: Box<[Byte]> = (0..page_bytes).map(|_| Byte::new(0)).collect();
     Box::into_raw(page).cast()

@@ -12,7 +12,7 @@ use clap_mangen::Man;
 use crate::{
     bulk, certificates, connect, contexts, count,
     error::Error,
-    handshake, memory, offload, page, quick,
+    handshake, memory, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
     tickets, trial, writeups,
@@ -47,6 +47,8 @@ enum Subject {
     Report(page::Arguments),
     /// A report of this machine in under three minutes
     Quick(quick::Arguments),
+    /// The same bytes through a lock, TLSnappy's ring, rtrb and bytering
+    Ring(ring::Arguments),
     /// Real TLS servers side by side on this machine: CPU, memory, rate, latency, and the floor
     Servers(Box<servers::Arguments>),
     /// The TLS stacks that can be measured here; builds more
@@ -95,6 +97,7 @@ pub fn run() -> ExitCode {
         Subject::Offload(arguments) => offload::run(&arguments),
         Subject::Report(arguments) => page::run(&arguments),
         Subject::Quick(arguments) => quick::run(&arguments),
+        Subject::Ring(arguments) => ring::run(&arguments),
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),

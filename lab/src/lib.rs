@@ -33,6 +33,7 @@ mod process;
 mod processor;
 pub mod progress;
 pub mod quick;
+pub mod ring;
 pub mod rounds;
 pub mod scenario;
 pub mod servers;

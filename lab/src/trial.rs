@@ -39,6 +39,7 @@ use crate::{
     memory::held,
     offload::{self, OffloadTask},
     phase,
+    ring::trial::{self as ring, RingTask},
     scenario::{Negotiated, Scenario},
     stack::Identity,
     stacks,
@@ -74,6 +75,8 @@ pub enum Task {
     Memory(Memory),
     /// A server with one loop, and clients.
     Offload(OffloadTask),
+    /// Bytes from one thread to another.
+    Ring(RingTask),
     /// Tickets, issued and resumed.
     Tickets(TicketsTask),
 }
@@ -206,6 +209,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         }
         Task::Memory(task) => held::run(task),
         Task::Offload(task) => offload::trial(task),
+        Task::Ring(task) => ring::run(task),
         Task::Tickets(task) => tickets::trial(task),
     };
     let line = result.unwrap_or_else(|error| match error {
