@@ -8,7 +8,6 @@
 
 use std::{
     collections::HashMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Acquire, Ordering::Release},
@@ -146,13 +145,12 @@ impl Worker {
             return self.leave(token);
         }
         if !half.ended {
-            let (tls, scratch) = (self.tls.as_mut(), &mut self.scratch);
-            // A fault of ours in one connection is not one of the others.
-            match catch_unwind(AssertUnwindSafe(|| half.advance(tls, scratch))) {
-                Ok(Ok(Turn::Again)) => self.again.push(token),
-                Ok(Ok(Turn::Waits)) => {}
-                Ok(Ok(Turn::Ended)) => half.ended = true,
-                Ok(Err(_)) | Err(_) => {
+            match half.advance(self.tls.as_mut(), &mut self.scratch) {
+                Ok(Turn::Again) => self.again.push(token),
+                Ok(Turn::Waits) => {}
+                Ok(Turn::Ended) => half.ended = true,
+                // The client's doing: it ends this connection, and no other.
+                Err(_) => {
                     half.ended = true;
                     self.broken += 1;
                 }
