@@ -80,6 +80,9 @@ impl LaneContext {
             store: context.store.clone(),
             unknown_names: context.policy.unknown_names,
         };
+        // A store may give each thread a place among its readers, under a lock: now, and not when a
+        // client waits. One that cannot be read is asked again by each hello.
+        drop(served.view());
         let keys = Rc::clone(&lane.keys);
         let resolver: Arc<dyn ResolvesServerCert> =
             Arc::new(LaneResolver::new(served.clone(), Arc::clone(&provider), keys));

@@ -216,7 +216,7 @@ const SERVE_EXAMPLES: &str = "Examples:
 ";
 
 const SERVE_SIGNALS: &str = "Signals:
-  SIGHUP            reload the configuration and all certificates
+  SIGHUP            reload the configuration, all certificates in files and the sealing keys
   SIGTERM, SIGINT   drain: accept no more, let connections finish, cut the rest at the drain
                     timeout; a second one cuts them at once
 
@@ -260,6 +260,7 @@ To begin:
 
 To change the sealing key:
   1. Put a new key in the first line of the key file (openssl rand -base64 32), above the old one.
+     A running Sealane reads a file by itself, a credential or a command at SIGHUP.
   2. sealane certificates reseal --store PATH --key-file FILE
   3. Remove the old line.
 

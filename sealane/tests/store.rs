@@ -174,6 +174,7 @@ const REPLACEMENTS: usize = 25;
 #[test]
 fn a_certificate_is_replaced_under_load_without_a_failure_or_a_mixed_pair() {
     let site = Site::start();
+    let started = Instant::now();
     let (over, made, failed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let mut imported: HashSet<Vec<u8>> = HashSet::new();
     imported.insert(site.served("kept.test").unwrap().to_vec());
@@ -216,7 +217,10 @@ fn a_certificate_is_replaced_under_load_without_a_failure_or_a_mixed_pair() {
         seen.extend(clients.into_iter().flat_map(|client| client.join().unwrap()));
     });
     let (made, failed) = (made.into_inner(), failed.into_inner());
-    println!("{made} handshakes over {REPLACEMENTS} replacements; {failed} failed");
+    println!(
+        "{made} handshakes in {:?} over {REPLACEMENTS} replacements; {failed} failed",
+        started.elapsed()
+    );
     assert_eq!(failed, 0);
     assert!(made > 10 * REPLACEMENTS, "{made} handshakes are no load");
     assert!(seen.is_subset(&imported) && seen.len() > 2, "{} certificates seen", seen.len());

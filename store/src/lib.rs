@@ -31,7 +31,7 @@ pub use seal::{SealingKeyError, SealingKeyId, SealingKeys};
 pub use store::{Listed, Removed, Store, Summary};
 
 /// Bytes of the file's map: the most that a store can grow to. Address space, not memory.
-pub const MAP_BYTES: usize = 64 << 30;
+pub const MAP_BYTES: usize = 16 << 30;
 /// Threads of all processes that read one store at the same time: lanes, control threads and
 /// commands.
 pub const READERS_MAX: u32 = 4096;

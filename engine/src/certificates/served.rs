@@ -51,7 +51,7 @@ impl Served {
     }
 
     /// The store as it is now.
-    pub(super) fn view(&self) -> Result<Option<Box<dyn StoreView + '_>>, StoreFailure> {
+    pub(crate) fn view(&self) -> Result<Option<Box<dyn StoreView + '_>>, StoreFailure> {
         self.store.as_ref().map(|store| store.certificates.view()).transpose()
     }
 

@@ -118,7 +118,7 @@ impl TestLane {
 }
 
 fn one(names: &[&str]) -> Arc<Certificate> {
-    Arc::clone(&index(&[&pem_p256(names)]).iter().next().unwrap())
+    Arc::clone(index(&[&pem_p256(names)]).iter().next().unwrap())
 }
 
 fn leaf(certificate: &Certificate) -> Option<Vec<u8>> {
