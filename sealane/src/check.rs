@@ -120,7 +120,9 @@ impl Report {
         if config.listeners.is_empty() {
             return report;
         }
-        let cost = Cost::of(&config, &certificates);
+        let stored = report.listeners.iter().filter_map(|each| each.store.as_ref());
+        let stored = stored.map(|store| store.certificates).sum();
+        let cost = Cost::of(&config, &certificates, stored);
         report.warnings.extend(cost.warning(machine.descriptors_max).map(Finding::general));
         report.cost = Some(cost);
         report

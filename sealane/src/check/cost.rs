@@ -27,16 +27,20 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What `config` takes with these certificates, an index for each listener.
-    pub(super) fn of(config: &Config, indexes: &[CertificateIndex]) -> Self {
+    /// What `config` takes with these certificates: an index for each listener, and so many more in
+    /// stores, which cost nothing before they are decoded.
+    pub(super) fn of(config: &Config, indexes: &[CertificateIndex], stored: u64) -> Self {
         let lanes = config.lanes.get();
         let per_lane = config.limits.per_lane(config.lanes);
         let connections = per_lane.connections_max.saturating_mul(lanes);
         let index_bytes = indexes.iter().map(|index| index.memory_bytes() as u64).sum();
         let mut decoded: Vec<_> =
             indexes.iter().flat_map(CertificateIndex::iter).map(|c| decoded_bytes(c)).collect();
+        let places = per_lane.decoded_keys_max;
+        let stored = usize::try_from(stored).unwrap_or(places).min(places);
+        decoded.extend(std::iter::repeat_n(STORED_CERTIFICATE_BYTES, stored));
         decoded.sort_unstable_by(|a, b| b.cmp(a));
-        let per_lane_decoded: u64 = decoded.iter().take(per_lane.decoded_keys_max).sum();
+        let per_lane_decoded: u64 = decoded.iter().take(places).sum();
         let decoded_keys_bytes = per_lane_decoded * lanes as u64;
         let buffer_bytes = lanes as u64 * BUFFERS_PER_LANE_BYTES;
         let connection_bytes = connections as u64 * IDLE_CONNECTION_BYTES;
@@ -90,5 +94,8 @@ const DESCRIPTORS_PER_LANE: u64 = 4;
 const IDLE_CONNECTION_BYTES: u64 = 4 * 1024;
 /// Standard streams, the admin interface, watched files, logs.
 const OTHER_DESCRIPTORS: u64 = 64;
+/// A certificate of a store when it is decoded, which a check does not do: a key on a curve, and a
+/// chain of usual length.
+const STORED_CERTIFICATE_BYTES: u64 = CURVE_KEY_BYTES + 3 * 1024;
 /// Both primes, their inverses and Montgomery forms.
 const RSA_KEY_BYTES_PER_BIT: u64 = 3;
