@@ -25,6 +25,8 @@ use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
 use sealane_engine::tickets::LIFETIME_DEFAULT_S;
 
+use crate::backends::BACKENDS_MAX;
+
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use mistake::{Mistake, Mistakes, Place, Problem};
@@ -301,6 +303,10 @@ fn flag_mistakes(simple: &Simple) -> Vec<Mistake> {
         if count == 0 {
             note(flag, Problem::new("is missing", "add it, or use --config FILE alone"));
         }
+    }
+    if simple.backends.len() > BACKENDS_MAX {
+        let what = format!("is given {} times", simple.backends.len());
+        note("--backend", Problem::new(what, format!("give it at most {BACKENDS_MAX} times")));
     }
     for address in repeated(&simple.listen) {
         note("--listen", Problem::new(format!("{address} is given twice"), "remove one"));

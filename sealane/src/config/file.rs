@@ -20,6 +20,7 @@ use super::{
     AccessLog, AccessLogDestination, AdminAddress, Balance, CertificateSource, Config, Limits,
     Listener, Tickets, default_lanes,
 };
+use crate::backends::BACKENDS_MAX;
 
 /// Reads the text of a configuration file; `file` names it in messages, and relative paths start
 /// beside it.
@@ -322,8 +323,6 @@ impl Claims {
 pub(crate) const LANES_MAX: usize = 1024;
 /// Addresses over all listeners.
 pub(super) const LISTENERS_MAX: usize = 1024;
-/// Backends of one listener.
-pub(super) const BACKENDS_MAX: usize = 256;
 /// Files and directories with certificates of one listener.
 pub(super) const SOURCES_MAX: usize = 10_000;
 

@@ -170,6 +170,27 @@ fn the_example_leaves_no_key_out() {
     }
 }
 
+/// The relay remembers which of them a connection has tried in 64 bits.
+#[test]
+fn no_listener_has_more_backends_than_the_relay_can_tell_apart() {
+    let list = |count: usize| {
+        let backends: Vec<_> = (1..=count).map(|port| format!("\"localhost:{port}\"")).collect();
+        LISTENER.replace("\"localhost:80\"", &backends.join(", "))
+    };
+    assert_eq!(parse(&list(64)).unwrap().listeners[0].backends.len(), 64);
+    let mistakes = parse(&list(65)).unwrap_err().to_string();
+    assert!(mistakes.contains("the list has 65 elements; write at most 64"), "{mistakes}");
+    let simple = Simple {
+        admin: None,
+        backends: (1..=65).map(|port| BackendAddress::Tcp(([127, 0, 0, 1], port).into())).collect(),
+        certificates: vec!["certs".into()],
+        lanes: None,
+        listen: vec!["0.0.0.0:443".parse().unwrap()],
+    };
+    let mistakes = Config::simple(simple).unwrap_err().to_string();
+    assert_eq!(mistakes, "--backend: is given 65 times; give it at most 64 times");
+}
+
 /// Each of these contradicts itself or another part of the file.
 #[test]
 fn contradictions() {
