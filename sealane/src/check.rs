@@ -268,7 +268,7 @@ impl ListenerReport {
         Self {
             name: listener.name.clone(),
             addresses: listener.addresses.iter().map(ToString::to_string).collect(),
-            backends: listener.backends.iter().map(ToString::to_string).collect(),
+            backends: listener.backend_labels().collect(),
             balance: listener.balance.name(),
             certificates: index.len(),
             key_types,

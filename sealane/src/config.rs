@@ -4,6 +4,7 @@
 //! every mistake with its place; what comes out is a [`Config`] with nothing left to check but the
 //! world around it. No file but the configuration itself is opened, no socket, no thread.
 
+mod backend;
 mod file;
 mod limits;
 mod mistake;
@@ -27,6 +28,9 @@ use sealane_engine::tickets::LIFETIME_DEFAULT_S;
 
 use crate::backends::BACKENDS_MAX;
 
+use backend::share_tls;
+
+pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use mistake::{Mistake, Mistakes, Place, Problem};
@@ -85,13 +89,15 @@ impl Config {
         let Some(first) = simple.listen.first().filter(|_| mistakes.is_empty()) else {
             return Err(Mistakes(mistakes));
         };
+        let speaks_tls = simple.backends.iter().any(|backend| backend.tls);
         let listener = Listener {
             name: first.to_string(),
             addresses: simple.listen,
             certificates: simple.certificates.into_iter().map(CertificateSource::Path).collect(),
             default_certificate: None,
             policy: Policy::default(),
-            backends: simple.backends,
+            backends: simple.backends.into_iter().map(|backend| backend.address).collect(),
+            backend_tls: speaks_tls.then(BackendTls::default),
             balance: Balance::default(),
             proxy_header: false,
         };
@@ -114,7 +120,7 @@ pub struct Simple {
     /// Where metrics, health and state are served.
     pub admin: Option<AdminAddress>,
     /// Backends of the one listener.
-    pub backends: Vec<BackendAddress>,
+    pub backends: Vec<WrittenBackend>,
     /// Its certificates.
     pub certificates: Vec<PathBuf>,
     /// How many event loops run; as many as there are cores without it.
@@ -138,10 +144,24 @@ pub struct Listener {
     pub policy: Policy,
     /// At least one, none twice.
     pub backends: Vec<BackendAddress>,
+    /// How TLS is spoken to all of them; without it they get plain bytes.
+    pub backend_tls: Option<BackendTls>,
     /// How a backend is chosen for a connection.
     pub balance: Balance,
     /// Whether a backend is told who the client is, by a PROXY protocol header of version 2.
     pub proxy_header: bool,
+}
+
+impl Listener {
+    /// Its backends as they are written, for people.
+    pub fn backend_labels(&self) -> impl Iterator<Item = String> {
+        self.backends.iter().map(|address| self.backend_label(address))
+    }
+
+    /// The backend of this listener at `address` as it is written.
+    pub fn backend_label(&self, address: &BackendAddress) -> String {
+        WrittenBackend { address: address.clone(), tls: self.backend_tls.is_some() }.to_string()
+    }
 }
 
 /// Where certificates and keys are read from.
@@ -163,32 +183,6 @@ impl fmt::Display for CertificateSource {
         match self {
             Self::Pair { chain, key } => write!(f, "{} with {}", chain.display(), key.display()),
             Self::Path(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// Where plaintext goes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum BackendAddress {
-    /// A host name; the control plane looks it up.
-    Host {
-        /// The name.
-        name: String,
-        /// Its port.
-        port: u16,
-    },
-    /// An address and port.
-    Tcp(SocketAddr),
-    /// A unix socket.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for BackendAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host { name, port } => write!(f, "{name}:{port}"),
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -313,6 +307,15 @@ fn flag_mistakes(simple: &Simple) -> Vec<Mistake> {
     }
     for backend in repeated(&simple.backends) {
         note("--backend", Problem::new(format!("{backend} is given twice"), "remove one"));
+    }
+    let defaults = BackendTls::default();
+    for backend in simple.backends.iter().filter(|backend| backend.tls) {
+        if let Err(problem) = defaults.server_name_of(&backend.address) {
+            note("--backend", problem);
+        }
+    }
+    if let Err(problem) = share_tls(&simple.backends) {
+        note("--backend", problem);
     }
     let Some(admin) = &simple.admin else {
         return mistakes;

@@ -152,7 +152,7 @@ impl ListenerSummary {
         config.listeners.iter().zip(counts).map(|(listener, (certificates, names))| Self {
             name: listener.name.clone(),
             addresses: listener.addresses.iter().map(ToString::to_string).collect(),
-            backends: listener.backends.iter().map(ToString::to_string).collect(),
+            backends: listener.backend_labels().collect(),
             balance: listener.balance.name(),
             certificates,
             names,
