@@ -244,7 +244,8 @@ fn shared(name: &str, names: usize) -> String {
     }
 }
 
-fn days(seconds: i64) -> String {
+/// A span of time in the words of these messages.
+pub(crate) fn days(seconds: i64) -> String {
     match seconds / DAY_S {
         0 => format!("{} hours", seconds / HOUR_S),
         days => format!("{days} days"),

@@ -1,5 +1,7 @@
-//! Pairs in memory: our session and rustls' client, over streams cut at arbitrary places.
+//! Pairs in memory: our sessions with rustls' own and with each other, over streams cut at
+//! arbitrary places.
 
+mod clients;
 mod fragments;
 mod pairs;
 
@@ -14,6 +16,7 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
 use super::*;
+use crate::buffer::Buffer;
 use crate::certificates::{DefaultCertificate, IndexBuilder};
 use crate::context::{Context, LaneContext, LaneResources};
 use crate::hello::Hello;
@@ -49,12 +52,7 @@ impl World {
     }
 
     fn server(&self) -> Server {
-        Server {
-            session: ServerSession::new(self.context.admit(&Hello::default()).unwrap()).unwrap(),
-            received: Buffer::with_capacity(1 << 20),
-            plain: Buffer::with_capacity(1 << 20),
-            wire: Buffer::with_capacity(1 << 20),
-        }
+        Lent::to(ServerSession::new(self.context.admit(&Hello::default()).unwrap()).unwrap())
     }
 
     fn client_config(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
@@ -80,14 +78,25 @@ impl TimeProvider for Stopped {
 }
 
 /// A session with the buffers that a lane would lend it.
-struct Server {
-    session: ServerSession,
+struct Lent<S> {
+    session: S,
     received: Buffer,
     plain: Buffer,
     wire: Buffer,
 }
 
-impl Server {
+type Server = Lent<ServerSession>;
+
+impl<S: Session> Lent<S> {
+    fn to(session: S) -> Self {
+        Self {
+            session,
+            received: Buffer::with_capacity(1 << 20),
+            plain: Buffer::with_capacity(1 << 20),
+            wire: Buffer::with_capacity(1 << 20),
+        }
+    }
+
     fn feed(&mut self, bytes: &[u8]) -> Result<Fed, SessionError> {
         self.received.clear();
         self.session.take_partial(&mut self.received);
