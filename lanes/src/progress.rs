@@ -7,6 +7,7 @@ use sealane_engine::buffer::Buffer;
 use sealane_engine::hello::{self, Hello, Peek};
 use sealane_engine::session::{Fed, ServerSession, Session};
 
+use crate::attached::Attached;
 use crate::cause::Cause;
 use crate::connection::{Direction, Phase};
 use crate::core::{Core, to_ms};
@@ -91,7 +92,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// The attached socket takes bytes again: offers it what was left, and then the end.
     fn write_attached(&mut self) -> Result<(), Cause> {
         let attached = self.entry.connection.attached.as_mut();
-        if !attached.is_some_and(|socket| std::mem::take(&mut socket.writable)) {
+        if !attached.is_some_and(|attached| std::mem::take(&mut attached.socket.writable)) {
             return Ok(());
         }
         self.with_state(|service, state, link, settings| {
@@ -114,8 +115,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         if connection.inward == Direction::Ending && connection.untaken.is_none() {
             connection.inward = Direction::Ended;
-            // When the other direction has ended too, the close that follows says it all.
-            if connection.outward != Direction::Ended {
+            // When the other direction has ended too, the close that follows says it all to a plain
+            // backend.
+            let in_tls = connection.attached.as_ref().is_some_and(Attached::speaks_tls);
+            if connection.outward != Direction::Ended || in_tls {
                 self.with_state(|service, state, link, settings| {
                     service.client_ended(state, link, settings)
                 })?;
