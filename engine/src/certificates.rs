@@ -31,6 +31,7 @@ pub use index::CertificateIndex;
 pub use key::EncodedKey;
 pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
 pub use pem::PemContents;
+pub(crate) use pem::damage;
 
 /// One chain with its private key still encoded; immutable, read by all lanes.
 pub struct Certificate {

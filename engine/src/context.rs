@@ -8,11 +8,10 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
-use rustls::version::{TLS12, TLS13};
 
 use crate::certificates::{CertificateIndex, LaneKeys, LaneResolver};
 use crate::hello::Hello;
-use crate::policy::{Policy, UnknownNames, Versions};
+use crate::policy::{Policy, UnknownNames};
 use crate::provider::{ProviderChoice, ProviderError, lane_provider, random};
 use crate::tickets::{LaneClock, LaneTickets, TicketRoot, UnixSeconds};
 
@@ -160,14 +159,9 @@ fn server_config(
     resolver: Arc<dyn ResolvesServerCert>,
     lane: &LaneResources,
 ) -> Result<ServerConfig, ContextError> {
-    let versions = match context.policy.versions {
-        Versions::Tls12 => &[&TLS12][..],
-        Versions::Tls12AndTls13 => &[&TLS13, &TLS12],
-        Versions::Tls13 => &[&TLS13],
-    };
     let clock: Arc<LaneClock> = Arc::clone(&lane.clock);
     let mut config = ServerConfig::builder_with_details(provider, clock)
-        .with_protocol_versions(versions)?
+        .with_protocol_versions(context.policy.versions.supported())?
         .with_no_client_auth()
         .with_cert_resolver(resolver);
     config.alpn_protocols.clone_from(&context.policy.alpn);

@@ -8,6 +8,10 @@
 //!   tickets::TicketRoot -----------------------------> context::LaneResources
 //!                                                            |
 //!   bytes of a client --> hello::peek --> session::ServerSession --> plaintext
+//!
+//!   client::ClientOptions --> client::ClientContext --> client::LaneClient
+//!                                                            |
+//!   bytes of a server ------------------> session::ClientSession --> plaintext
 //! ```
 //!
 //! A [`context::Context`] is built whole, validated and published; each lane makes its own replica
@@ -17,6 +21,7 @@
 
 pub mod buffer;
 pub mod certificates;
+pub mod client;
 pub mod context;
 pub mod hello;
 pub mod policy;

@@ -1,5 +1,7 @@
 //! What a listener accepts: TLS versions, groups, ALPN, and what happens to unknown names.
 
+use rustls::SupportedProtocolVersion;
+use rustls::version::{TLS12, TLS13};
 use sha2::{Digest, Sha256};
 
 /// The TLS settings of one listener: plain data, validated where it is read from a configuration.
@@ -64,6 +66,17 @@ pub enum Versions {
     Tls12AndTls13,
     /// Only TLS 1.3 (RFC 8446).
     Tls13,
+}
+
+impl Versions {
+    /// As rustls names them.
+    pub(crate) fn supported(self) -> &'static [&'static SupportedProtocolVersion] {
+        match self {
+            Self::Tls12 => const { &[&TLS12] },
+            Self::Tls12AndTls13 => const { &[&TLS13, &TLS12] },
+            Self::Tls13 => const { &[&TLS13] },
+        }
+    }
 }
 
 /// Key exchange groups, by their IANA names.

@@ -83,4 +83,4 @@ pub const PARTIAL_BYTES_MAX: usize = 64 * 1024 + RECORD_WIRE_MAX;
 pub const FLIGHT_BYTES_MAX: usize = 128 * 1024;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

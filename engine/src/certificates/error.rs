@@ -37,7 +37,7 @@ pub enum CertificateError {
     /// More intermediates than any client accepts.
     #[error(
         "{label}: a chain of {count} certificates; at most {CHAIN_CERTIFICATES_MAX} are served: \
-         keep the server's own certificate and its intermediates, not a bundle of roots"
+         keep the certificate itself and its intermediates, not a bundle of roots"
     )]
     ChainTooLong {
         /// The file with the chain.
@@ -75,7 +75,7 @@ pub enum CertificateError {
     /// The public half of the key is not the one in the certificate.
     #[error(
         "{key}: this private key does not belong to the first certificate in {certificate}; pair \
-         the certificate with the key it was issued for, and put the server's own certificate \
+         the certificate with the key it was issued for, and put its own certificate \
          before its intermediates"
     )]
     KeyMismatch {
@@ -94,7 +94,7 @@ pub enum CertificateError {
     },
     /// A file without a certificate where one is needed.
     #[error(
-        "{label}: no certificate in it; the file needs the server's certificate, then its \
+        "{label}: no certificate in it; the file needs the certificate itself, then its \
          intermediates, each as a PEM section CERTIFICATE"
     )]
     NoCertificate {

@@ -74,13 +74,17 @@ fn encrypted(label: &str) -> CertificateError {
     CertificateError::EncryptedKey { label: label.into() }
 }
 
-/// The parser's own message may quote the text, which may be a key: so it is not passed on.
 fn broken(label: &str, position: usize, error: &PemError) -> CertificateError {
-    let reason = match error {
+    CertificateError::BrokenPem { label: label.into(), position, reason: damage(error) }
+}
+
+/// What is wrong with a section. The parser's own message may quote the text, which may be a key:
+/// so it is not passed on.
+pub(crate) fn damage(error: &PemError) -> &'static str {
+    match error {
         PemError::Base64Decode(_) => "it is not base64",
         PemError::IllegalSectionStart { .. } => "its BEGIN line is malformed",
         PemError::MissingSectionEnd { .. } => "its END line is missing",
         _ => "it is unreadable",
-    };
-    CertificateError::BrokenPem { label: label.into(), position, reason }
+    }
 }

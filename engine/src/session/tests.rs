@@ -3,6 +3,7 @@
 
 mod clients;
 mod fragments;
+pub(crate) mod lent;
 mod pairs;
 
 use std::io::Read;
@@ -15,6 +16,7 @@ use rustls::time_provider::TimeProvider;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
+use self::lent::Lent;
 use super::*;
 use crate::buffer::Buffer;
 use crate::certificates::{DefaultCertificate, IndexBuilder};
@@ -77,33 +79,7 @@ impl TimeProvider for Stopped {
     }
 }
 
-/// A session with the buffers that a lane would lend it.
-struct Lent<S> {
-    session: S,
-    received: Buffer,
-    plain: Buffer,
-    wire: Buffer,
-}
-
 type Server = Lent<ServerSession>;
-
-impl<S: Session> Lent<S> {
-    fn to(session: S) -> Self {
-        Self {
-            session,
-            received: Buffer::with_capacity(1 << 20),
-            plain: Buffer::with_capacity(1 << 20),
-            wire: Buffer::with_capacity(1 << 20),
-        }
-    }
-
-    fn feed(&mut self, bytes: &[u8]) -> Result<Fed, SessionError> {
-        self.received.clear();
-        self.session.take_partial(&mut self.received);
-        assert_eq!(self.received.append(bytes), bytes.len());
-        self.session.feed(self.received.filled_mut(), &mut self.plain, &mut self.wire)
-    }
-}
 
 fn client(config: &Arc<ClientConfig>) -> ClientConnection {
     let name = ServerName::try_from("one.test").unwrap();

@@ -3,6 +3,7 @@
 use rustls::AlertDescription;
 use rustls::version::TLS12;
 
+use super::lent::{carry, shake};
 use super::*;
 use crate::context::Refusal;
 use crate::tickets::LaneClock;
@@ -15,39 +16,6 @@ fn client_of(config: &Arc<ClientConfig>, name: &'static str) -> Client {
     let name = ServerName::try_from(name).unwrap();
     Lent::to(ClientSession::new(Arc::clone(config), name).unwrap())
 }
-
-/// Moves what `from` has written to `to` in pieces of `piece` bytes, and sums up what came of it.
-fn carry<A: Session, B: Session>(
-    from: &mut Lent<A>,
-    to: &mut Lent<B>,
-    piece: usize,
-) -> Result<Fed, SessionError> {
-    let bytes = from.wire.filled().to_vec();
-    from.wire.clear();
-    let mut all = Fed::default();
-    for piece in bytes.chunks(piece) {
-        let fed = to.feed(piece)?;
-        assert!(!(fed.established && all.established), "established twice");
-        all.established |= fed.established;
-        all.peer_closed |= fed.peer_closed;
-    }
-    Ok(all)
-}
-
-/// A handshake; the error is the first of either end.
-fn shake(client: &mut Client, server: &mut Server, piece: usize) -> Result<(), SessionError> {
-    client.feed(&[])?;
-    for _ in 0..FLIGHTS_MAX {
-        carry(client, server, piece)?;
-        carry(server, client, piece)?;
-        if client.session.is_established() && server.session.is_established() {
-            return Ok(());
-        }
-    }
-    panic!("the handshake never ends");
-}
-
-const FLIGHTS_MAX: usize = 4;
 
 #[test]
 fn every_byte_and_both_ends_arrive_in_pieces_of_any_size() {

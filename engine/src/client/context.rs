@@ -1,0 +1,156 @@
+//! One set of options made ready, and what each lane makes of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::error::ClientOptionsError;
+use super::options::{ALPN_PROTOCOLS_MAX, ClientOptions, OptionsDigest, Roots, Verification};
+use super::table::Counters;
+use super::verifier::LaneVerifier;
+use crate::policy::{Group, Versions};
+use crate::provider::lane_provider;
+use crate::tickets::{LaneClock, UnixSeconds};
+
+/// The TLS settings of clients with equal options: immutable, shared by all lanes, and read-only
+/// for them. [`ClientContexts`](super::ClientContexts) builds it.
+pub struct ClientContext {
+    /// Parsed roots, of which lanes read and no connection counts references.
+    anchors: Arc<RootCertStore>,
+    counters: Arc<Counters>,
+    digest: OptionsDigest,
+    /// Without the roots: they are parsed, and their source is of no use any more.
+    options: ClientOptions,
+}
+
+impl ClientContext {
+    /// Parses and validates `options`, whose digest is `digest`; `counters` learn of it.
+    pub(super) fn build(
+        options: &ClientOptions,
+        digest: OptionsDigest,
+        counters: &Arc<Counters>,
+    ) -> Result<Arc<Self>, ClientOptionsError> {
+        check(options)?;
+        let anchors = Arc::new(parse(&options.roots)?);
+        counters.parsed(anchors.len());
+        counters.built();
+        let context = Arc::new(Self {
+            anchors,
+            counters: Arc::clone(counters),
+            digest,
+            options: ClientOptions { roots: Roots::none(), ..options.clone() },
+        });
+        // A context that cannot be replicated never reaches a lane.
+        context.replica(Arc::new(LaneClock::new(UnixSeconds(0))))?;
+        Ok(context)
+    }
+
+    /// Which options this context was built for.
+    pub fn digest(&self) -> OptionsDigest {
+        self.digest
+    }
+
+    /// The calling lane's own configuration: every reference count, session and decoded key that a
+    /// handshake touches is in memory that this lane allocated. It keeps the context alive.
+    ///
+    /// # Errors
+    /// The provider cannot run on this machine.
+    pub fn replica(
+        self: &Arc<Self>,
+        clock: Arc<LaneClock>,
+    ) -> Result<Arc<ClientConfig>, ClientOptionsError> {
+        let options = &self.options;
+        let provider = Arc::new(lane_provider(options.provider, &options.groups)?.crypto);
+        let chain = match options.verification {
+            Verification::DangerousNone => None,
+            Verification::Full => {
+                let anchors = Arc::clone(&self.anchors);
+                let builder =
+                    WebPkiServerVerifier::builder_with_provider(anchors, Arc::clone(&provider));
+                Some(builder.build().map_err(|_| ClientOptionsError::NoRoots)?)
+            }
+        };
+        let verifier = LaneVerifier {
+            algorithms: provider.signature_verification_algorithms,
+            chain,
+            _context: Arc::clone(self),
+        };
+        let builder = ClientConfig::builder_with_details(Arc::clone(&provider), clock)
+            .with_protocol_versions(options.versions.supported())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match &options.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let key = identity.certificate().decode(&provider)?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
+            }
+        };
+        config.alpn_protocols.clone_from(&options.alpn);
+        config.resumption = match options.resumption {
+            true => Resumption::in_memory_sessions(LANE_SESSIONS_MAX),
+            false => Resumption::disabled(),
+        };
+        Ok(Arc::new(config))
+    }
+
+    /// The reference counts that lanes share: of the context, and of its roots.
+    #[cfg(test)]
+    pub(super) fn references(self: &Arc<Self>) -> (usize, usize) {
+        (Arc::strong_count(self), Arc::strong_count(&self.anchors))
+    }
+}
+
+impl Drop for ClientContext {
+    fn drop(&mut self) {
+        self.counters.freed();
+    }
+}
+
+impl fmt::Debug for ClientContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientContext")
+            .field("roots", &self.anchors.len())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What can be told without parsing anything.
+fn check(options: &ClientOptions) -> Result<(), ClientOptionsError> {
+    let hybrid_only = options.groups.iter().all(|group| *group == Group::X25519MlKem768);
+    if options.versions == Versions::Tls12 && hybrid_only && !options.groups.is_empty() {
+        return Err(ClientOptionsError::GroupsNeedTls13);
+    }
+    if options.verification == Verification::Full && options.roots.is_empty() {
+        return Err(ClientOptionsError::NoRoots);
+    }
+    let count = options.alpn.len();
+    if count > ALPN_PROTOCOLS_MAX {
+        return Err(ClientOptionsError::TooManyProtocols { count });
+    }
+    let misnamed = options.alpn.iter().position(|name| !(1..=255).contains(&name.len()));
+    if let Some(index) = misnamed {
+        let bytes = options.alpn[index].len();
+        return Err(ClientOptionsError::AlpnName { position: index + 1, bytes });
+    }
+    Ok(())
+}
+
+fn parse(roots: &Roots) -> Result<RootCertStore, ClientOptionsError> {
+    let mut anchors = RootCertStore::empty();
+    for root in &*roots.certificates {
+        anchors.add(root.der.clone()).map_err(|error| ClientOptionsError::BadRoot {
+            label: (*roots.label).into(),
+            position: root.position,
+            reason: error.to_string(),
+        })?;
+    }
+    Ok(anchors)
+}
+
+/// Sessions that a lane remembers per context, to resume them.
+pub const LANE_SESSIONS_MAX: usize = 1_024;

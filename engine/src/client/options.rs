@@ -1,0 +1,264 @@
+//! What a client trusts, shows and speaks: plain data with a digest.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use sha2::{Digest, Sha256};
+
+use super::error::ClientOptionsError;
+use crate::certificates::{
+    Certificate, CertificateError, DefaultCertificate, IndexBuilder, damage,
+};
+use crate::policy::{Group, Versions};
+use crate::provider::{ProviderChoice, lane_provider};
+
+/// The TLS settings of a client. Neither the host nor the server name is among them: they belong
+/// to the connection.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Application protocols to offer, the best first, at most [`ALPN_PROTOCOLS_MAX`]; empty: ALPN
+    /// is not spoken.
+    pub alpn: Vec<Vec<u8>>,
+    /// Key exchange groups to offer, the best first.
+    pub groups: Vec<Group>,
+    /// The certificate to show to a server that asks for one.
+    pub identity: Option<ClientIdentity>,
+    /// The cryptography.
+    pub provider: ProviderChoice,
+    /// Whether a lane resumes its earlier sessions with a server.
+    pub resumption: bool,
+    /// Who may issue the server's certificate.
+    pub roots: Roots,
+    /// What is asked of the server's certificate.
+    pub verification: Verification,
+    /// Protocol versions to offer.
+    pub versions: Versions,
+}
+
+impl ClientOptions {
+    /// Full verification against `roots`, TLS 1.2 and 1.3, every group with the post-quantum hybrid
+    /// first, resumption, no ALPN and no client certificate.
+    pub fn trusting(roots: Roots) -> Self {
+        Self {
+            alpn: Vec::new(),
+            groups: Group::ALL.to_vec(),
+            identity: None,
+            provider: ProviderChoice::Auto,
+            resumption: true,
+            roots,
+            verification: Verification::Full,
+            versions: Versions::Tls12AndTls13,
+        }
+    }
+
+    /// Tells these options from all others; equal options have equal digests.
+    ///
+    /// Roots count as a set of certificates: neither their order, nor repetitions, nor their labels
+    /// matter. The order of protocols and of groups does, because a server sees it. An identity is
+    /// its chain and its key as encoded. The key goes into the digest so that nobody gets a context
+    /// by showing a certificate alone; the digest tells nothing about it.
+    pub fn digest(&self) -> OptionsDigest {
+        let mut hash = Sha256::new_with_prefix(b"sealane client options 1");
+        hash.update([
+            self.versions as u8,
+            self.verification as u8,
+            u8::from(self.resumption),
+            self.provider as u8,
+        ]);
+        hash.update((self.groups.len() as u64).to_be_bytes());
+        for group in &self.groups {
+            hash.update([*group as u8]);
+        }
+        hash.update((self.alpn.len() as u64).to_be_bytes());
+        for protocol in &self.alpn {
+            hash.update((protocol.len() as u64).to_be_bytes());
+            hash.update(protocol);
+        }
+        hash.update(self.roots.digest);
+        match &self.identity {
+            None => hash.update([0]),
+            Some(identity) => {
+                hash.update([1]);
+                hash.update(identity.certificate.digest().0);
+            }
+        }
+        OptionsDigest(hash.finalize().into())
+    }
+}
+
+/// SHA-256 over [`ClientOptions`]: the key by which a process finds the context of equal options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OptionsDigest(pub [u8; 32]);
+
+/// What is asked of a server's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// Nothing: whoever answers is believed, so anybody on the way can read and change everything.
+    /// Only that the server holds the key of the certificate it shows is still checked.
+    DangerousNone,
+    /// A root issued it, it is valid now, and for the name that was asked for.
+    Full,
+}
+
+/// Certificates of authorities, not yet parsed. A clone shares them.
+#[derive(Clone)]
+pub struct Roots {
+    /// Sorted by hash, each once.
+    pub(super) certificates: Arc<[Root]>,
+    digest: [u8; 32],
+    pub(super) label: Arc<str>,
+}
+
+/// One authority's certificate.
+pub(super) struct Root {
+    pub(super) der: CertificateDer<'static>,
+    hash: [u8; 32],
+    /// In the source, counted from 1.
+    pub(super) position: usize,
+}
+
+impl Roots {
+    /// No authority: only of use where nothing is verified.
+    pub fn none() -> Self {
+        Self::of("", Vec::new())
+    }
+
+    /// The certificates of a PEM text, such as the system's bundle. Other sections, and whatever
+    /// stands between sections, are passed over. `label` names the text in errors; a file's path.
+    ///
+    /// # Errors
+    /// A section is damaged, there is no certificate, or there are more than [`ROOTS_MAX`] or
+    /// [`ROOTS_BYTES_MAX`] allow.
+    pub fn from_pem(label: &str, text: &[u8]) -> Result<Self, ClientOptionsError> {
+        check_size(label, text.len())?;
+        let mut certificates = Vec::new();
+        for (index, section) in CertificateDer::pem_slice_iter(text).enumerate() {
+            certificates.push(section.map_err(|error| ClientOptionsError::BrokenRootPem {
+                label: label.into(),
+                position: index + 1,
+                reason: damage(&error),
+            })?);
+        }
+        Self::checked(label, certificates)
+    }
+
+    /// Certificates as DER. `label` names their source in errors.
+    ///
+    /// # Errors
+    /// There is none, or there are more than [`ROOTS_MAX`] or [`ROOTS_BYTES_MAX`] allow.
+    pub fn from_der(label: &str, certificates: &[&[u8]]) -> Result<Self, ClientOptionsError> {
+        check_size(label, certificates.iter().map(|der| der.len()).sum())?;
+        let owned = certificates.iter().map(|der| CertificateDer::from(der.to_vec())).collect();
+        Self::checked(label, owned)
+    }
+
+    /// How many different certificates there are.
+    pub fn len(&self) -> usize {
+        self.certificates.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.certificates.is_empty()
+    }
+
+    fn checked(
+        label: &str,
+        certificates: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, ClientOptionsError> {
+        match certificates.len() {
+            0 => Err(ClientOptionsError::NoRootInSource { label: label.into() }),
+            count if count > ROOTS_MAX => {
+                Err(ClientOptionsError::TooManyRoots { label: label.into(), count })
+            }
+            _ => Ok(Self::of(label, certificates)),
+        }
+    }
+
+    fn of(label: &str, certificates: Vec<CertificateDer<'static>>) -> Self {
+        let numbered = certificates.into_iter().enumerate();
+        let mut certificates: Vec<_> = numbered
+            .map(|(index, der)| {
+                let hash = Sha256::digest(&der).into();
+                Root { der, hash, position: index + 1 }
+            })
+            .collect();
+        certificates.sort_by_key(|root| root.hash);
+        certificates.dedup_by_key(|root| root.hash);
+        let mut hash = Sha256::new_with_prefix(b"sealane client roots 1");
+        for root in &certificates {
+            hash.update(root.hash);
+        }
+        let digest = hash.finalize().into();
+        Self { certificates: certificates.into(), digest, label: label.into() }
+    }
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Roots").field("label", &self.label).field("len", &self.len()).finish()
+    }
+}
+
+/// A client's own certificate with its key, which belong together.
+#[derive(Clone, Debug)]
+pub struct ClientIdentity {
+    certificate: Arc<Certificate>,
+}
+
+impl ClientIdentity {
+    /// Chain and key from one PEM text; `label` names it in errors.
+    ///
+    /// # Errors
+    /// The text is damaged or incomplete, or the key does not fit.
+    pub fn from_pem(label: &str, text: &[u8]) -> Result<Self, ClientOptionsError> {
+        Self::indexed(|builder| builder.add(label, text))
+    }
+
+    /// Chain and key from two PEM texts.
+    ///
+    /// # Errors
+    /// One of the texts is damaged or incomplete, or the key does not fit.
+    pub fn from_pem_pair(
+        (chain_label, chain): (&str, &[u8]),
+        (key_label, key): (&str, &[u8]),
+    ) -> Result<Self, ClientOptionsError> {
+        Self::indexed(|builder| builder.add_pair(chain_label, chain, key_label, key))
+    }
+
+    /// The certificate, whose dates an operator may want to watch.
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    /// A client's certificate is read and checked like a server's.
+    fn indexed(add: impl FnOnce(&mut IndexBuilder<'_>)) -> Result<Self, ClientOptionsError> {
+        let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL)?.crypto;
+        // Its dates are looked at where a clock is.
+        let mut builder = IndexBuilder::new(&provider, 0);
+        add(&mut builder);
+        let indexed = builder.finish(DefaultCertificate::First);
+        if let Some(error) = indexed.errors.into_iter().next() {
+            return Err(error.into());
+        }
+        let certificate = indexed.index.default_certificates().first();
+        let certificate = certificate.ok_or(CertificateError::NoneGiven)?;
+        Ok(Self { certificate: Arc::clone(certificate) })
+    }
+}
+
+fn check_size(label: &str, bytes: usize) -> Result<(), ClientOptionsError> {
+    if bytes > ROOTS_BYTES_MAX {
+        return Err(ClientOptionsError::RootsTooLarge { label: label.into(), bytes });
+    }
+    Ok(())
+}
+
+/// Application protocols that a client offers.
+pub const ALPN_PROTOCOLS_MAX: usize = 16;
+/// Bytes of all roots of one source together; the systems' bundles have about 200 KiB.
+pub const ROOTS_BYTES_MAX: usize = 4 << 20;
+/// Roots of one source; the systems' bundles have about 150.
+pub const ROOTS_MAX: usize = 4_096;
