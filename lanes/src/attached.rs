@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use sealane_engine::buffer::Buffer;
-use sealane_engine::session::{ClientSession, Session, SessionError};
+use sealane_engine::session::{ClientSession, Fed, Session, SessionError};
 
 use crate::cause::Cause;
 use crate::connection::{Connection, Direction, Socket};
@@ -272,14 +272,14 @@ impl<K: Kernel> Link<'_, K> {
         }
         let fed = tls.session.feed(sealed.filled_mut(), into, &mut self.core.wire);
         let fed = fed.map_err(|error| tls.fail(error));
-        if let Ok(fed) = &fed {
-            // That it is established shows in no event of the socket's.
-            socket.writable |= fed.established;
-            socket.ended = fed.peer_closed;
-        }
+        socket.ended = fed.as_ref().is_ok_and(|fed| fed.peer_closed);
         let answered = self.push_attached();
-        let last = fed?.peer_closed;
+        let Fed { established, peer_closed: last } = fed?;
         answered?;
+        if let Some(Attached { socket, .. }) = &mut self.connection.attached {
+            // That it is established shows in no event of the socket's.
+            socket.writable |= established;
+        }
         Ok(match (into.is_empty(), last) {
             (false, last) => Received::Bytes { last },
             (true, true) => Received::End,
