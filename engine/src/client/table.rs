@@ -33,7 +33,7 @@ impl ClientContexts {
     ///
     /// # Errors
     /// One of the options is wrong, or [`CLIENT_CONTEXTS_MAX`] are in use. Nothing has changed then:
-    /// contexts in use, and slots that hold them, stay as they are.
+    /// contexts in use stay as they are, and so do slots that hold them.
     pub fn context(
         &mut self,
         options: &ClientOptions,

@@ -2,13 +2,13 @@
 
 mod swap;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::ServerConfig;
-use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use std::sync::Arc;
 
 use super::*;
 use crate::policy::{Group, Versions};
@@ -56,7 +56,16 @@ impl Authority {
     fn server(&self, name: &str, clients: Option<&Self>) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let chain = vec![params.signed_by(&key, &self.0).unwrap().der().clone()];
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        Self::server_with(certificate.der(), &key, clients)
+    }
+
+    fn server_with(
+        certificate: &CertificateDer<'static>,
+        key: &KeyPair,
+        clients: Option<&Self>,
+    ) -> Arc<ServerConfig> {
+        let chain = vec![certificate.clone()];
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
         let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
         let provider = Arc::new(provider);
@@ -330,6 +339,32 @@ fn a_client_shows_its_certificate_to_whoever_asks() {
         let (_, peer) = connect(&mut lane(&slot), "one.test", &server).unwrap();
         assert_eq!(peer.session.peer_certificates().len(), 1);
     }
+}
+
+#[test]
+fn a_server_that_wants_a_certificate_is_told_from_others() {
+    let authority = Authority::new("a");
+    let server = authority.server("one.test", Some(&authority));
+    let mut contexts = ClientContexts::new();
+    let slot = ContextSlot::new(contexts.context(&authority.options()).unwrap());
+    let name = ServerName::try_from("one.test").unwrap();
+    let mut client = Lent::to(lane(&slot).connect(name).unwrap());
+    let mut server = Lent::to(ServerSession::new(server).unwrap());
+    shake(&mut client, &mut server, 1 << 20).unwrap_err();
+    assert_eq!(
+        carry(&mut server, &mut client, 1).unwrap_err().to_string(),
+        "the server accepts only clients that have a certificate; give one with its key"
+    );
+}
+
+#[test]
+fn an_authority_that_serves_with_its_own_certificate_is_told() {
+    let authority = Authority::new("a");
+    let server = Authority::server_with(authority.0.der(), authority.0.key(), None);
+    let mut contexts = ClientContexts::new();
+    let slot = ContextSlot::new(contexts.context(&authority.options()).unwrap());
+    let error = refused(connect(&mut lane(&slot), "one.test", &server));
+    assert!(error.contains("it is an authority's (CA:TRUE)"), "{error}");
 }
 
 #[test]
