@@ -30,6 +30,7 @@ pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
 pub use key::EncodedKey;
 pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
+pub(crate) use leaf::not_after_s;
 pub use pem::PemContents;
 pub(crate) use pem::damage;
 

@@ -14,11 +14,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
 use sealane_engine::certificates::Certificate;
+use sealane_engine::client::ClientContexts;
 use sealane_engine::provider::{Provider, ProviderChoice, ProviderError, lane_provider};
 use sealane_engine::tickets::{TEXT_BYTES_MAX, TicketRoot, UnixSeconds};
 use serde::Serialize;
 
 use crate::args::CheckArguments;
+use crate::backend_trust;
 use crate::certificate_files::{self, LoadedCertificates};
 use crate::config::{
     AccessLog, AccessLogDestination, BackendAddress, Config, Listener, Mistake, Tickets,
@@ -110,6 +112,7 @@ impl Report {
             let loaded = certificate_files::load(listener, limits, &provider.crypto, now_s);
             report.check_certificates(listener, &loaded, &provider, machine.now);
             report.check_backends(listener, machine);
+            report.check_backend_tls(listener, machine.now);
             report.listeners.push(ListenerReport::of(listener, &loaded, machine.now));
             certificates.push(loaded.index);
         }
@@ -189,6 +192,31 @@ impl Report {
                     self.warning(listener, &text);
                 }
                 BackendAddress::Tcp(_) | BackendAddress::Unix(_) => {}
+            }
+        }
+    }
+
+    fn check_backend_tls(&mut self, listener: &Listener, now: UnixSeconds) {
+        let Some(tls) = &listener.backend_tls else { return };
+        // Whether the chosen library runs here is reported by itself.
+        let loaded = backend_trust::load(tls, ProviderChoice::AwsLc, now_s(now));
+        let named = |text: &str| format!("backend_tls: {text}");
+        for error in &loaded.errors {
+            self.error(listener, &named(&error.to_string()));
+        }
+        for warning in &loaded.warnings {
+            self.warning(listener, &named(warning));
+        }
+        if let Some(options) = &loaded.options
+            && let Err(error) = ClientContexts::new().context(options)
+        {
+            self.error(listener, &named(&error.to_string()));
+        }
+        for expiry in &loaded.expiries {
+            let days = days_between(now, expiry.not_after_s);
+            if (0..EXPIRY_WARNING_DAYS).contains(&days) {
+                let text = format!("{}: expires in {days} days; renew it", expiry.source);
+                self.warning(listener, &named(&text));
             }
         }
     }
@@ -360,7 +388,11 @@ fn key_provider(crypto: ProviderChoice, listener: &Listener) -> Result<Provider,
 }
 
 fn days_left(certificate: &Certificate, now: UnixSeconds) -> i64 {
-    certificate.not_after_s().saturating_sub(now_s(now)).div_euclid(DAY_S)
+    days_between(now, certificate.not_after_s())
+}
+
+fn days_between(now: UnixSeconds, not_after_s: i64) -> i64 {
+    not_after_s.saturating_sub(now_s(now)).div_euclid(DAY_S)
 }
 
 fn now_s(now: UnixSeconds) -> i64 {

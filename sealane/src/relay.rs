@@ -1,19 +1,28 @@
-//! The terminator's service: plaintext goes to a backend over TCP or a unix socket, and back.
+//! The terminator's service: plaintext goes to a backend over TCP or a unix socket, in the clear or
+//! in TLS, and back.
+
+mod clients;
 
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 
 use sealane_engine::buffer::Buffer;
+use sealane_engine::tickets::LaneClock;
 use sealane_lanes::cause::Cause;
+use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Link, Received};
 use sealane_lanes::service::{End, Service};
 
 use crate::access_log::LaneLog;
-use crate::backends::{BACKENDS_MAX, RelaySettings};
+use crate::backends::{BACKENDS_MAX, BackendTls, RelaySettings};
 use crate::proxy_header;
+
+use clients::LaneClients;
 
 /// One lane's relay.
 pub struct Relay {
+    clients: LaneClients,
     lane: usize,
     log: Option<LaneLog>,
 }
@@ -21,7 +30,7 @@ pub struct Relay {
 impl Relay {
     /// The relay of lane number `lane`.
     pub fn new(lane: usize, log: Option<LaneLog>) -> Self {
-        Self { lane, log }
+        Self { clients: LaneClients::default(), lane, log }
     }
 
     /// Connects to the next backend that has not been tried.
@@ -34,7 +43,9 @@ impl Relay {
         // Every round tries one backend for good, so it ends.
         loop {
             let chosen = settings.choose(self.lane, relayed.tried, link.now_ms());
-            let Some(index) = chosen else { return Err(Cause::BackendRefused) };
+            let Some(index) = chosen else {
+                return Err(relayed.fault.unwrap_or(Cause::BackendRefused));
+            };
             relayed.tried |= 1 << index;
             let counters = settings.of_lane(index, self.lane);
             match link.attach(&settings.backends[index].address) {
@@ -66,6 +77,11 @@ impl Relay {
             let counters = settings.of_lane(index, self.lane);
             counters.active.subtract(1);
             counters.note_failure(link.now_ms());
+            if relayed.stage == Stage::Securing {
+                let fault = link.attached_fault().unwrap_or(Cause::BackendHandshakeFailed);
+                counters.note_handshake_failure(fault);
+                relayed.fault = Some(fault);
+            }
         }
         link.detach();
         self.connect(relayed, link, settings)
@@ -80,8 +96,50 @@ impl Relay {
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         match relayed.stage {
-            Stage::Connected | Stage::Left => Err(Cause::BackendReset),
-            Stage::Connecting => self.fail_over(relayed, link, settings),
+            Stage::Connected | Stage::Left => {
+                let fault = link.attached_fault().unwrap_or(Cause::BackendReset);
+                // Under TLS 1.3 a backend refuses our certificate when all seems well to us.
+                if let Some(index) = relayed.backend.map(usize::from)
+                    && fault == Cause::BackendHandshakeFailed
+                {
+                    let counters = settings.of_lane(index, self.lane);
+                    counters.note_handshake_failure(fault);
+                    counters.note_failure(link.now_ms());
+                }
+                Err(fault)
+            }
+            Stage::Connecting | Stage::Securing => self.fail_over(relayed, link, settings),
+        }
+    }
+
+    /// The backend's address took the connection.
+    fn note_reached<K: Kernel>(
+        &self,
+        relayed: &mut Relayed,
+        link: &mut Link<'_, K>,
+        settings: &RelaySettings,
+    ) {
+        if relayed.stage == Stage::Connecting {
+            match relayed.tls(settings) {
+                Some(_) => relayed.stage = Stage::Securing,
+                None => self.note_connected(relayed, link, settings),
+            }
+        }
+    }
+
+    /// The handshake with the backend may be complete.
+    fn note_secured<K: Kernel>(
+        &self,
+        relayed: &mut Relayed,
+        link: &mut Link<'_, K>,
+        settings: &RelaySettings,
+    ) {
+        if relayed.stage == Stage::Securing
+            && let Some(session) = link.attached_session().filter(|s| s.is_established())
+            && let Some(index) = relayed.backend.map(usize::from)
+        {
+            settings.of_lane(index, self.lane).note_handshake(session.resumed());
+            self.note_connected(relayed, link, settings);
         }
     }
 
@@ -91,9 +149,6 @@ impl Relay {
         link: &mut Link<'_, K>,
         settings: &RelaySettings,
     ) {
-        if relayed.stage != Stage::Connecting {
-            return;
-        }
         relayed.stage = Stage::Connected;
         link.clear_deadline();
         if let Some(index) = relayed.backend.map(usize::from) {
@@ -102,6 +157,31 @@ impl Relay {
         if relayed.client_ended && relayed.header.is_empty() {
             link.end_attached();
         }
+    }
+
+    /// Says what comes before the client's bytes: the PROXY header, in the clear, and then our end
+    /// of the handshake. Returns whether the backend may get the client's bytes.
+    fn open<K: Kernel>(
+        &mut self,
+        relayed: &mut Relayed,
+        link: &mut Link<'_, K>,
+        settings: &RelaySettings,
+    ) -> Result<bool, Cause> {
+        let is_through = self.send_header(relayed, link, settings)?;
+        if is_through
+            && relayed.stage == Stage::Securing
+            && link.attached_session().is_none()
+            && let Some(tls) = relayed.tls(settings)
+        {
+            let session = self.clients.begin(tls)?;
+            if link.secure_attached(session).is_err() {
+                self.fail_over(relayed, link, settings)?;
+            }
+        }
+        // A plain backend gets them while it is being connected to; under TLS nothing may leave
+        // before the handshake is complete, whichever backend it is by now.
+        let waits = relayed.tls(settings).is_some() && relayed.stage.is_beginning();
+        Ok(is_through && !waits)
     }
 
     /// Sends the front of `bytes` to the backend; 0 when it takes nothing for now.
@@ -117,19 +197,11 @@ impl Relay {
         }
         match link.send_attached(bytes) {
             Ok(taken) => {
-                self.note_connected(relayed, link, settings);
+                self.note_reached(relayed, link, settings);
                 Ok(taken)
             }
             Err(error) if is_transient(&error) => Ok(0),
-            // The kernel says "broken pipe" for a reset behind FIN, and "connection reset" for one
-            // without: the answer is whole, and what is left of it can still be read.
-            Err(error)
-                if relayed.stage == Stage::Connected
-                    && (error.kind() == ErrorKind::BrokenPipe || link.has_finished()) =>
-            {
-                relayed.stage = Stage::Left;
-                relayed.discard(bytes)
-            }
+            Err(error) if relayed.outlives(&error, link) => relayed.discard(bytes),
             Err(_) => self.backend_failed(relayed, link, settings).map(|()| 0),
         }
     }
@@ -149,7 +221,8 @@ impl Relay {
         let taken = self.send(relayed, link, settings, &header)?;
         if tried == relayed.tried {
             relayed.header = header[taken..].to_vec();
-            if relayed.header.is_empty() && relayed.client_ended {
+            let is_through = relayed.header.is_empty() && relayed.stage == Stage::Connected;
+            if is_through && relayed.client_ended {
                 link.end_attached();
             }
         }
@@ -160,6 +233,8 @@ impl Relay {
 /// What the relay keeps for one connection.
 #[derive(Default)]
 pub struct Relayed {
+    /// Why the last handshake with a backend failed.
+    fault: Option<Cause>,
     /// Its index, which [`BACKENDS_MAX`] keeps small.
     backend: Option<u8>,
     /// Backends that were tried, by bit.
@@ -174,6 +249,23 @@ pub struct Relayed {
 }
 
 impl Relayed {
+    /// How TLS is spoken to the backend that is being tried, if it is.
+    fn tls<'s>(&self, settings: &'s RelaySettings) -> Option<&'s BackendTls> {
+        settings.backends[usize::from(self.backend?)].tls.as_ref()
+    }
+
+    /// Whether `error` only says that the backend has left behind a whole answer.
+    fn outlives<K: Kernel>(&mut self, error: &io::Error, link: &Link<'_, K>) -> bool {
+        // The kernel says "broken pipe" for a reset behind FIN, and "connection reset" for one
+        // without: the answer is whole, and what is left of it can still be read.
+        let has_left = self.stage == Stage::Connected
+            && (error.kind() == ErrorKind::BrokenPipe || link.has_finished());
+        if has_left {
+            self.stage = Stage::Left;
+        }
+        has_left
+    }
+
     /// Throws away what nobody is there to take, so that the client gets the rest of its answer.
     fn discard(&mut self, bytes: &[u8]) -> Result<usize, Cause> {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -196,11 +288,23 @@ enum Stage {
     Connecting,
     /// The backend ended its answer and then closed altogether, as it may.
     Left,
+    /// Connected, but the TLS handshake with it is not complete.
+    Securing,
+}
+
+impl Stage {
+    fn is_beginning(self) -> bool {
+        matches!(self, Self::Connecting | Self::Securing)
+    }
 }
 
 impl Service for Relay {
     type Connection = Relayed;
     type Settings = RelaySettings;
+
+    fn prepare(&mut self, generation: &Generation<RelaySettings>, clock: &Arc<LaneClock>) -> bool {
+        self.clients.prepare(generation, clock).is_ok()
+    }
 
     fn established<K: Kernel>(
         &mut self,
@@ -221,7 +325,7 @@ impl Service for Relay {
     ) -> Result<(), Cause> {
         // On loopback, and wherever the backend is near, the connection is there already: trying
         // to send at once saves a wake-up.
-        if self.send_header(relayed, link, settings)? {
+        if self.open(relayed, link, settings)? {
             let taken = self.send(relayed, link, settings, plain.filled())?;
             plain.consume(taken);
         }
@@ -251,9 +355,14 @@ impl Service for Relay {
             if link.attached_status().is_err() {
                 return self.fail_over(relayed, link, settings);
             }
-            self.note_connected(relayed, link, settings);
+            self.note_reached(relayed, link, settings);
         }
-        self.send_header(relayed, link, settings).map(|_| ())
+        if let Err(error) = link.flush_attached()
+            && !relayed.outlives(&error, link)
+        {
+            return self.backend_failed(relayed, link, settings);
+        }
+        self.open(relayed, link, settings).map(|_| ())
     }
 
     fn attached_readable<K: Kernel>(
@@ -263,7 +372,9 @@ impl Service for Relay {
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         let mut buffer = link.lend_buffer();
-        let outcome = match link.receive_attached(&mut buffer) {
+        let received = link.receive_attached(&mut buffer);
+        self.note_secured(relayed, link, settings);
+        let outcome = match received {
             Ok(Received::Bytes { last: false }) => link.send(buffer.filled()),
             Ok(Received::Bytes { last: true }) => link.finish(buffer.filled()),
             Ok(Received::End) => link.finish(&[]),
@@ -282,7 +393,7 @@ impl Service for Relay {
     ) -> Result<(), Cause> {
         match relayed.stage {
             Stage::Connected | Stage::Left => Ok(()),
-            Stage::Connecting => self.fail_over(relayed, link, settings),
+            Stage::Connecting | Stage::Securing => self.fail_over(relayed, link, settings),
         }
     }
 

@@ -8,6 +8,7 @@ use sealane_lanes::counters::Counters;
 use serde_json::{Map, Value, json};
 
 use super::state::{AccessLogCounters, CertificateSummary, ControlState, ListenerSummary, Reloads};
+use crate::backend_trust::Expiry;
 use crate::config::Limits;
 use crate::timestamp::Timestamp;
 
@@ -32,6 +33,8 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
             "total": state.certificates.total,
             "soonest_to_expire": soonest.map(certificate).collect::<Vec<_>>(),
         },
+        "backend_certificates":
+            state.backend_certificates.iter().map(backend_certificate).collect::<Vec<_>>(),
         "limits": limits(&state.limits),
         "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c)).collect::<Vec<_>>(),
         "access_log": state.access_log.as_ref().map(access_log),
@@ -67,6 +70,15 @@ fn certificate(certificate: &CertificateSummary) -> Value {
         "names": certificate.names,
         "names_total": certificate.names_total,
         "not_after": Timestamp::from_unix_s(certificate.not_after_s),
+    })
+}
+
+fn backend_certificate((listener, expiry): &(String, Expiry)) -> Value {
+    json!({
+        "listener": listener,
+        "usage": expiry.usage.name(),
+        "source": expiry.source,
+        "not_after": Timestamp::from_unix_s(expiry.not_after_s),
     })
 }
 

@@ -8,6 +8,7 @@ use sealane_engine::certificates::{Certificate, KeyType};
 use sealane_lanes::counters::Counters;
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
+use crate::backend_trust::Expiry;
 use crate::backends::BackendCounters;
 use crate::config::{self, Config};
 use crate::timestamp::Timestamp;
@@ -37,8 +38,10 @@ pub struct ControlState {
     pub generations: Generations,
     /// The listeners of the newest generation.
     pub listeners: Vec<ListenerSummary>,
-    /// The backends of the newest generation, each with what every lane counts for it.
-    pub backends: Vec<(String, Vec<Arc<BackendCounters>>)>,
+    /// The backends of the newest generation.
+    pub backends: Vec<BackendSummary>,
+    /// When what TLS to backends takes expires, with the name of the listener.
+    pub backend_certificates: Vec<(String, Expiry)>,
     /// The certificates of the newest generation.
     pub certificates: CertificateSummaries,
     /// The limits of the newest generation.
@@ -58,6 +61,7 @@ impl Default for ControlState {
             generations: Generations::default(),
             listeners: Vec::new(),
             backends: Vec::new(),
+            backend_certificates: Vec::new(),
             certificates: CertificateSummaries::default(),
             limits: config::Limits::default(),
             reloads: Reloads::default(),
@@ -158,6 +162,17 @@ impl ListenerSummary {
             names,
         })
     }
+}
+
+/// A backend as `/metrics` shows it.
+#[derive(Clone)]
+pub struct BackendSummary {
+    /// As it was written.
+    pub label: String,
+    /// What every lane counts for it.
+    pub lanes: Vec<Arc<BackendCounters>>,
+    /// Whether TLS is spoken there.
+    pub tls: bool,
 }
 
 /// The certificates that expire first, and how many there are.
