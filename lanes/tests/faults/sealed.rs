@@ -314,8 +314,9 @@ fn a_backend_that_is_not_the_right_one_hears_why_and_gets_no_byte() {
 #[test]
 fn a_backend_that_fails_the_handshake_is_passed_over() {
     let _others = among_others();
+    type Failure = fn(TcpStream) -> Got;
     /// What a backend does with the start of a ClientHello.
-    const FAILURES: [(&str, fn(TcpStream) -> Got); 4] = [
+    const FAILURES: [(&str, Failure); 4] = [
         ("resets", |mut socket| {
             socket.read_exact(&mut [0; 5]).unwrap();
             reset(socket);

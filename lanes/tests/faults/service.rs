@@ -94,7 +94,7 @@ impl Pumped {
         } else {
             link.flush_attached()?;
         }
-        Ok(link.attached_session().is_some_and(|session| session.is_established()))
+        Ok(link.attached_session().is_some_and(ClientSession::is_established))
     }
 
     fn note_connected<K: Kernel>(&mut self, link: &mut Link<'_, K>) {
