@@ -313,15 +313,21 @@ impl<K: Kernel> Link<'_, K> {
     }
 
     /// Tells the attached socket's peer the client's clean end: FIN, under TLS behind close_notify.
-    pub fn end_attached(&mut self) {
-        let Some(attached) = &mut self.connection.attached else { return };
-        let Some(tls) = &mut attached.tls else { return shut_write(&attached.socket.fd) };
-        // A session that cannot say it is not established or has failed, and closes without.
-        if !tls.ending && tls.session.close(&mut self.core.wire).is_ok() {
-            tls.ending = true;
-            // If the peer is gone, there is nobody left to tell.
-            let _ = self.push_attached();
+    ///
+    /// # Errors
+    /// The peer is gone, and does not hear it.
+    pub fn end_attached(&mut self) -> io::Result<()> {
+        let Some(attached) = &mut self.connection.attached else { return Ok(()) };
+        let Some(tls) = &mut attached.tls else {
+            shut_write(&attached.socket.fd);
+            return Ok(());
+        };
+        if tls.ending || !tls.session.is_established() {
+            return Ok(());
         }
+        tls.ending = true;
+        tls.session.close(&mut self.core.wire).map_err(|error| tls.fail(error))?;
+        self.push_attached()
     }
 }
 

@@ -55,11 +55,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }) {
             let Some(entry) = self.entries.get_mut(slot) else { continue };
             let mut link = Link { core: &mut self.core, connection: &mut entry.connection };
-            if link.connection.inward == Direction::Open {
-                link.end_attached();
-            }
+            let told = link.connection.inward != Direction::Open || link.end_attached().is_ok();
             let open = link.connection.outward == Direction::Open;
-            if !open || link.finish(&[]).is_ok() {
+            if told && (!open || link.finish(&[]).is_ok()) {
                 self.end(slot, Cause::Clean);
             }
             self.core.heal();

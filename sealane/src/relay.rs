@@ -118,13 +118,13 @@ impl Relay {
         relayed: &mut Relayed,
         link: &mut Link<'_, K>,
         settings: &RelaySettings,
-    ) {
-        if relayed.stage == Stage::Connecting {
-            match relayed.tls(settings) {
-                Some(_) => relayed.stage = Stage::Securing,
-                None => self.note_connected(relayed, link, settings),
-            }
+    ) -> Result<(), Cause> {
+        match (relayed.stage, relayed.tls(settings)) {
+            (Stage::Connecting, None) => return self.note_connected(relayed, link, settings),
+            (Stage::Connecting, Some(_)) => relayed.stage = Stage::Securing,
+            (Stage::Connected | Stage::Left | Stage::Securing, _) => {}
         }
+        Ok(())
     }
 
     /// The handshake with the backend may be complete.
@@ -133,14 +133,15 @@ impl Relay {
         relayed: &mut Relayed,
         link: &mut Link<'_, K>,
         settings: &RelaySettings,
-    ) {
+    ) -> Result<(), Cause> {
         if relayed.stage == Stage::Securing
             && let Some(session) = link.attached_session().filter(|s| s.is_established())
             && let Some(index) = relayed.backend.map(usize::from)
         {
             settings.of_lane(index, self.lane).note_handshake(session.resumed());
-            self.note_connected(relayed, link, settings);
+            return self.note_connected(relayed, link, settings);
         }
+        Ok(())
     }
 
     fn note_connected<K: Kernel>(
@@ -148,14 +149,30 @@ impl Relay {
         relayed: &mut Relayed,
         link: &mut Link<'_, K>,
         settings: &RelaySettings,
-    ) {
+    ) -> Result<(), Cause> {
         relayed.stage = Stage::Connected;
         link.clear_deadline();
         if let Some(index) = relayed.backend.map(usize::from) {
             settings.of_lane(index, self.lane).note_success();
         }
         if relayed.client_ended && relayed.header.is_empty() {
-            link.end_attached();
+            return self.end(relayed, link, settings);
+        }
+        Ok(())
+    }
+
+    /// Passes the client's end on.
+    fn end<K: Kernel>(
+        &self,
+        relayed: &mut Relayed,
+        link: &mut Link<'_, K>,
+        settings: &RelaySettings,
+    ) -> Result<(), Cause> {
+        match link.end_attached() {
+            Err(error) if !relayed.outlives(&error, link) => {
+                self.backend_failed(relayed, link, settings)
+            }
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -197,7 +214,7 @@ impl Relay {
         }
         match link.send_attached(bytes) {
             Ok(taken) => {
-                self.note_reached(relayed, link, settings);
+                self.note_reached(relayed, link, settings)?;
                 Ok(taken)
             }
             Err(error) if is_transient(&error) => Ok(0),
@@ -223,7 +240,7 @@ impl Relay {
             relayed.header = header[taken..].to_vec();
             let is_through = relayed.header.is_empty() && relayed.stage == Stage::Connected;
             if is_through && relayed.client_ended {
-                link.end_attached();
+                self.end(relayed, link, settings)?;
             }
         }
         Ok(relayed.header.is_empty())
@@ -336,11 +353,11 @@ impl Service for Relay {
         &mut self,
         relayed: &mut Relayed,
         link: &mut Link<'_, K>,
-        _settings: &RelaySettings,
+        settings: &RelaySettings,
     ) -> Result<(), Cause> {
         relayed.client_ended = true;
         if relayed.stage == Stage::Connected && relayed.header.is_empty() {
-            link.end_attached();
+            return self.end(relayed, link, settings);
         }
         Ok(())
     }
@@ -355,7 +372,7 @@ impl Service for Relay {
             if link.attached_status().is_err() {
                 return self.fail_over(relayed, link, settings);
             }
-            self.note_reached(relayed, link, settings);
+            self.note_reached(relayed, link, settings)?;
         }
         if let Err(error) = link.flush_attached()
             && !relayed.outlives(&error, link)
@@ -373,14 +390,14 @@ impl Service for Relay {
     ) -> Result<(), Cause> {
         let mut buffer = link.lend_buffer();
         let received = link.receive_attached(&mut buffer);
-        self.note_secured(relayed, link, settings);
-        let outcome = match received {
+        let secured = self.note_secured(relayed, link, settings);
+        let outcome = secured.and_then(|()| match received {
             Ok(Received::Bytes { last: false }) => link.send(buffer.filled()),
             Ok(Received::Bytes { last: true }) => link.finish(buffer.filled()),
             Ok(Received::End) => link.finish(&[]),
             Ok(Received::Nothing) => Ok(()),
             Err(_) => self.backend_failed(relayed, link, settings),
-        };
+        });
         link.return_buffer(buffer);
         outcome
     }

@@ -97,11 +97,16 @@ impl Pumped {
         Ok(link.attached_session().is_some_and(ClientSession::is_established))
     }
 
-    fn note_connected<K: Kernel>(&mut self, link: &mut Link<'_, K>) {
+    fn note_connected<K: Kernel>(&mut self, link: &mut Link<'_, K>) -> Result<(), Cause> {
         self.connected = true;
         link.clear_deadline();
-        if self.client_ended {
-            link.end_attached();
+        if self.client_ended { Self::end(link) } else { Ok(()) }
+    }
+
+    fn end<K: Kernel>(link: &mut Link<'_, K>) -> Result<(), Cause> {
+        match link.end_attached() {
+            Err(_) if !link.has_finished() => Err(Cause::BackendReset),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 }
@@ -159,7 +164,7 @@ impl Service for Tested {
         match opened.and_then(|_| link.send_attached(plain.filled())) {
             Ok(taken) => {
                 if !pumped.connected {
-                    pumped.note_connected(link);
+                    pumped.note_connected(link)?;
                 }
                 plain.consume(taken);
                 Ok(())
@@ -180,10 +185,7 @@ impl Service for Tested {
         if !matches!(settings.behaviour, Behaviour::Relay(_)) {
             return link.finish(&[]);
         }
-        if pumped.connected {
-            link.end_attached();
-        }
-        Ok(())
+        if pumped.connected { Pumped::end(link) } else { Ok(()) }
     }
 
     fn attached_writable<K: Kernel>(
@@ -197,10 +199,9 @@ impl Service for Tested {
         }
         match Pumped::open(link, settings) {
             Ok(true) if !pumped.connected => pumped.note_connected(link),
-            Ok(_) => {}
-            Err(_) => return pumped.failed(link, settings),
+            Ok(_) => Ok(()),
+            Err(_) => pumped.failed(link, settings),
         }
-        Ok(())
     }
 
     fn attached_readable<K: Kernel>(
