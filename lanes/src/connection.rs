@@ -43,8 +43,10 @@ pub(crate) struct Connection {
     pub(crate) active_ms: u64,
     /// The entry of the timer wheel that counts; others of this connection are stale.
     pub(crate) armed_ms: u64,
-    pub(crate) tickets_due_ms: Option<u64>,
-    pub(crate) service_due_ms: Option<u64>,
+    /// When tickets that wait for the first response leave alone; the end of time if none wait.
+    pub(crate) tickets_due_ms: u64,
+    /// When the service wants to be called; the end of time if it does not.
+    pub(crate) service_due_ms: u64,
     pub(crate) client_bytes: u64,
     pub(crate) backend_bytes: u64,
     /// Whether it stands in the lane's queue of connections with work left.
@@ -155,8 +157,8 @@ impl Connection {
             handshake_us: None,
             active_ms: now_ms,
             armed_ms: u64::MAX,
-            tickets_due_ms: None,
-            service_due_ms: None,
+            tickets_due_ms: u64::MAX,
+            service_due_ms: u64::MAX,
             client_bytes: 0,
             backend_bytes: 0,
             queued: false,

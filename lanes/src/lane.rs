@@ -225,7 +225,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             let token = Token::from_bits(bits);
             if let Source::Connection { slot, .. } = token.source()
                 && let Some(entry) = self.entry(slot, token)
-                && entry.connection.tickets_due_ms == Some(due_ms)
+                && entry.connection.tickets_due_ms == due_ms
             {
                 return Some((due_ms, slot));
             }

@@ -93,19 +93,19 @@ impl<K: Kernel> Link<'_, K> {
     /// Calls the service's `deadline` after `delay`, in place of any deadline set before.
     pub fn set_deadline(&mut self, delay: Duration) {
         let due_ms = self.core.now_ms.saturating_add(to_ms(delay));
-        self.connection.service_due_ms = Some(due_ms);
+        self.connection.service_due_ms = due_ms;
         self.arm(due_ms);
     }
 
     /// Forgets the service's deadline.
     pub fn clear_deadline(&mut self) {
-        self.connection.service_due_ms = None;
+        self.connection.service_due_ms = u64::MAX;
     }
 
     fn seal(&mut self, plain: &[u8]) -> Result<(), Cause> {
         let session = self.connection.session.as_mut().ok_or(Cause::Internal)?;
         let taken = session.seal(plain, &mut self.core.wire);
-        self.connection.tickets_due_ms = None;
+        self.connection.tickets_due_ms = u64::MAX;
         match taken {
             Ok(taken) if taken == plain.len() => {
                 self.connection.backend_bytes += plain.len() as u64;

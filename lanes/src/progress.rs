@@ -280,7 +280,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         counters.handshake_time.record(u64::from(taken_us));
         if session.held_len() > 0 {
             let due_ms = self.core.now_ms + TICKETS_HELD_MS;
-            connection.tickets_due_ms = Some(due_ms);
+            connection.tickets_due_ms = due_ms;
             self.core.tickets.push_back((due_ms, connection.token));
         }
         // Nobody looks before the handshake's deadline otherwise.
@@ -318,11 +318,11 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     fn check_deadlines(&mut self) -> Result<(), Cause> {
         let now_ms = self.core.now_ms;
-        if self.entry.connection.tickets_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
+        if self.entry.connection.tickets_due_ms <= now_ms {
             self.release_tickets()?;
         }
-        if self.entry.connection.service_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
-            self.entry.connection.service_due_ms = None;
+        if self.entry.connection.service_due_ms <= now_ms {
+            self.entry.connection.service_due_ms = u64::MAX;
             self.with_state(|service, state, link, settings| {
                 service.deadline(state, link, settings)
             })?;
@@ -332,7 +332,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             return Err(cause);
         }
         let connection = &self.entry.connection;
-        let next_ms = connection.service_due_ms.map_or(due_ms, |other_ms| other_ms.min(due_ms));
+        let next_ms = connection.service_due_ms.min(due_ms);
         self.link().arm(next_ms);
         Ok(())
     }
@@ -356,7 +356,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// The first response has taken too long for the tickets: they leave alone.
     fn release_tickets(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
-        connection.tickets_due_ms = None;
+        connection.tickets_due_ms = u64::MAX;
         if let Some(session) = &mut connection.session {
             session.release_held(&mut self.core.wire);
         }
