@@ -17,7 +17,8 @@ use sealane_lanes::kernel::Address;
 
 use crate::backend::{Backend, Got, RESET, reset};
 use crate::client::{Client, Seen, Server, VERSIONS, pattern, seen};
-use crate::rig::{PATIENCE, Rig, Wanted, among_others, provider};
+use crate::kernel::{Fault, Plan};
+use crate::rig::{PATIENCE, Rig, Wanted, alone, among_others, provider};
 use crate::service::{BACKEND_NAME, Behaviour};
 
 /// A backend's certificate, and what the lane believes.
@@ -390,6 +391,37 @@ fn when_both_directions_are_full_neither_loses_a_byte() {
         assert_eq!(client.read_to_end(), (Vec::new(), Seen::Clean));
         assert_same(backend.got(), &request, &rig);
         rig.settle();
+        rig.stop();
+    }
+}
+
+/// Both ends have arrived, but not everything before the second has left.
+#[test]
+fn what_a_backend_does_not_take_at_once_outlives_both_ends() {
+    let _alone = alone();
+    for version in VERSIONS {
+        let request = pattern(1, 20_000);
+        let identity = Identity::good(version);
+        let backend = identity.backend(move |mut server| {
+            server.finish().unwrap();
+            server.read_to_end()
+        });
+        let rig = Rig::start(identity.relay(&[&backend]));
+        let converse = |plan: Plan| {
+            rig.script.set(plan);
+            let mut client = Client::connect(&rig, version).unwrap();
+            assert_eq!(client.read_to_end(), (Vec::new(), Seen::Clean), "{plan:?}");
+            client.send(&request).unwrap();
+            client.finish().unwrap();
+            assert_same(backend.got(), &request, &rig);
+            rig.settle();
+        };
+        converse(Plan::Never);
+        for call in 0..rig.script.calls() + 4 {
+            for fault in [Fault::Interrupted, Fault::Short, Fault::WouldBlock] {
+                converse(Plan::At(call, fault));
+            }
+        }
         rig.stop();
     }
 }
