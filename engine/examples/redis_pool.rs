@@ -1,4 +1,4 @@
-//! Pings Redis over TLS through pools of connections, one pool on each thread, all with one context.
+//! Pings Redis over TLS through pools of connections, one on each thread, all with one context.
 //!
 //! `cargo run -p sealane-engine --example redis_pool -- localhost:6380 ca.pem 200` makes 200
 //! clients, each with options of its own read from `ca.pem`, as applications do. Each pings twice:

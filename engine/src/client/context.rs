@@ -90,6 +90,7 @@ impl ClientContext {
             }
         };
         config.alpn_protocols.clone_from(&options.alpn);
+        // rustls' store is behind a lock, which no other lane ever takes.
         config.resumption = match options.resumption {
             true => Resumption::in_memory_sessions(LANE_SESSIONS_MAX),
             false => Resumption::disabled(),

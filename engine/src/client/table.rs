@@ -32,8 +32,8 @@ impl ClientContexts {
     /// The table itself keeps none alive.
     ///
     /// # Errors
-    /// One of the options is wrong, or [`CLIENT_CONTEXTS_MAX`] are in use. Nothing has changed then:
-    /// contexts in use stay as they are, and so do slots that hold them.
+    /// One of the options is wrong, or [`CLIENT_CONTEXTS_MAX`] are in use. Contexts in use stay as
+    /// they are then, and so do the slots that hold them.
     pub fn context(
         &mut self,
         options: &ClientOptions,

@@ -140,6 +140,7 @@ fn the_digest_tells_options_apart_and_knows_equal_ones() {
         ClientOptions { alpn: protocols(&["h2"]), ..base() },
         ClientOptions { alpn: protocols(&["h2", "x"]), ..base() },
         ClientOptions { alpn: protocols(&["x", "h2"]), ..base() },
+        ClientOptions { alpn: protocols(&["h", "2x"]), ..base() },
         ClientOptions { alpn: protocols(&["h2x"]), ..base() },
         ClientOptions { groups: vec![Group::X25519], ..base() },
         ClientOptions { provider: ProviderChoice::AwsLc, ..base() },

@@ -163,14 +163,19 @@ fn the_servers_alert_is_named() {
 }
 
 #[test]
-fn a_request_before_the_handshake_is_refused() {
+fn a_request_before_the_handshake_is_refused_even_amid_a_message() {
     let world = World::new();
     let mut client = client_of(&Arc::new(world.client_config(&TLS13)), "one.test");
-    for _ in 0..2 {
-        let sealed = client.session.seal(b"early", &mut client.wire);
-        assert!(matches!(sealed, Err(SessionError::NotEstablished)));
-        client.feed(&[]).unwrap();
+    // Nothing, and then the start of a ServerHello whose rest is to follow in other records.
+    for received in [&[][..], &[22, 3, 3, 0, 6, 2, 0, 0, 90, 3, 3]] {
+        client.feed(received).unwrap();
+        for _ in 0..2 {
+            let sealed = client.session.seal(b"early", &mut client.wire);
+            assert!(matches!(sealed, Err(SessionError::NotEstablished)));
+        }
     }
+    client.feed(&[22, 3, 3, 0, 1, 7]).unwrap();
+    assert!(client.session.partial_len() > 0);
 }
 
 #[test]
