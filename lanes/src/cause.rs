@@ -149,8 +149,8 @@ impl Cause {
     }
 }
 
-/// Whether a server says so of its client's certificate. Under TLS 1.3 that comes when the handshake
-/// is complete for the client already.
+/// Whether a server says so of its client's certificate. Under TLS 1.3 that comes when the
+/// handshake is complete for the client already.
 fn refuses_us(alert: AlertDescription) -> bool {
     matches!(
         alert,

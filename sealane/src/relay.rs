@@ -2,6 +2,7 @@
 //! in TLS, and back.
 
 mod clients;
+mod relayed;
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -15,10 +16,13 @@ use sealane_lanes::link::{Link, Received};
 use sealane_lanes::service::{End, Service};
 
 use crate::access_log::LaneLog;
-use crate::backends::{BACKENDS_MAX, BackendTls, RelaySettings};
+use crate::backends::RelaySettings;
 use crate::proxy_header;
 
 use clients::LaneClients;
+use relayed::Stage;
+
+pub use relayed::Relayed;
 
 /// One lane's relay.
 pub struct Relay {
@@ -247,74 +251,6 @@ impl Relay {
     }
 }
 
-/// What the relay keeps for one connection.
-#[derive(Default)]
-pub struct Relayed {
-    /// Why the last handshake with a backend failed.
-    fault: Option<Cause>,
-    /// Its index, which [`BACKENDS_MAX`] keeps small.
-    backend: Option<u8>,
-    /// Backends that were tried, by bit.
-    tried: u64,
-    stage: Stage,
-    /// The client's end came before the backend was connected.
-    client_ended: bool,
-    /// Bytes of the client that came when the backend had left.
-    discarded: u32,
-    /// What is left to send of the PROXY header.
-    header: Vec<u8>,
-}
-
-impl Relayed {
-    /// How TLS is spoken to the backend that is being tried, if it is.
-    fn tls<'s>(&self, settings: &'s RelaySettings) -> Option<&'s BackendTls> {
-        settings.backends[usize::from(self.backend?)].tls.as_ref()
-    }
-
-    /// Whether `error` only says that the backend has left behind a whole answer.
-    fn outlives<K: Kernel>(&mut self, error: &io::Error, link: &Link<'_, K>) -> bool {
-        // The kernel says "broken pipe" for a reset behind FIN, and "connection reset" for one
-        // without: the answer is whole, and what is left of it can still be read.
-        let has_left = self.stage == Stage::Connected
-            && (error.kind() == ErrorKind::BrokenPipe || link.has_finished());
-        if has_left {
-            self.stage = Stage::Left;
-        }
-        has_left
-    }
-
-    /// Throws away what nobody is there to take, so that the client gets the rest of its answer.
-    fn discard(&mut self, bytes: &[u8]) -> Result<usize, Cause> {
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        self.discarded = self.discarded.saturating_add(len);
-        if self.discarded > DISCARDED_BYTES_MAX {
-            Err(Cause::BackendReset)
-        } else {
-            Ok(bytes.len())
-        }
-    }
-}
-
-/// What a client may still send to a backend that has answered whole and left.
-const DISCARDED_BYTES_MAX: u32 = 16 << 20;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    Connected,
-    #[default]
-    Connecting,
-    /// The backend ended its answer and then closed altogether, as it may.
-    Left,
-    /// Connected, but the TLS handshake with it is not complete.
-    Securing,
-}
-
-impl Stage {
-    fn is_beginning(self) -> bool {
-        matches!(self, Self::Connecting | Self::Securing)
-    }
-}
-
 impl Service for Relay {
     type Connection = Relayed;
     type Settings = RelaySettings;
@@ -425,9 +361,6 @@ impl Service for Relay {
         }
     }
 }
-
-// An index of a backend has to fit what a connection keeps of it.
-const _: () = assert!(BACKENDS_MAX <= 1 << u8::BITS);
 
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;

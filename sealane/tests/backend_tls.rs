@@ -12,7 +12,7 @@ mod harness;
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -23,6 +23,7 @@ use harness::client::{Client, Connector};
 use harness::process::Process;
 use harness::sealane::{BINARY, ListenerSettings, Metrics, Sealane, Settings, replace};
 use harness::secured::{SecuredBackend, finish};
+use harness::secured_nginx::SecuredNginx;
 use harness::tools::{self, required};
 use harness::{PATIENCE, free_port, noise, sha256, wait_for};
 use rustix::process::Signal;
@@ -117,85 +118,11 @@ fn failed(metrics: &Metrics, cause: &str) -> u64 {
     metrics.sum("sealane_backend_handshakes_failed_total", &[("cause", cause)])
 }
 
-/// A real nginx that speaks TLS.
-struct Nginx {
-    process: Process,
-    port: u16,
-}
-
-impl Nginx {
-    fn start(folder: &Path, inner: &Authority, version: &str, more: &str) -> Option<Self> {
-        let program = required("nginx")?;
-        let port = free_port();
-        std::fs::create_dir_all(folder.join("www")).unwrap();
-        std::fs::write(folder.join("www/large"), noise(1_000_000, 3)).unwrap();
-        std::fs::write(folder.join("leaf.pem"), inner.leaf(KeyKind::P256, &NAMES)).unwrap();
-        inner.write(folder);
-        let text = NGINX
-            .replace("FOLDER", folder.to_str().unwrap())
-            .replace("PORT", &port.to_string())
-            .replace("VERSION", version)
-            .replace("MORE", more);
-        std::fs::write(folder.join("nginx.conf"), text).unwrap();
-        let child = Command::new(program)
-            .args(["-e", "stderr", "-g", "daemon off;", "-p"])
-            .arg(folder)
-            .arg("-c")
-            .arg(folder.join("nginx.conf"))
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let nginx = Self { process: Process::new(child), port };
-        wait_for("nginx listens", || TcpStream::connect(("127.0.0.1", port)).ok());
-        Some(nginx)
-    }
-
-    fn written(&self) -> String {
-        format!("tls://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        if self.process.status().is_none() {
-            self.process.signal(Signal::TERM);
-            self.process.wait(PATIENCE);
-        }
-    }
-}
-
-const NGINX: &str = "
-worker_processes 1;
-master_process on;
-pid FOLDER/nginx.pid;
-events { worker_connections 1024; }
-http {
-  access_log off;
-  default_type text/plain;
-  client_body_temp_path FOLDER/bodies;
-  proxy_temp_path FOLDER/proxy;
-  fastcgi_temp_path FOLDER/fastcgi;
-  scgi_temp_path FOLDER/scgi;
-  uwsgi_temp_path FOLDER/uwsgi;
-  server {
-    listen 127.0.0.1:PORT ssl;
-    ssl_certificate FOLDER/leaf.pem;
-    ssl_certificate_key FOLDER/leaf.pem;
-    ssl_protocols VERSION;
-    root FOLDER/www;
-    MORE
-    location = /reused { return 200 $ssl_session_reused; }
-    location = /facts { return 200 \"$ssl_protocol $ssl_alpn_protocol $ssl_server_name\"; }
-    location = /client { return 200 \"$ssl_client_verify $ssl_client_s_dn\"; }
-  }
-}
-";
-
 #[test]
 fn nginx_is_verified_and_lanes_resume_its_sessions() {
     for (written, version) in [("TLSv1.2", "1.2"), ("TLSv1.3", "1.3")] {
         let (folder, inner) = (tempfile::tempdir().unwrap(), inner());
-        let Some(nginx) = Nginx::start(folder.path(), &inner, written, "") else { return };
+        let Some(nginx) = SecuredNginx::start(folder.path(), &inner, written, "") else { return };
         let table = "roots = [\"ca.pem\"]\nserver_name = \"sealane.test\"\nalpn = [\"http/1.1\"]";
         let site = Site::start(&nginx.written(), &inner, table);
         assert_eq!(site.text("/facts"), format!("{written} http/1.1 sealane.test"));
@@ -214,7 +141,7 @@ fn nginx_demands_a_certificate_and_gets_it() {
     let (folder, inner) = (tempfile::tempdir().unwrap(), inner());
     let more = "ssl_verify_client on; ssl_client_certificate FOLDER/ca.pem;"
         .replace("FOLDER", folder.path().to_str().unwrap());
-    let Some(nginx) = Nginx::start(folder.path(), &inner, "TLSv1.3", &more) else { return };
+    let Some(nginx) = SecuredNginx::start(folder.path(), &inner, "TLSv1.3", &more) else { return };
     let table = "roots = [\"ca.pem\"]\nclient_certificate = \"client.pem\"";
     let client = inner.leaf_with(KeyKind::P256, &["lane.test"], for_clients);
     let path = folder.path().join("client.pem");
