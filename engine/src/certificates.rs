@@ -33,6 +33,7 @@ pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
 pub use key::{EncodedKey, KeyEncoding};
 pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
+pub(crate) use leaf::not_after_s;
 pub use name::AskedName;
 pub use pem::PemContents;
 pub(crate) use pem::damage;

@@ -57,6 +57,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if first && replica.contexts.iter().any(|context| context.warm_up().is_err()) {
             return;
         }
+        if !self.service.prepare(&replica.generation, &self.resources.clock) {
+            return;
+        }
         self.close_listeners(|key| !keys.iter().any(|(kept, _)| kept == key));
         self.current = Some(Rc::new(replica));
         for (key, position) in keys {

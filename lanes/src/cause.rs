@@ -1,5 +1,6 @@
 //! Why a connection ended, and whose doing it was.
 
+use rustls::AlertDescription;
 use sealane_engine::session::SessionError;
 
 macro_rules! causes {
@@ -29,10 +30,24 @@ macro_rules! causes {
 }
 
 causes! {
+    /// The backend's certificate has expired, or is not valid yet.
+    BackendCertificateExpired = "backend_certificate_expired", Backend;
+    /// The backend's certificate is for another name than the one asked for.
+    BackendCertificateName = "backend_certificate_name", Backend;
+    /// The backend's certificate does not lead to a root that is believed.
+    BackendCertificateUntrusted = "backend_certificate_untrusted", Backend;
+    /// The TLS handshake with the backend failed for another reason: it refused us or what we
+    /// offer, speaks no TLS, left, or took longer than `connect_timeout`.
+    BackendHandshakeFailed = "backend_handshake_failed", Backend;
+    /// The backend broke the protocol of an established TLS connection.
+    BackendProtocolError = "backend_protocol_error", Backend;
     /// The backend could not be reached, nor any other.
     BackendRefused = "backend_refused", Backend;
     /// The backend reset the connection or died; the client is reset, never told a clean end.
     BackendReset = "backend_reset", Backend;
+    /// The backend's stream ended without close_notify; the client is reset, never told a clean
+    /// end.
+    BackendTruncated = "backend_truncated", Backend;
     /// Both sides ended cleanly.
     Clean = "clean", Nobody;
     /// The client left before the handshake was complete.
@@ -104,6 +119,50 @@ impl Cause {
             | SessionError::WireTooSmall(_) => Self::Internal,
         }
     }
+
+    /// The cause behind a failed session with a backend.
+    pub(crate) fn of_backend(error: &SessionError, established: bool) -> Self {
+        use rustls::{CertificateError as Refused, Error};
+        match error {
+            SessionError::Tls(Error::InvalidCertificate(refused)) => match refused {
+                Refused::Expired
+                | Refused::ExpiredContext { .. }
+                | Refused::NotValidYet
+                | Refused::NotValidYetContext { .. } => Self::BackendCertificateExpired,
+                Refused::NotValidForName | Refused::NotValidForNameContext { .. } => {
+                    Self::BackendCertificateName
+                }
+                _ => Self::BackendCertificateUntrusted,
+            },
+            SessionError::Tls(Error::AlertReceived(alert)) if refuses_us(*alert) => {
+                Self::BackendHandshakeFailed
+            }
+            SessionError::Tls(_) | SessionError::PartialTooLong if established => {
+                Self::BackendProtocolError
+            }
+            SessionError::Tls(_) | SessionError::PartialTooLong => Self::BackendHandshakeFailed,
+            SessionError::KeysExhausted
+            | SessionError::NotEstablished
+            | SessionError::PlainTooSmall
+            | SessionError::WireTooSmall(_) => Self::Internal,
+        }
+    }
+}
+
+/// Whether a server says so of its client's certificate. Under TLS 1.3 that comes when the
+/// handshake is complete for the client already.
+fn refuses_us(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::AccessDenied
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRequired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::UnsupportedCertificate
+    )
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use rustix::net::sockopt::socket_error;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::{ServerSession, Session};
 
+use crate::attached::Attached;
 use crate::cause::Cause;
+use crate::core::Outlet;
 use crate::pool::Pending;
 use crate::token::Token;
 
@@ -17,7 +19,7 @@ use crate::token::Token;
 pub(crate) struct Connection {
     pub(crate) token: u64,
     pub(crate) socket: Socket,
-    pub(crate) attached: Option<Socket>,
+    pub(crate) attached: Option<Attached>,
     /// Counts the attached sockets, so that an event for one does not reach the next.
     pub(crate) attachment: u8,
     pub(crate) address: Option<SocketAddr>,
@@ -41,8 +43,10 @@ pub(crate) struct Connection {
     pub(crate) active_ms: u64,
     /// The entry of the timer wheel that counts; others of this connection are stale.
     pub(crate) armed_ms: u64,
-    pub(crate) tickets_due_ms: Option<u64>,
-    pub(crate) service_due_ms: Option<u64>,
+    /// When tickets that wait for the first response leave alone; the end of time if none wait.
+    pub(crate) tickets_due_ms: u64,
+    /// When the service wants to be called; the end of time if it does not.
+    pub(crate) service_due_ms: u64,
     pub(crate) client_bytes: u64,
     pub(crate) backend_bytes: u64,
     /// Whether it stands in the lane's queue of connections with work left.
@@ -153,8 +157,8 @@ impl Connection {
             handshake_us: None,
             active_ms: now_ms,
             armed_ms: u64::MAX,
-            tickets_due_ms: None,
-            service_due_ms: None,
+            tickets_due_ms: u64::MAX,
+            service_due_ms: u64::MAX,
             client_bytes: 0,
             backend_bytes: 0,
             queued: false,
@@ -164,6 +168,17 @@ impl Connection {
     /// The token of the socket that is attached now.
     pub(crate) fn attached_token(&self) -> Token {
         Token::from_bits(self.token).attached(self.attachment)
+    }
+
+    /// Where bytes for the client leave.
+    pub(crate) fn outlet(&mut self) -> Outlet<'_> {
+        Outlet {
+            socket: &mut self.socket,
+            outgoing: &mut self.outgoing,
+            active_ms: &mut self.active_ms,
+            token: Token::from_bits(self.token),
+            end_follows: self.outward == Direction::Ending,
+        }
     }
 
     /// Whether the handshake has neither been completed nor failed.
@@ -176,7 +191,7 @@ impl Connection {
         let has_room = match self.phase {
             // Behind close_notify only FIN can come, which tells nothing new, or an error.
             Phase::Established if self.inward != Direction::Open => self.socket.failed,
-            Phase::Established => self.untaken.is_none(),
+            Phase::Established => self.untaken.is_none() && !self.attached_has_pending(),
             Phase::Handshake | Phase::Hello => self.outgoing.is_none(),
             Phase::Lingering { .. } => true,
         };
@@ -188,12 +203,23 @@ impl Connection {
         self.phase == Phase::Established
             && self.outgoing.is_none()
             && self.outward == Direction::Open
-            && self.attached.as_ref().is_some_and(|socket| socket.readable && !socket.ended)
+            && self.attached.as_ref().is_some_and(Attached::wants_reading)
+    }
+
+    fn attached_has_pending(&self) -> bool {
+        self.attached.as_ref().is_some_and(Attached::has_pending)
+    }
+
+    /// Whether bytes wait for either side.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.outgoing.is_some() || self.untaken.is_some() || self.attached_has_pending()
     }
 
     /// Whether both ends have been passed on and nothing is pending.
     pub(crate) fn is_finished(&self) -> bool {
-        self.inward == Direction::Ended && self.outward == Direction::Ended
+        self.inward == Direction::Ended
+            && self.outward == Direction::Ended
+            && !self.attached_has_pending()
     }
 
     /// Bytes that stand in front of the next ones from the client.

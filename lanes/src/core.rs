@@ -1,7 +1,7 @@
 //! The parts of a lane that connections borrow: kernel, poll, buffers, timers, counters, time.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,11 @@ use rustix::time::Timespec;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::PARTIAL_BYTES_MAX;
 
+use crate::attached::Attached;
 use crate::connection::{Connection, Socket};
 use crate::counters::Counters;
 use crate::kernel::Kernel;
-use crate::pool::Pool;
+use crate::pool::{Pending, Pool};
 use crate::token::Token;
 use crate::wheel::Wheel;
 
@@ -25,9 +26,9 @@ pub(crate) struct Core<K: Kernel> {
     pub(crate) poll: OwnedFd,
     /// Bytes as they come from a socket.
     pub(crate) received: Buffer,
-    /// Plaintext from a client.
+    /// Plaintext from a client, or ciphertext from a backend: never both at a time.
     pub(crate) plain: Buffer,
-    /// Ciphertext for a client.
+    /// Ciphertext for a client or a backend.
     pub(crate) wire: Buffer,
     pub(crate) pool: Pool,
     pub(crate) wheel: Wheel,
@@ -40,6 +41,29 @@ pub(crate) struct Core<K: Kernel> {
     pub(crate) now_ms: u64,
 }
 
+/// Where bytes leave a lane: a socket, and what it has not taken yet.
+pub(crate) struct Outlet<'c> {
+    pub(crate) socket: &'c mut Socket,
+    pub(crate) outgoing: &'c mut Option<Pending>,
+    /// When a byte of the connection last moved.
+    pub(crate) active_ms: &'c mut u64,
+    pub(crate) token: Token,
+    /// FIN follows as soon as all is gone.
+    pub(crate) end_follows: bool,
+}
+
+/// Why bytes could not leave.
+pub(crate) enum PushError {
+    /// More waits than [`OUTGOING_BYTES_MAX`].
+    Flooded,
+    /// The peer is gone.
+    Peer(io::Error),
+    /// The kernel cannot say when there is room again.
+    Watch(io::Error),
+}
+
+/// Most ciphertext that waits for one peer beyond what a single read brings.
+const OUTGOING_BYTES_MAX: usize = 1 << 20;
 /// Most bytes taken from a socket in one read, and so most work that one connection gets in a turn.
 pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
 /// The same when many peers are slow and large buffers are scarce.
@@ -76,6 +100,49 @@ impl<K: Kernel> Core<K> {
         whole.saturating_sub(carried_len).max(READ_BYTES_SCARCE)
     }
 
+    /// Sends the wire buffer, behind what waits already; what the socket does not take waits from
+    /// now on. Returns whether nothing does.
+    pub(crate) fn push(&mut self, mut outlet: Outlet<'_>) -> Result<bool, PushError> {
+        if let Some(waiting) = outlet.outgoing.take() {
+            if waiting.len() + self.wire.len() > OUTGOING_BYTES_MAX {
+                return Err(PushError::Flooded);
+            }
+            *outlet.outgoing = Some(if self.wire.is_empty() {
+                waiting
+            } else {
+                let joined = [waiting.filled(), self.wire.filled()].concat();
+                self.pool.give_back(waiting);
+                self.wire.clear();
+                Pending::holding(&joined)
+            });
+            return Ok(false);
+        }
+        if !self.wire.is_empty() {
+            let taken = outlet.send(&mut self.kernel, self.wire.filled(), self.now_ms)?;
+            self.wire.consume(taken);
+        }
+        if !self.wire.is_empty() {
+            *outlet.outgoing = Some(self.pool.detach(&mut self.wire));
+            self.watch_room(outlet.socket, outlet.token).map_err(PushError::Watch)?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Sends what waits. Returns whether nothing does any more.
+    pub(crate) fn flush(&mut self, mut outlet: Outlet<'_>) -> Result<bool, PushError> {
+        let Some(mut waiting) = outlet.outgoing.take() else { return Ok(true) };
+        let taken = outlet.send(&mut self.kernel, waiting.filled(), self.now_ms)?;
+        waiting.consume(taken);
+        if !waiting.is_empty() {
+            *outlet.outgoing = Some(waiting);
+            self.watch_room(outlet.socket, outlet.token).map_err(PushError::Watch)?;
+            return Ok(false);
+        }
+        self.pool.give_back(waiting);
+        Ok(true)
+    }
+
     /// From now on reports when `socket` takes bytes again.
     pub(crate) fn watch_room(&mut self, socket: &mut Socket, token: Token) -> io::Result<()> {
         if socket.is_watched && !socket.wants_room {
@@ -89,7 +156,7 @@ impl<K: Kernel> Core<K> {
     /// connected, so room is of interest only if it ran out of it.
     pub(crate) fn watch_attached(&mut self, connection: &mut Connection) -> io::Result<()> {
         let token = connection.attached_token().bits();
-        let Some(socket) = &mut connection.attached else { return Ok(()) };
+        let Some(Attached { socket, .. }) = &mut connection.attached else { return Ok(()) };
         if !socket.is_watched {
             socket.wants_room |= socket.writes == 0;
             let poll = self.poll.as_fd();
@@ -132,6 +199,35 @@ impl<K: Kernel> Core<K> {
         }
         self.plain.clear();
         self.wire.clear();
+    }
+}
+
+impl Outlet<'_> {
+    /// Returns how much of `bytes` the socket takes now.
+    fn send<K: Kernel>(
+        &mut self,
+        kernel: &mut K,
+        bytes: &[u8],
+        now_ms: u64,
+    ) -> Result<usize, PushError> {
+        self.socket.writable = false;
+        match kernel.send(self.socket.fd.as_fd(), bytes, self.end_follows) {
+            Ok(taken) => {
+                self.socket.writes = (self.socket.writes + 1).min(2);
+                *self.active_ms = now_ms;
+                Ok(taken)
+            }
+            Err(error) => match error.kind() {
+                // An attached socket may still be connecting.
+                ErrorKind::NotConnected | ErrorKind::WouldBlock => Ok(0),
+                // Nothing was sent and no event will follow: try again in the next turn.
+                ErrorKind::Interrupted => {
+                    self.socket.writable = true;
+                    Ok(0)
+                }
+                _ => Err(PushError::Peer(error)),
+            },
+        }
     }
 }
 

@@ -50,14 +50,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let now_ms = self.core.now_ms;
         for slot in self.slots(|connection| {
             connection.phase == Phase::Established
-                && connection.outgoing.is_none()
-                && connection.untaken.is_none()
+                && !connection.has_pending()
                 && connection.active_ms + QUIET_MS <= now_ms
         }) {
             let Some(entry) = self.entries.get_mut(slot) else { continue };
             let mut link = Link { core: &mut self.core, connection: &mut entry.connection };
+            let told = link.connection.inward != Direction::Open || link.end_attached().is_ok();
             let open = link.connection.outward == Direction::Open;
-            if !open || link.finish(&[]).is_ok() {
+            if told && (!open || link.finish(&[]).is_ok()) {
                 self.end(slot, Cause::Clean);
             }
             self.core.heal();

@@ -13,6 +13,7 @@ use sealane_engine::tickets::UnixSeconds;
 use slab::Slab;
 
 use crate::accept::{ACCEPTS_MAX, LaneListener};
+use crate::attached::Attached;
 use crate::cause::Cause;
 use crate::connection::{Connection, Phase};
 use crate::core::{Core, to_ms};
@@ -143,8 +144,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 let flags = { event.flags };
                 match (attachment, &mut entry.connection.attached) {
                     (None, _) => entry.connection.socket.note(flags),
-                    (Some(number), Some(socket)) if number == entry.connection.attachment => {
-                        socket.note(flags);
+                    (Some(number), Some(attached)) if number == entry.connection.attachment => {
+                        attached.socket.note(flags);
                     }
                     // It is about a socket that was closed earlier in this batch.
                     (Some(_), _) => return,
@@ -210,7 +211,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             return;
         }
         let retry_write = connection.outgoing.is_some() && connection.socket.writable
-            || connection.attached.as_ref().is_some_and(|socket| socket.writable);
+            || connection.attached.as_ref().is_some_and(|attached| attached.socket.writable);
         if connection.wants_client_bytes() || connection.wants_attached_bytes() || retry_write {
             connection.queued = true;
             self.ready.push_back(connection.token);
@@ -224,7 +225,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             let token = Token::from_bits(bits);
             if let Source::Connection { slot, .. } = token.source()
                 && let Some(entry) = self.entry(slot, token)
-                && entry.connection.tickets_due_ms == Some(due_ms)
+                && entry.connection.tickets_due_ms == due_ms
             {
                 return Some((due_ms, slot));
             }
@@ -270,10 +271,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if cause != Cause::Clean && !lingered {
             reset_on_close(&connection.socket.fd);
         }
-        if let Some(socket) = &connection.attached
+        if let Some(attached) = &connection.attached
             && cause != Cause::Clean
         {
-            reset_on_close(&socket.fd);
+            reset_on_close(&attached.socket.fd);
         }
         counters.ended(cause).add(1);
         let end = End {
@@ -295,11 +296,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if told.is_err() {
             self.core.counters.panics.add(1);
         }
-        if let Some(outgoing) = connection.outgoing {
-            self.core.pool.give_back(outgoing);
-        }
-        if let Some(untaken) = connection.untaken {
-            self.core.pool.give_back(untaken);
+        let attached = connection.attached.and_then(Attached::into_pending);
+        for pending in [connection.outgoing, connection.untaken, attached].into_iter().flatten() {
+            self.core.pool.give_back(pending);
         }
     }
 

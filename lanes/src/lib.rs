@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod attached;
 pub mod cause;
 mod connection;
 mod core;

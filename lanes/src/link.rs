@@ -1,44 +1,23 @@
 //! What a service sees of a connection: send to the client, end it, attach a socket to it.
 
-use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
-use crate::connection::{Connection, Direction, Phase, Socket};
-use crate::core::{Core, to_ms};
-use crate::kernel::{Address, Kernel, reset_on_close, shut_write};
-use crate::pool::Pending;
-use crate::token::Token;
+use crate::connection::{Connection, Direction, Phase};
+use crate::core::{Core, PushError, to_ms};
+use crate::kernel::{Kernel, shut_write};
+
+pub use crate::attached::Received;
 
 /// One established connection, lent to its service for the length of a call.
 pub struct Link<'a, K: Kernel> {
     pub(crate) core: &'a mut Core<K>,
     pub(crate) connection: &'a mut Connection,
 }
-
-/// What a read from the attached socket brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// Bytes, and whether they are the last.
-    Bytes {
-        /// Nothing follows: the peer has ended its direction.
-        last: bool,
-    },
-    /// The clean end, without a byte before it.
-    End,
-    /// Nothing for now.
-    Nothing,
-}
-
-/// Most ciphertext that waits for one client beyond what a single read brings: answers to a client
-/// that sends but does not receive.
-const OUTGOING_BYTES_MAX: usize = 1 << 20;
 
 impl<K: Kernel> Link<'_, K> {
     /// The number of the lane.
@@ -99,110 +78,6 @@ impl<K: Kernel> Link<'_, K> {
         self.connection.outward != Direction::Open
     }
 
-    /// Connects to `address` and attaches the socket, which may still be connecting; the socket
-    /// attached before is closed. Its events are reported from the end of this turn on, so that
-    /// bytes sent at once make the event "writable" needless.
-    ///
-    /// # Errors
-    /// The connection could not even be begun.
-    pub fn attach(&mut self, address: &Address) -> io::Result<()> {
-        self.detach();
-        let fd = self.core.kernel.connect(address)?;
-        self.connection.attachment = self.connection.attachment.wrapping_add(1);
-        self.connection.attached = Some(Socket::new(fd));
-        Ok(())
-    }
-
-    /// Resets and closes the attached socket.
-    pub fn detach(&mut self) {
-        if let Some(socket) = self.connection.attached.take() {
-            reset_on_close(&socket.fd);
-        }
-    }
-
-    /// What went wrong with connecting the attached socket, if anything did.
-    ///
-    /// # Errors
-    /// The error that the kernel holds for the socket.
-    pub fn attached_status(&self) -> io::Result<()> {
-        let socket = self.connection.attached.as_ref().ok_or(ErrorKind::NotConnected)?;
-        Ok(socket_error(&socket.fd)??)
-    }
-
-    /// Sends the front of `bytes` to the attached socket and returns how much it took.
-    ///
-    /// # Errors
-    /// `WouldBlock` when it takes nothing now; otherwise the peer is gone.
-    pub fn send_attached(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let token = self.connection.attached_token();
-        let socket = self.connection.attached.as_mut().ok_or(ErrorKind::NotConnected)?;
-        if socket.writes == 1 {
-            // The first bytes never wait for others, so only later ones need this. It fails on a
-            // unix socket, which does not gather small writes.
-            let _ = set_tcp_nodelay(&socket.fd, true);
-        }
-        let sent = self.core.kernel.send(socket.fd.as_fd(), bytes, false);
-        let taken = match sent {
-            Ok(taken) => taken,
-            // No event will follow: the service is told in the next turn that it may write.
-            Err(error) if error.kind() == ErrorKind::Interrupted => {
-                socket.writable = true;
-                return Err(ErrorKind::WouldBlock.into());
-            }
-            Err(error) => {
-                if error.kind() == ErrorKind::WouldBlock {
-                    self.core.watch_room(socket, token)?;
-                }
-                return Err(error);
-            }
-        };
-        socket.writes = (socket.writes + 1).min(2);
-        if taken < bytes.len() {
-            self.core.watch_room(socket, token)?;
-        }
-        self.connection.active_ms = self.core.now_ms;
-        Ok(taken)
-    }
-
-    /// Reads from the attached socket into `into`, once.
-    ///
-    /// # Errors
-    /// The peer reset the connection or is gone.
-    pub fn receive_attached(&mut self, into: &mut Buffer) -> io::Result<Received> {
-        let room = self.core.read_len(0);
-        let socket = self.connection.attached.as_mut().ok_or(ErrorKind::NotConnected)?;
-        let len = match self.core.kernel.recv(socket.fd.as_fd(), &mut into.spare_mut()[..room]) {
-            Ok(len) => len,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                socket.readable = false;
-                return Ok(Received::Nothing);
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Received::Nothing),
-            Err(error) => return Err(error),
-        };
-        into.fill(len);
-        self.connection.active_ms = self.core.now_ms;
-        if len == 0 {
-            socket.ended = true;
-            return Ok(Received::End);
-        }
-        let drained = len < room;
-        if drained && !socket.hangup && !socket.failed {
-            socket.readable = false;
-        }
-        // After an error it is the next read that tells, so only FIN makes these bytes the last.
-        let last = drained && socket.hangup && !socket.failed;
-        socket.ended = last;
-        Ok(Received::Bytes { last })
-    }
-
-    /// Sends FIN on the attached socket: the client's clean end.
-    pub fn end_attached(&mut self) {
-        if let Some(socket) = &self.connection.attached {
-            shut_write(&socket.fd);
-        }
-    }
-
     /// Lends the lane's receive buffer, empty; give it back with [`Link::return_buffer`].
     pub fn lend_buffer(&mut self) -> Buffer {
         let mut buffer = std::mem::take(&mut self.core.received);
@@ -218,19 +93,19 @@ impl<K: Kernel> Link<'_, K> {
     /// Calls the service's `deadline` after `delay`, in place of any deadline set before.
     pub fn set_deadline(&mut self, delay: Duration) {
         let due_ms = self.core.now_ms.saturating_add(to_ms(delay));
-        self.connection.service_due_ms = Some(due_ms);
+        self.connection.service_due_ms = due_ms;
         self.arm(due_ms);
     }
 
     /// Forgets the service's deadline.
     pub fn clear_deadline(&mut self) {
-        self.connection.service_due_ms = None;
+        self.connection.service_due_ms = u64::MAX;
     }
 
     fn seal(&mut self, plain: &[u8]) -> Result<(), Cause> {
         let session = self.connection.session.as_mut().ok_or(Cause::Internal)?;
         let taken = session.seal(plain, &mut self.core.wire);
-        self.connection.tickets_due_ms = None;
+        self.connection.tickets_due_ms = u64::MAX;
         match taken {
             Ok(taken) if taken == plain.len() => {
                 self.connection.backend_bytes += plain.len() as u64;
@@ -244,56 +119,30 @@ impl<K: Kernel> Link<'_, K> {
 
     /// Sends what stands in the lane's wire buffer; the rest waits with the connection.
     pub(crate) fn transmit(&mut self) -> Result<(), Cause> {
-        let wire = &mut self.core.wire;
-        if wire.is_empty() && self.connection.outgoing.is_some() {
-            return Ok(());
-        }
-        if let Some(outgoing) = self.connection.outgoing.take() {
-            if outgoing.len() + wire.len() > OUTGOING_BYTES_MAX {
-                return Err(Cause::ProtocolError);
-            }
-            let joined = [outgoing.filled(), wire.filled()].concat();
-            self.core.pool.give_back(outgoing);
-            wire.clear();
-            self.connection.outgoing = Some(Pending::holding(&joined));
-            return Ok(());
-        }
-        if !wire.is_empty() {
-            let end_follows = self.connection.outward == Direction::Ending;
-            let socket = self.connection.socket.fd.as_fd();
-            let sent = self.core.kernel.send(socket, wire.filled(), end_follows);
-            wire.consume(taken_by_client(sent, self.connection)?);
-            self.connection.active_ms = self.core.now_ms;
-        }
-        if !wire.is_empty() {
-            self.connection.outgoing = Some(self.core.pool.detach(wire));
-            let token = Token::from_bits(self.connection.token);
-            let watching = self.core.watch_room(&mut self.connection.socket, token);
-            watching.map_err(|_| Cause::Internal)?;
-        } else if self.connection.outward == Direction::Ending {
-            self.pass_on_end();
-        }
-        Ok(())
+        let pushed = self.core.push(self.connection.outlet());
+        self.conclude(&pushed)
     }
 
     /// Sends what waits for the client, after an event said that it takes bytes again.
     pub(crate) fn flush(&mut self) -> Result<(), Cause> {
-        let Some(mut outgoing) = self.connection.outgoing.take() else { return Ok(()) };
-        let end_follows = self.connection.outward == Direction::Ending;
-        let socket = self.connection.socket.fd.as_fd();
-        let sent = self.core.kernel.send(socket, outgoing.filled(), end_follows);
-        let taken = taken_by_client(sent, self.connection)?;
-        outgoing.consume(taken);
-        if taken > 0 {
-            self.connection.active_ms = self.core.now_ms;
-        }
-        if !outgoing.is_empty() {
-            self.connection.outgoing = Some(outgoing);
+        if self.connection.outgoing.is_none() {
             return Ok(());
         }
-        self.core.pool.give_back(outgoing);
-        if self.connection.outward == Direction::Ending {
-            self.pass_on_end();
+        let flushed = self.core.flush(self.connection.outlet());
+        self.conclude(&flushed)
+    }
+
+    fn conclude(&mut self, pushed: &Result<bool, PushError>) -> Result<(), Cause> {
+        match pushed {
+            Ok(true) if self.connection.outward == Direction::Ending => self.pass_on_end(),
+            Ok(_) => {}
+            // Answers to a client that sends but does not receive.
+            Err(PushError::Flooded) => return Err(Cause::ProtocolError),
+            Err(PushError::Peer(_)) if self.connection.is_handshaking() => {
+                return Err(Cause::ClientGone);
+            }
+            Err(PushError::Peer(_)) => return Err(Cause::ClientReset),
+            Err(PushError::Watch(_)) => return Err(Cause::Internal),
         }
         Ok(())
     }
@@ -337,18 +186,3 @@ const LINGER_MS: u64 = 1_000;
 const LINGER_BYTES_MAX: u32 = 256 * 1024;
 /// Deadlines further away than this come up to as much late.
 const COARSE_MS: u64 = 256;
-
-fn taken_by_client(sent: io::Result<usize>, connection: &mut Connection) -> Result<usize, Cause> {
-    connection.socket.writable = false;
-    match sent {
-        Ok(len) => Ok(len),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-        // Nothing was sent and no event will follow: try again in the next turn.
-        Err(error) if error.kind() == ErrorKind::Interrupted => {
-            connection.socket.writable = true;
-            Ok(0)
-        }
-        Err(_) if connection.is_handshaking() => Err(Cause::ClientGone),
-        Err(_) => Err(Cause::ClientReset),
-    }
-}

@@ -7,6 +7,7 @@ use sealane_engine::buffer::Buffer;
 use sealane_engine::hello::{self, Hello, Peek};
 use sealane_engine::session::{Fed, ServerSession, Session};
 
+use crate::attached::Attached;
 use crate::cause::Cause;
 use crate::connection::{Direction, Phase};
 use crate::core::{Core, to_ms};
@@ -91,7 +92,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// The attached socket takes bytes again: offers it what was left, and then the end.
     fn write_attached(&mut self) -> Result<(), Cause> {
         let attached = self.entry.connection.attached.as_mut();
-        if !attached.is_some_and(|socket| std::mem::take(&mut socket.writable)) {
+        if !attached.is_some_and(|attached| std::mem::take(&mut attached.socket.writable)) {
             return Ok(());
         }
         self.with_state(|service, state, link, settings| {
@@ -114,8 +115,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         if connection.inward == Direction::Ending && connection.untaken.is_none() {
             connection.inward = Direction::Ended;
-            // When the other direction has ended too, the close that follows says it all.
-            if connection.outward != Direction::Ended {
+            // When the other direction has ended too, the close that follows says it all to a plain
+            // backend.
+            let in_tls = connection.attached.as_ref().is_some_and(Attached::speaks_tls);
+            if connection.outward != Direction::Ended || in_tls {
                 self.with_state(|service, state, link, settings| {
                     service.client_ended(state, link, settings)
                 })?;
@@ -277,7 +280,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         counters.handshake_time.record(u64::from(taken_us));
         if session.held_len() > 0 {
             let due_ms = self.core.now_ms + TICKETS_HELD_MS;
-            connection.tickets_due_ms = Some(due_ms);
+            connection.tickets_due_ms = due_ms;
             self.core.tickets.push_back((due_ms, connection.token));
         }
         // Nobody looks before the handshake's deadline otherwise.
@@ -315,11 +318,11 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     fn check_deadlines(&mut self) -> Result<(), Cause> {
         let now_ms = self.core.now_ms;
-        if self.entry.connection.tickets_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
+        if self.entry.connection.tickets_due_ms <= now_ms {
             self.release_tickets()?;
         }
-        if self.entry.connection.service_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
-            self.entry.connection.service_due_ms = None;
+        if self.entry.connection.service_due_ms <= now_ms {
+            self.entry.connection.service_due_ms = u64::MAX;
             self.with_state(|service, state, link, settings| {
                 service.deadline(state, link, settings)
             })?;
@@ -329,7 +332,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             return Err(cause);
         }
         let connection = &self.entry.connection;
-        let next_ms = connection.service_due_ms.map_or(due_ms, |other_ms| other_ms.min(due_ms));
+        let next_ms = connection.service_due_ms.min(due_ms);
         self.link().arm(next_ms);
         Ok(())
     }
@@ -353,7 +356,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// The first response has taken too long for the tickets: they leave alone.
     fn release_tickets(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
-        connection.tickets_due_ms = None;
+        connection.tickets_due_ms = u64::MAX;
         if let Some(session) = &mut connection.session {
             session.release_held(&mut self.core.wire);
         }

@@ -1,8 +1,12 @@
 //! Who takes the plaintext: the relay of the terminator, or the Node addon.
 
+use std::sync::Arc;
+
 use sealane_engine::buffer::Buffer;
+use sealane_engine::tickets::LaneClock;
 
 use crate::cause::Cause;
+use crate::generation::Generation;
 use crate::kernel::Kernel;
 use crate::link::Link;
 
@@ -17,6 +21,17 @@ pub trait Service {
     type Connection;
     /// What a new generation brings for one listener, beside its TLS context.
     type Settings: Send + Sync;
+
+    /// Prepares to serve `generation`, whose connections come after this call; those of earlier
+    /// ones may go on. `clock` is the lane's own. Returns whether the lane can serve it: if not,
+    /// it goes on with the one before.
+    fn prepare(
+        &mut self,
+        _generation: &Generation<Self::Settings>,
+        _clock: &Arc<LaneClock>,
+    ) -> bool {
+        true
+    }
 
     /// A handshake is complete.
     ///

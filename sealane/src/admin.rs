@@ -17,9 +17,9 @@ use crate::metrics;
 use socket::SocketFile;
 
 pub use state::{
-    AccessLogCounters, CERTIFICATES_SHOWN_MAX, CertificateSummaries, CertificateSummary,
-    ControlState, Generations, ListenerSummary, NAMES_SHOWN_MAX, Phase, Reload, Reloads,
-    SharedState, Started,
+    AccessLogCounters, BackendSummary, CERTIFICATES_SHOWN_MAX, CertificateSummaries,
+    CertificateSummary, ControlState, Generations, ListenerSummary, NAMES_SHOWN_MAX, Phase, Reload,
+    Reloads, SharedState, Started,
 };
 
 /// The admin server of a process. Dropping it ends it too, without waiting for that.

@@ -10,7 +10,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::config::{
-    AdminAddress, BackendAddress, Config, LANES_MAX, Limits, Mistakes, Problem, Simple, Tickets,
+    AdminAddress, Config, LANES_MAX, Limits, Mistakes, Problem, Simple, Tickets, WrittenBackend,
     value,
 };
 use crate::exit::Exit;
@@ -113,10 +113,12 @@ pub struct ServeArguments {
     pub listen: Vec<SocketAddr>,
     /// Relay plaintext there; may be repeated
     ///
-    /// ADDR:PORT, HOST:PORT or unix:/PATH. Several take turns; one that fails rests.
-    #[arg(long, value_name = "ADDR:PORT|unix:PATH", required_unless_present = "config",
-        value_parser = value::backend_address)]
-    pub backend: Vec<BackendAddress>,
+    /// ADDR:PORT, HOST:PORT or unix:/PATH. Several take turns; one that fails rests. With tls://
+    /// before it the backend is spoken to in TLS, and its certificate is verified against the
+    /// system's roots; a file can name others.
+    #[arg(long, value_name = "[tls://]ADDR:PORT|unix:PATH", required_unless_present = "config",
+        value_parser = value::backend)]
+    pub backend: Vec<WrittenBackend>,
     /// Serve the certificates of this file or directory; may be repeated
     ///
     /// store:PATH names a certificate store, see sealane certificates.

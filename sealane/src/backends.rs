@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+use sealane_engine::client::ClientContext;
+use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
 use sealane_lanes::kernel::Address;
 
@@ -29,10 +32,20 @@ pub struct RelaySettings {
 pub struct Backend {
     /// Where it listens.
     pub address: Address,
-    /// Its address as text, for logs and metrics.
+    /// As it was written, for logs and metrics.
     pub label: String,
+    /// How it is spoken to in TLS, if it is.
+    pub tls: Option<BackendTls>,
     /// By lane: what that lane knows of it.
     pub lanes: Vec<Arc<BackendCounters>>,
+}
+
+/// What TLS with a backend takes.
+pub struct BackendTls {
+    /// Shared by all whose options are equal; lanes speak with their own replica.
+    pub context: Arc<ClientContext>,
+    /// The name that it must prove.
+    pub name: ServerName<'static>,
 }
 
 /// Backends of one listener: what a connection has tried fits in 64 bits.
@@ -49,10 +62,16 @@ pub struct Cursor(pub Counter);
 pub struct BackendCounters {
     /// Connections open or being opened.
     pub active: Counter,
-    /// Connections that were established.
+    /// Connections that were established, TLS included.
     pub connected: Counter,
-    /// Failed attempts to connect.
+    /// Failed attempts to connect, TLS included.
     pub failed: Counter,
+    /// Completed TLS handshakes in which it proved its name by its certificate.
+    pub full_handshakes: Counter,
+    /// Completed TLS handshakes that resumed a session.
+    pub resumed_handshakes: Counter,
+    /// Failed TLS handshakes by [`HANDSHAKE_FAILURES`].
+    handshake_failures: [Counter; HANDSHAKE_FAILURES.len()],
     /// Failures since the last success.
     failed_in_a_row: Counter,
     /// Until when it is not chosen, in milliseconds of its lane's clock; 0: it does not rest.
@@ -60,7 +79,7 @@ pub struct BackendCounters {
 }
 
 impl BackendCounters {
-    /// The backend took a connection.
+    /// The backend took a connection, and completed the handshake if TLS is spoken.
     pub fn note_success(&self) {
         self.connected.add(1);
         if self.failed_in_a_row.value() > 0 {
@@ -77,6 +96,24 @@ impl BackendCounters {
         self.rests_until_ms.set(now_ms + (REST_MS << doublings));
     }
 
+    /// A TLS handshake was completed.
+    pub fn note_handshake(&self, resumed: bool) {
+        if resumed { self.resumed_handshakes.add(1) } else { self.full_handshakes.add(1) }
+    }
+
+    /// A TLS handshake failed; causes that are none of [`HANDSHAKE_FAILURES`] are not counted.
+    pub fn note_handshake_failure(&self, cause: Cause) {
+        let position = HANDSHAKE_FAILURES.iter().position(|failure| *failure == cause);
+        if let Some(position) = position {
+            self.handshake_failures[position].add(1);
+        }
+    }
+
+    /// Failed TLS handshakes by cause.
+    pub fn handshake_failures(&self) -> impl Iterator<Item = (Cause, u64)> {
+        HANDSHAKE_FAILURES.into_iter().zip(self.handshake_failures.iter().map(Counter::value))
+    }
+
     /// Whether failures keep it from being chosen for now.
     pub fn is_resting(&self, now_ms: u64) -> bool {
         self.rests_until_ms.value() > now_ms
@@ -87,6 +124,14 @@ impl BackendCounters {
         self.failed_in_a_row.value() > 0
     }
 }
+
+/// Why a TLS handshake with a backend can fail.
+pub const HANDSHAKE_FAILURES: [Cause; 4] = [
+    Cause::BackendCertificateExpired,
+    Cause::BackendCertificateName,
+    Cause::BackendCertificateUntrusted,
+    Cause::BackendHandshakeFailed,
+];
 
 /// The rest after a first failure; it doubles with each further one, up to 32 seconds.
 const REST_MS: u64 = 1_000;
@@ -136,6 +181,7 @@ mod tests {
         let backend = |port| Backend {
             address: Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port))),
             label: port.to_string(),
+            tls: None,
             lanes: vec![Arc::default(), Arc::default()],
         };
         RelaySettings {

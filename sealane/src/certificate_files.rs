@@ -256,19 +256,28 @@ fn file_names(directory: &Path) -> io::Result<BTreeSet<OsString>> {
 }
 
 fn read(path: &Path, buffer: &mut Vec<u8>) -> Result<(), CertificateFileError> {
-    let unreadable = |source| unreadable(path, source);
-    buffer.clear();
-    let metadata = fs::metadata(path).map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(CertificateFileError::NoFile { path: path.to_owned() });
-    }
-    if metadata.len() > PEM_BYTES_MAX as u64 {
-        let bytes = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    let len = fs::metadata(path).map_err(|source| unreadable(path, source))?.len();
+    if len > PEM_BYTES_MAX as u64 {
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         let label = path.to_string_lossy().into_owned();
         return Err(CertificateError::PemTooLarge { label, bytes }.into());
     }
-    // A file may grow while it is read; one byte more than allowed makes the engine refuse it.
-    let limit = PEM_BYTES_MAX as u64 + 1;
+    read_at_most(path, PEM_BYTES_MAX, buffer)
+}
+
+/// Reads a file into the empty `buffer`, and of one that is larger than `bytes_max` one byte more
+/// than that, so that the engine refuses it.
+pub(crate) fn read_at_most(
+    path: &Path,
+    bytes_max: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<(), CertificateFileError> {
+    let unreadable = |source| unreadable(path, source);
+    buffer.clear();
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(CertificateFileError::NoFile { path: path.to_owned() });
+    }
+    let limit = bytes_max as u64 + 1;
     File::open(path).and_then(|file| file.take(limit).read_to_end(buffer)).map_err(unreadable)?;
     Ok(())
 }

@@ -14,12 +14,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
 use sealane_engine::certificates::Certificate;
+use sealane_engine::client::ClientContexts;
 use sealane_engine::provider::{Provider, ProviderChoice, ProviderError, lane_provider};
 use sealane_engine::tickets::{TEXT_BYTES_MAX, TicketRoot, UnixSeconds};
 use sealane_store::{KeyedStore, Listed};
 use serde::Serialize;
 
 use crate::args::CheckArguments;
+use crate::backend_trust;
 use crate::certificate_files::{self, LoadedCertificates};
 use crate::certificate_store::{self, Stores};
 use crate::config::{
@@ -114,6 +116,7 @@ impl Report {
             report.check_certificates(listener, &loaded, &provider, machine.now);
             let store = report.check_store(&config, listener, &loaded, &mut stores, machine.now);
             report.check_backends(listener, machine);
+            report.check_backend_tls(listener, machine.now);
             report.listeners.push(ListenerReport::of(listener, &loaded, store, machine.now));
             certificates.push(loaded.index);
         }
@@ -201,7 +204,7 @@ impl Report {
         match StoreReport::of(&store, now) {
             Ok((report, soonest)) => {
                 for certificate in &soonest {
-                    let days = days_until(certificate.not_after_s, now);
+                    let days = days_between(now, certificate.not_after_s);
                     if days < EXPIRY_WARNING_DAYS {
                         self.warning(listener, &expiring(certificate, days));
                     }
@@ -232,6 +235,31 @@ impl Report {
                     self.warning(listener, &text);
                 }
                 BackendAddress::Tcp(_) | BackendAddress::Unix(_) => {}
+            }
+        }
+    }
+
+    fn check_backend_tls(&mut self, listener: &Listener, now: UnixSeconds) {
+        let Some(tls) = &listener.backend_tls else { return };
+        // Whether the chosen library runs here is reported by itself.
+        let loaded = backend_trust::load(tls, ProviderChoice::AwsLc, now_s(now));
+        let named = |text: &str| format!("backend_tls: {text}");
+        for error in &loaded.errors {
+            self.error(listener, &named(&error.to_string()));
+        }
+        for warning in &loaded.warnings {
+            self.warning(listener, &named(warning));
+        }
+        if let Some(options) = &loaded.options
+            && let Err(error) = ClientContexts::new().context(options)
+        {
+            self.error(listener, &named(&error.to_string()));
+        }
+        for expiry in &loaded.expiries {
+            let days = days_between(now, expiry.not_after_s);
+            if (0..EXPIRY_WARNING_DAYS).contains(&days) {
+                let text = format!("{}: expires in {days} days; renew it", expiry.source);
+                self.warning(listener, &named(&text));
             }
         }
     }
@@ -318,7 +346,7 @@ impl ListenerReport {
         Self {
             name: listener.name.clone(),
             addresses: listener.addresses.iter().map(ToString::to_string).collect(),
-            backends: listener.backends.iter().map(ToString::to_string).collect(),
+            backends: listener.backend_labels().collect(),
             balance: listener.balance.name(),
             certificates: index.len(),
             key_types,
@@ -362,7 +390,7 @@ impl StoreReport {
             soonest_expiry: soonest.first().map(|certificate| Expiry {
                 certificate: certificate.names.join(", "),
                 not_after_s: certificate.not_after_s,
-                days_left: days_until(certificate.not_after_s, now),
+                days_left: days_between(now, certificate.not_after_s),
             }),
         };
         Ok((report, soonest))
@@ -447,10 +475,10 @@ fn key_provider(crypto: ProviderChoice, listener: &Listener) -> Result<Provider,
 }
 
 fn days_left(certificate: &Certificate, now: UnixSeconds) -> i64 {
-    days_until(certificate.not_after_s(), now)
+    days_between(now, certificate.not_after_s())
 }
 
-fn days_until(not_after_s: i64, now: UnixSeconds) -> i64 {
+fn days_between(now: UnixSeconds, not_after_s: i64) -> i64 {
     not_after_s.saturating_sub(now_s(now)).div_euclid(DAY_S)
 }
 

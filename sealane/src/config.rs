@@ -4,6 +4,7 @@
 //! every mistake with its place; what comes out is a [`Config`] with nothing left to check but the
 //! world around it. No file but the configuration itself is opened, no socket, no thread.
 
+mod backend;
 mod file;
 mod limits;
 mod mistake;
@@ -25,6 +26,11 @@ use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
 use sealane_engine::tickets::LIFETIME_DEFAULT_S;
 
+use crate::backends::BACKENDS_MAX;
+
+use backend::share_tls;
+
+pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use mistake::{Mistake, Mistakes, Place, Problem};
@@ -87,6 +93,7 @@ impl Config {
         };
         let (stores, files): (Vec<PathBuf>, Vec<PathBuf>) =
             simple.certificates.into_iter().partition(|path| value::store_path(path).is_some());
+        let speaks_tls = simple.backends.iter().any(|backend| backend.tls);
         let listener = Listener {
             name: first.to_string(),
             addresses: simple.listen,
@@ -94,7 +101,8 @@ impl Config {
             store: stores.first().and_then(|path| value::store_path(path)).map(PathBuf::from),
             default_certificate: None,
             policy: Policy::default(),
-            backends: simple.backends,
+            backends: simple.backends.into_iter().map(|backend| backend.address).collect(),
+            backend_tls: speaks_tls.then(BackendTls::default),
             balance: Balance::default(),
             proxy_header: false,
         };
@@ -118,7 +126,7 @@ pub struct Simple {
     /// Where metrics, health and state are served.
     pub admin: Option<AdminAddress>,
     /// Backends of the one listener.
-    pub backends: Vec<BackendAddress>,
+    pub backends: Vec<WrittenBackend>,
     /// Its certificates.
     pub certificates: Vec<PathBuf>,
     /// How many event loops run; as many as there are cores without it.
@@ -147,10 +155,24 @@ pub struct Listener {
     pub policy: Policy,
     /// At least one, none twice.
     pub backends: Vec<BackendAddress>,
+    /// How TLS is spoken to all of them; without it they get plain bytes.
+    pub backend_tls: Option<BackendTls>,
     /// How a backend is chosen for a connection.
     pub balance: Balance,
     /// Whether a backend is told who the client is, by a PROXY protocol header of version 2.
     pub proxy_header: bool,
+}
+
+impl Listener {
+    /// Its backends as they are written, for people.
+    pub fn backend_labels(&self) -> impl Iterator<Item = String> {
+        self.backends.iter().map(|address| self.backend_label(address))
+    }
+
+    /// The backend of this listener at `address` as it is written.
+    pub fn backend_label(&self, address: &BackendAddress) -> String {
+        WrittenBackend { address: address.clone(), tls: self.backend_tls.is_some() }.to_string()
+    }
 }
 
 /// Where certificates and keys are read from.
@@ -193,32 +215,6 @@ impl fmt::Display for KeySource {
             Self::Command(words) => write!(f, "command {}", words.join(" ")),
             Self::Credential(name) => write!(f, "credential {name}"),
             Self::File(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// Where plaintext goes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum BackendAddress {
-    /// A host name; the control plane looks it up.
-    Host {
-        /// The name.
-        name: String,
-        /// Its port.
-        port: u16,
-    },
-    /// An address and port.
-    Tcp(SocketAddr),
-    /// A unix socket.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for BackendAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host { name, port } => write!(f, "{name}:{port}"),
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -342,11 +338,24 @@ fn flag_mistakes(simple: &Simple) -> Vec<Mistake> {
         let what = "is missing: the private keys in a store are sealed";
         note("--store-key-file", Problem::new(what, "add it"));
     }
+    if simple.backends.len() > BACKENDS_MAX {
+        let what = format!("is given {} times", simple.backends.len());
+        note("--backend", Problem::new(what, format!("give it at most {BACKENDS_MAX} times")));
+    }
     for address in repeated(&simple.listen) {
         note("--listen", Problem::new(format!("{address} is given twice"), "remove one"));
     }
     for backend in repeated(&simple.backends) {
         note("--backend", Problem::new(format!("{backend} is given twice"), "remove one"));
+    }
+    let defaults = BackendTls::default();
+    for backend in simple.backends.iter().filter(|backend| backend.tls) {
+        if let Err(problem) = defaults.server_name_of(&backend.address) {
+            note("--backend", problem);
+        }
+    }
+    if let Err(problem) = share_tls(&simple.backends) {
+        note("--backend", problem);
     }
     let Some(admin) = &simple.admin else {
         return mistakes;

@@ -26,12 +26,12 @@ use crate::access_log::{self, LaneLog, LogWriter};
 use crate::admin::{
     AccessLogCounters, Admin, CertificateSummaries, ListenerSummary, Phase, SharedState,
 };
+use crate::backend_trust::Expiry;
 use crate::backends::RelaySettings;
-use crate::certificate_store::Stores;
 use crate::config::Config;
 use crate::relay::Relay;
 
-use build::{BackendRegistry, Built, build};
+use build::{BackendRegistry, Built, Registries, build};
 use sockets::{NewSockets, open_new};
 use ticket_root::KeptRoot;
 use watch::{FileWatch, fingerprint};
@@ -85,8 +85,7 @@ pub struct Control {
     source: ConfigSource,
     config: Config,
     lanes: Vec<LaneHandle<Relay>>,
-    registry: BackendRegistry,
-    stores: Stores,
+    registries: Registries,
     root: KeptRoot,
     number: u64,
     /// Every generation that a lane may still hold, so that the last to let go, and to free what
@@ -122,8 +121,7 @@ impl Control {
             source,
             config,
             lanes: Vec::new(),
-            registry: BackendRegistry::default(),
-            stores: Stores::default(),
+            registries: Registries::default(),
             root,
             number: 0,
             generations: Vec::new(),
@@ -212,9 +210,8 @@ impl Control {
     }
 
     fn start_lanes(&mut self, logs: &mut Vec<LaneLog>) -> Result<(), ServeError> {
-        let built =
-            build(&self.config, 1, (&mut self.registry, &mut self.stores), self.root.current())
-                .map_err(ServeError::Configuration)?;
+        let built = build(&self.config, 1, &mut self.registries, self.root.current())
+            .map_err(ServeError::Configuration)?;
         let mut sockets = open_new(&built.generation, &self.keys, self.config.lanes.get())
             .map_err(ServeError::Configuration)?;
         report(&built.warnings);
@@ -254,13 +251,13 @@ impl Control {
         self.keys = generation.listeners.iter().flat_map(|l| l.keys.iter().copied()).collect();
         self.bound.retain(|(key, _)| self.keys.contains(key));
         self.bound.append(&mut sockets.bound);
-        self.show(&generation);
+        self.show(&generation, built.expiries);
         self.generations.push(Arc::clone(&generation));
         generation
     }
 
     /// Lets the admin address show the new generation.
-    fn show(&self, generation: &Arc<Generation<RelaySettings>>) {
+    fn show(&self, generation: &Arc<Generation<RelaySettings>>, expiries: Vec<(String, Expiry)>) {
         let indexes = || generation.listeners.iter().map(|l| &l.context.certificates);
         let counts = indexes().map(|index| (index.len(), index.name_count()));
         let certificates = generation.listeners.iter().flat_map(|listener| {
@@ -274,6 +271,7 @@ impl Control {
         state.listeners = ListenerSummary::of(&self.config, counts).collect();
         state.certificates = certificates;
         state.backends = BackendRegistry::of(generation);
+        state.backend_certificates = expiries;
         state.limits = self.config.limits.clone();
     }
 
@@ -319,12 +317,7 @@ impl Control {
         let config = self.keep_what_needs_a_restart(config);
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
-        let built = build(
-            &config,
-            self.number + 1,
-            (&mut self.registry, &mut self.stores),
-            self.root.current(),
-        )?;
+        let built = build(&config, self.number + 1, &mut self.registries, self.root.current())?;
         let mut sockets = open_new(&built.generation, &self.keys, config.lanes.get())?;
         report(&built.warnings);
         self.config = config;
@@ -384,8 +377,8 @@ impl Control {
     /// ticket root in step with the clock.
     fn look_after(&mut self) {
         self.generations.retain(|generation| Arc::strong_count(generation) > 1);
-        self.registry.prune();
-        self.stores.prune();
+        self.registries.backends.prune();
+        self.registries.stores.prune();
         if let Some(problem) = self.root.advance() {
             say(&problem);
         }

@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use crate::args::DemoArguments;
-use crate::config::{AdminAddress, BackendAddress, Config, Simple};
+use crate::config::{AdminAddress, BackendAddress, Config, Simple, WrittenBackend};
 use crate::control::{ConfigSource, Control, say};
 use crate::exit::Exit;
 use crate::{http, serve};
@@ -118,7 +118,7 @@ fn configuration(
 ) -> Result<Config, String> {
     let simple = Simple {
         admin: None,
-        backends: vec![BackendAddress::Tcp(backend)],
+        backends: vec![WrittenBackend { address: BackendAddress::Tcp(backend), tls: false }],
         certificates: vec![certificate],
         lanes: None,
         listen: vec![listen],

@@ -4,6 +4,7 @@
 pub mod access_log;
 pub mod admin;
 pub mod args;
+pub mod backend_trust;
 pub mod backends;
 pub mod certificate_files;
 pub mod certificate_store;

@@ -33,6 +33,7 @@ pub fn render(state: &ControlState) -> String {
     connections_ended(&mut to, &state.lanes);
     plaintext_bytes(&mut to, &state.lanes);
     backends(&mut to, state);
+    backend_handshakes(&mut to, state);
     certificates(&mut to, state);
     if let Some(log) = &state.access_log {
         access_log(&mut to, log);
@@ -43,12 +44,49 @@ pub fn render(state: &ControlState) -> String {
 fn backends(to: &mut Exposition, state: &ControlState) {
     for metric in PER_BACKEND {
         let mut family = to.family(metric.name, metric.kind, metric.help);
-        for (backend, lanes) in &state.backends {
-            for (lane, counters) in lanes.iter().enumerate() {
-                let labels: [(&str, &dyn Display); 2] = [("backend", backend), ("lane", &lane)];
+        for backend in &state.backends {
+            for (lane, counters) in backend.lanes.iter().enumerate() {
+                let labels: [(&str, &dyn Display); 2] =
+                    [("backend", &backend.label), ("lane", &lane)];
                 family.sample(&labels, (metric.value)(counters));
             }
         }
+    }
+}
+
+/// Of the backends that TLS is spoken to.
+fn backend_handshakes(to: &mut Exposition, state: &ControlState) {
+    let in_tls = || state.backends.iter().filter(|backend| backend.tls);
+    let help = "Completed TLS handshakes with the backend.";
+    let mut family = to.family("sealane_backend_handshakes_total", Kind::Counter, help);
+    for backend in in_tls() {
+        for (lane, counters) in backend.lanes.iter().enumerate() {
+            let counts = [&counters.full_handshakes, &counters.resumed_handshakes];
+            for (resumed, count) in [false, true].into_iter().zip(counts) {
+                let labels: [(&str, &dyn Display); 3] =
+                    [("backend", &backend.label), ("lane", &lane), ("resumed", &resumed)];
+                family.sample(&labels, count.value());
+            }
+        }
+    }
+    let help = "TLS handshakes with the backend that failed, by cause.";
+    let mut family = to.family("sealane_backend_handshakes_failed_total", Kind::Counter, help);
+    for backend in in_tls() {
+        for (lane, counters) in backend.lanes.iter().enumerate() {
+            for (cause, count) in counters.handshake_failures() {
+                let labels: [(&str, &dyn Display); 3] =
+                    [("backend", &backend.label), ("lane", &lane), ("cause", &cause.label())];
+                family.sample(&labels, count);
+            }
+        }
+    }
+    let help = "When a certificate that TLS to backends takes expires, in Unix time: our own, and \
+                of the authorities in a file the first.";
+    let mut family = to.family("sealane_backend_certificate_not_after_seconds", Kind::Gauge, help);
+    for (listener, expiry) in &state.backend_certificates {
+        let labels: [(&str, &dyn Display); 3] =
+            [("listener", listener), ("usage", &expiry.usage.name()), ("source", &expiry.source)];
+        family.sample(&labels, expiry.not_after_s);
     }
 }
 

@@ -1,19 +1,32 @@
-//! The terminator's service: plaintext goes to a backend over TCP or a unix socket, and back.
+//! The terminator's service: plaintext goes to a backend over TCP or a unix socket, in the clear or
+//! in TLS, and back.
+
+mod clients;
+mod relayed;
 
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 
 use sealane_engine::buffer::Buffer;
+use sealane_engine::tickets::LaneClock;
 use sealane_lanes::cause::Cause;
+use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Link, Received};
 use sealane_lanes::service::{End, Service};
 
 use crate::access_log::LaneLog;
-use crate::backends::{BACKENDS_MAX, RelaySettings};
+use crate::backends::RelaySettings;
 use crate::proxy_header;
+
+use clients::LaneClients;
+use relayed::Stage;
+
+pub use relayed::Relayed;
 
 /// One lane's relay.
 pub struct Relay {
+    clients: LaneClients,
     lane: usize,
     log: Option<LaneLog>,
 }
@@ -21,7 +34,7 @@ pub struct Relay {
 impl Relay {
     /// The relay of lane number `lane`.
     pub fn new(lane: usize, log: Option<LaneLog>) -> Self {
-        Self { lane, log }
+        Self { clients: LaneClients::default(), lane, log }
     }
 
     /// Connects to the next backend that has not been tried.
@@ -34,7 +47,9 @@ impl Relay {
         // Every round tries one backend for good, so it ends.
         loop {
             let chosen = settings.choose(self.lane, relayed.tried, link.now_ms());
-            let Some(index) = chosen else { return Err(Cause::BackendRefused) };
+            let Some(index) = chosen else {
+                return Err(relayed.fault.unwrap_or(Cause::BackendRefused));
+            };
             relayed.tried |= 1 << index;
             let counters = settings.of_lane(index, self.lane);
             match link.attach(&settings.backends[index].address) {
@@ -66,6 +81,11 @@ impl Relay {
             let counters = settings.of_lane(index, self.lane);
             counters.active.subtract(1);
             counters.note_failure(link.now_ms());
+            if relayed.stage == Stage::Securing {
+                let fault = link.attached_fault().unwrap_or(Cause::BackendHandshakeFailed);
+                counters.note_handshake_failure(fault);
+                relayed.fault = Some(fault);
+            }
         }
         link.detach();
         self.connect(relayed, link, settings)
@@ -80,9 +100,52 @@ impl Relay {
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         match relayed.stage {
-            Stage::Connected | Stage::Left => Err(Cause::BackendReset),
-            Stage::Connecting => self.fail_over(relayed, link, settings),
+            Stage::Connected | Stage::Left => {
+                let fault = link.attached_fault().unwrap_or(Cause::BackendReset);
+                // Under TLS 1.3 a backend refuses our certificate when all seems well to us.
+                if let Some(index) = relayed.backend.map(usize::from)
+                    && fault == Cause::BackendHandshakeFailed
+                {
+                    let counters = settings.of_lane(index, self.lane);
+                    counters.note_handshake_failure(fault);
+                    counters.note_failure(link.now_ms());
+                }
+                Err(fault)
+            }
+            Stage::Connecting | Stage::Securing => self.fail_over(relayed, link, settings),
         }
+    }
+
+    /// The backend's address took the connection.
+    fn note_reached<K: Kernel>(
+        &self,
+        relayed: &mut Relayed,
+        link: &mut Link<'_, K>,
+        settings: &RelaySettings,
+    ) -> Result<(), Cause> {
+        match (relayed.stage, relayed.tls(settings)) {
+            (Stage::Connecting, None) => return self.note_connected(relayed, link, settings),
+            (Stage::Connecting, Some(_)) => relayed.stage = Stage::Securing,
+            (Stage::Connected | Stage::Left | Stage::Securing, _) => {}
+        }
+        Ok(())
+    }
+
+    /// The handshake with the backend may be complete.
+    fn note_secured<K: Kernel>(
+        &self,
+        relayed: &mut Relayed,
+        link: &mut Link<'_, K>,
+        settings: &RelaySettings,
+    ) -> Result<(), Cause> {
+        if relayed.stage == Stage::Securing
+            && let Some(session) = link.attached_session().filter(|s| s.is_established())
+            && let Some(index) = relayed.backend.map(usize::from)
+        {
+            settings.of_lane(index, self.lane).note_handshake(session.resumed());
+            return self.note_connected(relayed, link, settings);
+        }
+        Ok(())
     }
 
     fn note_connected<K: Kernel>(
@@ -90,18 +153,56 @@ impl Relay {
         relayed: &mut Relayed,
         link: &mut Link<'_, K>,
         settings: &RelaySettings,
-    ) {
-        if relayed.stage != Stage::Connecting {
-            return;
-        }
+    ) -> Result<(), Cause> {
         relayed.stage = Stage::Connected;
         link.clear_deadline();
         if let Some(index) = relayed.backend.map(usize::from) {
             settings.of_lane(index, self.lane).note_success();
         }
         if relayed.client_ended && relayed.header.is_empty() {
-            link.end_attached();
+            return self.end(relayed, link, settings);
         }
+        Ok(())
+    }
+
+    /// Passes the client's end on.
+    fn end<K: Kernel>(
+        &self,
+        relayed: &mut Relayed,
+        link: &mut Link<'_, K>,
+        settings: &RelaySettings,
+    ) -> Result<(), Cause> {
+        match link.end_attached() {
+            Err(error) if !relayed.outlives(&error, link) => {
+                self.backend_failed(relayed, link, settings)
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Says what comes before the client's bytes: the PROXY header, in the clear, and then our end
+    /// of the handshake. Returns whether the backend may get the client's bytes.
+    fn open<K: Kernel>(
+        &mut self,
+        relayed: &mut Relayed,
+        link: &mut Link<'_, K>,
+        settings: &RelaySettings,
+    ) -> Result<bool, Cause> {
+        let is_through = self.send_header(relayed, link, settings)?;
+        if is_through
+            && relayed.stage == Stage::Securing
+            && link.attached_session().is_none()
+            && let Some(tls) = relayed.tls(settings)
+        {
+            let session = self.clients.begin(tls)?;
+            if link.secure_attached(session).is_err() {
+                self.fail_over(relayed, link, settings)?;
+            }
+        }
+        // A plain backend gets them while it is being connected to; under TLS nothing may leave
+        // before the handshake is complete, whichever backend it is by now.
+        let waits = relayed.tls(settings).is_some() && relayed.stage.is_beginning();
+        Ok(is_through && !waits)
     }
 
     /// Sends the front of `bytes` to the backend; 0 when it takes nothing for now.
@@ -117,19 +218,11 @@ impl Relay {
         }
         match link.send_attached(bytes) {
             Ok(taken) => {
-                self.note_connected(relayed, link, settings);
+                self.note_reached(relayed, link, settings)?;
                 Ok(taken)
             }
             Err(error) if is_transient(&error) => Ok(0),
-            // The kernel says "broken pipe" for a reset behind FIN, and "connection reset" for one
-            // without: the answer is whole, and what is left of it can still be read.
-            Err(error)
-                if relayed.stage == Stage::Connected
-                    && (error.kind() == ErrorKind::BrokenPipe || link.has_finished()) =>
-            {
-                relayed.stage = Stage::Left;
-                relayed.discard(bytes)
-            }
+            Err(error) if relayed.outlives(&error, link) => relayed.discard(bytes),
             Err(_) => self.backend_failed(relayed, link, settings).map(|()| 0),
         }
     }
@@ -149,58 +242,22 @@ impl Relay {
         let taken = self.send(relayed, link, settings, &header)?;
         if tried == relayed.tried {
             relayed.header = header[taken..].to_vec();
-            if relayed.header.is_empty() && relayed.client_ended {
-                link.end_attached();
+            let is_through = relayed.header.is_empty() && relayed.stage == Stage::Connected;
+            if is_through && relayed.client_ended {
+                self.end(relayed, link, settings)?;
             }
         }
         Ok(relayed.header.is_empty())
     }
 }
 
-/// What the relay keeps for one connection.
-#[derive(Default)]
-pub struct Relayed {
-    /// Its index, which [`BACKENDS_MAX`] keeps small.
-    backend: Option<u8>,
-    /// Backends that were tried, by bit.
-    tried: u64,
-    stage: Stage,
-    /// The client's end came before the backend was connected.
-    client_ended: bool,
-    /// Bytes of the client that came when the backend had left.
-    discarded: u32,
-    /// What is left to send of the PROXY header.
-    header: Vec<u8>,
-}
-
-impl Relayed {
-    /// Throws away what nobody is there to take, so that the client gets the rest of its answer.
-    fn discard(&mut self, bytes: &[u8]) -> Result<usize, Cause> {
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        self.discarded = self.discarded.saturating_add(len);
-        if self.discarded > DISCARDED_BYTES_MAX {
-            Err(Cause::BackendReset)
-        } else {
-            Ok(bytes.len())
-        }
-    }
-}
-
-/// What a client may still send to a backend that has answered whole and left.
-const DISCARDED_BYTES_MAX: u32 = 16 << 20;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    Connected,
-    #[default]
-    Connecting,
-    /// The backend ended its answer and then closed altogether, as it may.
-    Left,
-}
-
 impl Service for Relay {
     type Connection = Relayed;
     type Settings = RelaySettings;
+
+    fn prepare(&mut self, generation: &Generation<RelaySettings>, clock: &Arc<LaneClock>) -> bool {
+        self.clients.prepare(generation, clock).is_ok()
+    }
 
     fn established<K: Kernel>(
         &mut self,
@@ -221,7 +278,7 @@ impl Service for Relay {
     ) -> Result<(), Cause> {
         // On loopback, and wherever the backend is near, the connection is there already: trying
         // to send at once saves a wake-up.
-        if self.send_header(relayed, link, settings)? {
+        if self.open(relayed, link, settings)? {
             let taken = self.send(relayed, link, settings, plain.filled())?;
             plain.consume(taken);
         }
@@ -232,11 +289,11 @@ impl Service for Relay {
         &mut self,
         relayed: &mut Relayed,
         link: &mut Link<'_, K>,
-        _settings: &RelaySettings,
+        settings: &RelaySettings,
     ) -> Result<(), Cause> {
         relayed.client_ended = true;
         if relayed.stage == Stage::Connected && relayed.header.is_empty() {
-            link.end_attached();
+            return self.end(relayed, link, settings);
         }
         Ok(())
     }
@@ -251,9 +308,14 @@ impl Service for Relay {
             if link.attached_status().is_err() {
                 return self.fail_over(relayed, link, settings);
             }
-            self.note_connected(relayed, link, settings);
+            self.note_reached(relayed, link, settings)?;
         }
-        self.send_header(relayed, link, settings).map(|_| ())
+        if let Err(error) = link.flush_attached()
+            && !relayed.outlives(&error, link)
+        {
+            return self.backend_failed(relayed, link, settings);
+        }
+        self.open(relayed, link, settings).map(|_| ())
     }
 
     fn attached_readable<K: Kernel>(
@@ -263,13 +325,15 @@ impl Service for Relay {
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         let mut buffer = link.lend_buffer();
-        let outcome = match link.receive_attached(&mut buffer) {
+        let received = link.receive_attached(&mut buffer);
+        let secured = self.note_secured(relayed, link, settings);
+        let outcome = secured.and_then(|()| match received {
             Ok(Received::Bytes { last: false }) => link.send(buffer.filled()),
             Ok(Received::Bytes { last: true }) => link.finish(buffer.filled()),
             Ok(Received::End) => link.finish(&[]),
             Ok(Received::Nothing) => Ok(()),
             Err(_) => self.backend_failed(relayed, link, settings),
-        };
+        });
         link.return_buffer(buffer);
         outcome
     }
@@ -282,7 +346,7 @@ impl Service for Relay {
     ) -> Result<(), Cause> {
         match relayed.stage {
             Stage::Connected | Stage::Left => Ok(()),
-            Stage::Connecting => self.fail_over(relayed, link, settings),
+            Stage::Connecting | Stage::Securing => self.fail_over(relayed, link, settings),
         }
     }
 
@@ -297,9 +361,6 @@ impl Service for Relay {
         }
     }
 }
-
-// An index of a backend has to fit what a connection keeps of it.
-const _: () = assert!(BACKENDS_MAX <= 1 << u8::BITS);
 
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;

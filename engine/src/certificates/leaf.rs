@@ -92,6 +92,11 @@ pub(super) fn check_intermediate(der: &[u8]) -> Result<(), &'static str> {
     parse(der).map(drop)
 }
 
+/// Last second of validity of any certificate, in Unix time.
+pub(crate) fn not_after_s(der: &[u8]) -> Result<i64, &'static str> {
+    parse(der).map(|certificate| certificate.validity.not_after.timestamp())
+}
+
 /// Leaves extensions undecoded: only one of them matters, and most of the time would go there.
 fn parse(der: &[u8]) -> Result<X509Certificate<'_>, &'static str> {
     let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);

@@ -144,11 +144,7 @@ fn check(options: &ClientOptions) -> Result<(), ClientOptionsError> {
 fn parse(roots: &Roots) -> Result<RootCertStore, ClientOptionsError> {
     let mut anchors = RootCertStore::empty();
     for root in &*roots.certificates {
-        anchors.add(root.der.clone()).map_err(|error| ClientOptionsError::BadRoot {
-            label: (*roots.label).into(),
-            position: root.position,
-            reason: error.to_string(),
-        })?;
+        anchors.add(root.der.clone()).map_err(|error| root.bad(error.to_string()))?;
     }
     Ok(anchors)
 }

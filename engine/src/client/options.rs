@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::ClientOptionsError;
 use crate::certificates::{
-    Certificate, CertificateError, DefaultCertificate, IndexBuilder, damage,
+    Certificate, CertificateError, DefaultCertificate, IndexBuilder, damage, not_after_s,
 };
 use crate::policy::{Group, Versions};
 use crate::provider::{ProviderChoice, lane_provider};
@@ -108,13 +108,15 @@ pub struct Roots {
     /// Sorted by hash, each once.
     pub(super) certificates: Arc<[Root]>,
     digest: [u8; 32],
-    pub(super) label: Arc<str>,
 }
 
 /// One authority's certificate.
+#[derive(Clone)]
 pub(super) struct Root {
     pub(super) der: CertificateDer<'static>,
     hash: [u8; 32],
+    /// The source.
+    pub(super) label: Arc<str>,
     /// In the source, counted from 1.
     pub(super) position: usize,
 }
@@ -122,7 +124,21 @@ pub(super) struct Root {
 impl Roots {
     /// No authority: only of use where nothing is verified.
     pub fn none() -> Self {
-        Self::of("", Vec::new())
+        Self::of(Vec::new())
+    }
+
+    /// The certificates of several sources, at most [`ROOTS_MAX`] in all.
+    ///
+    /// # Errors
+    /// There are more.
+    pub fn joined(sources: &[Self]) -> Result<Self, ClientOptionsError> {
+        let joined = Self::of(sources.iter().flat_map(|each| each.certificates.to_vec()).collect());
+        match joined.len() {
+            count if count > ROOTS_MAX => {
+                Err(ClientOptionsError::TooManyRoots { label: joined.label(), count })
+            }
+            _ => Ok(joined),
+        }
     }
 
     /// The certificates of a PEM text, such as the system's bundle. Other sections, and whatever
@@ -164,6 +180,28 @@ impl Roots {
         self.certificates.is_empty()
     }
 
+    /// Last second of validity of the authority that expires first, in Unix time; none if there is
+    /// no authority. Verification does not ask for these dates: who has expired is believed until
+    /// removed here.
+    ///
+    /// # Errors
+    /// One of them is no certificate.
+    pub fn soonest_expiry_s(&self) -> Result<Option<i64>, ClientOptionsError> {
+        let mut soonest = None;
+        for root in &*self.certificates {
+            let not_after_s = not_after_s(&root.der).map_err(|reason| root.bad(reason.into()))?;
+            soonest = Some(soonest.map_or(not_after_s, |known: i64| known.min(not_after_s)));
+        }
+        Ok(soonest)
+    }
+
+    fn label(&self) -> String {
+        let mut labels: Vec<&str> = self.certificates.iter().map(|root| &*root.label).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        labels.join(", ")
+    }
+
     fn checked(
         label: &str,
         certificates: Vec<CertificateDer<'static>>,
@@ -173,32 +211,40 @@ impl Roots {
             count if count > ROOTS_MAX => {
                 Err(ClientOptionsError::TooManyRoots { label: label.into(), count })
             }
-            _ => Ok(Self::of(label, certificates)),
+            _ => {
+                let label: Arc<str> = label.into();
+                let numbered = certificates.into_iter().zip(1..);
+                Ok(Self::of(numbered.map(|each| Root::new(each.0, &label, each.1)).collect()))
+            }
         }
     }
 
-    fn of(label: &str, certificates: Vec<CertificateDer<'static>>) -> Self {
-        let numbered = certificates.into_iter().enumerate();
-        let mut certificates: Vec<_> = numbered
-            .map(|(index, der)| {
-                let hash = Sha256::digest(&der).into();
-                Root { der, hash, position: index + 1 }
-            })
-            .collect();
+    fn of(mut certificates: Vec<Root>) -> Self {
         certificates.sort_by_key(|root| root.hash);
         certificates.dedup_by_key(|root| root.hash);
         let mut hash = Sha256::new_with_prefix(b"sealane client roots 1");
         for root in &certificates {
             hash.update(root.hash);
         }
-        let digest = hash.finalize().into();
-        Self { certificates: certificates.into(), digest, label: label.into() }
+        Self { certificates: certificates.into(), digest: hash.finalize().into() }
+    }
+}
+
+impl Root {
+    fn new(der: CertificateDer<'static>, label: &Arc<str>, position: usize) -> Self {
+        let hash = Sha256::digest(&der).into();
+        Self { der, hash, label: Arc::clone(label), position }
+    }
+
+    /// That it is no certificate.
+    pub(super) fn bad(&self, reason: String) -> ClientOptionsError {
+        ClientOptionsError::BadRoot { label: (*self.label).into(), position: self.position, reason }
     }
 }
 
 impl fmt::Debug for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Roots").field("label", &self.label).field("len", &self.len()).finish()
+        f.debug_struct("Roots").field("label", &self.label()).field("len", &self.len()).finish()
     }
 }
 

@@ -1,12 +1,16 @@
-//! A blocking client: rustls' own, over a real socket.
+//! A blocking peer: rustls' own, over a real socket. A client of the lane, or its backend.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::ops::DerefMut;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, SupportedProtocolVersion};
+use rustls::{
+    ClientConfig, ClientConnection, ConnectionCommon, ServerConnection, SideData,
+    SupportedProtocolVersion,
+};
 
 use crate::rig::{NAME, Rig, provider, roots};
 
@@ -16,7 +20,7 @@ pub(crate) const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 /// How a stream ended for whoever read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// close_notify and FIN for a client, FIN for a backend.
+    /// close_notify and FIN under TLS, FIN for a plain backend.
     Clean,
     /// A fatal alert.
     Alert(rustls::AlertDescription),
@@ -26,10 +30,16 @@ pub(crate) enum Seen {
     Truncated,
 }
 
-pub(crate) struct Client {
-    pub(crate) tls: ClientConnection,
+/// One end of TLS.
+pub(crate) struct Peer<C> {
+    pub(crate) tls: C,
     pub(crate) socket: TcpStream,
 }
+
+/// A client of the lane.
+pub(crate) type Client = Peer<ClientConnection>;
+/// A backend's end.
+pub(crate) type Server = Peer<ServerConnection>;
 
 impl Client {
     /// A client that has not spoken yet.
@@ -48,13 +58,6 @@ impl Client {
         Self { tls, socket: rig.connect() }
     }
 
-    pub(crate) fn handshake(&mut self) -> io::Result<()> {
-        while self.tls.is_handshaking() || self.tls.wants_write() {
-            self.tls.complete_io(&mut self.socket)?;
-        }
-        Ok(())
-    }
-
     /// A client whose handshake is complete.
     pub(crate) fn connect(
         rig: &Rig,
@@ -63,6 +66,19 @@ impl Client {
         let mut client = Self::begin(rig, version);
         client.handshake()?;
         Ok(client)
+    }
+}
+
+impl<C, S> Peer<C>
+where
+    C: DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    pub(crate) fn handshake(&mut self) -> io::Result<()> {
+        while self.tls.is_handshaking() || self.tls.wants_write() {
+            self.tls.complete_io(&mut self.socket)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -16,5 +16,6 @@ mod hostile;
 mod kernel;
 mod limits;
 mod rig;
+mod sealed;
 mod service;
 mod systematic;

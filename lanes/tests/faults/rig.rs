@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Barrier, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, RootCertStore};
 use sealane_engine::certificates::{CertificateIndex, DefaultCertificate, IndexBuilder};
 use sealane_engine::context::Context;
 use sealane_engine::policy::{Group, Policy, UnknownNames};
@@ -45,6 +45,8 @@ pub(crate) fn among_others() -> RwLockReadGuard<'static, ()> {
 
 /// What the lane serves, for tests that want something special.
 pub(crate) struct Wanted {
+    /// How backends are spoken to, unless in the clear.
+    pub(crate) backend_tls: Option<Arc<ClientConfig>>,
     pub(crate) behaviour: Behaviour,
     pub(crate) limits: Limits,
     pub(crate) unknown_names: UnknownNames,
@@ -67,6 +69,7 @@ impl Wanted {
 
     pub(crate) fn new(behaviour: Behaviour) -> Self {
         Self {
+            backend_tls: None,
             behaviour,
             limits: Limits::default(),
             unknown_names: UnknownNames::ServeDefault,
@@ -195,6 +198,7 @@ pub(crate) fn generation(
         tickets: 2,
     };
     let settings = Settings {
+        backend_tls: wanted.backend_tls,
         behaviour: wanted.behaviour,
         connect_timeout: wanted.connect_timeout,
         ends: Arc::clone(ends),

@@ -4,7 +4,9 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use sealane_engine::buffer::Buffer;
+use sealane_engine::session::ClientSession;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::{Address, Kernel};
 use sealane_lanes::link::{Link, Received};
@@ -24,6 +26,8 @@ pub(crate) enum Behaviour {
 /// A listener's settings.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// How backends are spoken to, unless in the clear; they must prove to be [`BACKEND_NAME`].
+    pub(crate) backend_tls: Option<Arc<ClientConfig>>,
     pub(crate) behaviour: Behaviour,
     pub(crate) connect_timeout: Duration,
     pub(crate) ends: Arc<Mutex<Vec<Cause>>>,
@@ -40,8 +44,11 @@ pub(crate) struct Pumped {
     tried: usize,
     connected: bool,
     client_ended: bool,
+    fault: Option<Cause>,
 }
 
+/// The name that backends under TLS must prove.
+pub(crate) const BACKEND_NAME: &str = "backend.test";
 /// The word that a client says to make the service panic.
 pub(crate) const PANIC_WORD: &[u8] = b"panic!";
 /// The word that holds the lane up between two waits of the test at the gate.
@@ -61,7 +68,7 @@ impl Pumped {
                 return Ok(());
             }
         }
-        Err(Cause::BackendRefused)
+        Err(self.fault.unwrap_or(Cause::BackendRefused))
     }
 
     fn failed<K: Kernel>(
@@ -70,17 +77,36 @@ impl Pumped {
         settings: &Settings,
     ) -> Result<(), Cause> {
         if self.connected {
-            return Err(Cause::BackendReset);
+            return Err(link.attached_fault().unwrap_or(Cause::BackendReset));
         }
+        let shaking = link.attached_session().map(|_| Cause::BackendHandshakeFailed);
+        self.fault = link.attached_fault().or(shaking);
         link.detach();
         self.connect(link, settings)
     }
 
-    fn note_connected<K: Kernel>(&mut self, link: &mut Link<'_, K>) {
+    /// Turns TLS on where it is wanted; returns whether the backend takes the client's bytes.
+    fn open<K: Kernel>(link: &mut Link<'_, K>, settings: &Settings) -> std::io::Result<bool> {
+        let Some(config) = &settings.backend_tls else { return Ok(true) };
+        if link.attached_session().is_none() {
+            let name = BACKEND_NAME.try_into().unwrap();
+            link.secure_attached(ClientSession::new(Arc::clone(config), name).unwrap())?;
+        } else {
+            link.flush_attached()?;
+        }
+        Ok(link.attached_session().is_some_and(ClientSession::is_established))
+    }
+
+    fn note_connected<K: Kernel>(&mut self, link: &mut Link<'_, K>) -> Result<(), Cause> {
         self.connected = true;
         link.clear_deadline();
-        if self.client_ended {
-            link.end_attached();
+        if self.client_ended { Self::end(link) } else { Ok(()) }
+    }
+
+    fn end<K: Kernel>(link: &mut Link<'_, K>) -> Result<(), Cause> {
+        match link.end_attached() {
+            Err(_) if !link.has_finished() => Err(Cause::BackendReset),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 }
@@ -134,10 +160,11 @@ impl Service for Tested {
             plain.clear();
             return Ok(());
         }
-        match link.send_attached(plain.filled()) {
+        let opened = if pumped.connected { Ok(true) } else { Pumped::open(link, settings) };
+        match opened.and_then(|_| link.send_attached(plain.filled())) {
             Ok(taken) => {
                 if !pumped.connected {
-                    pumped.note_connected(link);
+                    pumped.note_connected(link)?;
                 }
                 plain.consume(taken);
                 Ok(())
@@ -158,10 +185,7 @@ impl Service for Tested {
         if !matches!(settings.behaviour, Behaviour::Relay(_)) {
             return link.finish(&[]);
         }
-        if pumped.connected {
-            link.end_attached();
-        }
-        Ok(())
+        if pumped.connected { Pumped::end(link) } else { Ok(()) }
     }
 
     fn attached_writable<K: Kernel>(
@@ -170,14 +194,14 @@ impl Service for Tested {
         link: &mut Link<'_, K>,
         settings: &Settings,
     ) -> Result<(), Cause> {
-        if pumped.connected {
-            return Ok(());
-        }
-        if link.attached_status().is_err() {
+        if !pumped.connected && link.attached_status().is_err() {
             return pumped.failed(link, settings);
         }
-        pumped.note_connected(link);
-        Ok(())
+        match Pumped::open(link, settings) {
+            Ok(true) if !pumped.connected => pumped.note_connected(link),
+            Ok(_) => Ok(()),
+            Err(_) => pumped.failed(link, settings),
+        }
     }
 
     fn attached_readable<K: Kernel>(

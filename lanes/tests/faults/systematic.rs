@@ -8,6 +8,7 @@ use crate::backend::{Backend, Got};
 use crate::client::{Client, Seen, VERSIONS, pattern};
 use crate::kernel::{Fault, Plan};
 use crate::rig::{Rig, Wanted, alone, eventually};
+use crate::sealed::Identity;
 
 const BYTES: usize = 100_000;
 
@@ -27,10 +28,19 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new() -> Self {
+    fn in_the_clear() -> Self {
         let (request, answer) = (pattern(1, BYTES), pattern(2, BYTES));
         let backend = Backend::answering(answer.clone());
         let rig = Rig::start(Wanted::relay(backend.address));
+        Self { rig, backend, request, answer }
+    }
+
+    /// With a backend that speaks TLS of this version.
+    fn sealed(version: &'static SupportedProtocolVersion) -> Self {
+        let (request, answer) = (pattern(1, BYTES), pattern(2, BYTES));
+        let identity = Identity::good(version);
+        let backend = identity.answering(answer.clone());
+        let rig = Rig::start(identity.relay(&[&backend]));
         Self { rig, backend, request, answer }
     }
 
@@ -68,53 +78,69 @@ fn descriptors() -> usize {
 #[test]
 fn every_call_may_fail_in_every_way() {
     let _alone = alone();
-    let conversation = Conversation::new();
-    let rig = &conversation.rig;
+    let conversation = Conversation::in_the_clear();
     for version in VERSIONS {
-        conversation.must_succeed(version, "the first");
-        rig.settle();
-        let before = descriptors();
-        rig.script.set(Plan::Never);
-        conversation.must_succeed(version, "the counted one");
-        rig.settle();
-        let calls = rig.script.calls();
-        assert!((10..500).contains(&calls), "{calls} calls");
-        for fault in Fault::ALL {
-            // Splitting one call makes others, so a little more than the clean run had.
-            for call in 0..calls + 4 {
-                let what = format!("{:?}, {fault:?} at call {call}", version.version);
-                rig.script.set(Plan::At(call, fault));
-                match fault {
-                    Fault::Reset => conversation.must_not_deceive(version, &what),
-                    _ => conversation.must_succeed(version, &what),
-                }
-                rig.settle();
-                rig.script.set(Plan::Never);
-                conversation.must_succeed(version, &format!("after {what}"));
-                assert_eq!(rig.script.largest_read(), 256 * 1024, "after {what}: a lost buffer");
-            }
-        }
-        rig.settle();
-        eventually("no descriptor is left behind", || descriptors() <= before);
+        fail_every_call(&conversation, version);
     }
-    assert_eq!(rig.counters().panics.value(), 0);
     conversation.rig.stop();
+}
+
+#[test]
+fn every_call_may_fail_in_every_way_with_a_backend_under_tls() {
+    let _alone = alone();
+    for version in VERSIONS {
+        let conversation = Conversation::sealed(version);
+        fail_every_call(&conversation, version);
+        conversation.rig.stop();
+    }
+}
+
+fn fail_every_call(conversation: &Conversation, version: &'static SupportedProtocolVersion) {
+    let rig = &conversation.rig;
+    conversation.must_succeed(version, "the first");
+    rig.settle();
+    let before = descriptors();
+    rig.script.set(Plan::Never);
+    conversation.must_succeed(version, "the counted one");
+    rig.settle();
+    let calls = rig.script.calls();
+    assert!((10..500).contains(&calls), "{calls} calls");
+    for fault in Fault::ALL {
+        // Splitting one call makes others, so a little more than the clean run had.
+        for call in 0..calls + 4 {
+            let what = format!("{:?}, {fault:?} at call {call}", version.version);
+            rig.script.set(Plan::At(call, fault));
+            match fault {
+                Fault::Reset => conversation.must_not_deceive(version, &what),
+                _ => conversation.must_succeed(version, &what),
+            }
+            rig.settle();
+            rig.script.set(Plan::Never);
+            conversation.must_succeed(version, &format!("after {what}"));
+            assert_eq!(rig.script.largest_read(), 256 * 1024, "after {what}: a lost buffer");
+        }
+    }
+    rig.settle();
+    eventually("no descriptor is left behind", || descriptors() <= before);
+    assert_eq!(rig.counters().panics.value(), 0);
 }
 
 #[test]
 fn random_calls_may_fail_often() {
     let _alone = alone();
-    let conversation = Conversation::new();
     let mut spoilt = 0;
-    for seed in 1..40 {
-        for version in VERSIONS {
-            conversation.rig.script.set(Plan::Seeded { seed: seed * 7919, one_in: 2 + seed % 4 });
-            conversation.must_succeed(version, &format!("{:?}, seed {seed}", version.version));
-            conversation.rig.settle();
-            spoilt += conversation.rig.script.spoilt();
+    for version in VERSIONS {
+        for conversation in [Conversation::in_the_clear(), Conversation::sealed(version)] {
+            for seed in 1..40 {
+                let plan = Plan::Seeded { seed: seed * 7919, one_in: 2 + seed % 4 };
+                conversation.rig.script.set(plan);
+                conversation.must_succeed(version, &format!("{:?}, seed {seed}", version.version));
+                conversation.rig.settle();
+                spoilt += conversation.rig.script.spoilt();
+            }
+            assert_eq!(conversation.rig.counters().panics.value(), 0);
+            conversation.rig.stop();
         }
     }
-    assert!(spoilt > 200, "only {spoilt} calls were spoilt");
-    assert_eq!(conversation.rig.counters().panics.value(), 0);
-    conversation.rig.stop();
+    assert!(spoilt > 400, "only {spoilt} calls were spoilt");
 }

@@ -9,6 +9,7 @@ use sealane_store::{Store, StoreError, Summary};
 use serde_json::{Map, Value, json};
 
 use super::state::{AccessLogCounters, CertificateSummary, ControlState, ListenerSummary, Reloads};
+use crate::backend_trust::Expiry;
 use crate::config::Limits;
 use crate::timestamp::Timestamp;
 
@@ -35,6 +36,8 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
             "soonest_to_expire": soonest.map(certificate).collect::<Vec<_>>(),
         },
         "stores": state.stores_now().iter().map(store).collect::<Vec<_>>(),
+        "backend_certificates":
+            state.backend_certificates.iter().map(backend_certificate).collect::<Vec<_>>(),
         "limits": limits(&state.limits),
         "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c)).collect::<Vec<_>>(),
         "access_log": state.access_log.as_ref().map(access_log),
@@ -84,6 +87,15 @@ fn certificate(certificate: &CertificateSummary) -> Value {
         "names": certificate.names,
         "names_total": certificate.names_total,
         "not_after": Timestamp::from_unix_s(certificate.not_after_s),
+    })
+}
+
+fn backend_certificate((listener, expiry): &(String, Expiry)) -> Value {
+    json!({
+        "listener": listener,
+        "usage": expiry.usage.name(),
+        "source": expiry.source,
+        "not_after": Timestamp::from_unix_s(expiry.not_after_s),
     })
 }
 

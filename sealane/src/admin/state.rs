@@ -9,6 +9,7 @@ use sealane_lanes::counters::Counters;
 use sealane_store::{Listed, Store, StoreError, Summary};
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
+use crate::backend_trust::Expiry;
 use crate::backends::BackendCounters;
 use crate::config::{self, Config};
 use crate::timestamp::Timestamp;
@@ -38,8 +39,10 @@ pub struct ControlState {
     pub generations: Generations,
     /// The listeners of the newest generation.
     pub listeners: Vec<ListenerSummary>,
-    /// The backends of the newest generation, each with what every lane counts for it.
-    pub backends: Vec<(String, Vec<Arc<BackendCounters>>)>,
+    /// The backends of the newest generation.
+    pub backends: Vec<BackendSummary>,
+    /// When what TLS to backends takes expires, with the name of the listener.
+    pub backend_certificates: Vec<(String, Expiry)>,
     /// The certificates of the newest generation that come from files.
     pub certificates: CertificateSummaries,
     /// The stores of the newest generation, each with the listener that serves from it.
@@ -61,6 +64,7 @@ impl Default for ControlState {
             generations: Generations::default(),
             listeners: Vec::new(),
             backends: Vec::new(),
+            backend_certificates: Vec::new(),
             certificates: CertificateSummaries::default(),
             stores: Vec::new(),
             limits: config::Limits::default(),
@@ -179,12 +183,23 @@ impl ListenerSummary {
         config.listeners.iter().zip(counts).map(|(listener, (certificates, names))| Self {
             name: listener.name.clone(),
             addresses: listener.addresses.iter().map(ToString::to_string).collect(),
-            backends: listener.backends.iter().map(ToString::to_string).collect(),
+            backends: listener.backend_labels().collect(),
             balance: listener.balance.name(),
             certificates,
             names,
         })
     }
+}
+
+/// A backend as `/metrics` shows it.
+#[derive(Clone)]
+pub struct BackendSummary {
+    /// As it was written.
+    pub label: String,
+    /// What every lane counts for it.
+    pub lanes: Vec<Arc<BackendCounters>>,
+    /// Whether TLS is spoken there.
+    pub tls: bool,
 }
 
 /// The certificates that expire first, and how many there are.

@@ -24,6 +24,7 @@ fn listener(certificates: Vec<CertificateSource>, default: Option<&str>) -> List
         default_certificate: default.map(str::to_owned),
         policy: Policy::default(),
         backends: Vec::new(),
+        backend_tls: None,
         balance: Balance::default(),
         proxy_header: false,
     }

@@ -1,5 +1,7 @@
 //! The keys of a configuration file: what each is called, what it may be, and its default.
 
+mod backends;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -197,9 +199,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         .and_then(|v| certificate_sources(&v));
     let default_certificate = table.value("default_certificate");
     let policy = policy(table, at);
-    let backends = table
-        .required("backends", "backends = [\"127.0.0.1:8080\"]")
-        .and_then(|v| v.set(BACKENDS_MAX, |v| v.parsed(value::backend_address)));
+    let backends = backends::backends(table);
     let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
     let proxy_header = table.boolean("proxy_header").unwrap_or(false);
 
@@ -219,6 +219,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         None => addresses.as_ref()?.first()?.to_string(),
     };
     let (certificates, store) = certificates?;
+    let (backends, backend_tls) = backends?;
     Some(Listener {
         name,
         addresses: addresses?,
@@ -226,7 +227,8 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         store,
         default_certificate: default_name,
         policy,
-        backends: backends?,
+        backends,
+        backend_tls,
         balance,
         proxy_header,
     })
@@ -300,20 +302,16 @@ fn certificate_source(written: &Value<'_>) -> Option<CertificateSource> {
 fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
     let default = Policy::default();
     let unknown_names = table.value("unknown_names").and_then(|v| v.choice(&UNKNOWN_NAMES));
-    let versions = table.value("versions").and_then(|v| v.set(2, |v| v.choice(&VERSIONS)));
+    let versions = versions(table);
     let groups = table.value("groups");
-    let alpn = table.value("alpn").and_then(|v| v.set(ALPN_MAX, |v| v.parsed(alpn_protocol)));
+    let alpn = alpn(table);
     let choices = Group::ALL.map(|group| (group.name(), group));
     let group_list = groups.as_ref().and_then(|v| v.set(choices.len(), |v| v.choice(&choices)));
     let policy = Policy {
         alpn: alpn.unwrap_or_default(),
         groups: group_list.unwrap_or(default.groups),
         unknown_names: unknown_names.unwrap_or(default.unknown_names),
-        versions: versions.map_or(default.versions, |versions| match versions.as_slice() {
-            [Versions::Tls12] => Versions::Tls12,
-            [Versions::Tls13] => Versions::Tls13,
-            _ => Versions::Tls12AndTls13,
-        }),
+        versions: versions.unwrap_or(default.versions),
     };
     if policy.groups == [Group::X25519MlKem768] && policy.versions != Versions::Tls13 {
         groups.as_ref().unwrap_or(at).wrong(Problem::new(
@@ -322,6 +320,19 @@ fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
         ));
     }
     policy
+}
+
+fn versions(table: &mut Table<'_>) -> Option<Versions> {
+    let versions = table.value("versions")?.set(2, |v| v.choice(&VERSIONS))?;
+    Some(match versions.as_slice() {
+        [Versions::Tls12] => Versions::Tls12,
+        [Versions::Tls13] => Versions::Tls13,
+        _ => Versions::Tls12AndTls13,
+    })
+}
+
+fn alpn(table: &mut Table<'_>) -> Option<Vec<Vec<u8>>> {
+    table.value("alpn")?.set(ALPN_MAX, |v| v.parsed(alpn_protocol))
 }
 
 fn listener_name(text: &str) -> Result<String, Problem> {
@@ -377,8 +388,6 @@ impl Claims {
 pub(crate) const LANES_MAX: usize = 1024;
 /// Addresses over all listeners.
 pub(super) const LISTENERS_MAX: usize = 1024;
-/// Backends of one listener.
-pub(super) const BACKENDS_MAX: usize = 256;
 /// Files and directories with certificates of one listener.
 pub(super) const SOURCES_MAX: usize = 10_000;
 

@@ -31,6 +31,7 @@ fn the_least_that_can_be_written() {
             default_certificate: None,
             policy: Policy::default(),
             backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
+            backend_tls: None,
             balance: Balance::RoundRobin,
             proxy_header: false,
         }],
@@ -150,6 +151,7 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(config.tickets, Tickets::default());
     assert_eq!(config.listeners[0].policy.groups, Policy::default().groups);
     assert_eq!(config.listeners[0].policy.versions, Policy::default().versions);
+    assert_eq!(config.listeners[1].backend_tls, Some(BackendTls::default()));
     let with_all: String = text
         .lines()
         .map(|line| match line.strip_prefix("# ") {
@@ -158,6 +160,7 @@ fn the_example_shows_every_key_with_its_default() {
         })
         .fold(String::new(), |text, line| text + line + "\n");
     let config = Config::parse(Path::new("sealane.toml"), &with_all).unwrap();
+    assert!(config.listeners[1].backend_tls != Some(BackendTls::default()), "every key is there");
     assert!(config.tickets.root.is_some() && config.limits.connections_per_lane_max.is_some());
 }
 
@@ -166,7 +169,15 @@ fn the_example_shows_every_key_with_its_default() {
 fn the_example_leaves_no_key_out() {
     let example = include_str!("../../../packaging/sealane.toml");
     let wrong = "zzzzzzzz = 1\n";
-    let tables = ["admin", "access_log", "tickets", "limits", "store_key", "[listener]"];
+    let tables = [
+        "admin",
+        "access_log",
+        "tickets",
+        "limits",
+        "store_key",
+        "[listener]",
+        "listener.backend_tls",
+    ];
     let tables: String = tables.iter().map(|table| format!("[{table}]\n{wrong}")).collect();
     let mistakes = parse(&format!("{wrong}{tables}")).unwrap_err();
     let unknown: Vec<_> = mistakes.0.iter().filter(|m| m.field.ends_with("zzzzzzzz")).collect();
@@ -174,12 +185,37 @@ fn the_example_leaves_no_key_out() {
     for mistake in unknown {
         let (_, keys) = mistake.problem.remedy.split_once("known here: ").unwrap();
         for key in keys.split(", ").filter(|key| *key != "address") {
-            let in_brackets = [format!("[{key}]"), format!("[[{key}]]")];
+            let in_brackets =
+                [format!("[{key}]"), format!("[[{key}]]"), format!("[listener.{key}]")];
             let found = example.contains(&format!("{key} = "))
                 || in_brackets.iter().any(|table| example.contains(table));
             assert!(found, "{key} is not in the example");
         }
     }
+}
+
+/// The relay remembers which of them a connection has tried in 64 bits.
+#[test]
+fn no_listener_has_more_backends_than_the_relay_can_tell_apart() {
+    let list = |count: usize| {
+        let backends: Vec<_> = (1..=count).map(|port| format!("\"localhost:{port}\"")).collect();
+        LISTENER.replace("\"localhost:80\"", &backends.join(", "))
+    };
+    assert_eq!(parse(&list(64)).unwrap().listeners[0].backends.len(), 64);
+    let mistakes = parse(&list(65)).unwrap_err().to_string();
+    assert!(mistakes.contains("the list has 65 elements; write at most 64"), "{mistakes}");
+    let simple = Simple {
+        admin: None,
+        backends: (1..=65)
+            .map(|port| value::backend(&format!("localhost:{port}")).unwrap())
+            .collect(),
+        certificates: vec!["certs".into()],
+        lanes: None,
+        listen: vec!["0.0.0.0:443".parse().unwrap()],
+        store_key_file: None,
+    };
+    let mistakes = Config::simple(simple).unwrap_err().to_string();
+    assert_eq!(mistakes, "--backend: is given 65 times; give it at most 64 times");
 }
 
 /// Each of these contradicts itself or another part of the file.
@@ -234,7 +270,7 @@ fn contradictions() {
 fn flags_alone() {
     let simple = Simple {
         admin: Some(AdminAddress::Tcp("127.0.0.1:9180".parse().unwrap())),
-        backends: vec![value::backend_address("127.0.0.1:8080").unwrap()],
+        backends: vec![value::backend("127.0.0.1:8080").unwrap()],
         certificates: vec!["certs".into()],
         lanes: NonZeroUsize::new(2),
         listen: vec!["0.0.0.0:443".parse().unwrap(), "[::]:443".parse().unwrap()],

@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::backend::TLS_SCHEME;
 use super::mistake::Problem;
-use super::{AdminAddress, BackendAddress};
+use super::{AdminAddress, BackendAddress, WrittenBackend};
 
 /// Reads an address to listen on.
 pub fn listen_address(text: &str) -> Result<SocketAddr, Problem> {
@@ -26,8 +27,17 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, Problem> {
     Err(Problem::new(format!("{text:?} is not an address and port"), remedy))
 }
 
+/// Reads a backend: its address, behind `tls://` if TLS is spoken there.
+pub fn backend(text: &str) -> Result<WrittenBackend, Problem> {
+    let (tls, address) = match text.strip_prefix(TLS_SCHEME) {
+        Some(address) => (true, address),
+        None => (false, text),
+    };
+    Ok(WrittenBackend { address: backend_address(address)?, tls })
+}
+
 /// Reads the address of a backend: `ADDRESS:PORT`, `HOST:PORT` or `unix:PATH`.
-pub fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
+fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(BackendAddress::Unix);
     }
@@ -39,7 +49,8 @@ pub fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
         };
     }
     if text.contains("://") {
-        return broken("is a URL", "write HOST:PORT: Sealane speaks plain TCP to a backend".into());
+        let remedy = "write HOST:PORT, or tls://HOST:PORT for a backend that speaks TLS";
+        return broken("is a URL", remedy.into());
     }
     if text.parse::<IpAddr>().is_ok() {
         return broken("has no port", format!("add one: \"{}\"", with_port(text)));
@@ -317,6 +328,12 @@ mod tests {
             ("LocalHost:8080", Ok("localhost:8080")),
             ("app_1.internal:80", Ok("app_1.internal:80")),
             ("unix:/run/app.sock", Ok("unix:/run/app.sock")),
+            ("tls://App.internal:8443", Ok("tls://app.internal:8443")),
+            ("tls://[::1]:8443", Ok("tls://[::1]:8443")),
+            ("tls://unix:/run/app.sock", Ok("tls://unix:/run/app.sock")),
+            ("tls://127.0.0.1", Err("has no port")),
+            ("tls://tls://a:1", Err("is a URL")),
+            ("https://a:1", Err("write HOST:PORT, or tls://HOST:PORT")),
             ("unix:run/app.sock", Err("no absolute path")),
             ("127.0.0.1:0", Err("port 0")),
             ("127.0.0.1", Err("has no port; add one: \"127.0.0.1:PORT\"")),
@@ -329,7 +346,7 @@ mod tests {
             ("a b:80", Err("host name")),
             ("::1:x", Err("host name")),
         ] {
-            match (backend_address(text), expected) {
+            match (backend(text), expected) {
                 (Ok(read), Ok(expected)) => assert_eq!(read.to_string(), expected),
                 (Err(problem), Err(part)) => {
                     assert!(problem.to_string().contains(part), "{text:?}: {problem}");
@@ -338,8 +355,8 @@ mod tests {
             }
         }
         let long = format!("unix:/{}", "x".repeat(UNIX_PATH_BYTES_MAX));
-        assert!(backend_address(&long).is_err());
-        assert!(backend_address(&long[..long.len() - 1]).is_ok());
+        assert!(backend(&long).is_err());
+        assert!(backend(&long[..long.len() - 1]).is_ok());
     }
 
     #[test]

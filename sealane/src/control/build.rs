@@ -5,7 +5,8 @@ use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sealane_engine::certificates::{CertificateIndex, CertificateWarning};
+use sealane_engine::certificates::{CertificateIndex, CertificateWarning, ListenerStore};
+use sealane_engine::client::{ClientContext, ClientContexts};
 use sealane_engine::context::{Context, LaneContext, LaneResources};
 use sealane_engine::provider::lane_provider;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
@@ -13,7 +14,9 @@ use sealane_lanes::generation::{Generation, Listener};
 use sealane_lanes::kernel::Address;
 use sealane_store::Store;
 
-use crate::backends::{Backend, BackendCounters, Cursor, RelaySettings};
+use crate::admin::BackendSummary;
+use crate::backend_trust::{self, Expiry};
+use crate::backends::{Backend, BackendCounters, BackendTls, Cursor, RelaySettings};
 use crate::certificate_files;
 use crate::certificate_store::{self, Stores};
 use crate::config::{self, BackendAddress, Config};
@@ -21,38 +24,57 @@ use crate::config::{self, BackendAddress, Config};
 /// A generation that has passed every check, and what an operator should know of it.
 pub(super) struct Built {
     pub(super) generation: Generation<RelaySettings>,
+    /// When what TLS to backends takes expires, with the name of the listener.
+    pub(super) expiries: Vec<(String, Expiry)>,
     /// The store of each listener that has one, by the listener's name.
     pub(super) stores: Vec<(String, Arc<Store>)>,
     pub(super) warnings: Vec<String>,
 }
 
-/// What lanes count for backends, by address: it outlives generations.
+/// What outlives generations.
+#[derive(Default)]
+pub(super) struct Registries {
+    /// What lanes count for backends.
+    pub(super) backends: BackendRegistry,
+    /// What TLS is spoken to them with: equal options have one context.
+    pub(super) clients: ClientContexts,
+    /// The stores that listeners serve from, each opened once.
+    pub(super) stores: Stores,
+}
+
+/// What lanes count for backends, by address and whether TLS is spoken there.
 #[derive(Default)]
 pub(super) struct BackendRegistry {
-    by_address: HashMap<Address, Vec<Arc<BackendCounters>>>,
+    by_address: HashMap<(Address, bool), Vec<Arc<BackendCounters>>>,
 }
 
 impl BackendRegistry {
-    fn counters(&mut self, address: &Address, lanes: usize) -> Vec<Arc<BackendCounters>> {
+    fn counters(
+        &mut self,
+        address: &Address,
+        tls: bool,
+        lanes: usize,
+    ) -> Vec<Arc<BackendCounters>> {
         let make = || (0..lanes).map(|_| Arc::default()).collect();
-        self.by_address.entry(address.clone()).or_insert_with(make).clone()
+        self.by_address.entry((address.clone(), tls)).or_insert_with(make).clone()
     }
 
-    /// What is counted for each backend of a generation, by its label.
-    pub(super) fn of(
-        generation: &Generation<RelaySettings>,
-    ) -> Vec<(String, Vec<Arc<BackendCounters>>)> {
+    /// What is counted for each backend of a generation.
+    pub(super) fn of(generation: &Generation<RelaySettings>) -> Vec<BackendSummary> {
         let listeners = generation.listeners.iter();
         let backends = listeners.flat_map(|listener| &listener.settings.backends);
         // Two listeners may have a backend in common, or one under two names.
-        let mut by_counters: Vec<(_, String, Vec<Arc<BackendCounters>>)> = Vec::new();
-        for backend in backends {
-            let first = backend.lanes.first().map(Arc::as_ptr);
-            if !by_counters.iter().any(|(seen, ..)| *seen == first) {
-                by_counters.push((first, backend.label.clone(), backend.lanes.clone()));
+        let mut summaries: Vec<BackendSummary> = Vec::new();
+        for Backend { label, lanes, tls, .. } in backends {
+            let is_same = |seen: &BackendSummary| {
+                seen.lanes.first().map(Arc::as_ptr) == lanes.first().map(Arc::as_ptr)
+            };
+            if !summaries.iter().any(is_same) {
+                let (label, lanes) = (label.clone(), lanes.clone());
+                summaries.push(BackendSummary { label, lanes, tls: tls.is_some() });
             }
         }
-        by_counters.into_iter().map(|(_, label, lanes)| (label, lanes)).collect()
+        summaries
     }
 
     /// Forgets backends that no generation names any more.
@@ -68,31 +90,27 @@ impl BackendRegistry {
 pub(super) fn build(
     config: &Config,
     number: u64,
-    (registry, stores): (&mut BackendRegistry, &mut Stores),
+    registries: &mut Registries,
     root: &TicketRoot,
 ) -> Result<Built, Vec<String>> {
-    let mut problems = Vec::new();
-    let mut warnings = Vec::new();
+    let mut found = Findings::default();
     let mut listeners = Vec::new();
-    let mut used = Vec::new();
     for (position, listener) in config.listeners.iter().enumerate() {
-        let certificates = load_certificates(config, listener, &mut problems, &mut warnings);
+        let certificates = load_certificates(config, listener, &mut found);
+        let client = client_context(config, listener, &mut registries.clients, &mut found);
+        let backends = resolve_backends(
+            config,
+            listener,
+            client.as_ref(),
+            &mut registries.backends,
+            &mut found,
+        );
         let Some(certificates) = certificates else { continue };
-        let store = match stores.of(config, listener) {
-            Ok(store) => store,
-            Err(error) => {
-                problems.push(format!("listener `{}`: {error}", listener.name));
-                continue;
-            }
+        let Ok(store) =
+            open_store(config, listener, &certificates, &mut registries.stores, &mut found)
+        else {
+            continue;
         };
-        let store = store.map(|store| {
-            used.push((listener.name.clone(), Arc::clone(store.store())));
-            let named = |text| format!("listener `{}`: {text}", listener.name);
-            let found = certificate_store::warnings(&store, listener, &certificates);
-            warnings.extend(found.into_iter().map(named));
-            certificate_store::listener_store(store, listener, &certificates)
-        });
-        let backends = resolve_backends(config, listener, registry, &mut problems);
         listeners.push(Listener {
             number: u32::try_from(position).unwrap_or(u32::MAX),
             keys: listener.addresses.clone(),
@@ -115,12 +133,45 @@ pub(super) fn build(
     }
     let limits = config.limits.per_lane(config.lanes);
     let generation = Generation { number, limits, listeners };
-    try_out(&generation, root, &mut problems);
+    try_out(&generation, root, &mut found.problems);
+    let Findings { expiries, problems, stores, warnings } = found;
     if problems.is_empty() {
-        Ok(Built { generation, stores: used, warnings })
+        Ok(Built { generation, expiries, stores, warnings })
     } else {
         Err(problems)
     }
+}
+
+/// The store that `listener` serves from, if it has one; an error stands among what was found.
+fn open_store(
+    config: &Config,
+    listener: &config::Listener,
+    certificates: &CertificateIndex,
+    stores: &mut Stores,
+    found: &mut Findings,
+) -> Result<Option<ListenerStore>, ()> {
+    let named = |text: String| format!("listener `{}`: {text}", listener.name);
+    let store = match stores.of(config, listener) {
+        Ok(store) => store,
+        Err(error) => {
+            found.problems.push(named(error.to_string()));
+            return Err(());
+        }
+    };
+    let Some(store) = store else { return Ok(None) };
+    found.stores.push((listener.name.clone(), Arc::clone(store.store())));
+    let warnings = certificate_store::warnings(&store, listener, certificates);
+    found.warnings.extend(warnings.into_iter().map(named));
+    Ok(Some(certificate_store::listener_store(store, listener, certificates)))
+}
+
+/// What comes to light while a generation is built.
+#[derive(Default)]
+struct Findings {
+    expiries: Vec<(String, Expiry)>,
+    problems: Vec<String>,
+    stores: Vec<(String, Arc<Store>)>,
+    warnings: Vec<String>,
 }
 
 /// The current time, for certificates and tickets.
@@ -129,29 +180,50 @@ pub(super) fn unix_now() -> UnixSeconds {
     UnixSeconds(since.as_secs())
 }
 
+fn now_s() -> i64 {
+    i64::try_from(unix_now().0).unwrap_or(i64::MAX)
+}
+
 fn load_certificates(
     config: &Config,
     listener: &config::Listener,
-    problems: &mut Vec<String>,
-    warnings: &mut Vec<String>,
+    found: &mut Findings,
 ) -> Option<CertificateIndex> {
     let provider = match lane_provider(config.crypto, &listener.policy.groups) {
         Ok(provider) => provider,
         Err(error) => {
-            problems.push(format!("listener `{}`: {error}", listener.name));
+            found.problems.push(format!("listener `{}`: {error}", listener.name));
             return None;
         }
     };
-    let now_s = i64::try_from(unix_now().0).unwrap_or(i64::MAX);
-    let loaded = certificate_files::load(listener, &config.limits, &provider.crypto, now_s);
+    let loaded = certificate_files::load(listener, &config.limits, &provider.crypto, now_s());
     let named = |text: String| format!("listener `{}`: {text}", listener.name);
-    problems.extend(loaded.errors.into_iter().map(|error| named(error.to_string())));
+    found.problems.extend(loaded.errors.into_iter().map(|error| named(error.to_string())));
     let shown = loaded.warnings.iter().take(WARNINGS_SHOWN_MAX).map(CertificateWarning::to_string);
-    warnings.extend(shown.map(named));
+    found.warnings.extend(shown.map(named));
     if let Some(more) = loaded.warnings.len().checked_sub(WARNINGS_SHOWN_MAX + 1) {
-        warnings.push(named(format!("… and {} more; `sealane check` lists all", more + 1)));
+        found.warnings.push(named(format!("… and {} more; `sealane check` lists all", more + 1)));
     }
     Some(loaded.index)
+}
+
+/// The context by which TLS is spoken to the backends of `listener`; none if it is not, or after a
+/// problem.
+fn client_context(
+    config: &Config,
+    listener: &config::Listener,
+    clients: &mut ClientContexts,
+    found: &mut Findings,
+) -> Option<Arc<ClientContext>> {
+    let tls = listener.backend_tls.as_ref()?;
+    let named = |text: String| format!("listener `{}`: backend_tls: {text}", listener.name);
+    let loaded = backend_trust::load(tls, config.crypto, now_s());
+    found.warnings.extend(loaded.warnings.into_iter().map(named));
+    let expiries = loaded.expiries.into_iter().map(|expiry| (listener.name.clone(), expiry));
+    found.expiries.extend(expiries);
+    found.problems.extend(loaded.errors.into_iter().map(|error| named(error.to_string())));
+    let context = clients.context(&loaded.options?);
+    context.map_err(|error| found.problems.push(named(error.to_string()))).ok()
 }
 
 /// Warnings of one listener's certificates that a reload prints.
@@ -160,8 +232,9 @@ const WARNINGS_SHOWN_MAX: usize = 20;
 fn resolve_backends(
     config: &Config,
     listener: &config::Listener,
+    client: Option<&Arc<ClientContext>>,
     registry: &mut BackendRegistry,
-    problems: &mut Vec<String>,
+    found: &mut Findings,
 ) -> Vec<Backend> {
     let mut backends = Vec::new();
     for backend in &listener.backends {
@@ -172,10 +245,15 @@ fn resolve_backends(
         };
         match address {
             Ok(address) => {
-                let lanes = registry.counters(&address, config.lanes.get());
-                backends.push(Backend { address, label: backend.to_string(), lanes });
+                let tls = client.and_then(|context| {
+                    let name = listener.backend_tls.as_ref()?.server_name_of(backend).ok()?;
+                    Some(BackendTls { context: Arc::clone(context), name })
+                });
+                let lanes = registry.counters(&address, tls.is_some(), config.lanes.get());
+                let label = listener.backend_label(backend);
+                backends.push(Backend { address, label, tls, lanes });
             }
-            Err(error) => problems.push(format!(
+            Err(error) => found.problems.push(format!(
                 "listener `{}`: backend `{backend}` does not resolve: {error}; check the name, or \
                  give an address",
                 listener.name

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use crate::backend_trust;
 use crate::config::{CertificateSource, Config, KeySource};
 
 /// Watches the folders of everything that a configuration names.
@@ -96,6 +97,8 @@ fn sources(config_file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
             }
         }
     }
+    let backends = config.listeners.iter().filter_map(|listener| listener.backend_tls.as_ref());
+    paths.extend(backends.flat_map(backend_trust::files));
     paths
 }
 

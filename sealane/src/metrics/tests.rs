@@ -8,7 +8,9 @@ use sealane_engine::certificates::KeyType;
 
 use super::*;
 use crate::access_log::{LaneLogCounters, WriterCounters};
-use crate::admin::{CertificateSummaries, CertificateSummary, ListenerSummary};
+use crate::admin::{BackendSummary, CertificateSummaries, CertificateSummary, ListenerSummary};
+use crate::backend_trust::{Expiry, Usage};
+use crate::backends::HANDSHAKE_FAILURES;
 
 #[test]
 fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
@@ -34,6 +36,12 @@ fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
     assert_eq!(series["sealane_phase{phase=\"serving\"}"], 1.0);
     assert_eq!(series["sealane_phase{phase=\"draining\"}"], 0.0);
     assert_eq!(series["sealane_access_log_dropped_total{lane=\"0\"}"], 9.0);
+    assert_eq!(of("sealane_backend_connected_total{"), 2);
+    let resumed =
+        "sealane_backend_handshakes_total{backend=\"tls://a:2\",lane=\"0\",resumed=\"true\"}";
+    assert_eq!((series[resumed], of("sealane_backend_handshakes_total{")), (1.0, 2));
+    assert_eq!(of("sealane_backend_handshakes_failed_total{"), HANDSHAKE_FAILURES.len());
+    assert_eq!(of("sealane_backend_certificate_not_after_seconds{"), 1);
 }
 
 #[test]
@@ -79,9 +87,20 @@ fn busy() -> ControlState {
     };
     let log = LaneLogCounters::default();
     log.dropped.add(9);
+    let backend = Arc::new(BackendCounters::default());
+    backend.note_handshake(true);
+    backend.note_handshake_failure(Cause::BackendCertificateName);
     let mut state = ControlState {
         phase: Phase::Serving,
         lanes: lanes.to_vec(),
+        backends: vec![
+            BackendSummary { label: "a:1".into(), lanes: vec![Arc::default()], tls: false },
+            BackendSummary { label: "tls://a:2".into(), lanes: vec![backend], tls: true },
+        ],
+        backend_certificates: vec![(
+            listener.clone(),
+            Expiry { not_after_s: 99, source: "ca.pem".into(), usage: Usage::Root },
+        )],
         listeners: vec![ListenerSummary {
             name: listener.clone(),
             addresses: Vec::new(),

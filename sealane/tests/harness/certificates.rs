@@ -15,12 +15,22 @@ pub struct Authority {
 
 impl Authority {
     pub fn new() -> Self {
+        Self::named("Sealane test authority")
+    }
+
+    /// Two authorities of one name would take each other's leaves for their own, badly signed.
+    pub fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "Sealane test authority");
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().unwrap();
         Self { issuer: CertifiedIssuer::self_signed(params, key).unwrap() }
+    }
+
+    /// What a client trusts, in PEM.
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
     }
 
     /// What a client trusts.
@@ -37,6 +47,16 @@ impl Authority {
 
     /// A chain and its key in one PEM text.
     pub fn leaf(&self, kind: KeyKind, names: &[&str]) -> String {
+        self.leaf_with(kind, names, |_| {})
+    }
+
+    /// The same after `change`.
+    pub fn leaf_with(
+        &self,
+        kind: KeyKind,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> String {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names.clone()).unwrap();
         params.distinguished_name.push(DnType::CommonName, names[0].as_str());
@@ -47,6 +67,7 @@ impl Authority {
         params.not_before = now.into();
         params.not_before -= std::time::Duration::from_secs(86_400);
         params.not_after = (now + std::time::Duration::from_secs(90 * 86_400)).into();
+        change(&mut params);
         let key = kind.generate();
         let leaf = params.signed_by(&key, &self.issuer).unwrap();
         format!("{}{}", leaf.pem(), key.serialize_pem())

@@ -9,6 +9,8 @@ pub mod client;
 pub mod nginx;
 pub mod process;
 pub mod sealane;
+pub mod secured;
+pub mod secured_nginx;
 pub mod tools;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

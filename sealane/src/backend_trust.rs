@@ -1,0 +1,223 @@
+//! From what an operator wrote about TLS to backends to the options of a client: roots and the
+//! client certificate are read here.
+//!
+//! [`load`] goes on after a problem, so that one start or one check names them all.
+
+use std::path::{Path, PathBuf};
+
+use sealane_engine::certificates::PEM_BYTES_MAX;
+use sealane_engine::client::{
+    ClientIdentity, ClientOptions, ClientOptionsError, ROOTS_BYTES_MAX, Roots, Verification,
+};
+use sealane_engine::policy::Group;
+use sealane_engine::provider::ProviderChoice;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::certificate_files::{CertificateFileError, read_at_most};
+use crate::config::{BackendTls, CertificateSource, RootSource, Trust};
+
+/// Reads what `tls` names; `now_s` is Unix time, for warnings about validity.
+pub fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTrust {
+    let mut loaded = LoadedTrust {
+        errors: Vec::new(),
+        expiries: Vec::new(),
+        options: None,
+        warnings: Vec::new(),
+    };
+    let roots = match &tls.trust {
+        Trust::Anybody => {
+            loaded.warnings.push(ANYBODY.to_owned());
+            Some(Roots::none())
+        }
+        Trust::Roots(sources) => loaded.roots(sources),
+    };
+    let identity = tls.client_certificate.as_ref().map(|source| loaded.identity(source, now_s));
+    if let Some(roots) = roots.filter(|_| loaded.errors.is_empty()) {
+        loaded.options = Some(ClientOptions {
+            alpn: tls.alpn.clone(),
+            groups: Group::ALL.to_vec(),
+            identity: identity.flatten(),
+            provider,
+            resumption: true,
+            roots,
+            verification: match tls.trust {
+                Trust::Anybody => Verification::DangerousNone,
+                Trust::Roots(_) => Verification::Full,
+            },
+            versions: tls.versions,
+        });
+    }
+    let expired = loaded.expiries.iter().filter(|expiry| expiry.not_after_s < now_s);
+    loaded.warnings.extend(expired.map(Expiry::warning));
+    loaded
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct LoadedTrust {
+    /// Why there are no options; if there is any, the listener must not go into service.
+    pub errors: Vec<TrustError>,
+    /// When what was read expires.
+    pub expiries: Vec<Expiry>,
+    /// For a context of the engine's.
+    pub options: Option<ClientOptions>,
+    /// What the operator should know.
+    pub warnings: Vec<String>,
+}
+
+/// When a file's certificate that matters between us and backends expires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// The last second of validity, in Unix time; of several the first to come.
+    pub not_after_s: i64,
+    /// The file.
+    pub source: String,
+    /// What it is for.
+    pub usage: Usage,
+}
+
+/// What a certificate is for between us and backends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// We show it to backends.
+    Client,
+    /// An authority whose certificates we believe.
+    Root,
+}
+
+impl Usage {
+    /// In metrics and state.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Root => "root",
+        }
+    }
+}
+
+impl Expiry {
+    /// That it has expired.
+    fn warning(&self) -> String {
+        match self.usage {
+            Usage::Client => {
+                format!("{}: has expired; backends will refuse it: renew it", self.source)
+            }
+            Usage::Root => format!(
+                "{}: an authority in it has expired, and is believed all the same; remove it",
+                self.source
+            ),
+        }
+    }
+}
+
+/// Why TLS to backends cannot be spoken as configured. The fault is the operator's.
+#[derive(Debug, Error)]
+pub enum TrustError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] CertificateFileError),
+    /// What a file holds is of no use.
+    #[error(transparent)]
+    Options(#[from] ClientOptionsError),
+    /// The system has no bundle where we look for one.
+    #[error(
+        "roots: this system keeps no bundle of authorities in {}; install one (ca-certificates), \
+         or name a file in [listener.backend_tls] roots",
+        SYSTEM_BUNDLES.join(", ")
+    )]
+    NoSystemBundle,
+}
+
+impl LoadedTrust {
+    fn roots(&mut self, sources: &[RootSource]) -> Option<Roots> {
+        let read: Vec<Roots> = sources
+            .iter()
+            .filter_map(|source| {
+                read_roots(source, &mut self.expiries).map_err(|e| self.errors.push(e)).ok()
+            })
+            .collect();
+        Roots::joined(&read).map_err(|error| self.errors.push(error.into())).ok()
+    }
+
+    fn identity(&mut self, source: &CertificateSource, now_s: i64) -> Option<ClientIdentity> {
+        let identity = read_identity(source).map_err(|error| self.errors.push(error)).ok()?;
+        let certificate = identity.certificate();
+        let label = certificate.label();
+        if certificate.not_before_s() > now_s {
+            self.warnings.push(format!(
+                "{label}: is not valid yet; backends will refuse it: is this machine's clock right?"
+            ));
+        }
+        let not_after_s = certificate.not_after_s();
+        self.expiries.push(Expiry { not_after_s, source: label.to_owned(), usage: Usage::Client });
+        Some(identity)
+    }
+}
+
+/// The dates of the system's authorities are the distribution's to watch.
+fn read_roots(source: &RootSource, expiries: &mut Vec<Expiry>) -> Result<Roots, TrustError> {
+    let path = match source {
+        RootSource::File(path) => path.clone(),
+        RootSource::System => system_bundle().ok_or(TrustError::NoSystemBundle)?,
+    };
+    let mut text = Vec::new();
+    read_at_most(&path, ROOTS_BYTES_MAX, &mut text)?;
+    let label = path.to_string_lossy().into_owned();
+    let roots = Roots::from_pem(&label, &text)?;
+    if let (RootSource::File(_), Some(not_after_s)) = (source, roots.soonest_expiry_s()?) {
+        expiries.push(Expiry { not_after_s, source: label, usage: Usage::Root });
+    }
+    Ok(roots)
+}
+
+fn read_identity(source: &CertificateSource) -> Result<ClientIdentity, TrustError> {
+    let read = |path: &Path| -> Result<_, TrustError> {
+        // Large enough for any file, so that it never moves and leaves a copy of a key behind.
+        let mut text = Zeroizing::new(Vec::with_capacity(PEM_BYTES_MAX + 1));
+        read_at_most(path, PEM_BYTES_MAX, &mut text)?;
+        Ok((path.to_string_lossy().into_owned(), text))
+    };
+    Ok(match source {
+        CertificateSource::Pair { chain, key } => {
+            let ((chain_label, chain), (key_label, key)) = (read(chain)?, read(key)?);
+            ClientIdentity::from_pem_pair((&chain_label, &chain), (&key_label, &key))?
+        }
+        CertificateSource::Path(path) => {
+            let (label, text) = read(path)?;
+            ClientIdentity::from_pem(&label, &text)?
+        }
+    })
+}
+
+/// The files that `tls` is read from: a change of one of them is a change of the configuration.
+pub fn files(tls: &BackendTls) -> Vec<PathBuf> {
+    let mut files = match &tls.client_certificate {
+        Some(CertificateSource::Pair { chain, key }) => vec![chain.clone(), key.clone()],
+        Some(CertificateSource::Path(path)) => vec![path.clone()],
+        None => Vec::new(),
+    };
+    if let Trust::Roots(sources) = &tls.trust {
+        files.extend(sources.iter().filter_map(|source| match source {
+            RootSource::File(path) => Some(path.clone()),
+            RootSource::System => system_bundle(),
+        }));
+    }
+    files
+}
+
+fn system_bundle() -> Option<PathBuf> {
+    SYSTEM_BUNDLES.iter().map(PathBuf::from).find(|path| path.is_file())
+}
+
+/// Where systems keep the authorities that they believe: Debian and Alpine, Fedora, openSUSE, BSD.
+const SYSTEM_BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+const ANYBODY: &str = "insecure_accept_any_certificate: whoever answers is believed to be the \
+                       backend, and can read and change everything; name its authority in roots \
+                       instead";

@@ -1,0 +1,81 @@
+//! What the relay keeps for one connection, and how far that has come with its backend.
+
+use std::io::{self, ErrorKind};
+
+use sealane_lanes::cause::Cause;
+use sealane_lanes::kernel::Kernel;
+use sealane_lanes::link::Link;
+
+use crate::backends::{BACKENDS_MAX, BackendTls, RelaySettings};
+
+/// What the relay keeps for one connection.
+#[derive(Default)]
+pub struct Relayed {
+    /// Why the last handshake with a backend failed.
+    pub(super) fault: Option<Cause>,
+    /// Its index, which [`BACKENDS_MAX`] keeps small.
+    pub(super) backend: Option<u8>,
+    /// Backends that were tried, by bit.
+    pub(super) tried: u64,
+    pub(super) stage: Stage,
+    /// The client's end came before the backend was connected.
+    pub(super) client_ended: bool,
+    /// Bytes of the client that came when the backend had left.
+    pub(super) discarded: u32,
+    /// What is left to send of the PROXY header.
+    pub(super) header: Vec<u8>,
+}
+
+impl Relayed {
+    /// How TLS is spoken to the backend that is being tried, if it is.
+    pub(super) fn tls<'s>(&self, settings: &'s RelaySettings) -> Option<&'s BackendTls> {
+        settings.backends[usize::from(self.backend?)].tls.as_ref()
+    }
+
+    /// Whether `error` only says that the backend has left behind a whole answer.
+    pub(super) fn outlives<K: Kernel>(&mut self, error: &io::Error, link: &Link<'_, K>) -> bool {
+        // The kernel says "broken pipe" for a reset behind FIN, and "connection reset" for one
+        // without: the answer is whole, and what is left of it can still be read.
+        let has_left = self.stage == Stage::Connected
+            && (error.kind() == ErrorKind::BrokenPipe || link.has_finished());
+        if has_left {
+            self.stage = Stage::Left;
+        }
+        has_left
+    }
+
+    /// Throws away what nobody is there to take, so that the client gets the rest of its answer.
+    pub(super) fn discard(&mut self, bytes: &[u8]) -> Result<usize, Cause> {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.discarded = self.discarded.saturating_add(len);
+        if self.discarded > DISCARDED_BYTES_MAX {
+            Err(Cause::BackendReset)
+        } else {
+            Ok(bytes.len())
+        }
+    }
+}
+
+/// What a client may still send to a backend that has answered whole and left.
+const DISCARDED_BYTES_MAX: u32 = 16 << 20;
+
+/// How far a connection has come with its backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    Connected,
+    #[default]
+    Connecting,
+    /// The backend ended its answer and then closed altogether, as it may.
+    Left,
+    /// Connected, but the TLS handshake with it is not complete.
+    Securing,
+}
+
+impl Stage {
+    pub(super) fn is_beginning(self) -> bool {
+        matches!(self, Self::Connecting | Self::Securing)
+    }
+}
+
+// An index of a backend has to fit what a connection keeps of it.
+const _: () = assert!(BACKENDS_MAX <= 1 << u8::BITS);
