@@ -225,6 +225,28 @@ fn bad_options_are_named_and_change_nothing() {
 }
 
 #[test]
+fn sources_join_and_tell_when_the_first_authority_expires() {
+    let until = |year| {
+        let mut params = CertificateParams::default();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let pem = params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem();
+        Roots::from_pem(&format!("{year}.pem"), pem.as_bytes()).unwrap()
+    };
+    let (late, soon) = (until(2035), until(2031));
+    let joined = Roots::joined(&[late.clone(), soon.clone(), late.clone()]).unwrap();
+    assert_eq!(joined.len(), 2, "each counts once");
+    assert_eq!(joined.soonest_expiry_s().unwrap(), Some(1_924_992_000));
+    let other_order = Roots::joined(&[soon, late]).unwrap();
+    let digest = |roots| ClientOptions::trusting(roots).digest();
+    assert_eq!(digest(joined.clone()), digest(other_order));
+    let bad = Roots::from_der("bad.der", &[b"no certificate"]).unwrap();
+    let all = Roots::joined(&[joined, bad]).unwrap();
+    let words = all.soonest_expiry_s().unwrap_err().to_string();
+    assert!(words.starts_with("roots: bad.der: certificate 1 is not a valid X.509"), "{words}");
+    assert_eq!(Roots::none().soonest_expiry_s().unwrap(), None);
+}
+
+#[test]
 fn bad_sources_are_named() {
     let authority = Authority::new("a");
     let pem = authority.0.pem();
