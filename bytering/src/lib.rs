@@ -14,7 +14,8 @@
 //! up, the stream goes round in one page. When that page is full of unread bytes the stream goes on
 //! in another, a spare one or a new one, up to [`Limits`]; at that cap the producer takes fewer
 //! bytes than it was given. A page that was read to its end is a spare one, and a consumer that
-//! finds the ring empty frees the spare ones: an idle ring is one page.
+//! finds the ring empty twice in a row, as it does before it sleeps, frees the spare ones: an idle
+//! ring is one page.
 //!
 //! ```
 //! let limits = bytering::Limits::new(4096, 16)?;

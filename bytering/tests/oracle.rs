@@ -170,9 +170,10 @@ impl Pair {
         self.between.drain(..taken);
     }
 
-    /// Reads all that is left, and finds the ring empty.
+    /// Reads all that is left, and finds the ring empty twice.
     fn drain(&mut self) {
         self.read(self.between.len() + 1);
+        self.read(1);
         assert_eq!(self.producer.pages().live, 1);
     }
 }

@@ -34,7 +34,7 @@ fn a_region_is_a_queue() {
 #[test]
 fn two_threads_meet_in_a_region() {
     let (producer, mut consumer) = ring(Limits::new(64, 3).unwrap());
-    let bytes: Vec<u8> = (0..200_000_u32).map(|at| (at / 7) as u8).collect();
+    let bytes: Vec<u8> = (0..200_000_u32).map(|at| (at / 7).to_le_bytes()[0]).collect();
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut producer, mut rest) = (producer, &bytes[..]);
