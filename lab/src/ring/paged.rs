@@ -3,8 +3,9 @@
 //!
 //! The original is plain memory, which is undefined behaviour between threads and wrong on
 //! processors that reorder stores. Here offsets, links and the total are atomics, and, since the
-//! lab has no unsafe code, a page's bytes are atomic words, copied one by one: lengths are multiples
-//! of eight. It never frees a page and has no cap of its own; ours keeps a mistake off the machine.
+//! lab has no unsafe code, a page's bytes are atomic words, copied one by one: lengths are
+//! multiples of eight. The original never frees a page and has no cap; here 64 MiB keep a mistake
+//! off the machine.
 
 use std::sync::{
     Arc, OnceLock,

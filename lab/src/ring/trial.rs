@@ -1,7 +1,7 @@
 //! One strategy in a process of its own: two threads, every word compared.
 //!
-//! Word n of the stream is n. In the first part the sender waits until the receiver has all of a chunk,
-//! so that its way is timed alone; in the second it writes as fast as the ring takes it.
+//! Word n of the stream is n. In the first part the sender waits until the receiver has all of a
+//! chunk, so that its way is timed alone; in the second it writes as fast as the ring takes it.
 
 use std::{
     collections::BTreeMap,
