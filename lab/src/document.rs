@@ -507,8 +507,8 @@ pub struct Figure {
     pub name: String,
     /// For a heading, such as `CPU per ticket`.
     pub title: String,
-    /// As shown: `ns`, `us`, `ms`, `MB/s`, `per second`, `%`, or empty for a plain count. The values
-    /// are in this unit.
+    /// Of the values, as shown: `ns`, `us`, `ms`, `MB/s`, `per second`, `%`, or empty for a plain
+    /// count.
     pub unit: String,
     /// Whether it was counted, so that every run gives the same, rather than measured.
     pub counted: bool,

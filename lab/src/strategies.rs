@@ -2,7 +2,7 @@
 //! `certificates` and `contexts` have in common.
 //!
 //! ```text
-//! Plan: a Cell per strategy and variant --a process each, in rounds--> Strategies --checks--> table
+//! Plan: a Cell per strategy and variant --a process each, in rounds--> Strategies --checks--> text
 //! ```
 //! A command makes a [`Plan`], lets [`measure`] fill the rows, judges them by checks, and ends with
 //! [`conclude`]. A row that fails has its reason and no figures.

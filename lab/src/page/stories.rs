@@ -48,8 +48,8 @@ pub(crate) const STORIES: [Story; 5] = [
         source: "TLSnappy, F. Indutny, 2012",
         shared: "TLS ran on worker threads behind node's event loop. Every piece of work crossed a \
             queue with a lock and woke a thread; every byte crossed a buffer with a lock.",
-        remedy: "Bytes cross in rings that one side writes and the other reads, without a lock; one \
-            wake-up serves everything that is waiting.",
+        remedy: "Bytes cross in rings that one side writes and the other reads, without a lock; \
+            one wake-up serves everything that is waiting.",
         published: Published {
             title: "Published: longest response, 100 KB bodies",
             unit: "s",
@@ -57,15 +57,15 @@ pub(crate) const STORIES: [Story; 5] = [
                 from 1,561 to 1,703 per second.",
             bars: &[("locked buffers", 1.93), ("lock-free rings", 0.19)],
         },
-        drawn: &["wakeups_per_event", "server_cpu_us"],
+        drawn: &["wakeups_per_event", "cpu_us", "mb_per_s", "producer_ns"],
         contrast: Contrast {
             figure: "wakeups_per_event",
             fault: "queue",
             remedy: "ring",
             words: "wake-ups per event",
         },
-        cores: "The rate on 16 cores needs 16 cores, and a load generator on others. What does not: \
-            wake-ups and system calls per event, and how long the loop stands still while \
+        cores: "The rate on 16 cores needs 16 cores, and a load generator on others. What does \
+            not: wake-ups and system calls per event, and how long the loop stands still while \
             handshakes are computed.",
     },
     Story {
@@ -105,8 +105,8 @@ pub(crate) const STORIES: [Story; 5] = [
         source: "How We Sped up SNI TLS Handshakes by 5x, Heroku, 2016",
         shared: "Every new connection asked one process for its certificates, which decoded them \
             again each time, and searched all live entries when the connection closed.",
-        remedy: "The connection's own thread finds and decodes; Sealane's lanes also keep what they \
-            decoded, so each certificate is decoded once per lane.",
+        remedy: "The connection's own thread finds and decodes; Sealane's lanes also keep what \
+            they decoded, so each certificate is decoded once per lane.",
         published: Published {
             title: "Published: round trip with a handshake",
             unit: "ms",
@@ -114,7 +114,7 @@ pub(crate) const STORIES: [Story; 5] = [
                 120 ms before, 20 to 25 after; drawn are the middles.",
             bars: &[("one owner", 110.0), ("decoded by the connection", 22.5)],
         },
-        drawn: &["decoded", "visited_at_close"],
+        drawn: &["decoded", "visited"],
         contrast: Contrast {
             figure: "decoded",
             fault: "central",
@@ -166,12 +166,12 @@ pub(crate) const STORIES: [Story; 5] = [
             look: "80 cores. With 2 threads all did about 54,500.",
             bars: &[("mutex, 80 threads", 4695.0), ("read-write lock, 80 threads", 51632.0)],
         },
-        drawn: &["rate_per_thread", "lock_waits"],
+        drawn: &["tickets_per_s", "lock_waits", "shared_writes_issue"],
         contrast: Contrast {
-            figure: "lock_waits",
+            figure: "lock_acquisitions",
             fault: "mutex",
             remedy: "lane",
-            words: "waits for a lock",
+            words: "locks taken per ticket",
         },
         cores: "The collapse at 80 threads needs 80 threads. That threads wait for each other, and \
             how often a ticket writes to memory that another thread writes, shows with two.",

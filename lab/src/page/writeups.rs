@@ -234,7 +234,7 @@ fn commands(sources: &Sources, story: &Story) -> String {
 }
 
 const TITLE: &str = "Five ways TLS stops scaling";
-const SUBTITLE: &str = "Five write-ups from twelve years, each of one thing that all threads had to \
-    go through. Fault and remedy, side by side on this machine.";
+const SUBTITLE: &str = "Five write-ups from twelve years, each of one thing that all threads had \
+    to go through. Fault and remedy, side by side on this machine.";
 /// For the line of links, in the order of the stories.
 const SHORT: [&str; 5] = ["Queues", "Loops", "Certificates", "Contexts", "Ticket keys"];

@@ -41,15 +41,15 @@ pub(crate) fn all(chance: &mut Chance) -> Vec<Strategies> {
 /// The one that the sample of `report` has.
 pub(crate) fn tickets(chance: &mut Chance) -> Strategies {
     let figures = [
-        column("rate_per_thread", "tickets per thread", "per second", false, "more"),
-        column("lock_waits", "waits for a lock", "", true, "less"),
+        column("tickets_per_s", "tickets per thread", "per second", false, "more"),
+        column("lock_acquisitions", "locks per ticket", "", true, "less"),
     ];
     let mut rows = Vec::new();
     for (threads, waits) in [("1", 0.0), ("2", 41_873.0)] {
         for (name, rate, waits) in
             [("mutex", 300_000.0, waits), ("rwlock", 480_000.0, 0.0), ("lane", 510_000.0, 0.0)]
         {
-            let figures = [("rate_per_thread", rate), ("lock_waits", waits)];
+            let figures = [("tickets_per_s", rate), ("lock_acquisitions", waits)];
             let mut row = row(name, ("threads", threads), &figures, chance);
             if threads == "2" && name == "lane" {
                 row.times.insert("ticket".into(), histogram(2.0, 0.2, chance));
@@ -69,11 +69,11 @@ pub(crate) fn tickets(chance: &mut Chance) -> Strategies {
 fn offload(chance: &mut Chance) -> Strategies {
     let figures = [
         column("wakeups_per_event", "wake-ups per event", "", true, "less"),
-        column("server_cpu_us", "server CPU per request", "us", false, "less"),
+        column("cpu_us", "server CPU per request", "us", false, "less"),
     ];
     let modes = [("inline", 0.0, 40.0), ("queue", 1.9, 71.0), ("ring", 0.2, 52.0)];
     let rows = modes.iter().map(|(name, wakeups, cpu)| {
-        let figures = [("wakeups_per_event", *wakeups), ("server_cpu_us", *cpu)];
+        let figures = [("wakeups_per_event", *wakeups), ("cpu_us", *cpu)];
         let mut row = row(name, ("body", "3069"), &figures, chance);
         row.times.insert("response".into(), histogram(900.0, 0.3, chance));
         row
@@ -84,7 +84,7 @@ fn offload(chance: &mut Chance) -> Strategies {
 fn certificates(chance: &mut Chance) -> Strategies {
     let figures = [
         column("decoded", "certificates decoded", "", true, "less"),
-        column("visited_at_close", "entries visited per close", "", true, "less"),
+        column("visited", "entries visited per close", "", true, "less"),
     ];
     let made = [
         ("central", 6_000.0, 3_000.0, 24_000.0),
@@ -92,7 +92,7 @@ fn certificates(chance: &mut Chance) -> Strategies {
         ("lane", 1_002.0, 0.0, 3_500.0),
     ];
     let rows = made.iter().map(|(name, decoded, visited, us)| {
-        let figures = [("decoded", *decoded), ("visited_at_close", *visited)];
+        let figures = [("decoded", *decoded), ("visited", *visited)];
         let mut row = row(name, ("transport", "tls"), &figures, chance);
         row.times.insert("round_trip".into(), histogram(*us, 0.3, chance));
         row
