@@ -154,6 +154,9 @@ fn time_pictures(strategies: &Strategies, Times { name, variant }: &Times<'_>) -
     let title = name.replace('_', " ");
     let rows = || strategies.rows.iter().filter(|row| has(row, *variant));
     let with = || rows().filter_map(|row| Some((row, row.times.get(*name)?)));
+    if with().next().is_none() {
+        return String::new();
+    }
     let rows = with().take(GROUPS_MAX).map(|(row, times)| {
         let at = |wanted: f64| {
             let point = times.percentiles.iter().find(|[percentile, _]| *percentile >= wanted);
