@@ -109,7 +109,7 @@ fn has(row: &StrategyRow, with: Option<(&str, &str)>) -> bool {
 fn picture(strategies: &Strategies, column: &Column) -> String {
     let with = |row: &&StrategyRow| row.figures.get(&column.name).is_some_and(|v| !v.is_empty());
     let names = names(strategies.rows.iter().filter(with));
-    let mut groups: Vec<(&BTreeMap<String, String>, Vec<Option<Bar>>)> = Vec::new();
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for row in &strategies.rows {
         let Some(at) = names.iter().position(|name| *name == row.strategy) else { continue };
         let bar = row.figures.get(&column.name).and_then(|values| Spread::of(values));
@@ -148,6 +148,9 @@ fn picture(strategies: &Strategies, column: &Column) -> String {
     let title = sentence_case(&column.title);
     Figure { title: &title, tag, look, drawing: &plot.draw() }.html()
 }
+
+/// One variant, and a bar for each strategy.
+type Group<'a> = (&'a BTreeMap<String, String>, Vec<Option<Bar>>);
 
 /// Medians and slowest ones as bars and, if they can be told apart, the distributions as lines.
 fn time_pictures(strategies: &Strategies, Times { name, variant }: &Times<'_>) -> String {
