@@ -260,8 +260,8 @@ fn resolve_backends(
     backends
 }
 
-/// How TLS is spoken to `backend`, if it is. Where it should be and cannot, a problem is noted: none
-/// must never come to mean plain bytes.
+/// How TLS is spoken to `backend`, if it is. Where it should be and cannot, a problem is noted:
+/// none must never come to mean plain bytes.
 fn backend_tls(
     listener: &config::Listener,
     backend: &BackendAddress,

@@ -172,8 +172,8 @@ fn what_a_backend_says_before_it_proves_its_name_reaches_nobody() {
         got
     });
     let mut client = connect(address, root);
-    client.write_all(b"secret").unwrap();
-    client.flush().unwrap();
+    // The lane may have ended it by then; what is read tells.
+    let _ = client.write_all(b"secret").and_then(|()| client.flush());
     let mut got = [0; 6];
     let read = client.read(&mut got);
     assert!(read.is_err(), "{read:?}, {:?}", String::from_utf8_lossy(&got));
