@@ -9,7 +9,9 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 
-use crate::certificates::{CertificateIndex, LaneKeys, LaneResolver, ListenerStore, Served};
+use crate::certificates::{
+    CertificateIndex, LaneKeys, LaneResolver, ListenerStore, Served, StoreFailure,
+};
 use crate::hello::Hello;
 use crate::policy::Policy;
 use crate::provider::{ProviderChoice, ProviderError, lane_provider, random};
@@ -59,6 +61,7 @@ impl LaneResources {
 #[derive(Debug)]
 pub struct LaneContext {
     context: Arc<Context>,
+    keys: Rc<RefCell<LaneKeys>>,
     served: Served,
     server_order: Arc<ServerConfig>,
     /// For clients that put ChaCha20-Poly1305 first because they lack AES instructions.
@@ -85,13 +88,14 @@ impl LaneContext {
         drop(served.view());
         let keys = Rc::clone(&lane.keys);
         let resolver: Arc<dyn ResolvesServerCert> =
-            Arc::new(LaneResolver::new(served.clone(), Arc::clone(&provider), keys));
+            Arc::new(LaneResolver::new(served.clone(), Arc::clone(&provider), Rc::clone(&keys)));
         let mut config = server_config(context, provider, resolver, lane)?;
         config.ignore_client_order = true;
         let mut client_order = config.clone();
         client_order.ignore_client_order = false;
         Ok(Self {
             context: Arc::clone(context),
+            keys,
             served,
             server_order: Arc::new(config),
             client_order: Arc::new(client_order),
@@ -109,9 +113,15 @@ impl LaneContext {
     /// The configuration for a client, or why it is refused before a session exists.
     ///
     /// # Errors
-    /// The client asks for an unknown name, or none, and nothing stands in for that.
+    /// The client asks for an unknown name, or none, and nothing stands in for that. A store that
+    /// cannot be read knows no name; that is counted.
     pub fn admit(&self, hello: &Hello) -> Result<Arc<ServerConfig>, Refusal> {
-        if !self.served.covers(hello.server_name.as_deref()) {
+        let covered = self.served.covers(hello.server_name.as_deref());
+        let is_covered = covered.unwrap_or_else(|StoreFailure| {
+            self.keys.borrow_mut().note_store_failure();
+            false
+        });
+        if !is_covered {
             return Err(match &hello.server_name {
                 Some(_) => Refusal::UnknownName,
                 None if hello.offers_tls13 => Refusal::NoName,

@@ -10,5 +10,5 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(record.names.len() <= NAMES_PER_CERTIFICATE_MAX);
     assert!(record.intermediates.len() <= CHAIN_CERTIFICATES_MAX);
     let written = record.to_bytes().expect("every part was short enough to be read");
-    assert_eq!(Record::parse(&written), Ok(record));
+    assert_eq!(written, bytes);
 });

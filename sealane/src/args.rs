@@ -262,9 +262,12 @@ To begin:
 
 To change the sealing key:
   1. Put a new key in the first line of the key file (openssl rand -base64 32), above the old one.
-     A running Sealane reads a file by itself, a credential or a command at SIGHUP.
+     A running Sealane reads a file by itself and runs a command at SIGHUP; wait until it says that
+     it reloaded. It gets a credential from systemd at its start only: restart it.
   2. sealane certificates reseal --store PATH --key-file FILE
   3. Remove the old line.
+  What the old key sealed is still in unused pages of the store: if that key has leaked, replace
+  the private keys as well.
 
 Exit codes:
   0  done

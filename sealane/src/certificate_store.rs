@@ -6,70 +6,74 @@
 mod key_source;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use sealane_engine::certificates::{CertificateIndex, ListenerStore};
-use sealane_store::{KeyedStore, Store, StoreError};
+use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store, StoreError};
 
 use crate::config::{Config, Listener};
 
 pub use key_source::{KeySourceError, create_key_file, sealing_keys};
 
-/// The stores that are open, by folder. The database allows a process to open one only once, so
+/// The keys to the stores of `config`, read once for all of them; none if no listener has a store.
+///
+/// # Errors
+/// They cannot be had.
+pub fn keys_of(config: &Config) -> Result<Option<SealingKeys>, KeySourceError> {
+    let has_store = config.listeners.iter().any(|listener| listener.store.is_some());
+    config.store_key.as_ref().filter(|_| has_store).map(sealing_keys).transpose()
+}
+
+/// The stores that are open, by file. The database allows a process to open one only once, so
 /// listeners and generations share it; the last one to let go closes it.
 #[derive(Debug, Default)]
 pub struct Stores {
-    open: HashMap<PathBuf, Weak<Store>>,
+    open: HashMap<FileId, Weak<Store>>,
 }
+
+/// Device and inode: two paths may lead to one file, and another file may take the place of one.
+type FileId = (u64, u64);
 
 impl Stores {
     /// The store in the folder `path`.
     ///
     /// # Errors
-    /// There is none, or it cannot be opened.
+    /// There is none, it cannot be opened, or the one that is open was replaced.
     pub fn open(&mut self, path: &Path) -> Result<Arc<Store>, StoreError> {
-        let folder = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if let Some(open) = self.open.get(&folder).and_then(Weak::upgrade) {
+        let file = fs::metadata(path.join(DATA_FILE)).map(|facts| (facts.dev(), facts.ino()));
+        let open = file.as_ref().ok().and_then(|file| self.open.get(file));
+        if let Some(open) = open.and_then(Weak::upgrade) {
             return Ok(open);
         }
         let store = Arc::new(Store::open(path)?);
-        self.open.insert(folder, Arc::downgrade(&store));
+        if let Ok(file) = file {
+            self.open.insert(file, Arc::downgrade(&store));
+        }
         Ok(store)
     }
 
-    /// The store of `listener`, if it has one, with every private key in it open to `config`'s
-    /// sealing keys.
+    /// The store of `listener`, if it has one and there are keys, with every private key in it open
+    /// to `keys`.
     ///
     /// # Errors
-    /// The store or its keys cannot be had.
+    /// The store cannot be had, or needs another key.
     pub fn of(
         &mut self,
-        config: &Config,
         listener: &Listener,
-    ) -> Result<Option<KeyedStore>, ListenerStoreError> {
-        let (Some(path), Some(source)) = (&listener.store, &config.store_key) else {
-            return Ok(None);
-        };
+        keys: Option<&SealingKeys>,
+    ) -> Result<Option<KeyedStore>, StoreError> {
+        let Some(path) = &listener.store else { return Ok(None) };
         let store = self.open(path)?;
-        Ok(Some(KeyedStore::new(store, sealing_keys(source)?)?))
+        keys.map(|keys| KeyedStore::new(store, keys.clone())).transpose()
     }
 
     /// Forgets stores that nothing uses any more.
     pub fn prune(&mut self) {
         self.open.retain(|_, store| store.strong_count() > 0);
     }
-}
-
-/// Why a listener cannot serve from its store.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenerStoreError {
-    /// The sealing keys cannot be had.
-    #[error("store_key: {0}")]
-    Key(#[from] KeySourceError),
-    /// The store cannot be opened.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// `store` as `listener` serves it beside the files of `index`.
@@ -100,4 +104,31 @@ pub fn warnings(store: &KeyedStore, listener: &Listener, index: &CertificateInde
         ));
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_opened_once_by_whatever_path_and_not_mixed_up_with_its_successor() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        drop(Store::open_or_create(&path("store")).unwrap());
+        // A second name for the file, as a second mount of the folder would be.
+        fs::create_dir(path("other")).unwrap();
+        fs::hard_link(path("store").join(DATA_FILE), path("other").join(DATA_FILE)).unwrap();
+        let mut stores = Stores::default();
+        let store = stores.open(&path("store")).unwrap();
+        assert!(Arc::ptr_eq(&store, &stores.open(&path("other")).unwrap()));
+
+        fs::rename(path("store"), path("before")).unwrap();
+        drop(Store::open_or_create(&path("restored")).unwrap());
+        fs::rename(path("restored"), path("store")).unwrap();
+        let error = stores.open(&path("store")).unwrap_err().to_string();
+        assert!(error.contains("restart Sealane"), "{error}");
+        drop(store);
+        stores.prune();
+        stores.open(&path("store")).unwrap();
+    }
 }

@@ -100,8 +100,13 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
         problems.extend(certificate.verify(&provider.crypto).err().map(|error| error.to_string()));
         progress.step(1);
     }
+    // One that lost all its names to another here would take their place for a moment.
+    let is_served = |certificate: &&Arc<Certificate>| {
+        let mut names = certificate.names().iter();
+        names.any(|name| loaded.index.find(name).iter().any(|each| Arc::ptr_eq(each, certificate)))
+    };
     match problems.is_empty() {
-        true => Ok(loaded.index.iter().map(Arc::clone).collect()),
+        true => Ok(loaded.index.iter().filter(is_served).map(Arc::clone).collect()),
         false => Err(Refusal::Said(format!("nothing was imported:\n{}", problems.join("\n")))),
     }
 }

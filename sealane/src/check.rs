@@ -17,7 +17,7 @@ use sealane_engine::certificates::Certificate;
 use sealane_engine::client::ClientContexts;
 use sealane_engine::provider::{Provider, ProviderChoice, ProviderError, lane_provider};
 use sealane_engine::tickets::{TEXT_BYTES_MAX, TicketRoot, UnixSeconds};
-use sealane_store::{KeyedStore, Listed};
+use sealane_store::{KeyedStore, Listed, SealingKeys};
 use serde::Serialize;
 
 use crate::args::CheckArguments;
@@ -103,6 +103,10 @@ impl Report {
         report.check_process(&config);
         let mut certificates = Vec::new();
         let mut stores = Stores::default();
+        let keys = certificate_store::keys_of(&config).unwrap_or_else(|error| {
+            report.errors.push(Finding::general(format!("store_key: {error}")));
+            None
+        });
         for listener in &config.listeners {
             let provider = match key_provider(config.crypto, listener) {
                 Ok(provider) => provider,
@@ -114,7 +118,8 @@ impl Report {
             let (limits, now_s) = (&config.limits, now_s(machine.now));
             let loaded = certificate_files::load(listener, limits, &provider.crypto, now_s);
             report.check_certificates(listener, &loaded, &provider, machine.now);
-            let store = report.check_store(&config, listener, &loaded, &mut stores, machine.now);
+            let store =
+                report.check_store(keys.as_ref(), listener, &loaded, &mut stores, machine.now);
             report.check_backends(listener, machine);
             report.check_backend_tls(listener, machine.now);
             report.listeners.push(ListenerReport::of(listener, &loaded, store, machine.now));
@@ -185,13 +190,13 @@ impl Report {
     /// with 100,000 of them that takes minutes.
     fn check_store(
         &mut self,
-        config: &Config,
+        keys: Option<&SealingKeys>,
         listener: &Listener,
         loaded: &LoadedCertificates,
         stores: &mut Stores,
         now: UnixSeconds,
     ) -> Option<StoreReport> {
-        let store = match stores.of(config, listener) {
+        let store = match stores.of(listener, keys) {
             Ok(store) => store?,
             Err(error) => {
                 self.error(listener, &error.to_string());

@@ -212,7 +212,8 @@ pub enum KeySource {
 impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Command(words) => write!(f, "command {}", words.join(" ")),
+            // Its arguments may be a secret, as a token is.
+            Self::Command(words) => write!(f, "command {}", words.first().map_or("", |word| word)),
             Self::Credential(name) => write!(f, "credential {name}"),
             Self::File(path) => path.display().fmt(f),
         }

@@ -337,6 +337,37 @@ fn the_commands_say_what_is_there_and_change_nothing_on_a_mistake() {
     assert_eq!(tools::run(&mut site.command(&["show", "b.test"])).status.code(), Some(3));
 }
 
+#[test]
+fn of_two_certificates_for_one_name_only_the_first_is_ever_there() {
+    let site = Site::new();
+    let folder = site.path().join("renewed");
+    std::fs::create_dir(&folder).unwrap();
+    for name in ["1.pem", "2.pem"] {
+        let text = site.authority.leaf(KeyKind::P256, &["renewed.test"]);
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    for expected in ["1 certificate added, 0 replaced, 0", "0 certificates added, 0 replaced, 1"] {
+        let printed = site.run(&["import", folder.to_str().unwrap()]);
+        assert!(printed.starts_with(expected), "{printed}");
+    }
+    assert!(site.run(&["show", "renewed.test"]).contains("1.pem"));
+}
+
+#[test]
+fn a_command_for_the_sealing_keys_runs_once_for_all_listeners() {
+    let mut site = Site::new();
+    let (runs, key) = (site.path().join("runs"), site.key_file());
+    let script = format!("echo >> {}; cat {}", runs.display(), key.display());
+    site.settings.more = format!("store_key = {{ command = [\"sh\", \"-c\", {script:?}] }}");
+    let store = PathBuf::from(format!("store:{}", site.path().join("store").display()));
+    let backend = Backend::echo();
+    site.settings.listeners.push(ListenerSettings::new("second", &store, &backend.address));
+    site.settings.write(site.path());
+    let config = site.path().join("sealane.toml");
+    tools::output(Command::new(BINARY).arg("check").arg("--config").arg(config));
+    assert_eq!(std::fs::read_to_string(runs).unwrap(), "\n");
+}
+
 /// By hand with 100,000 names: `SEALANE_STORE_NAMES=100000 cargo test -p sealane --test store --
 /// --ignored --nocapture`.
 #[test]

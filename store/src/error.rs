@@ -66,6 +66,24 @@ pub enum StoreError {
         /// Where the certificate comes from.
         label: String,
     },
+    /// A process with the same number uses it, in another PID namespace.
+    #[error(
+        "{}: a process with the number of this one uses it in another container; let them share \
+         one PID namespace, or run this in that container", path.display()
+    )]
+    NumberTaken {
+        /// The store.
+        path: PathBuf,
+    },
+    /// This process has it open by its path; if that was not by mistake, it was another file.
+    #[error(
+        "{}: this process has the store open that was here before; restart Sealane, and replace no \
+         store while it is served", path.display()
+    )]
+    OpenAlready {
+        /// The store.
+        path: PathBuf,
+    },
     /// Every reader's place is taken.
     #[error("{}: more than {READERS_MAX} threads read it; stop some", path.display())]
     ReadersFull {
@@ -110,6 +128,15 @@ impl Fault {
     pub(crate) fn at(self, path: &Path) -> StoreError {
         let path = || path.to_path_buf();
         match self {
+            Self::Database(heed::Error::EnvAlreadyOpened) => {
+                StoreError::OpenAlready { path: path() }
+            }
+            // LMDB locks a byte of its lock file for each process number, and only that may fail so.
+            Self::Database(heed::Error::Io(source))
+                if source.kind() == io::ErrorKind::WouldBlock =>
+            {
+                StoreError::NumberTaken { path: path() }
+            }
             Self::Database(heed::Error::Io(source)) => StoreError::System { path: path(), source },
             Self::Database(heed::Error::Mdb(heed::MdbError::MapFull)) => {
                 StoreError::Full { path: path() }

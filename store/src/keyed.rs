@@ -124,7 +124,7 @@ impl KeyedStore {
         imported: &mut Imported,
     ) -> Result<(), Fault> {
         let digest = digest_of(certificate.chain());
-        if self.is_whole(txn, digest).unwrap_or(false) {
+        if self.is_whole(txn, digest, certificate).unwrap_or(false) {
             imported.unchanged += 1;
             return Ok(());
         }
@@ -173,14 +173,22 @@ impl KeyedStore {
         self.tables().insert(txn, digest, &record, intermediates)
     }
 
-    /// Whether a certificate is sealed with the current key, opens, and is served for all of its
-    /// names.
-    fn is_whole(&self, txn: &RwTxn<'_>, digest: CertificateDigest) -> Result<bool, Fault> {
+    /// Whether `certificate` is there as it would be written now: sealed with the current key, its
+    /// key and its chain undamaged, and served for all of its names.
+    fn is_whole(
+        &self,
+        txn: &RwTxn<'_>,
+        digest: CertificateDigest,
+        certificate: &Certificate,
+    ) -> Result<bool, Fault> {
         let Some(record) = self.tables().record(txn, digest)? else { return Ok(false) };
         let served = self.tables().served_names(txn, digest, &record)?;
+        let validity = (certificate.not_before_s(), certificate.not_after_s());
         Ok(record.sealing_key == self.keys.current()
-            && served.len() == record.names.len()
-            && self.open_key(digest, &record).is_ok())
+            && record.key_type == certificate.key_type()
+            && (record.not_before_s, record.not_after_s) == validity
+            && served.iter().copied().eq(certificate.names().iter().map(|name| &**name))
+            && self.open_record(txn, digest, &record).is_ok())
     }
 
     fn reseal_some(

@@ -28,7 +28,7 @@ pub use error::StoreError;
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use record::{Record, RecordError};
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys};
-pub use store::{Listed, Removed, Store, Summary};
+pub use store::{DATA_FILE, Listed, Removed, Store, Summary};
 
 /// Bytes of the file's map: the most that a store can grow to. Address space, not memory.
 pub const MAP_BYTES: usize = 16 << 30;

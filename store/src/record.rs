@@ -101,13 +101,12 @@ pub(crate) fn key_type_bytes(key_type: KeyType) -> [u8; KEY_TYPE_BYTES] {
 }
 
 /// The inverse of [`key_type_bytes`].
-pub(crate) fn key_type_from(
-    [rank, high, low]: [u8; KEY_TYPE_BYTES],
-) -> Result<KeyType, RecordError> {
+pub(crate) fn key_type_from(bytes: [u8; KEY_TYPE_BYTES]) -> Result<KeyType, RecordError> {
+    let [_, high, low] = bytes;
     let rsa = KeyType::Rsa { bits: u16::from_be_bytes([high, low]) };
     [KeyType::EcdsaP256, KeyType::EcdsaP384, KeyType::Ed25519, rsa]
         .into_iter()
-        .find(|key_type| key_type.rank() == rank)
+        .find(|key_type| key_type_bytes(*key_type) == bytes)
         .ok_or(RecordError("an unknown kind of key"))
 }
 
@@ -180,7 +179,9 @@ mod tests {
         let bytes = sample().to_bytes().unwrap();
         assert_eq!(Record::parse(&bytes), Ok(sample()));
         for key_type in [KeyType::EcdsaP256, KeyType::EcdsaP384, KeyType::Ed25519] {
-            assert_eq!(key_type_from(key_type_bytes(key_type)), Ok(key_type));
+            let [rank, ..] = key_type_bytes(key_type);
+            assert_eq!(key_type_from([rank, 0, 0]), Ok(key_type));
+            assert!(key_type_from([rank, 0, 1]).is_err(), "two writings of {key_type}");
         }
     }
 

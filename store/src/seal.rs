@@ -25,7 +25,7 @@ impl SealingKeys {
     /// # Errors
     /// The system gave no random bytes.
     pub fn generate() -> Result<(Self, Zeroizing<String>), SealingKeyError> {
-        let mut secret = Zeroizing::new([0; KEY_BYTES]);
+        let mut secret = Secret::default();
         getrandom::fill(secret.as_mut_slice()).map_err(|_| SealingKeyError::NoRandomBytes)?;
         let mut text = Zeroizing::new(String::with_capacity(KEY_TEXT_BYTES_MAX));
         STANDARD.encode_string(secret.as_slice(), &mut text);
@@ -201,11 +201,14 @@ pub(crate) enum OpenError {
 #[derive(Clone)]
 struct SealingKey {
     id: SealingKeyId,
-    secret: Zeroizing<[u8; KEY_BYTES]>,
+    secret: Secret,
 }
 
+/// Moved by its pointer alone, so that no copy of it stays behind.
+type Secret = Box<Zeroizing<[u8; KEY_BYTES]>>;
+
 impl SealingKey {
-    fn new(secret: Zeroizing<[u8; KEY_BYTES]>) -> Self {
+    fn new(secret: Secret) -> Self {
         let mut digest: [u8; 32] = Sha256::new_with_prefix(b"sealane sealing key 1")
             .chain_update(secret.as_slice())
             .finalize()
@@ -227,9 +230,9 @@ fn associated(id: SealingKeyId, bound: &[u8]) -> Vec<u8> {
     [b"sealane sealed key 1".as_slice(), &id.0, bound].concat()
 }
 
-fn decode(line: &str) -> Option<Zeroizing<[u8; KEY_BYTES]>> {
-    let mut secret = Zeroizing::new([0; KEY_BYTES]);
-    if line.len() == 2 * KEY_BYTES {
+fn decode(line: &str) -> Option<Secret> {
+    let mut secret = Secret::default();
+    if line.len() == 2 * KEY_BYTES && line.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         for (byte, digits) in secret.iter_mut().zip(line.as_bytes().chunks_exact(2)) {
             *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
         }

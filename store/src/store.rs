@@ -28,7 +28,7 @@ impl Store {
     /// There is none, it has another format, or the system refuses.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         match path.join(DATA_FILE).try_exists() {
-            Ok(true) => Self::open_or_create(path),
+            Ok(true) => Self::of(path, Tables::open(path)),
             Ok(false) => Err(StoreError::Absent { path: path.into() }),
             Err(error) => Err(StoreError::system(path, error)),
         }
@@ -46,8 +46,13 @@ impl Store {
             }
             _ => {}
         }
-        let tables = Tables::open(path).map_err(|fault| fault.at(path))?;
-        let (format, id) = identify(&tables).map_err(|fault| fault.at(path))?;
+        Self::of(path, Tables::create(path))
+    }
+
+    fn of(path: &Path, tables: Result<Option<Tables>, Fault>) -> Result<Self, StoreError> {
+        let tables = tables.map_err(|fault| fault.at(path))?;
+        let tables = tables.ok_or_else(|| StoreError::Absent { path: path.into() })?;
+        let (format, id) = tables.identity().map_err(|fault| fault.at(path))?;
         if format != FORMAT {
             return Err(StoreError::Format { path: path.into(), found: format });
         }
@@ -242,25 +247,5 @@ pub struct Summary {
     pub sealed_with: Vec<(SealingKeyId, u64)>,
 }
 
-/// The format and the identity of a store; a new one gets both.
-fn identify(tables: &Tables) -> Result<(u32, StoreId), Fault> {
-    let mut txn = tables.env.write_txn()?;
-    if tables.meta.get(&txn, META_FORMAT)?.is_none() {
-        let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|_| crate::seal::SealingKeyError::NoRandomBytes)?;
-        tables.meta.put(&mut txn, META_FORMAT, &FORMAT.to_be_bytes())?;
-        tables.meta.put(&mut txn, META_ID, &id)?;
-    }
-    let format = tables.meta.get(&txn, META_FORMAT)?.and_then(|bytes| bytes.try_into().ok());
-    let id = tables.meta.get(&txn, META_ID)?.and_then(|bytes| bytes.try_into().ok());
-    let (Some(format), Some(id)) = (format, id) else {
-        return Err(Fault::What("its identity is cut"));
-    };
-    txn.commit()?;
-    Ok((u32::from_be_bytes(format), StoreId(id)))
-}
-
-/// What LMDB calls the file in the folder.
-const DATA_FILE: &str = "data.mdb";
-const META_FORMAT: &str = "format";
-const META_ID: &str = "id";
+/// The file in the folder that holds the store, as LMDB calls it.
+pub const DATA_FILE: &str = "data.mdb";

@@ -9,13 +9,13 @@ use std::path::Path;
 use heed::types::{Bytes, Str, U64, Unit};
 use heed::{AnyTls, Database, Env, EnvOpenOptions, RoTxn, RwTxn, byteorder::BE};
 use sealane_engine::certificates::{
-    AskedName, CertificateDigest, Gone, KeyType, StoredCertificate,
+    AskedName, CertificateDigest, Gone, KeyType, StoreId, StoredCertificate,
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::error::Fault;
+use crate::error::{FORMAT, Fault};
 use crate::record::{KEY_TYPE_BYTES, Record, key_type_bytes, key_type_from};
-use crate::seal::SealingKeyId;
+use crate::seal::{SealingKeyError, SealingKeyId};
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
 /// An open database.
@@ -30,7 +30,7 @@ pub(crate) struct Tables {
     /// SHA-256 to the number of chains that an intermediate is in, and its DER.
     intermediates: Database<Bytes, Bytes>,
     /// The format's number and the store's identity.
-    pub(crate) meta: Database<Str, Bytes>,
+    meta: Database<Str, Bytes>,
     /// Name to a list of kinds of key, each with the digest that is served for it.
     pub(crate) names: Database<Str, Bytes>,
     /// Sealing key to how many private keys are sealed with it.
@@ -38,30 +38,68 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Opens the database in the folder `path`, with tables that are made if they are missing.
-    pub(crate) fn open(path: &Path) -> Result<Self, Fault> {
-        let mut options = EnvOpenOptions::new();
-        options.map_size(MAP_BYTES).max_readers(READERS_MAX).max_dbs(TABLES);
-        // SAFETY: the file is mapped, so nobody else may write to it or cut it. LMDB's lock file
-        // keeps all that open it through LMDB in order, no flag here weakens that, and the folder
-        // belongs to one user. A remote file system is not supported, as the documentation says.
-        #[allow(unsafe_code, reason = "a mapped file cannot be opened otherwise")]
-        let env = unsafe { options.open(path)? };
-        // Readers that were killed would keep old pages from being used again.
-        env.clear_stale_readers()?;
+    /// Opens the database in the folder `path`; none if it has not all tables. Nothing is written,
+    /// and no writer is waited for.
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>, Fault> {
+        Self::of(environment(path)?)
+    }
+
+    /// Opens the database in the folder `path` after making what it lacks: tables and an identity,
+    /// in one transaction.
+    pub(crate) fn create(path: &Path) -> Result<Option<Self>, Fault> {
+        let env = environment(path)?;
         let mut txn = env.write_txn()?;
-        let tables = Self {
-            certificates: env.create_database(&mut txn, Some("certificates"))?,
-            expiry: env.create_database(&mut txn, Some("expiry"))?,
-            gone: env.create_database(&mut txn, Some("gone"))?,
-            intermediates: env.create_database(&mut txn, Some("intermediates"))?,
-            meta: env.create_database(&mut txn, Some("meta"))?,
-            names: env.create_database(&mut txn, Some("names"))?,
-            sealed_with: env.create_database(&mut txn, Some("sealed_with"))?,
-            env: env.clone(),
-        };
+        for name in TABLES {
+            env.create_database::<Bytes, Bytes>(&mut txn, Some(name))?;
+        }
+        let meta: Database<Str, Bytes> = env.create_database(&mut txn, Some(META))?;
+        if meta.get(&txn, META_FORMAT)?.is_none() {
+            let mut id = [0; 16];
+            getrandom::fill(&mut id).map_err(|_| SealingKeyError::NoRandomBytes)?;
+            meta.put(&mut txn, META_FORMAT, &FORMAT.to_be_bytes())?;
+            meta.put(&mut txn, META_ID, &id)?;
+        }
         txn.commit()?;
-        Ok(tables)
+        Self::of(env)
+    }
+
+    fn of(env: Env) -> Result<Option<Self>, Fault> {
+        let txn = env.read_txn()?;
+        let [certificates, expiry, gone, intermediates, names, sealed_with] = TABLES;
+        let (
+            Some(certificates),
+            Some(expiry),
+            Some(gone),
+            Some(intermediates),
+            Some(meta),
+            Some(names),
+            Some(sealed_with),
+        ) = (
+            env.open_database(&txn, Some(certificates))?,
+            env.open_database(&txn, Some(expiry))?,
+            env.open_database(&txn, Some(gone))?,
+            env.open_database(&txn, Some(intermediates))?,
+            env.open_database(&txn, Some(META))?,
+            env.open_database(&txn, Some(names))?,
+            env.open_database(&txn, Some(sealed_with))?,
+        )
+        else {
+            return Ok(None);
+        };
+        // Only this makes the tables known to later transactions.
+        txn.commit()?;
+        Ok(Some(Self { certificates, expiry, gone, intermediates, meta, names, sealed_with, env }))
+    }
+
+    /// The format and the identity of the store.
+    pub(crate) fn identity(&self) -> Result<(u32, StoreId), Fault> {
+        let txn = self.env.read_txn()?;
+        let format = self.meta.get(&txn, META_FORMAT)?.and_then(|bytes| bytes.try_into().ok());
+        let id = self.meta.get(&txn, META_ID)?.and_then(|bytes| bytes.try_into().ok());
+        match (format, id) {
+            (Some(format), Some(id)) => Ok((u32::from_be_bytes(format), StoreId(id))),
+            _ => Err(Fault::What("its identity is cut")),
+        }
     }
 
     /// What is served for exactly `name`, the cheapest kind of key first.
@@ -70,7 +108,9 @@ impl Tables {
         txn: &RoTxn<'_, AnyTls>,
         name: &str,
     ) -> Result<Vec<StoredCertificate>, Fault> {
-        let Some(entries) = self.names.get(txn, name)? else { return Ok(Vec::new()) };
+        // A client may ask for ".", and LMDB takes no empty key.
+        let entries = if name.is_empty() { None } else { self.names.get(txn, name)? };
+        let Some(entries) = entries else { return Ok(Vec::new()) };
         let (entries, []) = entries.as_chunks::<ENTRY_BYTES>() else {
             return Err(Fault::What("the entry of a name is cut"));
         };
@@ -207,13 +247,23 @@ impl Tables {
             }
         }
         self.certificates.delete(txn, &digest.0)?;
-        self.expiry.delete(txn, &expiry_key(not_after_s, digest))?;
-        self.count_seal(txn, sealing_key, -1)
+        let was_dated = self.expiry.delete(txn, &expiry_key(not_after_s, digest))?;
+        let was_counted = self.sealed_with.get(txn, &sealing_key.0)?.is_some();
+        match was_dated && was_counted {
+            true => self.count_seal(txn, sealing_key, -1),
+            false => self.recount(txn, digest),
+        }
     }
 
-    /// Removes a record that cannot be read. What it was counted in is found by looking at all.
+    /// Removes a record that cannot be read.
     fn delete_damaged(&self, txn: &mut RwTxn<'_>, digest: CertificateDigest) -> Result<(), Fault> {
         self.certificates.delete(txn, &digest.0)?;
+        self.recount(txn, digest)
+    }
+
+    /// Forgets the dates of `digest`, which is gone, and counts anew what is sealed with which key,
+    /// by looking at all.
+    fn recount(&self, txn: &mut RwTxn<'_>, digest: CertificateDigest) -> Result<(), Fault> {
         let mut expiries = Vec::new();
         for entry in self.expiry.iter(txn)? {
             expiries.extend(Some(entry?.0.to_vec()).filter(|key| key.ends_with(&digest.0)));
@@ -269,7 +319,9 @@ impl Tables {
         name: &str,
     ) -> Result<Vec<CertificateDigest>, Fault> {
         let entries = self.named(txn, name)?;
-        self.names.delete(txn, name)?;
+        if !entries.is_empty() {
+            self.names.delete(txn, name)?;
+        }
         Ok(entries.into_iter().map(|entry| entry.digest).collect())
     }
 
@@ -279,13 +331,15 @@ impl Tables {
         txn: &mut RwTxn<'_>,
         digest: CertificateDigest,
     ) -> Result<bool, Fault> {
-        match self.record(txn, digest) {
-            Ok(Some(record)) if !self.served_names(txn, digest, &record)?.is_empty() => {
-                return Ok(false);
-            }
+        let is_served = match self.record(txn, digest) {
+            Ok(Some(record)) => !self.served_names(txn, digest, &record)?.is_empty(),
             Ok(None) => return Ok(false),
-            // One that is damaged is served for nothing.
-            Ok(Some(_)) | Err(_) => {}
+            // Its own list of names cannot be read. It stays while a name leads to it, or nobody
+            // could tell what is wrong with that name.
+            Err(_) => !self.some_names(txn, digest)?.is_empty(),
+        };
+        if is_served {
+            return Ok(false);
         }
         self.delete(txn, digest)?;
         let number = self.gone.last(txn)?.map_or(0, |(number, _)| number) + 1;
@@ -299,6 +353,18 @@ impl Tables {
     #[cfg(test)]
     pub(crate) fn intermediate_count(&self, txn: &RoTxn<'_, AnyTls>) -> Result<u64, Fault> {
         Ok(self.intermediates.len(txn)?)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn damage_intermediate(&self, store: &crate::Store, hash: [u8; 32]) {
+        let damage = |txn: &mut RwTxn<'_>| {
+            let mut value = self.intermediates.get(txn, &hash)?.unwrap_or_default().to_vec();
+            if let Some(last) = value.last_mut() {
+                *last ^= 1;
+            }
+            Ok(self.intermediates.put(txn, &hash, &value)?)
+        };
+        store.write(damage).unwrap();
     }
 
     fn write_entries(
@@ -328,6 +394,21 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+fn environment(path: &Path) -> Result<Env, Fault> {
+    let mut options = EnvOpenOptions::new();
+    options.map_size(MAP_BYTES).max_readers(READERS_MAX).max_dbs(TABLES_MAX);
+    // SAFETY: the file is mapped, so nobody else may write to it or cut it. LMDB's lock file keeps
+    // all that open it through LMDB in order, and no flag here weakens that. Its locks are the
+    // process's, so a process that opened the file twice would undo its own: heed refuses a path
+    // that is open, and whoever opens stores by several paths tells them apart by their files. The
+    // folder belongs to one user. A remote file system is not supported, as the documentation says.
+    #[allow(unsafe_code, reason = "a mapped file cannot be opened otherwise")]
+    let env = unsafe { options.open(path)? };
+    // Readers that were killed would keep old pages from being used again.
+    env.clear_stale_readers()?;
+    Ok(env)
 }
 
 /// The identity of a chain in the database. The private key has no part in it: what is written
@@ -367,5 +448,11 @@ const COUNT_BYTES: usize = 8;
 const ENTRY_BYTES: usize = KEY_TYPE_BYTES + 32;
 /// Names that tell an operator which certificate is meant.
 const NAMES_SHOWN_MAX: usize = 3;
-/// Tables in the database.
-const TABLES: u32 = 7;
+const META: &str = "meta";
+const META_FORMAT: &str = "format";
+const META_ID: &str = "id";
+/// The tables of bytes to bytes, as the fields of [`Tables`] are ordered.
+const TABLES: [&str; 6] =
+    ["certificates", "expiry", "gone", "intermediates", "names", "sealed_with"];
+/// With the one of texts.
+const TABLES_MAX: u32 = 7;

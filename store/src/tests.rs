@@ -322,6 +322,78 @@ fn record_bytes(store: &KeyedStore, name: &str) -> Vec<u8> {
 }
 
 #[test]
+fn importing_again_heals_every_part_of_a_record_and_what_counts_it() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    let (a, b) = (certificate(&["a.test", "x.a.test"]), certificate(&["b.test"]));
+    store.import(&[Arc::clone(&a), Arc::clone(&b)], NOW_S).unwrap();
+    let whole = record_bytes(&store, "a.test");
+    let (summary, listed) = (store.store().summary(), store.store().by_expiry(None, 10));
+    let (summary, listed) = (summary.unwrap(), listed.unwrap());
+    let imported_s = 1 + 3 + 2 * 8;
+    let label = whole.windows(8).position(|part| part == b"test.pem").unwrap();
+    // All but the hashes of intermediates, in whose damage those stay counted that nothing is in.
+    for at in (0..whole.len() - 32).step_by(5) {
+        if (imported_s..imported_s + 8).contains(&at) || (label..label + 8).contains(&at) {
+            continue;
+        }
+        tamper(&store, "a.test", |bytes| bytes[at] ^= 1);
+        store.import(&[Arc::clone(&a)], NOW_S).unwrap();
+        assert_eq!(served(&store, "a.test"), Ok(leaf(&a)), "byte {at}");
+        assert_eq!(store.store().summary().unwrap(), summary, "byte {at}");
+        assert_eq!(store.store().by_expiry(None, 10).unwrap(), listed, "byte {at}");
+    }
+    // A damaged intermediate, which both chains have.
+    let tables = &store.store().tables;
+    let hash = Record::parse(&whole).unwrap().intermediates[0];
+    tables.damage_intermediate(store.store(), hash);
+    assert_eq!(served(&store, "b.test"), Err(StoreFailure));
+    assert_eq!(store.import(&[Arc::clone(&b)], NOW_S).unwrap().unchanged, 0);
+    assert_eq!(served(&store, "b.test"), Ok(leaf(&b)));
+    assert_eq!(served(&store, "a.test"), Ok(leaf(&a)));
+}
+
+#[test]
+fn what_is_damaged_stays_until_no_name_leads_to_it() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    store.import(&[certificate(&["a.test", "b.test"])], NOW_S).unwrap();
+    tamper(&store, "a.test", |bytes| bytes[0] = 0);
+    store.store().remove(&["a.test".into()]).unwrap();
+    assert!(problems(&store)[0].contains("b.test"), "{:?}", problems(&store));
+    assert_eq!(store.store().remove(&["b.test".into()]).unwrap().certificates, 1);
+    assert_eq!(problems(&store), Vec::<String>::new());
+    assert_eq!(store.store().summary().unwrap().sealed_with, []);
+}
+
+#[test]
+fn opening_leaves_other_databases_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store");
+    let store = create(&folder, KEY_1);
+    assert!(matches!(Store::open(&path), Err(StoreError::OpenAlready { .. })));
+    drop(store);
+    // An LMDB database of somebody else's, as far as can be told.
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    drop(tables::Tables::open(&other).unwrap());
+    let before = std::fs::read(other.join("data.mdb")).unwrap();
+    assert!(matches!(Store::open(&other), Err(StoreError::Absent { .. })));
+    assert_eq!(std::fs::read(other.join("data.mdb")).unwrap(), before);
+}
+
+#[test]
+fn names_that_no_certificate_can_have_are_unknown() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    for name in ["", ".", "..", ".a.test", &"x".repeat(300)] {
+        assert!(!store.store().covers(name).unwrap(), "{name:?}");
+        assert_eq!(store.store().remove(&[name.into()]).unwrap().unknown.len(), 1, "{name:?}");
+    }
+    assert_eq!(served(&store, "."), Ok(None));
+}
+
+#[test]
 fn the_list_of_what_left_is_bounded() {
     let folder = TempDir::new().unwrap();
     let store = create(&folder, KEY_1);

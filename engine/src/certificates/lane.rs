@@ -128,7 +128,7 @@ impl LaneKeys {
         }
     }
 
-    fn note_store_failure(&mut self) {
+    pub(crate) fn note_store_failure(&mut self) {
         self.counters.store_failures += 1;
     }
 
@@ -225,6 +225,18 @@ impl Lane {
         }
     }
 
+    /// The store as it is now, after the keys of what has left it were dropped.
+    fn current_view(
+        &self,
+        keys: &mut LaneKeys,
+    ) -> Result<Option<Box<dyn StoreView + '_>>, StoreFailure> {
+        let view = self.served.view()?;
+        if let (Some(store), Some(view)) = (&self.served.store, &view) {
+            keys.forget_gone(store.certificates.id(), &**view)?;
+        }
+        Ok(view)
+    }
+
     /// All that is read from a store for this hello is read from one view of it, so that no chain
     /// can meet the key of another.
     fn try_resolve(
@@ -233,13 +245,10 @@ impl Lane {
         keys: &mut LaneKeys,
     ) -> Result<Option<Arc<CertifiedKey>>, StoreFailure> {
         // Without its store a listener serves its files.
-        let view = self.served.view().unwrap_or_else(|StoreFailure| {
+        let view = self.current_view(keys).unwrap_or_else(|StoreFailure| {
             keys.note_store_failure();
             None
         });
-        if let (Some(store), Some(view)) = (&self.served.store, &view) {
-            keys.forget_gone(store.certificates.id(), &**view)?;
-        }
         let (view, schemes) = (view.as_deref(), hello.signature_schemes());
         Ok(match (self.served.find(hello.server_name(), view)?, view) {
             (Found::Indexed(found), _) => {

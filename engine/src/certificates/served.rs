@@ -39,15 +39,21 @@ impl Served {
 
     /// Whether a client that asks for `server_name`, or for none, is served at all.
     ///
-    /// A store that cannot be read does not know the name.
-    pub(crate) fn covers(&self, server_name: Option<&str>) -> bool {
+    /// # Errors
+    /// Only the store can tell, and it cannot be read.
+    pub(crate) fn covers(&self, server_name: Option<&str>) -> Result<bool, StoreFailure> {
         let has_default = !self.index.default_certificates().is_empty();
         if self.unknown_names == UnknownNames::ServeDefault && has_default {
-            return true;
+            return Ok(true);
         }
-        let view = self.view();
-        let view = view.as_ref().ok().and_then(Option::as_deref);
-        !matches!(self.find(server_name, view), Ok(Found::Nothing) | Err(StoreFailure))
+        match self.view() {
+            Ok(view) => Ok(!matches!(self.find(server_name, view.as_deref())?, Found::Nothing)),
+            // Without its store a listener serves its files.
+            Err(StoreFailure) => match self.find(server_name, None)? {
+                Found::Nothing => Err(StoreFailure),
+                _ => Ok(true),
+            },
+        }
     }
 
     /// The store as it is now.

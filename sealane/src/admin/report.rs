@@ -66,7 +66,7 @@ fn listener(listener: &ListenerSummary) -> Value {
 }
 
 fn store((listener, store, summary): &(&str, &Store, Result<Summary, StoreError>)) -> Value {
-    let path = store.path();
+    let path = store.path().to_string_lossy();
     match summary {
         Ok(summary) => json!({
             "listener": listener,

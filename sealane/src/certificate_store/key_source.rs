@@ -1,7 +1,7 @@
 //! Sealing keys from a file, a credential of systemd, or a program.
 
 use std::env;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub enum KeySourceError {
     /// The program did not do its part.
     #[error("{command}: {what}")]
     Command {
-        /// The program and its arguments.
+        /// The program, without its arguments.
         command: String,
         /// What it did instead.
         what: String,
@@ -120,11 +120,13 @@ enum Check {
 
 fn text_of(path: &Path, check: Check) -> Result<Zeroizing<String>, KeySourceError> {
     let unreadable = |error| KeySourceError::Unreadable { path: path.into(), error };
-    let file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
+    // Looked at first, because to open a pipe may never end.
+    let is_file = fs::metadata(path).map_err(unreadable)?.is_file();
+    if !is_file {
         return Err(unreadable(io::Error::other("it is not a file")));
     }
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
     let mode = metadata.mode() & 0o777;
     if check == Check::SizeAndMode && mode & OTHERS != 0 {
         return Err(KeySourceError::Exposed { path: path.into(), mode });
@@ -135,7 +137,8 @@ fn text_of(path: &Path, check: Check) -> Result<Zeroizing<String>, KeySourceErro
 /// What a program writes. It is waited for on this thread, for a bounded time, and its output is
 /// read on another, so that a program that writes nothing does not hold up more than that.
 fn output_of(words: &[String]) -> Result<Zeroizing<String>, KeySourceError> {
-    let failed = |what: String| KeySourceError::Command { command: words.join(" "), what };
+    let command = KeySource::Command(words.to_vec()).to_string();
+    let failed = |what: String| KeySourceError::Command { command: command.clone(), what };
     let (program, arguments) =
         words.split_first().ok_or_else(|| failed("no program is named".into()))?;
     let mut child = Command::new(program)
@@ -200,7 +203,6 @@ const OTHERS: u32 = 0o007;
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -213,7 +215,7 @@ mod tests {
 
     fn error(source: &KeySource) -> String {
         let text = sealing_keys(source).unwrap_err().to_string();
-        assert!(!text.contains("AQEB") || matches!(source, KeySource::Command(_)), "{text}");
+        assert!(!text.contains("AQEB"), "{text}");
         text
     }
 
@@ -238,6 +240,9 @@ mod tests {
         assert!(error(&source).contains("line 1 is not a sealing key"));
         assert!(error(&KeySource::File(folder.path().into())).contains("it is not a file"));
         assert!(error(&KeySource::File("/dev/zero".into())).contains("it is not a file"));
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        assert!(error(&KeySource::File(pipe)).contains("it is not a file"));
     }
 
     #[test]
@@ -246,6 +251,8 @@ mod tests {
         assert!(error(&command(&["/absent/program"])).contains("cannot be started"));
         assert!(error(&command(&["false"])).contains("it failed"));
         assert!(error(&command(&["true"])).contains("no sealing key in it"));
+        assert!(error(&command(&["test", KEY, "=", "x"])).contains("command test: it failed"));
+        assert!(error(&command(&["echo", KEY, "more"])).contains("not a sealing key"));
         assert!(
             error(&command(&["cat", "/dev/zero"])).contains("its output cannot be read")
                 || error(&command(&["cat", "/dev/zero"])).contains("it failed")

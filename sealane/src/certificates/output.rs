@@ -140,7 +140,8 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
 fn store(path: &Path, summary: &Summary) -> Value {
     let sealed_with = summary.sealed_with.iter().map(|(id, count)| (id.to_string(), *count));
     json!({
-        "path": path,
+        // What is not Unicode cannot be written as it is.
+        "path": path.to_string_lossy(),
         "certificates": summary.certificates,
         "names": summary.names,
         "sealed_with": sealed_with.collect::<std::collections::BTreeMap<_, _>>(),

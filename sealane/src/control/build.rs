@@ -12,7 +12,7 @@ use sealane_engine::provider::lane_provider;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_lanes::generation::{Generation, Listener};
 use sealane_lanes::kernel::Address;
-use sealane_store::Store;
+use sealane_store::{SealingKeys, Store};
 
 use crate::admin::BackendSummary;
 use crate::backend_trust::{self, Expiry};
@@ -95,6 +95,10 @@ pub(super) fn build(
 ) -> Result<Built, Vec<String>> {
     let mut found = Findings::default();
     let mut listeners = Vec::new();
+    let keys = certificate_store::keys_of(config).unwrap_or_else(|error| {
+        found.problems.push(format!("store_key: {error}"));
+        None
+    });
     for (position, listener) in config.listeners.iter().enumerate() {
         let certificates = load_certificates(config, listener, &mut found);
         let client = client_context(config, listener, &mut registries.clients, &mut found);
@@ -107,7 +111,7 @@ pub(super) fn build(
         );
         let Some(certificates) = certificates else { continue };
         let Ok(store) =
-            open_store(config, listener, &certificates, &mut registries.stores, &mut found)
+            open_store(keys.as_ref(), listener, &certificates, &mut registries.stores, &mut found)
         else {
             continue;
         };
@@ -144,14 +148,14 @@ pub(super) fn build(
 
 /// The store that `listener` serves from, if it has one; an error stands among what was found.
 fn open_store(
-    config: &Config,
+    keys: Option<&SealingKeys>,
     listener: &config::Listener,
     certificates: &CertificateIndex,
     stores: &mut Stores,
     found: &mut Findings,
 ) -> Result<Option<ListenerStore>, ()> {
     let named = |text: String| format!("listener `{}`: {text}", listener.name);
-    let store = match stores.of(config, listener) {
+    let store = match stores.of(listener, keys) {
         Ok(store) => store,
         Err(error) => {
             found.problems.push(named(error.to_string()));

@@ -4,12 +4,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustls::SignatureScheme;
 
 use super::lane::{hello, resolve};
 use super::*;
-use crate::policy::UnknownNames;
+use crate::context::{Context, LaneContext, LaneResources, Refusal};
+use crate::hello::Hello;
+use crate::policy::{Policy, UnknownNames};
+use crate::provider::ProviderChoice;
+use crate::tickets::{TicketRoot, UnixSeconds};
 
 /// A store in memory. It lives on the test's thread alone, which [`fragile::Fragile`] sees to.
 #[derive(Debug)]
@@ -20,6 +25,7 @@ struct Shelf {
     certificates: RefCell<HashMap<String, Arc<Certificate>>>,
     gone: RefCell<Vec<CertificateDigest>>,
     is_broken: Cell<bool>,
+    is_list_of_gone_broken: Cell<bool>,
     opened: Cell<usize>,
 }
 
@@ -75,6 +81,9 @@ impl StoreView for &Shelf {
     }
 
     fn gone_since(&self, seen: Option<u64>) -> Result<Gone, StoreFailure> {
+        if self.is_list_of_gone_broken.get() {
+            return Err(StoreFailure);
+        }
         let gone = self.gone.borrow();
         let from = seen.map_or(gone.len(), |seen| usize::try_from(seen).unwrap());
         Ok(Gone { digests: Some(gone[from..].to_vec()), last: gone.len() as u64 })
@@ -108,7 +117,7 @@ impl TestLane {
     fn leaf(&self, name: &str) -> Option<Vec<u8>> {
         let hello = hello(name, &[SignatureScheme::ECDSA_NISTP256_SHA256]);
         let found = resolve(&self.resolver, &hello).map(|found| found.cert[0].to_vec());
-        assert_eq!(self.served.covers(Some(name)), found.is_some(), "{name}");
+        assert_eq!(self.served.covers(Some(name)).unwrap_or(false), found.is_some(), "{name}");
         found
     }
 
@@ -182,11 +191,44 @@ fn a_store_that_fails_takes_its_own_names_along_and_no_other() {
 }
 
 #[test]
+fn without_the_list_of_what_left_the_files_go_on() {
+    let lane = TestLane::new(index(&[&pem_p256(&["file.test"])]), None, true);
+    lane.store.0.get().is_list_of_gone_broken.set(true);
+    assert!(lane.leaf("file.test").is_some());
+    assert_eq!(lane.counters().store_failures, 1);
+}
+
+#[test]
+fn a_name_that_only_a_broken_store_could_know_is_a_failure_and_not_unknown() {
+    let lane = TestLane::new(index(&[&pem_p256(&["file.test"])]), None, true);
+    let resources = lane_resources();
+    let policy = Policy { unknown_names: UnknownNames::Refuse, ..Policy::default() };
+    let (certificates, store) = (Arc::clone(&lane.served.index), lane.served.store.clone());
+    let provider = ProviderChoice::Auto;
+    let context = Context { policy, certificates, store, provider, tickets: 0 };
+    let context = LaneContext::new(&Arc::new(context), &resources).unwrap();
+    let admit = |name: &str| {
+        let hello = Hello { server_name: Some(name.into()), ..Hello::default() };
+        (context.admit(&hello).map(drop), resources.keys.borrow().counters().store_failures)
+    };
+    assert_eq!(admit("a.test"), (Err(Refusal::UnknownName), 0));
+    lane.store.0.get().is_broken.set(true);
+    assert_eq!(admit("a.test"), (Err(Refusal::UnknownName), 1));
+    assert_eq!(admit("file.test"), (Ok(()), 1));
+}
+
+fn lane_resources() -> LaneResources {
+    let now = UnixSeconds(1_800_000_000);
+    let root = TicketRoot::generate(Duration::from_secs(3_600), now, |bytes| bytes.fill(3));
+    LaneResources::new(root.unwrap(), now, NonZeroUsize::MIN)
+}
+
+#[test]
 fn the_default_may_be_in_the_store() {
     let lane = TestLane::new(no_files(), Some("www.a.test"), false);
     assert_eq!(lane.leaf("unknown.test"), None);
     let wild = one(&["*.a.test"]);
     lane.store.set("*.a.test", Some(Arc::clone(&wild)));
     assert_eq!(lane.leaf("unknown.test"), leaf(&wild));
-    assert!(lane.served.covers(None));
+    assert_eq!(lane.served.covers(None), Ok(true));
 }
