@@ -131,7 +131,7 @@ impl Fault {
             Self::Database(heed::Error::EnvAlreadyOpened) => {
                 StoreError::OpenAlready { path: path() }
             }
-            // LMDB locks a byte of its lock file for each process number, and only that may fail so.
+            // LMDB locks a byte of its lock file for each process number; only that fails so.
             Self::Database(heed::Error::Io(source))
                 if source.kind() == io::ErrorKind::WouldBlock =>
             {
