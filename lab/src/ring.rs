@@ -5,7 +5,12 @@ mod ends;
 mod paged;
 pub mod trial;
 
-use std::{collections::BTreeMap, env, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    path::PathBuf,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -58,18 +63,20 @@ pub struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Which ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+/// Which ring; the remedy last.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// Ours: pages that come and go, one position per side
-    Bytering,
     /// A queue of bytes behind a lock
     Mutex,
     /// TLSnappy's: circular pages and one total that both ends write
     Paged,
     /// One buffer of fixed size
     Rtrb,
+    /// Ours: pages that come and go, one position per side
+    Bytering,
 }
 
 /// `true` if every byte arrived and no check failed.
@@ -90,6 +97,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 impl Arguments {
     fn plan(&self) -> Plan {
         let settings = [("bytes", self.bytes), ("handovers", self.handovers)];
+        // The remedy last, whatever the order on the command line.
+        let strategies: BTreeSet<Strategy> = self.strategy.iter().copied().collect();
         Plan {
             command: "ring",
             settings: settings.map(|(name, value)| (name.into(), value.to_string())).into(),
@@ -105,7 +114,7 @@ impl Arguments {
             cells: self
                 .chunk
                 .iter()
-                .flat_map(|chunk| self.strategy.iter().map(|strategy| self.cell(*strategy, *chunk)))
+                .flat_map(|chunk| strategies.iter().map(|strategy| self.cell(*strategy, *chunk)))
                 .collect(),
             rounds: self.rounds,
             seed: self.seed,
