@@ -189,7 +189,8 @@ impl Arguments {
         TIME_MAX + each * (self.conns + self.certs + 2 * held)
     }
 
-    /// Within each variant, the remedy comes last.
+    /// Within each variant, the remedy comes last; and of the variants, the plain one with the most
+    /// live entries.
     fn cells(&self, folder: &Path) -> Vec<Cell> {
         let mut strategies = self.strategy.clone();
         if strategies.is_empty() {
@@ -202,13 +203,14 @@ impl Arguments {
         live.dedup();
         let few = live.first().copied().unwrap_or(0);
         let plain = |live| Circumstances { live, owner_cost_ms: 0, replaces: false };
-        let mut all: Vec<_> = live.into_iter().map(plain).collect();
+        let mut all = Vec::new();
         if self.owner_cost_ms > 0 {
             all.push(Circumstances { owner_cost_ms: self.owner_cost_ms, ..plain(few) });
         }
         if self.replace {
             all.push(Circumstances { replaces: true, ..plain(few) });
         }
+        all.extend(live.into_iter().map(plain));
         let mut cells = Vec::new();
         for circumstances in all {
             for strategy in &strategies {

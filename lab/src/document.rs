@@ -510,7 +510,8 @@ pub struct Figure {
     /// Of the values, as shown: `ns`, `us`, `ms`, `MB/s`, `per second`, `%`, or empty for a plain
     /// count.
     pub unit: String,
-    /// Whether it was counted, so that every run gives the same, rather than measured.
+    /// Whether it was counted, event by event, rather than measured by a clock. A count of how
+    /// threads met, such as waits for a lock, differs from run to run all the same.
     pub counted: bool,
     /// Which is better: `less`, `more`, or nothing if neither is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -203,16 +203,16 @@ fn figures() -> Vec<Figure> {
         measured("cpu_us", "server CPU per answer", "us", "less"),
         neither(measured("loop_us", "of the loop", "us", "less")),
         neither(measured("workers_us", "of workers", "us", "less")),
-        neither(measured("events_per_request", "events per answer", "", "less")),
-        neither(measured("wakeups_per_event", "wake-ups per event", "", "less")),
-        neither(measured("calls_per_event", "their system calls per event", "", "less")),
-        neither(measured("calls_per_batch", "per batch", "", "less")),
+        counted("events_per_request", "events per answer"),
+        counted("wakeups_per_event", "wake-ups per event"),
+        counted("calls_per_event", "their system calls per event"),
+        counted("calls_per_batch", "per batch"),
         neither(measured("tick_p99_us", "loop's turn p99", "us", "less")),
         neither(measured("tick_cpu_p99_us", "its CPU p99", "us", "less")),
         neither(measured("stall_us", "longest stall", "us", "less")),
-        neither(measured("handshakes", "handshakes beside", "", "more")),
+        counted("handshakes", "handshakes beside"),
         neither(measured("handshake_us", "CPU of one", "us", "less")),
-        neither(counted("broken", "broken connections")),
+        counted("broken", "broken connections"),
     ]
 }
 

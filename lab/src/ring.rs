@@ -6,7 +6,12 @@ pub mod in_turn;
 mod paged;
 pub mod trial;
 
-use std::{collections::BTreeMap, env, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    path::PathBuf,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -63,18 +68,20 @@ pub struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Which ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+/// Which ring; the remedy last.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// Ours: pages that come and go, one position per side
-    Bytering,
     /// A queue of bytes behind a lock
     Mutex,
     /// TLSnappy's: circular pages and one total that both ends write
     Paged,
     /// One buffer of fixed size
     Rtrb,
+    /// Ours: pages that come and go, one position per side
+    Bytering,
 }
 
 /// `true` if every byte arrived and no check failed.
@@ -120,13 +127,13 @@ impl Arguments {
         }
     }
 
-    /// In the order of the cells.
+    /// In the order of the cells: the remedy last, whatever the order on the command line.
     fn pairs(&self) -> impl Iterator<Item = (Strategy, u64)> {
-        let of = |chunk: &u64| {
+        let strategies: BTreeSet<Strategy> = self.strategy.iter().copied().collect();
+        self.chunk.iter().flat_map(move |chunk| {
             let chunk = *chunk;
-            self.strategy.iter().map(move |strategy| (*strategy, chunk))
-        };
-        self.chunk.iter().flat_map(of)
+            strategies.clone().into_iter().map(move |strategy| (strategy, chunk))
+        })
     }
 
     fn count_instructions(

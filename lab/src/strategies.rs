@@ -97,7 +97,7 @@ pub(crate) fn conclude(journal: &mut Journal, strategies: Strategies) -> Result<
     Ok(fine)
 }
 
-/// A column that was counted.
+/// A column that was counted, event by event.
 pub(crate) fn counted(name: &str, title: &str) -> Figure {
     let (name, title) = (name.to_owned(), title.to_owned());
     Figure { name, title, unit: String::new(), counted: true, better: None }

@@ -5,7 +5,7 @@ mod plan;
 
 use std::env;
 
-use crate::{error::Error, page, steps};
+use crate::{error::Error, machine, page, steps};
 
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,6 +20,6 @@ pub struct Arguments {
 /// What kept every step from giving figures, or the page from being written; Ctrl-C.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let binary = env::current_exe().map_err(Error::io("find this program's file"))?;
-    let steps = plan::steps(&binary);
+    let steps = plan::steps(&binary, machine::describe().processors);
     steps::run(&steps, plan::BUDGET_SECONDS, &arguments.output, page::writeups::write)
 }

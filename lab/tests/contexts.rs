@@ -39,9 +39,8 @@ fn every_strategy_builds_as_many_contexts_as_its_name_says() {
         ("per-socket", 24.0),
         ("per-client", 12.0),
         ("per-pool", 3.0),
-        ("per-lane", 2.0),
         ("digest", 1.0),
-        // The pair with equal threads.
+        // The pair that has a thread per lane.
         ("per-pool", 3.0),
         ("per-lane", 2.0),
     ];

@@ -52,8 +52,21 @@ fn the_page_of_the_writeups_says_what_it_said() {
     for story in ["offload", "bulk", "certificates", "contexts", "tickets"] {
         assert!(page.contains(&format!("<section id=\"{story}\"")), "{story} is missing");
     }
-    assert!(page.contains("10 checks hold") || page.contains("5 checks hold"), "{page:.2000}");
+    // In the sample, one of each command.
+    assert!(
+        page.contains("5 checks hold; see below what fails: X2, X2, X2, X2, X2."),
+        "{page:.2000}"
+    );
     same_as_file("writeups.txt", &words(&page));
+}
+
+#[test]
+fn a_run_of_strategies_alone_says_what_its_checks_say() {
+    let mut run = Run { bulk: vec![], ..sample::writeups() };
+    run.strategies.retain(|strategies| strategies.command == "tickets");
+    let text = words(&page_of(&[run]));
+    assert!(text.contains("tickets: 1 check holds; see below what fails: X2."), "{text:.2000}");
+    assert!(!text.contains("Nothing was measured"), "{text:.2000}");
 }
 
 /// A step that failed leaves its section, which says so, and no card.

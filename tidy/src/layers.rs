@@ -131,13 +131,7 @@ const LAYERS: [Layer; 9] = [
     // The lab measures the terminator from outside, as it measures its peers: never linked.
     Layer {
         folder: "lab",
-        may_use: &[
-            "bytering",
-            "sealane-lanes",
-            "sealane-engine",
-            "sealane-libssl",
-            "sealane-store",
-        ],
+        may_use: &["bytering", "sealane-lanes", "sealane-engine", "sealane-libssl"],
         bans: &[],
     },
     Layer { folder: "libssl", may_use: &[], bans: &[] },

@@ -145,13 +145,14 @@ impl<'a> Setting<'a> {
         })
     }
 
-    /// The rows of one stack and target: the write-up's, and the last two with equal threads.
+    /// The rows of one stack and target: the write-up's, with a thread per client; and a context
+    /// per lane, which has as many threads as lanes, beside a shared one on as many.
     fn cells(&self, target: &Target, files: &Files, stack: &str) -> Vec<Cell> {
         let wanted = |strategy: &Strategy| {
             let chosen = &self.arguments.strategy;
             chosen.is_empty() || chosen.contains(strategy)
         };
-        let variant = BTreeMap::from([
+        let mut variant = BTreeMap::from([
             ("stack".to_owned(), stack.to_owned()),
             ("target".to_owned(), target.protocol.name().to_owned()),
         ]);
@@ -180,17 +181,15 @@ impl<'a> Setting<'a> {
             let (strategy, variant) = (strategy.name().to_owned(), variant.clone());
             Cell { strategy, variant, task: Task::Contexts(job) }
         };
+        let threads = self.clients().min(CLIENT_THREADS_MAX);
         for strategy in STRATEGIES.into_iter().filter(wanted) {
-            let threads = match strategy {
-                Strategy::PerLane => self.lanes,
-                _ => self.clients().min(CLIENT_THREADS_MAX),
-            };
-            cells.push(cell(strategy, threads, &variant));
+            if strategy != Strategy::PerLane {
+                cells.push(cell(strategy, threads, &variant));
+            }
         }
-        let pair = [Strategy::PerPool, Strategy::PerLane];
-        if pair.iter().all(wanted) {
-            let mut variant = variant;
+        if wanted(&Strategy::PerLane) {
             variant.insert("threads".to_owned(), self.lanes.to_string());
+            let pair = [Strategy::PerPool, Strategy::PerLane].into_iter().filter(wanted);
             cells.extend(pair.map(|strategy| cell(strategy, self.lanes, &variant)));
         }
         cells

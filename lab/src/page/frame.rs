@@ -10,7 +10,7 @@ use crate::plot::{Drawing, escape, palette};
 /// How a figure came to be; the page never leaves it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tag {
-    /// By an instrument that counts; the same on every run.
+    /// Event by event; the same on every run, unless its ends tell otherwise.
     Counted,
     /// By a clock.
     Measured,

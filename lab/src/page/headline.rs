@@ -11,6 +11,7 @@ use super::{
     frame::Tag,
     peers,
     sources::{Part, Sources},
+    strategies::verdict,
     terminators::floor,
     threads::{End, Kept, is_hint, kept, rates, time_us},
     transfer::mb_per_s,
@@ -25,7 +26,17 @@ pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
         return said;
     }
     let nothing = || "Nothing was measured: see what failed below.".into();
-    vec![bulk_sentence(sources).unwrap_or_else(nothing)]
+    let only = bulk_sentence(sources).or_else(|| strategies_sentence(sources));
+    vec![only.unwrap_or_else(nothing)]
+}
+
+/// What was put side by side, and what the checks say, where nothing else was measured.
+fn strategies_sentence(sources: &Sources) -> Option<String> {
+    let all = sources.runs.iter().flat_map(|source| &source.run.strategies);
+    let measured = all.filter(|found| found.rows.iter().any(|row| row.failure.is_none()));
+    let commands: Vec<&str> = measured.map(|strategies| &*strategies.command).collect();
+    let verdict = || format!("{}: {}", commands.join(", "), verdict(sources));
+    (!commands.is_empty()).then(verdict)
 }
 
 /// The fastest transfer, where nothing else was measured.

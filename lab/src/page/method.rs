@@ -272,8 +272,9 @@ const LEAD: &str = "All stacks get the same certificates, group, suite and numbe
     was negotiated is read back from both ends. Rounds are interleaved, so that a slow minute hits \
     everyone.";
 const READ: &str = "<h3>How to read it</h3><ul class=\"remarks\">\
-    <li><b>MEASURED</b> is by a clock on this machine. <b>COUNTED</b> is by an instrument, and the \
-    same on any machine of this kind. Nothing on this page is a forecast.</li>\
+    <li><b>MEASURED</b> is by a clock on this machine. <b>COUNTED</b> is event by event, and the \
+    same on any machine of this kind; where brackets follow, it also depends on how threads met. \
+    Nothing on this page is a forecast.</li>\
     <li>Figures are medians of valid rounds; brackets and bands go from the least to the most. A \
     verdict rests on the rounds' ratios and their 95% bootstrap interval; if that holds 1, no \
     difference is shown.</li>\

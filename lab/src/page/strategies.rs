@@ -14,6 +14,7 @@ use super::{
     terminators::sentence_case,
     threads::spread,
     times::{spectrum, tail},
+    words,
 };
 
 /// The section, if a run has any.
@@ -69,17 +70,40 @@ pub(crate) fn side_by_side(strategies: &Strategies, drawn: &[&str], times: &[Tim
     html + &checks_list(&strategies.checks)
 }
 
-/// The median of `figure` in the last row of `strategy` whose variant has `with`: of rows that
-/// differ in more, the last has the most threads, connections or bytes.
-pub(crate) fn median(
+/// What the checks of all commands say together.
+pub(crate) fn verdict(sources: &Sources) -> String {
+    let (mut held, mut failed) = (0_usize, Vec::new());
+    let all = sources.runs.iter().flat_map(|source| &source.run.strategies);
+    for check in all.flat_map(|strategies| &strategies.checks) {
+        match check.holds {
+            Some(true) => held += 1,
+            Some(false) => failed.push(check.id.as_str()),
+            None => {}
+        }
+    }
+    let hold = if held == 1 { "holds" } else { "hold" };
+    let held = format!("{} {hold}", words::count(held, "check"));
+    match failed.as_slice() {
+        [] => format!("{held}, none fails."),
+        failed => format!("{held}; see below what fails: {}.", failed.join(", ")),
+    }
+}
+
+/// The medians of `figure` of two strategies in the last variant that has `with` and in which both
+/// have it.
+pub(crate) fn medians(
     strategies: &Strategies,
-    strategy: &str,
+    [fault, remedy]: [&str; 2],
     figure: &str,
     with: Option<(&str, &str)>,
-) -> Option<f64> {
-    let of = strategies.rows.iter().rev().filter(|row| row.strategy == strategy && has(row, with));
-    let mut values = of.filter_map(|row| Spread::of(row.figures.get(figure)?));
-    values.next().map(|spread| spread.median)
+) -> Option<[f64; 2]> {
+    let median = |row: &StrategyRow| Some(Spread::of(row.figures.get(figure)?)?.median);
+    let mut remedies =
+        strategies.rows.iter().rev().filter(|row| row.strategy == remedy && has(row, with));
+    remedies.find_map(|other| {
+        let same = |row: &&StrategyRow| row.strategy == fault && row.variant == other.variant;
+        Some([median(strategies.rows.iter().find(same)?)?, median(other)?])
+    })
 }
 
 /// What all rows have in common, in words.
@@ -135,7 +159,7 @@ fn picture(strategies: &Strategies, column: &Column) -> String {
         rows: groups
             .into_iter()
             .take(GROUPS_MAX)
-            .map(|(variant, bars)| Row { label: words(variant), bars, ..Row::default() })
+            .map(|(variant, bars)| Row { label: varied(variant), bars, ..Row::default() })
             .collect(),
         ..BarPlot::default()
     };
@@ -244,13 +268,13 @@ fn names<'a>(rows: impl Iterator<Item = &'a StrategyRow>) -> Vec<String> {
 }
 
 fn row_name(row: &StrategyRow) -> String {
-    match words(&row.variant).as_str() {
+    match varied(&row.variant).as_str() {
         "" => row.strategy.clone(),
         variant => format!("{}, {variant}", row.strategy),
     }
 }
 
-fn words(variant: &BTreeMap<String, String>) -> String {
+fn varied(variant: &BTreeMap<String, String>) -> String {
     let words = variant.iter().map(|(name, value)| format!("{name} {value}"));
     words.collect::<Vec<_>>().join(", ")
 }

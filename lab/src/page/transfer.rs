@@ -89,7 +89,7 @@ pub(crate) fn memory_section(sources: &Sources) -> Option<Section> {
 
 /// What series must have in common to stand in one plot.
 #[derive(PartialEq)]
-struct Load<'a> {
+pub(crate) struct Load<'a> {
     scenario: &'a Scenario,
     connections: usize,
     messages: u64,
@@ -98,7 +98,7 @@ struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    fn of(series: &'a BulkSeries) -> Self {
+    pub(crate) fn of(series: &'a BulkSeries) -> Self {
         Self {
             scenario: &series.scenario,
             connections: series.connections,

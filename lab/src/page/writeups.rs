@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    document::Run,
+    document::{BulkSeries, Run},
     error::Error,
     plot::{Bar, BarPlot, Drawing, Row, Segment, escape, number},
 };
@@ -17,10 +17,10 @@ use super::{
     card::Card,
     frame::{Figure, Section, Tag},
     method,
-    sources::Sources,
+    sources::{Part, Sources},
     stories::{Contrast, Published, STORIES, Story},
-    strategies::{median, settings, side_by_side},
-    transfer,
+    strategies::{medians, settings, side_by_side, verdict},
+    transfer::{self, Load},
 };
 
 /// Draws the documents of the five commands as that page.
@@ -49,23 +49,6 @@ pub(crate) fn draw(sources: &Sources, output: &Path) -> Result<Page, Error> {
     let hero = super::hero(sources, TITLE, &[SUBTITLE.to_owned(), verdict.clone()], &cards);
     let page = super::assemble(TITLE, &hero, &sections);
     super::save(&page, format!("{TITLE}. {verdict}"), output)
-}
-
-/// What the checks of all five say together.
-fn verdict(sources: &Sources) -> String {
-    let (mut held, mut failed) = (0_usize, Vec::new());
-    let all = sources.runs.iter().flat_map(|source| &source.run.strategies);
-    for check in all.flat_map(|strategies| &strategies.checks) {
-        match check.holds {
-            Some(true) => held += 1,
-            Some(false) => failed.push(check.id.as_str()),
-            None => {}
-        }
-    }
-    match failed.as_slice() {
-        [] => format!("{held} checks hold, none fails."),
-        failed => format!("{held} checks hold; {} fail: see there.", failed.join(", ")),
-    }
 }
 
 /// A panel per write-up for a picture: fault and remedy in one figure.
@@ -122,30 +105,45 @@ fn shown(sources: &Sources, story: &Story) -> Option<Shown> {
     let strategies = all.find(|strategies| strategies.command == story.command)?;
     let column = strategies.figures.iter().find(|column| column.name == *figure)?;
     let tag = if column.counted { Tag::Counted } else { Tag::Measured };
-    let [of, to] = [fault, remedy].map(|strategy| median(strategies, strategy, figure, *variant));
+    let values = medians(strategies, [fault, remedy], figure, *variant)?;
     let names = [fault, remedy].map(|name| (*name).to_owned());
-    Some(Shown { values: [of?, to?], names, words: (*words).to_owned(), tag })
+    Some(Shown { values, names, words: (*words).to_owned(), tag })
 }
 
-/// What is left of one thread's rate: with the shared loop and the emulated lock, and without both.
+/// What is left of one thread's rate with the shared loop and the emulated lock, and without both;
+/// of the first stack and load that have both.
 fn loops_shown(sources: &Sources, fault: &str, remedy: &str, words: &str) -> Option<Shown> {
-    let kept = |loops: &str, emulate: Option<&str>| {
-        let all = sources.runs.iter().flat_map(|source| &source.run.bulk);
-        let of = all.filter(|series| {
-            series.loops.as_deref() == Some(loops) && series.emulate.as_deref() == emulate
+    let parts = sources.parts::<BulkSeries>();
+    let runs = |series: &BulkSeries, loops: &str, emulate: Option<&str>| {
+        series.loops.as_deref() == Some(loops) && series.emulate.as_deref() == emulate
+    };
+    let kept = |faulty: &Part<'_, BulkSeries>, loops: &str, emulate: Option<&str>| {
+        let same = parts.iter().filter(|part| {
+            part.run == faulty.run
+                && part.of.stack == faulty.of.stack
+                && Load::of(part.of) == Load::of(faulty.of)
+                && runs(part.of, loops, emulate)
         });
-        let mut rates: Vec<(usize, f64)> = of
-            .filter_map(|series| Some((series.threads, transfer::mb_per_s(series)?.median)))
+        let mut rates: Vec<(usize, f64)> = same
+            .filter_map(|part| Some((part.of.threads, transfer::mb_per_s(part.of)?.median)))
             .collect();
         rates.sort_by_key(|(threads, _)| *threads);
-        let [(_, first), .., (threads, last)] = rates[..] else { return None };
+        let [(1, first), .., (threads, last)] = rates[..] else { return None };
         Some((threads, (100.0 * last / first).round()))
     };
-    let (threads, with) = kept(fault, Some("error-lock"))?;
-    let (_, without) = kept(remedy, None)?;
-    let names = [format!("{fault} loop, with the lock"), format!("{remedy} loops")];
-    let words = format!("{words} at {threads} threads");
-    Some(Shown { values: [with, without], names, words, tag: Tag::Measured })
+    let mut faulty = parts.iter().filter(|part| runs(part.of, fault, Some(LOCK)));
+    faulty.find_map(|faulty| {
+        let (threads, with) = kept(faulty, fault, Some(LOCK))?;
+        let (as_many, without) = kept(faulty, remedy, None)?;
+        let names = [format!("{fault} loop, with the lock"), format!("{remedy} loops")];
+        let words = format!("{words} at {threads} threads, {}", faulty.of.stack);
+        (threads == as_many).then_some(Shown {
+            values: [with, without],
+            names,
+            words,
+            tag: Tag::Measured,
+        })
+    })
 }
 
 fn section(sources: &Sources, at: usize, story: &Story) -> Section {
@@ -236,5 +234,7 @@ fn commands(sources: &Sources, story: &Story) -> String {
 const TITLE: &str = "Five ways TLS stops scaling";
 const SUBTITLE: &str = "Five write-ups from twelve years, each of one thing that all threads had \
     to go through. Fault and remedy, side by side on this machine.";
+/// The emulated fault of the loops.
+const LOCK: &str = "error-lock";
 /// For the line of links, in the order of the stories.
 const SHORT: [&str; 5] = ["Queues", "Loops", "Certificates", "Contexts", "Ticket keys"];

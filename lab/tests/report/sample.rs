@@ -59,7 +59,14 @@ pub(crate) fn writeups() -> Run {
     let strategies = strategies::all(&mut chance);
     let (handshakes, memory, counts) = (vec![], vec![], vec![]);
     let (servers, comparisons) = (None, vec![]);
-    Run { strategies, handshakes, memory, counts, servers, comparisons, ..run() }
+    // The remedy of the same stack: rates of two stacks are not compared.
+    let per_lane = [1_usize, 2, 4, 8].map(|threads| {
+        let driver = ("openssl@3.0", "asio", "per-lane", None);
+        carried(driver, threads, 20, 1_020.0 * threads as f64, &mut chance)
+    });
+    let run = run();
+    let bulk = [run.bulk, per_lane.into()].concat();
+    Run { strategies, handshakes, memory, counts, servers, comparisons, bulk, ..run }
 }
 
 /// Numbers that look random and are the same every time.
