@@ -28,31 +28,10 @@ impl Crew {
     /// # Errors
     /// The first of any thread.
     pub(crate) fn run(&mut self, load: &Load) -> Result<Tally, Error> {
-        let threads = self.drivers.len();
-        let mut shares = Vec::new();
-        for thread in 0..threads {
-            let mut share = load.clone();
-            if let Until::Count(count) = &mut share.until {
-                *count = part(*count, thread, threads);
-            }
-            match &mut share.pace {
-                Pace::Closed(in_flight) => {
-                    // A thread with work has a place for it.
-                    *in_flight = usize::try_from(part(*in_flight as u64, thread, threads))
-                        .unwrap_or(1)
-                        .max(1);
-                }
-                Pace::Open { interval, delay, in_flight_max } => {
-                    *delay = *interval * u32::try_from(thread).unwrap_or(0);
-                    *interval *= u32::try_from(threads).unwrap_or(1);
-                    *in_flight_max = (*in_flight_max / threads).max(1);
-                }
-            }
-            shares.push(share);
-        }
+        let shares = load.shares(self.drivers.len());
         let mut sum = Tally::new()?;
-        let results = self.in_parallel(|thread, driver| driver.run(shares[thread].clone()));
-        for tally in results {
+        let run = |thread: usize, driver: &mut Driver| driver.run(shares[thread].clone());
+        for tally in self.in_parallel(shares.len(), run) {
             sum.add(tally?);
         }
         Ok(sum)
@@ -60,7 +39,7 @@ impl Crew {
 
     /// Closes all connections that stand.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
-        self.in_parallel(|_, driver| driver.close()).into_iter().collect()
+        self.in_parallel(self.drivers.len(), |_, driver| driver.close()).into_iter().collect()
     }
 
     /// What handshakes must come to from now on, and the share of them that is to resume.
@@ -75,8 +54,10 @@ impl Crew {
         self.drivers.first()?.leaf()
     }
 
+    /// On the first `threads`.
     fn in_parallel<T: Send>(
         &mut self,
+        threads: usize,
         work: impl Fn(usize, &mut Driver) -> Result<T, Error> + Sync,
     ) -> Vec<Result<T, Error>> {
         let work = &work;
@@ -84,6 +65,7 @@ impl Crew {
             let threads: Vec<_> = self
                 .drivers
                 .iter_mut()
+                .take(threads)
                 .enumerate()
                 .map(|(number, driver)| scope.spawn(move || work(number, driver)))
                 .collect();
@@ -104,6 +86,34 @@ impl Load {
         let interval = Duration::from_secs_f64(1.0 / rate.clamp(RATE_MIN, RATE_MAX));
         Self { work, pace: Pace::Open { interval, delay: Duration::ZERO, in_flight_max }, until }
     }
+
+    /// What each of at most so many threads shall do. Of a closed loop none is without a place: it
+    /// would have requests, but no connection that stands.
+    fn shares(&self, threads: usize) -> Vec<Self> {
+        let threads = match self.pace {
+            Pace::Closed(in_flight) => threads.min(in_flight).max(1),
+            Pace::Open { .. } => threads,
+        };
+        let share = |thread| {
+            let mut share = self.clone();
+            if let Until::Count(count) = &mut share.until {
+                *count = part(*count, thread, threads);
+            }
+            match &mut share.pace {
+                Pace::Closed(in_flight) => {
+                    let places = part(*in_flight as u64, thread, threads);
+                    *in_flight = usize::try_from(places).unwrap_or(1).max(1);
+                }
+                Pace::Open { interval, delay, in_flight_max } => {
+                    *delay = *interval * u32::try_from(thread).unwrap_or(0);
+                    *interval *= u32::try_from(threads).unwrap_or(1);
+                    *in_flight_max = (*in_flight_max / threads).max(1);
+                }
+            }
+            share
+        };
+        (0..threads).map(share).collect()
+    }
 }
 
 fn part(whole: u64, thread: usize, threads: usize) -> u64 {
@@ -113,3 +123,24 @@ fn part(whole: u64, thread: usize, threads: usize) -> u64 {
 
 const RATE_MIN: f64 = 0.01;
 const RATE_MAX: f64 = 10_000_000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Request, Work};
+
+    #[test]
+    fn a_thread_without_a_place_has_no_share() {
+        let shares = |places, threads| {
+            let load = Load::closed(Work::Requests(Request::Echo), places, Until::Count(7));
+            let told = |share: Load| match (share.pace, share.until) {
+                (Pace::Closed(places), Until::Count(count)) => (places, count),
+                other => panic!("{other:?}"),
+            };
+            load.shares(threads).into_iter().map(told).collect::<Vec<_>>()
+        };
+        assert_eq!(shares(2, 4), [(1, 4), (1, 3)]);
+        assert_eq!(shares(5, 2), [(3, 4), (2, 3)]);
+        assert_eq!(shares(0, 4), [(1, 7)]);
+    }
+}

@@ -229,6 +229,10 @@ impl Driver {
                     }
                     // In the place of one that the server closed.
                     None if self.plan.tolerant => self.connect(timing),
+                    // It would wait for ever.
+                    None if self.slots.is_empty() => {
+                        return Err(Error::Check("no connection stands for a request".into()));
+                    }
                     None => break,
                 },
                 _ => self.connect(timing),
@@ -501,6 +505,22 @@ mod tests {
         };
         let both = [std::thread::spawn(spin), std::thread::spawn(spin)];
         both.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn requests_without_a_connection_are_an_error_and_no_wait() {
+        let plan = Plan {
+            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            host: "nobody".into(),
+            tls: None,
+            expect: Expect::default(),
+            tolerant: false,
+            interrupted: Interrupt::default(),
+            progress: Arc::default(),
+        };
+        let load = Load::closed(Work::Requests(Request::Echo), 1, Until::Count(1));
+        let error = Driver::new(plan, 0).unwrap().run(load).err().unwrap().to_string();
+        assert!(error.contains("no connection stands"), "{error}");
     }
 
     #[test]

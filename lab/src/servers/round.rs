@@ -282,10 +282,11 @@ impl Laboratory {
             Error::Interrupted => error,
             error => server.did_not_start(&error),
         })?;
-        let version = entry.program.version(&binary);
-        let tls_library = entry.program.tls_library(&server.process, &binary)?;
-        let row = &mut self.rows[index];
-        if row.tls_library.is_empty() {
+        if self.rows[index].tls_library.is_empty() {
+            // Once: it takes a look at every byte of the binary.
+            let version = entry.program.version(&binary);
+            let tls_library = entry.program.tls_library(&server.process, &binary)?;
+            let row = &mut self.rows[index];
             (row.version, row.tls_library) = (version, tls_library);
             row.command.clone_from(&server.command);
         }
