@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::steps::Step;
+use crate::{count, steps::Step};
 
 /// The commands in the order of the page, on so many processors. `binary` is this program.
 pub(super) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
@@ -25,13 +25,18 @@ pub(super) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
         "--rounds=5",
         &threads,
     ];
+    let mut tickets = vec!["tickets", "--rounds=5"];
+    // The page draws them; counting takes valgrind, and seconds.
+    if count::needs_valgrind().is_ok() {
+        tickets.push("--shared-writes");
+    }
     vec![
         step("offload", "work handed to other threads", 90, &["offload", "--rounds=3"]),
         step("ring", "bytes handed to another thread", 60, &["ring", "--rounds=5"]),
         step("bulk", "loops and locks", 90, &bulk),
         step("certificates", "who decodes certificates", 60, &["certificates", "--rounds=3"]),
         step("contexts", "who builds contexts", 90, &["contexts", "--rounds=3"]),
-        step("tickets", "who holds the ticket keys", 60, &["tickets", "--rounds=5"]),
+        step("tickets", "who holds the ticket keys", 60, &tickets),
     ]
 }
 
