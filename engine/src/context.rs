@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fragile::Fragile;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
@@ -61,7 +62,8 @@ impl LaneResources {
 #[derive(Debug)]
 pub struct LaneContext {
     context: Arc<Context>,
-    keys: Rc<RefCell<LaneKeys>>,
+    /// For the lane's thread alone, as in the resolver of the configurations.
+    keys: Fragile<Rc<RefCell<LaneKeys>>>,
     served: Served,
     server_order: Arc<ServerConfig>,
     /// For clients that put ChaCha20-Poly1305 first because they lack AES instructions.
@@ -95,7 +97,7 @@ impl LaneContext {
         client_order.ignore_client_order = false;
         Ok(Self {
             context: Arc::clone(context),
-            keys,
+            keys: Fragile::new(keys),
             served,
             server_order: Arc::new(config),
             client_order: Arc::new(client_order),
@@ -118,7 +120,9 @@ impl LaneContext {
     pub fn admit(&self, hello: &Hello) -> Result<Arc<ServerConfig>, Refusal> {
         let covered = self.served.covers(hello.server_name.as_deref());
         let is_covered = covered.unwrap_or_else(|StoreFailure| {
-            self.keys.borrow_mut().note_store_failure();
+            if let Ok(keys) = self.keys.try_get() {
+                keys.borrow_mut().note_store_failure();
+            }
             false
         });
         if !is_covered {
