@@ -286,8 +286,10 @@ unsafe impl Sync for Owner {}
 impl Owner {
     fn new(bytes: usize) -> Self {
         // The header's size is the alignment, so that pages of the machine are not shared.
-        let layout =
-            Layout::from_size_align(bytes, HEADER_BYTES).unwrap_or(Layout::new::<Header>());
+        let Ok(layout) = Layout::from_size_align(bytes, HEADER_BYTES) else {
+            // No limits ask for so much; a smaller region must never stand in for it.
+            handle_alloc_error(Layout::new::<Header>())
+        };
         // SAFETY: the layout has bytes.
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));

@@ -95,8 +95,21 @@ fn a_consumer_that_ends_is_noticed() {
 /// Both ends sleep as the crate's documentation says, and both are woken.
 #[test]
 fn no_wake_up_is_lost() {
-    model(|| {
-        let (mut producer, mut consumer) = ring(limits(1, 1));
+    sleepers(limits(1, 1), 0);
+}
+
+/// The same while the consumer frees the page that the producer looks for.
+#[test]
+fn no_wake_up_is_lost_when_a_ring_shrinks() {
+    sleepers(limits(1, 2), 2);
+}
+
+/// Two bytes, one by one, through a ring that so many bytes went through before.
+fn sleepers(limits: Limits, before: usize) {
+    model(move || {
+        let (mut producer, mut consumer) = ring(limits);
+        assert_eq!(producer.write(&vec![0; before]), before);
+        assert_eq!(consumer.read(&mut vec![0; before]), before);
         let (full, empty) = (Arc::new(Sleep::new()), Arc::new(Sleep::new()));
         let (full_there, empty_there) = (Arc::clone(&full), Arc::clone(&empty));
         let writer = thread::spawn(move || {

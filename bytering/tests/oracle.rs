@@ -9,7 +9,7 @@ use bytering::{Consumer, Limits, PageCounts, Producer, ring};
 
 #[test]
 fn a_ring_is_a_queue() {
-    for seed in 0..400 {
+    for seed in 0..SEEDS {
         let mut random = fastrand::Rng::with_seed(seed);
         let limits = Limits::new(1 << random.usize(0..9), random.usize(1..=32)).unwrap();
         let mut pair = Pair::new(limits);
@@ -71,6 +71,42 @@ fn a_consumer_that_keeps_up_is_served_from_one_page() {
     }
     let once = PageCounts { live: 1, allocated: 1, reused: 0, freed: 0 };
     assert_eq!(producer.pages(), once);
+}
+
+/// The first and the last byte of each piece are looked at: four gigabytes take a while to copy.
+#[test]
+#[cfg_attr(miri, ignore = "too many zeros")]
+fn positions_begin_again_at_two_to_the_thirty_two() {
+    let limits = Limits::new(1 << 24, 4).unwrap();
+    for seed in 0..20 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut producer, mut consumer) = ring(limits);
+        let (mut sent, mut received, mut marks) = (0, 0, VecDeque::<u64>::new());
+        while received < (1 << 32) + (1 << 28) {
+            for _ in 0..random.usize(0..8) {
+                let room = producer.writable();
+                let len = random.usize(0..=room.len());
+                for at in [0, len.saturating_sub(1)].iter().filter(|at| **at < len) {
+                    room[*at] = mark_at(sent + *at as u64);
+                    marks.push_back(sent + *at as u64);
+                }
+                producer.commit(len);
+                sent += len as u64;
+            }
+            assert!(sent - received <= limits.bytes_max() as u64);
+            for _ in 0..random.usize(0..8) {
+                let bytes = consumer.readable();
+                assert_eq!(bytes.is_empty(), sent == received);
+                let len = random.usize(0..=bytes.len());
+                while let Some(mark) = marks.pop_front_if(|mark| *mark < received + len as u64) {
+                    assert_eq!(bytes[(mark - received) as usize], mark_at(mark), "at {mark}");
+                }
+                consumer.consume(len);
+                received += len as u64;
+            }
+        }
+        assert!(producer.pages().reused > 0, "{:?}", producer.pages());
+    }
 }
 
 #[test]
@@ -177,3 +213,10 @@ impl Pair {
         assert_eq!(self.producer.pages().live, 1);
     }
 }
+
+fn mark_at(position: u64) -> u8 {
+    (position ^ (position >> 12) ^ (position >> 24)) as u8
+}
+
+/// An interpreter takes a minute for what takes a processor a second.
+const SEEDS: u64 = if cfg!(miri) { 2 } else { 400 };

@@ -62,7 +62,7 @@ impl LaneResources {
 #[derive(Debug)]
 pub struct LaneContext {
     context: Arc<Context>,
-    /// For the lane's thread alone, as in the resolver of the configurations.
+    /// The lane's alone, like its resolver's.
     keys: Fragile<Rc<RefCell<LaneKeys>>>,
     served: Served,
     server_order: Arc<ServerConfig>,

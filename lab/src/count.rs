@@ -30,10 +30,11 @@ use std::{
 
 use crate::{
     count::{progress::Progress, run::Program, subject::Subject},
-    document::{CountResult, SharedWrites},
+    document::{BySide, CountResult, SharedWrites},
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
+    phase,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
     trial::{Task, fault::Fault, launch},
 };
@@ -225,13 +226,35 @@ pub(crate) fn shared_writes(
 ) -> Result<SharedWrites, Error> {
     let progress = Progress::start();
     progress.step("shared lines");
+    Ok(lines::count(&program(task)?, operations, stop, &progress)?.writes)
+}
+
+/// Instructions per operation of a trial that marks its phases by functions: from a short run and a
+/// long one, each with its operations.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the trial.
+pub(crate) fn instructions(
+    [short, long]: &[(Task, u64); 2],
+    stop: &Interrupt,
+) -> Result<BySide<f64>, Error> {
+    let folder = tempfile::tempdir().map_err(Error::io("make a temporary folder"))?;
+    let (few, many) = (program(&short.0)?, program(&long.0)?);
+    let side = |function| {
+        instructions::count(function, [(&few, short.1), (&many, long.1)], folder.path(), stop)
+    };
+    let [server, client] = phase::FUNCTIONS;
+    Ok(BySide { server: side(server)?, client: side(client)? })
+}
+
+/// The process that `task` runs in.
+fn program(task: &Task) -> Result<Program, Error> {
     let command = launch::command(task)?;
-    let program = Program {
+    Ok(Program {
         binary: command.get_program().into(),
         arguments: command.get_args().map(Into::into).collect(),
         ..Program::default()
-    };
-    Ok(lines::count(&program, operations, stop, &progress)?.writes)
+    })
 }
 
 /// Whether [`shared_writes`] can be counted here.

@@ -17,7 +17,7 @@ pub struct Arguments {
 /// `true` if every step went well.
 ///
 /// # Errors
-/// As of [`steps::run`].
+/// What kept every step from giving figures, or the page from being written; Ctrl-C.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let binary = env::current_exe().map_err(Error::io("find this program's file"))?;
     steps::run(&plan::steps(&binary), plan::BUDGET_SECONDS, &arguments.output, page::write)

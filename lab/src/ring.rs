@@ -2,6 +2,7 @@
 //! TLSnappy's ring, through rtrb and through bytering.
 
 mod ends;
+pub mod in_turn;
 mod paged;
 pub mod trial;
 
@@ -10,11 +11,12 @@ use std::{collections::BTreeMap, env, path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    document::{Strategies, StrategyCheck, StrategyRow},
+    count,
+    document::{Figure, Strategies, StrategyCheck, StrategyRow},
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
-    ring::trial::RingTask,
+    ring::{in_turn::InTurn, trial::RingTask},
     strategies::{Cell, Plan, check, conclude, counted, measure, measured},
     trial::Task,
 };
@@ -43,6 +45,9 @@ pub struct Arguments {
     #[arg(long, default_value_t = 20_000, value_name = "N",
         value_parser = clap::value_parser!(u64).range(0..=1 << 32))]
     handovers: u64,
+    /// Also counts instructions per chunk, of each end; takes valgrind
+    #[arg(long)]
+    instructions: bool,
     /// Processors of the sender and of the receiver [default: not pinned]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pin: Vec<usize>,
@@ -80,9 +85,15 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(odd) = arguments.chunk.iter().find(|bytes| !bytes.is_multiple_of(8)) {
         return Err(Error::Check(format!("--chunk {odd}: give multiples of 8")));
     }
+    if arguments.instructions {
+        count::needs_valgrind()?;
+    }
     let interrupt = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
     let mut strategies = measure(arguments.plan(), &mut journal, &interrupt)?;
+    if arguments.instructions {
+        arguments.count_instructions(&mut strategies, &interrupt)?;
+    }
     strategies.checks = checks(&strategies);
     conclude(&mut journal, strategies)
 }
@@ -102,15 +113,48 @@ impl Arguments {
                 counted("kept_up_pages_allocated", "allocated when kept up"),
                 counted("kept_up_pages_live", "live when kept up"),
             ],
-            cells: self
-                .chunk
-                .iter()
-                .flat_map(|chunk| self.strategy.iter().map(|strategy| self.cell(*strategy, *chunk)))
-                .collect(),
+            cells: self.pairs().map(|(strategy, chunk)| self.cell(strategy, chunk)).collect(),
             rounds: self.rounds,
             seed: self.seed,
             time_max: TIME_MAX + Duration::from_nanos(self.bytes.saturating_mul(BYTE_NS_MAX)),
         }
+    }
+
+    /// In the order of the cells.
+    fn pairs(&self) -> impl Iterator<Item = (Strategy, u64)> {
+        let of = |chunk: &u64| {
+            let chunk = *chunk;
+            self.strategy.iter().map(move |strategy| (*strategy, chunk))
+        };
+        self.chunk.iter().flat_map(of)
+    }
+
+    fn count_instructions(
+        &self,
+        strategies: &mut Strategies,
+        interrupt: &Interrupt,
+    ) -> Result<(), Error> {
+        let names = ["producer_instructions", "consumer_instructions"];
+        let titles = ["producer's instructions per chunk", "consumer's instructions per chunk"];
+        strategies.figures.extend(
+            names.iter().zip(titles).map(|(name, title)| Figure {
+                better: Some("less".into()),
+                ..counted(name, title)
+            }),
+        );
+        for (row, (strategy, chunk)) in strategies.rows.iter_mut().zip(self.pairs()) {
+            if row.failure.is_some() {
+                continue;
+            }
+            let chunk_bytes = usize::try_from(chunk).unwrap_or(usize::MAX);
+            let task = |chunks| Task::InTurn(InTurn { strategy, chunk_bytes, chunks });
+            let lengths = [CHUNKS_SHORT, CHUNKS_LONG].map(|chunks| (task(chunks), chunks));
+            let counted = count::instructions(&lengths, interrupt)?;
+            for (name, value) in names.into_iter().zip([counted.server, counted.client]) {
+                row.figures.insert(name.to_owned(), vec![value.round()]);
+            }
+        }
+        Ok(())
     }
 
     fn cell(&self, strategy: Strategy, chunk: u64) -> Cell {
@@ -177,6 +221,9 @@ fn values(row: &StrategyRow, name: &str) -> impl Iterator<Item = f64> {
     row.figures.get(name).into_iter().flatten().copied()
 }
 
+/// Chunks of two runs, whose difference is free of start and end.
+const CHUNKS_SHORT: u64 = 64;
+const CHUNKS_LONG: u64 = 1_024;
 /// B3's bounds.
 const LIVE_MAX: f64 = 3.0;
 const ALLOCATED_MAX: f64 = 4.0;

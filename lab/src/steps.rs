@@ -5,7 +5,7 @@
 mod child;
 
 use std::{
-    fs,
+    env, fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::Command,
@@ -45,6 +45,12 @@ impl Step {
     fn seconds_max(&self) -> u64 {
         self.seconds * 2
     }
+}
+
+/// Where a program is, if it is installed.
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// Where the results go.

@@ -39,7 +39,10 @@ use crate::{
     memory::held,
     offload::{self, OffloadTask},
     phase,
-    ring::trial::{self as ring, RingTask},
+    ring::{
+        in_turn::{self, InTurn},
+        trial::{self as ring, RingTask},
+    },
     scenario::{Negotiated, Scenario},
     stack::Identity,
     stacks,
@@ -66,6 +69,8 @@ pub enum Task {
     Contexts(ContextsTask),
     /// Handshakes for a while, or a fixed number.
     Handshakes(Handshakes),
+    /// Bytes into a ring and out of it, on one thread.
+    InTurn(InTurn),
     /// Which library a stack is.
     Identity {
         /// Its name or path.
@@ -207,6 +212,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         Task::Identity { stack } => {
             stacks::load(stack).map(|stack| Line::Identity(stack.identity()))
         }
+        Task::InTurn(task) => in_turn::run(task),
         Task::Memory(task) => held::run(task),
         Task::Offload(task) => offload::trial(task),
         Task::Ring(task) => ring::run(task),

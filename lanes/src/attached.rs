@@ -152,7 +152,7 @@ impl<K: Kernel> Link<'_, K> {
             return Err(ErrorKind::WouldBlock.into());
         }
         let sealed = tls.session.seal(bytes, &mut self.core.wire);
-        let taken = sealed.map_err(|error| tls.fail(error))?;
+        let taken = sealed.map_err(|error| tls.fail_writing(error, &mut self.core.wire))?;
         self.push_attached()?;
         Ok(taken)
     }
@@ -273,7 +273,7 @@ impl<K: Kernel> Link<'_, K> {
         let fed = tls.session.feed(sealed.filled_mut(), into, &mut self.core.wire);
         let fed = fed.map_err(|error| tls.fail(error));
         socket.ended = fed.as_ref().is_ok_and(|fed| fed.peer_closed);
-        let answered = self.push_attached();
+        let answered = if self.core.wire.is_empty() { Ok(()) } else { self.push_attached() };
         let Fed { established, peer_closed: last } = fed?;
         answered?;
         if let Some(Attached { socket, .. }) = &mut self.connection.attached {
@@ -326,7 +326,8 @@ impl<K: Kernel> Link<'_, K> {
             return Ok(());
         }
         tls.ending = true;
-        tls.session.close(&mut self.core.wire).map_err(|error| tls.fail(error))?;
+        let closed = tls.session.close(&mut self.core.wire);
+        closed.map_err(|error| tls.fail_writing(error, &mut self.core.wire))?;
         self.push_attached()
     }
 }
@@ -342,6 +343,13 @@ impl Tls {
     fn fail(&mut self, error: SessionError) -> io::Error {
         self.fault = Some(Cause::of_backend(&error, self.session.is_established()));
         io::Error::new(ErrorKind::InvalidData, error)
+    }
+
+    /// The same where something was to be written: the connection may live on, and what stands in
+    /// `wire` must not reach another.
+    fn fail_writing(&mut self, error: SessionError, wire: &mut Buffer) -> io::Error {
+        wire.clear();
+        self.fail(error)
     }
 
     /// FIN without close_notify.

@@ -248,11 +248,11 @@ impl Connection {
         if set == 1 { Ok(()) } else { Err(api.error("SSL_set_tlsext_host_name")) }
     }
 
-    /// Demands `name` in the peer's certificate.
+    /// Demands `name`, which is not empty, in the peer's certificate.
     pub(crate) fn demand(&mut self, name: &str) -> Result<(), Error> {
         let api = &self.library.api;
         // SAFETY: the parameters belong to `ssl`, which is alive and copied them from its context;
-        // the name is copied by its length.
+        // the name is copied by its length, which is not 0: then OpenSSL would look for a zero byte.
         let set = unsafe {
             let parameters = (api.SSL_get0_param)(self.ssl);
             (api.X509_VERIFY_PARAM_set1_host)(parameters, name.as_ptr().cast(), name.len())

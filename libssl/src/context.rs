@@ -40,7 +40,8 @@ pub struct Settings<'a> {
     /// The PEM file of the root that the peer's chain must lead to; without one, a server asks for
     /// no certificate.
     pub root: Option<&'a Path>,
-    /// The server's name: a client asks for it and demands it in the certificate.
+    /// The server's name: a client asks for it and demands it in the certificate, so that it must
+    /// not be empty.
     pub name: &'a str,
     /// How sessions are resumed.
     pub resumption: Resumption,
@@ -92,10 +93,14 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a suite, group or version that the library does not have,
-    /// [`Error::Call`] with the library's own words for a file that it refuses.
+    /// [`Error::Call`] with the library's own words for a file that it refuses,
+    /// [`Error::NoName`] for a client without a server's name.
     pub fn new(library: &'static Library, settings: &Settings<'_>) -> Result<Self, Error> {
         let api = &library.api;
-        let name = c_string(settings.name)?;
+        let name = match settings.side {
+            Side::Client => server_name(settings.name)?,
+            Side::Server => c_string(settings.name)?,
+        };
         // SAFETY: makes an object from a static method table.
         let raw = unsafe { (api.SSL_CTX_new)((api.TLS_method)()) };
         if raw.is_null() {
@@ -134,9 +139,9 @@ impl Context {
     /// certificate in place of the context's name: connections to many servers share a context.
     ///
     /// # Errors
-    /// If the library cannot make it, or refuses the name.
+    /// If the library cannot make it, or refuses the name; [`Error::NoName`] if it is empty.
     pub fn connect_to(&self, name: &str) -> Result<Connection, Error> {
-        let mut connection = Connection::new(self, Some(&c_string(name)?), None)?;
+        let mut connection = Connection::new(self, Some(&server_name(name)?), None)?;
         connection.demand(name)?;
         Ok(connection)
     }
@@ -259,7 +264,8 @@ impl Context {
         unsafe { (api.SSL_CTX_set_verify)(self.raw, mode, ptr::null()) };
         if settings.side == Side::Client {
             let name = settings.name;
-            // SAFETY: the parameters belong to the context; the name is copied by its length.
+            // SAFETY: the parameters belong to the context; the name is copied by its length, which
+            // is not 0: then OpenSSL would look for a zero byte.
             let set = unsafe {
                 let parameters = (api.SSL_CTX_get0_param)(self.raw);
                 let text: *const c_char = name.as_ptr().cast();
@@ -364,6 +370,11 @@ impl Drop for Context {
 
 fn group_name(iana: u16) -> Option<&'static str> {
     GROUPS.iter().find(|(number, _)| *number == iana).map(|(_, name)| *name)
+}
+
+/// What a client demands of a certificate; with no bytes, OpenSSL would demand nothing.
+fn server_name(name: &str) -> Result<CString, Error> {
+    if name.is_empty() { Err(Error::NoName) } else { c_string(name) }
 }
 
 fn c_string(text: &str) -> Result<CString, Error> {

@@ -63,6 +63,9 @@ pub enum Error {
         /// The library's error queue, oldest first.
         reason: String,
     },
+    /// A client was given no name to demand in the server's certificate: a library would take any.
+    #[error("a client needs the server's name; an empty one would fit every certificate")]
+    NoName,
     /// A name or path holds a zero byte.
     #[error("{0:?} holds a zero byte")]
     ZeroByte(String),

@@ -274,6 +274,17 @@ fn a_wrong_root_a_wrong_name_and_a_wrong_group_are_refused() {
 }
 
 #[test]
+fn a_client_demands_a_name() {
+    let files = Files::new(&P256);
+    let plan = Plan::new(&files);
+    let nameless = Plan { name: "", ..plan.clone() };
+    assert!(matches!(nameless.context(&files, Side::Client).err(), Some(Error::NoName)));
+    assert!(nameless.context(&files, Side::Server).is_ok(), "a server demands none");
+    let client = plan.context(&files, Side::Client).unwrap();
+    assert!(matches!(client.connect_to("").err(), Some(Error::NoName)));
+}
+
+#[test]
 fn a_corrupted_byte_is_refused_in_the_handshake_and_after_it() {
     let files = Files::new(&P256);
     let plan = Plan::new(&files);

@@ -201,8 +201,7 @@ impl Relay {
         }
         // A plain backend gets them while it is being connected to; under TLS nothing may leave
         // before the handshake is complete, whichever backend it is by now.
-        let waits = relayed.tls(settings).is_some() && relayed.stage.is_beginning();
-        Ok(is_through && !waits)
+        Ok(is_through && !relayed.is_unproven(settings))
     }
 
     /// Sends the front of `bytes` to the backend; 0 when it takes nothing for now.
@@ -328,6 +327,10 @@ impl Service for Relay {
         let received = link.receive_attached(&mut buffer);
         let secured = self.note_secured(relayed, link, settings);
         let outcome = secured.and_then(|()| match received {
+            // It speaks before TLS has begun, so anybody may be there.
+            Ok(Received::Bytes { .. } | Received::End) if relayed.is_unproven(settings) => {
+                self.backend_failed(relayed, link, settings)
+            }
             Ok(Received::Bytes { last: false }) => link.send(buffer.filled()),
             Ok(Received::Bytes { last: true }) => link.finish(buffer.filled()),
             Ok(Received::End) => link.finish(&[]),
@@ -370,3 +373,6 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
 }
+
+#[cfg(test)]
+mod tests;

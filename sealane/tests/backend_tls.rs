@@ -161,15 +161,15 @@ fn for_clients(params: &mut rcgen::CertificateParams) {
     params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
 }
 
-#[test]
-fn openssl_sees_its_sessions_resumed() {
-    let Some(openssl) = required("openssl") else { return };
-    let (folder, inner) = (tempfile::tempdir().unwrap(), inner());
+/// openssl with a page about each connection; `place` says where it accepts.
+fn openssl(folder: &TempDir, inner: &Authority, place: [&str; 2]) -> Option<Process> {
+    let openssl = required("openssl")?;
     let leaf = folder.path().join("leaf.pem");
     std::fs::write(&leaf, inner.leaf(KeyKind::Rsa2048, &NAMES)).unwrap();
-    let port = free_port();
     let child = Command::new(openssl)
-        .args(["s_server", "-www", "-quiet", "-accept", &format!("127.0.0.1:{port}"), "-cert"])
+        .args(["s_server", "-www", "-quiet"])
+        .args(place)
+        .arg("-cert")
         .arg(&leaf)
         .arg("-key")
         .arg(&leaf)
@@ -178,13 +178,41 @@ fn openssl_sees_its_sessions_resumed() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let _process = Process::new(child);
-    wait_for("s_server listens", || TcpStream::connect(("127.0.0.1", port)).ok());
-    let site = Site::start(&format!("tls://127.0.0.1:{port}"), &inner, "roots = [\"ca.pem\"]");
+    Some(Process::new(child))
+}
+
+#[test]
+fn openssl_sees_its_sessions_resumed() {
+    let (folder, inner, port) = (tempfile::tempdir().unwrap(), inner(), free_port());
+    let address = format!("127.0.0.1:{port}");
+    let Some(_process) = openssl(&folder, &inner, ["-accept", &address]) else { return };
+    wait_for("s_server listens", || TcpStream::connect(&address).ok());
+    let site = Site::start(&format!("tls://{address}"), &inner, "roots = [\"ca.pem\"]");
     let page = || String::from_utf8_lossy(&site.fetch("/")).into_owned();
     assert!(page().contains("New, TLSv1.3"));
     assert!(page().contains("Reused, TLSv1.3"));
     assert_eq!(handshakes(&site.sealane.metrics()), (1, 1));
+}
+
+#[test]
+fn a_unix_socket_proves_the_name_that_is_given() {
+    let (folder, inner) = (tempfile::tempdir().unwrap(), inner());
+    let path = folder.path().join("socket");
+    let written = path.to_str().unwrap();
+    let Some(_process) = openssl(&folder, &inner, ["-unix", written]) else { return };
+    wait_for("s_server listens", || path.exists().then_some(()));
+    for (name, fetched) in [("sealane.test", true), ("other.test", false)] {
+        let table = format!("roots = [\"ca.pem\"]\nserver_name = \"{name}\"");
+        let site = Site::start(&format!("tls://unix:{written}"), &inner, &table);
+        let answer = site.exchange(b"GET / HTTP/1.0\r\n\r\n");
+        assert_eq!(
+            answer.is_ok_and(|page| page.starts_with(b"HTTP/1.0 200 ok")),
+            fetched,
+            "{name}"
+        );
+        let refused = failed(&site.sealane.metrics(), "backend_certificate_name");
+        assert_eq!(refused, u64::from(!fetched), "{name}");
+    }
 }
 
 #[test]

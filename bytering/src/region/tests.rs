@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_region_is_a_queue() {
-    for seed in 0..200 {
+    for seed in 0..SEEDS {
         let mut random = fastrand::Rng::with_seed(seed);
         let page_bytes = 1 << random.usize(0..9);
         let limits = Limits::new(page_bytes, random.usize(1..=32)).unwrap();
@@ -34,7 +34,7 @@ fn a_region_is_a_queue() {
 #[test]
 fn two_threads_meet_in_a_region() {
     let (producer, mut consumer) = ring(Limits::new(64, 3).unwrap());
-    let bytes: Vec<u8> = (0..200_000_u32).map(|at| (at / 7).to_le_bytes()[0]).collect();
+    let bytes: Vec<u8> = (0..THREADS_BYTES).map(|at| (at / 7).to_le_bytes()[0]).collect();
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut producer, mut rest) = (producer, &bytes[..]);
@@ -107,7 +107,7 @@ fn a_link_to_no_page_and_a_position_of_no_byte_stop_the_consumer() {
 
 #[test]
 fn a_peer_that_scribbles_reaches_nothing_outside() {
-    for seed in 0..200 {
+    for seed in 0..SEEDS {
         let mut random = fastrand::Rng::with_seed(seed);
         let limits = Limits::new(1 << random.usize(0..8), random.usize(1..=32)).unwrap();
         let shared = Shared::new(limits);
@@ -168,3 +168,6 @@ impl Shared {
 }
 
 const BEHIND_BYTES: usize = 128;
+/// An interpreter takes a minute for what takes a processor a second.
+const SEEDS: u64 = if cfg!(miri) { 2 } else { 200 };
+const THREADS_BYTES: u32 = if cfg!(miri) { 5_000 } else { 200_000 };

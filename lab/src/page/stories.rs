@@ -1,6 +1,8 @@
 //! The five write-ups in words: what was shared, what was published, and what a machine with few
 //! cores cannot show. Their figures are those that the write-ups print or draw.
 
+use super::strategies::Times;
+
 /// One write-up, and the command of the lab that shows its fault beside its remedy.
 pub(crate) struct Story {
     /// The command.
@@ -16,6 +18,8 @@ pub(crate) struct Story {
     pub(crate) published: Published,
     /// The figures that are drawn.
     pub(crate) drawn: &'static [&'static str],
+    /// The distributions that are drawn.
+    pub(crate) times: &'static [Times<'static>],
     /// The figure that tells it all, fault first.
     pub(crate) contrast: Contrast,
     /// What few cores cannot show, and what the counts say about it.
@@ -36,6 +40,8 @@ pub(crate) struct Contrast {
     pub(crate) figure: &'static str,
     pub(crate) fault: &'static str,
     pub(crate) remedy: &'static str,
+    /// Of the rows whose variant has this.
+    pub(crate) variant: Option<(&'static str, &'static str)>,
     /// What it counts, as said after the two numbers.
     pub(crate) words: &'static str,
 }
@@ -58,10 +64,12 @@ pub(crate) const STORIES: [Story; 5] = [
             bars: &[("locked buffers", 1.93), ("lock-free rings", 0.19)],
         },
         drawn: &["wakeups_per_event", "cpu_us", "mb_per_s", "producer_ns"],
+        times: &[Times { name: "response", variant: Some(("concurrency", "64")) }],
         contrast: Contrast {
             figure: "wakeups_per_event",
             fault: "queue",
             remedy: "ring",
+            variant: Some(("concurrency", "184")),
             words: "wake-ups per event",
         },
         cores: "The rate on 16 cores needs 16 cores, and a load generator on others. What does \
@@ -88,10 +96,12 @@ pub(crate) const STORIES: [Story; 5] = [
             ],
         },
         drawn: &[],
+        times: &[],
         contrast: Contrast {
             figure: "MB/s",
             fault: "shared",
             remedy: "per-lane",
+            variant: None,
             words: "% of one thread's MB/s",
         },
         cores: "No supported OpenSSL has that lock any more: the lab puts it back with \
@@ -115,10 +125,12 @@ pub(crate) const STORIES: [Story; 5] = [
             bars: &[("one owner", 110.0), ("decoded by the connection", 22.5)],
         },
         drawn: &["decoded", "visited"],
+        times: &[Times { name: "round_trip", variant: Some(("owner cost", "2 ms")) }],
         contrast: Contrast {
             figure: "decoded",
             fault: "central",
             remedy: "lane",
+            variant: Some(("live", "10000")),
             words: "certificates decoded",
         },
         cores: "With two cores there is hardly a queue in front of the owner, unless its work is \
@@ -142,10 +154,12 @@ pub(crate) const STORIES: [Story; 5] = [
             bars: &[("context per socket", 28.2), ("context shared", 2.9)],
         },
         drawn: &["contexts_built", "total_cpu_ms"],
+        times: &[],
         contrast: Contrast {
             figure: "contexts_built",
             fault: "per-socket",
             remedy: "digest",
+            variant: None,
             words: "contexts built",
         },
         cores: "Parsing costs the same on any number of cores. Whether one shared context or one \
@@ -167,10 +181,12 @@ pub(crate) const STORIES: [Story; 5] = [
             bars: &[("mutex, 80 threads", 4695.0), ("read-write lock, 80 threads", 51632.0)],
         },
         drawn: &["tickets_per_s", "lock_waits", "shared_writes_issue"],
+        times: &[Times { name: "ticket", variant: Some(("threads", "2")) }],
         contrast: Contrast {
             figure: "lock_acquisitions",
             fault: "mutex",
             remedy: "lane",
+            variant: None,
             words: "locks taken per ticket",
         },
         cores: "The collapse at 80 threads needs 80 threads. That threads wait for each other, and \

@@ -27,7 +27,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
             "<h3 class=\"group\">{}: {}</h3>{}",
             escape(&strategies.command),
             escape(&settings),
-            side_by_side(strategies, &first_figures(strategies), !sources.brief)
+            side_by_side(strategies, &first_figures(strategies), &first_times(strategies, sources))
         );
     }
     let lead = "One thing, shared in different ways: the fault that a write-up tells of, and what \
@@ -42,15 +42,21 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
     })
 }
 
-/// Pictures of the figures in `drawn` and, if wanted, of all times; the table, what failed, and the
-/// checks.
-pub(crate) fn side_by_side(strategies: &Strategies, drawn: &[&str], times: bool) -> String {
+/// Which distributions are drawn: their name, and what the variant of their rows must have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) variant: Option<(&'a str, &'a str)>,
+}
+
+/// Pictures of the figures in `drawn` and of `times`; the table, what failed, and the checks.
+pub(crate) fn side_by_side(strategies: &Strategies, drawn: &[&str], times: &[Times<'_>]) -> String {
     let mut html = String::from("<div class=\"grid\">");
     for column in strategies.figures.iter().filter(|column| drawn.contains(&&*column.name)) {
         html += &picture(strategies, column);
     }
-    for name in time_names(strategies).iter().filter(|_| times) {
-        html += &time_pictures(strategies, name);
+    for times in times {
+        html += &time_pictures(strategies, times);
     }
     html += "</div>";
     html += &rows_table(strategies);
@@ -63,10 +69,15 @@ pub(crate) fn side_by_side(strategies: &Strategies, drawn: &[&str], times: bool)
     html + &checks_list(&strategies.checks)
 }
 
-/// The median of `figure` in the first row of `strategy` that has it; of rows that differ in their
-/// variant, the last tells most: it has the most threads, connections or bytes.
-pub(crate) fn median(strategies: &Strategies, strategy: &str, figure: &str) -> Option<f64> {
-    let of = strategies.rows.iter().rev().filter(|row| row.strategy == strategy);
+/// The median of `figure` in the last row of `strategy` whose variant has `with`: of rows that
+/// differ in more, the last has the most threads, connections or bytes.
+pub(crate) fn median(
+    strategies: &Strategies,
+    strategy: &str,
+    figure: &str,
+    with: Option<(&str, &str)>,
+) -> Option<f64> {
+    let of = strategies.rows.iter().rev().filter(|row| row.strategy == strategy && has(row, with));
     let mut values = of.filter_map(|row| Spread::of(row.figures.get(figure)?));
     values.next().map(|spread| spread.median)
 }
@@ -83,10 +94,22 @@ fn first_figures(strategies: &Strategies) -> Vec<&str> {
     [first(false), first(true)].into_iter().flatten().map(|column| &*column.name).collect()
 }
 
-/// Bars: a group for each variant, a bar for each strategy.
+/// The first distribution that there is, where the page has room for it.
+fn first_times<'a>(strategies: &'a Strategies, sources: &Sources) -> Vec<Times<'a>> {
+    let mut names = strategies.rows.iter().flat_map(|row| row.times.keys());
+    let first = names.next().filter(|_| !sources.brief);
+    first.into_iter().map(|name| Times { name, variant: None }).collect()
+}
+
+fn has(row: &StrategyRow, with: Option<(&str, &str)>) -> bool {
+    with.is_none_or(|(name, value)| row.variant.get(name).is_some_and(|other| other == value))
+}
+
+/// Bars: a group for each variant, a bar for each strategy that has the figure.
 fn picture(strategies: &Strategies, column: &Column) -> String {
-    let names = names(strategies);
-    let mut groups: Vec<(&BTreeMap<String, String>, Vec<Option<Bar>>)> = Vec::new();
+    let with = |row: &&StrategyRow| row.figures.get(&column.name).is_some_and(|v| !v.is_empty());
+    let names = names(strategies.rows.iter().filter(with));
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for row in &strategies.rows {
         let Some(at) = names.iter().position(|name| *name == row.strategy) else { continue };
         let bar = row.figures.get(&column.name).and_then(|values| Spread::of(values));
@@ -126,10 +149,17 @@ fn picture(strategies: &Strategies, column: &Column) -> String {
     Figure { title: &title, tag, look, drawing: &plot.draw() }.html()
 }
 
-/// Medians and slowest ones as bars, and the whole distribution as lines.
-fn time_pictures(strategies: &Strategies, name: &str) -> String {
+/// One variant, and a bar for each strategy.
+type Group<'a> = (&'a BTreeMap<String, String>, Vec<Option<Bar>>);
+
+/// Medians and slowest ones as bars and, if they can be told apart, the distributions as lines.
+fn time_pictures(strategies: &Strategies, Times { name, variant }: &Times<'_>) -> String {
     let title = name.replace('_', " ");
-    let with = || strategies.rows.iter().filter_map(|row| Some((row, row.times.get(name)?)));
+    let rows = || strategies.rows.iter().filter(|row| has(row, *variant));
+    let with = || rows().filter_map(|row| Some((row, row.times.get(*name)?)));
+    if with().next().is_none() {
+        return String::new();
+    }
     let rows = with().take(GROUPS_MAX).map(|(row, times)| {
         let at = |wanted: f64| {
             let point = times.percentiles.iter().find(|[percentile, _]| *percentile >= wanted);
@@ -145,8 +175,14 @@ fn time_pictures(strategies: &Strategies, name: &str) -> String {
         rows: rows.collect(),
         ..BarPlot::default()
     };
-    let names = names(strategies);
-    let lines = with().take(GROUPS_MAX).map(|(row, times)| Line {
+    let tag = Tag::Measured;
+    let of = sentence_case(&title);
+    let html = Figure { title: &of, tag, look: TIMES_LOOK, drawing: &bars.draw() }.html();
+    if with().count() > LINES_MAX {
+        return html;
+    }
+    let names = names(strategies.rows.iter());
+    let lines = with().map(|(row, times)| Line {
         label: row_name(row),
         color: names.iter().position(|name| *name == row.strategy).unwrap_or_default(),
         points: tail(times),
@@ -154,10 +190,8 @@ fn time_pictures(strategies: &Strategies, name: &str) -> String {
     });
     let lines = lines.filter(|line| !line.points.is_empty()).collect();
     let spectrum = spectrum(&format!("\u{b5}s, {title}"), lines);
-    let (of, all) = (sentence_case(&title), format!("{}: percentiles", sentence_case(&title)));
-    let tag = Tag::Measured;
-    Figure { title: &of, tag, look: TIMES_LOOK, drawing: &bars.draw() }.html()
-        + &Figure { title: &all, tag, look: SPECTRUM_LOOK, drawing: &spectrum.draw() }.html()
+    let all = format!("{of}: percentiles");
+    html + &Figure { title: &all, tag, look: SPECTRUM_LOOK, drawing: &spectrum.draw() }.html()
 }
 
 fn rows_table(strategies: &Strategies) -> String {
@@ -199,21 +233,13 @@ fn checks_list(checks: &[StrategyCheck]) -> String {
 }
 
 /// Strategies in the order of their first appearance.
-fn names(strategies: &Strategies) -> Vec<String> {
+fn names<'a>(rows: impl Iterator<Item = &'a StrategyRow>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for row in &strategies.rows {
+    for row in rows {
         if !names.contains(&row.strategy) {
             names.push(row.strategy.clone());
         }
     }
-    names
-}
-
-fn time_names(strategies: &Strategies) -> Vec<String> {
-    let mut names: Vec<String> =
-        strategies.rows.iter().flat_map(|row| row.times.keys().cloned()).collect();
-    names.sort();
-    names.dedup();
     names
 }
 
@@ -246,6 +272,7 @@ fn unit(column: &Column) -> &str {
 
 /// More bars in one picture cannot be told apart.
 const GROUPS_MAX: usize = 12;
+const LINES_MAX: usize = 6;
 const TIMES_LOOK: &str = "Half of all took at most the first bar's time, 99 of 100 at most the \
     second's. Shorter is better.";
 const SPECTRUM_LOOK: &str = "The same times, spread out towards the slowest: at 99% stands what \

@@ -114,7 +114,7 @@ struct Shown {
 }
 
 fn shown(sources: &Sources, story: &Story) -> Option<Shown> {
-    let Contrast { figure, fault, remedy, words } = &story.contrast;
+    let Contrast { figure, fault, remedy, variant, words } = &story.contrast;
     if story.command == "bulk" {
         return loops_shown(sources, fault, remedy, words);
     }
@@ -122,7 +122,7 @@ fn shown(sources: &Sources, story: &Story) -> Option<Shown> {
     let strategies = all.find(|strategies| strategies.command == story.command)?;
     let column = strategies.figures.iter().find(|column| column.name == *figure)?;
     let tag = if column.counted { Tag::Counted } else { Tag::Measured };
-    let [of, to] = [fault, remedy].map(|strategy| median(strategies, strategy, figure));
+    let [of, to] = [fault, remedy].map(|strategy| median(strategies, strategy, figure, *variant));
     let names = [fault, remedy].map(|name| (*name).to_owned());
     Some(Shown { values: [of?, to?], names, words: (*words).to_owned(), tag })
 }
@@ -180,7 +180,7 @@ fn measured(sources: &Sources, story: &Story) -> String {
                     "<h3 class=\"group\">On this machine: <code>{}</code>, {}</h3>{}",
                     escape(&strategies.command),
                     escape(&settings(strategies)),
-                    side_by_side(strategies, story.drawn, true)
+                    side_by_side(strategies, story.drawn, story.times)
                 );
             }
         }

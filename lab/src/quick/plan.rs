@@ -2,11 +2,13 @@
 
 use std::{
     collections::BTreeSet,
-    env,
     path::{Path, PathBuf},
 };
 
-use crate::{cli, machine, steps::Step};
+use crate::{
+    cli, machine,
+    steps::{Step, on_path},
+};
 
 /// All steps, most telling first. `binary` is this program.
 pub(super) fn steps(binary: &Path) -> Vec<Step> {
@@ -79,11 +81,6 @@ fn threads(processors: usize) -> String {
 fn sealane(binary: &Path) -> Option<PathBuf> {
     let beside = binary.with_file_name("sealane");
     beside.is_file().then_some(beside)
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 fn words(words: &[&str]) -> Vec<String> {

@@ -2,28 +2,69 @@
 
 use std::path::Path;
 
-use crate::steps::Step;
+use crate::{
+    machine,
+    steps::{Step, on_path},
+};
 
 /// The commands in the order of the page. `binary` is this program.
 pub(super) fn steps(binary: &Path) -> Vec<Step> {
-    let step = |name, title, seconds, arguments: &[&str]| Step {
+    let step = |name, title, seconds, words: String| Step {
         name,
         title,
         program: binary.to_owned(),
-        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+        arguments: words.split_whitespace().map(str::to_owned).collect(),
         seconds,
         lacks: None,
     };
+    // One thread, as many as processors, and twice as many: where the fault must show.
+    let processors = machine::describe().processors.max(2);
+    let (threads, more) = (format!("1,{processors}"), 2 * processors);
+    let writes = if on_path("valgrind").is_some() { "--shared-writes" } else { "" };
+    let runtime = if Path::new(ASIO).is_file() { "asio" } else { "tokio" };
+    let mut contexts = step("contexts", "who builds contexts", 120, "contexts --rounds=3".into());
+    contexts.lacks = on_path("redis-server").is_none().then(|| REDIS.to_owned());
     vec![
-        step("offload", "work handed to other threads", 90, &["offload", "--rounds=3"]),
-        step("ring", "bytes handed to another thread", 60, &["ring", "--rounds=5"]),
-        step("bulk", "loops and locks", 90, &["bulk", "--over=sockets", "--rounds=5"]),
-        step("certificates", "who decodes certificates", 60, &["certificates", "--rounds=3"]),
-        step("contexts", "who builds contexts", 90, &["contexts", "--rounds=3"]),
-        step("tickets", "who holds the ticket keys", 60, &["tickets", "--rounds=5"]),
+        step(
+            "offload",
+            "work handed to other threads",
+            60,
+            "offload --rounds=3 --window-ms=300 --concurrency=4,64,184".into(),
+        ),
+        step(
+            "ring",
+            "bytes handed to another thread",
+            30,
+            "ring --rounds=5 --bytes=300000000".into(),
+        ),
+        step(
+            "bulk",
+            "loops and locks",
+            80,
+            format!(
+                "bulk --over=sockets --runtime={runtime} --stack=openssl \
+                 --strategy=shared,per-lane --emulate=none,error-lock --threads={threads},{more} \
+                 --connections=20 --messages=20 --size=1M --rounds=5 --verify=compare"
+            ),
+        ),
+        step(
+            "certificates",
+            "who decodes certificates",
+            80,
+            "certificates --rounds=3 --plain".into(),
+        ),
+        contexts,
+        step(
+            "tickets",
+            "who holds the ticket keys",
+            90,
+            format!("tickets --threads={threads} --rounds=5 --window-ms=300 {writes}"),
+        ),
     ]
 }
 
+const ASIO: &str = "/usr/include/asio.hpp";
+const REDIS: &str = "redis-server is missing; run: apt-get install redis-server";
 /// All steps together; drawing the page takes no time to speak of.
 pub(super) const BUDGET_SECONDS: u64 = 570;
 

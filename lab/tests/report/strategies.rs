@@ -74,7 +74,7 @@ fn offload(chance: &mut Chance) -> Strategies {
     let modes = [("inline", 0.0, 40.0), ("queue", 1.9, 71.0), ("ring", 0.2, 52.0)];
     let rows = modes.iter().map(|(name, wakeups, cpu)| {
         let figures = [("wakeups_per_event", *wakeups), ("cpu_us", *cpu)];
-        let mut row = row(name, ("body", "3069"), &figures, chance);
+        let mut row = row(name, ("concurrency", "184"), &figures, chance);
         row.times.insert("response".into(), histogram(900.0, 0.3, chance));
         row
     });
@@ -93,7 +93,7 @@ fn certificates(chance: &mut Chance) -> Strategies {
     ];
     let rows = made.iter().map(|(name, decoded, visited, us)| {
         let figures = [("decoded", *decoded), ("visited", *visited)];
-        let mut row = row(name, ("transport", "tls"), &figures, chance);
+        let mut row = row(name, ("live", "10000"), &figures, chance);
         row.times.insert("round_trip".into(), histogram(*us, 0.3, chance));
         row
     });

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::config::KeySource;
 
-/// Reads the keys that `source` names; a program gets [`COMMAND_TIMEOUT`].
+/// Reads the keys that `source` names; a program gets a bounded time.
 ///
 /// # Errors
 /// They cannot be read, or are no keys. No error quotes them.

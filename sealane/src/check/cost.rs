@@ -43,7 +43,9 @@ impl Cost {
         let per_lane_decoded: u64 = decoded.iter().take(places).sum();
         let decoded_keys_bytes = per_lane_decoded * lanes as u64;
         let buffer_bytes = lanes as u64 * BUFFERS_PER_LANE_BYTES;
-        let connection_bytes = connections as u64 * IDLE_CONNECTION_BYTES;
+        let secured = config.listeners.iter().any(|listener| listener.backend_tls.is_some());
+        let each_bytes = IDLE_CONNECTION_BYTES + if secured { IDLE_BACKEND_TLS_BYTES } else { 0 };
+        let connection_bytes = connections as u64 * each_bytes;
         let addresses: usize =
             config.listeners.iter().map(|listener| listener.addresses.len()).sum();
         Self {
@@ -90,6 +92,8 @@ const BUFFERS_PER_LANE_BYTES: u64 = 6 * 288 * 1024;
 const CURVE_KEY_BYTES: u64 = 1024;
 /// An event queue, a bell, and two for a look-up under way.
 const DESCRIPTORS_PER_LANE: u64 = 4;
+/// What TLS to its backend adds to a connection with nothing pending.
+const IDLE_BACKEND_TLS_BYTES: u64 = 4 * 1024 + 256;
 /// A connection with nothing pending, in user space.
 const IDLE_CONNECTION_BYTES: u64 = 4 * 1024;
 /// Standard streams, the admin interface, watched files, logs.

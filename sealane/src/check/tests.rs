@@ -178,3 +178,18 @@ fn ticket_roots() {
     assert!(text.contains("is not the file of a ticket root"), "{text}");
     assert!(ticket_root_problem(&Tickets::default()).is_ok());
 }
+
+#[test]
+fn connections_cost_more_where_backends_are_spoken_to_in_tls() {
+    let bytes = |backend: &str, table: &str| {
+        let listener = LISTENER.replace("known.test:80", backend);
+        let config = format!("limits.connections = 100\nlanes = 1\n{listener}{table}");
+        let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
+        assert!(report.is_in_order(), "{text}");
+        report.cost.unwrap().connection_bytes
+    };
+    let table = "[listener.backend_tls]\ninsecure_accept_any_certificate = true\n";
+    assert_eq!(bytes("known.test:80", ""), 100 * 4_096);
+    // Measured: 8,261 bytes.
+    assert_eq!(bytes("tls://known.test:443", table), 100 * 8_448);
+}

@@ -249,10 +249,7 @@ fn resolve_backends(
         };
         match address {
             Ok(address) => {
-                let tls = client.and_then(|context| {
-                    let name = listener.backend_tls.as_ref()?.server_name_of(backend).ok()?;
-                    Some(BackendTls { context: Arc::clone(context), name })
-                });
+                let tls = backend_tls(listener, backend, client, found);
                 let lanes = registry.counters(&address, tls.is_some(), config.lanes.get());
                 let label = listener.backend_label(backend);
                 backends.push(Backend { address, label, tls, lanes });
@@ -265,6 +262,24 @@ fn resolve_backends(
         }
     }
     backends
+}
+
+/// How TLS is spoken to `backend`, if it is. Where it should be and cannot, a problem is noted:
+/// none must never come to mean plain bytes.
+fn backend_tls(
+    listener: &config::Listener,
+    backend: &BackendAddress,
+    client: Option<&Arc<ClientContext>>,
+    found: &mut Findings,
+) -> Option<BackendTls> {
+    match listener.backend_tls.as_ref()?.server_name_of(backend) {
+        Ok(name) => client.map(|context| BackendTls { context: Arc::clone(context), name }),
+        Err(problem) => {
+            let what = format!("listener `{}`: backend `{backend}`: {problem}", listener.name);
+            found.problems.push(what);
+            None
+        }
+    }
 }
 
 /// Looks a name up, on a thread of its own: a resolver that is silent must not hold up a signal.
@@ -296,5 +311,36 @@ fn try_out(generation: &Generation<RelaySettings>, root: &TicketRoot, problems: 
         if let Err(error) = LaneContext::new(&listener.context, &resources) {
             problems.push(format!("listener `{}`: {error}", listener.settings.listener));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealane_engine::client::{ClientOptions, Roots, Verification};
+
+    use super::*;
+    use crate::config::{Simple, value};
+
+    #[test]
+    fn a_backend_without_a_name_to_prove_is_never_spoken_to_in_the_clear() {
+        let mut config = Config::simple(Simple {
+            admin: None,
+            backends: vec![value::backend("tls://127.0.0.1:1").unwrap()],
+            certificates: vec!["site.pem".into()],
+            lanes: None,
+            listen: vec!["127.0.0.1:0".parse().unwrap()],
+            store_key_file: None,
+        })
+        .unwrap();
+        // A configuration as no reader makes it.
+        config.listeners[0].backends.push(BackendAddress::Unix("/run/app.sock".into()));
+        let verification = Verification::DangerousNone;
+        let options = ClientOptions { verification, ..ClientOptions::trusting(Roots::none()) };
+        let context = ClientContexts::new().context(&options).unwrap();
+        let (mut registry, mut found) = (BackendRegistry::default(), Findings::default());
+        let listener = &config.listeners[0];
+        resolve_backends(&config, listener, Some(&context), &mut registry, &mut found);
+        assert_eq!(found.problems.len(), 1, "{:?}", found.problems);
+        assert!(found.problems[0].contains("unix:/run/app.sock"), "{:?}", found.problems);
     }
 }

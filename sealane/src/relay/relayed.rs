@@ -32,6 +32,11 @@ impl Relayed {
         settings.backends[usize::from(self.backend?)].tls.as_ref()
     }
 
+    /// Whether the backend has yet to prove its name: no plaintext may pass in either direction.
+    pub(super) fn is_unproven(&self, settings: &RelaySettings) -> bool {
+        self.stage.is_beginning() && self.tls(settings).is_some()
+    }
+
     /// Whether `error` only says that the backend has left behind a whole answer.
     pub(super) fn outlives<K: Kernel>(&mut self, error: &io::Error, link: &Link<'_, K>) -> bool {
         // The kernel says "broken pipe" for a reset behind FIN, and "connection reset" for one
