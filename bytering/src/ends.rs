@@ -17,7 +17,7 @@ pub fn ring(limits: Limits) -> (Producer, Consumer) {
     let shared = Arc::new(Shared { header, pages });
     let producer =
         Producer { shared: Arc::clone(&shared), limits, writer, page, allocated: 1, reused: 0 };
-    (producer, Consumer { shared, reader: Reader::new(limits), page, was_empty: false })
+    (producer, Consumer { shared, reader: Reader::new(limits), page })
 }
 
 /// The end that writes. It may move to another thread, but two threads cannot share it.
@@ -118,8 +118,6 @@ pub struct Consumer {
     reader: Reader,
     /// The memory of the page that the reader is in.
     page: *mut Byte,
-    /// Whether the last look found nothing.
-    was_empty: bool,
 }
 
 // SAFETY: as for the producer.
@@ -127,7 +125,6 @@ unsafe impl Send for Consumer {}
 
 impl Consumer {
     /// The next bytes, in place, as far as they stand without a gap; empty: there are none now.
-    /// A ring that is found empty twice in a row frees all its pages but one.
     #[cfg(not(loom))]
     pub fn readable(&mut self) -> &[u8] {
         let (at, unread) = self.unread();
@@ -162,6 +159,17 @@ impl Consumer {
         done
     }
 
+    /// Frees all pages of an empty ring but one: for a consumer that goes to sleep, or has found
+    /// nothing for a while. One that looks all the time would free what the next bytes need.
+    ///
+    /// Afterwards it looks once more: a producer that looked for a page meanwhile may have been
+    /// told to wait.
+    pub fn shrink(&mut self) {
+        if self.unread().1 == 0 {
+            self.shared.pages.shrink(&self.shared.header);
+        }
+    }
+
     /// Whether the producer is gone and everything was read.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
@@ -174,11 +182,6 @@ impl Consumer {
         // On the heap the other end is this crate's, which breaks no rule.
         let unread = self.reader.unread(header).unwrap_or_default();
         self.page = pages.memory(self.reader.page());
-        // One look in vain is part of a stream; the second is the last before sleep.
-        if unread.is_empty() && self.was_empty {
-            pages.shrink(header);
-        }
-        self.was_empty = unread.is_empty();
         // SAFETY: what is unread begins within its page.
         (unsafe { self.page.add(unread.start) }, unread.len())
     }
