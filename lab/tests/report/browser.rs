@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{page_of, sample};
+use super::{page_of, page_of_writeups, sample};
 
 #[test]
 fn a_reader_can_hover_isolate_switch_and_copy_on_any_screen() {
@@ -75,6 +75,23 @@ fn the_page_as_written_runs_without_a_complaint() {
 }
 
 #[test]
+fn the_page_of_the_writeups_runs_and_fits_any_screen() {
+    let Some(chromium) = chromium() else { return };
+    let page = page_of_writeups(&sample::writeups());
+    let (dom, log) = browse(&chromium, &page, 1400, true);
+    assert!(dom.contains("<html lang=\"en\" class=\"js\""), "the script ran: {dom:.300}");
+    assert!(!log.contains("CONSOLE"), "{log}");
+    let page =
+        unguarded(&page, "").replace("</body>", &format!("<script>{WIDTHS}</script></body>"));
+    for width in [380, 1360] {
+        let said = probe(&chromium, &page, width, false);
+        assert_eq!(said["width"], width, "{said}");
+        assert_eq!(said["cards"], 5, "one for each write-up: {said}");
+        assert!(said["overflow"].as_i64().unwrap() <= 0, "wider than {width} px: {said}");
+    }
+}
+
+#[test]
 fn hostile_names_stay_text() {
     let hostile = "</script></textarea></title><img src=x onerror=\"window.attacked=1\">'\"<b>&";
     let mut run = sample::run();
@@ -118,16 +135,22 @@ fn hostile_names_stay_text() {
 
 /// A copy with the reader's moves in it, where storage is forbidden as in a mail's preview.
 fn probed(page: &str) -> String {
-    let policy = page.find("<meta http-equiv").unwrap();
-    let end = policy + page[policy..].find('>').unwrap() + 1;
     let head = "<script>window.probeErrors = [];\
         addEventListener('error', (e) => probeErrors.push(String(e.message)));\
         Object.defineProperty(window, 'localStorage', { get() { throw new Error('no'); } });\
         </script>";
-    let page = format!("{}{head}{}", &page[..policy], &page[end..]);
+    let page = unguarded(page, head);
     page.replace("</body>", &format!("<script>{}</script></body>", include_str!("probe.js")))
 }
 
+/// Without its policy, which would refuse a test's script; `head` in its place.
+fn unguarded(page: &str, head: &str) -> String {
+    let policy = page.find("<meta http-equiv").unwrap();
+    let end = policy + page[policy..].find('>').unwrap() + 1;
+    format!("{}{head}{}", &page[..policy], &page[end..])
+}
+
+/// What the script of a page in a frame of that width left.
 fn probe(chromium: &Path, page: &str, width: u32, dark: bool) -> Value {
     let (dom, log) = browse(chromium, &framed(page, width), 1400, dark);
     let result =
@@ -182,3 +205,11 @@ fn chromium() -> Option<PathBuf> {
     }
     found
 }
+
+/// Leaves the page's width, how far it reaches beyond the window, and its cards.
+const WIDTHS: &str = "const wide = document.documentElement;\
+    const result = { width: innerWidth, overflow: wide.scrollWidth - innerWidth,\
+    cards: document.querySelectorAll('article.card').length };\
+    const out = parent.document.createElement('pre');\
+    out.id = 'probe'; out.textContent = JSON.stringify(result);\
+    parent.document.body.append(out);";
