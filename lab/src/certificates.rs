@@ -27,7 +27,7 @@ mod resolver;
 mod server;
 pub mod task;
 
-use std::{collections::BTreeMap, env, path::Path, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, env, path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
-    strategies::{self, Cell, Plan, counted, measured},
+    strategies::{self, Cell, Plan, Rounds, counted, measured},
     trial::Task,
 };
 
@@ -81,16 +81,8 @@ pub struct Arguments {
     /// In which names are asked for
     #[arg(long, value_enum, default_value = "in-turn")]
     order: Order,
-    /// How often each row is measured
-    #[arg(long, value_name = "N", default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
-    /// Determines which names are asked for, and the order of rows in each round
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Writes the document there
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: Rounds,
     /// A fault to commit, which a check must find: a test interface
     #[arg(long, hide = true)]
     fault: Option<Fault>,
@@ -138,7 +130,7 @@ pub enum Fault {
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     generation::write(folder.path(), arguments.certs)?;
     let mut strategies =
@@ -177,8 +169,8 @@ impl Arguments {
             .into(),
             figures: figures(),
             cells: self.cells(folder),
-            rounds: self.rounds,
-            seed: self.seed,
+            rounds: self.rounds.rounds,
+            seed: self.rounds.seed,
             time_max: self.time_max(),
         }
     }
@@ -243,7 +235,7 @@ impl Arguments {
             owner_cost_ms: u64::from(owner_cost_ms),
             replaces,
             order: self.order,
-            seed: self.seed,
+            seed: self.rounds.seed,
             fault: self.fault,
         })
     }

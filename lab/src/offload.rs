@@ -37,7 +37,7 @@ use crate::{
     interrupt::Interrupt,
     journal::Journal,
     scenario::Key,
-    strategies::{Cell, Plan, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, Rounds, conclude, counted, measure, measured},
     trial::{Task, WINDOW_DEFAULT_MS},
 };
 
@@ -79,16 +79,8 @@ pub struct Arguments {
     #[arg(long, default_value_t = WINDOW_DEFAULT_MS, value_name = "MS",
         value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: u64,
-    /// How often everything is measured
-    #[arg(long, default_value_t = 5, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
-    /// The order of the trials
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-    /// Writes the document there
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: Rounds,
 }
 
 /// `true` if every strategy was measured and no check failed.
@@ -98,7 +90,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let strategies = arguments.strategies()?;
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let plan = arguments.plan(&strategies, folder.path())?;
     let mut measured = measure(plan, &mut journal, &interrupt)?;
@@ -156,8 +148,8 @@ impl Arguments {
             command: "offload",
             settings,
             figures: figures(),
-            rounds: self.rounds,
-            seed: self.seed,
+            rounds: self.rounds.rounds,
+            seed: self.rounds.seed,
             time_max: cells.iter().map(|(time_max, _)| *time_max).max().unwrap_or_default(),
             cells: cells.into_iter().map(|(_, cell)| cell).collect(),
         })

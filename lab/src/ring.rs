@@ -9,7 +9,6 @@ pub mod trial;
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
-    path::PathBuf,
     time::Duration,
 };
 
@@ -22,7 +21,7 @@ use crate::{
     interrupt::Interrupt,
     journal::Journal,
     ring::{in_turn::InTurn, trial::RingTask},
-    strategies::{Cell, Plan, check, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, Rounds, check, conclude, counted, measure, measured},
     trial::Task,
 };
 
@@ -56,16 +55,8 @@ pub struct Arguments {
     /// Processors of the sender and of the receiver [default: not pinned]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pin: Vec<usize>,
-    /// Rounds
-    #[arg(long, default_value_t = 5, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
-    /// Of the order of measurement
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-    /// Writes the document there
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: Rounds,
 }
 
 /// Which ring; the remedy last.
@@ -96,7 +87,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         count::needs_valgrind()?;
     }
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
     let mut strategies = measure(arguments.plan(), &mut journal, &interrupt)?;
     if arguments.instructions {
         arguments.count_instructions(&mut strategies, &interrupt)?;
@@ -121,8 +112,8 @@ impl Arguments {
                 counted("kept_up_pages_live", "live when kept up"),
             ],
             cells: self.pairs().map(|(strategy, chunk)| self.cell(strategy, chunk)).collect(),
-            rounds: self.rounds,
-            seed: self.seed,
+            rounds: self.rounds.rounds,
+            seed: self.rounds.seed,
             time_max: TIME_MAX + Duration::from_nanos(self.bytes.saturating_mul(BYTE_NS_MAX)),
         }
     }

@@ -12,6 +12,7 @@ mod table;
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     io::{self, Write},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -25,6 +26,21 @@ use crate::{
     statistics::{Row, compare},
     trial::{Line, Task, launch},
 };
+
+/// What such a command is asked for beside its own arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Rounds {
+    /// How often each row is measured
+    #[arg(long, default_value_t = 5, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
+    /// Of all that is random: the order of rows in each round, and which names are asked for
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Writes the document there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
 
 /// Everything that one command measures.
 pub(crate) struct Plan {

@@ -17,7 +17,7 @@ mod tally;
 mod task;
 mod window;
 
-use std::{collections::BTreeSet, env, path::PathBuf};
+use std::{collections::BTreeSet, env};
 
 use crate::{
     count,
@@ -26,7 +26,7 @@ use crate::{
     handshake::thread_count,
     interrupt::Interrupt,
     journal::Journal,
-    strategies::{Cell, Plan, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, Rounds, conclude, counted, measure, measured},
     trial::{Fixed, Task, WINDOW_DEFAULT_MS},
 };
 
@@ -43,10 +43,6 @@ pub struct Arguments {
     /// Numbers of threads [default: doubled from 1, up to twice the processors]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = thread_count)]
     threads: Vec<usize>,
-    /// How often everything but the rotation is measured
-    #[arg(long, default_value_t = 5, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
     /// Length of the window in which tickets count
     #[arg(long, default_value_t = WINDOW_DEFAULT_MS, value_name = "MS",
         value_parser = clap::value_parser!(u64).range(10..=600_000))]
@@ -65,12 +61,8 @@ pub struct Arguments {
     /// Leaves it to the kernel where threads run
     #[arg(long)]
     no_pin: bool,
-    /// The order of the trials
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-    /// Writes the document there
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: Rounds,
 }
 
 /// `true` if every strategy was measured and no check failed.
@@ -82,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         count::needs_valgrind()?;
     }
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
     let planned = Planned::new(arguments, &journal);
     let mut strategies = measure(planned.windows(), &mut journal, &interrupt)?;
     if arguments.shared_writes {
@@ -124,7 +116,7 @@ impl<'a> Planned<'a> {
     fn windows(&self) -> Plan {
         let work = Work::Window { window_ms: self.arguments.window_ms };
         let cells = self.threads.iter().flat_map(|threads| self.cells(*threads, work, TICKETS));
-        self.plan(self.arguments.rounds, cells.collect())
+        self.plan(self.arguments.rounds.rounds, cells.collect())
     }
 
     /// Once, with the most threads: what it shows is counted.
@@ -150,7 +142,7 @@ impl<'a> Planned<'a> {
             settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
             figures: figures(),
             rounds,
-            seed: arguments.seed,
+            seed: arguments.rounds.seed,
             time_max: times.max().unwrap_or_default(),
             cells,
         }
