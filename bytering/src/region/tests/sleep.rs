@@ -64,10 +64,12 @@ fn room_and_unread_are_what_write_and_read_take() {
     }
 }
 
-/// Messages of all sizes, whole ones only; an end that is slept over hangs, and says so.
+/// Whole messages, some of which fill the ring, so that each end sleeps until the other one has done
+/// its part; an end that is slept over hangs, and says so.
 #[test]
 fn sleepers_pass_messages_on() {
-    for (page_bytes, pages_max) in [(32, 1), (64, 1), (1024, 1), (16, 4)] {
+    let cases = [(16, 1, 16), (16, 1, 8), (32, 1, 1), (1024, 1, 1), (16, 4, 1)];
+    for (page_bytes, pages_max, message_bytes_min) in cases {
         let limits = Limits::new(page_bytes, pages_max).unwrap();
         let (mut producer, mut consumer) = ring(limits);
         let reader_here = thread::current();
@@ -75,7 +77,8 @@ fn sleepers_pass_messages_on() {
             let mut random = fastrand::Rng::with_seed(1);
             let mut sent = 0_usize;
             for _ in 0..MESSAGES {
-                let bytes: Vec<u8> = (sent..sent + random.usize(1..=16)).map(byte_at).collect();
+                let bytes: Vec<u8> =
+                    (sent..sent + random.usize(message_bytes_min..=16)).map(byte_at).collect();
                 while !producer.write_whole(&[&bytes]) {
                     if producer.may_wait(bytes.len()) {
                         sleep();
