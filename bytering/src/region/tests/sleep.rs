@@ -160,9 +160,9 @@ impl Shared {
     /// Every word of it, most of them with numbers that could be right.
     fn scribble_over_the_header(&self, random: &mut fastrand::Rng) {
         for at in (0..HEADER_BYTES).step_by(4) {
-            let near = self.word(at % 256 / 128 * 128).load(Relaxed);
-            let values =
-                [0, random.u32(0..40), near.wrapping_add(random.u32(0..600)), random.u32(..)];
+            let near = self.word(128 * random.usize(0..2)).load(Relaxed);
+            let near = near.wrapping_add(random.u32(0..1200)).wrapping_sub(600);
+            let values = [0, random.u32(0..40), near, random.u32(..)];
             self.word(at).store(values[random.usize(0..values.len())], Relaxed);
         }
     }
