@@ -44,7 +44,7 @@
 //! seen. A wake-up may be one too many, so a woken end looks at the ring and may sleep again.
 //! `gone` has no flag: who ends wakes the other one in any case.
 //!
-//! In a ring of one page the other language needs neither `used` nor `links`.
+//! In a ring of one page nobody looks at `used` and `links`, and another language needs neither.
 //!
 //! # Trust
 //!
@@ -205,7 +205,7 @@ impl Producer {
         if !room.is_empty() {
             return room;
         }
-        let Some(next) = header.claim(self.touched, self.memory.limits.page_bits()) else {
+        let Some(next) = header.claim(self.touched, self.writer.other_pages()) else {
             return room;
         };
         self.reused += u64::from(self.touched >> next & 1);
