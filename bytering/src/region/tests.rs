@@ -1,6 +1,10 @@
 //! The layout as another language sees it, and a peer that scribbles over it.
 
-use std::{collections::VecDeque, sync::atomic::AtomicU32, thread};
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    thread,
+};
 
 use super::*;
 
