@@ -41,22 +41,51 @@ impl Writer {
     pub(crate) fn room(&mut self, header: &Header) -> Range<usize> {
         if self.free() == 0 {
             // Only now is a look at the consumer's cache line worth its price.
-            let read = header.read();
-            // Else the consumer is still in an earlier page, and has read nothing of this one.
-            if self.written.wrapping_sub(read) <= self.written.wrapping_sub(self.oldest) {
-                self.oldest = read;
-            }
+            self.look(header);
         }
         self.known_room()
     }
 
-    /// The first `len` bytes of [`room`](Self::room), at most all, are written.
+    /// Bytes that may be written now in all pages: at most what an empty ring takes, whatever the
+    /// header says.
+    #[cfg(any(test, not(loom)))]
+    pub(crate) fn room_in_all(&mut self, header: &Header) -> usize {
+        self.look(header);
+        let unused = (header.unused() & self.other_pages()).count_ones() as usize;
+        self.free() as usize + unused * self.limits.page_bytes()
+    }
+
+    /// Where the stream may go on, a bit each: not in the page that it is in, whoever says that
+    /// nobody uses it.
+    pub(crate) fn other_pages(&self) -> u32 {
+        self.limits.page_bits() & !(1 << self.page)
+    }
+
+    /// Bytes that may be written in this page, without a look at the consumer.
+    #[cfg(not(loom))]
+    pub(crate) fn known_room_in_page(&self) -> usize {
+        self.free() as usize
+    }
+
+    /// The first `len` bytes of [`room`](Self::room), at most all, are written, and the consumer
+    /// may read them.
     pub(crate) fn commit(&mut self, header: &Header, len: usize) {
-        let len = clamped(len, self.known_room().len());
-        if len > 0 {
-            self.written = self.written.wrapping_add(len);
-            header.publish_written(self.written);
+        if self.advance(len) > 0 {
+            self.publish(header);
         }
+    }
+
+    /// The same, but the consumer does not know of them before [`publish`](Self::publish); how
+    /// many.
+    pub(crate) fn advance(&mut self, len: usize) -> usize {
+        let len = clamped(len, self.known_room().len());
+        self.written = self.written.wrapping_add(len);
+        len as usize
+    }
+
+    /// The consumer may read everything that was written.
+    pub(crate) fn publish(&self, header: &Header) {
+        header.publish_written(self.written);
     }
 
     /// The stream goes on in `next`, which the producer has claimed.
@@ -64,6 +93,15 @@ impl Writer {
         header.link(self.page, self.written, next);
         self.page = next;
         self.oldest = self.written;
+    }
+
+    /// How far the consumer is.
+    fn look(&mut self, header: &Header) {
+        let read = header.read();
+        // Else the consumer is still in an earlier page, and has read nothing of this one.
+        if self.written.wrapping_sub(read) <= self.written.wrapping_sub(self.oldest) {
+            self.oldest = read;
+        }
     }
 
     fn known_room(&self) -> Range<usize> {
@@ -122,6 +160,16 @@ impl Reader {
         }
     }
 
+    /// Bytes that are unread in all pages.
+    ///
+    /// # Errors
+    /// More than a ring holds: the producer broke the rules.
+    #[cfg(any(test, not(loom)))]
+    pub(crate) fn unread_in_all(&self, header: &Header) -> Result<usize, Broken> {
+        let unread = header.written().wrapping_sub(self.read) as usize;
+        if unread > self.limits.bytes_max() { Err(Broken) } else { Ok(unread) }
+    }
+
     /// Whether everything was read that was ever written.
     pub(crate) fn is_at_end(&self, header: &Header) -> bool {
         header.producer_is_gone() && header.written() == self.read
@@ -134,7 +182,7 @@ impl Reader {
         let written = header.written();
         self.follow(header)?;
         let written_ahead = written.wrapping_sub(self.read);
-        let ahead = match header.linked(self.page) {
+        let ahead = match self.linked(header) {
             Some((at, _)) => written_ahead.min(at.wrapping_sub(self.read)),
             None => written_ahead,
         };
@@ -146,7 +194,7 @@ impl Reader {
 
     /// Leaves the page if the stream does so here.
     fn follow(&mut self, header: &Header) -> Result<(), Broken> {
-        if let Some((at, next)) = header.linked(self.page)
+        if let Some((at, next)) = self.linked(header)
             && at == self.read
         {
             if next as usize >= self.limits.pages_max() {
@@ -156,6 +204,12 @@ impl Reader {
             self.page = next;
         }
         Ok(())
+    }
+
+    /// Where the stream leaves the page, and for which one. It has nowhere to go from the only one,
+    /// whoever says so.
+    fn linked(&self, header: &Header) -> Option<(u32, u32)> {
+        if self.limits.pages_max() == 1 { None } else { header.linked(self.page) }
     }
 
     fn known_unread(&self) -> Range<usize> {

@@ -48,7 +48,8 @@
 //! business. An end that sleeps raises a flag, then [`fence`](std::sync::atomic::fence)s with
 //! `SeqCst`, then looks at the ring once more, a consumer after it has shrunk it; the other end,
 //! after it has written or read, fences the same way and then looks at the flag. One of the two
-//! sees the other (a model proves it).
+//! sees the other (a model proves it). The ends of a [`region`] have a place for these flags, and
+//! do all of that but the sleep.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod cursors;
@@ -60,6 +61,8 @@ mod pages;
 mod primitive;
 #[cfg(not(loom))]
 pub mod region;
+#[cfg(any(test, not(loom)))]
+mod sleep;
 
 pub use ends::{Consumer, PageCounts, Producer, ring};
 pub use limits::{Limits, LimitsError};

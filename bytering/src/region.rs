@@ -4,10 +4,12 @@
 //! The layout is a header of 4,096 bytes, then the pages, one after the other:
 //!
 //! ```text
-//! byte   0  written: position, gone        the producer writes, the consumer reads
-//! byte 128  read: position, gone           the consumer writes, the producer reads
-//! byte 256  used: a bit per page           both change it, when a page comes or goes
-//! byte 384  links: (at, next) per page     the producer writes, when the stream leaves a page
+//! byte    0  written: position, gone        the producer writes, the consumer reads
+//! byte  128  read: position, gone           the consumer writes, the producer reads
+//! byte  256  used: a bit per page           both change it, when a page comes or goes
+//! byte  384  links: (at, next) per page     the producer writes, when the stream leaves a page
+//! byte 1024  consumer_sleeps: a flag        both change it, when the consumer sleeps
+//! byte 1152  producer_waits: a flag         both change it, when the producer waits for room
 //! ```
 //! All are 32-bit words in the machine's byte order, to be read and written atomically. Zeros are
 //! an empty ring, in page 0. A position counts the bytes of the stream and begins again at 2^32; a
@@ -17,19 +19,42 @@
 //! A ring grows by using more of the region's pages, the lowest first, so that what it never needed
 //! is never touched; when the consumer keeps up it stays in one.
 //!
+//! # Sleep
+//!
+//! A flag is 0, or anything else when its end sleeps and wants to be woken, by whatever the two
+//! owners agreed on: something that keeps a wake-up for a sleeper who is not quite asleep. An end
+//! here asks [`Consumer::may_sleep`] or [`Producer::may_wait`] before it sleeps, and
+//! [`Producer::wakes`] or [`Consumer::wakes`] after a batch. The end of another language does, in
+//! this order, by operations that are sequentially consistent, as all of JavaScript's `Atomics`
+//! are:
+//!
+//! - A consumer that goes to sleep: store 1 to `consumer_sleeps`; load `written`; if that is not
+//!   what it has read up to, store 0 to the flag and read on; else sleep. When it runs again, for
+//!   whatever reason: store 0 to the flag, then load `written`.
+//! - A producer, after a batch: store `written`; load `consumer_sleeps`; if that is not 0, exchange
+//!   it with 0; if that gave anything but 0, wake the consumer.
+//! - A producer that needs room: store 1 to `producer_waits`; load `read`; if there is room now,
+//!   store 0 to the flag and write; else sleep. When it runs again: load `read`.
+//! - A consumer, after a batch: store `read`; load `producer_waits`; if that is not 0, exchange it
+//!   with 0; if that gave anything but 0, wake the producer.
+//!
+//! The bytes themselves may be plain reads and writes: those of a batch before the store of
+//! `written`, or of `read`, and after the load of the other end's. No step may be left out or
+//! change its place: the load behind the flag is what finds bytes that came before the flag was
+//! seen. A wake-up may be one too many, so a woken end looks at the ring and may sleep again.
+//! `gone` has no flag: who ends wakes the other one in any case.
+//!
+//! In a ring of one page nobody looks at `used` and `links`, and another language needs neither.
+//!
+//! # Trust
+//!
 //! What stands in such memory is checked before use, copied in and out by atomics, and never lent
-//! as a slice. A peer that scribbles over it can change bytes and stop the ring, no more.
+//! as a slice. A peer that scribbles over it can change bytes and stop the ring, no more: it can
+//! keep an end awake or asleep, so an end that must stop at some time has another way to be told.
 
-use std::{
-    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
-    error, fmt,
-    ops::Range,
-    ptr::NonNull,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
-    },
-};
+mod memory;
+
+use std::{error, fmt, ops::Range, ptr::NonNull, sync::Arc};
 
 use crate::{
     cursors::{Broken, Reader, Writer},
@@ -37,12 +62,13 @@ use crate::{
     header::{HEADER_BYTES, Header},
     limits::Limits,
 };
+use memory::{Memory, Owner, load, store};
 
 /// An empty ring in a region of its own, as its two ends.
 #[must_use]
 pub fn ring(limits: Limits) -> (Producer, Consumer) {
     let owner = Arc::new(Owner::new(bytes(limits)));
-    let memory = || Memory { start: owner.start, limits, _owner: Some(Arc::clone(&owner)) };
+    let memory = || Memory::of(&owner, limits);
     (Producer::new(memory()), Consumer::new(memory()))
 }
 
@@ -79,22 +105,54 @@ impl Producer {
         Memory::checked(start, region_bytes, limits).map(Self::new)
     }
 
-    /// Copies the front of `bytes` into the ring and tells the consumer; how many. Fewer than all:
-    /// the ring is at its cap, wait until the consumer has taken something.
+    /// Copies the front of `bytes` into the ring and tells the consumer of all at once; how many.
+    /// Fewer than all: the ring is at its cap, wait until the consumer has taken something.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
-        let mut done = 0;
-        while done < bytes.len() {
-            let room = self.room();
-            let part = &bytes[done..bytes.len().min(done + room.len())];
-            if part.is_empty() {
-                break;
-            }
-            // SAFETY: a room lies within a page, whatever the region holds.
-            unsafe { store(part, self.memory.page(self.writer.page()).add(room.start)) };
-            self.writer.commit(self.memory.header(), part.len());
-            done += part.len();
+        let done = self.place(bytes);
+        if done > 0 {
+            self.writer.publish(self.memory.header());
         }
         done
+    }
+
+    /// Copies `parts`, one behind the other, into the ring and tells the consumer of all at once:
+    /// it never finds a part of a message. False: there is no room for all, and nothing was done.
+    pub fn write_whole(&mut self, parts: &[&[u8]]) -> bool {
+        let needed = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        if self.writer.known_room_in_page() < needed && self.room() < needed {
+            return false;
+        }
+        let mut placed = 0;
+        for part in parts {
+            placed += self.place(part);
+        }
+        if placed == needed {
+            self.writer.publish(self.memory.header());
+        }
+        // Only a peer that marked pages as used meanwhile makes it less; its ring is of no use.
+        placed == needed
+    }
+
+    /// Bytes that [`write`](Self::write) takes now in all, at least. It looks at what the consumer
+    /// writes to: ask once per batch.
+    pub fn room(&mut self) -> usize {
+        self.writer.room_in_all(self.memory.header())
+    }
+
+    /// Whether the consumer sleeps, and the caller must wake it now. To be asked after writing,
+    /// once per batch.
+    #[must_use]
+    pub fn wakes(&self) -> bool {
+        self.memory.flags().wakes_consumer()
+    }
+
+    /// Whether the caller may wait: there is no room for `needed` bytes, and the consumer's
+    /// [`wakes`](Consumer::wakes) will tell when there is more. False: there is room now. Never
+    /// more is waited for than an empty ring takes.
+    #[must_use]
+    pub fn may_wait(&mut self, needed: usize) -> bool {
+        let needed = needed.min(self.memory.limits.bytes_max());
+        self.memory.flags().producer_may_wait(&mut self.writer, self.memory.header(), needed)
     }
 
     /// Whether the consumer is gone: what is written now, nobody reads.
@@ -117,14 +175,30 @@ impl Producer {
         Self { memory, writer, touched: 1, reused: 0 }
     }
 
+    /// Copies the front of `bytes` into the ring, of which the consumer is not told; how many.
+    fn place(&mut self, bytes: &[u8]) -> usize {
+        let mut done = 0;
+        while done < bytes.len() {
+            let room = self.room_in_page();
+            let part = &bytes[done..bytes.len().min(done + room.len())];
+            if part.is_empty() {
+                break;
+            }
+            // SAFETY: a room lies within a page, whatever the region holds.
+            unsafe { store(part, self.memory.page(self.writer.page()).add(room.start)) };
+            done += self.writer.advance(part.len());
+        }
+        done
+    }
+
     /// Where the next bytes go in the writer's page.
-    fn room(&mut self) -> Range<usize> {
+    fn room_in_page(&mut self) -> Range<usize> {
         let header = self.memory.header();
         let room = self.writer.room(header);
         if !room.is_empty() {
             return room;
         }
-        let Some(next) = header.claim(self.touched, self.memory.limits.page_bits()) else {
+        let Some(next) = header.claim(self.touched, self.writer.other_pages()) else {
             return room;
         };
         self.reused += u64::from(self.touched >> next & 1);
@@ -185,6 +259,35 @@ impl Consumer {
         Ok(done)
     }
 
+    /// Bytes that are there to be read now. [`read`](Self::read) gives fewer only if the region is
+    /// broken.
+    ///
+    /// # Errors
+    /// The producer, or whoever else writes to the region, broke the layout.
+    pub fn unread(&self) -> Result<usize, RegionError> {
+        self.reader.unread_in_all(self.memory.header()).map_err(|Broken| RegionError::Broken)
+    }
+
+    /// Whether the caller may sleep: nothing is unread, and the producer's
+    /// [`wakes`](Producer::wakes) will tell when there is something. False: there is something, or
+    /// the region is broken, which [`unread`](Self::unread) says.
+    #[must_use]
+    pub fn may_sleep(&self) -> bool {
+        self.memory.flags().consumer_may_sleep(&self.reader, self.memory.header())
+    }
+
+    /// Whatever ended the sleep, nobody need end it now. To be told before anything is read.
+    pub fn awoke(&self) {
+        self.memory.flags().consumer_awoke();
+    }
+
+    /// Whether the producer waits for room, and the caller must wake it now. To be asked after
+    /// reading, once per batch.
+    #[must_use]
+    pub fn wakes(&self) -> bool {
+        self.memory.flags().wakes_producer()
+    }
+
     /// Whether the producer is gone and everything was read.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
@@ -233,135 +336,6 @@ impl fmt::Display for RegionError {
 }
 
 impl error::Error for RegionError {}
-
-/// A region that is large enough.
-struct Memory {
-    start: NonNull<u8>,
-    limits: Limits,
-    /// Of a region that is ours; else whoever attached to it keeps it.
-    _owner: Option<Arc<Owner>>,
-}
-
-// SAFETY: the region is valid from any thread, and used by atomics alone.
-unsafe impl Send for Memory {}
-
-impl Memory {
-    /// The caller of `attach` answers for the region itself.
-    fn checked(start: NonNull<u8>, bytes: usize, limits: Limits) -> Result<Self, RegionError> {
-        let needed = self::bytes(limits);
-        if bytes < needed {
-            return Err(RegionError::TooSmall { bytes, needed });
-        }
-        if !start.cast::<Header>().is_aligned() {
-            return Err(RegionError::Misaligned);
-        }
-        Ok(Self { start, limits, _owner: None })
-    }
-
-    fn header(&self) -> &Header {
-        // SAFETY: it fits and is aligned; it is made of atomics, to which any bits are a value and
-        // which may change under a shared reference.
-        unsafe { self.start.cast().as_ref() }
-    }
-
-    /// Where a page begins. Both cursors keep `page` below the limit.
-    fn page(&self, page: usize) -> *mut u8 {
-        let at = HEADER_BYTES + page * self.limits.page_bytes();
-        // SAFETY: `checked` and `Owner` hold that all pages fit.
-        unsafe { self.start.as_ptr().add(at) }
-    }
-}
-
-/// A region of our own, all zeros at first.
-struct Owner {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: it does nothing but keep the region.
-unsafe impl Send for Owner {}
-// SAFETY: as above.
-unsafe impl Sync for Owner {}
-
-impl Owner {
-    fn new(bytes: usize) -> Self {
-        // The header's size is the alignment, so that pages of the machine are not shared.
-        let Ok(layout) = Layout::from_size_align(bytes, HEADER_BYTES) else {
-            // No limits ask for so much; a smaller region must never stand in for it.
-            handle_alloc_error(Layout::new::<Header>())
-        };
-        // SAFETY: the layout has bytes.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, layout }
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        // SAFETY: `new` allocated it with this layout, and the ends that used it are gone.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
-    }
-}
-
-/// Copies `from` into a region, by words where they are aligned.
-///
-/// # Safety
-/// `to` and as many bytes behind it lie in the region.
-unsafe fn store(from: &[u8], to: *mut u8) {
-    let (head, rest) = from.split_at(to.align_offset(WORD_BYTES).min(from.len()));
-    let (words, tail) = rest.as_chunks::<WORD_BYTES>();
-    // SAFETY: the caller answers for all of `to`; words begin where they are aligned.
-    unsafe {
-        store_bytes(head, to);
-        let to = to.add(head.len());
-        for (at, word) in words.iter().enumerate() {
-            let to = AtomicU64::from_ptr(to.cast::<u64>().add(at));
-            to.store(u64::from_ne_bytes(*word), Relaxed);
-        }
-        store_bytes(tail, to.add(words.len() * WORD_BYTES));
-    }
-}
-
-/// # Safety
-/// As of [`store`].
-unsafe fn store_bytes(from: &[u8], to: *mut u8) {
-    for (at, byte) in from.iter().enumerate() {
-        // SAFETY: the caller answers for each of them.
-        unsafe { AtomicU8::from_ptr(to.add(at)) }.store(*byte, Relaxed);
-    }
-}
-
-/// Copies from a region to `to`, by words where they are aligned.
-///
-/// # Safety
-/// `from` and as many bytes behind it lie in the region.
-unsafe fn load(from: *mut u8, to: &mut [u8]) {
-    let head = from.align_offset(WORD_BYTES).min(to.len());
-    let (head, rest) = to.split_at_mut(head);
-    let (words, tail) = rest.as_chunks_mut::<WORD_BYTES>();
-    // SAFETY: the caller answers for all of `from`; words begin where they are aligned.
-    unsafe {
-        load_bytes(from, head);
-        let from = from.add(head.len());
-        for (at, word) in words.iter_mut().enumerate() {
-            let from = AtomicU64::from_ptr(from.cast::<u64>().add(at));
-            *word = from.load(Relaxed).to_ne_bytes();
-        }
-        load_bytes(from.add(words.len() * WORD_BYTES), tail);
-    }
-}
-
-/// # Safety
-/// As of [`load`].
-unsafe fn load_bytes(from: *mut u8, to: &mut [u8]) {
-    for (at, byte) in to.iter_mut().enumerate() {
-        // SAFETY: the caller answers for each of them.
-        *byte = unsafe { AtomicU8::from_ptr(from.add(at)) }.load(Relaxed);
-    }
-}
-
-const WORD_BYTES: usize = size_of::<u64>();
 
 #[cfg(test)]
 mod tests;

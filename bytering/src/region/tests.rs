@@ -1,8 +1,14 @@
 //! The layout as another language sees it, and a peer that scribbles over it.
 
-use std::{collections::VecDeque, sync::atomic::AtomicU32, thread};
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    thread,
+};
 
 use super::*;
+
+mod sleep;
 
 #[test]
 fn a_region_is_a_queue() {
@@ -106,6 +112,26 @@ fn a_link_to_no_page_and_a_position_of_no_byte_stop_the_consumer() {
 }
 
 #[test]
+fn a_ring_of_one_page_heeds_no_link() {
+    let shared = Shared::new(Limits::new(64, 1).unwrap());
+    let (mut producer, mut consumer) = shared.ends();
+    let mut random = fastrand::Rng::with_seed(1);
+    for number in 0..SEEDS {
+        for at in (256..640).step_by(4) {
+            let near = shared.word(128).load(Relaxed) + random.u32(0..64);
+            shared.word(at).store([0, 1, near][random.usize(0..3)], Relaxed);
+        }
+        let message = [number.to_le_bytes()[0]; 60];
+        assert_eq!(producer.room(), 64);
+        assert!(producer.write_whole(&[&message]) && !producer.write_whole(&[&message]));
+        assert_eq!(consumer.unread(), Ok(60));
+        let mut bytes = [0; 64];
+        assert_eq!(consumer.read(&mut bytes), Ok(60));
+        assert_eq!(bytes[..60], message);
+    }
+}
+
+#[test]
 fn a_peer_that_scribbles_reaches_nothing_outside() {
     for seed in 0..SEEDS {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -120,9 +146,7 @@ fn a_peer_that_scribbles_reaches_nothing_outside() {
             assert!(consumer.read(&mut bytes[..len]).unwrap_or(0) <= len);
             shared.scribble(&mut random);
         }
-        let end = shared.owner.layout.size();
-        let mut behind = (end - BEHIND_BYTES..end).step_by(4).map(|at| shared.word(at));
-        assert!(behind.all(|word| word.load(Relaxed) == 0));
+        assert!(shared.is_untouched_behind());
     }
 }
 
@@ -153,6 +177,12 @@ impl Shared {
         assert!(at.is_multiple_of(4) && at + 4 <= self.owner.layout.size());
         // SAFETY: the word lies in the memory and is aligned.
         unsafe { AtomicU32::from_ptr(self.owner.start.as_ptr().add(at).cast()) }
+    }
+
+    fn is_untouched_behind(&self) -> bool {
+        let end = self.owner.layout.size();
+        let mut behind = (end - BEHIND_BYTES..end).step_by(4).map(|at| self.word(at));
+        behind.all(|word| word.load(Relaxed) == 0)
     }
 
     /// Anything anywhere, most of it where it hurts.
