@@ -1,5 +1,6 @@
 //! One lane over the faulty kernel, with certificates, limits and what the tests look at.
 
+use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Barrier, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -15,11 +16,12 @@ use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
-use sealane_lanes::generation::{Generation, Listener, Publication};
+use sealane_lanes::generation::{Generation, Listener, NamedContext, Publication};
 use sealane_lanes::kernel::Address;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
 use sealane_lanes::mailbox::Mail;
+use sealane_lanes::service::Service;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
 
 use crate::kernel::{Faulty, Script};
@@ -49,6 +51,8 @@ pub(crate) struct Wanted {
     pub(crate) backend_tls: Option<Arc<ClientConfig>>,
     pub(crate) behaviour: Behaviour,
     pub(crate) limits: Limits,
+    /// Contexts in place of the listener's own, by the server name.
+    pub(crate) named: Vec<NamedContext>,
     pub(crate) unknown_names: UnknownNames,
     pub(crate) connect_timeout: Duration,
     pub(crate) wait_to_connect: bool,
@@ -72,6 +76,7 @@ impl Wanted {
             backend_tls: None,
             behaviour,
             limits: Limits::default(),
+            named: Vec::new(),
             unknown_names: UnknownNames::ServeDefault,
             connect_timeout: PATIENCE,
             wait_to_connect: false,
@@ -79,18 +84,29 @@ impl Wanted {
     }
 }
 
+/// A service of these tests.
+pub(crate) trait Served: Service<Settings = Settings> + 'static {}
+
+impl<S: Service<Settings = Settings> + 'static> Served for S {}
+
 /// A running lane.
-pub(crate) struct Rig {
+pub(crate) struct Rig<S: Service = Tested> {
     pub(crate) address: SocketAddr,
     pub(crate) script: Arc<Script>,
     pub(crate) ends: Arc<Mutex<Vec<Cause>>>,
     /// Where the lane waits for the test, twice, when a client says so.
     pub(crate) gate: Arc<Barrier>,
-    pub(crate) handle: LaneHandle<Tested>,
+    pub(crate) handle: LaneHandle<S>,
 }
 
 impl Rig {
     pub(crate) fn start(wanted: Wanted) -> Self {
+        Self::serve(wanted, || Tested)
+    }
+}
+
+impl<S: Served> Rig<S> {
+    pub(crate) fn serve(wanted: Wanted, service: impl FnOnce() -> S + Send + 'static) -> Self {
         let script = Arc::<Script>::default();
         let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let (ends, gate) = (Arc::default(), Arc::new(Barrier::new(2)));
@@ -106,7 +122,7 @@ impl Rig {
             first: Publication { generation, sockets: vec![(address, sockets.remove(0))] },
             kernel: Faulty::new(Arc::clone(&script)),
         };
-        let handle = start(setup, |_| Tested).unwrap();
+        let handle = start(setup, |_| service()).unwrap();
         Self { address, script, ends, gate, handle }
     }
 
@@ -172,8 +188,10 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 /// The roots that a client needs to trust the lane.
 pub(crate) fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    let leaf = CERTIFICATES.iter().next().unwrap().chain().next().unwrap().to_vec();
-    roots.add(leaf.into()).unwrap();
+    for certificates in CERTIFICATES.values() {
+        let leaf = certificates.iter().next().unwrap().chain().next().unwrap().to_vec();
+        roots.add(leaf.into()).unwrap();
+    }
     roots
 }
 
@@ -184,19 +202,6 @@ pub(crate) fn generation(
     ends: &Arc<Mutex<Vec<Cause>>>,
     gate: &Arc<Barrier>,
 ) -> Arc<Generation<Settings>> {
-    let policy = Policy {
-        // Cheap, so that the many handshakes of these tests are not all arithmetic.
-        groups: vec![Group::X25519],
-        unknown_names: wanted.unknown_names,
-        ..Policy::default()
-    };
-    let context = Context {
-        policy,
-        certificates: Arc::clone(&CERTIFICATES),
-        store: None,
-        provider: ProviderChoice::Auto,
-        tickets: 2,
-    };
     let settings = Settings {
         backend_tls: wanted.backend_tls,
         behaviour: wanted.behaviour,
@@ -208,22 +213,45 @@ pub(crate) fn generation(
     let listener = Listener {
         number: 0,
         keys: vec![address],
-        context: Arc::new(context),
-        named: Vec::new(),
+        context: context(NAME, wanted.unknown_names),
+        named: wanted.named,
         settings: Arc::new(settings),
     };
     Arc::new(Generation { number, limits: wanted.limits, listeners: vec![listener] })
 }
 
-static CERTIFICATES: LazyLock<Arc<CertificateIndex>> = LazyLock::new(|| {
-    let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
-    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+/// A context with the certificate for `name`, one of [`NAMES`].
+pub(crate) fn context(name: &str, unknown_names: UnknownNames) -> Arc<Context> {
+    let policy = Policy {
+        // Cheap, so that the many handshakes of these tests are not all arithmetic.
+        groups: vec![Group::X25519],
+        unknown_names,
+        ..Policy::default()
+    };
+    Arc::new(Context {
+        policy,
+        certificates: Arc::clone(&CERTIFICATES[name]),
+        store: None,
+        provider: ProviderChoice::Auto,
+        tickets: 2,
+    })
+}
+
+/// Names that there are certificates for; the listener's own covers the first.
+pub(crate) const NAMES: [&str; 3] = [NAME, "two.test", "*.wild.test"];
+
+static CERTIFICATES: LazyLock<HashMap<&str, Arc<CertificateIndex>>> = LazyLock::new(|| {
     let provider = provider();
-    let mut builder = IndexBuilder::new(&provider, 0);
-    builder.add(NAME, pem.as_bytes());
-    let indexed = builder.finish(DefaultCertificate::First);
-    assert!(indexed.errors.is_empty(), "{:?}", indexed.errors);
-    Arc::new(indexed.index)
+    let made = NAMES.map(|name| {
+        let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+        let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+        let mut builder = IndexBuilder::new(&provider, 0);
+        builder.add(name, pem.as_bytes());
+        let indexed = builder.finish(DefaultCertificate::First);
+        assert!(indexed.errors.is_empty(), "{:?}", indexed.errors);
+        (name, Arc::new(indexed.index))
+    });
+    HashMap::from(made)
 });
 
 fn unix_now() -> UnixSeconds {
