@@ -175,8 +175,9 @@ impl<K: Kernel> Core<K> {
             return;
         }
         self.received.clear();
+        let spare = &mut self.received.spare_mut()[..READ_BYTES_MAX];
         for _ in 0..DISCARDED_READS_MAX {
-            match self.kernel.recv(socket.fd.as_fd(), self.received.spare_mut()) {
+            match self.kernel.recv(socket.fd.as_fd(), spare) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}

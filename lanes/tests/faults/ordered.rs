@@ -153,6 +153,14 @@ impl Driver {
         }
     }
 
+    /// A client has left without an end, perhaps with tickets unread.
+    pub(crate) fn left(&self) {
+        match self.next() {
+            Told::Ended(Cause::ClientReset | Cause::ClientTruncated) => {}
+            other => panic!("{other:?} instead of the end of a client that left"),
+        }
+    }
+
     /// Gathers the client's bytes until there are `len`.
     pub(crate) fn data(&self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::new();

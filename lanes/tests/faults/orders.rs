@@ -244,7 +244,7 @@ fn a_service_that_accepts_no_more_lets_clients_wait() {
     // Without an order it is asked again all the same.
     driver.desk.refuses.store(true, SeqCst);
     drop(first);
-    driver.ended(Cause::ClientTruncated);
+    driver.left();
     let mut third = Client::begin(&driver.rig, VERSIONS[1]);
     driver.silence();
     assert_eq!(driver.rig.counters().accepted.value(), 2);
@@ -260,7 +260,7 @@ fn orders_for_connections_that_are_gone_reach_nobody() {
     let _others = among_others();
     let (driver, client, old) = opened(VERSIONS[1]);
     drop(client);
-    driver.ended(Cause::ClientTruncated);
+    driver.left();
     let mut next = Client::connect(&driver.rig, VERSIONS[1]).unwrap();
     let id = driver.opened();
     assert_eq!(old.bits() & u64::from(u32::MAX), id.bits() & u64::from(u32::MAX), "one slot");
