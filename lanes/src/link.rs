@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::ClientStanding;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
@@ -41,6 +42,20 @@ impl<K: Kernel> Link<'_, K> {
     /// The TLS session; there is one on every established connection.
     pub fn session(&self) -> Option<&ServerSession> {
         self.connection.session.as_deref()
+    }
+
+    /// What the client's certificates are worth now.
+    pub fn standing(&self) -> ClientStanding {
+        match (&self.connection.context, &self.connection.session) {
+            (Some(context), Some(session)) => context.standing(session),
+            _ => ClientStanding::NotAsked,
+        }
+    }
+
+    /// The secrets of the sessions under this connection's context since they were taken last, as
+    /// lines for an NSS key log: this session's, and perhaps those of others in their handshake.
+    pub fn take_key_log(&mut self) -> Vec<u8> {
+        self.connection.context.as_ref().map(|context| context.take_key_log()).unwrap_or_default()
     }
 
     /// The client's address.

@@ -111,13 +111,10 @@ impl<S: Served> Rig<S> {
         let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let (ends, gate) = (Arc::default(), Arc::new(Barrier::new(2)));
         let generation = generation(1, address, wanted, &ends, &gate);
-        let tickets = TicketRoot::generate(Duration::from_secs(43_200), unix_now(), |bytes| {
-            bytes.fill(7);
-        });
         let setup = LaneSetup {
             number: 0,
             pin_to_cpu: None,
-            tickets: tickets.unwrap(),
+            tickets: ticket_root(7),
             decoded_keys_max: NonZeroUsize::new(8).unwrap(),
             first: Publication { generation, sockets: vec![(address, sockets.remove(0))] },
             kernel: Faulty::new(Arc::clone(&script)),
@@ -213,7 +210,7 @@ pub(crate) fn generation(
     let listener = Listener {
         number: 0,
         keys: vec![address],
-        context: context(NAME, wanted.unknown_names),
+        context: Arc::new(context(NAME, wanted.unknown_names)),
         named: wanted.named,
         settings: Arc::new(settings),
     };
@@ -221,20 +218,21 @@ pub(crate) fn generation(
 }
 
 /// A context with the certificate for `name`, one of [`NAMES`].
-pub(crate) fn context(name: &str, unknown_names: UnknownNames) -> Arc<Context> {
+pub(crate) fn context(name: &str, unknown_names: UnknownNames) -> Context {
     let policy = Policy {
         // Cheap, so that the many handshakes of these tests are not all arithmetic.
         groups: vec![Group::X25519],
         unknown_names,
         ..Policy::default()
     };
-    Arc::new(Context {
+    Context {
         policy,
         certificates: Arc::clone(&CERTIFICATES[name]),
+        key_log: false,
         store: None,
         provider: ProviderChoice::Auto,
         tickets: 2,
-    })
+    }
 }
 
 /// Names that there are certificates for; the listener's own covers the first.
@@ -254,6 +252,11 @@ static CERTIFICATES: LazyLock<HashMap<&str, Arc<CertificateIndex>>> = LazyLock::
     HashMap::from(made)
 });
 
-fn unix_now() -> UnixSeconds {
-    UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())
+/// A root of tickets; those of another seed do not open its tickets.
+pub(crate) fn ticket_root(seed: u8) -> TicketRoot {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let root = TicketRoot::generate(Duration::from_secs(43_200), UnixSeconds(now), |bytes| {
+        bytes.fill(seed);
+    });
+    root.unwrap()
 }

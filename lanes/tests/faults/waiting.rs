@@ -163,9 +163,9 @@ fn each_answer_does_what_it_says() {
     driver.ended(Cause::Internal);
 
     // The mail lies behind the order's bell, in the same turn.
-    let two = context("two.test", UnknownNames::Refuse);
+    let two = Arc::new(context("two.test", UnknownNames::Refuse));
     let (mut client, id) = greet(&driver, "two.test");
-    driver.rig.handle.post(Mail::Provide(ContextId(2), two));
+    driver.rig.handle.post(Mail::Provide(ContextId(2), Arc::clone(&two)));
     driver.desk.choose(id, Chosen::Context(ContextId(2)));
     client.handshake().unwrap();
     driver.opened();
@@ -181,7 +181,7 @@ fn each_answer_does_what_it_says() {
     driver.ended(Cause::Internal);
 
     // A chosen context refuses what its own policy refuses.
-    driver.rig.handle.post(Mail::Provide(ContextId(2), context("two.test", UnknownNames::Refuse)));
+    driver.rig.handle.post(Mail::Provide(ContextId(2), two));
     let (mut client, id) = greet(&driver, "one.test");
     driver.desk.choose(id, Chosen::Context(ContextId(2)));
     let alert = seen(&client.handshake().unwrap_err());
@@ -196,7 +196,7 @@ fn a_name_finds_its_context_exact_before_wildcard_before_the_listeners_own() {
     let _others = among_others();
     let named = |pattern: &str, name| NamedContext {
         pattern: pattern.into(),
-        context: context(name, UnknownNames::ServeDefault),
+        context: Arc::new(context(name, UnknownNames::ServeDefault)),
     };
     for hellos_wait in [false, true] {
         let mut wanted = Wanted::echo();
