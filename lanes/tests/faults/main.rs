@@ -10,6 +10,7 @@
 
 mod backend;
 mod client;
+mod contexts;
 mod ends;
 mod hellos;
 mod hostile;

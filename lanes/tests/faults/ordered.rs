@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::ClientStanding;
 use sealane_engine::hello::Hello;
 use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
@@ -29,6 +30,7 @@ pub(crate) enum Told {
     Drained(ConnectionId),
     Ended(Cause),
     Hello(ConnectionId, Option<String>),
+    Inspected(ClientStanding, Vec<u8>),
     Opened(ConnectionId),
     /// What waited when [`Command::Look`] came, and whether the options could be set.
     Pending(usize, bool),
@@ -42,6 +44,7 @@ pub(crate) enum Command {
     Attach(OwnedFd),
     End(Cause),
     Finish,
+    Inspect,
     Look,
     Nothing,
     Panic,
@@ -297,6 +300,10 @@ impl Service for Ordered {
             }
             Command::End(cause) => return Err(cause),
             Command::Finish => return link.finish(&[]),
+            Command::Inspect => {
+                let key_log = link.take_key_log();
+                self.tell(Told::Inspected(link.standing(), key_log));
+            }
             Command::Look => {
                 let set = [
                     link.set_no_delay(false),

@@ -416,7 +416,11 @@ fn drive(desk: &Desk, told: &Receiver<Told>, abandons: bool) {
                 }
             }
             Told::ClientEnded(id) => desk.command(id, Command::Finish),
-            Told::Drained(_) | Told::Ended(_) | Told::Pending(..) | Told::Stopped(_) => {}
+            Told::Drained(_)
+            | Told::Ended(_)
+            | Told::Inspected(..)
+            | Told::Pending(..)
+            | Told::Stopped(_) => {}
         }
     }
     assert_eq!(desk.disorders.load(SeqCst), 0, "calls out of order");

@@ -10,13 +10,12 @@ use rustls::AlertDescription;
 use sealane_engine::policy::UnknownNames;
 use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
-use sealane_lanes::generation::NamedContext;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::orders::{Chosen, ConnectionId, ContextId};
 
 use crate::backend::{RESET, read_to_end, reset};
-use crate::client::{Anyone, Client, Seen, VERSIONS, config, seen};
+use crate::client::{Client, Seen, VERSIONS, config, seen};
 use crate::ordered::{Command, Driver, Told};
 use crate::rig::{PATIENCE, Wanted, among_others, context, eventually};
 use crate::service::Behaviour;
@@ -34,11 +33,6 @@ fn greet(driver: &Driver, name: &'static str) -> (Client, ConnectionId) {
     let (id, asked) = driver.hello();
     assert_eq!(asked.as_deref(), Some(name));
     (client, id)
-}
-
-/// The name on the certificate that the client got.
-fn certificate_of(client: &Client) -> Vec<u8> {
-    client.tls.peer_certificates().unwrap()[0].to_vec()
 }
 
 #[test]
@@ -189,45 +183,6 @@ fn each_answer_does_what_it_says() {
     drop(client);
     driver.ended(Cause::UnknownName);
     driver.stop();
-}
-
-#[test]
-fn a_name_finds_its_context_exact_before_wildcard_before_the_listeners_own() {
-    let _others = among_others();
-    let named = |pattern: &str, name| NamedContext {
-        pattern: pattern.into(),
-        context: Arc::new(context(name, UnknownNames::ServeDefault)),
-    };
-    for hellos_wait in [false, true] {
-        let mut wanted = Wanted::echo();
-        wanted.named = vec![
-            named("TWO.test.", "two.test"),
-            named("*.wild.test", "*.wild.test"),
-            named("exact.wild.test", "two.test"),
-        ];
-        let driver = Driver::start(wanted, hellos_wait);
-        let certificate = |name: &'static str| {
-            let mut config = config(VERSIONS[1]);
-            config.dangerous().set_certificate_verifier(Arc::new(Anyone));
-            let mut client = Client::named(&driver.rig, config, name);
-            client.tls.write_tls(&mut client.socket).unwrap();
-            if hellos_wait {
-                driver.desk.choose(driver.hello().0, Chosen::Listener);
-            }
-            client.handshake().unwrap();
-            driver.opened();
-            let certificate = certificate_of(&client);
-            drop(client);
-            driver.left();
-            certificate
-        };
-        let [one, two, wild] = ["one.test", "two.test", "any.wild.test"].map(certificate);
-        assert!(one != two && two != wild && one != wild);
-        assert_eq!(certificate("exact.wild.test"), two);
-        assert_eq!(certificate("wild.test"), one);
-        assert_eq!(certificate("a.b.wild.test"), one);
-        driver.stop();
-    }
 }
 
 #[test]
