@@ -408,6 +408,19 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_shared_secrets_are_hkdf() {
+        let secrets = [[0x5a; 48], [0xa5; 48]];
+        let root = TicketRoot::shared(&secrets, LIFETIME_DEFAULT_S).unwrap();
+        for (number, secret) in secrets.iter().enumerate() {
+            let mut expected = [0; 32];
+            let hkdf = Hkdf::<Sha256>::new(Some(LABEL_SHARED), secret);
+            hkdf.expand_multi_info(&[&10_u64.to_be_bytes(), &POLICY.0], &mut expected).unwrap();
+            assert_eq!(**root.key(Epoch(10), number, &POLICY).unwrap().as_ref().unwrap(), expected);
+        }
+        assert!(root.key(Epoch(10), secrets.len(), &POLICY).unwrap().is_none());
+    }
+
+    #[test]
     fn an_epoch_begins_on_the_second() {
         let root = root_at(10);
         let start = 10 * u64::from(LIFETIME_DEFAULT_S);
