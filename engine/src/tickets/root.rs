@@ -64,7 +64,7 @@ impl TicketRoot {
         if !(1..=LIFETIME_S_MAX).contains(&lifetime_s) {
             return Err(TicketRootError::SharedLifetime { lifetime_s });
         }
-        let secrets = Secrets::Shared(secrets.iter().map(|secret| extract(secret)).collect());
+        let secrets = Secrets::Shared(secrets.iter().map(extract).collect());
         Ok(Self { epoch: Epoch(0), lifetime_s, secrets })
     }
 

@@ -218,7 +218,7 @@ fn roots_are_a_set() {
     let authorities = [Authority::new(), Authority::new()];
     let [a, b] = authorities.each_ref().map(Authority::pem);
     let lists = authorities.each_ref().map(|authority| authority.crl(&[], 2028));
-    let [x, y] = lists.each_ref().map(|list| list.as_bytes());
+    let [x, y] = lists.each_ref().map(String::as_bytes);
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let digest = |ca: &[&[u8]], crls: &[&[u8]]| ClientRoots::from_pem(ca, crls).unwrap().digest();
     assert_eq!(digest(&[a, b], &[x, y]), digest(&[&[b, a, b].concat()], &[y, x, y]));
