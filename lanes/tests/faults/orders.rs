@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustls::SupportedProtocolVersion;
 use sealane_lanes::cause::Cause;
+use sealane_lanes::limits::Limits;
 use sealane_lanes::orders::{Chosen, ConnectionId, ORDERS_MAX, Order};
 
 use crate::backend::{RESET, read_to_end, reset};
@@ -261,7 +262,6 @@ fn nothing_of_an_abandoned_client_reaches_the_service() {
     client.send(b"left over").unwrap();
     eventually("it arrives", || driver.rig.counters().client_bytes.value() > 0);
     driver.desk.command(id, Command::Abandon);
-    driver.desk.command(id, Command::Take(100));
     // An urgent mark makes the socket look as if an error had arrived.
     rustix::net::send(&client.socket, b"!", rustix::net::SendFlags::OOB).unwrap();
     client.send(b"unwanted").unwrap();
@@ -277,7 +277,12 @@ fn nothing_of_an_abandoned_client_reaches_the_service() {
 #[test]
 fn an_order_that_comes_just_before_the_lane_sleeps_is_taken() {
     let _others = among_others();
-    let (driver, mut client, id) = opened(VERSIONS[1]);
+    // Without a timer that would wake the lane.
+    let forever = Duration::MAX;
+    let limits = Limits { handshake_timeout: forever, idle_timeout: forever, ..Limits::default() };
+    let driver = Driver::start(Wanted::limited(limits), false);
+    let mut client = Client::connect(&driver.rig, VERSIONS[1]).unwrap();
+    let id = driver.opened();
     driver.silence();
     driver.desk.order_late(Order::Command(id, Command::Write(b"late".to_vec())));
     let rings = driver.desk.rings.load(SeqCst);
