@@ -202,9 +202,13 @@ fn a_connected_socket_can_be_attached() {
         // These bytes are there before the socket is.
         client.send(b"early").unwrap();
         driver.silence();
+        let same = theirs.try_clone().unwrap();
         driver.desk.command(id, Command::Attach(theirs.into()));
         let mut early = [0; 5];
         ours.read_exact(&mut early).unwrap();
+        let flags = rustix::fs::fcntl_getfl(&same).unwrap();
+        assert!(flags.contains(rustix::fs::OFlags::NONBLOCK), "the lane would wait for the peer");
+        drop(same);
         assert_eq!(&early, b"early");
         let (sent, answered) = (request.clone(), answer.clone());
         let peer = std::thread::spawn(move || {
