@@ -10,12 +10,17 @@
 
 mod backend;
 mod client;
+mod contexts;
 mod ends;
 mod hellos;
 mod hostile;
 mod kernel;
 mod limits;
+mod ordered;
+mod ordered_echo;
+mod orders;
 mod rig;
 mod sealed;
 mod service;
 mod systematic;
+mod waiting;
