@@ -48,3 +48,31 @@ fn valid_for_client(der: &[u8], now: UnixTime) -> Result<(), CertificateError> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// webpki looks at the dates before it finds an authority; nothing here relies on that.
+    #[test]
+    fn dates_are_kept_to() {
+        let mut params = rcgen::CertificateParams::new(["client".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2026, 1, 2);
+        let own = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        let pinned = Pinned::among([own.der().as_ref()].into_iter());
+        let judge = |der: &[u8], unix_s| {
+            pinned.judge(der, UnixTime::since_unix_epoch(Duration::from_secs(unix_s)))
+        };
+        let refused = |error| Some(Err(Error::InvalidCertificate(error)));
+        let from_s = 1_767_225_600;
+        let to_s = from_s + 86_400;
+        assert_eq!(judge(own.der(), from_s - 1), refused(CertificateError::NotValidYet));
+        assert_eq!(judge(own.der(), from_s), Some(Ok(())));
+        assert_eq!(judge(own.der(), to_s), Some(Ok(())));
+        assert_eq!(judge(own.der(), to_s + 1), refused(CertificateError::Expired));
+        assert_eq!(judge(b"another", from_s), None);
+    }
+}
