@@ -1,0 +1,3 @@
+//! The Node addon.
+#![deny(unsafe_code)]
+pub mod message;
