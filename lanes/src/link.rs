@@ -1,8 +1,10 @@
 //! What a service sees of a connection: send to the client, end it, attach a socket to it.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::{ServerSession, Session};
 
@@ -10,6 +12,7 @@ use crate::cause::Cause;
 use crate::connection::{Connection, Direction, Phase};
 use crate::core::{Core, PushError, to_ms};
 use crate::kernel::{Kernel, shut_write};
+use crate::orders::ConnectionId;
 
 pub use crate::attached::Received;
 
@@ -20,6 +23,11 @@ pub struct Link<'a, K: Kernel> {
 }
 
 impl<K: Kernel> Link<'_, K> {
+    /// Names the connection in orders.
+    pub fn id(&self) -> ConnectionId {
+        ConnectionId(self.connection.token)
+    }
+
     /// The number of the lane.
     pub fn lane(&self) -> usize {
         self.core.number
@@ -76,6 +84,44 @@ impl<K: Kernel> Link<'_, K> {
     /// Whether the clean end has been sent to the client, or will be behind what is pending.
     pub fn has_finished(&self) -> bool {
         self.connection.outward != Direction::Open
+    }
+
+    /// Bytes of ciphertext that wait until the client takes them.
+    pub fn pending_len(&self) -> usize {
+        self.connection.outgoing.as_ref().map_or(0, |outgoing| outgoing.len())
+    }
+
+    /// From now on nothing of what the client sends is read, its end included, and what the service
+    /// has left of it is dropped. The connection ends cleanly as soon as the outward end has been
+    /// sent: see [`Link::finish`].
+    pub fn abandon_client(&mut self) {
+        self.connection.abandoned = true;
+        self.connection.inward = Direction::Ended;
+        if let Some(untaken) = self.connection.untaken.take() {
+            self.core.pool.give_back(untaken);
+        }
+    }
+
+    /// Whether small writes to the client leave at once, as they do at first.
+    ///
+    /// # Errors
+    /// The client's socket has no such option, as a unix socket, or is gone.
+    pub fn set_no_delay(&mut self, on: bool) -> io::Result<()> {
+        Ok(sockopt::set_tcp_nodelay(&self.connection.socket.fd, on)?)
+    }
+
+    /// Whether the kernel asks a silent client for a sign of life, and after how long; zero leaves
+    /// that to the system's setting.
+    ///
+    /// # Errors
+    /// The client's socket has no such option, or is gone.
+    pub fn set_keep_alive(&mut self, after: Option<Duration>) -> io::Result<()> {
+        let socket = &self.connection.socket.fd;
+        sockopt::set_socket_keepalive(socket, after.is_some())?;
+        if let Some(after) = after.filter(|after| !after.is_zero()) {
+            sockopt::set_tcp_keepidle(socket, after)?;
+        }
+        Ok(())
     }
 
     /// Lends the lane's receive buffer, empty; give it back with [`Link::return_buffer`].
@@ -159,7 +205,8 @@ impl<K: Kernel> Link<'_, K> {
     pub(crate) fn arm(&mut self, due_ms: u64) {
         // Long waits need no precision, and what wakes together costs one turn.
         let is_far = due_ms.saturating_sub(self.core.now_ms) > COARSE_MS;
-        let due_ms = if is_far { due_ms.next_multiple_of(COARSE_MS) } else { due_ms };
+        let coarse_ms = || due_ms.checked_next_multiple_of(COARSE_MS).unwrap_or(u64::MAX);
+        let due_ms = if is_far { coarse_ms() } else { due_ms };
         if due_ms < self.connection.armed_ms {
             self.connection.armed_ms = due_ms;
             self.core.wheel.arm(due_ms, self.connection.token);

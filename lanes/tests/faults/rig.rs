@@ -209,6 +209,7 @@ pub(crate) fn generation(
         number: 0,
         keys: vec![address],
         context: Arc::new(context),
+        named: Vec::new(),
         settings: Arc::new(settings),
     };
     Arc::new(Generation { number, limits: wanted.limits, listeners: vec![listener] })

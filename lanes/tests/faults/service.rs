@@ -119,6 +119,7 @@ fn panic_if_told(settings: &Settings, place: &str) {
 
 impl Service for Tested {
     type Connection = Pumped;
+    type Command = std::convert::Infallible;
     type Settings = Settings;
 
     fn established<K: Kernel>(

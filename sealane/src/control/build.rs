@@ -125,6 +125,7 @@ pub(super) fn build(
                 provider: config.crypto,
                 tickets: config.tickets.count,
             }),
+            named: Vec::new(),
             settings: Arc::new(RelaySettings {
                 listener: listener.name.clone(),
                 backends,

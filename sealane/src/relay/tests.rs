@@ -121,6 +121,7 @@ fn lane(backend: SocketAddr) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'
             provider: ProviderChoice::AwsLc,
             tickets: 0,
         }),
+        named: Vec::new(),
         settings: Arc::new(settings),
     };
     let generation = Generation { number: 1, limits: Limits::default(), listeners: vec![listener] };
