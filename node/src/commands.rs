@@ -90,7 +90,7 @@ impl Commands {
     fn join_writes(&mut self, first: Header) -> Result<Option<Then>, Broken> {
         self.plain_len = 0;
         let mut header = first;
-        loop {
+        for joined in 1.. {
             let start = self.plain_len;
             let end = start + header.payload_len;
             let plain = self.plain.get_mut(start..end).ok_or(Broken)?;
@@ -108,12 +108,14 @@ impl Commands {
             }
             let Some(next) = self.header()? else { return Ok(None) };
             let room = JOINED_BYTES_MAX - end;
-            if !next.is_write() || next.id != first.id || next.payload_len > room {
+            let is_full = next.payload_len > room || joined == JOINED_MAX;
+            if is_full || !next.is_write() || next.id != first.id {
                 self.ahead = Some(next);
                 return Ok(None);
             }
             header = next;
         }
+        Ok(None)
     }
 
     fn fill(&mut self, into: &mut [u8]) -> Result<(), Broken> {
@@ -129,6 +131,8 @@ fn fill(consumer: &mut Consumer, into: &mut [u8]) -> Result<(), Broken> {
 
 /// Bytes of writes that are joined into one: what a connection's window allows.
 pub const JOINED_BYTES_MAX: usize = WINDOW_OUT as usize;
+/// Writes that are joined into one, however short they are.
+const JOINED_MAX: usize = 1024;
 /// Bytes of the payload of any other command.
 const SMALL_PAYLOAD_BYTES_MAX: usize = HEADER_BYTES;
 

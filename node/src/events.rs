@@ -65,7 +65,7 @@ impl Events {
 
     /// Bytes that JavaScript had not read when the lane last looked.
     pub fn depth(&self) -> usize {
-        bytering::region::bytes(crate::ring_limits()) - self.room
+        crate::RING.bytes_max() - self.room
     }
 
     fn has_room(&mut self, needed: usize) -> bool {
