@@ -193,6 +193,7 @@ pub(crate) fn generation(
     let context = Context {
         policy,
         certificates: Arc::clone(&CERTIFICATES),
+        key_log: false,
         store: None,
         provider: ProviderChoice::Auto,
         tickets: 2,

@@ -121,6 +121,7 @@ pub(super) fn build(
             context: Arc::new(Context {
                 policy: listener.policy.clone(),
                 certificates: Arc::new(certificates),
+                key_log: false,
                 store,
                 provider: config.crypto,
                 tickets: config.tickets.count,

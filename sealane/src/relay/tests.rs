@@ -117,6 +117,7 @@ fn lane(backend: SocketAddr) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'
         context: Arc::new(Context {
             policy: Policy::default(),
             certificates,
+            key_log: false,
             store: None,
             provider: ProviderChoice::AwsLc,
             tickets: 0,
