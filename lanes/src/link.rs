@@ -2,10 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::ClientStanding;
+use sealane_engine::context::Context;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
@@ -57,6 +60,25 @@ impl<K: Kernel> Link<'_, K> {
     /// The server name that the client asked for, in lower case.
     pub fn server_name(&self) -> Option<&str> {
         self.connection.server_name.as_deref()
+    }
+
+    /// What the client was admitted under.
+    pub fn context(&self) -> Option<&Arc<Context>> {
+        self.connection.context.as_ref().map(|context| context.context())
+    }
+
+    /// What the client's certificates are worth now.
+    pub fn standing(&self) -> ClientStanding {
+        match (&self.connection.context, &self.connection.session) {
+            (Some(context), Some(session)) => context.standing(session),
+            _ => ClientStanding::NotAsked,
+        }
+    }
+
+    /// Key log lines of sessions under the client's context, of this one among them; empty if it
+    /// keeps none. The caller zeroes them.
+    pub fn take_key_log(&mut self) -> Vec<u8> {
+        self.connection.context.as_ref().map(|context| context.take_key_log()).unwrap_or_default()
     }
 
     /// Encrypts `plain` and sends it. What the client does not take now leaves later, and until

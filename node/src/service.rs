@@ -245,7 +245,7 @@ impl Service for Bridge {
     ) -> Result<(), Cause> {
         match bridged.way {
             Way::Ring => self.tell_end(bridged),
-            Way::Socket => return socket::end(link),
+            Way::Socket => socket::end(link),
         }
         Ok(())
     }

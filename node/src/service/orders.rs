@@ -56,7 +56,7 @@ impl Bridge {
             Command::Taken(count) => {
                 self.untaken = self.untaken.saturating_sub(count as usize);
                 // It names no connection, so nothing follows.
-                Order::Command(NOBODY, Task::Resume)
+                Order::Command(ConnectionId::from_bits(NOBODY), Task::Resume)
             }
             #[cfg(feature = "faults")]
             Command::Panic { outside: true } => fault(),
@@ -177,7 +177,7 @@ fn set<K: Kernel>(link: &mut Link<'_, K>, option: SocketOption) {
 }
 
 /// Was never given out.
-const NOBODY: ConnectionId = ConnectionId::from_bits(u64::MAX);
+const NOBODY: u64 = u64::MAX;
 
 #[cfg(feature = "faults")]
 #[expect(clippy::panic, reason = "it is what this feature is for")]

@@ -28,23 +28,22 @@ pub(super) fn send<K: Kernel>(link: &mut Link<'_, K>, plain: &mut Buffer) -> Res
             Ok(taken) => plain.consume(taken),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // JavaScript has closed its end; what it sent before may still have to be read.
-            Err(_) if link.has_finished() => {
-                link.abandon_client();
-                return Ok(());
+            // JavaScript has closed its end: nobody takes this. What it sent before is still read.
+            Err(_) => {
+                plain.clear();
+                if link.has_finished() {
+                    link.abandon_client();
+                }
             }
-            Err(_) => return give_up(link, plain),
         }
     }
     Ok(())
 }
 
 /// Passes on the client's end.
-pub(super) fn end<K: Kernel>(link: &mut Link<'_, K>) -> Result<(), Cause> {
-    match link.end_attached() {
-        // JavaScript has closed its end already, and what it sent comes first.
-        Ok(()) | Err(_) => Ok(()),
-    }
+pub(super) fn end<K: Kernel>(link: &mut Link<'_, K>) {
+    // It fails if JavaScript has closed its end; what it sent before is still read.
+    let _ = link.end_attached();
 }
 
 /// Passes on what JavaScript sent.
@@ -75,12 +74,5 @@ pub(super) fn receive<K: Kernel>(
         bridged.has_moved(link);
         link.set_deadline(settings.shutdown_timeout);
     }
-    Ok(())
-}
-
-/// JavaScript takes no more of the client's bytes, but may have sent some.
-fn give_up<K: Kernel>(link: &mut Link<'_, K>, plain: &mut Buffer) -> Result<(), Cause> {
-    plain.clear();
-    let _ = link;
     Ok(())
 }
