@@ -18,10 +18,13 @@ use sealane_engine::context::Context;
 pub mod authorization;
 pub mod bridged;
 pub mod commands;
+pub mod control;
 pub mod events;
 pub mod failure;
+pub mod memory;
 pub mod message;
 pub mod opened;
+pub mod options;
 pub mod service;
 pub mod settings;
 

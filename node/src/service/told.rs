@@ -7,6 +7,7 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 use sealane_lanes::service::End;
+use zeroize::Zeroizing;
 
 use super::{Bridge, State};
 use crate::authorization;
@@ -60,7 +61,7 @@ impl Bridge {
             // It is JavaScript's now.
             let _ = theirs.into_raw_fd();
         }
-        let lines = link.take_key_log();
+        let lines = Zeroizing::new(link.take_key_log());
         if !lines.is_empty() && !self.parts.events.write(Event::KeyLog, bridged.id, &lines) {
             self.parts.counts.dropped.add(1);
         }
