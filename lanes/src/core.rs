@@ -175,13 +175,12 @@ impl<K: Kernel> Core<K> {
             return;
         }
         self.received.clear();
-        let spare = self.received.spare_mut();
-        let spare_len = spare.len();
+        let spare = &mut self.received.spare_mut()[..READ_BYTES_MAX];
         for _ in 0..DISCARDED_READS_MAX {
             match self.kernel.recv(socket.fd.as_fd(), spare) {
-                Ok(len) if len == spare_len => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Ok(_) | Err(_) => return,
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
             }
         }
     }

@@ -344,7 +344,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 Mail::Publish(_) if self.drain_until_ms.is_some() => {}
                 Mail::Publish(publication) => self.publish(*publication),
                 Mail::Stop => self.drain_until_ms = Some(0),
-                Mail::Tickets(_root) => {}
+                Mail::Tickets(root) => self.resources.tickets.replace(root),
                 Mail::Withdraw(id) => self.replicas.withdraw(id),
             }
         }

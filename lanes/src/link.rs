@@ -46,6 +46,20 @@ impl<K: Kernel> Link<'_, K> {
         self.connection.session.as_deref()
     }
 
+    /// What the client's certificates are worth now.
+    pub fn standing(&self) -> ClientStanding {
+        match (&self.connection.context, &self.connection.session) {
+            (Some(context), Some(session)) => context.standing(session),
+            _ => ClientStanding::NotAsked,
+        }
+    }
+
+    /// The secrets of the sessions under this connection's context since they were taken last, as
+    /// lines for an NSS key log: this session's, and perhaps those of others in their handshake.
+    pub fn take_key_log(&mut self) -> Vec<u8> {
+        self.connection.context.as_ref().map(|context| context.take_key_log()).unwrap_or_default()
+    }
+
     /// The client's address.
     pub fn client_address(&self) -> Option<SocketAddr> {
         self.connection.address
@@ -65,20 +79,6 @@ impl<K: Kernel> Link<'_, K> {
     /// What the client was admitted under.
     pub fn context(&self) -> Option<&Arc<Context>> {
         self.connection.context.as_ref().map(|context| context.context())
-    }
-
-    /// What the client's certificates are worth now.
-    pub fn standing(&self) -> ClientStanding {
-        match (&self.connection.context, &self.connection.session) {
-            (Some(context), Some(session)) => context.standing(session),
-            _ => ClientStanding::NotAsked,
-        }
-    }
-
-    /// Key log lines of sessions under the client's context, of this one among them; empty if it
-    /// keeps none. The caller zeroes them.
-    pub fn take_key_log(&mut self) -> Vec<u8> {
-        self.connection.context.as_ref().map(|context| context.take_key_log()).unwrap_or_default()
     }
 
     /// Encrypts `plain` and sends it. What the client does not take now leaves later, and until

@@ -144,7 +144,11 @@ fn socket(wanted: &Bind) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
     use super::*;
+    use crate::kernel::{Kernel, Linux};
 
     #[test]
     fn all_lanes_share_one_port_even_a_chosen_one() {
@@ -179,5 +183,110 @@ mod tests {
     fn an_address_that_is_not_ours_is_an_error() {
         let error = bind("192.0.2.1:0".parse().unwrap(), 1).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+    }
+
+    fn takes(listener: &OwnedFd) -> bool {
+        match Linux.accept(listener.as_fd()) {
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn every_ipv6_address_takes_ipv4_too_unless_it_must_not() {
+        for ipv6_only in [false, true] {
+            let address = "[::]:0".parse().unwrap();
+            let wanted = Bind { ipv6_only, ..Bind::to(address) };
+            let (sockets, bound) = bind_as(&wanted, 1).unwrap();
+            let came = TcpStream::connect(("127.0.0.1", bound.port())).is_ok();
+            assert_eq!((came, takes(&sockets[0])), (!ipv6_only, !ipv6_only));
+        }
+    }
+
+    #[test]
+    fn a_port_is_shared_with_those_who_share_it() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let (_sockets, bound) = bind_as(&Bind::to(any), 2).unwrap();
+        let alone = Bind::to(bound);
+        assert_eq!(bind_as(&alone, 1).unwrap_err().kind(), ErrorKind::AddrInUse);
+        bind_as(&Bind { reuse_port: true, ..alone }, 1).unwrap();
+    }
+
+    /// Connections that are let in though nobody accepts any.
+    fn queue_len(connect: impl Fn() -> bool) -> usize {
+        (0..8).take_while(|_| connect()).count()
+    }
+
+    #[test]
+    fn the_backlog_is_the_wanted_one() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let queue_at = |address: SocketAddr| {
+            let sockets = std::cell::RefCell::new(Vec::new());
+            queue_len(|| {
+                let socket = TcpStream::connect_timeout(&address, Duration::from_millis(50));
+                socket.map(|socket| sockets.borrow_mut().push(socket)).is_ok()
+            })
+        };
+        let (_short, address) = bind_as(&Bind { backlog: 1, ..Bind::to(any) }, 1).unwrap();
+        assert!(queue_at(address) < 4);
+        let (_long, address) = bind(any, 1).unwrap();
+        assert_eq!(queue_at(address), 8);
+        let opened = TcpListener::bind(any).unwrap();
+        adopt(opened.as_fd(), 1, 1).unwrap();
+        assert!(queue_at(opened.local_addr().unwrap()) < 4);
+    }
+
+    #[test]
+    fn all_lanes_take_from_an_adopted_socket_without_waiting() {
+        let opened = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = opened.local_addr().unwrap();
+        let (lanes, local) = adopt(opened.as_fd(), 16, 3).unwrap();
+        assert_eq!((lanes.len(), local), (3, Some(address)));
+        drop(opened);
+        assert!(!lanes.iter().any(takes), "nobody has come");
+        for lane in &lanes {
+            let _client = TcpStream::connect(address).unwrap();
+            assert!(takes(lane));
+            assert!(!lanes.iter().any(takes), "it is taken");
+        }
+        let _client = TcpStream::connect(address).unwrap();
+        let (accepted, _) = Linux.accept(lanes[0].as_fd()).unwrap();
+        assert!(sockopt::tcp_nodelay(&accepted).unwrap(), "small writes leave at once");
+    }
+
+    #[test]
+    fn all_lanes_take_from_a_unix_socket() {
+        let name = format!("sealane-lanes-{}.socket", std::process::id());
+        let file = std::env::temp_dir().join(&name);
+        let hidden = std::path::PathBuf::from(format!("\0{name}"));
+        for path in [&file, &hidden] {
+            let lanes = bind_unix(path, 16, 2).unwrap();
+            assert_eq!(bind_unix(path, 16, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
+            for lane in &lanes {
+                assert!(!takes(lane), "nobody has come");
+                let client = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+                client.connect(&SockAddr::unix(path).unwrap()).unwrap();
+                let (_, address) = Linux.accept(lane.as_fd()).unwrap();
+                assert_eq!(address, None);
+            }
+        }
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_listened_on_is_an_error() {
+        for path in [String::new(), "x".repeat(200)] {
+            let error = bind_unix(Path::new(&path), 16, 1).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{path}");
+        }
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let error = adopt(datagrams.as_fd(), 16, 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connected = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(adopt(connected.as_fd(), 16, 1).is_err());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(adopt(file.as_fd(), 16, 1).is_err());
     }
 }

@@ -13,6 +13,7 @@ use crate::hellos::Decision;
 use crate::kernel::Kernel;
 use crate::lane::{Entry, Lane};
 use crate::service::Service;
+use crate::token::Token;
 
 /// What a service wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +40,7 @@ impl ConnectionId {
     }
 
     fn slot(self) -> usize {
-        // 32 bits always fit on the 64-bit targets that Sealane supports.
-        (self.0 & u64::from(u32::MAX)) as usize
+        Token::from_bits(self.0).slot()
     }
 }
 
@@ -146,7 +146,6 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Token;
 
     #[test]
     fn an_id_is_two_words_of_at_most_32_and_31_bits() {

@@ -106,3 +106,70 @@ impl ListenerContexts {
         found.unwrap_or(&self.own)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::time::Duration;
+
+    use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
+    use sealane_engine::policy::{Group, Policy};
+    use sealane_engine::provider::{ProviderChoice, lane_provider};
+    use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+
+    use super::*;
+
+    fn resources() -> LaneResources {
+        let now = UnixSeconds(1_000_000);
+        let root = TicketRoot::generate(Duration::from_secs(600), now, |bytes| bytes.fill(1));
+        LaneResources::new(root.unwrap(), now, NonZeroUsize::MIN)
+    }
+
+    fn context() -> Arc<Context> {
+        let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
+        let index = IndexBuilder::new(&provider, 0).finish(DefaultCertificate::First).index;
+        Arc::new(Context {
+            policy: Policy::default(),
+            certificates: Arc::new(index),
+            key_log: false,
+            store: None,
+            provider: ProviderChoice::AwsLc,
+            tickets: 0,
+        })
+    }
+
+    #[test]
+    fn a_context_has_one_replica_for_as_long_as_it_is_in_use() {
+        let (mut replicas, resources) = (Replicas::new(), resources());
+        let (one, two) = (context(), context());
+        let first = replicas.of(&one, &resources).unwrap();
+        assert!(Rc::ptr_eq(&first, &replicas.of(&one, &resources).unwrap()));
+        assert!(!Rc::ptr_eq(&first, &replicas.of(&two, &resources).unwrap()));
+        replicas.provide(ContextId(1), &one, &resources);
+        assert!(Rc::ptr_eq(&first, &replicas.provided(ContextId(1)).unwrap()));
+        let gone = Rc::downgrade(&first);
+        drop(first);
+        assert!(gone.upgrade().is_some(), "it is provided");
+        replicas.provide(ContextId(1), &two, &resources);
+        assert!(gone.upgrade().is_none(), "the id stands for another");
+        replicas.withdraw(ContextId(1));
+        assert!(replicas.provided(ContextId(1)).is_none());
+    }
+
+    #[test]
+    fn those_that_are_gone_are_forgotten_and_those_in_use_are_not() {
+        let (mut replicas, resources) = (Replicas::new(), resources());
+        let kept: Vec<_> = (0..3).map(|_| context()).collect();
+        let held: Vec<_> =
+            kept.iter().map(|context| replicas.of(context, &resources).unwrap()).collect();
+        // All at once, so that each has an address of its own.
+        let passing: Vec<_> = (0..3 * FORGET_AT_MIN).map(|_| context()).collect();
+        for context in &passing {
+            replicas.of(context, &resources).unwrap();
+        }
+        assert!(replicas.known.len() <= FORGET_AT_MIN, "{}", replicas.known.len());
+        for (context, replica) in kept.iter().zip(&held) {
+            assert!(Rc::ptr_eq(replica, &replicas.of(context, &resources).unwrap()));
+        }
+    }
+}

@@ -66,9 +66,14 @@ impl Token {
         (self.0 & ATTACHED != 0).then_some(number.to_le_bytes()[0])
     }
 
-    pub(crate) fn source(self) -> Source {
+    /// The slot of a connection, the number of a listener.
+    pub(crate) fn slot(self) -> usize {
         // 32 bits always fit on the 64-bit targets that Sealane supports.
-        let index = (self.0 & SLOT_MASK) as usize;
+        (self.0 & SLOT_MASK) as usize
+    }
+
+    pub(crate) fn source(self) -> Source {
+        let index = self.slot();
         match self.0 >> KIND_SHIFT {
             0 => Source::Connection { slot: index, attachment: self.attachment() },
             1 => Source::Listener(index),

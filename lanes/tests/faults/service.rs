@@ -111,7 +111,7 @@ impl Pumped {
     }
 }
 
-fn panic_if_told(settings: &Settings, place: &str) {
+pub(crate) fn panic_if_told(settings: &Settings, place: &str) {
     if let Behaviour::Panic(chosen) = settings.behaviour {
         assert_ne!(chosen, place, "as told");
     }
