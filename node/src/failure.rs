@@ -25,3 +25,19 @@ pub fn text(cause: Cause) -> &'static str {
         other => other.label(),
     }
 }
+
+/// Causes by which only handshakes fail.
+pub const OF_HANDSHAKES: [Cause; 12] = [
+    Cause::ClientCertificate,
+    Cause::ClientGone,
+    Cause::HandshakeFailed,
+    Cause::HandshakeTimeout,
+    Cause::HelloTooLong,
+    Cause::LimitConnections,
+    Cause::LimitHandshakes,
+    Cause::NoCommonAlpn,
+    Cause::NotTls,
+    Cause::NothingInCommon,
+    Cause::PlainHttp,
+    Cause::UnknownName,
+];

@@ -1,10 +1,13 @@
 //! The memory that JavaScript shares with a lane: [`Shared`]. All `unsafe` of the addon is here.
 #![expect(unsafe_code, reason = "a ring's ends attach to memory that another language allocated")]
 
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use bytering::region::{Consumer, Producer, RegionError, bytes};
 use napi::bindgen_prelude::Uint8Array;
+use rustix::io::Errno;
 
 use crate::RING;
 
@@ -60,6 +63,19 @@ pub fn first_aligned(array: &mut Uint8Array) -> usize {
     // SAFETY: as in `Shared::new`.
     let address = unsafe { array.as_mut() }.as_ptr().addr();
     address.next_multiple_of(REGION_ALIGNMENT) - address
+}
+
+/// The socket that JavaScript has under this number; it stays JavaScript's.
+///
+/// # Errors
+/// There is nothing of this number.
+pub fn borrowed(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(Errno::BADF.into());
+    }
+    // SAFETY: a number that is no descriptor makes the call fail; JavaScript, which has named it,
+    // does not close it before the call returns.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?)
 }
 
 /// Cache lines of the ring's header, in pairs.
