@@ -1,0 +1,259 @@
+'use strict';
+
+// The lanes of a server from one `listen` to their last connection: the addon's server, its rings,
+// and what net.Server knows as its handle.
+
+const { AsyncResource } = require('node:async_hooks');
+const fs = require('node:fs');
+const { Duplex } = require('node:stream');
+const { coded, handshakeError, listenError } = require('./errors');
+const { Lane } = require('./lane');
+const { native } = require('./native');
+
+/** One life of a server's lanes. */
+class Listening {
+  #core;
+  #native;
+  #lanes;
+  #resource = new AsyncResource('SEALANESERVER');
+  /** Lanes that have not ended. */
+  #up;
+  #connections = 0;
+  #open = true;
+  #unref = false;
+  #path;
+  #ended;
+  /** What lanes hold to answer hellos with: the addon's contexts by number, oldest use first. */
+  #provided = new Map();
+
+  /**
+   * Binds, which fails here and now if it fails.
+   *
+   * @param {import('./core').LaneServer} core
+   * @param {object} where what the addon's `bind` takes
+   * @param {() => void} ended called once, when no lane and no thread is left
+   */
+  constructor(core, where, ended) {
+    const { lanes, sockets, ...own } = core.settings();
+    this.#core = core;
+    this.#ended = ended;
+    this.#up = lanes;
+    const sink = this.#sink();
+    this.#lanes = Array.from({ length: lanes }, (_, number) => new Lane(number, sockets, sink));
+    const rings = this.#lanes.map((lane) => lane.rings());
+    this.#native = new (native().Server)({ ...own, lanes, rings }, (lane) =>
+      this.#lanes[lane].drain(),
+    );
+    for (const lane of this.#lanes) {
+      lane.attach(this.#native);
+    }
+    this.#bind(where);
+  }
+
+  /** net.Server's `_handle`. */
+  handle;
+
+  #bind(where) {
+    let bound;
+    try {
+      bound = this.#native.bind(where);
+    } catch (error) {
+      this.#native.unref();
+      this.#native.stop();
+      const unspecified = where.port === undefined ? undefined : '::';
+      throw listenError(error, where.host ?? where.path ?? unspecified, where.port);
+    }
+    this.#path = where.path;
+    this.handle = {
+      close: (done) => this.#close(done),
+      getAsyncId: () => this.#resource.asyncId(),
+      hasRef: () => !this.#unref,
+      ref: () => this.#setUnref(false),
+      unref: () => this.#setUnref(true),
+      // A socket with a path has none: net.Server then tells the path that it was given.
+      ...(bound !== null &&
+        typeof bound === 'object' && { getsockname: (out) => Object.assign(out, bound) && 0 }),
+    };
+  }
+
+  /** Resolves when the lanes accept connections. */
+  async start() {
+    const { context, named } = this.#core.generation();
+    this.#native.publish(context, named);
+    await this.#native.start();
+  }
+
+  get accepting() {
+    return this.#open;
+  }
+
+  publish({ context, named }) {
+    this.#native.publish(context, named);
+  }
+
+  setTicketKeys(keys) {
+    this.#native.setTicketKeys(keys);
+  }
+
+  stats() {
+    return this.#native.stats();
+  }
+
+  /** What a failed start leaves is taken down. */
+  abort() {
+    this.#open = false;
+    this.#finish();
+  }
+
+  #close(done) {
+    if (this.#open) {
+      this.#open = false;
+      if (this.#path !== undefined && this.#path[0] !== '\0') {
+        unlink(this.#path);
+      }
+      this.#native.drain();
+    }
+    done?.();
+  }
+
+  #setUnref(unref) {
+    this.#unref = unref;
+    this.#keepAlive();
+  }
+
+  /** As with node's own, a server keeps the process alive, and so does each of its connections. */
+  #keepAlive() {
+    if (this.#up > 0 && (!this.#unref || this.#connections > 0)) {
+      this.#native.ref();
+    } else {
+      this.#native.unref();
+    }
+  }
+
+  #sink() {
+    return {
+      open: (_lane, socket) => this.#opened(socket),
+      failed: (_lane, failed) => this.#failed(failed),
+      hello: (lane, _id, name, answer) =>
+        this.#resource.runInAsyncScope(() => this.#hello(lane, name, answer)),
+      down: (lane, text) => this.#down(lane, text),
+      keylog: (socket, lines) => this.#core.keylog(socket, lines),
+    };
+  }
+
+  #opened(socket) {
+    this.#connections += 1;
+    if (this.#connections === 1) {
+      this.#keepAlive();
+    }
+    socket.once('close', () => this.#connectionClosed());
+    this.#resource.runInAsyncScope(() => {
+      // Of its own, so that what one connection runs in does not leak into another.
+      const resource = new AsyncResource('SEALANESOCKET');
+      resource.runInAsyncScope(() => this.#core.connection(socket));
+    });
+  }
+
+  #connectionClosed() {
+    this.#connections -= 1;
+    if (this.#connections === 0) {
+      this.#keepAlive();
+    }
+  }
+
+  #failed(failed) {
+    const error = handshakeError(failed);
+    this.#resource.runInAsyncScope(() => this.#core.handshakeFailed(error, failedSocket(failed)));
+  }
+
+  #hello(lane, name, answer) {
+    if (name === '') {
+      answer(null);
+      return;
+    }
+    let answered = false;
+    this.#core.choose(name, (error, context) => {
+      if (answered) {
+        return;
+      }
+      answered = true;
+      if (error) {
+        answer(REFUSE);
+      } else {
+        answer(context === null ? null : this.#provide(lane, context));
+      }
+    });
+  }
+
+  /** The number of a context that the lane has been given. */
+  #provide(lane, context) {
+    const id = context.id;
+    const lanes = this.#provided.get(id) ?? new Set();
+    this.#provided.delete(id);
+    this.#provided.set(id, lanes);
+    const number = lane.number;
+    if (!lanes.has(number)) {
+      lanes.add(number);
+      this.#native.provide(number, context);
+    }
+    if (this.#provided.size > PROVIDED_MAX) {
+      const [oldest] = this.#provided.keys();
+      this.#provided.delete(oldest);
+      this.#native.withdraw(oldest);
+    }
+    return id;
+  }
+
+  #down(lane, text) {
+    this.#up -= 1;
+    if (text) {
+      const number = lane.number;
+      const message = `lane ${number} has ended by a fault of sealane: ${text}. Its connections are gone; restart the process`;
+      const error = coded('ERR_SEALANE_LANE_DOWN', message, { lane: number });
+      this.#resource.runInAsyncScope(() => this.#core.failed(error));
+    }
+    if (this.#up === 0) {
+      this.#finish();
+    }
+  }
+
+  async #finish() {
+    this.#up = 0;
+    this.#open = false;
+    try {
+      await this.#native.stop();
+    } catch (error) {
+      this.#core.failed(error);
+    }
+    this.#native.unref();
+    this.#ended();
+  }
+}
+
+/** Stands in 'tlsClientError' for a connection that has never been one: destroyed, with its peer. */
+function failedSocket({ remoteAddress, remotePort, remoteFamily }) {
+  const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
+  Object.assign(socket, {
+    authorized: false,
+    encrypted: true,
+    remoteAddress,
+    remoteFamily,
+    remotePort,
+  });
+  return socket.destroy();
+}
+
+function unlink(path) {
+  try {
+    fs.unlinkSync(path);
+  } catch {
+    // Whoever removed it before us has done what we want.
+  }
+}
+
+/** The answer to a hello that ends it. */
+const REFUSE = -1;
+/** Contexts that SNICallback chose and lanes keep ready; the one unused for longest goes first. */
+const PROVIDED_MAX = 4096;
+
+module.exports = { Listening };
