@@ -57,8 +57,8 @@ function readOptions(options, on) {
       mistakes.push(error);
     }
   }
-  mistakes.push(...contradictions(read));
   throwMistakes(mistakes);
+  throwMistakes(contradictions(read));
   return read;
 }
 
