@@ -6,9 +6,9 @@ const http = require('node:http');
 const http2 = require('node:http2');
 const net = require('node:net');
 const tls = require('node:tls');
-const { invalidType, invalidValue } = require('./errors');
-const { CALLS, OPTIONS, readOptions } = require('./options');
-const { CORE, begin, define } = require('./server');
+const { invalidType, invalidValue } = require('./errors.js');
+const { CALLS, OPTIONS, readOptions } = require('./options.js');
+const { CORE, begin, define } = require('./server.js');
 
 /**
  * Lets a server of node's listen through lanes: it is returned, and its `listen`, `close`, events

@@ -5,9 +5,9 @@
 
 const { isIP } = require('node:net');
 const { domainToASCII } = require('node:url');
-const { invalidType, invalidValue } = require('./errors');
-const { native } = require('./native');
-const { CALLS, defaultAuthorities, meaning, readOptions } = require('./options');
+const { invalidType, invalidValue } = require('./errors.js');
+const { native } = require('./native.js');
+const { CALLS, defaultAuthorities, meaning, readOptions } = require('./options.js');
 
 /** Names of what servers do with contexts, and others need not see. */
 const contextKeys = Object.freeze({

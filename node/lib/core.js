@@ -10,10 +10,10 @@ const {
   asServerName,
   contextKeys,
   secureContextOf,
-} = require('./context');
-const { coded, invalidType, invalidValue } = require('./errors');
-const { Listening } = require('./listening');
-const { CALLS, defaultLanes, readOptions, ticketKeys } = require('./options');
+} = require('./context.js');
+const { coded, invalidType, invalidValue } = require('./errors.js');
+const { Listening } = require('./listening.js');
+const { CALLS, defaultLanes, readOptions, ticketKeys } = require('./options.js');
 
 /** The lanes of one server, and what they serve. */
 class LaneServer {
@@ -27,6 +27,8 @@ class LaneServer {
   #keyLog = false;
   /** One that accepts at most, and those that end their last connections. */
   #listening = new Set();
+  /** The addon's contexts by number, of connections that may ask for their certificate. */
+  #served = new Map();
   #publishing = false;
   #reloading = Promise.resolve();
 
@@ -41,7 +43,7 @@ class LaneServer {
     this.#setTickets(read.tickets);
     this.#ticketKeys ??= [randomBytes(48)];
     this.#context = secureContextOf(read.context);
-    this.#context[contextKeys.forServer](this.#forContexts());
+    this.#made(this.#context);
     server.on('newListener', (event) => this.#newListener(event));
   }
 
@@ -105,20 +107,16 @@ class LaneServer {
 
   /** The contexts that lanes serve now. */
   generation() {
-    const settings = this.#forContexts();
     return {
-      context: this.#context[contextKeys.forServer](settings),
-      named: [...this.#named].map(([name, context]) => [
-        name,
-        context[contextKeys.forServer](settings),
-      ]),
+      context: this.#made(this.#context),
+      named: [...this.#named].map(([name, context]) => [name, this.#made(context)]),
     };
   }
 
   /** @param {object} options those of createSecureContext, ticketKeys, sessionTimeout; or a context */
   setSecureContext(options) {
     if (options instanceof SecureContext) {
-      options[contextKeys.forServer](this.#forContexts());
+      this.#made(options);
       this.#context = options;
     } else {
       if (options === null || typeof options !== 'object') {
@@ -127,7 +125,7 @@ class LaneServer {
       const read = readOptions(options, CALLS.setSecureContext);
       this.#refuseNewTimeout(read.tickets);
       const context = secureContextOf(read.context);
-      context[contextKeys.forServer](this.#forContexts());
+      this.#made(context);
       this.#context = context;
       this.#setTickets(read.tickets);
       this.#publishTickets();
@@ -142,7 +140,7 @@ class LaneServer {
     }
     const name = asServerName(servername);
     const secure = asSecureContext(context, 'context');
-    secure[contextKeys.forServer](this.#forContexts());
+    this.#made(secure);
     this.#named.set(name, secure);
     this.#publish();
   }
@@ -252,12 +250,16 @@ class LaneServer {
         return;
       }
       try {
-        const own = asSecureContext(context, 'the context of SNICallback');
-        chosen(null, own[contextKeys.forServer](this.#forContexts()));
+        chosen(null, this.#made(asSecureContext(context, 'the context of SNICallback')));
       } catch (wrong) {
         chosen(wrong, null);
       }
     });
+  }
+
+  /** The certificate, as DER, of a context that lanes serve or served not long ago. */
+  certificate(id) {
+    return this.#served.get(id)?.certificates()[0]?.[0];
   }
 
   handshakeFailed(error, socket) {
@@ -274,6 +276,18 @@ class LaneServer {
 
   failed(error) {
     this.#server.emit('error', error);
+  }
+
+  /** The addon's context, with what the server adds. */
+  #made(secure) {
+    const made = secure[contextKeys.forServer](this.#forContexts());
+    if (!this.#served.has(made.id)) {
+      this.#served.set(made.id, made);
+      if (this.#served.size > SERVED_MAX + this.#named.size) {
+        this.#served.delete(this.#served.keys().next().value);
+      }
+    }
+    return made;
   }
 
   /** What the server adds to each of its contexts. */
@@ -355,6 +369,8 @@ const REFUSED_EVENTS = Object.freeze({
   resumeSession: TICKETS_INSTEAD,
 });
 
+/** Contexts beside those in use that are remembered for connections which began under them. */
+const SERVED_MAX = 1024;
 const HANDSHAKE_TIMEOUT_MS = 120_000;
 const PENDING_MAX = 1024;
 const SESSION_TIMEOUT_S = 300;

@@ -4,7 +4,7 @@
 
 const { KeyObject, X509Certificate, createPrivateKey } = require('node:crypto');
 const { types } = require('node:util');
-const { invalidType, invalidValue } = require('./errors');
+const { invalidType, invalidValue } = require('./errors.js');
 
 /**
  * One PEM text or several of them, as Buffers.

@@ -2,10 +2,10 @@
 
 // TLS off Node's main thread. See index.d.ts for what each of these is.
 
-const { attach } = require('./attach');
-const { SecureContext, createSecureContext, createSecureContextAsync } = require('./context');
-const { Server, TLSServer, createServer, createTLSServer } = require('./server');
-const { TLSSocket } = require('./socket');
+const { attach } = require('./attach.js');
+const { SecureContext, createSecureContext, createSecureContextAsync } = require('./context.js');
+const { Server, TLSServer, createServer, createTLSServer } = require('./server.js');
+const { TLSSocket } = require('./socket.js');
 
 module.exports = {
   SecureContext,

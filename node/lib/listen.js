@@ -8,7 +8,7 @@ const dns = require('node:dns');
 const { addAbortListener } = require('node:events');
 const fs = require('node:fs');
 const net = require('node:net');
-const { coded, invalidType, invalidValue } = require('./errors');
+const { coded, invalidType, invalidValue } = require('./errors.js');
 
 /**
  * @param {import('node:net').Server} server

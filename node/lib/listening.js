@@ -6,9 +6,9 @@
 const { AsyncResource } = require('node:async_hooks');
 const fs = require('node:fs');
 const { Duplex } = require('node:stream');
-const { coded, handshakeError, listenError } = require('./errors');
-const { Lane } = require('./lane');
-const { native } = require('./native');
+const { coded, handshakeError, listenError } = require('./errors.js');
+const { Lane } = require('./lane.js');
+const { native } = require('./native.js');
 
 /** One life of a server's lanes. */
 class Listening {
@@ -18,7 +18,8 @@ class Listening {
   #resource = new AsyncResource('SEALANESERVER');
   /** Lanes that have not ended. */
   #up;
-  #connections = 0;
+  /** Connections that keep the process alive. */
+  #keeping = new Set();
   #open = true;
   #unref = false;
   #path;
@@ -123,47 +124,47 @@ class Listening {
 
   /** As with node's own, a server keeps the process alive, and so does each of its connections. */
   #keepAlive() {
-    if (this.#up > 0 && (!this.#unref || this.#connections > 0)) {
+    if (this.#up > 0 && (!this.#unref || this.#keeping.size > 0)) {
       this.#native.ref();
     } else {
       this.#native.unref();
     }
   }
 
+  /** What lanes tell, each in a scope of its connection's own. */
   #sink() {
     return {
-      open: (_lane, socket) => this.#opened(socket),
-      failed: (_lane, failed) => this.#failed(failed),
-      hello: (lane, _id, name, answer) =>
-        this.#resource.runInAsyncScope(() => this.#hello(lane, name, answer)),
+      certificate: (id) => this.#core.certificate(id),
       down: (lane, text) => this.#down(lane, text),
+      failed: (_lane, failed) => this.#failed(failed),
+      hello: (lane, _id, name, answer) => this.#hello(lane, name, answer),
+      keepAlive: (socket, keeps) => this.#keepSocket(socket, keeps),
       keylog: (socket, lines) => this.#core.keylog(socket, lines),
+      open: (_lane, socket) => this.#opened(socket),
     };
   }
 
   #opened(socket) {
-    this.#connections += 1;
-    if (this.#connections === 1) {
-      this.#keepAlive();
-    }
-    socket.once('close', () => this.#connectionClosed());
-    this.#resource.runInAsyncScope(() => {
-      // Of its own, so that what one connection runs in does not leak into another.
-      const resource = new AsyncResource('SEALANESOCKET');
-      resource.runInAsyncScope(() => this.#core.connection(socket));
-    });
+    this.#keepSocket(socket, true);
+    socket.once('close', () => this.#keepSocket(socket, false));
+    this.#core.connection(socket);
   }
 
-  #connectionClosed() {
-    this.#connections -= 1;
-    if (this.#connections === 0) {
+  /** Whether this connection keeps the process alive: until it ends, or is unref'd. */
+  #keepSocket(socket, keeps) {
+    const before = this.#keeping.size;
+    if (keeps && !socket.destroyed) {
+      this.#keeping.add(socket);
+    } else {
+      this.#keeping.delete(socket);
+    }
+    if ((before === 0) !== (this.#keeping.size === 0)) {
       this.#keepAlive();
     }
   }
 
   #failed(failed) {
-    const error = handshakeError(failed);
-    this.#resource.runInAsyncScope(() => this.#core.handshakeFailed(error, failedSocket(failed)));
+    this.#core.handshakeFailed(handshakeError(failed), failedSocket(failed));
   }
 
   #hello(lane, name, answer) {
@@ -208,9 +209,10 @@ class Listening {
     this.#up -= 1;
     if (text) {
       const number = lane.number;
-      const message = `lane ${number} has ended by a fault of sealane: ${text}. Its connections are gone; restart the process`;
-      const error = coded('ERR_SEALANE_LANE_DOWN', message, { lane: number });
-      this.#resource.runInAsyncScope(() => this.#core.failed(error));
+      const message =
+        `lane ${number} has ended by a fault of sealane: ${text}. Its connections are gone, and ` +
+        'what it served is left to the other lanes; restart the process when you can';
+      this.#core.failed(coded('ERR_SEALANE_LANE_DOWN', message, { lane: number }));
     }
     if (this.#up === 0) {
       this.#finish();

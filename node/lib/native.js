@@ -4,7 +4,7 @@
 // checkout, from the file that `node/build` has left beside package.json.
 
 const path = require('node:path');
-const { coded } = require('./errors');
+const { coded } = require('./errors.js');
 
 /**
  * Loads the addon.

@@ -3,7 +3,7 @@
 // What can be negotiated, by every name under which node's users know it: the lists of `ciphers`,
 // `ecdhCurve` and `sigalgs`, read into the names of the IANA registries.
 
-const { invalidValue } = require('./errors');
+const { invalidValue } = require('./errors.js');
 
 /** Suites in the order of preference that node has by default, with OpenSSL's names. */
 const SUITES = Object.freeze([

@@ -7,9 +7,9 @@
 const os = require('node:os');
 const net = require('node:net');
 const tls = require('node:tls');
-const { completeChains, readKeys, readPem } = require('./credentials');
-const { invalidType, invalidValue, outOfRange, throwMistakes } = require('./errors');
-const { readGroups, readSchemes, readSuites } = require('./offers');
+const { completeChains, readKeys, readPem } = require('./credentials.js');
+const { invalidType, invalidValue, outOfRange, throwMistakes } = require('./errors.js');
+const { readGroups, readSchemes, readSuites } = require('./offers.js');
 
 /**
  * What each call takes: the groups of the table below.

@@ -5,9 +5,9 @@
 
 const http = require('node:http');
 const net = require('node:net');
-const { LaneServer } = require('./core');
-const { listen } = require('./listen');
-const { CALLS, readOptions } = require('./options');
+const { LaneServer } = require('./core.js');
+const { listen } = require('./listen.js');
+const { CALLS, readOptions } = require('./options.js');
 
 /** Where a server of ours, or one of node's that is attached, keeps its lanes. */
 const CORE = Symbol('sealane');

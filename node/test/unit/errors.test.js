@@ -5,9 +5,9 @@
 const assert = require('node:assert/strict');
 const net = require('node:net');
 const { test } = require('node:test');
-const { handshakeError, listenError } = require('../../lib/errors');
-const { asServerName } = require('../../lib/context');
-const { TARGETS, load } = require('../../lib/native');
+const { handshakeError, listenError } = require('../../lib/errors.js');
+const { asServerName } = require('../../lib/context.js');
+const { TARGETS, load } = require('../../lib/native.js');
 
 test('a refused listen tells what node tells', async () => {
   const first = net.createServer().listen(0, '127.0.0.1');

@@ -5,7 +5,7 @@
 const assert = require('node:assert/strict');
 const net = require('node:net');
 const { test } = require('node:test');
-const { readListen } = require('../../lib/listen');
+const { readListen } = require('../../lib/listen.js');
 
 const done = () => {};
 const where = (...args) => JSON.parse(JSON.stringify(readListen(args).where));

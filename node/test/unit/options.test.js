@@ -8,7 +8,7 @@ const fs = require('node:fs');
 const net = require('node:net');
 const path = require('node:path');
 const { test } = require('node:test');
-const { CALLS, OPTIONS, defaultLanes, meaning, readOptions } = require('../../lib/options');
+const { CALLS, OPTIONS, defaultLanes, meaning, readOptions } = require('../../lib/options.js');
 
 const CERTIFICATES = path.join(__dirname, '../../../testdata/certificates');
 const pem = (name) => fs.readFileSync(path.join(CERTIFICATES, name));
