@@ -164,6 +164,11 @@ class Channel {
     if (!this.gone) this.#say(this.resetting ? DUE_RESET : DUE_DESTROY);
   }
 
+  /** What has been destroyed says so. */
+  tellClosed() {
+    this.socket.emit('close', this.socket._hadError);
+  }
+
   /** @param {boolean} on whether small writes leave at once */
   setNoDelay(on) {
     this.noDelay = on ? 1 : 0;
@@ -253,7 +258,10 @@ class Channel {
     if (this.pending !== null && !this.#pump()) return false;
     const ring = this.lane.commands;
     while (this.due !== 0) {
-      if (!ring.fits(8)) return false;
+      if (!ring.fits(8)) {
+        this.lane.stall(this);
+        return false;
+      }
       this.#emit(this.due & -this.due);
     }
     return true;

@@ -155,7 +155,8 @@ function legacy(certificate) {
     const colon = line.indexOf(':');
     if (colon < 0) continue;
     const [key, text] = [line.slice(0, colon), line.slice(colon + 1)];
-    (access[key] ??= []).push(text.startsWith('"') ? JSON.parse(text) : text);
+    access[key] ??= [];
+    access[key].push(text.startsWith('"') ? JSON.parse(text) : text);
   }
   object.infoAccess = access;
   return object;

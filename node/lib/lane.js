@@ -53,6 +53,8 @@ class Lane {
   #stalled = [];
   /** Answers to hellos that wait for room: no more than there are handshakes. */
   #answers = [];
+  /** Channels whose sockets are destroyed, and have not said so yet. */
+  #closing = [];
   /** OPENs that the lane was not told of yet. */
   #taken = 0;
   #scope = new AsyncResource('SEALANELANE');
@@ -145,6 +147,15 @@ class Lane {
   }
 
   /**
+   * A socket is destroyed: 'close' comes when the ticks and promises after 'error' are done.
+   * @param {Channel} channel
+   */
+  closes(channel) {
+    this.#closing.push(channel);
+    this.#schedule();
+  }
+
+  /**
    * The certificate that a context shows.
    * @param {number} context
    * @returns {Buffer | undefined} DER
@@ -163,7 +174,7 @@ class Lane {
   }
 
   #schedule() {
-    if (this.#scheduled || this.#down) return;
+    if (this.#scheduled) return;
     this.#scheduled = true;
     setImmediate(tick, this);
   }
@@ -172,8 +183,26 @@ class Lane {
   tick() {
     this.#scheduled = false;
     this.#now = 0;
-    this.#flush();
-    this.#beginTurn();
+    if (!this.#down) this.#flush();
+    if (this.#closing.length > 0) this.#tellClosed();
+    if (!this.#down) this.#beginTurn();
+  }
+
+  #tellClosed() {
+    const closing = this.#closing;
+    this.#closing = [];
+    let told = 0;
+    try {
+      while (told < closing.length) {
+        const channel = closing[told++];
+        channel.scope.runInAsyncScope(channel.tellClosed, channel);
+      }
+    } finally {
+      if (told < closing.length) {
+        this.#closing = closing.slice(told).concat(this.#closing);
+        this.#schedule();
+      }
+    }
   }
 
   #beginTurn() {
@@ -411,17 +440,17 @@ class Lane {
   }
 
   #unstall() {
-    let resumed = 0;
+    let taken = 0;
     try {
-      while (resumed < this.#stalled.length) {
-        const channel = this.#stalled[resumed];
-        if (!channel.scope.runInAsyncScope(channel.resume, channel)) break;
+      while (taken < this.#stalled.length) {
+        const channel = this.#stalled[taken++];
+        // If it finds too little room again, or writes more, it goes behind the others.
         channel.stalled = false;
-        resumed += 1;
+        this.stalledCount -= 1;
+        if (!channel.scope.runInAsyncScope(channel.resume, channel)) break;
       }
     } finally {
-      this.#stalled.splice(0, resumed);
-      this.stalledCount = this.#stalled.length;
+      this.#stalled.splice(0, taken);
     }
   }
 

@@ -77,8 +77,9 @@ class TLSSocket extends Duplex {
     disarm(channel);
     channel.destroy();
     if (!this._unreferenced) channel.lane.keepAlive(this, false);
+    this._hadError = error !== null;
     done(error);
-    process.nextTick(emitClose, this, error !== null);
+    channel.lane.closes(channel);
   }
 
   write(chunk, encoding, done) {
@@ -196,10 +197,6 @@ class TLSSocket extends Duplex {
 }
 
 defineIdentity(TLSSocket.prototype);
-
-function emitClose(socket, hadError) {
-  socket.emit('close', hadError);
-}
 
 /** The usual text would blame the program for what the client did. */
 function writeAfterEnd(socket, encoding, done) {
