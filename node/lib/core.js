@@ -206,18 +206,29 @@ class LaneServer {
     return { ...lives.at(-1), lanes: lives.flatMap((life) => life.lanes) };
   }
 
-  /** A connection whose handshake is done. */
-  connection(socket) {
-    const server = this.#server;
+  /**
+   * Counts a connection whose handshake is done, unless it is one too many.
+   *
+   * @returns {boolean} whether it may stay
+   */
+  admits(socket) {
     if (this.#refuses(socket)) {
       socket.destroy();
-      return;
+      return false;
     }
-    server._connections += 1;
-    socket.once('close', () => {
-      server._connections -= 1;
-      server._emitCloseIfDrained();
-    });
+    this.#server._connections += 1;
+    return true;
+  }
+
+  /** A connection that was admitted is closed. */
+  closed() {
+    this.#server._connections -= 1;
+    this.#server._emitCloseIfDrained();
+  }
+
+  /** Tells of a connection that was admitted. */
+  connection(socket) {
+    const server = this.#server;
     if (this.#read.net.pauseOnConnect) {
       socket.pause();
     }
@@ -281,8 +292,10 @@ class LaneServer {
   /** The addon's context, with what the server adds. */
   #made(secure) {
     const made = secure[contextKeys.forServer](this.#forContexts());
-    if (!this.#served.has(made.id)) {
-      this.#served.set(made.id, made);
+    // The lanes tell the lower half of it.
+    const id = made.id % 2 ** 32;
+    if (!this.#served.has(id)) {
+      this.#served.set(id, made);
       if (this.#served.size > SERVED_MAX + this.#named.size) {
         this.#served.delete(this.#served.keys().next().value);
       }

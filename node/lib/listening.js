@@ -145,8 +145,14 @@ class Listening {
   }
 
   #opened(socket) {
+    if (!this.#core.admits(socket)) {
+      return;
+    }
     this.#keepSocket(socket, true);
-    socket.once('close', () => this.#keepSocket(socket, false));
+    socket.once('close', () => {
+      this.#keepSocket(socket, false);
+      this.#core.closed();
+    });
     this.#core.connection(socket);
   }
 
