@@ -336,6 +336,13 @@ test('a full ring keeps order and loses nothing', async () => {
   }
   await turn();
   assert.ok(lane.stalledCount > 0);
+  let ticks = 0;
+  lane.tick = function () {
+    ticks += 1;
+    Object.getPrototypeOf(this).tick.call(this);
+  };
+  for (let i = 0; i < 20; i++) await turn();
+  assert.ok(ticks <= 2, `${ticks} ticks for nothing`);
   const parts = ids.map(() => []);
   const ended = new Set();
   for (let i = 0; i < 200 && ended.size < 20; i++) {
