@@ -157,29 +157,52 @@ export function createSecureContext(options?: SecureContextOptions): SecureConte
 /** The same off the thread. */
 export function createSecureContextAsync(options?: SecureContextOptions): Promise<SecureContext>;
 
-/** Counters of one lane, from its start. */
+/** What one lane has counted since its start; what `now` says, it holds at this moment. */
 export interface LaneStats {
+  /** Times that a connection could not be taken, say for want of descriptors. */
+  acceptErrors: number;
   /** Connections taken from the listening socket. */
   accepted: number;
+  /** Bytes of clients' plaintext. */
   bytesRead: number;
+  /** Bytes of plaintext for clients. */
   bytesWritten: number;
-  /** Bytes that wait in the ring towards the lane. */
+  /** Bytes that wait in the ring towards the lane, now. */
   commandsDepth: number;
-  /** Connections whose handshake is done. */
+  /** Connections, now, those in their handshake included. */
   connections: number;
-  /** Bytes that wait in the ring towards JavaScript. */
+  /** Failed handshakes and key log lines that JavaScript was not told of, for want of room. */
+  dropped: number;
+  /** Connections that ended, by cause; a cause that has not come is not there. */
+  ended: Record<string, number>;
+  /** Bytes that wait in the ring towards JavaScript, now. */
   eventsDepth: number;
-  /** Failed handshakes and connections by cause. */
+  /** Handshakes that failed, by cause. */
   failed: Record<string, number>;
+  /** How often contexts were published. */
+  generation: number;
+  /** Microseconds of all handshakes, each from its first byte to its last. */
+  handshakeTimeUs: number;
   /** Handshakes done. */
   handshakes: number;
-  /** Handshakes that are under way. */
+  /** Handshakes under way, now. */
   handshaking: number;
+  keysDecoded: number;
+  keysEvicted: number;
+  keysFailed: number;
+  /** Connections handed to JavaScript. */
+  opened: number;
   /** Faults of sealane's own, each of which cost one connection. */
   panics: number;
-  /** Handshakes done that resumed a session. */
+  /** Connections that JavaScript has not taken, now; see `maxPending`. */
+  pending: number;
+  /** Handshakes that resumed a session. */
   resumed: number;
-  /** How often JavaScript was woken. */
+  /** Times that a connection waited for room in the ring towards JavaScript. */
+  stalls: number;
+  /** Turns of the lane's loop. */
+  turns: number;
+  /** Times that JavaScript was woken. */
   wakeups: number;
 }
 
