@@ -140,7 +140,8 @@ test('HTTP/1.0 without Content-Length', async (t) => {
   const client = await connected(t, server);
   client.write('GET / HTTP/1.0\r\n\r\n');
   const said = String(await collect(client));
-  assert.match(said, /^HTTP\/1\.1 200 OK\r\n[^]*Connection: close\r\n[^]*\r\n\r\nhello$/);
+  assert.match(said, /^HTTP\/1\.1 200 OK\r\n[^]*Connection: close\r\n/);
+  assert.match(said, /\r\n\r\nhello$/);
 });
 
 test('keep-alive: many requests on one connection', async (t) => {
@@ -187,7 +188,7 @@ test('maxRequestsPerSocket', async (t) => {
 
 test('maxHeadersCount and maxHeaderSize', async (t) => {
   const counts = [];
-  const server = await httpsSite(t, { maxHeaderSize: 4096 }, (incoming, answer) => {
+  const server = await httpsSite(t, { maxHeaderSize: 4096, requireHostHeader: false }, (incoming, answer) => {
     counts.push(Object.keys(incoming.headers).length);
     answer.end();
   });
