@@ -123,7 +123,8 @@ test('handshakeTimeout ends who does not finish', async (t) => {
   const client = plain(t, server);
   const [error, socket] = await failed;
   assert.strictEqual(error.code, 'ERR_TLS_HANDSHAKE_TIMEOUT');
-  assert.strictEqual(error.message, 'TLS handshake timeout');
+  assert.match(error.message,
+    differs({ node: /^TLS handshake timeout$/, sealane: /handshakeTimeout/ }));
   // node leaves it to the listener to end the connection; in Sealane the lane has.
   socket.destroy();
   client.resume();

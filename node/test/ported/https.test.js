@@ -41,10 +41,12 @@ test('the defaults of https', () => {
   const [server, oracle] = [createServer(own), https.createServer(own)];
   for (const name of [
     'timeout', 'keepAliveTimeout', 'maxHeadersCount', 'headersTimeout', 'requestTimeout',
-    'maxRequestsPerSocket', 'connectionsCheckingInterval',
+    'connectionsCheckingInterval',
   ]) {
     assert.strictEqual(server[name], oracle[name], name);
   }
+  // Undefined in https, 0 in http: no limit either way.
+  assert.ok(!server.maxRequestsPerSocket);
 });
 
 test('a request and its answer', async (t) => {
