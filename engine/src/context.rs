@@ -167,6 +167,11 @@ impl LaneContext {
         Ok(Arc::clone(config))
     }
 
+    /// What this is a replica of.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// What the certificates of a client are worth now, by the lane's clock. `session` is one that
     /// this context admitted, and established.
     ///

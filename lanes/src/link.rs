@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::client_certificates::ClientStanding;
+use sealane_engine::context::Context;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
@@ -72,6 +74,11 @@ impl<K: Kernel> Link<'_, K> {
     /// The server name that the client asked for, in lower case.
     pub fn server_name(&self) -> Option<&str> {
         self.connection.server_name.as_deref()
+    }
+
+    /// What the client was admitted under.
+    pub fn context(&self) -> Option<&Arc<Context>> {
+        self.connection.context.as_ref().map(|context| context.context())
     }
 
     /// Encrypts `plain` and sends it. What the client does not take now leaves later, and until
