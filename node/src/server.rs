@@ -3,6 +3,7 @@
 mod options;
 mod stats;
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -33,7 +34,8 @@ pub struct Server {
     control: Arc<Control>,
     bells: Vec<Arc<OwnedFd>>,
     counts: Vec<Arc<Counts>>,
-    anchor: Option<Anchor>,
+    /// Behind a cell: what is awaited of this object borrows it meanwhile, never exclusively.
+    anchor: RefCell<Option<Anchor>>,
 }
 
 #[napi]
@@ -56,7 +58,7 @@ impl Server {
             .map_err(|error| Error::from_reason(error.to_string()))?;
         let control = Arc::new(control);
         // It was added later than those of both functions, so Node runs it before them.
-        let anchor = Some(Anchor::new(&wake)?);
+        let anchor = RefCell::new(Some(Anchor::new(&wake)?));
         env.add_env_cleanup_hook(Arc::downgrade(&control), |control: Weak<Control>| {
             if let Some(control) = control.upgrade() {
                 control.stop();
@@ -153,21 +155,21 @@ impl Server {
 
     /// Stops the lanes at once; resolved when their threads are gone.
     #[napi(ts_return_type = "Promise<void>")]
-    pub fn stop(&mut self) -> AsyncTask<Stopping> {
-        self.anchor = None;
+    pub fn stop(&self) -> AsyncTask<Stopping> {
+        self.anchor.take();
         AsyncTask::new(Stopping { control: Arc::clone(&self.control) })
     }
 
     /// Keeps the process alive from now on.
     #[napi(js_name = "ref")]
-    pub fn hold(&mut self, env: Env) -> Result<()> {
-        self.anchor.as_mut().map_or(Ok(()), |anchor| anchor.hold(&env))
+    pub fn hold(&self, env: Env) -> Result<()> {
+        self.anchor.borrow_mut().as_mut().map_or(Ok(()), |anchor| anchor.hold(&env))
     }
 
     /// Keeps the process alive no longer.
     #[napi]
-    pub fn unref(&mut self, env: Env) -> Result<()> {
-        self.anchor.as_mut().map_or(Ok(()), |anchor| anchor.release(&env))
+    pub fn unref(&self, env: Env) -> Result<()> {
+        self.anchor.borrow_mut().as_mut().map_or(Ok(()), |anchor| anchor.release(&env))
     }
 }
 
