@@ -34,7 +34,8 @@ pub struct Server {
     control: Arc<Control>,
     bells: Vec<Arc<OwnedFd>>,
     counts: Vec<Arc<Counts>>,
-    /// Behind a cell: what is awaited of this object borrows it meanwhile, never exclusively.
+    /// None once the lanes are stopped. Methods borrow the server while its tasks run, so none may do
+    /// so mutably.
     anchor: RefCell<Option<Anchor>>,
 }
 
@@ -42,11 +43,7 @@ pub struct Server {
 impl Server {
     /// Lanes that have not started; `wake` is called with the number of one that has events.
     #[napi(constructor)]
-    pub fn new(
-        env: Env,
-        options: ServerOptions<'_>,
-        wake: Function<'_, u32, ()>,
-    ) -> Result<Self> {
+    pub fn new(env: Env, options: ServerOptions<'_>, wake: Function<'_, u32, ()>) -> Result<Self> {
         let waker = Waker::new(&wake, options.rings.len())?;
         let pending_max = options.max_pending as usize;
         let (context, plan, rings) = options.read()?;
@@ -156,7 +153,7 @@ impl Server {
     /// Stops the lanes at once; resolved when their threads are gone.
     #[napi(ts_return_type = "Promise<void>")]
     pub fn stop(&self) -> AsyncTask<Stopping> {
-        self.anchor.take();
+        self.anchor.replace(None);
         AsyncTask::new(Stopping { control: Arc::clone(&self.control) })
     }
 
