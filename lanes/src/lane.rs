@@ -296,9 +296,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             counters.handshaking.subtract(1);
         }
         let lingered = matches!(connection.phase, Phase::Lingering { .. });
-        // A client that has ended its own direction may still read what was on its way.
-        let left = matches!(cause, Cause::ClientGone | Cause::ClientTruncated);
-        if !cause.closes_plainly() && !lingered && !left {
+        let left = cause.client_left() && connection.attached.is_none();
+        if !cause.closes_plainly() && !left && !lingered {
             reset_on_close(&connection.socket.fd);
         } else if connection.abandoned || cause == Cause::ServiceClosed {
             self.core.discard_arrivals(&connection.socket);

@@ -101,11 +101,11 @@ fn an_abandoned_client_gets_everything_and_its_end_though_it_never_ends() {
             let (driver, mut client, id) = opened(version);
             let answer = pattern(7, 3 << 20);
             // Nobody takes it, and it still lies in the lane and in the kernel.
-            client.socket.set_nonblocking(false).unwrap();
             client.send(&vec![1; unread]).unwrap();
             eventually("it arrives", || {
                 driver.rig.counters().client_bytes.value() > 0 || unread == 0
             });
+            client.send(&vec![1; unread]).unwrap();
             let parts = answer.chunks(128 << 10);
             for part in parts {
                 driver.desk.command(id, Command::Write(part.to_vec()));
@@ -172,6 +172,8 @@ fn a_closed_connection_delivers_what_the_kernel_holds_and_a_reset_one_is_reset()
         let (driver, mut client, id) = opened(version);
         client.send(&[1; 50_000]).unwrap();
         eventually("it arrives", || driver.rig.counters().client_bytes.value() > 0);
+        // These stay in the kernel, which would answer a close with a reset.
+        client.send(&[1; 50_000]).unwrap();
         let answer = pattern(9, 100_000);
         driver.desk.order_all([
             Order::Command(id, Command::Write(answer.clone())),
@@ -256,6 +258,40 @@ fn a_service_that_accepts_no_more_lets_clients_wait() {
 }
 
 #[test]
+fn nothing_of_an_abandoned_client_reaches_the_service() {
+    let _others = among_others();
+    let (driver, mut client, id) = opened(VERSIONS[1]);
+    client.send(b"left over").unwrap();
+    eventually("it arrives", || driver.rig.counters().client_bytes.value() > 0);
+    driver.desk.command(id, Command::Abandon);
+    driver.desk.command(id, Command::Take(100));
+    // An urgent mark makes the socket look as if an error had arrived.
+    rustix::net::send(&client.socket, b"!", rustix::net::SendFlags::OOB).unwrap();
+    client.send(b"unwanted").unwrap();
+    driver.silence();
+    driver.desk.command(id, Command::Write(b"still heard".to_vec()));
+    assert_eq!(client.receive(11).unwrap(), b"still heard");
+    driver.desk.command(id, Command::Finish);
+    assert_eq!(client.read_to_end(), (Vec::new(), Seen::Clean));
+    driver.ended(Cause::Clean);
+    driver.stop();
+}
+
+#[test]
+fn an_order_that_comes_just_before_the_lane_sleeps_is_taken() {
+    let _others = among_others();
+    let (driver, mut client, id) = opened(VERSIONS[1]);
+    driver.silence();
+    driver.desk.order_late(Order::Command(id, Command::Write(b"late".to_vec())));
+    let rings = driver.desk.rings.load(SeqCst);
+    client.socket.set_read_timeout(Some(crate::rig::PATIENCE / 4)).unwrap();
+    driver.desk.command(id, Command::Nothing);
+    assert_eq!(client.receive(4).unwrap(), b"late");
+    assert_eq!(driver.desk.rings.load(SeqCst), rings + 1);
+    driver.stop();
+}
+
+#[test]
 fn orders_for_connections_that_are_gone_reach_nobody() {
     let _others = among_others();
     let (driver, client, old) = opened(VERSIONS[1]);
@@ -319,7 +355,12 @@ fn a_stop_takes_the_orders_that_are_there() {
     let last = last.map(|command| Order::Command(id, command));
     let mut waiting = Client::connect(&driver.rig, VERSIONS[1]).unwrap();
     driver.opened();
+    // The lane finds all of them in the turn in which it is told to stop.
+    driver.desk.command(id, Command::Wait);
+    driver.rig.gate.wait();
     driver.desk.order_all(many.chain(last));
+    driver.rig.handle.post(sealane_lanes::mailbox::Mail::Stop);
+    driver.rig.gate.wait();
     assert_eq!(driver.stop().cut, 1);
     assert_eq!(client.read_to_end(), (b"last".to_vec(), Seen::Clean));
     assert_eq!(read_to_end(&mut waiting.socket), (Vec::new(), RESET));
