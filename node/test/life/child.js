@@ -1,0 +1,44 @@
+'use strict';
+
+/** Processes of a test's own, ended with it, that talk over IPC. */
+
+const { fork } = require('node:child_process');
+const fs = require('node:fs');
+const path = require('node:path');
+
+const { event } = require('../within');
+
+/**
+ * Starts a program of this folder.
+ * @param {import('node:test').TestContext} t
+ * @param {string} program
+ * @param {string[]} [given]
+ */
+function start(t, program, given = []) {
+  const child = fork(path.join(__dirname, program), given, {
+    execArgv: ['--expose-gc'], stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  return child;
+}
+
+/** The next message of a child. */
+async function message(child) {
+  const [said] = await event(child, 'message');
+  return said;
+}
+
+/** Sends a word, and gives the answer. */
+function ask(child, word) {
+  const answer = message(child);
+  child.send(word);
+  return answer;
+}
+
+/** What this process holds: open descriptors, and bytes of memory after a collection. */
+function held() {
+  for (let i = 0; i < 4; i += 1) globalThis.gc?.();
+  return { fds: fs.readdirSync('/proc/self/fd').length, rss: process.memoryUsage.rss() };
+}
+
+module.exports = { ask, held, message, start };
