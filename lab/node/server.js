@@ -30,8 +30,8 @@ if (cluster.isPrimary) {
 }
 
 function startProcesses() {
-  // With tickets of equal keys a connection may resume in any process.
-  cluster.schedulingPolicy = settings.balance === 'kernel' ? cluster.SCHED_NONE : cluster.SCHED_RR;
+  // Cheaper is what the kernel deals out, more even what Node does: whichever suits the load.
+  cluster.schedulingPolicy = settings.even ? cluster.SCHED_RR : cluster.SCHED_NONE;
   let listening = 0;
   cluster.on('message', () => {
     listening += 1;

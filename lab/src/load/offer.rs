@@ -88,14 +88,17 @@ impl Offer {
             true => Resumption::store(Arc::new(Hoard(Arc::clone(&tickets)))),
             false => Resumption::disabled(),
         };
-        Ok(Configs {
-            fresh: Arc::new(self.config(fresh)?),
-            resuming: Arc::new(self.config(Resumption::store(store))?),
-            tickets,
-        })
+        // Clones: rustls resumes under the very verifier that saw the certificate.
+        let config = self.config()?;
+        let with = |resumption| {
+            let mut config = config.clone();
+            config.resumption = resumption;
+            Arc::new(config)
+        };
+        Ok(Configs { fresh: with(fresh), resuming: with(Resumption::store(store)), tickets })
     }
 
-    fn config(&self, resumption: Resumption) -> Result<ClientConfig, Error> {
+    fn config(&self) -> Result<ClientConfig, Error> {
         let mut provider = aws_lc_rs::default_provider();
         if let Some(cipher) = self.cipher {
             provider.cipher_suites.retain(|suite| is_of(suite.suite(), cipher));
@@ -128,7 +131,6 @@ impl Offer {
         }
         .with_no_client_auth();
         config.alpn_protocols = self.alpn.iter().map(|name| name.clone().into_bytes()).collect();
-        config.resumption = resumption;
         Ok(config)
     }
 }

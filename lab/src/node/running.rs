@@ -121,6 +121,8 @@ fn node(task: &NodeTask, address: SocketAddr) -> Command {
         "tls": tls,
         "h2": task.case == Case::H2,
         "processes": task.processes,
+        // Connections that stand would stay where chance has put them.
+        "even": matches!(task.case, Case::KeepAlive | Case::KeepAliveSweep),
         "lanes": task.lanes,
         "handover": task.mode.handover(),
         "package": task.package,
