@@ -264,7 +264,9 @@ fn said(command: &mut Command) -> Result<String, Error> {
         true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
         false => {
             let errors = String::from_utf8_lossy(&output.stderr);
-            let why = errors.lines().find(|line| line.contains("Error")).unwrap_or(&errors);
+            let mut lines = errors.lines().filter(|line| !line.trim().is_empty());
+            let why = lines.clone().find(|line| line.contains("Error")).or(lines.next());
+            let why = why.unwrap_or("it failed without a word");
             Err(Error::Check(format!("{program}: {}", why.trim())))
         }
     }
