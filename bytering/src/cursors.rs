@@ -41,22 +41,46 @@ impl Writer {
     pub(crate) fn room(&mut self, header: &Header) -> Range<usize> {
         if self.free() == 0 {
             // Only now is a look at the consumer's cache line worth its price.
-            let read = header.read();
-            // Else the consumer is still in an earlier page, and has read nothing of this one.
-            if self.written.wrapping_sub(read) <= self.written.wrapping_sub(self.oldest) {
-                self.oldest = read;
-            }
+            self.look(header);
         }
         self.known_room()
     }
 
-    /// The first `len` bytes of [`room`](Self::room), at most all, are written.
+    /// Bytes that may be written now in all pages, were they all to be had: at most what an empty
+    /// ring takes, whatever the header says.
+    #[cfg(any(test, not(loom)))]
+    pub(crate) fn room_in_all(&mut self, header: &Header) -> usize {
+        self.look(header);
+        let unused = (header.unused() & self.limits.page_bits()).count_ones() as usize;
+        let room = self.free() as usize + unused * self.limits.page_bytes();
+        room.min(self.limits.bytes_max())
+    }
+
+    /// Bytes that may be written in this page, without a look at the consumer.
+    #[cfg(not(loom))]
+    pub(crate) fn known_room_in_page(&self) -> usize {
+        self.free() as usize
+    }
+
+    /// The first `len` bytes of [`room`](Self::room), at most all, are written, and the consumer
+    /// may read them.
     pub(crate) fn commit(&mut self, header: &Header, len: usize) {
-        let len = clamped(len, self.known_room().len());
-        if len > 0 {
-            self.written = self.written.wrapping_add(len);
-            header.publish_written(self.written);
+        if self.advance(len) > 0 {
+            self.publish(header);
         }
+    }
+
+    /// The same, but the consumer does not know of them before [`publish`](Self::publish); how
+    /// many.
+    pub(crate) fn advance(&mut self, len: usize) -> usize {
+        let len = clamped(len, self.known_room().len());
+        self.written = self.written.wrapping_add(len);
+        len as usize
+    }
+
+    /// The consumer may read everything that was written.
+    pub(crate) fn publish(&self, header: &Header) {
+        header.publish_written(self.written);
     }
 
     /// The stream goes on in `next`, which the producer has claimed.
@@ -64,6 +88,15 @@ impl Writer {
         header.link(self.page, self.written, next);
         self.page = next;
         self.oldest = self.written;
+    }
+
+    /// How far the consumer is.
+    fn look(&mut self, header: &Header) {
+        let read = header.read();
+        // Else the consumer is still in an earlier page, and has read nothing of this one.
+        if self.written.wrapping_sub(read) <= self.written.wrapping_sub(self.oldest) {
+            self.oldest = read;
+        }
     }
 
     fn known_room(&self) -> Range<usize> {
@@ -120,6 +153,16 @@ impl Reader {
             // the next look tells it.
             let _ = self.follow(header);
         }
+    }
+
+    /// Bytes that are unread in all pages.
+    ///
+    /// # Errors
+    /// More than a ring holds: the producer broke the rules.
+    #[cfg(any(test, not(loom)))]
+    pub(crate) fn unread_in_all(&self, header: &Header) -> Result<usize, Broken> {
+        let unread = header.written().wrapping_sub(self.read) as usize;
+        if unread > self.limits.bytes_max() { Err(Broken) } else { Ok(unread) }
     }
 
     /// Whether everything was read that was ever written.

@@ -119,7 +119,7 @@ impl Header {
 
 /// Two cache lines, because processors fetch them in pairs.
 #[repr(C, align(128))]
-struct Line<T>(T);
+pub(crate) struct Line<T>(pub(crate) T);
 
 #[repr(C)]
 struct End {
@@ -136,7 +136,7 @@ struct Link {
     next: AtomicU32,
 }
 
-/// Pages begin there, at a page of the machine.
+/// Of a region: pages begin there, at a page of the machine.
 #[cfg(not(loom))]
 pub(crate) const HEADER_BYTES: usize = 4096;
 

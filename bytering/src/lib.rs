@@ -45,7 +45,8 @@
 //! ```
 //!
 //! Neither end ever waits for the other, and none wakes the other: how to sleep is its owner's
-//! business. An end that sleeps raises a flag, then [`fence`](std::sync::atomic::fence)s with
+//! business. A [`region`] has a place for what its ends tell each other of that; on the heap it is
+//! its owner's, too. An end that sleeps raises a flag, then [`fence`](std::sync::atomic::fence)s with
 //! `SeqCst`, then looks at the ring once more, a consumer after it has shrunk it; the other end,
 //! after it has written or read, fences the same way and then looks at the flag. One of the two
 //! sees the other (a model proves it).
@@ -60,6 +61,8 @@ mod pages;
 mod primitive;
 #[cfg(not(loom))]
 pub mod region;
+#[cfg(any(test, not(loom)))]
+mod sleep;
 
 pub use ends::{Consumer, PageCounts, Producer, ring};
 pub use limits::{Limits, LimitsError};

@@ -1,9 +1,9 @@
-//! What loom replaces: atomics, reference counts, and the bytes that it watches for races.
+//! What loom replaces: atomics, fences, reference counts, and the bytes that it watches for races.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicPtr, AtomicU32},
+    atomic::{AtomicPtr, AtomicU32, fence},
 };
 
 #[cfg(loom)]
@@ -11,6 +11,9 @@ pub(crate) use loom::sync::{
     Arc,
     atomic::{AtomicPtr, AtomicU32},
 };
+
+#[cfg(all(test, loom))]
+pub(crate) use loom::sync::atomic::fence;
 
 /// A byte of a page: plain memory, or a cell whose every access a model orders.
 #[cfg(not(loom))]

@@ -4,10 +4,12 @@
 //! The layout is a header of 4,096 bytes, then the pages, one after the other:
 //!
 //! ```text
-//! byte   0  written: position, gone        the producer writes, the consumer reads
-//! byte 128  read: position, gone           the consumer writes, the producer reads
-//! byte 256  used: a bit per page           both change it, when a page comes or goes
-//! byte 384  links: (at, next) per page     the producer writes, when the stream leaves a page
+//! byte    0  written: position, gone        the producer writes, the consumer reads
+//! byte  128  read: position, gone           the consumer writes, the producer reads
+//! byte  256  used: a bit per page           both change it, when a page comes or goes
+//! byte  384  links: (at, next) per page     the producer writes, when the stream leaves a page
+//! byte 1024  consumer_sleeps: a flag        both change it, when the consumer sleeps
+//! byte 1152  producer_waits: a flag         both change it, when the producer waits for room
 //! ```
 //! All are 32-bit words in the machine's byte order, to be read and written atomically. Zeros are
 //! an empty ring, in page 0. A position counts the bytes of the stream and begins again at 2^32; a
@@ -17,8 +19,37 @@
 //! A ring grows by using more of the region's pages, the lowest first, so that what it never needed
 //! is never touched; when the consumer keeps up it stays in one.
 //!
+//! # Sleep
+//!
+//! A flag is 0, or anything else when its end sleeps and wants to be woken, by whatever the two
+//! owners agreed on: something that keeps a wake-up for a sleeper who is not quite asleep. An end
+//! here asks [`Consumer::may_sleep`] or [`Producer::may_wait`] before it sleeps, and, after a batch,
+//! [`Producer::wakes`] or [`Consumer::wakes`]. The end of another language does, in this order, by
+//! operations that are sequentially consistent, as all of JavaScript's `Atomics` are:
+//!
+//! - A consumer that goes to sleep: store 1 to `consumer_sleeps`; load `written`; if that is not
+//!   what it has read up to, store 0 to the flag and read on; else sleep. When it runs again, for
+//!   whatever reason: store 0 to the flag, then load `written`.
+//! - A producer, after a batch: store `written`; load `consumer_sleeps`; if that is not 0, exchange
+//!   it with 0; if that gave anything but 0, wake the consumer.
+//! - A producer that needs room: store 1 to `producer_waits`; load `read`; if there is room now,
+//!   store 0 to the flag and write; else sleep. When it runs again: load `read`.
+//! - A consumer, after a batch: store `read`; load `producer_waits`; if that is not 0, exchange it
+//!   with 0; if that gave anything but 0, wake the producer.
+//!
+//! The bytes themselves may be plain reads and writes: those of a batch before the store of
+//! `written`, or of `read`, and after the load of the other end's. No step may be left out or
+//! change its place: the load behind the flag is what finds bytes that came before the flag was
+//! seen. A wake-up may be one too many, so a woken end looks at the ring and may sleep again. `gone`
+//! has no flag: who ends wakes the other one in any case.
+//!
+//! In a ring of one page, `used` and `links` never change, and another language needs neither.
+//!
+//! # Trust
+//!
 //! What stands in such memory is checked before use, copied in and out by atomics, and never lent
-//! as a slice. A peer that scribbles over it can change bytes and stop the ring, no more.
+//! as a slice. A peer that scribbles over it can change bytes and stop the ring, no more: it can
+//! keep an end awake or asleep, so an end that must stop at some time has another way to be told.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
@@ -36,6 +67,7 @@ use crate::{
     ends::PageCounts,
     header::{HEADER_BYTES, Header},
     limits::Limits,
+    sleep::Flags,
 };
 
 /// An empty ring in a region of its own, as its two ends.
@@ -79,22 +111,54 @@ impl Producer {
         Memory::checked(start, region_bytes, limits).map(Self::new)
     }
 
-    /// Copies the front of `bytes` into the ring and tells the consumer; how many. Fewer than all:
-    /// the ring is at its cap, wait until the consumer has taken something.
+    /// Copies the front of `bytes` into the ring and tells the consumer of all at once; how many.
+    /// Fewer than all: the ring is at its cap, wait until the consumer has taken something.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
-        let mut done = 0;
-        while done < bytes.len() {
-            let room = self.room();
-            let part = &bytes[done..bytes.len().min(done + room.len())];
-            if part.is_empty() {
-                break;
-            }
-            // SAFETY: a room lies within a page, whatever the region holds.
-            unsafe { store(part, self.memory.page(self.writer.page()).add(room.start)) };
-            self.writer.commit(self.memory.header(), part.len());
-            done += part.len();
+        let done = self.place(bytes);
+        if done > 0 {
+            self.writer.publish(self.memory.header());
         }
         done
+    }
+
+    /// Copies `parts`, one behind the other, into the ring and tells the consumer of all at once:
+    /// it never finds a part of a message. False: there is no room for all, and nothing was done.
+    pub fn write_whole(&mut self, parts: &[&[u8]]) -> bool {
+        let needed = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        if self.writer.known_room_in_page() < needed && self.room() < needed {
+            return false;
+        }
+        let mut placed = 0;
+        for part in parts {
+            placed += self.place(part);
+        }
+        if placed == needed {
+            self.writer.publish(self.memory.header());
+        }
+        // Only a peer that marked pages as used meanwhile makes it less; its ring is of no use.
+        placed == needed
+    }
+
+    /// Bytes that [`write`](Self::write) takes now in all, at least. It looks at what the consumer
+    /// writes to: ask once per batch.
+    pub fn room(&mut self) -> usize {
+        self.writer.room_in_all(self.memory.header())
+    }
+
+    /// Whether the consumer sleeps, and the caller must wake it now. To be asked after writing,
+    /// once per batch.
+    #[must_use]
+    pub fn wakes(&self) -> bool {
+        self.memory.flags().wakes_consumer()
+    }
+
+    /// Whether the caller may wait: there is no room for `needed` bytes, and the consumer's
+    /// [`wakes`](Consumer::wakes) will tell when there is more. False: there is room now. Never
+    /// more is waited for than an empty ring takes.
+    #[must_use]
+    pub fn may_wait(&mut self, needed: usize) -> bool {
+        let needed = needed.min(self.memory.limits.bytes_max());
+        self.memory.flags().producer_may_wait(&mut self.writer, self.memory.header(), needed)
     }
 
     /// Whether the consumer is gone: what is written now, nobody reads.
@@ -117,8 +181,24 @@ impl Producer {
         Self { memory, writer, touched: 1, reused: 0 }
     }
 
+    /// Copies the front of `bytes` into the ring, of which the consumer is not told; how many.
+    fn place(&mut self, bytes: &[u8]) -> usize {
+        let mut done = 0;
+        while done < bytes.len() {
+            let room = self.room_in_page();
+            let part = &bytes[done..bytes.len().min(done + room.len())];
+            if part.is_empty() {
+                break;
+            }
+            // SAFETY: a room lies within a page, whatever the region holds.
+            unsafe { store(part, self.memory.page(self.writer.page()).add(room.start)) };
+            done += self.writer.advance(part.len());
+        }
+        done
+    }
+
     /// Where the next bytes go in the writer's page.
-    fn room(&mut self) -> Range<usize> {
+    fn room_in_page(&mut self) -> Range<usize> {
         let header = self.memory.header();
         let room = self.writer.room(header);
         if !room.is_empty() {
@@ -183,6 +263,35 @@ impl Consumer {
             done = end;
         }
         Ok(done)
+    }
+
+    /// Bytes that are there to be read now. [`read`](Self::read) gives fewer only if the region is
+    /// broken.
+    ///
+    /// # Errors
+    /// The producer, or whoever else writes to the region, broke the layout.
+    pub fn unread(&self) -> Result<usize, RegionError> {
+        self.reader.unread_in_all(self.memory.header()).map_err(|Broken| RegionError::Broken)
+    }
+
+    /// Whether the caller may sleep: nothing is unread, and the producer's
+    /// [`wakes`](Producer::wakes) will tell when there is something. False: there is something, or
+    /// the region is broken, which [`unread`](Self::unread) says.
+    #[must_use]
+    pub fn may_sleep(&self) -> bool {
+        self.memory.flags().consumer_may_sleep(&self.reader, self.memory.header())
+    }
+
+    /// Whatever ended the sleep, nobody need end it now. To be told before anything is read.
+    pub fn awoke(&self) {
+        self.memory.flags().consumer_awoke();
+    }
+
+    /// Whether the producer waits for room, and the caller must wake it now. To be asked after
+    /// reading, once per batch.
+    #[must_use]
+    pub fn wakes(&self) -> bool {
+        self.memory.flags().wakes_producer()
     }
 
     /// Whether the producer is gone and everything was read.
@@ -262,6 +371,11 @@ impl Memory {
         // SAFETY: it fits and is aligned; it is made of atomics, to which any bits are a value and
         // which may change under a shared reference.
         unsafe { self.start.cast().as_ref() }
+    }
+
+    fn flags(&self) -> &Flags {
+        // SAFETY: as of the header, behind which they lie, in front of the pages.
+        unsafe { self.start.byte_add(FLAGS_AT).cast().as_ref() }
     }
 
     /// Where a page begins. Both cursors keep `page` below the limit.
@@ -362,6 +476,13 @@ unsafe fn load_bytes(from: *mut u8, to: &mut [u8]) {
 }
 
 const WORD_BYTES: usize = size_of::<u64>();
+const FLAGS_AT: usize = 1024;
+
+const _: () = {
+    // Another language finds them there; what is between the header and them is not used.
+    assert!(size_of::<Header>() <= FLAGS_AT && FLAGS_AT.is_multiple_of(align_of::<Flags>()));
+    assert!(FLAGS_AT + size_of::<Flags>() <= HEADER_BYTES);
+};
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ mod lane;
 mod leaf;
 mod name;
 mod pem;
+mod restricted;
 mod served;
 mod store;
 #[cfg(test)]
@@ -33,7 +34,7 @@ pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
 pub use key::{EncodedKey, KeyEncoding};
 pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
-pub(crate) use leaf::not_after_s;
+pub(crate) use leaf::{is_self_issued, not_after_s};
 pub use name::AskedName;
 pub use pem::PemContents;
 pub(crate) use pem::damage;

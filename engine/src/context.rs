@@ -8,15 +8,23 @@ use std::sync::Arc;
 use fragile::Fragile;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError};
+use rustls::time_provider::TimeProvider as _;
 
 use crate::certificates::{
     CertificateIndex, LaneKeys, LaneResolver, ListenerStore, Served, StoreFailure,
 };
+use crate::client_certificates::{ClientStanding, LaneVerifier};
 use crate::hello::Hello;
-use crate::policy::Policy;
-use crate::provider::{ProviderChoice, ProviderError, lane_provider, random};
+use crate::policy::{ClientCertificates, Policy, SchemeSet};
+use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
+use crate::session::ServerSession;
 use crate::tickets::{LaneClock, LaneTickets, TicketRoot, UnixSeconds};
+
+mod key_log;
+
+pub use key_log::KEY_LOG_BYTES_MAX;
+use key_log::LaneKeyLog;
 
 /// The TLS settings of one listener: immutable, shared by all lanes, and read-only for them.
 #[derive(Debug)]
@@ -25,6 +33,9 @@ pub struct Context {
     pub policy: Policy,
     /// Its certificates from files.
     pub certificates: Arc<CertificateIndex>,
+    /// Whether the secrets of its sessions are kept for [`LaneContext::take_key_log`]. Whoever
+    /// reads them reads the sessions.
+    pub key_log: bool,
     /// Its certificates from a store, which may change while they are served.
     pub store: Option<ListenerStore>,
     /// The cryptography that lanes use for it.
@@ -61,7 +72,12 @@ impl LaneResources {
 /// Every reference count that a handshake touches lives in memory that this lane allocated.
 #[derive(Debug)]
 pub struct LaneContext {
+    /// If clients are asked for certificates.
+    clients: Option<Arc<LaneVerifier>>,
+    clock: Arc<LaneClock>,
     context: Arc<Context>,
+    /// If the context wants one.
+    key_log: Option<Arc<LaneKeyLog>>,
     /// The lane's alone, like its resolver's.
     keys: Fragile<Rc<RefCell<LaneKeys>>>,
     served: Served,
@@ -79,24 +95,39 @@ impl LaneContext {
     /// # Errors
     /// The provider cannot run here, or has nothing in common with the policy.
     pub fn new(context: &Arc<Context>, lane: &LaneResources) -> Result<Self, ContextError> {
-        let provider = Arc::new(lane_provider(context.provider, &context.policy.groups)?.crypto);
+        let policy = &context.policy;
+        let provider = Arc::new(policy_provider(context.provider, policy)?.crypto);
+        let clients = verifier(&policy.clients, &provider)?;
         let served = Served {
             index: Arc::clone(&context.certificates),
             store: context.store.clone(),
-            unknown_names: context.policy.unknown_names,
+            unknown_names: policy.unknown_names,
         };
         // A store may give each thread a place among its readers, under a lock: now, and not when a
         // client waits. One that cannot be read is asked again by each hello.
         drop(served.view());
         let keys = Rc::clone(&lane.keys);
-        let resolver: Arc<dyn ResolvesServerCert> =
-            Arc::new(LaneResolver::new(served.clone(), Arc::clone(&provider), Rc::clone(&keys)));
-        let mut config = server_config(context, provider, resolver, lane)?;
-        config.ignore_client_order = true;
+        let resolver = LaneResolver::new(
+            served.clone(),
+            Arc::clone(&provider),
+            Rc::clone(&keys),
+            SchemeSet::restricting(&policy.schemes),
+        );
+        let mut config = server_config(context, provider, &clients, Arc::new(resolver), lane)?;
+        let key_log = context.key_log.then(|| Arc::new(LaneKeyLog::new()));
+        if let Some(key_log) = &key_log {
+            let key_log: Arc<LaneKeyLog> = Arc::clone(key_log);
+            config.key_log = key_log;
+        }
+        config.ignore_client_order = !policy.client_order;
         let mut client_order = config.clone();
-        client_order.ignore_client_order = false;
+        // Who names suites means their order.
+        client_order.ignore_client_order = !policy.client_order && !policy.suites.is_empty();
         Ok(Self {
+            clients,
+            clock: Arc::clone(&lane.clock),
             context: Arc::clone(context),
+            key_log,
             keys: Fragile::new(keys),
             served,
             server_order: Arc::new(config),
@@ -109,7 +140,7 @@ impl LaneContext {
     /// # Errors
     /// The provider's self-test failed.
     pub fn warm_up(&self) -> Result<(), ContextError> {
-        Ok(lane_provider(self.context.provider, &self.context.policy.groups)?.warm_up()?)
+        Ok(policy_provider(self.context.provider, &self.context.policy)?.warm_up()?)
     }
 
     /// The configuration for a client, or why it is refused before a session exists.
@@ -134,6 +165,34 @@ impl LaneContext {
         }
         let config = if hello.prefers_chacha20 { &self.client_order } else { &self.server_order };
         Ok(Arc::clone(config))
+    }
+
+    /// What this is a replica of.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// What the certificates of a client are worth now, by the lane's clock. `session` is one that
+    /// this context admitted, and established.
+    ///
+    /// A session that was resumed has the certificates of the one that it continues, which may
+    /// have expired since, under a policy that requires certificates too.
+    pub fn standing(&self, session: &ServerSession) -> ClientStanding {
+        match &self.clients {
+            Some(verifier) => {
+                verifier.standing(session.peer_certificates(), self.clock.current_time())
+            }
+            None => ClientStanding::NotAsked,
+        }
+    }
+
+    /// The secrets of the sessions that were fed since the last call, as lines of the format that
+    /// NSS began and Wireshark reads; empty if the context keeps none. Of more than
+    /// [`KEY_LOG_BYTES_MAX`] bytes the oldest lines are gone.
+    ///
+    /// The caller zeroes them.
+    pub fn take_key_log(&self) -> Vec<u8> {
+        self.key_log.as_ref().map(|key_log| key_log.take()).unwrap_or_default()
     }
 }
 
@@ -167,6 +226,9 @@ impl Refusal {
 /// Why a context cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
+    /// The verifier of clients' certificates cannot be made: a fault of ours.
+    #[error("clients' certificates cannot be verified: {0}")]
+    Clients(#[from] VerifierBuilderError),
     /// The provider cannot run on this machine, or the policy names no group.
     #[error(transparent)]
     Provider(#[from] ProviderError),
@@ -175,17 +237,36 @@ pub enum ContextError {
     Settings(#[from] rustls::Error),
 }
 
+fn verifier(
+    clients: &ClientCertificates,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<LaneVerifier>>, VerifierBuilderError> {
+    let (roots, required) = match clients {
+        ClientCertificates::Asked(roots) => (roots, false),
+        ClientCertificates::NotAsked => return Ok(None),
+        ClientCertificates::Required(roots) => (roots, true),
+    };
+    Ok(Some(Arc::new(LaneVerifier::new(roots, required, Arc::clone(provider))?)))
+}
+
 fn server_config(
     context: &Context,
     provider: Arc<CryptoProvider>,
+    clients: &Option<Arc<LaneVerifier>>,
     resolver: Arc<dyn ResolvesServerCert>,
     lane: &LaneResources,
 ) -> Result<ServerConfig, ContextError> {
     let clock: Arc<LaneClock> = Arc::clone(&lane.clock);
-    let mut config = ServerConfig::builder_with_details(provider, clock)
-        .with_protocol_versions(context.policy.versions.supported())?
-        .with_no_client_auth()
-        .with_cert_resolver(resolver);
+    let builder = ServerConfig::builder_with_details(provider, clock)
+        .with_protocol_versions(context.policy.versions.supported())?;
+    let builder = match clients {
+        Some(verifier) => {
+            let verifier: Arc<LaneVerifier> = Arc::clone(verifier);
+            builder.with_client_cert_verifier(verifier)
+        }
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(resolver);
     config.alpn_protocols.clone_from(&context.policy.alpn);
     // Only tickets resume: a session store would be a lock, or would not reach across lanes.
     config.session_storage = Arc::new(NoServerSessionStorage {});

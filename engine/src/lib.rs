@@ -22,6 +22,7 @@
 pub mod buffer;
 pub mod certificates;
 pub mod client;
+pub mod client_certificates;
 pub mod context;
 pub mod hello;
 pub mod policy;

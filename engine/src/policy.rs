@@ -1,8 +1,20 @@
-//! What a listener accepts: TLS versions, groups, ALPN, and what happens to unknown names.
+//! What a listener accepts: TLS versions, suites, groups, signature schemes, ALPN, certificates of
+//! clients, and what happens to unknown names.
+
+use std::sync::Arc;
 
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 use sha2::{Digest, Sha256};
+
+use crate::client_certificates::ClientRoots;
+
+mod scheme;
+mod suite;
+
+pub use scheme::Scheme;
+pub(crate) use scheme::SchemeSet;
+pub use suite::Suite;
 
 /// The TLS settings of one listener: plain data, validated where it is read from a configuration.
 ///
@@ -12,8 +24,17 @@ use sha2::{Digest, Sha256};
 pub struct Policy {
     /// Application protocols in the server's order of preference; empty: ALPN is not spoken.
     pub alpn: Vec<Vec<u8>>,
+    /// Whether the client's order of suites decides instead of the server's.
+    pub client_order: bool,
+    /// Whether clients are asked for a certificate.
+    pub clients: ClientCertificates,
     /// Accepted key exchange groups; among them the client's order decides, as rustls has it.
     pub groups: Vec<Group>,
+    /// Signature schemes that the server may sign with; empty: all.
+    pub schemes: Vec<Scheme>,
+    /// Accepted suites in order of preference; empty: all, in the order of [`Suite::ALL`], from
+    /// which a client that puts ChaCha20-Poly1305 first gets its own.
+    pub suites: Vec<Suite>,
     /// What a client gets that asks for a name no certificate covers, or for none at all.
     pub unknown_names: UnknownNames,
     /// Accepted protocol versions.
@@ -24,6 +45,8 @@ impl Policy {
     /// Binds tickets to this policy: a ticket issued under one digest never resumes under another.
     ///
     /// Every field goes in, each behind its length, so that no two policies share an encoding.
+    /// Fields that came later go in behind their number, and only if they are not what they are by
+    /// default: a process of the version before has the same digests for what it knows.
     pub fn digest(&self) -> PolicyDigest {
         let mut hash = Sha256::new_with_prefix(b"sealane policy 1");
         hash.update([self.versions as u8, self.unknown_names as u8]);
@@ -36,17 +59,50 @@ impl Policy {
             hash.update((protocol.len() as u64).to_be_bytes());
             hash.update(protocol);
         }
+        if !self.suites.is_empty() {
+            hash.update([1]);
+            hash.update((self.suites.len() as u64).to_be_bytes());
+            for suite in &self.suites {
+                hash.update([*suite as u8]);
+            }
+        }
+        if self.client_order {
+            hash.update([2]);
+        }
+        if !self.schemes.is_empty() {
+            hash.update([3]);
+            hash.update((self.schemes.len() as u64).to_be_bytes());
+            for scheme in &self.schemes {
+                hash.update([*scheme as u8]);
+            }
+        }
+        match &self.clients {
+            ClientCertificates::NotAsked => {}
+            ClientCertificates::Asked(roots) => {
+                hash.update([4, 0]);
+                hash.update(roots.digest());
+            }
+            ClientCertificates::Required(roots) => {
+                hash.update([4, 1]);
+                hash.update(roots.digest());
+            }
+        }
         PolicyDigest(hash.finalize().into())
     }
 }
 
 impl Default for Policy {
-    /// TLS 1.2 and 1.3, every group with the post-quantum hybrid first, no ALPN, and the default
-    /// certificate for names that nothing covers.
+    /// TLS 1.2 and 1.3, every suite and scheme, every group with the post-quantum hybrid first, no
+    /// ALPN, clients without certificates, and the default certificate for names that nothing
+    /// covers.
     fn default() -> Self {
         Self {
             alpn: Vec::new(),
+            client_order: false,
+            clients: ClientCertificates::NotAsked,
             groups: Group::ALL.to_vec(),
+            schemes: Vec::new(),
+            suites: Vec::new(),
             unknown_names: UnknownNames::ServeDefault,
             versions: Versions::Tls12AndTls13,
         }
@@ -56,6 +112,23 @@ impl Default for Policy {
 /// SHA-256 over a [`Policy`]; part of the key that seals a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyDigest(pub [u8; 32]);
+
+/// Whether clients are asked for a certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are asked. Any chain, or none, is let in if the client holds its key;
+    /// [`LaneContext::standing`](crate::context::LaneContext::standing) judges it.
+    Asked(Arc<ClientRoots>),
+    /// They are not asked.
+    #[default]
+    NotAsked,
+    /// They are asked, and the handshake fails without a chain that the roots vouch for.
+    ///
+    /// A session that resumes was verified when it began; only
+    /// [`LaneContext::standing`](crate::context::LaneContext::standing) tells what its chain is
+    /// worth now.
+    Required(Arc<ClientRoots>),
+}
 
 /// Protocol versions a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

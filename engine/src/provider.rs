@@ -9,7 +9,7 @@ use rustls::NamedGroup;
 use rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, SupportedKxGroup, aws_lc_rs};
 use thiserror::Error;
 
-use crate::policy::Group;
+use crate::policy::{Group, Policy};
 
 mod cpu;
 mod key_exchange;
@@ -58,6 +58,19 @@ impl Provider {
         }
         Ok(())
     }
+}
+
+/// Builds the cryptography of one lane for one policy: its groups, and its suites in its order.
+pub(crate) fn policy_provider(
+    choice: ProviderChoice,
+    policy: &Policy,
+) -> Result<Provider, ProviderError> {
+    let mut provider = lane_provider(choice, &policy.groups)?;
+    if !policy.suites.is_empty() {
+        let order: Vec<_> = policy.suites.iter().map(|suite| suite.id()).collect();
+        suites::keep(&mut provider.crypto.cipher_suites, &order);
+    }
+    Ok(provider)
 }
 
 /// Builds the cryptography of one lane, with these key exchange groups.

@@ -59,8 +59,8 @@ mod ticketer;
 pub use clock::{LaneClock, UnixSeconds};
 pub use lane::{FillRandom, KEYS_HELD_MAX, LaneTickets};
 pub use root::{
-    Epoch, LIFETIME_DEFAULT_S, LIFETIME_S_MAX, LIFETIME_S_MIN, RATCHET_STEPS_MAX, TEXT_BYTES_MAX,
-    TicketRoot, TicketRootError,
+    Epoch, LIFETIME_DEFAULT_S, LIFETIME_S_MAX, LIFETIME_S_MIN, RATCHET_STEPS_MAX, SHARED_KEYS_MAX,
+    TEXT_BYTES_MAX, TicketRoot, TicketRootError,
 };
 pub use sealing::{NONCE_BYTES, TICKET_BYTES_MAX, TicketKey};
 pub use ticketer::Ticketer;

@@ -203,7 +203,8 @@ impl Server {
         let root = TicketRoot::generate(Duration::from_secs(43_200), NOW, |b| b.fill(7)).unwrap();
         let lane = LaneResources::new(root, NOW, NonZeroUsize::new(16).unwrap());
         let certificates = Arc::new(indexed.index);
-        let context = Context { policy, certificates, store: None, provider: choice, tickets: 2 };
+        let (key_log, store, tickets) = (false, None, 2);
+        let context = Context { policy, certificates, key_log, store, provider: choice, tickets };
         let context = Arc::new(context);
         let mut roots = RootCertStore::empty();
         roots.add(ca.der().clone()).unwrap();

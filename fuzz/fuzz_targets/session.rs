@@ -44,8 +44,14 @@ fn world() -> World {
     let root = TicketRoot::generate(Duration::from_secs(3_600), now, |bytes| bytes.fill(3));
     let lane = LaneResources::new(root.expect("a root"), now, NonZeroUsize::MIN);
     let policy = Policy { groups: vec![Group::X25519], ..Policy::default() };
-    let context =
-        Context { policy, certificates, store: None, provider: ProviderChoice::Auto, tickets: 2 };
+    let context = Context {
+        policy,
+        certificates,
+        key_log: false,
+        store: None,
+        provider: ProviderChoice::Auto,
+        tickets: 2,
+    };
     let context = LaneContext::new(&Arc::new(context), &lane).expect("a context");
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).expect("a root certificate");

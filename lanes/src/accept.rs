@@ -27,14 +27,19 @@ pub(crate) struct LaneListener {
     batch: usize,
     /// The turn that took a whole batch last.
     full_batch_turn: u64,
-    /// When to accept again after accept4(2) failed for want of descriptors.
+    /// When to accept again after accept4(2) failed for want of descriptors, or when to ask the
+    /// service again that does not accept.
     pub(crate) paused_until_ms: Option<u64>,
+    /// Whether it pauses on the service's account.
+    rests: bool,
 }
 
 /// Connections taken from one listener's queue in one turn.
 pub(crate) const ACCEPTS_MAX: usize = 64;
 /// How long a listener rests when the process has no descriptor left.
 const ACCEPT_PAUSE_MS: u64 = 100;
+/// How long a listener rests at a time when the service accepts no more.
+const REST_MS: u64 = 5;
 /// Ended handshakes that may stand behind a slow one in the queue of handshakes.
 const STALE_HANDSHAKES_MAX: usize = 16_384;
 /// Connections that are taken from the queue of a listener that closes: its whole backlog.
@@ -52,9 +57,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             .collect();
         // The control plane has materialised it before, so this fails only for want of memory or
         // random bytes; the lane then goes on with what it has, and the gauge shows it.
-        let Ok(replica) = LaneGeneration::materialise(generation, &self.resources) else { return };
+        let replica = LaneGeneration::materialise(generation, &mut self.replicas, &self.resources);
+        let Ok(replica) = replica else { return };
         let first = self.current.is_none();
-        if first && replica.contexts.iter().any(|context| context.warm_up().is_err()) {
+        if first && !replica.warm_up() {
             return;
         }
         if !self.service.prepare(&replica.generation, &self.resources.clock) {
@@ -90,6 +96,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             batch: 1,
             full_batch_turn: 0,
             paused_until_ms: None,
+            rests: false,
         });
     }
 
@@ -184,7 +191,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             state: None,
         }));
         Link { core: &mut self.core, connection: &mut entry.connection }
-            .arm(now_ms + to_ms(timeout));
+            .arm(now_ms.saturating_add(to_ms(timeout)));
         counters.connections.add(1);
         counters.handshaking.add(1);
         self.handshakes.push_back(token);
@@ -219,10 +226,22 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
     }
 
-    pub(crate) fn resume_listeners(&mut self) {
+    /// Lets listeners rest while the service does not accept, and go on when their pause is over.
+    pub(crate) fn pause_and_resume_listeners(&mut self) {
         let now_ms = self.core.now_ms;
+        let accepts = self.service.accepts();
         for (index, listener) in &mut self.listeners {
-            if listener.paused_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
+            if !accepts && (listener.rests || listener.paused_until_ms.is_none()) {
+                if !listener.rests {
+                    self.core.unwatch(&listener.fd);
+                }
+                listener.rests = true;
+                listener.paused_until_ms = Some(now_ms + REST_MS);
+                continue;
+            }
+            let is_over = listener.paused_until_ms.is_some_and(|until_ms| until_ms <= now_ms);
+            if is_over || listener.rests {
+                listener.rests = false;
                 listener.paused_until_ms = None;
                 let token = Token::listener(index).bits();
                 if self.core.watch_level(&listener.fd, token).is_err() {

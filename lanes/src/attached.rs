@@ -4,7 +4,7 @@
 //! until its handshake is complete the socket takes nothing.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use sealane_engine::buffer::Buffer;
@@ -87,6 +87,19 @@ impl<K: Kernel> Link<'_, K> {
         let fd = self.core.kernel.connect(address)?;
         self.connection.attachment = self.connection.attachment.wrapping_add(1);
         self.connection.attached = Some(Attached::new(Socket::new(fd)));
+        Ok(())
+    }
+
+    /// Attaches a stream socket that is connected already, such as one end of a pair; the socket
+    /// attached before is closed. It is reported as "writable" only once it has run out of room.
+    ///
+    /// # Errors
+    /// It is no socket that could be used without blocking; it is closed.
+    pub fn attach_socket(&mut self, fd: OwnedFd) -> io::Result<()> {
+        self.detach();
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        self.connection.attachment = self.connection.attachment.wrapping_add(1);
+        self.connection.attached = Some(Attached::new(Socket::connected(fd)));
         Ok(())
     }
 

@@ -50,6 +50,8 @@ causes! {
     BackendTruncated = "backend_truncated", Backend;
     /// Both sides ended cleanly.
     Clean = "clean", Nobody;
+    /// The certificate that the client was asked for is missing, or was refused in the handshake.
+    ClientCertificate = "client_certificate", Client;
     /// The client left before the handshake was complete.
     ClientGone = "client_gone", Client;
     /// The client reset an established connection.
@@ -61,7 +63,8 @@ causes! {
     HandshakeFailed = "handshake_failed", Client;
     /// The handshake took longer than `handshake_timeout`.
     HandshakeTimeout = "handshake_timeout", Client;
-    /// A ClientHello of more than `hello_bytes_max`.
+    /// A ClientHello of more than `hello_bytes_max`, or as much together with what follows it while
+    /// the hello waits for an answer.
     HelloTooLong = "hello_too_long", Client;
     /// No byte moved for `idle_timeout`.
     Idle = "idle", Nobody;
@@ -83,6 +86,10 @@ causes! {
     PlainHttp = "plain_http", Client;
     /// The client broke the protocol on an established connection.
     ProtocolError = "protocol_error", Client;
+    /// The service closed the connection: without a reset, so what the kernel holds still arrives.
+    ServiceClosed = "service_closed", Nobody;
+    /// The service reset the connection.
+    ServiceReset = "service_reset", Nobody;
     /// A name that no certificate covers, or none, where unknown names are refused.
     UnknownName = "unknown_name", Client;
 }
@@ -103,6 +110,11 @@ pub enum Blame {
 }
 
 impl Cause {
+    /// Whether the sockets are closed without a reset: the kernel still delivers what it holds.
+    pub(crate) fn closes_plainly(self) -> bool {
+        matches!(self, Self::Clean | Self::ServiceClosed)
+    }
+
     /// The cause behind a failed session, during its handshake or afterwards.
     pub(crate) fn of_session(error: &SessionError, established: bool) -> Self {
         use rustls::Error;
@@ -111,6 +123,9 @@ impl Cause {
             SessionError::Tls(Error::PeerIncompatible(_)) => Self::NothingInCommon,
             SessionError::Tls(_) | SessionError::PartialTooLong if established => {
                 Self::ProtocolError
+            }
+            SessionError::Tls(Error::NoCertificatesPresented | Error::InvalidCertificate(_)) => {
+                Self::ClientCertificate
             }
             SessionError::Tls(_) | SessionError::PartialTooLong => Self::HandshakeFailed,
             SessionError::KeysExhausted

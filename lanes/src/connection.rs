@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt::socket_error;
 use sealane_engine::buffer::Buffer;
+use sealane_engine::context::LaneContext;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::attached::Attached;
@@ -25,8 +27,10 @@ pub(crate) struct Connection {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) phase: Phase,
     pub(crate) session: Option<Box<ServerSession>>,
+    /// The context that the session was begun under.
+    pub(crate) context: Option<Rc<LaneContext>>,
     pub(crate) server_name: Option<Box<str>>,
-    /// The start of a ClientHello whose end has not arrived.
+    /// The start of a ClientHello whose end has not arrived, or a whole one that waits.
     pub(crate) early: Box<[u8]>,
     /// Ciphertext that the client's socket did not take.
     pub(crate) outgoing: Option<Pending>,
@@ -49,6 +53,8 @@ pub(crate) struct Connection {
     pub(crate) service_due_ms: u64,
     pub(crate) client_bytes: u64,
     pub(crate) backend_bytes: u64,
+    /// Whether the service wants nothing more from the client.
+    pub(crate) abandoned: bool,
     /// Whether it stands in the lane's queue of connections with work left.
     pub(crate) queued: bool,
 }
@@ -67,6 +73,9 @@ pub(crate) enum Phase {
         until_ms: u64,
         bytes_left: u32,
     },
+    /// The whole ClientHello is there, and somebody else decides about it; no session exists yet,
+    /// and nothing is read.
+    Waiting,
 }
 
 /// One direction of the relayed stream.
@@ -115,6 +124,12 @@ impl Socket {
         }
     }
 
+    /// A socket whose connection stands: it is reported for what arrives, and for room only once it
+    /// ran out of it.
+    pub(crate) fn connected(fd: OwnedFd) -> Self {
+        Self { writes: 2, ..Self::new(fd) }
+    }
+
     /// Whether the peer has reset the connection, asked only after an event that hints at it.
     pub(crate) fn is_reset(&self) -> bool {
         self.failed && !matches!(socket_error(&self.fd), Ok(Ok(())))
@@ -146,6 +161,7 @@ impl Connection {
             address,
             phase: Phase::Hello,
             session: None,
+            context: None,
             server_name: None,
             early: Box::default(),
             outgoing: None,
@@ -161,6 +177,7 @@ impl Connection {
             service_due_ms: u64::MAX,
             client_bytes: 0,
             backend_bytes: 0,
+            abandoned: false,
             queued: false,
         }
     }
@@ -183,12 +200,14 @@ impl Connection {
 
     /// Whether the handshake has neither been completed nor failed.
     pub(crate) fn is_handshaking(&self) -> bool {
-        matches!(self.phase, Phase::Hello | Phase::Handshake)
+        matches!(self.phase, Phase::Hello | Phase::Waiting | Phase::Handshake)
     }
 
     /// Whether bytes from the client may be read now: whoever takes them must have taken the last.
     pub(crate) fn wants_client_bytes(&self) -> bool {
         let has_room = match self.phase {
+            Phase::Waiting => false,
+            Phase::Established if self.abandoned => false,
             // Behind close_notify only FIN can come, which tells nothing new, or an error.
             Phase::Established if self.inward != Direction::Open => self.socket.failed,
             Phase::Established => self.untaken.is_none() && !self.attached_has_pending(),

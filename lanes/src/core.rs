@@ -68,6 +68,8 @@ const OUTGOING_BYTES_MAX: usize = 1 << 20;
 pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
 /// The same when many peers are slow and large buffers are scarce.
 const READ_BYTES_SCARCE: usize = 16 * 1024;
+/// Reads that are thrown away at most before a socket is closed.
+const DISCARDED_READS_MAX: usize = 16;
 /// Room for a full read in records, a server flight, tickets and alerts.
 const BUFFER_BYTES: usize = READ_BYTES_MAX + 32 * 1024;
 
@@ -164,6 +166,23 @@ impl<K: Kernel> Core<K> {
             socket.is_watched = true;
         }
         Ok(())
+    }
+
+    /// Throws away what has arrived on a socket that is about to be closed without a reset: the
+    /// kernel would send one because of it, and drop what it has not delivered yet.
+    pub(crate) fn discard_arrivals(&mut self, socket: &Socket) {
+        if socket.ended {
+            return;
+        }
+        self.received.clear();
+        let spare = &mut self.received.spare_mut()[..READ_BYTES_MAX];
+        for _ in 0..DISCARDED_READS_MAX {
+            match self.kernel.recv(socket.fd.as_fd(), spare) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
     }
 
     /// Reports `source` for as long as it has something to read.

@@ -14,7 +14,7 @@ const QUIET_MS: u64 = 1_000;
 impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn begin_drain(&mut self, limit_ms: u64) {
         self.close_listeners(|_| true);
-        self.drain_until_ms = Some(self.core.now_ms + limit_ms);
+        self.drain_until_ms = Some(self.core.now_ms.saturating_add(limit_ms));
         let is_silent = |connection: &Connection| {
             connection.phase == Phase::Hello && connection.early.is_empty()
         };

@@ -3,9 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use sealane_engine::context::{Context, LaneContext, LaneResources};
+use sealane_engine::context::{Context, ContextError, LaneResources};
 
 use crate::limits::Limits;
+use crate::replicas::{ListenerContexts, Replicas};
 
 /// A complete, validated set of listeners; a lane takes it whole.
 pub struct Generation<S> {
@@ -24,10 +25,22 @@ pub struct Listener<S> {
     /// What identifies it across generations: a lane keeps the sockets of a listener whose key
     /// comes again.
     pub keys: Vec<ListenerKey>,
-    /// Its TLS settings and certificates.
+    /// Its TLS settings and certificates. A lane that has a replica of this very context in use
+    /// makes no other.
     pub context: Arc<Context>,
+    /// Contexts for clients that ask for certain names, in place of the listener's own; of two with
+    /// the same pattern the later counts.
+    pub named: Vec<NamedContext>,
     /// What the service needs to know.
     pub settings: Arc<S>,
+}
+
+/// A context for some server names.
+pub struct NamedContext {
+    /// A name, or `*.` before a name for exactly one more label. An exact name goes first.
+    pub pattern: Box<str>,
+    /// What a client gets that asks for such a name.
+    pub context: Arc<Context>,
 }
 
 /// A listening address of a generation: the same key means the same sockets.
@@ -45,18 +58,19 @@ pub struct Publication<S> {
 pub(crate) struct LaneGeneration<S> {
     pub(crate) generation: Arc<Generation<S>>,
     /// By position in [`Generation::listeners`].
-    pub(crate) contexts: Vec<LaneContext>,
+    contexts: Vec<ListenerContexts>,
 }
 
 impl<S> LaneGeneration<S> {
     pub(crate) fn materialise(
         generation: Arc<Generation<S>>,
+        replicas: &mut Replicas,
         resources: &LaneResources,
-    ) -> Result<Self, sealane_engine::context::ContextError> {
+    ) -> Result<Self, ContextError> {
         let contexts = generation
             .listeners
             .iter()
-            .map(|listener| LaneContext::new(&listener.context, resources))
+            .map(|listener| replicas.of_listener(listener, resources))
             .collect::<Result<_, _>>()?;
         Ok(Self { generation, contexts })
     }
@@ -66,8 +80,13 @@ impl<S> LaneGeneration<S> {
         &self.generation.listeners[position]
     }
 
-    /// The TLS context of the listener at `position`.
-    pub(crate) fn context(&self, position: usize) -> &LaneContext {
+    /// Pays for the first use of the cryptography of every listener; returns whether it works.
+    pub(crate) fn warm_up(&self) -> bool {
+        self.contexts.iter().all(|contexts| contexts.own.warm_up().is_ok())
+    }
+
+    /// The TLS contexts of the listener at `position`.
+    pub(crate) fn contexts(&self, position: usize) -> &ListenerContexts {
         &self.contexts[position]
     }
 }

@@ -20,6 +20,8 @@ use crate::core::{Core, to_ms};
 use crate::generation::LaneGeneration;
 use crate::kernel::{Kernel, reset_on_close};
 use crate::mailbox::{Letters, Mail};
+use crate::progress::Turn;
+use crate::replicas::Replicas;
 use crate::service::{End, Service};
 use crate::token::{Source, Token};
 
@@ -34,6 +36,7 @@ pub(crate) struct Lane<S: Service, K: Kernel> {
     pub(crate) listeners: Slab<LaneListener>,
     pub(crate) current: Option<Rc<LaneGeneration<S::Settings>>>,
     pub(crate) resources: LaneResources,
+    pub(crate) replicas: Replicas,
     letters: Letters<S::Settings>,
     /// Connections with work left from this turn.
     pub(crate) ready: VecDeque<u64>,
@@ -70,6 +73,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         letters: Letters<S::Settings>,
     ) -> std::io::Result<Self> {
         core.watch_level(letters.bell.as_fd(), Token::BELL.bits())?;
+        if let Some(bell) = service.bell() {
+            core.watch_level(bell, Token::ORDERS.bits())?;
+        }
         Ok(Self {
             core,
             service,
@@ -78,6 +84,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             listeners: Slab::new(),
             current: None,
             resources,
+            replicas: Replicas::new(),
             letters,
             ready: VecDeque::new(),
             handshakes: VecDeque::new(),
@@ -89,9 +96,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn run(mut self) -> LaneEnd {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut due = Vec::new();
+        let mut orders_left = false;
         loop {
-            let timeout_ms = self.timeout_ms();
+            let mut timeout_ms = if orders_left { Some(0) } else { self.timeout_ms() };
+            if timeout_ms != Some(0) && !self.service.may_sleep() {
+                timeout_ms = Some(0);
+            }
             self.core.wait(&mut events, timeout_ms);
+            self.service.awoke();
             self.tell_time();
             self.core.counters.turns.add(1);
             for event in &events {
@@ -103,9 +115,13 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             for bits in due.drain(..) {
                 self.wake(Token::from_bits(bits));
             }
-            self.resume_listeners();
+            orders_left = self.take_orders();
+            self.pause_and_resume_listeners();
             self.share_key_counters();
-            if let Some(end) = self.end_of_drain() {
+            let end = self.end_of_drain();
+            self.service.turn_ended();
+            if let Some(end) = end {
+                self.service.stopped(end);
                 return end;
             }
         }
@@ -138,6 +154,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let token = Token::from_bits({ event.data }.u64());
         match token.source() {
             Source::Bell => self.read_mail(),
+            // The service has emptied its bell, and is asked for orders at the end of the turn.
+            Source::Orders => {}
             Source::Listener(index) => self.accept(index, ACCEPTS_MAX),
             Source::Connection { slot, attachment } => {
                 let Some(entry) = self.entry(slot, token) else { return };
@@ -180,7 +198,11 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         self.conclude(slot, &outcome);
     }
 
-    fn conclude(&mut self, slot: usize, outcome: &std::thread::Result<Result<(), Cause>>) {
+    pub(crate) fn conclude(
+        &mut self,
+        slot: usize,
+        outcome: &std::thread::Result<Result<(), Cause>>,
+    ) {
         let cause = match outcome {
             Ok(Ok(())) => match self.watch_attached(slot) {
                 Ok(()) => return self.queue(slot),
@@ -195,6 +217,12 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         // What this connection left in the lane's buffers must not reach another.
         self.core.heal();
         self.end(slot, cause);
+    }
+
+    /// What a turn of this connection needs, if it is still there.
+    pub(crate) fn turn(&mut self, slot: usize) -> Option<Turn<'_, S, K>> {
+        let entry = self.entries.get_mut(slot)?;
+        Some(Turn { core: &mut self.core, service: &mut self.service, entry })
     }
 
     fn watch_attached(&mut self, slot: usize) -> std::io::Result<()> {
@@ -268,15 +296,17 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             counters.handshaking.subtract(1);
         }
         let lingered = matches!(connection.phase, Phase::Lingering { .. });
-        if cause != Cause::Clean && !lingered {
+        if !cause.closes_plainly() && !lingered {
             reset_on_close(&connection.socket.fd);
+        } else if connection.abandoned || cause == Cause::ServiceClosed {
+            self.core.discard_arrivals(&connection.socket);
         }
         if let Some(attached) = &connection.attached
-            && cause != Cause::Clean
+            && !cause.closes_plainly()
         {
             reset_on_close(&attached.socket.fd);
         }
-        counters.ended(cause).add(1);
+        self.core.counters.ended(cause).add(1);
         let end = End {
             cause,
             client: connection.address,
@@ -302,15 +332,20 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
     }
 
-    fn read_mail(&mut self) {
+    pub(crate) fn read_mail(&mut self) {
         self.letters.silence_bell();
         while let Some(mail) = self.letters.take() {
             match mail {
                 Mail::Drain(limit) => self.begin_drain(to_ms(limit)),
+                Mail::Provide(id, context) => {
+                    self.replicas.provide(id, &context, &self.resources);
+                }
                 // A lane that drains accepts nothing any more, whatever is published.
                 Mail::Publish(_) if self.drain_until_ms.is_some() => {}
                 Mail::Publish(publication) => self.publish(*publication),
                 Mail::Stop => self.drain_until_ms = Some(0),
+                Mail::Tickets(root) => self.resources.tickets.replace(root),
+                Mail::Withdraw(id) => self.replicas.withdraw(id),
             }
         }
     }

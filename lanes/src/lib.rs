@@ -10,7 +10,7 @@
 //!      |
 //!  lane + accept    epoll, fairness: one read per direction and turn, then the next connection
 //!      |
-//!  progress         hello -> session -> plaintext; deadlines
+//!  progress         hellos -> session -> plaintext; deadlines; orders from another thread
 //!      |
 //!  service + link   the terminator's relay, or the Node addon
 //! ```
@@ -24,14 +24,17 @@ mod core;
 pub mod counters;
 mod drain;
 pub mod generation;
+mod hellos;
 pub mod kernel;
 mod lane;
 pub mod limits;
 pub mod link;
 pub mod listener;
 pub mod mailbox;
+pub mod orders;
 mod pool;
 mod progress;
+mod replicas;
 pub mod service;
 pub mod start;
 mod token;

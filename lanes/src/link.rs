@@ -1,15 +1,21 @@
 //! What a service sees of a connection: send to the client, end it, attach a socket to it.
 
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::ClientStanding;
+use sealane_engine::context::Context;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
 use crate::connection::{Connection, Direction, Phase};
 use crate::core::{Core, PushError, to_ms};
 use crate::kernel::{Kernel, shut_write};
+use crate::orders::ConnectionId;
 
 pub use crate::attached::Received;
 
@@ -20,6 +26,11 @@ pub struct Link<'a, K: Kernel> {
 }
 
 impl<K: Kernel> Link<'_, K> {
+    /// Names the connection in orders.
+    pub fn id(&self) -> ConnectionId {
+        ConnectionId(self.connection.token)
+    }
+
     /// The number of the lane.
     pub fn lane(&self) -> usize {
         self.core.number
@@ -33,6 +44,20 @@ impl<K: Kernel> Link<'_, K> {
     /// The TLS session; there is one on every established connection.
     pub fn session(&self) -> Option<&ServerSession> {
         self.connection.session.as_deref()
+    }
+
+    /// What the client's certificates are worth now.
+    pub fn standing(&self) -> ClientStanding {
+        match (&self.connection.context, &self.connection.session) {
+            (Some(context), Some(session)) => context.standing(session),
+            _ => ClientStanding::NotAsked,
+        }
+    }
+
+    /// The secrets of the sessions under this connection's context since they were taken last, as
+    /// lines for an NSS key log: this session's, and perhaps those of others in their handshake.
+    pub fn take_key_log(&mut self) -> Vec<u8> {
+        self.connection.context.as_ref().map(|context| context.take_key_log()).unwrap_or_default()
     }
 
     /// The client's address.
@@ -49,6 +74,11 @@ impl<K: Kernel> Link<'_, K> {
     /// The server name that the client asked for, in lower case.
     pub fn server_name(&self) -> Option<&str> {
         self.connection.server_name.as_deref()
+    }
+
+    /// What the client was admitted under.
+    pub fn context(&self) -> Option<&Arc<Context>> {
+        self.connection.context.as_ref().map(|context| context.context())
     }
 
     /// Encrypts `plain` and sends it. What the client does not take now leaves later, and until
@@ -76,6 +106,44 @@ impl<K: Kernel> Link<'_, K> {
     /// Whether the clean end has been sent to the client, or will be behind what is pending.
     pub fn has_finished(&self) -> bool {
         self.connection.outward != Direction::Open
+    }
+
+    /// Bytes of ciphertext that wait until the client takes them.
+    pub fn pending_len(&self) -> usize {
+        self.connection.outgoing.as_ref().map_or(0, |outgoing| outgoing.len())
+    }
+
+    /// From now on nothing of what the client sends is read, its end included, and what the service
+    /// has left of it is dropped. The connection ends cleanly as soon as the outward end has been
+    /// sent: see [`Link::finish`].
+    pub fn abandon_client(&mut self) {
+        self.connection.abandoned = true;
+        self.connection.inward = Direction::Ended;
+        if let Some(untaken) = self.connection.untaken.take() {
+            self.core.pool.give_back(untaken);
+        }
+    }
+
+    /// Whether small writes to the client leave at once, as they do at first.
+    ///
+    /// # Errors
+    /// The client's socket has no such option, as a unix socket, or is gone.
+    pub fn set_no_delay(&mut self, on: bool) -> io::Result<()> {
+        Ok(sockopt::set_tcp_nodelay(&self.connection.socket.fd, on)?)
+    }
+
+    /// Whether the kernel asks a silent client for a sign of life, and after how long; zero leaves
+    /// that to the system's setting.
+    ///
+    /// # Errors
+    /// The client's socket has no such option, or is gone.
+    pub fn set_keep_alive(&mut self, after: Option<Duration>) -> io::Result<()> {
+        let socket = &self.connection.socket.fd;
+        sockopt::set_socket_keepalive(socket, after.is_some())?;
+        if let Some(after) = after.filter(|after| !after.is_zero()) {
+            sockopt::set_tcp_keepidle(socket, after)?;
+        }
+        Ok(())
     }
 
     /// Lends the lane's receive buffer, empty; give it back with [`Link::return_buffer`].
@@ -159,7 +227,8 @@ impl<K: Kernel> Link<'_, K> {
     pub(crate) fn arm(&mut self, due_ms: u64) {
         // Long waits need no precision, and what wakes together costs one turn.
         let is_far = due_ms.saturating_sub(self.core.now_ms) > COARSE_MS;
-        let due_ms = if is_far { due_ms.next_multiple_of(COARSE_MS) } else { due_ms };
+        let coarse_ms = || due_ms.checked_next_multiple_of(COARSE_MS).unwrap_or(u64::MAX);
+        let due_ms = if is_far { coarse_ms() } else { due_ms };
         if due_ms < self.connection.armed_ms {
             self.connection.armed_ms = due_ms;
             self.core.wheel.arm(due_ms, self.connection.token);

@@ -1,10 +1,13 @@
-//! Listening sockets: one per lane and address, all bound to the same port with SO_REUSEPORT.
+//! Listening sockets: one per lane and address, all bound to the same port with SO_REUSEPORT; or, of
+//! a unix socket or one that was opened elsewhere, one that all lanes take from.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// Opens one listening socket for each of `lanes` lanes on `address`.
 ///
@@ -17,10 +20,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// # Errors
 /// The address is in use, not ours, or not permitted.
 pub fn bind(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
-    if address.port() != 0 {
-        socket(address)?.bind(&address.into())?;
-    }
-    bind_beside(address, lanes)
+    bind_as(&Bind::to(address), lanes)
 }
 
 /// The same for an address that overlaps with another that this process listens on, such as
@@ -29,47 +29,126 @@ pub fn bind(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, Sock
 /// # Errors
 /// The address is in use by a program that does not share it, not ours, or not permitted.
 pub fn bind_beside(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
-    let mut bound = address;
+    bind_as(&Bind { reuse_port: true, ..Bind::to(address) }, lanes)
+}
+
+/// What to listen on, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// Where; port 0 is any free one.
+    pub address: SocketAddr,
+    /// Connections that may wait for accept; the kernel caps it at net.core.somaxconn.
+    pub backlog: u32,
+    /// Whether `[::]` leaves IPv4 to others.
+    pub ipv6_only: bool,
+    /// Whether other programs of this user may share the port.
+    pub reuse_port: bool,
+}
+
+impl Bind {
+    /// As the terminator listens: a long queue, nobody beside it, and a second listener for IPv4 on
+    /// the port of one for IPv6 is not a clash.
+    pub fn to(address: SocketAddr) -> Self {
+        Self { address, backlog: BACKLOG, ipv6_only: true, reuse_port: false }
+    }
+}
+
+/// Opens one listening socket for each of `lanes` lanes, as [`bind`] does.
+///
+/// # Errors
+/// The address is in use, not ours, or not permitted.
+pub fn bind_as(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
+    let mut bound = *wanted;
+    if !wanted.reuse_port && wanted.address.port() != 0 {
+        socket(wanted)?.bind(&wanted.address.into())?;
+    }
     let mut sockets = Vec::with_capacity(lanes);
     for _ in 0..lanes {
-        let socket = open(bound)?;
+        let socket = open(&bound)?;
         if sockets.is_empty() {
             let local = socket.local_addr()?.as_socket();
-            bound = local.ok_or_else(|| io::Error::other("the kernel named no bound address"))?;
+            bound.address =
+                local.ok_or_else(|| io::Error::other("the kernel named no bound address"))?;
         }
         sockets.push(socket.into());
     }
-    Ok((sockets, bound))
+    Ok((sockets, bound.address))
+}
+
+/// Listens on the unix socket `path`, which may be of the abstract kind, for `lanes` lanes: one
+/// socket that all take from. Whoever calls removes the file in the end.
+///
+/// # Errors
+/// The path is in use, too long or empty, or not permitted.
+pub fn bind_unix(path: &Path, backlog: u32, lanes: usize) -> io::Result<Vec<OwnedFd>> {
+    if path.as_os_str().is_empty() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "the path of the socket is empty"));
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    Ok(adopt(socket.as_fd(), backlog, lanes)?.0)
+}
+
+/// Listens on a socket that was opened elsewhere, TCP or unix, for `lanes` lanes: one socket that
+/// all take from, and so does whoever opened it, for whom it does not block from now on either.
+/// Returns its address, if it is a TCP socket.
+///
+/// # Errors
+/// It is no stream socket, or cannot listen.
+pub fn adopt(
+    fd: BorrowedFd<'_>,
+    backlog: u32,
+    lanes: usize,
+) -> io::Result<(Vec<OwnedFd>, Option<SocketAddr>)> {
+    if sockopt::socket_type(fd)? != rustix::net::SocketType::STREAM {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a stream socket"));
+    }
+    // A connected one refuses; one that listens already only changes its backlog.
+    rustix::net::listen(fd, backlog_of(backlog))?;
+    rustix::io::ioctl_fionbio(fd, true)?;
+    // Accepted sockets inherit it; it fails on a unix socket, which does not gather small writes.
+    let _ = sockopt::set_tcp_nodelay(fd, true);
+    let sockets = (0..lanes).map(|_| fd.try_clone_to_owned()).collect::<io::Result<_>>()?;
+    let local = rustix::net::getsockname(fd)?;
+    Ok((sockets, SocketAddr::try_from(local).ok()))
 }
 
 /// Connections that may wait for accept; the kernel caps it at net.core.somaxconn.
-const BACKLOG: i32 = 4096;
+const BACKLOG: u32 = 4096;
 
-fn open(address: SocketAddr) -> io::Result<Socket> {
-    let socket = socket(address)?;
+fn backlog_of(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+fn open(wanted: &Bind) -> io::Result<Socket> {
+    let socket = socket(wanted)?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_port(true)?;
     // Accepted sockets inherit it, which saves a call for each.
     socket.set_tcp_nodelay(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
+    socket.bind(&wanted.address.into())?;
+    socket.listen(backlog_of(wanted.backlog))?;
     Ok(socket)
 }
 
 /// A socket that is not bound yet.
-fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+fn socket(wanted: &Bind) -> io::Result<Socket> {
+    let domain = Domain::for_address(wanted.address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        // An IPv6 listener takes IPv6 only: a second one for IPv4 on the same port is not a clash.
-        socket.set_only_v6(true)?;
+    if wanted.address.is_ipv6() {
+        socket.set_only_v6(wanted.ipv6_only)?;
     }
     Ok(socket)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
     use super::*;
+    use crate::kernel::{Kernel, Linux};
 
     #[test]
     fn all_lanes_share_one_port_even_a_chosen_one() {
@@ -83,7 +162,7 @@ mod tests {
     #[test]
     fn an_address_that_others_share_among_themselves_is_in_use() {
         let (_sockets, bound) = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
-        assert_eq!(bind(bound, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(bind(bound, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 
     #[test]
@@ -96,13 +175,118 @@ mod tests {
     fn an_address_within_one_of_ours_can_be_bound_beside_it() {
         let (_sockets, bound) = bind("0.0.0.0:0".parse().unwrap(), 2).unwrap();
         let within = format!("127.0.0.1:{}", bound.port()).parse().unwrap();
-        assert_eq!(bind(within, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(bind(within, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
         bind_beside(within, 2).unwrap();
     }
 
     #[test]
     fn an_address_that_is_not_ours_is_an_error() {
         let error = bind("192.0.2.1:0".parse().unwrap(), 1).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+        assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+    }
+
+    fn takes(listener: &OwnedFd) -> bool {
+        match Linux.accept(listener.as_fd()) {
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn every_ipv6_address_takes_ipv4_too_unless_it_must_not() {
+        for ipv6_only in [false, true] {
+            let address = "[::]:0".parse().unwrap();
+            let wanted = Bind { ipv6_only, ..Bind::to(address) };
+            let (sockets, bound) = bind_as(&wanted, 1).unwrap();
+            let came = TcpStream::connect(("127.0.0.1", bound.port())).is_ok();
+            assert_eq!((came, takes(&sockets[0])), (!ipv6_only, !ipv6_only));
+        }
+    }
+
+    #[test]
+    fn a_port_is_shared_with_those_who_share_it() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let (_sockets, bound) = bind_as(&Bind::to(any), 2).unwrap();
+        let alone = Bind::to(bound);
+        assert_eq!(bind_as(&alone, 1).unwrap_err().kind(), ErrorKind::AddrInUse);
+        bind_as(&Bind { reuse_port: true, ..alone }, 1).unwrap();
+    }
+
+    /// Connections that are let in though nobody accepts any.
+    fn queue_len(connect: impl Fn() -> bool) -> usize {
+        (0..8).take_while(|_| connect()).count()
+    }
+
+    #[test]
+    fn the_backlog_is_the_wanted_one() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let queue_at = |address: SocketAddr| {
+            let sockets = std::cell::RefCell::new(Vec::new());
+            queue_len(|| {
+                let socket = TcpStream::connect_timeout(&address, Duration::from_millis(50));
+                socket.map(|socket| sockets.borrow_mut().push(socket)).is_ok()
+            })
+        };
+        let (_short, address) = bind_as(&Bind { backlog: 1, ..Bind::to(any) }, 1).unwrap();
+        assert!(queue_at(address) < 4);
+        let (_long, address) = bind(any, 1).unwrap();
+        assert_eq!(queue_at(address), 8);
+        let opened = TcpListener::bind(any).unwrap();
+        adopt(opened.as_fd(), 1, 1).unwrap();
+        assert!(queue_at(opened.local_addr().unwrap()) < 4);
+    }
+
+    #[test]
+    fn all_lanes_take_from_an_adopted_socket_without_waiting() {
+        let opened = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = opened.local_addr().unwrap();
+        let (lanes, local) = adopt(opened.as_fd(), 16, 3).unwrap();
+        assert_eq!((lanes.len(), local), (3, Some(address)));
+        drop(opened);
+        assert!(!lanes.iter().any(takes), "nobody has come");
+        for lane in &lanes {
+            let _client = TcpStream::connect(address).unwrap();
+            assert!(takes(lane));
+            assert!(!lanes.iter().any(takes), "it is taken");
+        }
+        let _client = TcpStream::connect(address).unwrap();
+        let (accepted, _) = Linux.accept(lanes[0].as_fd()).unwrap();
+        assert!(sockopt::tcp_nodelay(&accepted).unwrap(), "small writes leave at once");
+    }
+
+    #[test]
+    fn all_lanes_take_from_a_unix_socket() {
+        let name = format!("sealane-lanes-{}.socket", std::process::id());
+        let file = std::env::temp_dir().join(&name);
+        let hidden = std::path::PathBuf::from(format!("\0{name}"));
+        for path in [&file, &hidden] {
+            let lanes = bind_unix(path, 16, 2).unwrap();
+            assert_eq!(bind_unix(path, 16, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
+            for lane in &lanes {
+                assert!(!takes(lane), "nobody has come");
+                let client = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+                client.connect(&SockAddr::unix(path).unwrap()).unwrap();
+                let (_, address) = Linux.accept(lane.as_fd()).unwrap();
+                assert_eq!(address, None);
+            }
+        }
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_listened_on_is_an_error() {
+        for path in [String::new(), "x".repeat(200)] {
+            let error = bind_unix(Path::new(&path), 16, 1).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{path}");
+        }
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let error = adopt(datagrams.as_fd(), 16, 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connected = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(adopt(connected.as_fd(), 16, 1).is_err());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(adopt(file.as_fd(), 16, 1).is_err());
     }
 }

@@ -4,8 +4,7 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 use sealane_engine::buffer::Buffer;
-use sealane_engine::hello::{self, Hello, Peek};
-use sealane_engine::session::{Fed, ServerSession, Session};
+use sealane_engine::session::{Fed, Session};
 
 use crate::attached::Attached;
 use crate::cause::Cause;
@@ -19,35 +18,34 @@ use crate::service::Service;
 /// How long session tickets wait for the first response before they leave alone.
 const TICKETS_HELD_MS: u64 = 10;
 
-/// The answer to a plain HTTP request on the TLS port.
-const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
-Content-Type: text/plain\r\nContent-Length: 61\r\nConnection: close\r\n\r\n\
-This port speaks TLS: use https:// instead of http:// for it.";
-
 impl<S: Service, K: Kernel> Lane<S, K> {
     /// Does what the connection's sockets allow, once in each direction.
     ///
     /// # Errors
     /// The cause that ends the connection; [`Cause::Clean`] when both sides have ended.
     pub(crate) fn step(&mut self, slot: usize) -> Result<(), Cause> {
-        let Some(entry) = self.entries.get_mut(slot) else { return Ok(()) };
-        let mut turn = Turn { core: &mut self.core, service: &mut self.service, entry };
+        let Some(mut turn) = self.turn(slot) else { return Ok(()) };
         if turn.entry.connection.socket.writable {
-            turn.link().flush()?;
+            turn.write_client()?;
         }
         turn.write_attached()?;
         if turn.entry.connection.wants_client_bytes() {
             turn.read_client()?;
         } else if turn.entry.connection.socket.is_reset() {
-            // The backend is slow, so nothing is read that would tell.
-            return Err(Cause::ClientReset);
+            // Whoever takes the client's bytes is slow, so nothing is read that would tell.
+            return Err(turn.client_lost());
+        } else if turn.entry.connection.phase == Phase::Waiting
+            && turn.entry.connection.socket.hangup
+        {
+            // Whatever is decided: without another word from the client no handshake ends.
+            return Err(Cause::ClientGone);
         }
         if turn.entry.connection.wants_attached_bytes() {
             turn.with_state(|service, state, link, settings| {
                 service.attached_readable(state, link, settings)
             })?;
         }
-        if turn.entry.connection.is_finished() { Err(Cause::Clean) } else { Ok(()) }
+        turn.finished()
     }
 
     /// Acts on the deadlines that have passed and arms the next one.
@@ -55,17 +53,17 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     /// # Errors
     /// The cause that ends the connection.
     pub(crate) fn check_deadlines(&mut self, slot: usize) -> Result<(), Cause> {
-        let Some(entry) = self.entries.get_mut(slot) else { return Ok(()) };
-        let mut turn = Turn { core: &mut self.core, service: &mut self.service, entry };
-        turn.check_deadlines()
+        let Some(mut turn) = self.turn(slot) else { return Ok(()) };
+        turn.check_deadlines()?;
+        turn.finished()
     }
 }
 
 /// One connection, with what it borrows from its lane for a turn.
-struct Turn<'a, S: Service, K: Kernel> {
-    core: &'a mut Core<K>,
-    service: &'a mut S,
-    entry: &'a mut Entry<S>,
+pub(crate) struct Turn<'a, S: Service, K: Kernel> {
+    pub(crate) core: &'a mut Core<K>,
+    pub(crate) service: &'a mut S,
+    pub(crate) entry: &'a mut Entry<S>,
 }
 
 impl<S: Service, K: Kernel> Turn<'_, S, K> {
@@ -73,8 +71,18 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         Link { core: self.core, connection: &mut self.entry.connection }
     }
 
+    /// What it means for the connection that the client is gone without an end.
+    fn client_lost(&self) -> Cause {
+        if self.entry.connection.is_handshaking() { Cause::ClientGone } else { Cause::ClientReset }
+    }
+
+    /// Ends the connection cleanly if both of its ends have been passed on.
+    pub(crate) fn finished(&self) -> Result<(), Cause> {
+        if self.entry.connection.is_finished() { Err(Cause::Clean) } else { Ok(()) }
+    }
+
     /// Calls the service, if the connection has got as far as having one.
-    fn with_state(
+    pub(crate) fn with_state(
         &mut self,
         call: impl FnOnce(
             &mut S,
@@ -89,6 +97,20 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         call(self.service, state, &mut link, settings)
     }
 
+    /// The client takes bytes again: sends what waited for it, and tells the service when all of it
+    /// has left.
+    fn write_client(&mut self) -> Result<(), Cause> {
+        let waited = self.entry.connection.outgoing.is_some();
+        self.link().flush()?;
+        let connection = &self.entry.connection;
+        if waited && connection.outgoing.is_none() && connection.phase == Phase::Established {
+            self.with_state(|service, state, link, settings| {
+                service.client_drained(state, link, settings)
+            })?;
+        }
+        Ok(())
+    }
+
     /// The attached socket takes bytes again: offers it what was left, and then the end.
     fn write_attached(&mut self) -> Result<(), Cause> {
         let attached = self.entry.connection.attached.as_mut();
@@ -98,11 +120,16 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         self.with_state(|service, state, link, settings| {
             service.attached_writable(state, link, settings)
         })?;
+        self.offer_untaken()
+    }
+
+    /// Offers the service what it has left, and behind that the client's end.
+    pub(crate) fn offer_untaken(&mut self) -> Result<(), Cause> {
         if let Some(mut untaken) = self.entry.connection.untaken.take() {
             self.with_state(|service, state, link, settings| {
                 service.plaintext(state, link, &mut untaken, settings)
             })?;
-            if untaken.is_empty() {
+            if untaken.is_empty() || self.entry.connection.abandoned {
                 self.core.pool.give_back(untaken);
             } else {
                 self.entry.connection.untaken = Some(untaken);
@@ -158,8 +185,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                     Ok(())
                 }
                 ErrorKind::Interrupted => Ok(()),
-                _ if connection.is_handshaking() => Err(Cause::ClientGone),
-                _ => Err(Cause::ClientReset),
+                _ => Err(self.client_lost()),
             },
         };
         self.core.received = received;
@@ -175,7 +201,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 Err(Cause::ClientTruncated)
             }
             Phase::Established | Phase::Lingering { .. } => Ok(()),
-            Phase::Handshake | Phase::Hello => Err(Cause::ClientGone),
+            Phase::Handshake | Phase::Hello | Phase::Waiting => Err(Cause::ClientGone),
         }
     }
 
@@ -183,6 +209,11 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         if self.entry.connection.phase == Phase::Hello && !self.begin_session(received)? {
             return Ok(());
         }
+        self.feed(received)
+    }
+
+    /// Feeds the session what the client sent.
+    pub(crate) fn feed(&mut self, received: &mut Buffer) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
         let session = connection.session.as_mut().ok_or(Cause::Internal)?;
         let established = session.is_established();
@@ -200,43 +231,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         outcome
     }
 
-    /// Creates the session once the whole ClientHello is there; returns whether it did.
-    fn begin_session(&mut self, received: &Buffer) -> Result<bool, Cause> {
-        let hello_bytes_max = self.entry.generation.generation.limits.hello_bytes_max;
-        match hello::peek(received.filled(), hello_bytes_max) {
-            Peek::Hello(hello) => self.admit_hello(hello),
-            Peek::NeedMore => {
-                self.entry.connection.early = received.filled().into();
-                Ok(false)
-            }
-            Peek::NotTls => Err(Cause::NotTls),
-            Peek::PlainHttp => {
-                self.core.wire.append(PLAIN_HTTP_ANSWER);
-                self.refuse(Cause::PlainHttp).map(|()| false)
-            }
-            Peek::TooLong => Err(Cause::HelloTooLong),
-        }
-    }
-
-    fn admit_hello(&mut self, hello: Hello) -> Result<bool, Cause> {
-        let admitted = self.entry.generation.context(self.entry.listener).admit(&hello);
-        self.entry.connection.server_name = hello.server_name;
-        match admitted {
-            Ok(config) => {
-                let session = ServerSession::new(config).map_err(|_| Cause::Internal)?;
-                self.entry.connection.session = Some(Box::new(session));
-                self.entry.connection.phase = Phase::Handshake;
-                Ok(true)
-            }
-            Err(refusal) => {
-                self.core.wire.append(&refusal.alert());
-                self.refuse(Cause::UnknownName).map(|()| false)
-            }
-        }
-    }
-
     /// Sends the last words that stand in the wire buffer, and lingers.
-    fn refuse(&mut self, cause: Cause) -> Result<(), Cause> {
+    pub(crate) fn refuse(&mut self, cause: Cause) -> Result<(), Cause> {
         if self.entry.connection.is_handshaking() {
             self.core.counters.handshaking.subtract(1);
         }
@@ -255,11 +251,11 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             self.with_state(|service, state, link, settings| {
                 service.plaintext(state, link, plain, settings)
             })?;
-            if !plain.is_empty() {
+            if !plain.is_empty() && !self.entry.connection.abandoned {
                 self.entry.connection.untaken = Some(self.core.pool.detach(plain));
             }
         }
-        if fed.peer_closed {
+        if fed.peer_closed && !self.entry.connection.abandoned {
             self.entry.connection.inward = Direction::Ending;
             self.pass_on_client_end()?;
         }
@@ -345,7 +341,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             Phase::Established => {
                 (connection.active_ms.saturating_add(to_ms(limits.idle_timeout)), Cause::Idle)
             }
-            Phase::Handshake | Phase::Hello => {
+            Phase::Handshake | Phase::Hello | Phase::Waiting => {
                 let timeout_ms = to_ms(limits.handshake_timeout);
                 (connection.accepted_ms.saturating_add(timeout_ms), Cause::HandshakeTimeout)
             }

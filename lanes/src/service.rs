@@ -1,14 +1,18 @@
 //! Who takes the plaintext: the relay of the terminator, or the Node addon.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use sealane_engine::buffer::Buffer;
+use sealane_engine::hello::Hello;
 use sealane_engine::tickets::LaneClock;
 
 use crate::cause::Cause;
 use crate::generation::Generation;
 use crate::kernel::Kernel;
+use crate::lane::LaneEnd;
 use crate::link::Link;
+use crate::orders::{Choice, ConnectionId, Order};
 
 /// What a lane does with the plaintext of its connections.
 ///
@@ -16,9 +20,33 @@ use crate::link::Link;
 /// are those of the connection's listener and generation: shared by all lanes, so they are lent
 /// and never cloned. A method that returns an error ends that connection with that cause, and only
 /// that one.
+///
+/// # Driven from elsewhere
+/// A service whose decisions are made on another thread is told of them by orders. The other side
+/// puts them into a queue of the service's own and rings the [`bell`](Service::bell). A turn of the
+/// lane calls, in this order:
+///
+/// 1. [`may_sleep`](Service::may_sleep), only if the wait would block; then the lane waits;
+/// 2. [`awoke`](Service::awoke), after every wait;
+/// 3. what events, timers and deadlines bring: [`hello`](Service::hello),
+///    [`established`](Service::established), [`plaintext`](Service::plaintext) and so on;
+/// 4. [`next_order`](Service::next_order) until there is none, at most [`ORDERS_MAX`] times (more
+///    of them are taken in the next turn, which then does not wait), and for each order to a
+///    connection [`command`](Service::command), with [`plaintext`](Service::plaintext) behind it if
+///    some was left;
+/// 5. [`accepts`](Service::accepts);
+/// 6. [`turn_ended`](Service::turn_ended);
+/// 7. [`stopped`](Service::stopped), once, if this was the last turn.
+///
+/// A panic in a call that is about one connection costs that connection. In another it ends the
+/// lane: the service is dropped, without `stopped`.
+///
+/// [`ORDERS_MAX`]: crate::orders::ORDERS_MAX
 pub trait Service {
     /// What the service keeps for one connection.
     type Connection;
+    /// What it can be told about one connection from elsewhere; `Infallible` if nothing.
+    type Command;
     /// What a new generation brings for one listener, beside its TLS context.
     type Settings: Send + Sync;
 
@@ -33,6 +61,62 @@ pub trait Service {
         true
     }
 
+    /// What becomes readable when orders may be there. It is asked for once, when the lane starts,
+    /// and watched for as long as the lane runs; the service empties it in [`Service::awoke`],
+    /// without blocking, or the lane never sleeps again.
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The lane is about to wait. Orders that come after this must ring the bell; if some have come
+    /// already the answer is no, and the lane looks for events without waiting.
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// The lane has looked for events, whether it waited for them or not.
+    fn awoke(&mut self) {}
+
+    /// The next order from elsewhere, if there is one.
+    fn next_order(&mut self) -> Option<Order<Self::Command>> {
+        None
+    }
+
+    /// An order for this connection has come. Plaintext that the service left is offered again
+    /// afterwards, so a service pauses a client by leaving bytes, and lets it go on by a command.
+    ///
+    /// # Errors
+    /// The connection cannot go on, or is to end: [`Cause::ServiceClosed`],
+    /// [`Cause::ServiceReset`].
+    fn command<K: Kernel>(
+        &mut self,
+        _connection: &mut Self::Connection,
+        _link: &mut Link<'_, K>,
+        _command: Self::Command,
+        _settings: &Self::Settings,
+    ) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    /// All work of a turn is done: here the service wakes whom it has told something.
+    fn turn_ended(&mut self) {}
+
+    /// Whether more clients may be accepted; asked at the end of each turn. While it is false the
+    /// listeners rest, and clients wait in the kernel's queue.
+    fn accepts(&self) -> bool {
+        true
+    }
+
+    /// A ClientHello has arrived: who decides under which context the client is admitted? With
+    /// [`Choice::Wait`] nothing more is read from it until an [`Order::Choose`] comes; meanwhile
+    /// the handshake's timeout goes on.
+    fn hello(&mut self, _id: ConnectionId, _hello: &Hello, _settings: &Self::Settings) -> Choice {
+        Choice::Listener
+    }
+
+    /// The lane is about to end.
+    fn stopped(&mut self, _end: LaneEnd) {}
+
     /// A handshake is complete.
     ///
     /// # Errors
@@ -44,7 +128,7 @@ pub trait Service {
     ) -> Result<Self::Connection, Cause>;
 
     /// The client sent `plain`. Whatever is left in it comes back when the attached socket can take
-    /// more; until then nothing is read from the client.
+    /// more, and after each command; until then nothing is read from the client.
     ///
     /// # Errors
     /// The connection cannot go on.
@@ -66,6 +150,19 @@ pub trait Service {
         link: &mut Link<'_, K>,
         settings: &Self::Settings,
     ) -> Result<(), Cause>;
+
+    /// What waited for the client has left.
+    ///
+    /// # Errors
+    /// The connection cannot go on.
+    fn client_drained<K: Kernel>(
+        &mut self,
+        _connection: &mut Self::Connection,
+        _link: &mut Link<'_, K>,
+        _settings: &Self::Settings,
+    ) -> Result<(), Cause> {
+        Ok(())
+    }
 
     /// The attached socket became writable, or was connected.
     ///

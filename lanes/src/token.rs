@@ -1,6 +1,7 @@
 //! What an event is about, in the 64 bits that epoll carries.
 
-/// A connection (by slot and generation of the slot), a listener, or the mailbox's bell.
+/// A connection (by slot and generation of the slot), a listener, or the bell of the mailbox or of
+/// the service.
 ///
 /// The generation of the slot tells an event for a connection that has just ended from one for the
 /// connection that took its place within the same batch of events; the number of the attachment
@@ -12,8 +13,13 @@ pub(crate) struct Token(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Bell,
-    Connection { slot: usize, attachment: Option<u8> },
+    Connection {
+        slot: usize,
+        attachment: Option<u8>,
+    },
     Listener(usize),
+    /// The service's bell: there may be orders.
+    Orders,
 }
 
 const KIND_SHIFT: u32 = 62;
@@ -26,6 +32,7 @@ const SLOT_MASK: u64 = (1 << 32) - 1;
 
 impl Token {
     pub(crate) const BELL: Self = Self(2 << KIND_SHIFT);
+    pub(crate) const ORDERS: Self = Self(3 << KIND_SHIFT);
 
     pub(crate) fn connection(slot: usize, generation: u32) -> Self {
         let generation = u64::from(generation % GENERATIONS) << GENERATION_SHIFT;
@@ -59,13 +66,19 @@ impl Token {
         (self.0 & ATTACHED != 0).then_some(number.to_le_bytes()[0])
     }
 
-    pub(crate) fn source(self) -> Source {
+    /// The slot of a connection, the number of a listener.
+    pub(crate) fn slot(self) -> usize {
         // 32 bits always fit on the 64-bit targets that Sealane supports.
-        let index = (self.0 & SLOT_MASK) as usize;
+        (self.0 & SLOT_MASK) as usize
+    }
+
+    pub(crate) fn source(self) -> Source {
+        let index = self.slot();
         match self.0 >> KIND_SHIFT {
             0 => Source::Connection { slot: index, attachment: self.attachment() },
             1 => Source::Listener(index),
-            _ => Source::Bell,
+            2 => Source::Bell,
+            _ => Source::Orders,
         }
     }
 }
@@ -85,6 +98,7 @@ mod tests {
         assert_ne!(attached, attached.attached(0), "the connection's next attached socket");
         assert_eq!(Token::listener(3).source(), Source::Listener(3));
         assert_eq!(Token::BELL.source(), Source::Bell);
+        assert_eq!(Token::ORDERS.source(), Source::Orders);
         assert_eq!(Token::connection(u32::MAX as usize, u32::MAX).bits() >> ATTACHMENT_SHIFT, 0);
     }
 }

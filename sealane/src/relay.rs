@@ -4,6 +4,7 @@
 mod clients;
 mod relayed;
 
+use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
@@ -252,6 +253,7 @@ impl Relay {
 
 impl Service for Relay {
     type Connection = Relayed;
+    type Command = Infallible;
     type Settings = RelaySettings;
 
     fn prepare(&mut self, generation: &Generation<RelaySettings>, clock: &Arc<LaneClock>) -> bool {

@@ -13,19 +13,28 @@ use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use super::restricted::Restricted;
 use super::served::Found;
 use super::{
     Certificate, CertificateDigest, CertificateError, Served, StoreFailure, StoreId, StoreView,
 };
+use crate::policy::SchemeSet;
 
 /// The keys one lane has decoded, at most a given number, the least recently used leaving first.
 ///
 /// Entries go by digest, so they outlive a generation: a reload decodes only what changed.
 pub struct LaneKeys {
     counters: LaneKeyCounters,
-    keys: LruCache<CertificateDigest, Result<Arc<CertifiedKey>, CertificateError>>,
+    keys: LruCache<CertificateDigest, Held>,
     /// How much of each store's changes this lane has seen.
     seen: HashMap<StoreId, Seen>,
+}
+
+/// A decoded key, or why there is none.
+struct Held {
+    decoded: Result<Arc<CertifiedKey>, CertificateError>,
+    /// The key for policies that restrict what it signs with, the newest last.
+    restricted: Vec<(SchemeSet, Arc<CertifiedKey>)>,
 }
 
 /// What a lane knows of the changes of a store.
@@ -56,7 +65,7 @@ impl LaneKeys {
         let digest = certificate.digest();
         if let Some(known) = self.keys.get(&digest) {
             self.counters.hits += 1;
-            return known.clone();
+            return known.decoded.clone();
         }
         let decoded = certificate.decode(provider);
         match &decoded {
@@ -77,7 +86,7 @@ impl LaneKeys {
         view: &dyn StoreView,
         provider: &CryptoProvider,
     ) -> Result<Arc<CertifiedKey>, StoreFailure> {
-        if let Some(Ok(known)) = self.keys.get(&digest) {
+        if let Some(Held { decoded: Ok(known), .. }) = self.keys.get(&digest) {
             self.counters.hits += 1;
             return Ok(Arc::clone(known));
         }
@@ -123,9 +132,32 @@ impl LaneKeys {
         digest: CertificateDigest,
         decoded: Result<Arc<CertifiedKey>, CertificateError>,
     ) {
-        if self.keys.push(digest, decoded).is_some() {
+        let held = Held { decoded, restricted: Vec::new() };
+        if self.keys.push(digest, held).is_some() {
             self.counters.evictions += 1;
         }
+    }
+
+    /// `key`, which is that of `digest`, for a policy that allows `schemes` only.
+    fn restricted(
+        &mut self,
+        digest: CertificateDigest,
+        key: &CertifiedKey,
+        schemes: SchemeSet,
+    ) -> Arc<CertifiedKey> {
+        let held = self.keys.peek_mut(&digest).map(|held| &mut held.restricted);
+        let known = held.as_ref().and_then(|held| held.iter().find(|known| known.0 == schemes));
+        if let Some((_, known)) = known {
+            return Arc::clone(known);
+        }
+        let made = Arc::new(Restricted::key(key, schemes));
+        if let Some(held) = held {
+            if held.len() == RESTRICTED_KEYS_MAX {
+                held.remove(0);
+            }
+            held.push((schemes, Arc::clone(&made)));
+        }
+        made
     }
 
     pub(crate) fn note_store_failure(&mut self) {
@@ -184,10 +216,15 @@ pub struct LaneResolver {
 }
 
 impl LaneResolver {
-    /// A resolver for the calling thread. `served` is cloned by the lane once per generation,
-    /// `provider` is the lane's own.
-    pub fn new(served: Served, provider: Arc<CryptoProvider>, keys: Rc<RefCell<LaneKeys>>) -> Self {
-        Self { lane: Fragile::new(Lane { keys, provider, served }) }
+    /// A resolver for the calling thread. `served` is cloned by the lane once per
+    /// generation, `provider` is the lane's own, and `schemes` restrict what is signed with.
+    pub(crate) fn new(
+        served: Served,
+        provider: Arc<CryptoProvider>,
+        keys: Rc<RefCell<LaneKeys>>,
+        schemes: Option<SchemeSet>,
+    ) -> Self {
+        Self { lane: Fragile::new(Lane { keys, provider, schemes, served }) }
     }
 }
 
@@ -206,6 +243,7 @@ impl fmt::Debug for LaneResolver {
 struct Lane {
     keys: Rc<RefCell<LaneKeys>>,
     provider: Arc<CryptoProvider>,
+    schemes: Option<SchemeSet>,
     served: Served,
 }
 
@@ -249,19 +287,29 @@ impl Lane {
             keys.note_store_failure();
             None
         });
-        let (view, schemes) = (view.as_deref(), hello.signature_schemes());
-        Ok(match (self.served.find(hello.server_name(), view)?, view) {
+        let (view, offered) = (view.as_deref(), hello.signature_schemes());
+        let allowed = self.schemes.map(|schemes| schemes.allowed(offered));
+        let schemes = allowed.as_deref().unwrap_or(offered);
+        let provider = &self.provider;
+        let resolved = match (self.served.find(hello.server_name(), view)?, view) {
             (Found::Indexed(found), _) => {
                 let mut found = best_first(found, |each| each.key_type().is_accepted(schemes));
-                found.find_map(|each| keys.certified_key(each, &self.provider).ok())
+                found.find_map(|each| {
+                    Some((each.digest(), keys.certified_key(each, provider).ok()?))
+                })
             }
             (Found::Stored(found), Some(view)) => {
                 let mut found = best_first(&found, |each| each.key_type.is_accepted(schemes));
-                let provider = &self.provider;
-                found.find_map(|each| keys.stored_key(each.digest, view, provider).ok())
+                found.find_map(|each| {
+                    Some((each.digest, keys.stored_key(each.digest, view, provider).ok()?))
+                })
             }
             (Found::Nothing | Found::Stored(_), _) => None,
-        })
+        };
+        Ok(resolved.map(|(digest, key)| match self.schemes {
+            Some(schemes) => keys.restricted(digest, &key, schemes),
+            None => key,
+        }))
     }
 }
 
@@ -270,3 +318,7 @@ fn best_first<T>(found: &[T], is_accepted: impl Fn(&T) -> bool + Copy) -> impl I
     let accepted = found.iter().filter(move |each| is_accepted(each));
     accepted.chain(found.iter().filter(move |each| !is_accepted(each)))
 }
+
+/// Policies with schemes of their own for which a lane keeps a key; of more, the oldest is made
+/// again.
+const RESTRICTED_KEYS_MAX: usize = 4;

@@ -97,6 +97,11 @@ pub(crate) fn not_after_s(der: &[u8]) -> Result<i64, &'static str> {
     parse(der).map(|certificate| certificate.validity.not_after.timestamp())
 }
 
+/// Whether a certificate names itself as its issuer; what cannot be read does not.
+pub(crate) fn is_self_issued(der: &[u8]) -> bool {
+    parse(der).is_ok_and(|certificate| certificate.issuer.as_raw() == certificate.subject.as_raw())
+}
+
 /// Leaves extensions undecoded: only one of them matters, and most of the time would go there.
 fn parse(der: &[u8]) -> Result<X509Certificate<'_>, &'static str> {
     let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);

@@ -141,7 +141,8 @@ fn check(options: &ClientOptions) -> Result<(), ClientOptionsError> {
     Ok(())
 }
 
-fn parse(roots: &Roots) -> Result<RootCertStore, ClientOptionsError> {
+/// The trust anchors of `roots`.
+pub(crate) fn parse(roots: &Roots) -> Result<RootCertStore, ClientOptionsError> {
     let mut anchors = RootCertStore::empty();
     for root in &*roots.certificates {
         anchors.add(root.der.clone()).map_err(|error| root.bad(error.to_string()))?;

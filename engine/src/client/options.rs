@@ -195,6 +195,11 @@ impl Roots {
         Ok(soonest)
     }
 
+    /// Tells this set of certificates from all others.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
     fn label(&self) -> String {
         let mut labels: Vec<&str> = self.certificates.iter().map(|root| &*root.label).collect();
         labels.sort_unstable();

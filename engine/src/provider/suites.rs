@@ -7,6 +7,8 @@ use rustls::{
     CipherSuite, SignatureScheme, SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite,
 };
 
+use crate::policy::Suite;
+
 /// AWS-LC's.
 pub(super) fn aws_lc() -> Vec<SupportedCipherSuite> {
     ordered(aws_lc_rs::ALL_CIPHER_SUITES.iter().copied())
@@ -21,12 +23,17 @@ pub(super) fn mixed() -> Vec<SupportedCipherSuite> {
     ordered(tls13.chain(MIXED_TLS12.iter().map(SupportedCipherSuite::Tls12)))
 }
 
-/// Those of [`ORDER`] that are `available`.
 fn ordered(available: impl Iterator<Item = SupportedCipherSuite>) -> Vec<SupportedCipherSuite> {
-    let position = |suite: &SupportedCipherSuite| ORDER.iter().position(|o| *o == suite.suite());
-    let mut suites: Vec<_> = available.filter(|suite| position(suite).is_some()).collect();
-    suites.sort_by_key(position);
+    let mut suites = available.collect();
+    keep(&mut suites, &Suite::ALL.map(Suite::id));
     suites
+}
+
+/// Keeps those of `order`, in that order.
+pub(super) fn keep(suites: &mut Vec<SupportedCipherSuite>, order: &[CipherSuite]) {
+    let position = |suite: &SupportedCipherSuite| order.iter().position(|o| *o == suite.suite());
+    suites.retain(|suite| position(suite).is_some());
+    suites.sort_by_key(position);
 }
 
 fn stock() -> impl Iterator<Item = SupportedCipherSuite> {
@@ -89,17 +96,4 @@ const ECDSA_SUITE_SCHEMES: [SignatureScheme; 4] = [
     SignatureScheme::ECDSA_NISTP521_SHA512,
     SignatureScheme::ECDSA_NISTP384_SHA384,
     SignatureScheme::ECDSA_NISTP256_SHA256,
-];
-
-/// AES-128 before AES-256: 128 bits suffice, and each byte costs less.
-const ORDER: [CipherSuite; 9] = [
-    CipherSuite::TLS13_AES_128_GCM_SHA256,
-    CipherSuite::TLS13_AES_256_GCM_SHA384,
-    CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
-    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-    CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 ];

@@ -49,7 +49,8 @@ impl World {
         let lane = LaneResources::new(root.unwrap(), NOW, NonZeroUsize::MIN);
         let policy = Policy { groups: vec![Group::X25519], ..Policy::default() };
         let provider = ProviderChoice::Auto;
-        let context = Context { policy, certificates, store: None, provider, tickets: TICKETS };
+        let (key_log, store, tickets) = (false, None, TICKETS);
+        let context = Context { policy, certificates, key_log, store, provider, tickets };
         Self { context: LaneContext::new(&Arc::new(context), &lane).unwrap(), roots }
     }
 

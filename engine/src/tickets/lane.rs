@@ -18,7 +18,6 @@ use crate::{
 /// It reads no clock: it goes by what the lane last set on its [`LaneClock`].
 pub struct LaneTickets {
     clock: Arc<LaneClock>,
-    lifetime_s: u32,
     random: FillRandom,
     replica: Rc<RefCell<Replica>>,
 }
@@ -26,19 +25,23 @@ pub struct LaneTickets {
 impl LaneTickets {
     /// A replica of `root`, made on the lane's own thread; `random` fills nonces.
     pub fn new(root: TicketRoot, clock: Arc<LaneClock>, random: FillRandom) -> Self {
-        let lifetime_s = root.lifetime_s();
-        Self { clock, lifetime_s, random, replica: Rc::new(RefCell::new(Replica::new(root))) }
+        Self { clock, random, replica: Rc::new(RefCell::new(Replica::new(root))) }
     }
 
     /// What rustls asks on this lane for tickets under one policy.
     pub fn ticketer(&self, policy: PolicyDigest) -> Ticketer {
         Ticketer {
             clock: Arc::clone(&self.clock),
-            lifetime_s: self.lifetime_s,
             policy,
             random: self.random,
             replica: Fragile::new(Rc::clone(&self.replica)),
         }
+    }
+
+    /// Erases all keys and goes on with those of `root`, for every policy and generation of the
+    /// lane: the [`Ticketer`]s that it made use them from now on.
+    pub fn replace(&self, root: TicketRoot) {
+        self.replica.borrow_mut().replace(root);
     }
 
     /// Erases what has expired by the lane's clock; one comparison if nothing has.
@@ -55,7 +58,8 @@ impl LaneTickets {
 
     /// When the epoch of the lane's clock ends.
     pub fn rotates_at(&self) -> UnixSeconds {
-        epoch_end(self.clock.now().unwrap_or(UnixSeconds(0)), self.lifetime_s)
+        let lifetime_s = self.replica.borrow().lifetime_s();
+        epoch_end(self.clock.now().unwrap_or(UnixSeconds(0)), lifetime_s)
     }
 }
 
@@ -73,12 +77,33 @@ pub(super) struct Replica {
     evict_next: usize,
     // Fixed slots: a key is never moved, so none is left behind in freed or unused memory.
     keys: [Option<HeldKey>; KEYS_HELD_MAX],
+    /// Keys of epochs before this one are erased.
+    oldest: Epoch,
     root: TicketRoot,
 }
 
 impl Replica {
     fn new(root: TicketRoot) -> Self {
-        Self { evict_next: 0, keys: [const { None }; KEYS_HELD_MAX], root }
+        let keys = [const { None }; KEYS_HELD_MAX];
+        Self { evict_next: 0, keys, oldest: root.epoch(), root }
+    }
+
+    /// In place, for the reason that the slots are fixed.
+    fn replace(&mut self, root: TicketRoot) {
+        for slot in &mut self.keys {
+            *slot = None;
+        }
+        self.oldest = root.epoch();
+        self.root = root;
+    }
+
+    pub(super) fn lifetime_s(&self) -> u32 {
+        self.root.lifetime_s()
+    }
+
+    /// How many secrets may have sealed a ticket.
+    pub(super) fn secrets(&self) -> usize {
+        self.root.secrets()
     }
 
     /// The key to seal with at a time; none if the clock is wrong.
@@ -91,21 +116,23 @@ impl Replica {
         // A clock that fell back into an epoch already erased: the next one's tickets open
         // everywhere.
         let epoch = clock.max(self.root.epoch());
-        self.key(epoch, policy)
+        self.key(epoch, 0, policy)
     }
 
-    /// The key that opens a ticket of an epoch at a time; none if it is too old or too new.
+    /// The key of one of the secrets that opens a ticket of an epoch at a time; none if it is too
+    /// old or too new.
     pub(super) fn opening_key(
         &mut self,
         now: UnixSeconds,
         epoch: Epoch,
+        secret: usize,
         policy: &PolicyDigest,
     ) -> Option<&TicketKey> {
         let clock = self.rotate(now).ok()?;
         if epoch < clock.previous() || clock.next() < epoch {
             return None;
         }
-        self.key(epoch, policy)
+        self.key(epoch, secret, policy)
     }
 
     /// Brings the root to the oldest epoch accepted at a time, erases older keys, and returns the
@@ -113,8 +140,9 @@ impl Replica {
     fn rotate(&mut self, now: UnixSeconds) -> Result<Epoch, TicketRootError> {
         let clock = self.root.epoch_at(now);
         let oldest = self.root.oldest_accepted_at(now);
-        if self.root.epoch() < oldest {
-            self.root.advance_to(oldest)?;
+        self.root.advance_to(oldest)?;
+        if self.oldest != oldest {
+            self.oldest = oldest;
             for slot in &mut self.keys {
                 if slot.as_ref().is_some_and(|held| held.key.epoch() < oldest) {
                     *slot = None;
@@ -127,20 +155,21 @@ impl Replica {
         Ok(clock)
     }
 
-    fn key(&mut self, epoch: Epoch, policy: &PolicyDigest) -> Option<&TicketKey> {
-        let held = self.keys.iter().position(|slot| {
-            slot.as_ref().is_some_and(|held| held.key.epoch() == epoch && held.policy == *policy)
-        });
+    fn key(&mut self, epoch: Epoch, secret: usize, policy: &PolicyDigest) -> Option<&TicketKey> {
+        let is_it = |held: &HeldKey| {
+            held.key.epoch() == epoch && held.secret == secret && held.policy == *policy
+        };
+        let held = self.keys.iter().position(|slot| slot.as_ref().is_some_and(is_it));
         let at = match held {
             Some(at) => at,
-            None => self.derive_key(epoch, policy)?,
+            None => self.derive_key(epoch, secret, policy)?,
         };
         self.keys.get(at)?.as_ref().map(|held| &held.key)
     }
 
     /// Derives a key into a free slot, or into the one that was filled longest ago.
-    fn derive_key(&mut self, epoch: Epoch, policy: &PolicyDigest) -> Option<usize> {
-        let secret = self.root.key(epoch, policy).ok()??;
+    fn derive_key(&mut self, epoch: Epoch, secret: usize, policy: &PolicyDigest) -> Option<usize> {
+        let derived = self.root.key(epoch, secret, policy).ok()??;
         let free = self.keys.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
             let at = self.evict_next;
@@ -148,7 +177,7 @@ impl Replica {
             at
         });
         let slot = self.keys.get_mut(at)?;
-        *slot = Some(HeldKey { key: TicketKey::new(epoch, &secret), policy: *policy });
+        *slot = Some(HeldKey { key: TicketKey::new(epoch, &derived), policy: *policy, secret });
         Some(at)
     }
 }
@@ -156,6 +185,8 @@ impl Replica {
 struct HeldKey {
     key: TicketKey,
     policy: PolicyDigest,
+    /// The number of its secret in the root.
+    secret: usize,
 }
 
 /// How many keys a lane holds at once: three epochs of 16 policies. With more policies they take
@@ -187,7 +218,7 @@ mod tests {
         let mut replica = replica();
         let policy = PolicyDigest([0; 32]);
         for epoch in [10, 11] {
-            assert!(replica.opening_key(UnixSeconds(6_000), Epoch(epoch), &policy).is_some());
+            assert!(replica.opening_key(UnixSeconds(6_000), Epoch(epoch), 0, &policy).is_some());
         }
         assert_eq!(held(&replica), [10, 11]);
         replica.rotate(UnixSeconds(6_600)).unwrap();
@@ -200,10 +231,10 @@ mod tests {
     fn looking_at_the_next_epoch_erases_nothing() {
         let mut replica = replica();
         let policy = PolicyDigest([0; 32]);
-        assert!(replica.opening_key(UnixSeconds(6_000), Epoch(11), &policy).is_some());
-        assert!(replica.opening_key(UnixSeconds(6_000), Epoch(12), &policy).is_none());
+        assert!(replica.opening_key(UnixSeconds(6_000), Epoch(11), 0, &policy).is_some());
+        assert!(replica.opening_key(UnixSeconds(6_000), Epoch(12), 0, &policy).is_none());
         assert_eq!(replica.root.epoch(), Epoch(10));
-        assert!(replica.opening_key(UnixSeconds(6_000), Epoch(10), &policy).is_some());
+        assert!(replica.opening_key(UnixSeconds(6_000), Epoch(10), 0, &policy).is_some());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The secret that ticket keys come from, one epoch at a time, and its text form.
+//! The secret that ticket keys come from: its own and one epoch at a time, with a text form, or
+//! shared by whoever has it.
 
 use std::{fmt, fmt::Write as _, time::Duration};
 
@@ -8,7 +9,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{policy::PolicyDigest, tickets::UnixSeconds};
 
-/// The secret of one epoch; those of later epochs follow from it, those of earlier ones do not.
+/// The secret of one epoch; those of later epochs follow from it, those of earlier ones do not. Or
+/// secrets that are [shared](Self::shared), from which the keys of any epoch follow.
 ///
 /// Whoever holds it opens every ticket of its epoch and of all that come. It is zeroed when it is
 /// dropped or advanced; only the hash function's working copies on the stack are left to be
@@ -17,8 +19,16 @@ use crate::{policy::PolicyDigest, tickets::UnixSeconds};
 pub struct TicketRoot {
     epoch: Epoch,
     lifetime_s: u32,
-    // Boxed so that moving the root leaves no copy behind.
-    secret: Box<Secret>,
+    secrets: Secrets,
+}
+
+/// Boxed so that moving the root leaves no copy behind.
+#[derive(Clone)]
+enum Secrets {
+    /// The secret of the root's epoch.
+    Ratchet(Box<Secret>),
+    /// What was extracted from each shared secret; the root's epoch is the first.
+    Shared(Box<[Secret]>),
 }
 
 impl TicketRoot {
@@ -34,7 +44,28 @@ impl TicketRoot {
         }
         let mut secret = Box::new(Secret::default());
         random(secret.as_mut_slice());
-        Ok(Self { epoch: epoch_at(now, lifetime_s), lifetime_s, secret })
+        let secrets = Secrets::Ratchet(secret);
+        Ok(Self { epoch: epoch_at(now, lifetime_s), lifetime_s, secrets })
+    }
+
+    /// A root of `secrets` that somebody else keeps and gives to every process that is to open
+    /// the others' tickets. Tickets are sealed with the first and open with any, so that a new one
+    /// is put before the old ones, which are dropped one or two lifetimes later.
+    ///
+    /// It does not advance: whoever learns one of the secrets opens every ticket ever sealed with
+    /// it. So replace them often. They are random bytes; the caller zeroes its own copy.
+    ///
+    /// # Errors
+    /// There is no secret, or more than [`SHARED_KEYS_MAX`], or `lifetime_s` is out of range.
+    pub fn shared(secrets: &[[u8; 48]], lifetime_s: u32) -> Result<Self, TicketRootError> {
+        if !(1..=SHARED_KEYS_MAX).contains(&secrets.len()) {
+            return Err(TicketRootError::SharedCount { count: secrets.len() });
+        }
+        if !(1..=LIFETIME_S_MAX).contains(&lifetime_s) {
+            return Err(TicketRootError::SharedLifetime { lifetime_s });
+        }
+        let secrets = Secrets::Shared(secrets.iter().map(|secret| extract(secret)).collect());
+        Ok(Self { epoch: Epoch(0), lifetime_s, secrets })
     }
 
     /// Reads the text form, `sealane-ticket-root 1 <lifetime_s> <epoch> <hex>`.
@@ -60,24 +91,32 @@ impl TicketRoot {
         let epoch = epoch.parse().map_err(|_| TicketRootError::Epoch)?;
         let mut secret = Box::new(Secret::default());
         decode_hex(hex, &mut secret)?;
-        Ok(Self { epoch: Epoch(epoch), lifetime_s: lifetime_in_range(lifetime_s)?, secret })
+        let secrets = Secrets::Ratchet(secret);
+        Ok(Self { epoch: Epoch(epoch), lifetime_s: lifetime_in_range(lifetime_s)?, secrets })
     }
 
     /// The text form, one line with its end; the caller writes it where only its user can read.
-    pub fn to_text(&self) -> Zeroizing<String> {
+    ///
+    /// # Errors
+    /// The root is shared: who gave its secrets keeps them.
+    pub fn to_text(&self) -> Result<Zeroizing<String>, TicketRootError> {
+        let Self { epoch: Epoch(epoch), lifetime_s, secrets } = self;
+        let Secrets::Ratchet(secret) = secrets else {
+            return Err(TicketRootError::SharedText);
+        };
         // Reserved whole, so that no growing leaves part of the secret behind.
         let mut text = Zeroizing::new(String::with_capacity(TEXT_BYTES_MAX));
-        let Self { epoch: Epoch(epoch), lifetime_s, secret } = self;
         // Writing to a String cannot fail.
         let _ = write!(text, "{TEXT_TITLE} {TEXT_VERSION} {lifetime_s} {epoch} ");
         for byte in secret.iter() {
             let _ = write!(text, "{byte:02x}");
         }
         text.push('\n');
-        text
+        Ok(text)
     }
 
-    /// The epoch whose secret this is: the oldest one whose tickets it can open.
+    /// The epoch whose secret this is: the oldest one whose tickets it can open, which is the
+    /// first of all for a shared root.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -106,36 +145,54 @@ impl TicketRoot {
     }
 
     /// Replaces the secret by that of a later epoch and erases it. An epoch that is not later
-    /// changes nothing, and nor does one that is more than [`RATCHET_STEPS_MAX`] ahead.
+    /// changes nothing, and nor does one that is more than [`RATCHET_STEPS_MAX`] ahead. A shared
+    /// root never changes.
     pub fn advance_to(&mut self, epoch: Epoch) -> Result<(), TicketRootError> {
+        let Secrets::Ratchet(secret) = &mut self.secrets else { return Ok(()) };
         let steps = epoch.0.saturating_sub(self.epoch.0);
         if steps > RATCHET_STEPS_MAX {
             return Err(TicketRootError::ClockAhead { root: self.epoch, clock: epoch });
         }
         for _ in 0..steps {
-            let next = derive(&self.secret, LABEL_NEXT, &[]);
-            self.secret.copy_from_slice(next.as_slice());
+            let next = derive(secret, LABEL_NEXT, &[]);
+            secret.copy_from_slice(next.as_slice());
             self.epoch = self.epoch.next();
         }
         Ok(())
     }
 
-    /// The key that seals the tickets of an epoch and a policy; none if its root is erased. A later
-    /// epoch's is derived without advancing this root.
+    /// How many secrets there are to seal with, of which the first does, and to open with.
+    pub(super) fn secrets(&self) -> usize {
+        match &self.secrets {
+            Secrets::Ratchet(_) => 1,
+            Secrets::Shared(secrets) => secrets.len(),
+        }
+    }
+
+    /// The key of the secret with this number for the tickets of an epoch and a policy; none if
+    /// its root is erased. A later epoch's is derived without advancing this root.
     pub(super) fn key(
         &self,
         epoch: Epoch,
+        number: usize,
         policy: &PolicyDigest,
     ) -> Result<Option<Secret>, TicketRootError> {
+        let secret = match &self.secrets {
+            Secrets::Ratchet(secret) => secret,
+            Secrets::Shared(secrets) => {
+                let secret = secrets.get(number);
+                return Ok(secret.map(|secret| derive(secret, &epoch.0.to_be_bytes(), &policy.0)));
+            }
+        };
         if epoch < self.epoch {
             return Ok(None);
         }
         if epoch == self.epoch {
-            return Ok(Some(derive(&self.secret, LABEL_KEY, &policy.0)));
+            return Ok(Some(derive(secret, LABEL_KEY, &policy.0)));
         }
         let mut ahead = self.clone();
         ahead.advance_to(epoch)?;
-        Ok(Some(derive(&ahead.secret, LABEL_KEY, &policy.0)))
+        ahead.key(epoch, number, policy)
     }
 }
 
@@ -207,6 +264,21 @@ pub enum TicketRootError {
          seconds"
     )]
     Lifetime,
+    /// The caller shares no secret, or too many.
+    #[error("ticket root: {count} shared secrets; give 1 to {SHARED_KEYS_MAX}, the newest first")]
+    SharedCount {
+        /// Secrets given.
+        count: usize,
+    },
+    /// The caller's lifetime for a shared root is out of range.
+    #[error("ticket root: a lifetime of {lifetime_s} s; it must be 1 to {LIFETIME_S_MAX} s")]
+    SharedLifetime {
+        /// What was given.
+        lifetime_s: u32,
+    },
+    /// The text form of a root whose secrets somebody else keeps: a fault of the caller.
+    #[error("ticket root: a shared one has no text form; keep its secrets where they came from")]
+    SharedText,
     /// The operator's text has a secret that is not 64 hexadecimal digits.
     #[error("ticket root: field 5, the secret, is not 64 hexadecimal digits; write the root anew")]
     Secret,
@@ -223,6 +295,16 @@ pub enum TicketRootError {
 
 /// 256 bits that are zeroed when dropped.
 pub(super) type Secret = Zeroizing<[u8; 32]>;
+
+/// HKDF-Extract (RFC 5869) of SHA-256 from a shared secret.
+fn extract(secret: &[u8; 48]) -> Secret {
+    let mut hmac = HkdfExtract::<Sha256>::new(Some(LABEL_SHARED));
+    hmac.input_ikm(secret);
+    let (mut block, _) = hmac.finalize();
+    let extracted = Zeroizing::new(block.into());
+    block.as_mut_slice().zeroize();
+    extracted
+}
 
 /// HKDF-Expand (RFC 5869) of SHA-256, keyed by `secret`, to its first block.
 fn derive(secret: &Secret, label: &[u8], context: &[u8]) -> Secret {
@@ -285,11 +367,15 @@ pub const LIFETIME_S_MIN: u32 = 600;
 /// How many epochs a root advances at once; at 12 h each it is more than five years.
 pub const RATCHET_STEPS_MAX: u64 = 4_096;
 
+/// Secrets of a shared root: the one in use, the next, and those of the last few days.
+pub const SHARED_KEYS_MAX: usize = 8;
+
 /// The longest text form.
 pub const TEXT_BYTES_MAX: usize = 128;
 
 const LABEL_KEY: &[u8] = b"sealane ticket 1 key";
 const LABEL_NEXT: &[u8] = b"sealane ticket 1 next";
+const LABEL_SHARED: &[u8] = b"sealane ticket 1 shared";
 const TEXT_TITLE: &str = "sealane-ticket-root";
 const TEXT_VERSION: &str = "1";
 
@@ -309,7 +395,7 @@ mod tests {
     }
 
     fn key(root: &TicketRoot, epoch: u64) -> Option<Secret> {
-        root.key(Epoch(epoch), &POLICY).unwrap()
+        root.key(Epoch(epoch), 0, &POLICY).unwrap()
     }
 
     #[test]
@@ -340,33 +426,33 @@ mod tests {
         assert_eq!(root.epoch(), Epoch(10));
         let keys = [10, 11, 12].map(|epoch| key(&root, epoch).unwrap());
         assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
-        let other = root.key(Epoch(10), &PolicyDigest([8; 32])).unwrap().unwrap();
+        let other = root.key(Epoch(10), 0, &PolicyDigest([8; 32])).unwrap().unwrap();
         assert_ne!(other, keys[0]);
     }
 
     #[test]
     fn advancing_erases_and_never_goes_back() {
         let mut root = root_at(10);
-        let before = root.secret.clone();
+        let Secrets::Ratchet(before) = root.secrets.clone() else { panic!() };
         root.advance_to(Epoch(11)).unwrap();
-        assert_ne!(root.secret, before);
+        assert!(matches!(&root.secrets, Secrets::Ratchet(after) if *after != before));
         assert!(key(&root, 10).is_none());
-        let advanced = root.to_text();
+        let advanced = root.to_text().unwrap();
         root.advance_to(Epoch(10)).unwrap();
-        assert_eq!(root.to_text(), advanced);
+        assert_eq!(root.to_text().unwrap(), advanced);
     }
 
     #[test]
     fn advances_to_the_limit_and_beyond_it_changes_nothing() {
         let mut root = root_at(10);
-        let before = root.to_text();
+        let before = root.to_text().unwrap();
         let beyond = Epoch(10 + RATCHET_STEPS_MAX + 1);
         assert_eq!(
             root.advance_to(beyond),
             Err(TicketRootError::ClockAhead { root: Epoch(10), clock: beyond })
         );
         assert!(root.advance_to(Epoch(u64::MAX)).is_err());
-        assert_eq!(root.to_text(), before);
+        assert_eq!(root.to_text().unwrap(), before);
         root.advance_to(Epoch(10 + RATCHET_STEPS_MAX)).unwrap();
         assert_eq!(root.epoch(), Epoch(10 + RATCHET_STEPS_MAX));
     }
@@ -390,15 +476,18 @@ mod tests {
     #[test]
     fn text_round_trip() {
         let root = root_at(40_000);
-        let text = root.to_text();
+        let text = root.to_text().unwrap();
         assert_eq!(*text, format!("sealane-ticket-root 1 43200 40000 {}\n", "a5".repeat(32)));
         let read = TicketRoot::from_text(
             &text.to_uppercase().replace("SEALANE-TICKET-ROOT", "sealane-ticket-root"),
         );
-        assert_eq!(read.unwrap().to_text(), text);
+        assert_eq!(read.unwrap().to_text().unwrap(), text);
         let last = TicketRoot { epoch: Epoch(u64::MAX), lifetime_s: LIFETIME_S_MAX, ..root };
-        assert!(last.to_text().len() <= TEXT_BYTES_MAX);
-        assert_eq!(TicketRoot::from_text(&last.to_text()).unwrap().to_text(), last.to_text());
+        assert!(last.to_text().unwrap().len() <= TEXT_BYTES_MAX);
+        assert_eq!(
+            TicketRoot::from_text(&last.to_text().unwrap()).unwrap().to_text().unwrap(),
+            last.to_text().unwrap()
+        );
     }
 
     #[test]

@@ -20,7 +20,6 @@ use crate::{
 /// seals nor opens, and dropping it there panics: a lane drops its own contexts.
 pub struct Ticketer {
     pub(super) clock: Arc<LaneClock>,
-    pub(super) lifetime_s: u32,
     pub(super) policy: PolicyDigest,
     pub(super) random: FillRandom,
     pub(super) replica: Fragile<Rc<RefCell<Replica>>>,
@@ -33,7 +32,8 @@ impl ProducesTickets for Ticketer {
 
     /// One lifetime: a ticket made in an epoch's last second still opens for that long.
     fn lifetime(&self) -> u32 {
-        self.lifetime_s
+        let replica = self.replica.try_get().ok().and_then(|replica| replica.try_borrow().ok());
+        replica.map_or(0, |replica| replica.lifetime_s())
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
@@ -46,12 +46,16 @@ impl ProducesTickets for Ticketer {
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
         let epoch = epoch_of(cipher)?;
         let mut replica = self.replica.try_get().ok()?.try_borrow_mut().ok()?;
-        replica.opening_key(self.clock.now()?, epoch, &self.policy)?.open(cipher)
+        let now = self.clock.now()?;
+        let secrets = 0..replica.secrets();
+        secrets
+            .into_iter()
+            .find_map(|secret| replica.opening_key(now, epoch, secret, &self.policy)?.open(cipher))
     }
 }
 
 impl fmt::Debug for Ticketer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticketer").field("lifetime_s", &self.lifetime_s).finish_non_exhaustive()
+        f.debug_struct("Ticketer").finish_non_exhaustive()
     }
 }

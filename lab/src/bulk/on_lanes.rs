@@ -14,6 +14,7 @@
 mod ends;
 
 use std::{
+    convert::Infallible,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     sync::{Arc, mpsc},
@@ -115,6 +116,7 @@ fn open(
             number: 0,
             keys: vec![address],
             context: Arc::clone(context),
+            named: Vec::new(),
             settings: Arc::new(role),
         });
         addresses.push(address);
@@ -210,6 +212,7 @@ impl Carrier {
 
 impl Service for Carrier {
     type Connection = Held;
+    type Command = Infallible;
     type Settings = Role;
 
     fn established<K: Kernel>(

@@ -87,10 +87,10 @@ impl Generation {
 
     fn read(names: &[String], folder: impl Fn(&String) -> PathBuf) -> Result<Self, Error> {
         let policy = Policy {
-            alpn: Vec::new(),
             groups: vec![Group::X25519],
             unknown_names: UnknownNames::ServeDefault,
             versions: Versions::Tls13,
+            ..Policy::default()
         };
         let provider = ProviderChoice::Auto;
         let crypto = lane_provider(provider, &policy.groups).map_err(|error| wrong(&error))?.crypto;
@@ -108,7 +108,8 @@ impl Generation {
             return Err(wrong(error));
         }
         let certificates = Arc::new(indexed.index);
-        let context = Arc::new(Context { policy, certificates, provider, store: None, tickets: 0 });
+        let (key_log, store, tickets) = (false, None, 0);
+        let context = Arc::new(Context { policy, certificates, key_log, provider, store, tickets });
         Ok(Self { context, chains })
     }
 

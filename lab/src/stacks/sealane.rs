@@ -143,12 +143,13 @@ impl Plan {
         };
         let context = Arc::new(Context {
             policy: Policy {
-                alpn: Vec::new(),
                 groups: vec![group],
                 unknown_names: UnknownNames::Refuse,
                 versions,
+                ..Policy::default()
             },
             certificates: Arc::new(indexed.index),
+            key_log: false,
             store: None,
             provider: self.provider,
             tickets,
@@ -158,7 +159,8 @@ impl Plan {
         let lifetime = Duration::from_secs(u64::from(LIFETIME_DEFAULT_S));
         let root = TicketRoot::generate(lifetime, now(), |bytes| bytes.copy_from_slice(&secret))
             .map_err(|error| refused(&error))?;
-        Ok(Shared { context, client, ticket_root: root.to_text().to_string() })
+        let text = root.to_text().map_err(|error| refused(&error))?;
+        Ok(Shared { context, client, ticket_root: text.to_string() })
     }
 }
 

@@ -5,14 +5,15 @@ use std::net::{Shutdown, TcpStream};
 use std::ops::DerefMut;
 use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    ClientConfig, ClientConnection, ConnectionCommon, ServerConnection, SideData,
-    SupportedProtocolVersion,
+    ClientConfig, ClientConnection, ConnectionCommon, DigitallySignedStruct, ServerConnection,
+    SideData, SignatureScheme, SupportedProtocolVersion,
 };
 
-use crate::rig::{NAME, Rig, provider, roots};
+use crate::rig::{NAME, Rig, Served, provider, roots};
 
 /// The versions that every end is tested in.
 pub(crate) const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
@@ -43,24 +44,27 @@ pub(crate) type Server = Peer<ServerConnection>;
 
 impl Client {
     /// A client that has not spoken yet.
-    pub(crate) fn begin(rig: &Rig, version: &'static SupportedProtocolVersion) -> Self {
+    pub(crate) fn begin<S: Served>(
+        rig: &Rig<S>,
+        version: &'static SupportedProtocolVersion,
+    ) -> Self {
         Self::with(rig, config(version))
     }
 
-    pub(crate) fn with(rig: &Rig, config: ClientConfig) -> Self {
+    pub(crate) fn with<S: Served>(rig: &Rig<S>, config: ClientConfig) -> Self {
         Self::named(rig, config, NAME)
     }
 
     /// A client that asks for `name`; for an address it asks for none.
-    pub(crate) fn named(rig: &Rig, config: ClientConfig, name: &'static str) -> Self {
+    pub(crate) fn named<S: Served>(rig: &Rig<S>, config: ClientConfig, name: &'static str) -> Self {
         let name = ServerName::try_from(name).unwrap();
         let tls = ClientConnection::new(Arc::new(config), name).unwrap();
         Self { tls, socket: rig.connect() }
     }
 
     /// A client whose handshake is complete.
-    pub(crate) fn connect(
-        rig: &Rig,
+    pub(crate) fn connect<S: Served>(
+        rig: &Rig<S>,
         version: &'static SupportedProtocolVersion,
     ) -> io::Result<Self> {
         let mut client = Self::begin(rig, version);
@@ -154,4 +158,43 @@ pub(crate) fn pattern(seed: u32, len: usize) -> Vec<u8> {
         word.to_le_bytes()[1]
     };
     (0..len).map(|_| next()).collect()
+}
+
+/// Believes every server, so that a test can look at the certificate of one with another name.
+#[derive(Debug)]
+pub(crate) struct Anyone;
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
 }

@@ -10,12 +10,16 @@
 
 mod backend;
 mod client;
+mod contexts;
 mod ends;
 mod hellos;
 mod hostile;
 mod kernel;
 mod limits;
+mod ordered;
+mod orders;
 mod rig;
 mod sealed;
 mod service;
 mod systematic;
+mod waiting;

@@ -1,5 +1,6 @@
 //! One lane over the faulty kernel, with certificates, limits and what the tests look at.
 
+use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Barrier, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -15,11 +16,12 @@ use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
-use sealane_lanes::generation::{Generation, Listener, Publication};
+use sealane_lanes::generation::{Generation, Listener, NamedContext, Publication};
 use sealane_lanes::kernel::Address;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
 use sealane_lanes::mailbox::Mail;
+use sealane_lanes::service::Service;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
 
 use crate::kernel::{Faulty, Script};
@@ -49,6 +51,8 @@ pub(crate) struct Wanted {
     pub(crate) backend_tls: Option<Arc<ClientConfig>>,
     pub(crate) behaviour: Behaviour,
     pub(crate) limits: Limits,
+    /// Contexts in place of the listener's own, by the server name.
+    pub(crate) named: Vec<NamedContext>,
     pub(crate) unknown_names: UnknownNames,
     pub(crate) connect_timeout: Duration,
     pub(crate) wait_to_connect: bool,
@@ -72,6 +76,7 @@ impl Wanted {
             backend_tls: None,
             behaviour,
             limits: Limits::default(),
+            named: Vec::new(),
             unknown_names: UnknownNames::ServeDefault,
             connect_timeout: PATIENCE,
             wait_to_connect: false,
@@ -79,34 +84,42 @@ impl Wanted {
     }
 }
 
+/// A service of these tests.
+pub(crate) trait Served: Service<Settings = Settings> + 'static {}
+
+impl<S: Service<Settings = Settings> + 'static> Served for S {}
+
 /// A running lane.
-pub(crate) struct Rig {
+pub(crate) struct Rig<S: Service = Tested> {
     pub(crate) address: SocketAddr,
     pub(crate) script: Arc<Script>,
     pub(crate) ends: Arc<Mutex<Vec<Cause>>>,
     /// Where the lane waits for the test, twice, when a client says so.
     pub(crate) gate: Arc<Barrier>,
-    pub(crate) handle: LaneHandle<Tested>,
+    pub(crate) handle: LaneHandle<S>,
 }
 
 impl Rig {
     pub(crate) fn start(wanted: Wanted) -> Self {
+        Self::serve(wanted, || Tested)
+    }
+}
+
+impl<S: Served> Rig<S> {
+    pub(crate) fn serve(wanted: Wanted, service: impl FnOnce() -> S + Send + 'static) -> Self {
         let script = Arc::<Script>::default();
         let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let (ends, gate) = (Arc::default(), Arc::new(Barrier::new(2)));
         let generation = generation(1, address, wanted, &ends, &gate);
-        let tickets = TicketRoot::generate(Duration::from_secs(43_200), unix_now(), |bytes| {
-            bytes.fill(7);
-        });
         let setup = LaneSetup {
             number: 0,
             pin_to_cpu: None,
-            tickets: tickets.unwrap(),
+            tickets: ticket_root(7),
             decoded_keys_max: NonZeroUsize::new(8).unwrap(),
             first: Publication { generation, sockets: vec![(address, sockets.remove(0))] },
             kernel: Faulty::new(Arc::clone(&script)),
         };
-        let handle = start(setup, |_| Tested).unwrap();
+        let handle = start(setup, |_| service()).unwrap();
         Self { address, script, ends, gate, handle }
     }
 
@@ -172,8 +185,10 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 /// The roots that a client needs to trust the lane.
 pub(crate) fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    let leaf = CERTIFICATES.iter().next().unwrap().chain().next().unwrap().to_vec();
-    roots.add(leaf.into()).unwrap();
+    for certificates in CERTIFICATES.values() {
+        let leaf = certificates.iter().next().unwrap().chain().next().unwrap().to_vec();
+        roots.add(leaf.into()).unwrap();
+    }
     roots
 }
 
@@ -184,19 +199,6 @@ pub(crate) fn generation(
     ends: &Arc<Mutex<Vec<Cause>>>,
     gate: &Arc<Barrier>,
 ) -> Arc<Generation<Settings>> {
-    let policy = Policy {
-        // Cheap, so that the many handshakes of these tests are not all arithmetic.
-        groups: vec![Group::X25519],
-        unknown_names: wanted.unknown_names,
-        ..Policy::default()
-    };
-    let context = Context {
-        policy,
-        certificates: Arc::clone(&CERTIFICATES),
-        store: None,
-        provider: ProviderChoice::Auto,
-        tickets: 2,
-    };
     let settings = Settings {
         backend_tls: wanted.backend_tls,
         behaviour: wanted.behaviour,
@@ -208,23 +210,53 @@ pub(crate) fn generation(
     let listener = Listener {
         number: 0,
         keys: vec![address],
-        context: Arc::new(context),
+        context: Arc::new(context(NAME, wanted.unknown_names)),
+        named: wanted.named,
         settings: Arc::new(settings),
     };
     Arc::new(Generation { number, limits: wanted.limits, listeners: vec![listener] })
 }
 
-static CERTIFICATES: LazyLock<Arc<CertificateIndex>> = LazyLock::new(|| {
-    let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
-    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+/// A context with the certificate for `name`, one of [`NAMES`].
+pub(crate) fn context(name: &str, unknown_names: UnknownNames) -> Context {
+    let policy = Policy {
+        // Cheap, so that the many handshakes of these tests are not all arithmetic.
+        groups: vec![Group::X25519],
+        unknown_names,
+        ..Policy::default()
+    };
+    Context {
+        policy,
+        certificates: Arc::clone(&CERTIFICATES[name]),
+        key_log: false,
+        store: None,
+        provider: ProviderChoice::Auto,
+        tickets: 2,
+    }
+}
+
+/// Names that there are certificates for; the listener's own covers the first.
+pub(crate) const NAMES: [&str; 3] = [NAME, "two.test", "*.wild.test"];
+
+static CERTIFICATES: LazyLock<HashMap<&str, Arc<CertificateIndex>>> = LazyLock::new(|| {
     let provider = provider();
-    let mut builder = IndexBuilder::new(&provider, 0);
-    builder.add(NAME, pem.as_bytes());
-    let indexed = builder.finish(DefaultCertificate::First);
-    assert!(indexed.errors.is_empty(), "{:?}", indexed.errors);
-    Arc::new(indexed.index)
+    let made = NAMES.map(|name| {
+        let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+        let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+        let mut builder = IndexBuilder::new(&provider, 0);
+        builder.add(name, pem.as_bytes());
+        let indexed = builder.finish(DefaultCertificate::First);
+        assert!(indexed.errors.is_empty(), "{:?}", indexed.errors);
+        (name, Arc::new(indexed.index))
+    });
+    HashMap::from(made)
 });
 
-fn unix_now() -> UnixSeconds {
-    UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())
+/// A root of tickets; those of another seed do not open its tickets.
+pub(crate) fn ticket_root(seed: u8) -> TicketRoot {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let root = TicketRoot::generate(Duration::from_secs(43_200), UnixSeconds(now), |bytes| {
+        bytes.fill(seed);
+    });
+    root.unwrap()
 }

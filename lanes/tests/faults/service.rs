@@ -111,7 +111,7 @@ impl Pumped {
     }
 }
 
-fn panic_if_told(settings: &Settings, place: &str) {
+pub(crate) fn panic_if_told(settings: &Settings, place: &str) {
     if let Behaviour::Panic(chosen) = settings.behaviour {
         assert_ne!(chosen, place, "as told");
     }
@@ -119,6 +119,7 @@ fn panic_if_told(settings: &Settings, place: &str) {
 
 impl Service for Tested {
     type Connection = Pumped;
+    type Command = std::convert::Infallible;
     type Settings = Settings;
 
     fn established<K: Kernel>(

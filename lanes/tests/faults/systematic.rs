@@ -7,17 +7,35 @@ use rustls::SupportedProtocolVersion;
 use crate::backend::{Backend, Got};
 use crate::client::{Client, Seen, VERSIONS, pattern};
 use crate::kernel::{Fault, Plan};
-use crate::rig::{Rig, Wanted, alone, eventually};
+use crate::rig::{Rig, Served, Wanted, alone, eventually};
 use crate::sealed::Identity;
+use crate::service::Tested;
 
-const BYTES: usize = 100_000;
+pub(crate) const BYTES: usize = 100_000;
 
 /// A client sends 100 KB and its end, and takes 100 KB and the backend's end.
-fn converse(rig: &Rig, version: &'static SupportedProtocolVersion, request: &[u8]) -> Got {
+pub(crate) fn converse<S: Served>(
+    rig: &Rig<S>,
+    version: &'static SupportedProtocolVersion,
+    request: &[u8],
+) -> Got {
     let mut client = Client::begin(rig, version);
     // Where writing fails, reading tells what the client sees.
     let _ = client.handshake().and_then(|()| client.send(request)).and_then(|()| client.finish());
     client.read_to_end()
+}
+
+/// What is said over a lane whose calls fail.
+pub(crate) trait Exchange {
+    type Served: Served;
+
+    fn rig(&self) -> &Rig<Self::Served>;
+
+    /// Goes through as if nothing failed.
+    fn must_succeed(&self, version: &'static SupportedProtocolVersion, what: &str);
+
+    /// Nothing that was cut may look whole, on either side.
+    fn must_not_deceive(&self, version: &'static SupportedProtocolVersion, what: &str);
 }
 
 struct Conversation {
@@ -43,6 +61,14 @@ impl Conversation {
         let rig = Rig::start(identity.relay(&[&backend]));
         Self { rig, backend, request, answer }
     }
+}
+
+impl Exchange for Conversation {
+    type Served = Tested;
+
+    fn rig(&self) -> &Rig {
+        &self.rig
+    }
 
     fn must_succeed(&self, version: &'static SupportedProtocolVersion, what: &str) {
         let (bytes, seen) = converse(&self.rig, version, &self.request);
@@ -53,7 +79,6 @@ impl Conversation {
         assert!(bytes == self.request, "{what}: the request differs, {} bytes", bytes.len());
     }
 
-    /// Nothing that was cut may look whole, on either side.
     fn must_not_deceive(&self, version: &'static SupportedProtocolVersion, what: &str) {
         let (bytes, seen) = converse(&self.rig, version, &self.request);
         let whole = bytes == self.answer;
@@ -95,8 +120,12 @@ fn every_call_may_fail_in_every_way_with_a_backend_under_tls() {
     }
 }
 
-fn fail_every_call(conversation: &Conversation, version: &'static SupportedProtocolVersion) {
-    let rig = &conversation.rig;
+/// Spoils each call of an exchange once, in every way; another exchange follows each.
+pub(crate) fn fail_every_call(
+    conversation: &impl Exchange,
+    version: &'static SupportedProtocolVersion,
+) {
+    let rig = conversation.rig();
     conversation.must_succeed(version, "the first");
     rig.settle();
     let before = descriptors();

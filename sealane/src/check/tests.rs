@@ -168,7 +168,7 @@ fn ticket_roots() {
     let mut tickets = Tickets { root: Some(path.clone()), ..Tickets::default() };
     assert!(matches!(ticket_root_problem(&tickets), Err(RootProblem::Absent(_))));
     let root = TicketRoot::generate(tickets.lifetime, UnixSeconds(NOW_S), |into| into.fill(7));
-    fs::write(&path, root.unwrap().to_text().as_bytes()).unwrap();
+    fs::write(&path, root.unwrap().to_text().unwrap().as_bytes()).unwrap();
     assert!(ticket_root_problem(&tickets).is_ok());
     tickets.lifetime *= 2;
     let Err(RootProblem::Wrong(text)) = ticket_root_problem(&tickets) else { panic!() };

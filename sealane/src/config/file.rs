@@ -312,6 +312,7 @@ fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
         groups: group_list.unwrap_or(default.groups),
         unknown_names: unknown_names.unwrap_or(default.unknown_names),
         versions: versions.unwrap_or(default.versions),
+        ..default
     };
     if policy.groups == [Group::X25519MlKem768] && policy.versions != Versions::Tls13 {
         groups.as_ref().unwrap_or(at).wrong(Problem::new(

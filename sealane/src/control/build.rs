@@ -121,10 +121,12 @@ pub(super) fn build(
             context: Arc::new(Context {
                 policy: listener.policy.clone(),
                 certificates: Arc::new(certificates),
+                key_log: false,
                 store,
                 provider: config.crypto,
                 tickets: config.tickets.count,
             }),
+            named: Vec::new(),
             settings: Arc::new(RelaySettings {
                 listener: listener.name.clone(),
                 backends,

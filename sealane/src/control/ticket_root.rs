@@ -134,8 +134,9 @@ fn write_beside(file: &Path, root: &TicketRoot) -> io::Result<PathBuf> {
         // Left by a process that had this number and died.
         _ => {}
     }
+    let text = root.to_text().map_err(io::Error::other)?;
     let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    to.write_all(root.to_text().as_bytes())?;
+    to.write_all(text.as_bytes())?;
     to.sync_all()?;
     Ok(beside)
 }
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(kept.advance(), None, "said once");
         fs::create_dir(folder.path().join("gone")).unwrap();
         assert_eq!(kept.advance(), None);
-        assert_eq!(*fs::read_to_string(&file).unwrap(), **kept.current().to_text());
+        assert_eq!(*fs::read_to_string(&file).unwrap(), **kept.current().to_text().unwrap());
     }
 
     #[test]
@@ -187,7 +188,7 @@ mod tests {
         let first = create(&file, &settings).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let second = create(&file, &settings).unwrap();
-        assert_eq!(first.to_text(), second.to_text());
+        assert_eq!(first.to_text().unwrap(), second.to_text().unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
     }
 

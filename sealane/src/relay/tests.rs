@@ -117,10 +117,12 @@ fn lane(backend: SocketAddr) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'
         context: Arc::new(Context {
             policy: Policy::default(),
             certificates,
+            key_log: false,
             store: None,
             provider: ProviderChoice::AwsLc,
             tickets: 0,
         }),
+        named: Vec::new(),
         settings: Arc::new(settings),
     };
     let generation = Generation { number: 1, limits: Limits::default(), listeners: vec![listener] };

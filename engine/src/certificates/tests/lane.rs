@@ -141,7 +141,7 @@ impl TestLane {
     fn new(index: CertificateIndex, unknown_names: UnknownNames) -> Self {
         let (index, keys) = (Arc::new(index), lane_keys(8));
         let served = Served { index: Arc::clone(&index), store: None, unknown_names };
-        let resolver = LaneResolver::new(served, provider(), Rc::clone(&keys));
+        let resolver = LaneResolver::new(served, provider(), Rc::clone(&keys), None);
         Self { index, keys, resolver }
     }
 

@@ -109,7 +109,7 @@ impl TestLane {
             unknown_names: if refuse { UnknownNames::Refuse } else { UnknownNames::ServeDefault },
         };
         let keys = Rc::new(RefCell::new(LaneKeys::new(NonZeroUsize::new(8).unwrap())));
-        let resolver = LaneResolver::new(served.clone(), provider(), Rc::clone(&keys));
+        let resolver = LaneResolver::new(served.clone(), provider(), Rc::clone(&keys), None);
         Self { keys, resolver, served, store }
     }
 
@@ -205,7 +205,7 @@ fn a_name_that_only_a_broken_store_could_know_is_a_failure_and_not_unknown() {
     let policy = Policy { unknown_names: UnknownNames::Refuse, ..Policy::default() };
     let (certificates, store) = (Arc::clone(&lane.served.index), lane.served.store.clone());
     let provider = ProviderChoice::Auto;
-    let context = Context { policy, certificates, store, provider, tickets: 0 };
+    let context = Context { policy, certificates, key_log: false, store, provider, tickets: 0 };
     let context = LaneContext::new(&Arc::new(context), &resources).unwrap();
     let admit = |name: &str| {
         let hello = Hello { server_name: Some(name.into()), ..Hello::default() };

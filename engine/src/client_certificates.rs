@@ -1,0 +1,27 @@
+//! Certificates that clients show to a listener: whom it believes, and what a chain is worth.
+//!
+//! [`ClientRoots`] are the authorities of one policy
+//! ([`ClientCertificates`](crate::policy::ClientCertificates)) with their revocation lists, parsed
+//! once and read by all lanes. Each lane's context verifies with a verifier of its own, in the
+//! handshake where the policy requires a certificate, and at any later time by
+//! [`LaneContext::standing`](crate::context::LaneContext::standing), which answers with a
+//! [`ClientStanding`].
+//!
+//! ```text
+//!   Asked     any chain, or none -> the handshake goes on -> standing: Absent, Verified, Unverified
+//!   Required  no chain, or one that is not verified       -> the handshake ends with an alert
+//!   both      a ticket holds the chain, so a resumed session has it without having shown it again
+//! ```
+//!
+//! In both modes the client proves in the handshake that it holds the key of the certificate it
+//! shows. A ticket never resumes under other roots or another mode: the policy's digest has both.
+
+mod error;
+mod roots;
+mod standing;
+mod verifier;
+
+pub use error::ClientRootsError;
+pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots};
+pub use standing::{ClientStanding, Distrust};
+pub(crate) use verifier::LaneVerifier;

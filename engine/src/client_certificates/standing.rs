@@ -1,0 +1,93 @@
+//! What a client's certificates are worth.
+
+use rustls::pki_types::CertificateDer;
+use rustls::{CertificateError, Error};
+
+use crate::certificates::is_self_issued;
+
+/// What a client's certificates are worth at a moment.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientStanding {
+    /// It showed none.
+    Absent,
+    /// The policy asks for none.
+    NotAsked,
+    /// It showed some, and the roots do not vouch for them.
+    Unverified(Distrust),
+    /// The roots vouch for them.
+    Verified,
+}
+
+/// Why a client's certificates are not believed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Distrust {
+    /// An extension says that it is for something else.
+    #[error("the client's certificate is not for clients; issue one with the purpose clientAuth")]
+    BadPurpose,
+    /// The issuer's key did not sign it.
+    #[error(
+        "a signature in the client's chain is wrong: a trusted authority has the issuer's name but \
+         another key"
+    )]
+    BadSignature,
+    /// A revocation list should have been renewed by now.
+    #[error("a revocation list is out of date; fetch the next one")]
+    CrlExpired,
+    /// It, or one of its issuers, has expired.
+    #[error("the client's certificate, or one of its issuers', has expired; renew it")]
+    Expired,
+    /// The validity of it, or of one of its issuers, has not begun.
+    #[error(
+        "the client's certificate, or one of its issuers', is not valid yet; is this machine's \
+         clock right?"
+    )]
+    NotYetValid,
+    /// Anything else.
+    #[error("the client's certificate cannot be verified: {0}")]
+    Other(Error),
+    /// No revocation list says anything about it.
+    #[error("no revocation list covers the client's certificate or one of its issuers; add it")]
+    RevocationUnknown,
+    /// Its issuer revoked it.
+    #[error("the client's certificate, or one of its issuers', has been revoked")]
+    Revoked,
+    /// It issued itself and is not among the trusted ones.
+    #[error("the client's certificate is self-signed and not trusted")]
+    SelfSigned,
+    /// Its chain ends in an authority that is not among the trusted ones.
+    #[error("the client's chain ends in an authority that is not trusted")]
+    SelfSignedInChain,
+    /// Nobody who is trusted issued it, and the chain ends before an authority.
+    #[error(
+        "no trusted authority issued the client's certificate; trust the one that did, and let the \
+         client send its intermediate certificates"
+    )]
+    UnknownIssuer,
+}
+
+impl Distrust {
+    /// Why rustls refused `chain`.
+    pub(super) fn of(error: Error, chain: &[CertificateDer<'_>]) -> Self {
+        use CertificateError as E;
+        let Error::InvalidCertificate(refusal) = &error else { return Self::Other(error) };
+        match refusal {
+            E::BadSignature => Self::BadSignature,
+            E::Expired | E::ExpiredContext { .. } => Self::Expired,
+            E::ExpiredRevocationList | E::ExpiredRevocationListContext { .. } => Self::CrlExpired,
+            E::InvalidPurpose | E::InvalidPurposeContext { .. } => Self::BadPurpose,
+            E::NotValidYet | E::NotValidYetContext { .. } => Self::NotYetValid,
+            E::Revoked => Self::Revoked,
+            E::UnknownIssuer => Self::unknown_issuer(chain),
+            E::UnknownRevocationStatus => Self::RevocationUnknown,
+            _ => Self::Other(error),
+        }
+    }
+
+    fn unknown_issuer(chain: &[CertificateDer<'_>]) -> Self {
+        match chain.iter().position(|certificate| is_self_issued(certificate)) {
+            Some(0) => Self::SelfSigned,
+            Some(_) => Self::SelfSignedInChain,
+            None => Self::UnknownIssuer,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! How a lane checks a client's certificate.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::VerifierBuilderError;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+use super::{ClientRoots, ClientStanding, Distrust};
+
+/// A lane's own verifier. The roots behind it are memory that all lanes read and none writes.
+#[derive(Debug)]
+pub(crate) struct LaneVerifier {
+    chain: Arc<dyn ClientCertVerifier>,
+    required: bool,
+}
+
+impl LaneVerifier {
+    /// A verifier against `roots`; if a certificate is not `required`, handshakes let any pass.
+    pub(crate) fn new(
+        roots: &ClientRoots,
+        required: bool,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, VerifierBuilderError> {
+        Ok(Self { chain: roots.verifier(provider)?, required })
+    }
+
+    /// What a chain is worth at a time.
+    pub(crate) fn standing(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: Option<UnixTime>,
+    ) -> ClientStanding {
+        let Some((leaf, intermediates)) = chain.split_first() else {
+            return ClientStanding::Absent;
+        };
+        let verified = match now {
+            Some(now) => self.chain.verify_client_cert(leaf, intermediates, now),
+            None => Err(Error::FailedToGetCurrentTime),
+        };
+        match verified {
+            Ok(_) => ClientStanding::Verified,
+            Err(error) => ClientStanding::Unverified(Distrust::of(error, chain)),
+        }
+    }
+}
+
+impl ClientCertVerifier for LaneVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.required
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.chain.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        if self.required {
+            self.chain.verify_client_cert(end_entity, intermediates, now)
+        } else {
+            Ok(ClientCertVerified::assertion())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}

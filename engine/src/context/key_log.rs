@@ -1,0 +1,90 @@
+//! Secrets of sessions for whoever has to read their traffic: off unless a context asks for it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use fragile::Fragile;
+use rustls::KeyLog;
+use zeroize::Zeroizing;
+
+/// The key log of one lane and one context.
+///
+/// rustls wants it shareable; on another thread than its lane's it takes nothing.
+pub(super) struct LaneKeyLog {
+    lines: Fragile<Rc<RefCell<Lines>>>,
+}
+
+impl LaneKeyLog {
+    pub(super) fn new() -> Self {
+        Self { lines: Fragile::new(Rc::default()) }
+    }
+
+    /// What has come since the last call.
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.lines.try_get().map(|lines| lines.borrow_mut().take()).unwrap_or_default()
+    }
+}
+
+impl KeyLog for LaneKeyLog {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        if let Ok(lines) = self.lines.try_get() {
+            lines.borrow_mut().push(line(label, client_random, secret));
+        }
+    }
+}
+
+impl fmt::Debug for LaneKeyLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneKeyLog").finish_non_exhaustive()
+    }
+}
+
+/// Each in memory of its own that never grows, so that no secret is left behind in freed memory.
+#[derive(Default)]
+struct Lines {
+    bytes: usize,
+    lines: VecDeque<Zeroizing<String>>,
+}
+
+impl Lines {
+    fn push(&mut self, line: Zeroizing<String>) {
+        self.bytes += line.len();
+        self.lines.push_back(line);
+        while self.bytes > KEY_LOG_BYTES_MAX {
+            let Some(oldest) = self.lines.pop_front() else { return };
+            self.bytes -= oldest.len();
+        }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        let mut taken = Vec::with_capacity(self.bytes);
+        for line in self.lines.drain(..) {
+            taken.extend_from_slice(line.as_bytes());
+        }
+        self.bytes = 0;
+        taken
+    }
+}
+
+/// `<label> <client random> <secret>`, the bytes in hexadecimal.
+fn line(label: &str, client_random: &[u8], secret: &[u8]) -> Zeroizing<String> {
+    // Two spaces and the end of the line.
+    let bytes = label.len() + 2 * (client_random.len() + secret.len()) + 3;
+    let mut line = Zeroizing::new(String::with_capacity(bytes));
+    line.push_str(label);
+    for part in [client_random, secret] {
+        line.push(' ');
+        for byte in part {
+            // Writing to a String cannot fail.
+            let _ = write!(line, "{byte:02x}");
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// Bytes of the lines that wait to be taken: those of some 60 handshakes.
+pub const KEY_LOG_BYTES_MAX: usize = 64 << 10;

@@ -1,0 +1,116 @@
+//! From the first bytes of a client to its session: which context admits it, and who decides that.
+
+use std::rc::Rc;
+
+use sealane_engine::buffer::Buffer;
+use sealane_engine::context::{LaneContext, Refusal};
+use sealane_engine::hello::{self, Hello, Peek};
+use sealane_engine::session::ServerSession;
+
+use crate::cause::Cause;
+use crate::connection::Phase;
+use crate::kernel::Kernel;
+use crate::orders::{Choice, ConnectionId};
+use crate::progress::Turn;
+use crate::service::Service;
+
+/// What was decided about a hello that waited.
+pub(crate) enum Decision {
+    Context(Rc<LaneContext>),
+    Listener,
+    Refuse,
+    /// A context that nobody has provided.
+    Unknown,
+}
+
+/// The answer to a plain HTTP request on the TLS port.
+const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+Content-Type: text/plain\r\nContent-Length: 61\r\nConnection: close\r\n\r\n\
+This port speaks TLS: use https:// instead of http:// for it.";
+
+/// The fatal alert internal_error, as a whole record.
+const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+
+impl<S: Service, K: Kernel> Turn<'_, S, K> {
+    /// Creates the session once the whole ClientHello is there; returns whether it did.
+    pub(crate) fn begin_session(&mut self, received: &Buffer) -> Result<bool, Cause> {
+        let hello_bytes_max = self.entry.generation.generation.limits.hello_bytes_max;
+        match hello::peek(received.filled(), hello_bytes_max) {
+            Peek::Hello(hello) => match self.ask_service(&hello) {
+                Choice::Listener => self.admit_hello(hello, Decision::Listener),
+                Choice::Wait if received.len() > hello_bytes_max => Err(Cause::HelloTooLong),
+                Choice::Wait => {
+                    self.entry.connection.server_name = hello.server_name;
+                    self.entry.connection.early = received.filled().into();
+                    self.entry.connection.phase = Phase::Waiting;
+                    Ok(false)
+                }
+            },
+            Peek::NeedMore => {
+                self.entry.connection.early = received.filled().into();
+                Ok(false)
+            }
+            Peek::NotTls => Err(Cause::NotTls),
+            Peek::PlainHttp => {
+                self.core.wire.append(PLAIN_HTTP_ANSWER);
+                self.refuse(Cause::PlainHttp).map(|()| false)
+            }
+            Peek::TooLong => Err(Cause::HelloTooLong),
+        }
+    }
+
+    fn ask_service(&mut self, hello: &Hello) -> Choice {
+        let settings = &self.entry.generation.listener(self.entry.listener).settings;
+        self.service.hello(ConnectionId(self.entry.connection.token), hello, settings)
+    }
+
+    /// Goes on with a hello that has waited.
+    pub(crate) fn answer_hello(&mut self, decision: Decision) -> Result<(), Cause> {
+        let hello_bytes_max = self.entry.generation.generation.limits.hello_bytes_max;
+        let mut received = std::mem::take(&mut self.core.received);
+        received.clear();
+        self.entry.connection.take_carried(&mut received);
+        let outcome = match hello::peek(received.filled(), hello_bytes_max) {
+            Peek::Hello(hello) => match self.admit_hello(hello, decision) {
+                Ok(true) => self.feed(&mut received),
+                Ok(false) => Ok(()),
+                Err(cause) => Err(cause),
+            },
+            // The same bytes were a hello before.
+            _ => Err(Cause::Internal),
+        };
+        self.core.received = received;
+        outcome
+    }
+
+    fn admit_hello(&mut self, hello: Hello, decision: Decision) -> Result<bool, Cause> {
+        let context = match decision {
+            Decision::Context(context) => Ok(context),
+            Decision::Listener => {
+                let contexts = self.entry.generation.contexts(self.entry.listener);
+                Ok(Rc::clone(contexts.for_name(hello.server_name.as_deref())))
+            }
+            Decision::Refuse => Err((Refusal::UnknownName.alert(), Cause::UnknownName)),
+            Decision::Unknown => Err((INTERNAL_ERROR, Cause::Internal)),
+        };
+        let admitted = context.and_then(|context| match context.admit(&hello) {
+            Ok(config) => Ok((config, context)),
+            Err(refusal) => Err((refusal.alert(), Cause::UnknownName)),
+        });
+        let connection = &mut self.entry.connection;
+        connection.server_name = hello.server_name;
+        match admitted {
+            Ok((config, context)) => {
+                let session = ServerSession::new(config).map_err(|_| Cause::Internal)?;
+                connection.session = Some(Box::new(session));
+                connection.context = Some(context);
+                connection.phase = Phase::Handshake;
+                Ok(true)
+            }
+            Err((alert, cause)) => {
+                self.core.wire.append(&alert);
+                self.refuse(cause).map(|()| false)
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A lane's own replicas of TLS contexts: made once for each context, however it is reached.
+
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use sealane_engine::certificates::AskedName;
+use sealane_engine::context::{Context, ContextError, LaneContext, LaneResources};
+
+use crate::generation::Listener;
+use crate::orders::ContextId;
+
+/// Every replica that is in use, and those that are kept because orders may name them.
+pub(crate) struct Replicas {
+    /// By address: a replica holds its context, so an address that leads to one that lives cannot
+    /// have been given to another context.
+    known: HashMap<*const Context, Weak<LaneContext>>,
+    /// How many may be known before those that are gone are forgotten.
+    forget_at: usize,
+    provided: HashMap<ContextId, Rc<LaneContext>>,
+}
+
+/// The replicas of one listener's contexts.
+pub(crate) struct ListenerContexts {
+    pub(crate) own: Rc<LaneContext>,
+    /// By name in lower case, or `*.` and a name.
+    named: HashMap<Box<str>, Rc<LaneContext>>,
+}
+
+/// Fewer are not worth looking through.
+const FORGET_AT_MIN: usize = 64;
+
+impl Replicas {
+    pub(crate) fn new() -> Self {
+        Self { known: HashMap::new(), forget_at: FORGET_AT_MIN, provided: HashMap::new() }
+    }
+
+    /// The replica of `context`: the one that is in use already, or a new one.
+    pub(crate) fn of(
+        &mut self,
+        context: &Arc<Context>,
+        resources: &LaneResources,
+    ) -> Result<Rc<LaneContext>, ContextError> {
+        let address = Arc::as_ptr(context);
+        if let Some(replica) = self.known.get(&address).and_then(Weak::upgrade) {
+            return Ok(replica);
+        }
+        if self.known.len() >= self.forget_at {
+            self.known.retain(|_, replica| replica.strong_count() > 0);
+            self.forget_at = (2 * self.known.len()).max(FORGET_AT_MIN);
+        }
+        let replica = Rc::new(LaneContext::new(context, resources)?);
+        self.known.insert(address, Rc::downgrade(&replica));
+        Ok(replica)
+    }
+
+    /// The replicas of what `listener` serves.
+    pub(crate) fn of_listener<S>(
+        &mut self,
+        listener: &Listener<S>,
+        resources: &LaneResources,
+    ) -> Result<ListenerContexts, ContextError> {
+        let own = self.of(&listener.context, resources)?;
+        let mut named = HashMap::with_capacity(listener.named.len());
+        for entry in &listener.named {
+            let pattern = entry.pattern.strip_suffix('.').unwrap_or(&entry.pattern);
+            named.insert(
+                pattern.to_ascii_lowercase().into_boxed_str(),
+                self.of(&entry.context, resources)?,
+            );
+        }
+        Ok(ListenerContexts { own, named })
+    }
+
+    /// Keeps a replica of `context` under `id`. One that cannot be made leaves the id unknown.
+    pub(crate) fn provide(
+        &mut self,
+        id: ContextId,
+        context: &Arc<Context>,
+        resources: &LaneResources,
+    ) {
+        match self.of(context, resources) {
+            Ok(replica) => self.provided.insert(id, replica),
+            Err(_) => self.provided.remove(&id),
+        };
+    }
+
+    pub(crate) fn withdraw(&mut self, id: ContextId) {
+        self.provided.remove(&id);
+    }
+
+    pub(crate) fn provided(&self, id: ContextId) -> Option<Rc<LaneContext>> {
+        self.provided.get(&id).map(Rc::clone)
+    }
+}
+
+impl ListenerContexts {
+    /// The context for a client that asks for `server_name`: an exact name before a wildcard for
+    /// its first label, before the listener's own.
+    pub(crate) fn for_name(&self, server_name: Option<&str>) -> &Rc<LaneContext> {
+        let named = if self.named.is_empty() { None } else { server_name };
+        let found = named.and_then(AskedName::new).and_then(|mut name| {
+            let exact = self.named.get(name.exact());
+            exact.or_else(|| self.named.get(name.wildcard()?))
+        });
+        found.unwrap_or(&self.own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::time::Duration;
+
+    use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
+    use sealane_engine::policy::{Group, Policy};
+    use sealane_engine::provider::{ProviderChoice, lane_provider};
+    use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+
+    use super::*;
+
+    fn resources() -> LaneResources {
+        let now = UnixSeconds(1_000_000);
+        let root = TicketRoot::generate(Duration::from_secs(600), now, |bytes| bytes.fill(1));
+        LaneResources::new(root.unwrap(), now, NonZeroUsize::MIN)
+    }
+
+    fn context() -> Arc<Context> {
+        let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
+        let index = IndexBuilder::new(&provider, 0).finish(DefaultCertificate::First).index;
+        Arc::new(Context {
+            policy: Policy::default(),
+            certificates: Arc::new(index),
+            key_log: false,
+            store: None,
+            provider: ProviderChoice::AwsLc,
+            tickets: 0,
+        })
+    }
+
+    #[test]
+    fn a_context_has_one_replica_for_as_long_as_it_is_in_use() {
+        let (mut replicas, resources) = (Replicas::new(), resources());
+        let (one, two) = (context(), context());
+        let first = replicas.of(&one, &resources).unwrap();
+        assert!(Rc::ptr_eq(&first, &replicas.of(&one, &resources).unwrap()));
+        assert!(!Rc::ptr_eq(&first, &replicas.of(&two, &resources).unwrap()));
+        replicas.provide(ContextId(1), &one, &resources);
+        assert!(Rc::ptr_eq(&first, &replicas.provided(ContextId(1)).unwrap()));
+        let gone = Rc::downgrade(&first);
+        drop(first);
+        assert!(gone.upgrade().is_some(), "it is provided");
+        replicas.provide(ContextId(1), &two, &resources);
+        assert!(gone.upgrade().is_none(), "the id stands for another");
+        replicas.withdraw(ContextId(1));
+        assert!(replicas.provided(ContextId(1)).is_none());
+    }
+
+    #[test]
+    fn those_that_are_gone_are_forgotten_and_those_in_use_are_not() {
+        let (mut replicas, resources) = (Replicas::new(), resources());
+        let kept: Vec<_> = (0..3).map(|_| context()).collect();
+        let held: Vec<_> =
+            kept.iter().map(|context| replicas.of(context, &resources).unwrap()).collect();
+        // All at once, so that each has an address of its own.
+        let passing: Vec<_> = (0..3 * FORGET_AT_MIN).map(|_| context()).collect();
+        for context in &passing {
+            replicas.of(context, &resources).unwrap();
+        }
+        assert!(replicas.known.len() <= FORGET_AT_MIN, "{}", replicas.known.len());
+        for (context, replica) in kept.iter().zip(&held) {
+            assert!(Rc::ptr_eq(replica, &replicas.of(context, &resources).unwrap()));
+        }
+    }
+}

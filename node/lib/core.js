@@ -1,0 +1,392 @@
+'use strict';
+
+// What stands behind every kind of server: its contexts, names and ticket keys, and the lanes that
+// serve them while it listens.
+
+const { hkdfSync, randomBytes } = require('node:crypto');
+const {
+  SecureContext,
+  asSecureContext,
+  asServerName,
+  contextKeys,
+  secureContextOf,
+} = require('./context.js');
+const { coded, invalidType, invalidValue } = require('./errors.js');
+const { Listening } = require('./listening.js');
+const { CALLS, defaultLanes, readOptions, ticketKeys } = require('./options.js');
+
+/** The lanes of one server, and what they serve. */
+class LaneServer {
+  #server;
+  #read;
+  #context;
+  /** Contexts by server name. */
+  #named = new Map();
+  #ticketKeys;
+  #sessionIdContext;
+  #keyLog = false;
+  /** One that accepts at most, and those that end their last connections. */
+  #listening = new Set();
+  /** The addon's contexts by number, of connections that may ask for their certificate. */
+  #served = new Map();
+  #publishing = false;
+  #reloading = Promise.resolve();
+
+  /**
+   * @param {import('node:net').Server} server whose events tell what happens
+   * @param {Record<string, Record<string, any>>} read what `readOptions` made of its options
+   * @param {string[]} alpn the protocols of a server that names none
+   */
+  constructor(server, read, alpn) {
+    this.#server = server;
+    this.#read = { ...read, server: { ALPNProtocols: alpn, ...read.server } };
+    this.#setTickets(read.tickets);
+    this.#ticketKeys ??= [randomBytes(48)];
+    this.#context = secureContextOf(read.context);
+    this.#made(this.#context);
+    server.on('newListener', (event) => this.#newListener(event));
+  }
+
+  get running() {
+    return this.#listening.size > 0;
+  }
+
+  /**
+   * Binds and begins to start lanes; net.Server's `_handle` is set at once.
+   *
+   * @param {object} where what `listen` was told
+   * @param {() => void} listening called when connections are accepted
+   */
+  bind(where, listening) {
+    const life = new Listening(this, where, () => {
+      this.#listening.delete(life);
+      this.#server._emitCloseIfDrained();
+    });
+    this.#listening.add(life);
+    const server = this.#server;
+    server._handle = life.handle;
+    if (server._unref) {
+      life.handle.unref();
+    }
+    life.start().then(
+      () => life.accepting && listening(),
+      (error) => {
+        if (server._handle === life.handle) {
+          server._handle = null;
+        }
+        life.abort();
+        server.emit('error', error);
+      },
+    );
+  }
+
+  /** What the addon's server and the sockets are made with. */
+  settings() {
+    const { lanes, net, server, tickets } = this.#read;
+    return {
+      choose: server.SNICallback !== undefined,
+      context: this.generation().context,
+      handover: lanes.handover ?? 'auto',
+      handshakeTimeout: server.handshakeTimeout ?? HANDSHAKE_TIMEOUT_MS,
+      keepAlive: net.keepAlive ? Math.floor((net.keepAliveInitialDelay ?? 0) / 1000) : undefined,
+      lanes: lanes.lanes ?? defaultLanes(),
+      maxPending: lanes.maxPending ?? PENDING_MAX,
+      noDelay: net.noDelay ?? false,
+      pin: lanes.pinLanes ?? false,
+      sessionTimeout: tickets.sessionTimeout ?? SESSION_TIMEOUT_S,
+      shutdownTimeout: server.shutdownTimeout ?? SHUTDOWN_TIMEOUT_MS,
+      sockets: {
+        allowHalfOpen: net.allowHalfOpen ?? false,
+        highWaterMark: net.highWaterMark,
+        pauseOnConnect: net.pauseOnConnect ?? false,
+        server: this.#server,
+      },
+      ticketKeys: this.#sealedKeys(),
+    };
+  }
+
+  /** The contexts that lanes serve now. */
+  generation() {
+    return {
+      context: this.#made(this.#context),
+      named: [...this.#named].map(([name, context]) => [name, this.#made(context)]),
+    };
+  }
+
+  /** @param {object} options those of createSecureContext, ticketKeys, sessionTimeout; or a context */
+  setSecureContext(options) {
+    if (options instanceof SecureContext) {
+      this.#made(options);
+      this.#context = options;
+    } else {
+      if (options === null || typeof options !== 'object') {
+        throw invalidType('options', 'an object', options);
+      }
+      const read = readOptions(options, CALLS.setSecureContext);
+      this.#refuseNewTimeout(read.tickets);
+      const context = secureContextOf(read.context);
+      this.#made(context);
+      this.#context = context;
+      this.#setTickets(read.tickets);
+      this.#publishTickets();
+    }
+    this.#publish();
+  }
+
+  /** @param {string} servername @param {object} context */
+  addContext(servername, context) {
+    if (!servername) {
+      throw coded('ERR_TLS_REQUIRED_SERVER_NAME', 'addContext needs a server name');
+    }
+    const name = asServerName(servername);
+    const secure = asSecureContext(context, 'context');
+    this.#made(secure);
+    this.#named.set(name, secure);
+    this.#publish();
+  }
+
+  /** @param {string} servername @returns {boolean} whether there was one */
+  removeContext(servername) {
+    const had = this.#named.delete(asServerName(servername));
+    if (had) {
+      this.#publish();
+    }
+    return had;
+  }
+
+  /** Reads certificate files anew, off the thread. On an error all stays as it was. */
+  reload() {
+    const run = () => this.#reload();
+    const reloading = this.#reloading.then(run, run);
+    this.#reloading = reloading.catch(() => {});
+    return reloading;
+  }
+
+  async #reload() {
+    const settings = this.#forContexts();
+    const before = [this.#context, ...this.#named.values()];
+    const withFiles = before.filter((context) => context[contextKeys.hasFiles]);
+    if (withFiles.length === 0) {
+      throw coded(
+        'ERR_SEALANE_NO_FILES',
+        'no certificate of this server is read from files: give their paths as ' +
+          'options.certificates, or call setSecureContext with new ones',
+      );
+    }
+    const fresh = new Map();
+    for (const context of new Set(withFiles)) {
+      const again = context[contextKeys.again]();
+      await again[contextKeys.reread](settings);
+      fresh.set(context, again);
+    }
+    // What has been set or added meanwhile is newer than what this has read.
+    this.#context = fresh.get(this.#context) ?? this.#context;
+    for (const [name, context] of this.#named) {
+      this.#named.set(name, fresh.get(context) ?? context);
+    }
+    this.#publish();
+  }
+
+  /** The key that seals tickets now. */
+  getTicketKeys() {
+    return Buffer.from(this.#ticketKeys[0]);
+  }
+
+  /** @param {Buffer | Buffer[]} keys the first seals, all of them open */
+  setTicketKeys(keys) {
+    if (keys == null) {
+      throw invalidType('keys', 'a Buffer, or an array of these', keys);
+    }
+    this.#ticketKeys = ticketKeys(keys, 'keys');
+    this.#publishTickets();
+  }
+
+  stats() {
+    const lives = [...this.#listening].map((life) => life.stats());
+    return { ...lives.at(-1), lanes: lives.flatMap((life) => life.lanes) };
+  }
+
+  /**
+   * Counts a connection whose handshake is done, unless it is one too many.
+   *
+   * @returns {boolean} whether it may stay
+   */
+  admits(socket) {
+    if (this.#refuses(socket)) {
+      socket.destroy();
+      return false;
+    }
+    this.#server._connections += 1;
+    return true;
+  }
+
+  /** A connection that was admitted is closed. */
+  closed() {
+    this.#server._connections -= 1;
+    this.#server._emitCloseIfDrained();
+  }
+
+  /** Tells of a connection that was admitted. */
+  connection(socket) {
+    const server = this.#server;
+    if (this.#read.net.pauseOnConnect) {
+      socket.pause();
+    }
+    server.emit('connection', socket);
+    if (!socket.destroyed) {
+      server.emit('secureConnection', socket);
+    }
+  }
+
+  #refuses(socket) {
+    const server = this.#server;
+    if (server.maxConnections != null && server._connections >= server.maxConnections) {
+      const { localAddress, localPort, localFamily } = socket;
+      const { remoteAddress, remotePort, remoteFamily } = socket;
+      const local = { localAddress, localPort, localFamily };
+      server.emit('drop', { ...local, remoteAddress, remotePort, remoteFamily });
+      return true;
+    }
+    const { blockList } = this.#read.net;
+    const { remoteAddress, remoteFamily } = socket;
+    return Boolean(remoteFamily && blockList?.check(remoteAddress, remoteFamily.toLowerCase()));
+  }
+
+  /** @param {(error: Error | null, context: object | null) => void} chosen gets the addon's */
+  choose(name, chosen) {
+    const { SNICallback } = this.#read.server;
+    SNICallback.call(this.#server, name, (error, context) => {
+      if (error || context == null) {
+        chosen(error ?? null, null);
+        return;
+      }
+      try {
+        chosen(null, this.#made(asSecureContext(context, 'the context of SNICallback')));
+      } catch (wrong) {
+        chosen(wrong, null);
+      }
+    });
+  }
+
+  /** The certificate, as DER, of a context that lanes serve or served not long ago. */
+  certificate(id) {
+    return this.#served.get(id)?.certificates()[0]?.[0];
+  }
+
+  handshakeFailed(error, socket) {
+    this.#server.emit('tlsClientError', error, socket);
+  }
+
+  keylog(socket, lines) {
+    for (const line of lines.toString('latin1').split('\n')) {
+      if (line !== '') {
+        this.#server.emit('keylog', Buffer.from(`${line}\n`, 'latin1'), socket);
+      }
+    }
+  }
+
+  failed(error) {
+    this.#server.emit('error', error);
+  }
+
+  /** The addon's context, with what the server adds. */
+  #made(secure) {
+    const made = secure[contextKeys.forServer](this.#forContexts());
+    // The lanes tell the lower half of it.
+    const id = made.id % 2 ** 32;
+    if (!this.#served.has(id)) {
+      this.#served.set(id, made);
+      if (this.#served.size > SERVED_MAX + this.#named.size) {
+        this.#served.delete(this.#served.keys().next().value);
+      }
+    }
+    return made;
+  }
+
+  /** What the server adds to each of its contexts. */
+  #forContexts() {
+    const { ALPNProtocols, rejectUnauthorized, requestCert } = this.#read.server;
+    return {
+      alpn: ALPNProtocols,
+      keyLog: this.#keyLog,
+      rejectUnauthorized: rejectUnauthorized ?? true,
+      requestCert: requestCert ?? false,
+    };
+  }
+
+  #setTickets(tickets) {
+    this.#ticketKeys = tickets.ticketKeys ?? this.#ticketKeys;
+    this.#sessionIdContext = tickets.sessionIdContext ?? this.#sessionIdContext;
+  }
+
+  #refuseNewTimeout({ sessionTimeout }) {
+    const now = this.#read.tickets.sessionTimeout ?? SESSION_TIMEOUT_S;
+    if (sessionTimeout !== undefined && sessionTimeout !== now) {
+      const reason = `cannot change while the server lives (it is ${now})`;
+      const instead = 'give it to createServer';
+      throw invalidValue('options.sessionTimeout', sessionTimeout, reason, instead);
+    }
+  }
+
+  /** Keys as tickets are sealed with: sessions of one context id do not resume under another. */
+  #sealedKeys() {
+    const id = this.#sessionIdContext;
+    if (id === undefined) {
+      return this.#ticketKeys;
+    }
+    const info = `sealane session id context ${id}`;
+    return this.#ticketKeys.map((key) => Buffer.from(hkdfSync('sha256', key, '', info, 48)));
+  }
+
+  #publishTickets() {
+    const keys = this.#sealedKeys();
+    for (const life of this.#listening) {
+      life.setTicketKeys(keys);
+    }
+  }
+
+  /** Once per tick, however many names change in it. */
+  #publish() {
+    if (this.#publishing || !this.running) {
+      return;
+    }
+    this.#publishing = true;
+    process.nextTick(() => {
+      this.#publishing = false;
+      const generation = this.generation();
+      for (const life of this.#listening) {
+        life.publish(generation);
+      }
+    });
+  }
+
+  #newListener(event) {
+    if (Object.hasOwn(REFUSED_EVENTS, event)) {
+      throw invalidValue(`event '${event}'`, undefined, 'is not offered', REFUSED_EVENTS[event]);
+    }
+    if (event === 'keylog' && !this.#keyLog) {
+      this.#keyLog = true;
+      this.#publish();
+    }
+  }
+}
+
+const TICKETS_INSTEAD =
+  "sessions live in the client's ticket: give every process the same ticketKeys";
+
+/** Events of node's tls.Server that would never come. */
+const REFUSED_EVENTS = Object.freeze({
+  __proto__: null,
+  OCSPRequest: 'answers of OCSP are not stapled',
+  newSession: TICKETS_INSTEAD,
+  resumeSession: TICKETS_INSTEAD,
+});
+
+/** Contexts beside those in use that are remembered for connections which began under them. */
+const SERVED_MAX = 1024;
+const HANDSHAKE_TIMEOUT_MS = 120_000;
+const PENDING_MAX = 1024;
+const SESSION_TIMEOUT_S = 300;
+const SHUTDOWN_TIMEOUT_MS = 5000;
+
+module.exports = { LaneServer };

@@ -1,0 +1,183 @@
+'use strict';
+
+// Errors in the shapes that programs written for node's own modules look at: `code`, `syscall`,
+// `address`, `port`. Each says what is wrong, and what to do instead.
+
+const { inspect, getSystemErrorMap } = require('node:util');
+
+/** A value that node would refuse, or that this package does not offer. */
+class OptionError extends TypeError {
+  /**
+   * @param {string} code ERR_INVALID_ARG_VALUE, ERR_INVALID_ARG_TYPE or ERR_OUT_OF_RANGE
+   * @param {string} option full name, such as `options.ciphers`
+   * @param {string} reason a sentence without its full stop
+   * @param {string} [alternative] what to do instead, in the same form
+   */
+  constructor(code, option, reason, alternative) {
+    super(`${option} ${reason}${alternative ? `. ${capital(alternative)}` : ''}`);
+    Object.defineProperty(this, 'name', { value: 'TypeError' });
+    this.code = code;
+    this.option = option;
+    this.reason = reason;
+    this.alternative = alternative;
+  }
+}
+
+/** Several mistakes of one call, told at once. */
+class OptionErrors extends TypeError {
+  /** @param {OptionError[]} errors */
+  constructor(errors) {
+    super(
+      `${errors.length} options are wrong:\n  ${errors.map((one) => one.message).join('\n  ')}`,
+    );
+    Object.defineProperty(this, 'name', { value: 'TypeError' });
+    this.code = 'ERR_INVALID_ARG_VALUE';
+    this.errors = errors;
+  }
+}
+
+/**
+ * Throws what has been collected: nothing, one error as it is, or all of them as one.
+ *
+ * @param {OptionError[]} errors
+ */
+function throwMistakes(errors) {
+  if (errors.length === 1) {
+    throw errors[0];
+  }
+  if (errors.length > 1) {
+    throw new OptionErrors(errors);
+  }
+}
+
+/**
+ * @param {string} option
+ * @param {unknown} value
+ * @param {string} reason
+ * @param {string} [alternative]
+ */
+function invalidValue(option, value, reason, alternative) {
+  const error = new OptionError('ERR_INVALID_ARG_VALUE', option, reason, alternative);
+  if (value !== undefined) {
+    error.message += `. Received ${received(value)}`;
+  }
+  return error;
+}
+
+/**
+ * @param {string} option
+ * @param {string} expected such as `a string or a Buffer`
+ * @param {unknown} value
+ */
+function invalidType(option, expected, value) {
+  const reason = `must be ${expected}. Received ${received(value)}`;
+  return new OptionError('ERR_INVALID_ARG_TYPE', option, reason);
+}
+
+/**
+ * @param {string} option
+ * @param {string} range such as `an integer from 1 to 1024`
+ * @param {unknown} value
+ */
+function outOfRange(option, range, value) {
+  const reason = `must be ${range}. Received ${received(value)}`;
+  return new OptionError('ERR_OUT_OF_RANGE', option, reason);
+}
+
+/**
+ * An error with a code, for what is no option.
+ *
+ * @param {string} code
+ * @param {string} message
+ * @param {object} [fields]
+ */
+function coded(code, message, fields) {
+  return Object.assign(new Error(message), { code }, fields);
+}
+
+/**
+ * The error of a `listen` that the system refused, as node tells it.
+ *
+ * @param {Error & { code?: string, errno?: number, syscall?: string }} refused
+ * @param {string | undefined} address host or path
+ * @param {number | undefined} port
+ */
+function listenError(refused, address, port) {
+  const errno = typeof refused.errno === 'number' ? -Math.abs(refused.errno) : undefined;
+  const [code, text] = getSystemErrorMap().get(errno) ?? [refused.code, refused.message];
+  if (code === undefined) {
+    return refused;
+  }
+  const place = address === undefined ? '' : ` ${address}${port === undefined ? '' : `:${port}`}`;
+  const syscall = refused.syscall ?? 'listen';
+  const error = coded(code, `${syscall} ${code}: ${text}${place}`, { errno, syscall });
+  if (address !== undefined) {
+    error.address = address;
+  }
+  if (port !== undefined) {
+    error.port = port;
+  }
+  return error;
+}
+
+/**
+ * What 'tlsClientError' tells of a handshake that failed: node's code where it has one for it.
+ *
+ * @param {{ label: string, message: string, remoteAddress?: string, remotePort?: number }} failed
+ */
+function handshakeError({ label, message, remoteAddress, remotePort }) {
+  const code = HANDSHAKE_CODES[label] ?? 'ERR_SSL_HANDSHAKE_FAILURE';
+  const text = label === 'client_gone' ? 'socket hang up' : message || label.replaceAll('_', ' ');
+  return coded(code, text, { reason: label, remoteAddress, remotePort });
+}
+
+/** Cause of a failed handshake to the code that node's users know. */
+const HANDSHAKE_CODES = Object.freeze({
+  __proto__: null,
+  client_certificate: 'ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE',
+  client_gone: 'ECONNRESET',
+  client_reset: 'ECONNRESET',
+  handshake_timeout: 'ERR_TLS_HANDSHAKE_TIMEOUT',
+  hello_too_long: 'ERR_SSL_EXCESSIVE_MESSAGE_SIZE',
+  lane_stopped: 'ECONNRESET',
+  limit_handshakes: 'ECONNRESET',
+  no_common_alpn: 'ERR_SSL_NO_APPLICATION_PROTOCOL',
+  not_tls: 'ERR_SSL_WRONG_VERSION_NUMBER',
+  nothing_in_common: 'ERR_SSL_NO_SHARED_CIPHER',
+  plain_http: 'ERR_SSL_HTTP_REQUEST',
+  unknown_name: 'ERR_SSL_UNRECOGNIZED_NAME',
+});
+
+/** No longer than a line, and never the content of a Buffer, which may be a key. */
+function received(value) {
+  if (value == null || typeof value === 'number' || typeof value === 'boolean') {
+    return String(value);
+  }
+  if (typeof value === 'string') {
+    // A key in place of a name of something must not get into a log.
+    const short = value.length <= SHOWN_CHARACTERS_MAX && !value.includes('-----');
+    return short ? inspect(value) : `a string of ${value.length} characters`;
+  }
+  if (typeof value === 'object') {
+    return `an instance of ${value.constructor?.name || 'Object'}`;
+  }
+  return `a ${typeof value}`;
+}
+
+function capital(sentence) {
+  return sentence[0].toUpperCase() + sentence.slice(1);
+}
+
+const SHOWN_CHARACTERS_MAX = 64;
+
+module.exports = {
+  OptionError,
+  OptionErrors,
+  coded,
+  handshakeError,
+  invalidType,
+  invalidValue,
+  listenError,
+  outOfRange,
+  throwMistakes,
+};

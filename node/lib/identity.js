@@ -1,0 +1,165 @@
+'use strict';
+
+// Who is at the other end, and what was agreed on: what node's tls.TLSSocket tells of a connection,
+// the same for sockets on a ring and on a descriptor.
+
+const { X509Certificate } = require('node:crypto');
+const { Opened } = require('./open.js');
+
+/** Where a socket has its channel. */
+const kChannel = Symbol('channel');
+
+function opened(socket) {
+  const channel = socket[kChannel];
+  channel.identity ??= new Opened(channel.opened);
+  return channel.identity;
+}
+
+const GETTERS = {
+  authorized: (it) => it.authorized,
+  authorizationError: (it) => it.authorizationError,
+  servername: (it) => it.serverName,
+  alpnProtocol: (it) => it.alpn,
+  remoteAddress: (it) => it.remote.address,
+  remoteFamily: (it) => it.remote.family,
+  remotePort: (it) => it.remote.port,
+  localAddress: (it) => it.local.address,
+  localFamily: (it) => it.local.family,
+  localPort: (it) => it.local.port,
+};
+
+const METHODS = {
+  address() {
+    return { ...opened(this).local };
+  },
+
+  getProtocol() {
+    return opened(this).protocol;
+  },
+
+  getCipher() {
+    return opened(this).cipher;
+  },
+
+  isSessionReused() {
+    return opened(this).resumed;
+  },
+
+  /** As in node, only clients know it. */
+  getEphemeralKeyInfo() {
+    return null;
+  },
+
+  /** As in node, the session is the client's to keep. */
+  getSession() {
+    return undefined;
+  },
+
+  /** As in node, the ticket is the client's to keep. */
+  getTLSTicket() {
+    return undefined;
+  },
+
+  /** @param {boolean} [detailed] with the issuers, as far as the client sent them */
+  getPeerCertificate(detailed) {
+    const chain = opened(this).chain.map((der) => new X509Certificate(der));
+    if (chain.length === 0) return {};
+    return legacyChain(detailed ? chain : chain.slice(0, 1), detailed);
+  },
+
+  getPeerX509Certificate() {
+    const [der] = opened(this).chain;
+    return der && new X509Certificate(der);
+  },
+
+  getCertificate() {
+    const certificate = this.getX509Certificate();
+    return certificate === undefined ? {} : legacy(certificate);
+  },
+
+  getX509Certificate() {
+    const der = this[kChannel].lane.certificate(opened(this).context);
+    return der && new X509Certificate(der);
+  },
+
+  /** TLS 1.3 has no renegotiation, and the lanes refuse that of TLS 1.2: nothing is left to do. */
+  disableRenegotiation() {},
+};
+
+/** What there is no way to offer: why, and what to do instead. */
+const NOT_OFFERED = {
+  connect: ['this socket is connected already', 'use tls.connect of node for clients'],
+  enableTrace: [
+    "OpenSSL's trace does not exist here",
+    "listen for 'keylog' on the server and decrypt with a protocol analyser",
+  ],
+  exportKeyingMaterial: [
+    'the secrets of a session do not leave its lane',
+    'bind tokens to the connection by a client certificate',
+  ],
+  getFinished: ['Finished messages do not leave the lane', 'use client certificates'],
+  getPeerFinished: ['Finished messages do not leave the lane', 'use client certificates'],
+  getSharedSigalgs: ["the client's algorithms do not leave the lane", 'set options.sigalgs'],
+  renegotiate: ['renegotiation does not exist in TLS 1.3', 'set requestCert on the server'],
+  setKeyCert: ['the handshake is done', 'choose a context in SNICallback'],
+  setMaxSendFragment: ['a lane chooses the size of its records', 'write smaller chunks'],
+  setServername: ['only a client asks for a name', 'read servername'],
+  setSession: ['only a client resumes a session', 'give servers equal ticketKeys'],
+};
+
+/**
+ * Gives a class of sockets all of it.
+ * @param {object} prototype
+ */
+function defineIdentity(prototype) {
+  for (const [name, read] of Object.entries(GETTERS)) {
+    const get = function () {
+      return read(opened(this));
+    };
+    Object.defineProperty(prototype, name, { configurable: true, enumerable: true, get });
+  }
+  const methods = { ...METHODS };
+  for (const [name, [reason, alternative]] of Object.entries(NOT_OFFERED)) {
+    methods[name] = () => {
+      const text = `TLSSocket.${name} is not offered: ${reason}; ${alternative}`;
+      throw Object.assign(new Error(text), {
+        code: 'ERR_SEALANE_NOT_OFFERED',
+        reason,
+        alternative,
+      });
+    };
+  }
+  for (const [name, value] of Object.entries(methods)) {
+    Object.defineProperty(prototype, name, { configurable: true, writable: true, value });
+  }
+}
+
+/** Certificates as getPeerCertificate tells them, each linked to its issuer. */
+function legacyChain(chain, detailed) {
+  const objects = chain.map(legacy);
+  for (let i = 0; i + 1 < objects.length; i++) objects[i].issuerCertificate = objects[i + 1];
+  const last = chain.length - 1;
+  // One that issued itself ends the chain, and says so by a circle.
+  if (detailed && chain[last].checkIssued(chain[last])) {
+    objects[last].issuerCertificate = objects[last];
+  }
+  return objects[0];
+}
+
+/** What node makes of a certificate: `infoAccess` is an object there, and a text in X509. */
+function legacy(certificate) {
+  const object = certificate.toLegacyObject();
+  if (typeof object.infoAccess !== 'string') return object;
+  const access = Object.create(null);
+  for (const line of object.infoAccess.split('\n')) {
+    const colon = line.indexOf(':');
+    if (colon < 0) continue;
+    const [key, text] = [line.slice(0, colon), line.slice(colon + 1)];
+    access[key] ??= [];
+    access[key].push(text.startsWith('"') ? JSON.parse(text) : text);
+  }
+  object.infoAccess = access;
+  return object;
+}
+
+module.exports = { defineIdentity, kChannel };

@@ -1,0 +1,520 @@
+'use strict';
+
+// JavaScript's side of one lane thread: reads its events, hands them to channels, and publishes
+// what they have said, once per tick.
+//
+//   wake ─► turn ─► passes over events ─► user code, its ticks and promises
+//                     │ budget used up               │ commands
+//                     ▼                              ▼
+//                  setImmediate ──► flush, turn ──► sleep, when nothing was left
+//
+// While a tick is due, the lane need not wake anybody.
+
+const { AsyncResource } = require('node:async_hooks');
+const { Channel } = require('./channel.js');
+const { closingError } = require('./closing.js');
+const { DescriptorChannel, fromDescriptor } = require('./descriptor.js');
+const { Command, Event, Opening, SLOTS_MAX } = require('./message.js');
+const { failedOf } = require('./open.js');
+const { BROKEN, CommandRing, EventRing, MESSAGE, REGION_BYTES } = require('./ring.js');
+const { INTERNAL, TLSSocket, streamOptions } = require('./socket.js');
+
+/** Messages per turn, so that timers and other sockets live. */
+const TURN_MESSAGES_MAX = 512;
+
+/** And milliseconds. */
+const TURN_MS_MAX = 2;
+
+/** A look at the clock per message would cost more than it tells. */
+const MESSAGES_PER_LOOK = 8;
+
+/** The lane sees that it may overwrite what was read when this much was. */
+const READ_BYTES_MAX = 65536;
+
+/** What is written is not kept from the lane longer than this. */
+const UNPUBLISHED_BYTES_MAX = 131072;
+
+/** Room that is worth going on for, when the ring was full. */
+const ROOM_BYTES_MIN = 262144;
+
+/** A view's first byte may have to move by this much to be aligned. */
+const ALIGNMENT_BYTES = 128;
+
+/** A lane thread's other side. */
+class Lane {
+  #sink;
+  #server = null;
+  #eventsRegion;
+  #commandsRegion;
+  #causes;
+  /** Channels by their slot. */
+  #channels = [];
+  /** Channels that wait for room, in the order of their coming. */
+  #stalled = [];
+  /** Answers to hellos that wait for room: no more than there are handshakes. */
+  #answers = [];
+  /** Channels whose sockets are destroyed, and have not said so yet. */
+  #closing = [];
+  /** OPENs that the lane was not told of yet. */
+  #taken = 0;
+  #scope = new AsyncResource('SEALANELANE');
+  #scheduled = false;
+  #running = false;
+  #pass = 0;
+  #messages = 0;
+  #startedAt = 0;
+  #now = 0;
+  #read = 0;
+  #down = false;
+
+  /**
+   * @param {number} number
+   * @param {object} options of its sockets: allowHalfOpen, highWaterMark, pauseOnConnect, server
+   * @param {object} sink takes open, failed, hello, down, keylog
+   * @param {object} [addon] the binding
+   */
+  constructor(number, options, sink, addon = require('./native.js').native()) {
+    this.number = number;
+    this.options = streamOptions(options);
+    this.#sink = sink;
+    this.#causes = addon.causes();
+    this.#eventsRegion = region(addon);
+    this.#commandsRegion = region(addon);
+    this.events = new EventRing(this.#eventsRegion);
+    /** What channels write to. */
+    this.commands = new CommandRing(this.#commandsRegion);
+    /** Counts publications: a message of an earlier one cannot be changed any more. */
+    this.flushes = 0;
+    /** Channels that wait for room in `commands`. */
+    this.stalledCount = 0;
+  }
+
+  /** What the addon's server is to be made with: aligned views of shared memory. */
+  rings() {
+    return { events: this.#eventsRegion, commands: this.#commandsRegion };
+  }
+
+  /**
+   * From now on the lane may wake us.
+   * @param {{ ring(lane: number): void }} server the addon's
+   */
+  attach(server) {
+    this.#server = server;
+    this.#sleep();
+  }
+
+  /** The lane has woken us. */
+  drain() {
+    this.#now = 0;
+    this.#beginTurn();
+  }
+
+  /**
+   * Milliseconds, not finer than a tick while one is due.
+   * @returns {number}
+   */
+  clock() {
+    if (this.#now !== 0) return this.#now;
+    const now = performance.now();
+    if (this.#scheduled || this.#running) this.#now = now;
+    return now;
+  }
+
+  /** A channel has written a command. */
+  commanded() {
+    if (this.commands.unpublished() > UNPUBLISHED_BYTES_MAX) this.#publish();
+    this.#schedule();
+  }
+
+  /**
+   * A channel has found no room.
+   * @param {Channel} channel
+   */
+  stall(channel) {
+    if (channel.stalled) return;
+    channel.stalled = true;
+    this.#stalled.push(channel);
+    this.stalledCount += 1;
+    this.#schedule();
+  }
+
+  /**
+   * No event reaches this channel any more.
+   * @param {Channel | DescriptorChannel} channel
+   */
+  forget(channel) {
+    if (this.#channels[channel.slot] === channel) this.#channels[channel.slot] = null;
+  }
+
+  /**
+   * A socket is destroyed: 'close' comes when the ticks and promises after 'error' are done.
+   * @param {Channel} channel
+   */
+  closes(channel) {
+    this.#closing.push(channel);
+    this.#schedule();
+  }
+
+  /**
+   * The certificate that a context shows.
+   * @param {number} context
+   * @returns {Buffer | undefined} DER
+   */
+  certificate(context) {
+    return this.#sink.certificate?.(context);
+  }
+
+  /**
+   * Whether a socket that lives keeps the process alive.
+   * @param {object} socket
+   * @param {boolean} keeps
+   */
+  keepAlive(socket, keeps) {
+    this.#sink.keepAlive?.(socket, keeps);
+  }
+
+  #schedule() {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    setImmediate(tick, this);
+  }
+
+  /** What setImmediate has scheduled. */
+  tick() {
+    this.#scheduled = false;
+    this.#now = 0;
+    if (!this.#down) this.#flush();
+    if (this.#closing.length > 0) this.#tellClosed();
+    if (!this.#down) this.#beginTurn();
+  }
+
+  #tellClosed() {
+    const closing = this.#closing;
+    this.#closing = [];
+    let told = 0;
+    try {
+      while (told < closing.length) {
+        const channel = closing[told++];
+        channel.scope.runInAsyncScope(channel.tellClosed, channel);
+      }
+    } finally {
+      if (told < closing.length) {
+        this.#closing = closing.slice(told).concat(this.#closing);
+        this.#schedule();
+      }
+    }
+  }
+
+  #beginTurn() {
+    this.#messages = 0;
+    this.#startedAt = this.clock();
+    this.turn();
+  }
+
+  /** One more pass over the events, in a scope of the lane's own. */
+  turn() {
+    if (!this.#down) this.#scope.runInAsyncScope(this.#turn, this);
+  }
+
+  #turn() {
+    let again = true;
+    this.#running = true;
+    try {
+      if (this.stalledCount > 0) this.#unstall();
+      this.#pass = (this.#pass + 1) | 0;
+      again = this.#handleAll();
+    } finally {
+      // A listener's exception goes its way, and the rest of the messages is for the next tick.
+      this.#running = false;
+      this.#publishRead();
+      if (this.#taken > 0) this.#tellTaken();
+      if (again) this.#schedule();
+      else if (!this.#scheduled && !this.#down) this.#sleep();
+    }
+  }
+
+  /** Whether there is, or may be, more to do. */
+  #handleAll() {
+    const ring = this.events;
+    for (;;) {
+      const found = ring.next();
+      if (found !== MESSAGE) {
+        if (found === BROKEN) this.#fail(ring.fault);
+        return false;
+      }
+      if (this.#read > READ_BYTES_MAX) this.#publishRead();
+      if (this.#spent()) return true;
+      const before = ring.position;
+      const handled = this.#handle(ring);
+      this.#read += (ring.position - before) | 0;
+      if (!handled) return true;
+      if (this.#down) return false;
+    }
+  }
+
+  #spent() {
+    this.#messages += 1;
+    if (this.#messages > TURN_MESSAGES_MAX) return true;
+    return (
+      this.#messages % MESSAGES_PER_LOOK === 0 && performance.now() - this.#startedAt > TURN_MS_MAX
+    );
+  }
+
+  /** False: what the message's socket was told before has to come to its end first. */
+  #handle(ring) {
+    switch (ring.kind) {
+      case Event.DATA:
+      case Event.END:
+      case Event.CLOSE:
+      case Event.CREDIT:
+      case Event.KEYLOG:
+        return this.#handleKnown(ring);
+      case Event.OPEN:
+        this.#open(ring);
+        return true;
+      case Event.HELLO:
+        this.#hello(ring);
+        return true;
+      case Event.FAILED:
+        this.#failed(ring);
+        return true;
+      case Event.DOWN: {
+        const text = ring.copy(false).toString('utf8');
+        ring.advance();
+        this.#goDown(text);
+        return true;
+      }
+      default:
+        this.#fail(`the lane's ring is broken: there is no event ${ring.kind}`);
+        return true;
+    }
+  }
+
+  #handleKnown(ring) {
+    const channel = this.#find(ring.slot, ring.generation);
+    if (channel === null) {
+      ring.advance();
+      return true;
+    }
+    if (channel.pass === this.#pass) {
+      // As in node, ticks and promises of one event of a socket come before its next event.
+      process.nextTick(afterTicks, this);
+      return false;
+    }
+    channel.pass = this.#pass;
+    switch (ring.kind) {
+      case Event.DATA:
+        channel.scope.runInAsyncScope(channel.data, channel, ring);
+        break;
+      case Event.END:
+        ring.advance();
+        channel.scope.runInAsyncScope(channel.clientEnded, channel);
+        break;
+      case Event.CREDIT: {
+        const bytes = ring.word(0) >>> 0;
+        ring.advance();
+        channel.scope.runInAsyncScope(channel.credited, channel, bytes);
+        break;
+      }
+      case Event.CLOSE: {
+        const label = this.#causes[ring.word(0)];
+        ring.advance();
+        channel.scope.runInAsyncScope(channel.closed, channel, closingError(label));
+        break;
+      }
+      default: {
+        const lines = ring.copy(false);
+        ring.advance();
+        const { socket } = channel;
+        channel.scope.runInAsyncScope(this.#sink.keylog, this.#sink, socket, lines);
+      }
+    }
+    return true;
+  }
+
+  #find(slot, generation) {
+    if (slot < 0 || slot >= this.#channels.length) return null;
+    const channel = this.#channels[slot];
+    return channel !== null && channel.generation === generation ? channel : null;
+  }
+
+  #open(ring) {
+    const { slot, generation } = ring;
+    if (slot < 0 || slot >= SLOTS_MAX) {
+      this.#fail(`the lane's ring is broken: there is no slot ${slot >>> 0}`);
+      return;
+    }
+    const opened = ring.text();
+    ring.advance();
+    this.#taken += 1;
+    while (this.#channels.length <= slot) this.#channels.push(null);
+    const before = this.#channels[slot];
+    if (before !== null) {
+      this.#fail(`the lane's ring is broken: slot ${slot} is opened again`);
+      return;
+    }
+    const { channel, socket } =
+      (opened.charCodeAt(6) & Opening.DESCRIPTOR) === 0
+        ? this.#openRing(slot, generation, opened)
+        : this.#openDescriptor(slot, generation, opened);
+    this.#channels[slot] = channel;
+    channel.scope.runInAsyncScope(this.#sink.open, this.#sink, this, socket);
+  }
+
+  #openRing(slot, generation, opened) {
+    const channel = new Channel(this, slot, generation, opened);
+    const socket = new TLSSocket(INTERNAL, channel);
+    channel.socket = socket;
+    return { channel, socket };
+  }
+
+  #openDescriptor(slot, generation, opened) {
+    const channel = new DescriptorChannel(this, slot, generation, opened);
+    return { channel, socket: fromDescriptor(channel) };
+  }
+
+  #hello(ring) {
+    const { slot, generation } = ring;
+    const name = ring.text();
+    ring.advance();
+    const id = (BigInt(generation >>> 0) << 32n) | BigInt(slot >>> 0);
+    // Null: what the listener has. A negative number refuses.
+    const answer = (context) => this.#answer(slot, generation, context ?? 0);
+    const scope = new AsyncResource('SEALANEHANDSHAKE');
+    scope.runInAsyncScope(this.#sink.hello, this.#sink, this, id, name, answer);
+  }
+
+  #answer(slot, generation, context) {
+    if (this.#down) return;
+    const low = context < 0 ? -1 : context | 0;
+    const high = context < 0 ? -1 : Math.floor(context / 0x1_0000_0000);
+    this.#answers.push({ slot, generation, low, high });
+    this.#writeAnswers();
+    this.#schedule();
+  }
+
+  #writeAnswers() {
+    const ring = this.commands;
+    let written = 0;
+    while (written < this.#answers.length && ring.fits(8)) {
+      const { slot, generation, low, high } = this.#answers[written++];
+      ring.control(Command.CHOOSE, slot, generation, 8, low, high);
+    }
+    this.#answers.splice(0, written);
+  }
+
+  #failed(ring) {
+    const failed = failedOf(ring.copy(false));
+    ring.advance();
+    failed.label = this.#causes[failed.cause] ?? 'unknown';
+    const scope = new AsyncResource('SEALANEHANDSHAKE');
+    scope.runInAsyncScope(this.#sink.failed, this.#sink, this, failed);
+  }
+
+  #tellTaken() {
+    if (this.#down || !this.commands.fits(4)) return;
+    this.commands.control(Command.TAKEN, 0, 0, 4, this.#taken, 0);
+    this.#taken = 0;
+    this.#schedule();
+  }
+
+  #publishRead() {
+    if (this.#read === 0) return;
+    this.#read = 0;
+    this.events.publish();
+    if (this.events.wakes()) this.#server.ring(this.number);
+  }
+
+  /** Shows the lane what was written, and sees to it that what waits for room goes on. */
+  #flush() {
+    if (this.#answers.length > 0) this.#writeAnswers();
+    if (this.#taken > 0) this.#tellTaken();
+    if (this.commands.unpublished() > 0) this.#publish();
+    if (this.commands.fault !== '') this.#fail(this.commands.fault);
+  }
+
+  #publish() {
+    this.commands.publish();
+    this.flushes = (this.flushes + 1) | 0;
+    if (this.commands.wakes()) this.#server.ring(this.number);
+  }
+
+  #unstall() {
+    let taken = 0;
+    try {
+      while (taken < this.#stalled.length) {
+        const channel = this.#stalled[taken++];
+        // If it finds too little room again, or writes more, it goes behind the others.
+        channel.stalled = false;
+        this.stalledCount -= 1;
+        if (!channel.scope.runInAsyncScope(channel.resume, channel)) break;
+      }
+    } finally {
+      this.#stalled.splice(0, taken);
+    }
+  }
+
+  /** Nothing is left to do here: the lane wakes us for events, and for room if we need some. */
+  #sleep() {
+    this.#now = 0;
+    const waits = this.stalledCount > 0 || this.#answers.length > 0 || this.#taken > 0;
+    if (waits && !this.commands.mayWait(ROOM_BYTES_MIN)) this.#schedule();
+    else if (!this.events.maySleep()) this.#schedule();
+  }
+
+  /** The ring holds what no lane writes: nothing more is read or written. */
+  #fail(fault) {
+    this.events.leave();
+    this.commands.leave();
+    this.#server?.ring(this.number);
+    this.#goDown(fault);
+  }
+
+  /** The lane has ended, and with it what was left of its connections. */
+  #goDown(text) {
+    if (this.#down) return;
+    this.#down = true;
+    const channels = this.#channels;
+    this.#channels = [];
+    this.#stalled = [];
+    this.#answers = [];
+    this.stalledCount = 0;
+    try {
+      for (const channel of channels) {
+        if (channel === null) continue;
+        const error = closingError(text === '' ? 'lane_stopped' : 'internal');
+        channel.scope.runInAsyncScope(channel.closed, channel, error);
+      }
+    } finally {
+      const scope = new AsyncResource('SEALANELANE');
+      scope.runInAsyncScope(this.#sink.down, this.#sink, this, text);
+    }
+  }
+}
+
+function tick(lane) {
+  lane.tick();
+}
+
+// The rest of a pass comes when no tick and no promise is left: microtasks come after the last
+// tick, and a tick that one of them asks for comes after the last microtask.
+
+function afterTicks(lane) {
+  queueMicrotask(() => process.nextTick(goOn, lane));
+}
+
+function goOn(lane) {
+  lane.turn();
+}
+
+/** An aligned view of fresh shared memory for one ring. */
+function region(addon) {
+  const bytes = addon.regionBytes;
+  if (bytes !== REGION_BYTES) {
+    throw new Error(`a ring has ${bytes} bytes, this package knows ${REGION_BYTES}; reinstall it`);
+  }
+  const memory = new SharedArrayBuffer(bytes + ALIGNMENT_BYTES);
+  return new Uint8Array(memory, addon.region(new Uint8Array(memory)), bytes);
+}
+
+module.exports = { Lane };

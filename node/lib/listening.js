@@ -1,0 +1,267 @@
+'use strict';
+
+// The lanes of a server from one `listen` to their last connection: the addon's server, its rings,
+// and what net.Server knows as its handle.
+
+const { AsyncResource } = require('node:async_hooks');
+const fs = require('node:fs');
+const { Duplex } = require('node:stream');
+const { coded, handshakeError, listenError } = require('./errors.js');
+const { Lane } = require('./lane.js');
+const { native } = require('./native.js');
+
+/** One life of a server's lanes. */
+class Listening {
+  #core;
+  #native;
+  #lanes;
+  #resource = new AsyncResource('SEALANESERVER');
+  /** Lanes that have not ended. */
+  #up;
+  /** Connections that keep the process alive. */
+  #keeping = new Set();
+  #open = true;
+  #unref = false;
+  #path;
+  #ended;
+  /** What lanes hold to answer hellos with: the addon's contexts by number, oldest use first. */
+  #provided = new Map();
+
+  /**
+   * Binds, which fails here and now if it fails.
+   *
+   * @param {import('./core').LaneServer} core
+   * @param {object} where what the addon's `bind` takes
+   * @param {() => void} ended called once, when no lane and no thread is left
+   */
+  constructor(core, where, ended) {
+    const { lanes, sockets, ...own } = core.settings();
+    this.#core = core;
+    this.#ended = ended;
+    this.#up = lanes;
+    const sink = this.#sink();
+    this.#lanes = Array.from({ length: lanes }, (_, number) => new Lane(number, sockets, sink));
+    const rings = this.#lanes.map((lane) => lane.rings());
+    this.#native = new (native().Server)({ ...own, lanes, rings }, (lane) =>
+      this.#lanes[lane].drain(),
+    );
+    for (const lane of this.#lanes) {
+      lane.attach(this.#native);
+    }
+    this.#bind(where);
+  }
+
+  /** net.Server's `_handle`. */
+  handle;
+
+  #bind(where) {
+    let bound;
+    try {
+      bound = this.#native.bind(where);
+    } catch (error) {
+      this.#native.unref();
+      this.#native.stop();
+      const unspecified = where.port === undefined ? undefined : '::';
+      throw listenError(error, where.host ?? where.path ?? unspecified, where.port);
+    }
+    this.#path = where.path;
+    this.handle = {
+      close: (done) => this.#close(done),
+      getAsyncId: () => this.#resource.asyncId(),
+      hasRef: () => !this.#unref,
+      ref: () => this.#setUnref(false),
+      unref: () => this.#setUnref(true),
+      // A socket with a path has none: net.Server then tells the path that it was given.
+      ...(bound !== null &&
+        typeof bound === 'object' && { getsockname: (out) => Object.assign(out, bound) && 0 }),
+    };
+  }
+
+  /** Resolves when the lanes accept connections. */
+  async start() {
+    const { context, named } = this.#core.generation();
+    this.#native.publish(context, named);
+    await this.#native.start();
+  }
+
+  get accepting() {
+    return this.#open;
+  }
+
+  publish({ context, named }) {
+    this.#native.publish(context, named);
+  }
+
+  setTicketKeys(keys) {
+    this.#native.setTicketKeys(keys);
+  }
+
+  stats() {
+    return this.#native.stats();
+  }
+
+  /** What a failed start leaves is taken down. */
+  abort() {
+    this.#open = false;
+    this.#finish();
+  }
+
+  #close(done) {
+    if (this.#open) {
+      this.#open = false;
+      if (this.#path !== undefined && this.#path[0] !== '\0') {
+        unlink(this.#path);
+      }
+      this.#native.drain();
+    }
+    done?.();
+  }
+
+  #setUnref(unref) {
+    this.#unref = unref;
+    this.#keepAlive();
+  }
+
+  /** As with node's own, a server keeps the process alive, and so does each of its connections. */
+  #keepAlive() {
+    if (this.#up > 0 && (!this.#unref || this.#keeping.size > 0)) {
+      this.#native.ref();
+    } else {
+      this.#native.unref();
+    }
+  }
+
+  /** What lanes tell, each in a scope of its connection's own. */
+  #sink() {
+    return {
+      certificate: (id) => this.#core.certificate(id),
+      down: (lane, text) => this.#down(lane, text),
+      failed: (_lane, failed) => this.#failed(failed),
+      hello: (lane, _id, name, answer) => this.#hello(lane, name, answer),
+      keepAlive: (socket, keeps) => this.#keepSocket(socket, keeps),
+      keylog: (socket, lines) => this.#core.keylog(socket, lines),
+      open: (_lane, socket) => this.#opened(socket),
+    };
+  }
+
+  #opened(socket) {
+    if (!this.#core.admits(socket)) {
+      return;
+    }
+    this.#keepSocket(socket, true);
+    socket.once('close', () => {
+      this.#keepSocket(socket, false);
+      this.#core.closed();
+    });
+    this.#core.connection(socket);
+  }
+
+  /** Whether this connection keeps the process alive: until it ends, or is unref'd. */
+  #keepSocket(socket, keeps) {
+    const before = this.#keeping.size;
+    if (keeps && !socket.destroyed) {
+      this.#keeping.add(socket);
+    } else {
+      this.#keeping.delete(socket);
+    }
+    if ((before === 0) !== (this.#keeping.size === 0)) {
+      this.#keepAlive();
+    }
+  }
+
+  #failed(failed) {
+    this.#core.handshakeFailed(handshakeError(failed), failedSocket(failed));
+  }
+
+  #hello(lane, name, answer) {
+    if (name === '') {
+      answer(null);
+      return;
+    }
+    let answered = false;
+    this.#core.choose(name, (error, context) => {
+      if (answered) {
+        return;
+      }
+      answered = true;
+      if (error) {
+        answer(REFUSE);
+      } else {
+        answer(context === null ? null : this.#provide(lane, context));
+      }
+    });
+  }
+
+  /** The number of a context that the lane has been given. */
+  #provide(lane, context) {
+    const id = context.id;
+    const lanes = this.#provided.get(id) ?? new Set();
+    this.#provided.delete(id);
+    this.#provided.set(id, lanes);
+    const number = lane.number;
+    if (!lanes.has(number)) {
+      lanes.add(number);
+      this.#native.provide(number, context);
+    }
+    if (this.#provided.size > PROVIDED_MAX) {
+      const [oldest] = this.#provided.keys();
+      this.#provided.delete(oldest);
+      this.#native.withdraw(oldest);
+    }
+    return id;
+  }
+
+  #down(lane, text) {
+    this.#up -= 1;
+    if (text) {
+      const number = lane.number;
+      const message =
+        `lane ${number} has ended by a fault of sealane: ${text}. Its connections are gone, and ` +
+        'what it served is left to the other lanes; restart the process when you can';
+      this.#core.failed(coded('ERR_SEALANE_LANE_DOWN', message, { lane: number }));
+    }
+    if (this.#up === 0) {
+      this.#finish();
+    }
+  }
+
+  async #finish() {
+    this.#up = 0;
+    this.#open = false;
+    try {
+      await this.#native.stop();
+    } catch (error) {
+      this.#core.failed(error);
+    }
+    this.#native.unref();
+    this.#ended();
+  }
+}
+
+/** Stands in 'tlsClientError' for a connection that has never been one: destroyed, with its peer. */
+function failedSocket({ remoteAddress, remotePort, remoteFamily }) {
+  const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
+  Object.assign(socket, {
+    authorized: false,
+    encrypted: true,
+    remoteAddress,
+    remoteFamily,
+    remotePort,
+  });
+  return socket.destroy();
+}
+
+function unlink(path) {
+  try {
+    fs.unlinkSync(path);
+  } catch {
+    // Whoever removed it before us has done what we want.
+  }
+}
+
+/** The answer to a hello that ends it. */
+const REFUSE = -1;
+/** Contexts that SNICallback chose and lanes keep ready; the one unused for longest goes first. */
+const PROVIDED_MAX = 4096;
+
+module.exports = { Listening };

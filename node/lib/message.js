@@ -1,0 +1,76 @@
+'use strict';
+
+// What the two ends of a ring say to each other: the same numbers stand in node/src/message.rs,
+// and a test compares them.
+
+/** Bytes in front of each payload: its length, kind and flags, and the connection's id. */
+const HEADER_BYTES = 16;
+
+/** What one message may carry. */
+const PAYLOAD_BYTES_MAX = 131072;
+
+/** Bytes of WRITE payload per connection that the lane has not credited yet, at most. */
+const WINDOW_OUT = 262144;
+
+/** Bytes of DATA per connection that JavaScript has not credited yet, at most. */
+const WINDOW_IN = 262144;
+
+/** Smaller sums of consumed DATA are not worth a message. */
+const CREDIT_BYTES_MIN = 65536;
+
+/** Slots that a lane may number: what is beyond is no slot of a sound ring. */
+const SLOTS_MAX = 1 << 22;
+
+/** From the lane to JavaScript. */
+const Event = Object.freeze({
+  OPEN: 1,
+  DATA: 2,
+  END: 3,
+  CLOSE: 4,
+  CREDIT: 5,
+  HELLO: 6,
+  FAILED: 7,
+  KEYLOG: 8,
+  DOWN: 9,
+});
+
+/** From JavaScript to the lane. */
+const Command = Object.freeze({
+  WRITE: 1,
+  END: 2,
+  DESTROY: 3,
+  CREDIT: 4,
+  CHOOSE: 5,
+  OPTION: 6,
+  RESET: 7,
+  TAKEN: 8,
+});
+
+/** Flags of WRITE and END: what comes behind them. */
+const Flag = Object.freeze({ END: 1, DESTROY: 2 });
+
+/** What OPTION sets. */
+const Option = Object.freeze({ NO_DELAY: 1, KEEP_ALIVE: 2 });
+
+/** Flags of OPEN. */
+const Opening = Object.freeze({
+  RESUMED: 1,
+  VERIFIED: 2,
+  DESCRIPTOR: 4,
+  ASKED: 8,
+  CHAIN_LEFT_OUT: 16,
+});
+
+module.exports = {
+  CREDIT_BYTES_MIN,
+  Command,
+  Event,
+  Flag,
+  HEADER_BYTES,
+  Opening,
+  Option,
+  PAYLOAD_BYTES_MAX,
+  SLOTS_MAX,
+  WINDOW_IN,
+  WINDOW_OUT,
+};

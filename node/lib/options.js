@@ -1,0 +1,429 @@
+'use strict';
+
+// Every option of node's tls.createServer, tls.createSecureContext, https.createServer,
+// http.createServer and net.Server.listen, and ours: in one table, each either the same, converted,
+// or refused with its reason and what to do instead. Nothing is ignored.
+
+const os = require('node:os');
+const net = require('node:net');
+const tls = require('node:tls');
+const { completeChains, readKeys, readPem } = require('./credentials.js');
+const { invalidType, invalidValue, outOfRange, throwMistakes } = require('./errors.js');
+const { readGroups, readSchemes, readSuites } = require('./offers.js');
+
+/**
+ * What each call takes: the groups of the table below.
+ *
+ * @type {Record<string, { call: string, groups: string[] }>}
+ */
+const CALLS = Object.freeze({
+  createServer: {
+    call: 'createServer',
+    groups: ['context', 'tickets', 'server', 'lanes', 'net', 'http'],
+  },
+  createTLSServer: {
+    call: 'createTLSServer',
+    groups: ['context', 'tickets', 'server', 'lanes', 'net'],
+  },
+  attach: { call: 'attach', groups: ['context', 'tickets', 'server', 'lanes', 'net'] },
+  setSecureContext: { call: 'setSecureContext', groups: ['context', 'tickets'] },
+  createSecureContext: { call: 'createSecureContext', groups: ['context'] },
+});
+
+/**
+ * Reads the options of one call. All mistakes are thrown at once.
+ *
+ * @param {object | null | undefined} options
+ * @param {{ call: string, groups: string[] }} on one of CALLS
+ * @returns {Record<string, Record<string, any>>} by group
+ */
+function readOptions(options, on) {
+  if (options != null && (typeof options !== 'object' || Array.isArray(options))) {
+    throw invalidType('options', 'an object', options);
+  }
+  const mistakes = [];
+  const read = Object.fromEntries(on.groups.map((group) => [group, {}]));
+  for (const name in options) {
+    const value = options[name];
+    if (value == null) {
+      continue;
+    }
+    try {
+      const row = rowOf(name, value, on);
+      if (row) {
+        read[row.group][name] = row.read ? row.read(value, `options.${name}`, options) : value;
+      }
+    } catch (error) {
+      mistakes.push(error);
+    }
+  }
+  throwMistakes(mistakes);
+  throwMistakes(contradictions(read));
+  return read;
+}
+
+/** The row of an option that this call takes; undefined for a refused one that is off anyway. */
+function rowOf(name, value, on) {
+  const row = Object.hasOwn(OPTIONS, name) ? OPTIONS[name] : undefined;
+  const option = `options.${name}`;
+  if (row === undefined) {
+    const near = Object.keys(OPTIONS).find((known) => known.toLowerCase() === name.toLowerCase());
+    const alternative = near ? `did you mean ${near}?` : 'leave it out, or look for a misspelling';
+    throw invalidValue(option, undefined, 'is no option that sealane knows', alternative);
+  }
+  if (row.refused) {
+    if (value === false || value === 0) {
+      return undefined;
+    }
+    throw invalidValue(option, undefined, row.refused, row.instead);
+  }
+  if (!on.groups.includes(row.group)) {
+    throw invalidValue(option, undefined, `is no option of ${on.call}`, BELONGS[row.group]);
+  }
+  return row;
+}
+
+function contradictions({ context }) {
+  const mistakes = [];
+  const { minVersion, maxVersion, ecdhCurve, groups, key, cert } = context;
+  if (minVersion && maxVersion && minVersion > maxVersion) {
+    const reason = `is above options.maxVersion ('${maxVersion}')`;
+    mistakes.push(invalidValue('options.minVersion', minVersion, reason));
+  }
+  if (context.ciphers?.only13 && maxVersion === 'TLSv1.2') {
+    const reason = "names only suites of TLS 1.3, while options.maxVersion is 'TLSv1.2'";
+    mistakes.push(invalidValue('options.ciphers', undefined, reason));
+  }
+  if (ecdhCurve && groups) {
+    const reason = 'is another name of options.ecdhCurve, which is given too';
+    mistakes.push(invalidValue('options.groups', undefined, reason, 'give one of them'));
+  }
+  if (key && !cert) {
+    mistakes.push(invalidValue('options.key', undefined, 'comes without options.cert'));
+  }
+  if (cert && !key) {
+    const instead = 'give the private key too, as options.key';
+    mistakes.push(invalidValue('options.cert', undefined, 'comes without options.key', instead));
+  }
+  return mistakes;
+}
+
+/**
+ * The second step: what the options of a secure context mean to the addon.
+ *
+ * @param {Record<string, any>} context the group `context` of `readOptions`
+ */
+function meaning(context) {
+  const { ciphers, ca = [], cert = [] } = context;
+  const found = {
+    cert: completeChains(cert, ca),
+    key: context.key ?? [],
+    directory: context.certificates ?? [],
+    ca,
+    crl: context.crl ?? [],
+    honorCipherOrder: context.honorCipherOrder ?? true,
+    minVersion: ciphers?.only13 ? 'TLSv1.3' : (context.minVersion ?? 'TLSv1.2'),
+    maxVersion: context.maxVersion ?? 'TLSv1.3',
+    suites: ciphers?.suites,
+    groups: context.groups ?? context.ecdhCurve,
+    schemes: context.sigalgs,
+  };
+  return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
+}
+
+/** Who may judge clients where `ca` is not given: the roots that this node believes in. */
+function defaultAuthorities() {
+  return (tls.getCACertificates?.('default') ?? tls.rootCertificates).map((pem) =>
+    Buffer.from(pem),
+  );
+}
+
+/** One lane less than there are cores: JavaScript has its own. */
+function defaultLanes() {
+  return Math.min(Math.max(1, os.availableParallelism() - 1), LANES_MAX);
+}
+
+const string = (value, option) => {
+  if (typeof value !== 'string') {
+    throw invalidType(option, 'a string', value);
+  }
+  return value;
+};
+
+const boolean = (value, option) => {
+  if (typeof value !== 'boolean') {
+    throw invalidType(option, 'true or false', value);
+  }
+  return value;
+};
+
+const callback = (value, option) => {
+  if (typeof value !== 'function') {
+    throw invalidType(option, 'a function', value);
+  }
+  return value;
+};
+
+const integer = (min, max, unit) => (value, option) => {
+  const range = `an integer from ${min} to ${max}${unit ? ` (${unit})` : ''}`;
+  if (typeof value !== 'number') {
+    throw invalidType(option, range, value);
+  }
+  if (!Number.isInteger(value) || value < min || value > max) {
+    throw outOfRange(option, range, value);
+  }
+  return value;
+};
+
+const oneOf = (values) => (value, option) => {
+  if (!values.includes(value)) {
+    const alternative = `give one of these: ${values.map((one) => `'${one}'`).join(', ')}`;
+    throw invalidValue(option, value, 'is not offered', alternative);
+  }
+  return value;
+};
+
+function version(value, option) {
+  if (value === 'TLSv1' || value === 'TLSv1.1') {
+    const reason = `cannot be ${value}: TLS below 1.2 is not offered (RFC 8996)`;
+    const alternative = "give 'TLSv1.2' or 'TLSv1.3'; for older clients use node's own tls";
+    throw invalidValue(option, undefined, reason, alternative);
+  }
+  return oneOf(['TLSv1.2', 'TLSv1.3'])(value, option);
+}
+
+/** `auto`, as OpenSSL has it, is the server's own choice. */
+function curves(value, option) {
+  string(value, option);
+  return value === 'auto' ? undefined : readGroups(value, option);
+}
+
+function paths(value, option) {
+  const list = Array.isArray(value) ? value : [value];
+  return list.map((one) => {
+    if (one instanceof URL) {
+      return require('node:url').fileURLToPath(one);
+    }
+    return string(one, option);
+  });
+}
+
+/** Names of protocols, latin1, from a list of them or from the form in which they are sent. */
+function protocols(value, option) {
+  const names = Array.isArray(value)
+    ? value.map((one) => asBytes(one, option))
+    : unwire(value, option);
+  for (const name of names) {
+    if (name.length < 1 || name.length > 255) {
+      throw outOfRange(option, 'protocols of 1 to 255 bytes', name.length);
+    }
+  }
+  return names.map((name) => name.toString('latin1'));
+}
+
+function unwire(value, option) {
+  const wire = asBytes(value, option, 'an array, or a Buffer of length-prefixed names');
+  const names = [];
+  for (let at = 0; at < wire.length; at += 1 + wire[at]) {
+    if (at + 1 + wire[at] > wire.length) {
+      throw invalidValue(option, undefined, 'ends within a name: each stands behind its length');
+    }
+    names.push(wire.subarray(at + 1, at + 1 + wire[at]));
+  }
+  return names;
+}
+
+function asBytes(value, option, expected = 'a string or a Buffer') {
+  if (typeof value === 'string' && expected === 'a string or a Buffer') {
+    return Buffer.from(value, 'latin1');
+  }
+  if (!ArrayBuffer.isView(value)) {
+    throw invalidType(option, expected, value);
+  }
+  return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+}
+
+/**
+ * One key, or several: tickets are sealed with the first and opened with any.
+ *
+ * @param {unknown} value
+ * @param {string} option
+ * @returns {Buffer[]}
+ */
+function ticketKeys(value, option) {
+  const keys = (Array.isArray(value) ? value : [value]).map((key) => {
+    // A copy, which nobody overwrites.
+    const copy = Buffer.from(asBytes(key, option, 'a Buffer, or an array of these'));
+    if (copy.length !== TICKET_KEY_BYTES) {
+      throw invalidValue(option, undefined, `must be of exactly 48 bytes, not ${copy.length}`);
+    }
+    return copy;
+  });
+  if (keys.length < 1 || keys.length > TICKET_KEYS_MAX) {
+    throw outOfRange(option, `1 to ${TICKET_KEYS_MAX} keys`, keys.length);
+  }
+  return keys;
+}
+
+function blockList(value, option) {
+  if (!(value instanceof net.BlockList)) {
+    throw invalidType(option, 'a net.BlockList', value);
+  }
+  return value;
+}
+
+const LANES_MAX = 64;
+const PENDING_MAX = 1 << 20;
+const TICKET_KEYS_MAX = 8;
+const TICKET_KEY_BYTES = 48;
+const TIMEOUT_MS_MAX = 2 ** 31 - 1;
+const TICKET_LIFETIME_S_MAX = 604_800;
+
+/** Where an option belongs that stands in the wrong call. */
+const BELONGS = Object.freeze({
+  context: 'give it to createServer, setSecureContext, addContext or createSecureContext',
+  http: 'give it to createServer, or to the http.Server that is attached',
+  lanes: 'give it to createServer, createTLSServer or attach, once for all names',
+  listen: 'give it to listen',
+  net: 'give it to createServer, createTLSServer or attach, once for all names',
+  server: 'give it to createServer, createTLSServer or attach, once for all names',
+  tickets: 'give it to createServer or setSecureContext: all names of a server share ticket keys',
+});
+
+const same = (group, read) => ({ group, how: 'same', read });
+const converted = (group, read) => ({ group, how: 'converted', read });
+const ours = (group, read) => ({ group, how: 'ours', read });
+const refused = (reason, instead) => ({ how: 'refused', refused: reason, instead });
+
+const OPENSSL_ONLY = 'is a setting of OpenSSL, which does not serve these connections';
+
+/** @type {Record<string, { how: string, group?: string, read?: Function, refused?: string }>} */
+const OPTIONS = Object.freeze({
+  // What a client sees of the server: tls.createSecureContext.
+  ca: converted('context', readPem),
+  cert: converted('context', readPem),
+  ciphers: converted('context', (value, option) => readSuites(string(value, option), option)),
+  crl: converted('context', readPem),
+  ecdhCurve: converted('context', curves),
+  honorCipherOrder: same('context', boolean),
+  key: converted('context', (value, option, all) => readKeys(value, all.passphrase, option)),
+  maxVersion: same('context', version),
+  minVersion: same('context', version),
+  passphrase: converted('context', string),
+  sigalgs: converted('context', (value, option) => readSchemes(string(value, option), option)),
+
+  // Sessions.
+  sessionIdContext: converted('tickets', string),
+  sessionTimeout: same('tickets', integer(1, TICKET_LIFETIME_S_MAX, 'seconds')),
+  ticketKeys: converted('tickets', ticketKeys),
+
+  // tls.createServer.
+  ALPNProtocols: converted('server', protocols),
+  SNICallback: same('server', callback),
+  handshakeTimeout: same('server', integer(1, TIMEOUT_MS_MAX, 'milliseconds')),
+  rejectUnauthorized: same('server', boolean),
+  requestCert: same('server', boolean),
+
+  // net.createServer.
+  allowHalfOpen: same('net', boolean),
+  blockList: same('net', blockList),
+  highWaterMark: same('net', integer(0, 2 ** 30, 'bytes')),
+  keepAlive: same('net', boolean),
+  keepAliveInitialDelay: same('net', integer(0, TIMEOUT_MS_MAX, 'milliseconds')),
+  noDelay: same('net', boolean),
+  pauseOnConnect: same('net', boolean),
+
+  // http.createServer, which reads them itself.
+  IncomingMessage: same('http'),
+  ServerResponse: same('http'),
+  connectionsCheckingInterval: same('http'),
+  headersTimeout: same('http'),
+  httpValidation: same('http'),
+  insecureHTTPParser: same('http'),
+  joinDuplicateHeaders: same('http'),
+  keepAliveTimeout: same('http'),
+  keepAliveTimeoutBuffer: same('http'),
+  maxHeaderSize: same('http'),
+  optimizeEmptyRequests: same('http'),
+  rejectNonStandardBodyWrites: same('http'),
+  requestTimeout: same('http'),
+  requireHostHeader: same('http'),
+  shouldUpgradeCallback: same('http'),
+  uniqueHeaders: same('http'),
+
+  // net.Server.listen, which listen.js reads.
+  backlog: same('listen'),
+  exclusive: converted('listen'),
+  fd: same('listen'),
+  host: same('listen'),
+  ipv6Only: same('listen'),
+  path: same('listen'),
+  port: same('listen'),
+  readableAll: same('listen'),
+  reusePort: same('listen'),
+  signal: same('listen'),
+  writableAll: same('listen'),
+
+  // Ours.
+  certificates: ours('context', paths),
+  groups: ours('context', curves),
+  handover: ours('lanes', oneOf(['auto', 'ring', 'socket'])),
+  lanes: ours('lanes', integer(1, LANES_MAX)),
+  maxPending: ours('lanes', integer(1, PENDING_MAX)),
+  pinLanes: ours('lanes', boolean),
+  shutdownTimeout: ours('server', integer(1, TIMEOUT_MS_MAX, 'milliseconds')),
+
+  // Refused.
+  ALPNCallback: refused(
+    'is not offered: a lane chooses the protocol without asking JavaScript',
+    'list ALPNProtocols in order of preference; with SNICallback a name may have its own context',
+  ),
+  NPNProtocols: refused('is not offered: NPN has been replaced by ALPN', 'use ALPNProtocols'),
+  allowPartialTrustChain: refused(
+    'is not offered: a certificate given in ca is trusted as it is, whoever issued it',
+    'leave it out',
+  ),
+  certificateCompression: refused('is not offered', 'leave it out'),
+  clientCertEngine: refused(OPENSSL_ONLY, 'give key and cert'),
+  dhparam: refused(
+    'is not offered: key exchange is over elliptic curves only',
+    'leave it out, or choose curves with ecdhCurve',
+  ),
+  enableTrace: refused('is not offered', "listen to 'keylog', and open a capture in Wireshark"),
+  pfx: refused(
+    'is not offered',
+    'convert the file once, and give its content as both key and cert: ' +
+      'openssl pkcs12 -in bundle.pfx -nodes -out bundle.pem',
+  ),
+  privateKeyEngine: refused(OPENSSL_ONLY, 'give key'),
+  privateKeyIdentifier: refused(OPENSSL_ONLY, 'give key'),
+  pskCallback: refused(
+    'is not offered: rustls has no external pre-shared keys',
+    "use client certificates (requestCert), or node's own tls for these clients",
+  ),
+  pskIdentityHint: refused(
+    'is not offered: rustls has no external pre-shared keys',
+    'leave it out',
+  ),
+  secureContext: refused('is no option of a server here', 'call setSecureContext(secureContext)'),
+  secureOptions: refused(
+    OPENSSL_ONLY,
+    'leave it out: versions are set with minVersion and maxVersion, the order of suites with ' +
+      'honorCipherOrder, and renegotiation and compression are never done',
+  ),
+  secureProtocol: refused(
+    'is not offered: it fixes one version by a name of OpenSSL',
+    "give minVersion and maxVersion, for TLSv1_2_method both as 'TLSv1.2'",
+  ),
+  threads: refused('was the word of TLSnappy', 'use lanes'),
+});
+
+module.exports = {
+  CALLS,
+  OPTIONS,
+  defaultAuthorities,
+  defaultLanes,
+  meaning,
+  readOptions,
+  ticketKeys,
+};

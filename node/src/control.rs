@@ -1,0 +1,282 @@
+//! The lanes of one server: bound, started, told of contexts and keys, stopped. [`Control`].
+//!
+//! Node's thread and its pool call it; lanes never do, so it may lock and wait.
+
+mod state;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use sealane_engine::context::Context;
+use sealane_engine::tickets::{TicketRoot, TicketRootError};
+use sealane_lanes::counters::Counters;
+use sealane_lanes::generation::{Generation, Listener, ListenerKey, NamedContext, Publication};
+use sealane_lanes::kernel::Linux;
+use sealane_lanes::limits::Limits;
+use sealane_lanes::mailbox::{Mail, Mailbox};
+use sealane_lanes::orders::ContextId;
+use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
+use zeroize::Zeroizing;
+
+use crate::service::{Bridge, Parts};
+use crate::settings::Settings;
+
+use state::{Stage, State};
+
+/// Secrets that tickets are sealed with, the first, and opened.
+pub type TicketKeys = Zeroizing<Vec<[u8; 48]>>;
+
+/// What the lanes of a server have in common.
+pub struct Plan {
+    /// How many.
+    pub lanes: usize,
+    /// Whether each is tied to a processor.
+    pub pin: bool,
+    /// How connections are handed over.
+    pub settings: Settings,
+    /// Of each lane.
+    pub limits: Limits,
+    /// What tickets are sealed with at first.
+    pub ticket_keys: TicketKeys,
+    /// How long a ticket is good for.
+    pub ticket_lifetime_s: u32,
+}
+
+/// The control plane of one server.
+pub struct Control {
+    plan: Plan,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// What the lanes' rings lie in: the last to be dropped.
+    _memory: Mutex<Box<dyn Send>>,
+}
+
+/// What a lane is told while it runs.
+pub enum Order {
+    /// End with the last connection.
+    Drain,
+    /// Be ready for this context.
+    Provide(usize, Arc<Context>),
+    /// Serve these contexts, the first unless a name says otherwise.
+    Publish(Arc<Context>, Vec<(String, Arc<Context>)>),
+    /// Seal and open tickets with these.
+    Tickets(TicketKeys),
+    /// Forget a context.
+    Withdraw(ContextId),
+}
+
+impl Control {
+    /// Lanes that serve `context`, with one of `parts` each. `memory` is dropped behind the lanes.
+    ///
+    /// # Errors
+    /// The ticket keys or their lifetime are out of bounds.
+    pub fn new(
+        plan: Plan,
+        context: Arc<Context>,
+        parts: Vec<Parts>,
+        memory: Box<dyn Send>,
+    ) -> Result<Self, TicketRootError> {
+        TicketRoot::shared(&plan.ticket_keys, plan.ticket_lifetime_s)?;
+        let keys = plan.ticket_keys.clone();
+        let memory = Mutex::new(memory);
+        let state = Mutex::new(State::new(context, keys, parts));
+        Ok(Self { plan, state, changed: Condvar::new(), _memory: memory })
+    }
+
+    /// The sockets to accept from, one for each lane.
+    pub fn listen(&self, sockets: Vec<OwnedFd>) {
+        self.lock().sockets = sockets;
+    }
+
+    /// How many lanes there are, or will be.
+    pub fn lane_count(&self) -> usize {
+        self.plan.lanes
+    }
+
+    /// Starts the lanes and waits until they accept.
+    ///
+    /// # Errors
+    /// The system, or what is to be served, does not allow it; none is left.
+    pub fn start(&self) -> Result<(), String> {
+        let (parts, sockets, generation, keys) = {
+            let mut state = self.lock();
+            if state.stage != Stage::New {
+                return Err("the server was started or stopped already".into());
+            }
+            state.stage = Stage::Starting;
+            let generation = self.generation(&mut state);
+            let parts = std::mem::take(&mut state.parts);
+            (parts, std::mem::take(&mut state.sockets), generation, state.ticket_keys.clone())
+        };
+        let started = self.start_lanes(parts, sockets, &generation, &keys);
+        let mut state = self.lock();
+        let outcome = match started {
+            Ok((lanes, mailboxes)) => {
+                for (lane, mailbox) in lanes.iter().zip(mailboxes) {
+                    // It is set once: here.
+                    let _ = mailbox.set(lane.mailbox.clone());
+                }
+                state.counters = lanes.iter().map(|lane| Arc::clone(&lane.counters)).collect();
+                state.lanes = lanes;
+                state.stage = Stage::Running;
+                for order in std::mem::take(&mut state.deferred) {
+                    self.post(&mut state, order);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                state.stage = Stage::Stopped;
+                Err(error)
+            }
+        };
+        drop(state);
+        self.changed.notify_all();
+        outcome
+    }
+
+    /// Tells the lanes, now or as soon as they run.
+    pub fn order(&self, order: Order) {
+        let mut state = self.lock();
+        match state.stage {
+            Stage::New => match order {
+                Order::Publish(context, named) => state.serve(context, named),
+                Order::Tickets(keys) => state.ticket_keys = keys,
+                other => state.deferred.push(other),
+            },
+            Stage::Starting => state.deferred.push(order),
+            Stage::Running => self.post(&mut state, order),
+            Stage::Stopped => {}
+        }
+    }
+
+    /// What each lane counts, once it runs.
+    pub fn counters(&self) -> Vec<Arc<Counters>> {
+        self.lock().counters.clone()
+    }
+
+    /// Stops the lanes at once and waits for their threads.
+    pub fn stop(&self) {
+        let mut state = self.lock();
+        while state.stage == Stage::Starting {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.stage = Stage::Stopped;
+        let lanes = std::mem::take(&mut state.lanes);
+        let parts = std::mem::take(&mut state.parts);
+        state.sockets.clear();
+        state.deferred.clear();
+        drop(state);
+        drop(parts);
+        stop_all(lanes);
+    }
+
+    fn start_lanes(
+        &self,
+        parts: Vec<Parts>,
+        sockets: Vec<OwnedFd>,
+        generation: &Arc<Generation<Settings>>,
+        keys: &[[u8; 48]],
+    ) -> Result<Started, String> {
+        let cpus = if self.plan.pin { processors().map_err(|e| e.to_string())? } else { Vec::new() };
+        let mut lanes = Vec::with_capacity(parts.len());
+        let mut mailboxes = Vec::with_capacity(parts.len());
+        for (number, (parts, socket)) in parts.into_iter().zip(sockets).enumerate() {
+            let root = TicketRoot::shared(keys, self.plan.ticket_lifetime_s);
+            let setup = LaneSetup {
+                number,
+                pin_to_cpu: cpus.get(number % cpus.len().max(1)).copied(),
+                tickets: root.map_err(|error| error.to_string())?,
+                decoded_keys_max: DECODED_KEYS_MAX,
+                first: Publication {
+                    generation: Arc::clone(generation),
+                    sockets: vec![(KEY, socket)],
+                },
+                kernel: Linux,
+            };
+            mailboxes.push(Arc::clone(&parts.mailbox));
+            match start(setup, move |_| Bridge::new(parts)) {
+                Ok(lane) => lanes.push(lane),
+                Err(error) => {
+                    stop_all(lanes);
+                    return Err(format!("lane {number} cannot start: {error}"));
+                }
+            }
+        }
+        Ok((lanes, mailboxes))
+    }
+
+    fn post(&self, state: &mut State, order: Order) {
+        match order {
+            Order::Drain => state.tell_all(|| Some(Mail::Drain(Duration::MAX))),
+            Order::Provide(lane, context) => {
+                let id = ContextId(crate::context_id(&context));
+                if let Some(lane) = state.lanes.get(lane) {
+                    lane.post(Mail::Provide(id, context));
+                }
+            }
+            Order::Publish(context, named) => {
+                state.serve(context, named);
+                let generation = self.generation(state);
+                state.tell_all(|| {
+                    let generation = Arc::clone(&generation);
+                    let publication = Publication { generation, sockets: Vec::new() };
+                    Some(Mail::Publish(Box::new(publication)))
+                });
+            }
+            Order::Tickets(keys) => {
+                let lifetime_s = self.plan.ticket_lifetime_s;
+                state.tell_all(|| TicketRoot::shared(&keys, lifetime_s).ok().map(Mail::Tickets));
+            }
+            Order::Withdraw(id) => state.tell_all(|| Some(Mail::Withdraw(id))),
+        }
+    }
+
+    /// The next generation, of what is to be served now.
+    fn generation(&self, state: &mut State) -> Arc<Generation<Settings>> {
+        state.number += 1;
+        let named = state.named.iter().map(|(pattern, context)| NamedContext {
+            pattern: pattern.as_str().into(),
+            context: Arc::clone(context),
+        });
+        let listener = Listener {
+            number: 0,
+            keys: vec![KEY],
+            context: Arc::clone(&state.context),
+            named: named.collect(),
+            settings: Arc::new(self.plan.settings.clone()),
+        };
+        let limits = self.plan.limits.clone();
+        Arc::new(Generation { number: state.number, limits, listeners: vec![listener] })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What was started, and where each lane finds its own mailbox.
+type Started = (Vec<LaneHandle<Bridge>>, Vec<Arc<OnceLock<Mailbox<Settings>>>>);
+
+/// There is one listener, whatever it listens on.
+const KEY: ListenerKey = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// Private keys that a lane keeps decoded.
+const DECODED_KEYS_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+fn stop_all(lanes: Vec<LaneHandle<Bridge>>) {
+    for lane in &lanes {
+        lane.post(Mail::Stop);
+    }
+    for lane in lanes {
+        // One that panicked has said so to JavaScript.
+        let _ = lane.join();
+    }
+}

@@ -1,0 +1,51 @@
+//! What a generation brings for the hand-over, and what each lane counts of it.
+
+use std::time::Duration;
+
+use sealane_lanes::counters::Counter;
+
+/// How a listener's connections are handed over.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// By which way.
+    pub handover: Handover,
+    /// From our end to the client's, without a byte in either direction.
+    pub shutdown_timeout: Duration,
+    /// Whether small writes leave at once.
+    pub no_delay: bool,
+    /// When a silent client is probed, if ever.
+    pub keep_alive: Option<Duration>,
+    /// Whether JavaScript chooses the context of each client.
+    pub asks: bool,
+}
+
+/// By which way plaintext reaches JavaScript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// HTTP/2 as with [`Self::Socket`], anything else as with [`Self::Ring`].
+    Auto,
+    /// Through the rings.
+    Ring,
+    /// Through a pair of sockets, as Node's HTTP/2 wants it.
+    Socket,
+}
+
+/// What one lane counts of its hand-over, beside what every lane counts.
+#[derive(Debug, Default)]
+#[repr(align(128))] // two cache lines, as of sealane_lanes::counters::Counters
+pub struct Counts {
+    /// Bytes of commands that it had not read at the end of its last turn.
+    pub commands_depth: Counter,
+    /// Events about handshakes and keys for which there was no room.
+    pub dropped: Counter,
+    /// Bytes of events that JavaScript had not read when there was little room last.
+    pub events_depth: Counter,
+    /// Connections that were handed over.
+    pub opened: Counter,
+    /// Times that a connection found no room in the ring.
+    pub stalls: Counter,
+    /// Handed over, and not taken yet.
+    pub untaken: Counter,
+    /// Times that JavaScript had to be woken.
+    pub wakes: Counter,
+}

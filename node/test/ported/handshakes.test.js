@@ -1,0 +1,247 @@
+'use strict';
+
+// Handshakes that fail, and clients that are none: what the server says, and that it lives on.
+// After test-tls-junk-*, test-tls-hello-parser-failure, test-tls-timeout-server*,
+// test-https-timeout-server*, test-tls-handshake-*, test-tls-server-failed-handshake-*,
+// test-tls-alert*, test-tls-econnreset, test-tls-wrap-econnreset*, test-https-connecting-to-http,
+// test-tls-server-capture-rejection, test-tls-on-empty-socket, test-tls-empty-sni-context,
+// test-https-selfsigned-no-keycertsign-no-crash, test-tls-error-stack.
+
+const assert = require('node:assert');
+const net = require('node:net');
+const { test } = require('node:test');
+const tls = require('node:tls');
+
+const { certificate } = require('../certificates');
+const { differs, isSealane } = require('../implementation');
+const { connect, connected, httpsSite, refused, request, tlsSite } = require('../site');
+const { collect, event, until, within } = require('../within');
+
+/** A TCP connection without TLS. */
+function plain(t, server) {
+  const client = net.connect(server.address().port, '127.0.0.1');
+  client.on('error', () => {});
+  t.after(() => client.destroy());
+  return client;
+}
+
+async function stillServes(t, server) {
+  const client = await connected(t, server);
+  assert.strictEqual(client.authorized, true);
+}
+
+function secureConnectionsFail(server) {
+  const fail = () => assert.fail('a client that is none got through');
+  server.on('secureConnection', fail);
+  return () => server.off('secureConnection', fail);
+}
+
+test('junk ends that connection, and is told', async (t) => {
+  const server = await tlsSite(t);
+  const allow = secureConnectionsFail(server);
+  for (const junk of ['blah\nblah\nblah\n', Buffer.alloc(1024, 42), '\x80\x03\x00\x00\x01']) {
+    const client = plain(t, server);
+    const failed = event(server, 'tlsClientError');
+    client.end(junk);
+    const [error] = await failed;
+    assert.ok(error instanceof Error);
+    client.resume();
+  }
+  allow();
+  await stillServes(t, server);
+});
+
+test('a flood of junk ends with an error at the client', async (t) => {
+  const server = await tlsSite(t);
+  server.on('tlsClientError', () => {});
+  const client = plain(t, server);
+  const flood = Buffer.alloc(1024 * 1024, 42);
+  const closed = event(client, 'close').catch(() => []);
+  client.write(flood);
+  client.write(flood);
+  client.resume();
+  await closed;
+  await stillServes(t, server);
+});
+
+test('plain http to a TLS port', async (t) => {
+  const server = await httpsSite(t, {}, () => assert.fail('this was no TLS'));
+  const failed = event(server, 'tlsClientError');
+  const client = plain(t, server);
+  client.end('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  const [error] = await failed;
+  if (!isSealane) assert.strictEqual(error.code, 'ERR_SSL_HTTP_REQUEST');
+  client.resume();
+});
+
+test('tlsClientError comes with a socket that tells who it was', async (t) => {
+  const server = await tlsSite(t);
+  const failed = event(server, 'tlsClientError');
+  const client = plain(t, server);
+  await event(client, 'connect');
+  const { localPort } = client;
+  client.write('junk junk junk junk');
+  const [error, socket] = await failed;
+  assert.ok(error instanceof Error);
+  assert.ok(socket);
+  if (isSealane) {
+    assert.strictEqual(socket.remoteAddress, '127.0.0.1');
+    assert.strictEqual(socket.remotePort, localPort);
+  }
+  socket.destroy();
+});
+
+test('a client that leaves before it says anything', async (t) => {
+  const server = await tlsSite(t);
+  secureConnectionsFail(server);
+  const errors = [];
+  server.on('tlsClientError', (error) => errors.push(error.code));
+  const client = plain(t, server);
+  await event(client, 'connect');
+  client.end();
+  await event(client.resume(), 'close');
+  await until(() => errors.length === 1, 'the error');
+  assert.deepStrictEqual(errors, ['ECONNRESET']);
+});
+
+test('a client that resets in the midst of its handshake', async (t) => {
+  const server = await tlsSite(t);
+  const failed = event(server, 'tlsClientError');
+  const client = plain(t, server);
+  await event(client, 'connect');
+  // The head of a record that never comes.
+  client.write(Buffer.from([22, 3, 1, 0, 200, 1, 0]));
+  client.resetAndDestroy();
+  const [error] = await failed;
+  assert.ok(error instanceof Error);
+});
+
+test('handshakeTimeout ends who does not finish', async (t) => {
+  const server = await tlsSite(t, { handshakeTimeout: 50 });
+  const failed = event(server, 'tlsClientError');
+  const client = plain(t, server);
+  const [error] = await failed;
+  assert.strictEqual(error.code, 'ERR_TLS_HANDSHAKE_TIMEOUT');
+  assert.strictEqual(error.message, 'TLS handshake timeout');
+  client.resume();
+  await event(client, 'close');
+});
+
+test('handshakeTimeout is over with the handshake', async (t) => {
+  const server = await tlsSite(t, { handshakeTimeout: 200 }, (socket) => socket.pipe(socket));
+  server.on('tlsClientError', () => assert.fail('this handshake was done'));
+  const client = await connected(t, server);
+  await new Promise((resolve) => { setTimeout(resolve, 400); });
+  client.end('still here');
+  assert.strictEqual(String(await collect(client)), 'still here');
+});
+
+test('https: handshakeTimeout gives clientError\'s kin too', async (t) => {
+  const server = await httpsSite(t, { handshakeTimeout: 50 });
+  const failed = event(server, 'tlsClientError');
+  const client = plain(t, server);
+  const [error, socket] = await failed;
+  assert.strictEqual(error.code, 'ERR_TLS_HANDSHAKE_TIMEOUT');
+  socket.destroy();
+  client.resume();
+});
+
+test('a client that does not trust the server', async (t) => {
+  for (const version of ['TLSv1.2', 'TLSv1.3']) {
+    const server = await tlsSite(t, { minVersion: version, maxVersion: version });
+    const failed = version === 'TLSv1.2' ? undefined : event(server, 'tlsClientError');
+    failed?.catch(() => {});
+    server.on('tlsClientError', () => {});
+    const error = await refused(t, server, { ca: undefined });
+    assert.strictEqual(error.code, 'UNABLE_TO_VERIFY_LEAF_SIGNATURE');
+    await stillServes(t, server);
+  }
+});
+
+test('a self-signed authority that may not sign certificates', async (t) => {
+  const odd = certificate({ name: 'localhost', authority: true, signsCertificates: false,
+    names: ['localhost'] });
+  const server = await httpsSite(t, { cert: odd.cert, key: odd.key },
+    (incoming, answer) => answer.end('ok'));
+  server.on('tlsClientError', () => {});
+  const answer = await request(server, { ca: odd.cert, rejectUnauthorized: false });
+  assert.strictEqual(answer.text, 'ok');
+});
+
+test('plaintext in the midst of a connection ends it', async (t) => {
+  for (const version of ['TLSv1.2', 'TLSv1.3']) {
+    const server = await tlsSite(t, { minVersion: version, maxVersion: version });
+    const raw = net.connect(server.address().port, '127.0.0.1');
+    t.after(() => raw.destroy());
+    raw.on('error', () => {});
+    const arrived = event(server, 'secureConnection');
+    const client = tls.connect({ socket: raw, rejectUnauthorized: false });
+    client.on('error', () => {});
+    await event(client, 'secureConnect');
+    const [socket] = await arrived;
+    socket.resume();
+    const ended = new Promise((resolve) => {
+      socket.once('error', resolve);
+      socket.once('close', resolve);
+    });
+    raw.write('this is no record of TLS');
+    await within(ended, 'the end of the connection');
+    await stillServes(t, server);
+  }
+});
+
+test('an async secureConnection that fails destroys its socket', async (t) => {
+  const server = await tlsSite(t);
+  server[Symbol.for('nodejs.rejection')] ??= undefined;
+  const reason = new Error('kaboom');
+  server.once('secureConnection', async () => { throw reason; });
+  const got = event(server, 'secureConnection');
+  const client = connect(t, server);
+  const [socket] = await got;
+  const failed = event(socket, 'close').catch((error) => [error]);
+  const errors = [];
+  socket.on('error', (error) => errors.push(error));
+  await failed;
+  assert.deepStrictEqual(errors, [reason]);
+  await event(client.resume(), 'close').catch(() => {});
+});
+
+test('nobody who listens for tlsClientError: nothing is thrown', async (t) => {
+  const server = await tlsSite(t);
+  const client = plain(t, server);
+  client.end('junk');
+  await event(client.resume(), 'close').catch(() => {});
+  await stillServes(t, server);
+});
+
+test('many failures at once, and those who come between', async (t) => {
+  const server = await tlsSite(t);
+  let failed = 0;
+  server.on('tlsClientError', () => { failed += 1; });
+  const count = 100;
+  const good = [];
+  for (let i = 0; i < count; i += 1) {
+    plain(t, server).end('junk');
+    if (i % 10 === 0) good.push(connected(t, server));
+  }
+  await Promise.all(good);
+  await until(() => failed === count, 'all failures');
+});
+
+test('a handshake that fails with an alert: its number is in the error', async (t) => {
+  const server = await tlsSite(t, { minVersion: 'TLSv1.3' });
+  const failed = event(server, 'tlsClientError');
+  const error = await refused(t, server, { maxVersion: 'TLSv1.2' });
+  assert.match(error.message, /alert number 70|protocol version/);
+  const [said] = await failed;
+  assert.match(said.code, differs({ node: /UNSUPPORTED_PROTOCOL/, sealane: /^ERR_|^E[A-Z]+$/ }));
+});
+
+test('errors have a stack and a code', async (t) => {
+  const server = await tlsSite(t);
+  const failed = event(server, 'tlsClientError');
+  plain(t, server).end('junk junk junk');
+  const [error] = await failed;
+  assert.strictEqual(typeof error.stack, 'string');
+  assert.strictEqual(typeof error.code, 'string');
+});

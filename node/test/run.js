@@ -1,0 +1,45 @@
+'use strict';
+
+/**
+ * Runs the package's tests: every *.test.js below this folder, or those whose paths hold one of
+ * the arguments. Exit code 0 if all passed.
+ *
+ *   node test/run.js [PART-OF-PATH...]
+ *   IMPLEMENTATION=node node test/run.js ported    (node's own tls as the oracle)
+ */
+
+const { readdirSync } = require('node:fs');
+const { join, relative } = require('node:path');
+const { finished } = require('node:stream/promises');
+const { run } = require('node:test');
+const { spec: Spec } = require('node:test/reporters');
+
+/** Each file is a process of its own; a test waits more than it computes. */
+const FILES_AT_ONCE = 3;
+const FILE_LIMIT_MS = 180_000;
+
+main();
+
+async function main() {
+  const files = chosen(process.argv.slice(2));
+  if (files.length === 0) {
+    process.stderr.write('run.js: no test file fits these arguments\n');
+    process.exitCode = 2;
+    return;
+  }
+  const stream = run({ files, concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS });
+  stream.on('test:fail', ({ todo }) => {
+    if (todo === undefined || todo === false) process.exitCode = 1;
+  });
+  const report = stream.compose(new Spec());
+  report.pipe(process.stdout);
+  await finished(report, { writable: false });
+}
+
+function chosen(parts) {
+  return readdirSync(__dirname, { recursive: true })
+    .filter((file) => file.endsWith('.test.js'))
+    .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)))
+    .map((file) => join(relative('', __dirname), file))
+    .sort();
+}
