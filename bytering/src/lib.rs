@@ -45,11 +45,11 @@
 //! ```
 //!
 //! Neither end ever waits for the other, and none wakes the other: how to sleep is its owner's
-//! business. A [`region`] has a place for what its ends tell each other of that; on the heap it is
-//! its owner's, too. An end that sleeps raises a flag, then [`fence`](std::sync::atomic::fence)s with
+//! business. An end that sleeps raises a flag, then [`fence`](std::sync::atomic::fence)s with
 //! `SeqCst`, then looks at the ring once more, a consumer after it has shrunk it; the other end,
 //! after it has written or read, fences the same way and then looks at the flag. One of the two
-//! sees the other (a model proves it).
+//! sees the other (a model proves it). The ends of a [`region`] have a place for these flags, and
+//! do all of that but the sleep.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod cursors;

@@ -3,7 +3,8 @@
 //! What one thread does before it publishes, the other sees after it observes; and of two threads
 //! that each fence between a store and a load, one at least sees the other's store. A build with
 //! `--cfg bytering_mutable` orders nothing by the pair, or the fence, that the variable
-//! `BYTERING_MUTATE` names: `prove` shows that each is needed.
+//! `BYTERING_MUTATE` names, or leaves out the second look of who sleeps (`look`): `prove` shows
+//! that each is needed.
 
 use std::sync::atomic::Ordering;
 

@@ -23,9 +23,10 @@
 //!
 //! A flag is 0, or anything else when its end sleeps and wants to be woken, by whatever the two
 //! owners agreed on: something that keeps a wake-up for a sleeper who is not quite asleep. An end
-//! here asks [`Consumer::may_sleep`] or [`Producer::may_wait`] before it sleeps, and, after a batch,
-//! [`Producer::wakes`] or [`Consumer::wakes`]. The end of another language does, in this order, by
-//! operations that are sequentially consistent, as all of JavaScript's `Atomics` are:
+//! here asks [`Consumer::may_sleep`] or [`Producer::may_wait`] before it sleeps, and
+//! [`Producer::wakes`] or [`Consumer::wakes`] after a batch. The end of another language does, in
+//! this order, by operations that are sequentially consistent, as all of JavaScript's `Atomics`
+//! are:
 //!
 //! - A consumer that goes to sleep: store 1 to `consumer_sleeps`; load `written`; if that is not
 //!   what it has read up to, store 0 to the flag and read on; else sleep. When it runs again, for
@@ -40,10 +41,10 @@
 //! The bytes themselves may be plain reads and writes: those of a batch before the store of
 //! `written`, or of `read`, and after the load of the other end's. No step may be left out or
 //! change its place: the load behind the flag is what finds bytes that came before the flag was
-//! seen. A wake-up may be one too many, so a woken end looks at the ring and may sleep again. `gone`
-//! has no flag: who ends wakes the other one in any case.
+//! seen. A wake-up may be one too many, so a woken end looks at the ring and may sleep again.
+//! `gone` has no flag: who ends wakes the other one in any case.
 //!
-//! In a ring of one page, `used` and `links` never change, and another language needs neither.
+//! In a ring of one page the other language needs neither `used` nor `links`.
 //!
 //! # Trust
 //!

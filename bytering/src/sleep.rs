@@ -74,8 +74,11 @@ struct Flag(AtomicU32);
 
 impl Flag {
     /// Raised, unless the second look finds that there is no reason to sleep.
+    ///
+    /// A swap, as all changes of the flag are: a store would do, but then a model does not see that
+    /// the other end's swap comes before it.
     fn raise(&self, mut may_sleep: impl FnMut() -> bool) -> bool {
-        self.0.store(1, Relaxed);
+        self.0.swap(1, Relaxed);
         RAISED.stand();
         if is_left_out("look") || may_sleep() {
             return true;
@@ -85,7 +88,7 @@ impl Flag {
     }
 
     fn lower(&self) {
-        self.0.store(0, Relaxed);
+        self.0.swap(0, Relaxed);
     }
 
     /// Whether it was up; it is down now.

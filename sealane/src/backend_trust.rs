@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use sealane_certificate_files::{CertificateFileError, read_at_most};
 use sealane_engine::certificates::PEM_BYTES_MAX;
 use sealane_engine::client::{
     ClientIdentity, ClientOptions, ClientOptionsError, ROOTS_BYTES_MAX, Roots, Verification,
@@ -14,7 +15,6 @@ use sealane_engine::provider::ProviderChoice;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::certificate_files::{CertificateFileError, read_at_most};
 use crate::config::{BackendTls, CertificateSource, RootSource, Trust};
 
 /// Reads what `tls` names; `now_s` is Unix time, for warnings about validity.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sealane_certificate_files::load;
 use sealane_engine::certificates::{Certificate, DefaultCertificate};
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
@@ -16,7 +17,7 @@ use crate::args::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
     ShowArguments, StoreArguments, VerifyArguments,
 };
-use crate::certificate_files;
+use crate::certificate_files::bounds;
 use crate::certificate_store::{create_key_file, sealing_keys};
 use crate::config::{CertificateSource, Config, KeySource, Limits};
 use crate::control::say;
@@ -81,9 +82,8 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
         .map(|pair| CertificateSource::Pair { chain: pair[0].clone(), key: pair[1].clone() });
     let paths = arguments.paths.iter().cloned().map(CertificateSource::Path);
     let sources: Vec<_> = pairs.chain(paths).collect();
-    let (first, limits) = (DefaultCertificate::First, Limits::default());
-    let loaded =
-        certificate_files::load_sources(&sources, first, &limits, &provider.crypto, now_s());
+    let (first, bounds) = (DefaultCertificate::First, bounds(&Limits::default()));
+    let loaded = load(&sources, first, bounds, &provider.crypto, now_s());
     for warning in &loaded.warnings {
         say(&format!("warning: {warning}"));
     }

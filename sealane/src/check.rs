@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
+use sealane_certificate_files::LoadedCertificates;
 use sealane_engine::certificates::Certificate;
 use sealane_engine::client::ClientContexts;
 use sealane_engine::provider::{Provider, ProviderChoice, ProviderError, lane_provider};
@@ -22,7 +23,7 @@ use serde::Serialize;
 
 use crate::args::CheckArguments;
 use crate::backend_trust;
-use crate::certificate_files::{self, LoadedCertificates};
+use crate::certificate_files;
 use crate::certificate_store::{self, Stores};
 use crate::config::{
     AccessLog, AccessLogDestination, BackendAddress, Config, Listener, Mistake, Tickets,

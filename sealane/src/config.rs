@@ -34,6 +34,7 @@ pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend}
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use mistake::{Mistake, Mistakes, Place, Problem};
+pub use sealane_certificate_files::CertificateSource;
 
 /// Everything a running Sealane is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,29 +173,6 @@ impl Listener {
     /// The backend of this listener at `address` as it is written.
     pub fn backend_label(&self, address: &BackendAddress) -> String {
         WrittenBackend { address: address.clone(), tls: self.backend_tls.is_some() }.to_string()
-    }
-}
-
-/// Where certificates and keys are read from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CertificateSource {
-    /// A chain and its key in two files.
-    Pair {
-        /// The chain, the server's own certificate first.
-        chain: PathBuf,
-        /// The private key.
-        key: PathBuf,
-    },
-    /// A directory, or a file with a chain and its key; the loader sees which when it reads.
-    Path(PathBuf),
-}
-
-impl fmt::Display for CertificateSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pair { chain, key } => write!(f, "{} with {}", chain.display(), key.display()),
-            Self::Path(path) => path.display().fmt(f),
-        }
     }
 }
 

@@ -16,6 +16,28 @@ fn a_crate_root_forbids_unsafe() {
 }
 
 #[test]
+fn the_addon_denies_unsafe_but_where_a_module_says_so() {
+    breaks("forbid-unsafe", "node/src/lib.rs", "//! An addon.\n");
+    holds("node/src/lib.rs", "//! An addon.\n#![deny(unsafe_code)]\n");
+    holds(
+        "node/src/memory.rs",
+        "//! Shared.\n#![expect(unsafe_code)]\nfn f() { unsafe { g() } }\n",
+    );
+}
+
+#[test]
+fn javascript_keeps_the_rules_of_text() {
+    holds("node/lib/ring.js", "'use strict';\n\nmodule.exports = {};\n");
+    holds("node/package.json", &format!("{{ \"a\": \"{}\" }}\n", "b".repeat(100)));
+    for name in ["node/lib/a.js", "node/lib/a.mjs", "node/index.d.ts"] {
+        breaks_at("line-length", 2, name, &format!("'use strict';\n// {}\n", "a".repeat(98)));
+        breaks("file-length", name, &"\n".repeat(801));
+    }
+    breaks("name", "node/lib/util.js", "'use strict';\n");
+    breaks("executable", "node/build", "#!/usr/bin/env bash\n");
+}
+
+#[test]
 fn unsafe_code_has_its_crates() {
     let block = "//! A module.\nfn f() { unsafe { g() } }\n";
     breaks_at("unsafe", 2, "lanes/tests/all.rs", block);
@@ -120,6 +142,9 @@ fn dependencies_point_down() {
     breaks_at("layer", 2, "engine/Cargo.toml", table);
     breaks("layer", "unheard-of/Cargo.toml", "[package]\n");
     holds("lanes/Cargo.toml", &manifest("dependencies", "sealane-engine"));
+    holds("node/Cargo.toml", &manifest("dependencies", "sealane-certificate-files"));
+    breaks_at("layer", 4, "node/Cargo.toml", &manifest("dependencies", "sealane"));
+    breaks_at("layer", 4, "certificate-files/Cargo.toml", &manifest("dependencies", "sealane"));
     holds("Cargo.toml", "[workspace.dependencies]\nsealane-engine = { path = \"engine\" }\n");
 }
 

@@ -83,7 +83,7 @@ const LINES_MAX: usize = 800;
 const GENERATED: [&str; 3] = ["Cargo.lock", "go.sum", "package-lock.json"];
 
 /// Extensions of files that people read as code; scripts are known by their first line.
-const CODE: [&str; 7] = ["c", "go", "h", "java", "js", "py", "rs"];
+const CODE: [&str; 9] = ["c", "go", "h", "java", "js", "mjs", "py", "rs", "ts"];
 
 // The words below are cut in two, so that this file passes its own rules.
 const UNFINISHED: [&str; 3] = [concat!("FIX", "ME"), concat!("TO", "DO"), concat!("XX", "X")];

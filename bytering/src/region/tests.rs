@@ -4,6 +4,8 @@ use std::{collections::VecDeque, sync::atomic::AtomicU32, thread};
 
 use super::*;
 
+mod sleep;
+
 #[test]
 fn a_region_is_a_queue() {
     for seed in 0..SEEDS {
@@ -120,9 +122,7 @@ fn a_peer_that_scribbles_reaches_nothing_outside() {
             assert!(consumer.read(&mut bytes[..len]).unwrap_or(0) <= len);
             shared.scribble(&mut random);
         }
-        let end = shared.owner.layout.size();
-        let mut behind = (end - BEHIND_BYTES..end).step_by(4).map(|at| shared.word(at));
-        assert!(behind.all(|word| word.load(Relaxed) == 0));
+        assert!(shared.is_untouched_behind());
     }
 }
 
@@ -153,6 +153,12 @@ impl Shared {
         assert!(at.is_multiple_of(4) && at + 4 <= self.owner.layout.size());
         // SAFETY: the word lies in the memory and is aligned.
         unsafe { AtomicU32::from_ptr(self.owner.start.as_ptr().add(at).cast()) }
+    }
+
+    fn is_untouched_behind(&self) -> bool {
+        let end = self.owner.layout.size();
+        let mut behind = (end - BEHIND_BYTES..end).step_by(4).map(|at| self.word(at));
+        behind.all(|word| word.load(Relaxed) == 0)
     }
 
     /// Anything anywhere, most of it where it hurts.

@@ -49,7 +49,6 @@ fn messages_of_two_sizes_pass_between_sleepers() {
 
 /// The same when the stream goes on in another page.
 #[test]
-#[ignore = "minutes with 3 preemptions"]
 fn sleepers_meet_in_a_ring_of_two_pages() {
     by_turns(limits(1, 2), &[2, 1]);
 }

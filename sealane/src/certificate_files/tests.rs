@@ -1,26 +1,22 @@
-//! Real directories, files, links and devices.
+//! What a configuration makes of the files; the files themselves are tested where they are read.
 
-use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 
 use super::*;
-use crate::config::Balance;
+use crate::config::{Balance, CertificateSource};
 
-const NOW_S: i64 = 1_800_000_000;
-
-fn certificate(name: &str) -> (String, String) {
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-    (made.cert.pem(), made.signing_key.serialize_pem())
-}
-
-fn listener(certificates: Vec<CertificateSource>, default: Option<&str>) -> Listener {
+fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) -> Listener {
     Listener {
         name: "test".into(),
         addresses: Vec::new(),
-        certificates,
-        store: None,
+        certificates: certificates
+            .iter()
+            .map(|path| CertificateSource::Path(path.into()))
+            .collect(),
+        store: store.map(PathBuf::from),
         default_certificate: default.map(str::to_owned),
         policy: Policy::default(),
         backends: Vec::new(),
@@ -30,142 +26,61 @@ fn listener(certificates: Vec<CertificateSource>, default: Option<&str>) -> List
     }
 }
 
-fn load_with(listener: &Listener, limits: &Limits) -> LoadedCertificates {
+/// The names served by default, and the errors.
+fn load_listener(listener: &Listener, limits: &Limits) -> (Vec<String>, Vec<String>) {
     let policy = Policy::default();
     let provider = lane_provider(ProviderChoice::AwsLc, &policy.groups).unwrap();
-    load(listener, limits, &provider.crypto, NOW_S)
+    let loaded = load(listener, limits, &provider.crypto, 1_800_000_000);
+    let default = loaded.index.default_certificates().first();
+    let names = default.map(|certificate| certificate.names().iter().map(ToString::to_string));
+    let errors = loaded.errors.iter().map(ToString::to_string).collect();
+    (names.into_iter().flatten().collect(), errors)
 }
 
-fn load_path(path: &Path) -> LoadedCertificates {
-    let source = CertificateSource::Path(path.to_owned());
-    load_with(&listener(vec![source], None), &Limits::default())
+fn two_files(directory: &Path) -> [PathBuf; 2] {
+    ["a.test", "b.test"].map(|name| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let path = directory.join(name).with_extension("pem");
+        std::fs::write(&path, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
+        path
+    })
 }
 
-/// Errors as text, without the directory.
-fn errors(loaded: &LoadedCertificates, directory: &Path) -> Vec<String> {
-    let directory = format!("{}/", directory.display());
-    loaded.errors.iter().map(|error| error.to_string().replace(&directory, "")).collect()
-}
-
-fn directory(files: &HashMap<&str, String>) -> tempfile::TempDir {
+#[test]
+fn the_default_is_the_configured_one_or_the_first() {
     let directory = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        fs::write(directory.path().join(name), text).unwrap();
+    let files = two_files(directory.path());
+    for (default, expected) in [(None, "a.test"), (Some("b.test"), "b.test")] {
+        let listener = listener(&files.each_ref().map(|path| &**path), default, None);
+        let loaded = load_listener(&listener, &Limits::default());
+        assert_eq!(loaded, (vec![expected.to_owned()], vec![]));
     }
-    directory
 }
 
 #[test]
-fn a_directory_takes_pem_files_and_pairs_in_order() {
-    let (a_chain, a_key) = certificate("a.test");
-    let (b_chain, b_key) = certificate("b.test");
-    let directory = directory(&HashMap::from([
-        ("b.pem", b_chain + &b_key),
-        ("a.crt", a_chain),
-        ("a.key", a_key),
-        ("README", "not a certificate".into()),
-        ("waiting.key", "not looked at".into()),
-        (".hidden.pem", "not looked at".into()),
-    ]));
-    fs::create_dir(directory.path().join("more")).unwrap();
-    let loaded = load_path(directory.path());
-    assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
-    let labels: Vec<_> = loaded.index.iter().map(|c| c.label().to_owned()).collect();
-    let expected = ["a.crt", "b.pem"].map(|name| directory.path().join(name).display().to_string());
-    assert_eq!(labels, expected);
-    assert_eq!(loaded.index.find("b.test").len(), 1);
-    assert_eq!(&*loaded.index.default_certificates()[0].names()[0], "a.test");
-}
-
-/// One bad file does not hide another, nor the good ones.
-#[test]
-fn every_problem_of_a_directory_is_reported() {
-    let (chain, key) = certificate("good.test");
-    let directory = directory(&HashMap::from([
-        ("a.crt", chain.clone()),
-        ("b.pem", chain.clone()),
-        ("c.pem", "nothing".into()),
-        ("good.pem", chain + &key),
-        ("large.pem", "x".repeat(PEM_BYTES_MAX + 1)),
-    ]));
-    fs::create_dir(directory.path().join("folder.pem")).unwrap();
-    std::os::unix::fs::symlink("/nonexistent", directory.path().join("gone.pem")).unwrap();
-    let loaded = load_path(directory.path());
-    let errors = errors(&loaded, directory.path());
-    for expected in [
-        "a.crt: its key a.key is missing",
-        "b.pem: no private key in it",
-        "c.pem: no PEM section",
-        "folder.pem: neither a file nor a directory",
-        "gone.pem: cannot be read: No such file",
-        "large.pem: 262145 bytes",
-    ] {
-        assert!(errors.iter().any(|error| error.starts_with(expected)), "{expected}: {errors:#?}");
-    }
-    assert_eq!(errors.len(), 6, "{errors:#?}");
-    assert_eq!(loaded.index.find("good.test").len(), 1);
-}
-
-#[test]
-fn sources_that_hold_nothing() {
+fn what_is_in_no_file_may_be_in_the_store() {
     let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| errors(&load_path(&directory.path().join(name)), directory.path());
-    assert_eq!(at("absent").len(), 1);
-    assert!(at("absent")[0].starts_with("absent: cannot be read"), "{:?}", at("absent"));
-    assert_eq!(at("").len(), 1, "{:?}", at(""));
-    assert!(at("")[0].contains("no certificate in this directory"));
-    let device = errors(&load_path(Path::new("/dev/zero")), directory.path());
-    assert_eq!(device, ["/dev/zero: neither a file nor a directory; name one"]);
-}
-
-#[test]
-fn pairs_and_defaults_are_taken_as_configured() {
-    let (a_chain, a_key) = certificate("a.test");
-    let (b_chain, b_key) = certificate("*.b.test");
-    let files = [("1", a_chain), ("2", a_key), ("3", b_chain), ("4", b_key)];
-    let directory = directory(&HashMap::from(files));
-    let path = |name: &str| directory.path().join(name);
-    let pair = |chain, key| CertificateSource::Pair { chain: path(chain), key: path(key) };
-    let limits = Limits::default();
-    for (default, expected) in [
-        (None, Some("a.test")),
-        (Some("a.test"), Some("a.test")),
-        (Some("x.b.test"), Some("*.b.test")),
-        (Some("*.b.test"), Some("*.b.test")),
-        (Some("c.test"), None),
-    ] {
-        let listener = listener(vec![pair("1", "2"), pair("3", "4")], default);
-        let loaded = load_with(&listener, &limits);
-        let served = loaded.index.default_certificates().first().map(|c| c.names()[0].to_string());
-        assert_eq!(served.as_deref(), expected, "{default:?}");
-        assert_eq!(loaded.errors.is_empty(), expected.is_some(), "{:?}", loaded.errors);
-    }
-    let swapped = load_with(&listener(vec![pair("1", "4"), pair("3", "9")], None), &limits);
-    let errors = errors(&swapped, directory.path());
-    assert_eq!(errors.len(), 2, "{errors:#?}");
-    assert!(errors[0].starts_with("9: cannot be read"), "{errors:#?}");
-    assert!(errors[1].starts_with("4: this private key does not belong"), "{errors:#?}");
-}
-
-#[test]
-fn limits_hold() {
-    let (a_chain, a_key) = certificate("a.test");
-    let (b_chain, b_key) = certificate("b.test");
-    let files = [("a.pem", a_chain + &a_key), ("b.pem", b_chain + &b_key)];
-    let directory = directory(&HashMap::from(files));
-    let sources = vec![CertificateSource::Path(directory.path().to_owned())];
-    let listener = listener(sources, None);
-    let load = |limits: Limits| {
-        let loaded = load_with(&listener, &limits);
-        (loaded.index.len(), errors(&loaded, directory.path()))
+    let files = two_files(directory.path());
+    let [first, _] = files.each_ref().map(|path| &**path);
+    let errors = |files: &[&Path], default, store| {
+        load_listener(&listener(files, default, store), &Limits::default()).1.len()
     };
-    assert_eq!(
-        load(Limits { certificates_max: 2, names_max: 2, ..Limits::default() }),
-        (2, vec![])
-    );
-    let (loaded, errors) = load(Limits { certificates_max: 1, ..Limits::default() });
-    assert_eq!(loaded, 1);
-    assert_eq!(errors, ["more than 1 certificates for one listener; raise limits.certificates"]);
-    let (_, errors) = load(Limits { names_max: 1, ..Limits::default() });
-    assert_eq!(errors, ["2 names for one listener, 1 are allowed; raise limits.names"]);
+    assert_eq!(errors(&[], Some("c.test"), None), 2);
+    assert_eq!(errors(&[], Some("c.test"), Some("store")), 0);
+    assert_eq!(errors(&[first], Some("c.test"), None), 1);
+    assert_eq!(errors(&[first], Some("c.test"), Some("store")), 0);
+    assert_eq!(errors(&[&directory.path().join("absent.pem")], None, Some("store")), 1);
+}
+
+#[test]
+fn a_limit_names_its_setting() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = two_files(directory.path());
+    let listener = listener(&files.each_ref().map(|path| &**path), None, None);
+    let errors = |limits| load_listener(&listener, &limits).1;
+    let limits = Limits { certificates_max: 1, ..Limits::default() };
+    let expected = "more than 1 certificates for one listener; raise limits.certificates";
+    assert_eq!(errors(limits), [expected]);
+    let limits = Limits { names_max: 1, ..Limits::default() };
+    assert_eq!(errors(limits), ["2 names for one listener, 1 are allowed; raise limits.names"]);
 }

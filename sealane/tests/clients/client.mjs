@@ -53,7 +53,8 @@ function overHttp2(version, requests) {
       return collect(stream);
     });
     Promise.all(all).then((bodies) => {
-      const facts = { version: session.socket.getProtocol(), protocol: session.alpnProtocol, bodies };
+      const version = session.socket.getProtocol();
+      const facts = { version, protocol: session.alpnProtocol, bodies };
       session.close(() => resolve(facts));
     }, reject);
   });

@@ -1,0 +1,313 @@
+//! Certificates and keys from files and directories into a certificate index.
+//!
+//! [`load`] reads every source and goes on after a problem, so that one start or one check names
+//! them all.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use rustls::crypto::CryptoProvider;
+use sealane_engine::certificates::{
+    CertificateError, CertificateIndex, CertificateWarning, DefaultCertificate, IndexBuilder,
+    PEM_BYTES_MAX,
+};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// Reads the certificates of `sources`; `now_s` is Unix time, for warnings about validity.
+pub fn load(
+    sources: &[CertificateSource],
+    default: DefaultCertificate<'_>,
+    bounds: Bounds,
+    provider: &CryptoProvider,
+    now_s: i64,
+) -> LoadedCertificates {
+    let mut loader = Loader {
+        builder: IndexBuilder::new(provider, now_s),
+        certificates_left: bounds.certificates.max,
+        chain: file_buffer(),
+        errors: Vec::new(),
+        key: file_buffer(),
+    };
+    for source in sources {
+        if !loader.add(source) {
+            let bound = bounds.certificates;
+            loader.errors.push(CertificateFileError::TooManyCertificates { bound });
+            break;
+        }
+    }
+    let indexed = loader.builder.finish(default);
+    let mut errors = loader.errors;
+    // That nothing is left follows from the files that could not be read.
+    let follows = |e: &CertificateError| *e == CertificateError::NoneGiven && !errors.is_empty();
+    let indexed_errors: Vec<_> = indexed.errors.into_iter().filter(|e| !follows(e)).collect();
+    errors.extend(indexed_errors.into_iter().map(CertificateFileError::Certificate));
+    let (names, bound) = (indexed.index.name_count(), bounds.names);
+    if names > bound.max {
+        errors.push(CertificateFileError::TooManyNames { names, bound });
+    }
+    LoadedCertificates { errors, index: indexed.index, warnings: indexed.warnings }
+}
+
+/// Where certificates and keys are read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateSource {
+    /// A chain and its key in two files.
+    Pair {
+        /// The chain, the server's own certificate first.
+        chain: PathBuf,
+        /// The private key.
+        key: PathBuf,
+    },
+    /// A directory, or a file with a chain and its key; the loader sees which when it reads.
+    Path(PathBuf),
+}
+
+impl fmt::Display for CertificateSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pair { chain, key } => write!(f, "{} with {}", chain.display(), key.display()),
+            Self::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// How much one listener may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Certificates, those that cannot be served included.
+    pub certificates: Bound,
+    /// Server names.
+    pub names: Bound,
+}
+
+/// How many at most, and what to do about more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// So many are allowed.
+    pub max: usize,
+    /// For whoever meant more: which setting raises it, where there is one.
+    pub remedy: &'static str,
+}
+
+/// What was found in the sources of a listener.
+#[derive(Debug)]
+pub struct LoadedCertificates {
+    /// Why some are not in the index; if there is any, the listener must not go into service.
+    pub errors: Vec<CertificateFileError>,
+    /// Those that are in order.
+    pub index: CertificateIndex,
+    /// What the operator should know of those.
+    pub warnings: Vec<CertificateWarning>,
+}
+
+/// Why a file is not in the index. The fault is the operator's.
+#[derive(Debug, Error)]
+pub enum CertificateFileError {
+    /// What a file holds cannot be served.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// A directory with nothing to serve.
+    #[error(
+        "{}: no certificate in this directory; it takes NAME.pem with chain and key, or NAME.crt \
+         with NAME.key", path.display()
+    )]
+    EmptyDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A chain without its key.
+    #[error(
+        "{}: its key {} is missing; put it there, or append it to the chain in a .pem file",
+        chain.display(), key.display()
+    )]
+    KeyMissing {
+        /// The chain.
+        chain: PathBuf,
+        /// Where its key should be.
+        key: PathBuf,
+    },
+    /// A device, a pipe or a socket; to read it might never end.
+    #[error("{}: neither a file nor a directory; name one", path.display())]
+    NoFile {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// More than one listener may have.
+    #[error("more than {} certificates for one listener; {}", bound.max, bound.remedy)]
+    TooManyCertificates {
+        /// How many may be.
+        bound: Bound,
+    },
+    /// More than one listener may have.
+    #[error("{names} names for one listener, {} are allowed; {}", bound.max, bound.remedy)]
+    TooManyNames {
+        /// Names found.
+        names: usize,
+        /// How many may be.
+        bound: Bound,
+    },
+    /// The system refuses.
+    #[error(
+        "{}: cannot be read: {source}; see that it is there and this user may read it",
+        path.display()
+    )]
+    Unreadable {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+struct Loader<'p> {
+    builder: IndexBuilder<'p>,
+    certificates_left: usize,
+    /// Reused for every file and zeroed at the end: it has held keys.
+    chain: Zeroizing<Vec<u8>>,
+    errors: Vec<CertificateFileError>,
+    key: Zeroizing<Vec<u8>>,
+}
+
+impl Loader<'_> {
+    /// False when the limit is reached.
+    fn add(&mut self, source: &CertificateSource) -> bool {
+        match source {
+            CertificateSource::Pair { chain, key } => self.add_pair(chain, key),
+            CertificateSource::Path(path) => match fs::metadata(path) {
+                Ok(metadata) if metadata.is_dir() => self.add_directory(path),
+                Ok(_) => self.add_file(path),
+                Err(source) => {
+                    self.errors.push(unreadable(path, source));
+                    true
+                }
+            },
+        }
+    }
+
+    fn add_directory(&mut self, directory: &Path) -> bool {
+        let names = match file_names(directory) {
+            Ok(names) => names,
+            Err(source) => {
+                self.errors.push(unreadable(directory, source));
+                return true;
+            }
+        };
+        let mut is_empty = true;
+        for name in &names {
+            let path = directory.join(name);
+            let kind = path.extension().and_then(|extension| extension.to_str());
+            let key = path.with_extension("key");
+            let goes_on = match kind {
+                Some("crt") if key.file_name().is_some_and(|key| names.contains(key)) => {
+                    self.add_pair(&path, &key)
+                }
+                Some("crt") => {
+                    self.errors.push(CertificateFileError::KeyMissing { chain: path, key });
+                    true
+                }
+                Some("pem") => self.add_file(&path),
+                _ => continue,
+            };
+            if !goes_on {
+                return false;
+            }
+            is_empty = false;
+        }
+        if is_empty {
+            self.errors.push(CertificateFileError::EmptyDirectory { path: directory.to_owned() });
+        }
+        true
+    }
+
+    fn add_file(&mut self, path: &Path) -> bool {
+        if !self.take_place() {
+            return false;
+        }
+        match read(path, &mut self.chain) {
+            Ok(()) => self.builder.add(&path.to_string_lossy(), &self.chain),
+            Err(error) => self.errors.push(error),
+        }
+        true
+    }
+
+    fn add_pair(&mut self, chain: &Path, key: &Path) -> bool {
+        if !self.take_place() {
+            return false;
+        }
+        match (read(chain, &mut self.chain), read(key, &mut self.key)) {
+            (Ok(()), Ok(())) => self.builder.add_pair(
+                &chain.to_string_lossy(),
+                &self.chain,
+                &key.to_string_lossy(),
+                &self.key,
+            ),
+            (chain, key) => self.errors.extend([chain.err(), key.err()].into_iter().flatten()),
+        }
+        true
+    }
+
+    fn take_place(&mut self) -> bool {
+        let left = self.certificates_left.checked_sub(1);
+        self.certificates_left = left.unwrap_or_default();
+        left.is_some()
+    }
+}
+
+/// The names in a directory that are not hidden, sorted: the first of two equals is served, and
+/// which is first must not depend on the file system.
+fn file_names(directory: &Path) -> io::Result<BTreeSet<OsString>> {
+    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
+    names
+        .filter(|name| {
+            !name.as_ref().is_ok_and(|name: &OsString| name.as_encoded_bytes().starts_with(b"."))
+        })
+        .collect()
+}
+
+fn read(path: &Path, buffer: &mut Vec<u8>) -> Result<(), CertificateFileError> {
+    let len = fs::metadata(path).map_err(|source| unreadable(path, source))?.len();
+    if len > PEM_BYTES_MAX as u64 {
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+        let label = path.to_string_lossy().into_owned();
+        return Err(CertificateError::PemTooLarge { label, bytes }.into());
+    }
+    read_at_most(path, PEM_BYTES_MAX, buffer)
+}
+
+/// Reads a file into the empty `buffer`, and of one that is larger than `bytes_max` one byte more
+/// than that, so that the engine refuses it.
+///
+/// # Errors
+/// It is no file, or the system refuses.
+pub fn read_at_most(
+    path: &Path,
+    bytes_max: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<(), CertificateFileError> {
+    let unreadable = |source| unreadable(path, source);
+    buffer.clear();
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(CertificateFileError::NoFile { path: path.to_owned() });
+    }
+    let limit = bytes_max as u64 + 1;
+    File::open(path).and_then(|file| file.take(limit).read_to_end(buffer)).map_err(unreadable)?;
+    Ok(())
+}
+
+fn unreadable(path: &Path, source: io::Error) -> CertificateFileError {
+    CertificateFileError::Unreadable { path: path.to_owned(), source }
+}
+
+/// Large enough for any file, so that it never moves and leaves a copy of a key behind.
+fn file_buffer() -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(Vec::with_capacity(PEM_BYTES_MAX + 1))
+}
+
+#[cfg(test)]
+mod tests;

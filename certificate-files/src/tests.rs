@@ -1,0 +1,160 @@
+//! Real directories, files, links and devices.
+
+use std::collections::HashMap;
+
+use sealane_engine::policy::Policy;
+use sealane_engine::provider::{ProviderChoice, lane_provider};
+
+use super::*;
+
+const NOW_S: i64 = 1_800_000_000;
+
+fn certificate(name: &str) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+fn load_with(
+    sources: &[CertificateSource],
+    default: DefaultCertificate<'_>,
+    bounds: Bounds,
+) -> LoadedCertificates {
+    let policy = Policy::default();
+    let provider = lane_provider(ProviderChoice::AwsLc, &policy.groups).unwrap();
+    load(sources, default, bounds, &provider.crypto, NOW_S)
+}
+
+fn bounds(certificates: usize, names: usize) -> Bounds {
+    let bound = |max, remedy| Bound { max, remedy };
+    Bounds { certificates: bound(certificates, "buy more"), names: bound(names, "ask for more") }
+}
+
+fn load_path(path: &Path) -> LoadedCertificates {
+    let source = CertificateSource::Path(path.to_owned());
+    load_with(&[source], DefaultCertificate::First, bounds(100, 100))
+}
+
+/// Errors as text, without the directory.
+fn errors(loaded: &LoadedCertificates, directory: &Path) -> Vec<String> {
+    let directory = format!("{}/", directory.display());
+    loaded.errors.iter().map(|error| error.to_string().replace(&directory, "")).collect()
+}
+
+fn directory(files: &HashMap<&str, String>) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+#[test]
+fn a_directory_takes_pem_files_and_pairs_in_order() {
+    let (a_chain, a_key) = certificate("a.test");
+    let (b_chain, b_key) = certificate("b.test");
+    let directory = directory(&HashMap::from([
+        ("b.pem", b_chain + &b_key),
+        ("a.crt", a_chain),
+        ("a.key", a_key),
+        ("README", "not a certificate".into()),
+        ("waiting.key", "not looked at".into()),
+        (".hidden.pem", "not looked at".into()),
+    ]));
+    fs::create_dir(directory.path().join("more")).unwrap();
+    let loaded = load_path(directory.path());
+    assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
+    let labels: Vec<_> = loaded.index.iter().map(|c| c.label().to_owned()).collect();
+    let expected = ["a.crt", "b.pem"].map(|name| directory.path().join(name).display().to_string());
+    assert_eq!(labels, expected);
+    assert_eq!(loaded.index.find("b.test").len(), 1);
+    assert_eq!(&*loaded.index.default_certificates()[0].names()[0], "a.test");
+}
+
+/// One bad file does not hide another, nor the good ones.
+#[test]
+fn every_problem_of_a_directory_is_reported() {
+    let (chain, key) = certificate("good.test");
+    let directory = directory(&HashMap::from([
+        ("a.crt", chain.clone()),
+        ("b.pem", chain.clone()),
+        ("c.pem", "nothing".into()),
+        ("good.pem", chain + &key),
+        ("large.pem", "x".repeat(PEM_BYTES_MAX + 1)),
+    ]));
+    fs::create_dir(directory.path().join("folder.pem")).unwrap();
+    std::os::unix::fs::symlink("/nonexistent", directory.path().join("gone.pem")).unwrap();
+    let loaded = load_path(directory.path());
+    let errors = errors(&loaded, directory.path());
+    for expected in [
+        "a.crt: its key a.key is missing",
+        "b.pem: no private key in it",
+        "c.pem: no PEM section",
+        "folder.pem: neither a file nor a directory",
+        "gone.pem: cannot be read: No such file",
+        "large.pem: 262145 bytes",
+    ] {
+        assert!(errors.iter().any(|error| error.starts_with(expected)), "{expected}: {errors:#?}");
+    }
+    assert_eq!(errors.len(), 6, "{errors:#?}");
+    assert_eq!(loaded.index.find("good.test").len(), 1);
+}
+
+#[test]
+fn sources_that_hold_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| errors(&load_path(&directory.path().join(name)), directory.path());
+    assert_eq!(at("absent").len(), 1);
+    assert!(at("absent")[0].starts_with("absent: cannot be read"), "{:?}", at("absent"));
+    assert_eq!(at("").len(), 1, "{:?}", at(""));
+    assert!(at("")[0].contains("no certificate in this directory"));
+    let device = errors(&load_path(Path::new("/dev/zero")), directory.path());
+    assert_eq!(device, ["/dev/zero: neither a file nor a directory; name one"]);
+}
+
+#[test]
+fn pairs_and_defaults_are_taken_as_asked() {
+    let (a_chain, a_key) = certificate("a.test");
+    let (b_chain, b_key) = certificate("*.b.test");
+    let files = [("1", a_chain), ("2", a_key), ("3", b_chain), ("4", b_key)];
+    let directory = directory(&HashMap::from(files));
+    let path = |name: &str| directory.path().join(name);
+    let pair = |chain, key| CertificateSource::Pair { chain: path(chain), key: path(key) };
+    let bounds = bounds(2, 2);
+    for (default, expected) in [
+        (DefaultCertificate::First, Some("a.test")),
+        (DefaultCertificate::Name("a.test"), Some("a.test")),
+        (DefaultCertificate::Name("x.b.test"), Some("*.b.test")),
+        (DefaultCertificate::Name("*.b.test"), Some("*.b.test")),
+        (DefaultCertificate::Name("c.test"), None),
+    ] {
+        let loaded = load_with(&[pair("1", "2"), pair("3", "4")], default, bounds);
+        let served = loaded.index.default_certificates().first().map(|c| c.names()[0].to_string());
+        assert_eq!(served.as_deref(), expected);
+        assert_eq!(loaded.errors.is_empty(), expected.is_some(), "{:?}", loaded.errors);
+    }
+    let swapped = [pair("1", "4"), pair("3", "9")];
+    let swapped = load_with(&swapped, DefaultCertificate::First, bounds);
+    let errors = errors(&swapped, directory.path());
+    assert_eq!(errors.len(), 2, "{errors:#?}");
+    assert!(errors[0].starts_with("9: cannot be read"), "{errors:#?}");
+    assert!(errors[1].starts_with("4: this private key does not belong"), "{errors:#?}");
+}
+
+#[test]
+fn bounds_hold_and_say_what_to_do() {
+    let (a_chain, a_key) = certificate("a.test");
+    let (b_chain, b_key) = certificate("b.test");
+    let files = [("a.pem", a_chain + &a_key), ("b.pem", b_chain + &b_key)];
+    let directory = directory(&HashMap::from(files));
+    let sources = [CertificateSource::Path(directory.path().to_owned())];
+    let load = |bounds: Bounds| {
+        let loaded = load_with(&sources, DefaultCertificate::First, bounds);
+        (loaded.index.len(), errors(&loaded, directory.path()))
+    };
+    assert_eq!(load(bounds(2, 2)), (2, vec![]));
+    let (loaded, errors) = load(bounds(1, 2));
+    assert_eq!(loaded, 1);
+    assert_eq!(errors, ["more than 1 certificates for one listener; buy more"]);
+    let (_, errors) = load(bounds(2, 1));
+    assert_eq!(errors, ["2 names for one listener, 1 are allowed; ask for more"]);
+}
