@@ -102,11 +102,13 @@ impl Arguments {
         let mut modes = BTreeSet::new();
         for mode in self.modes() {
             match mode.lacks(&self.package(), &self.node) {
-                None => drop(modes.insert(mode)),
+                None => {
+                    modes.insert(mode);
+                }
                 // Without the package there is nothing to compare.
                 Some(error) if mode.is_sealane() => return Err(error),
                 Some(error) => {
-                    drop(settings.insert(format!("no {}", mode.name()), error.to_string()))
+                    settings.insert(format!("no {}", mode.name()), error.to_string());
                 }
             }
         }
