@@ -507,8 +507,8 @@ pub struct Figure {
     pub name: String,
     /// For a heading, such as `CPU per ticket`.
     pub title: String,
-    /// Of the values, as shown: `ns`, `us`, `ms`, `MB/s`, `per second`, `%`, or empty for a plain
-    /// count.
+    /// Of the values, as shown: `ns`, `us`, `ms`, `kB`, `MB/s`, `per second`, `%`, or empty for a
+    /// plain count.
     pub unit: String,
     /// Whether it was counted, event by event, rather than measured by a clock. A count of how
     /// threads met, such as waits for a lock, differs from run to run all the same.

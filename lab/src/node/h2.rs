@@ -26,7 +26,8 @@ impl Client {
         let requests = requests.max(*connections as u64);
         let mut command = Command::new("h2load");
         command.arg(format!("-n{requests}")).arg(format!("-c{connections}"));
-        command.arg(format!("-m{STREAMS}")).arg("--groups=X25519");
+        // A server that does not answer is told by requests that failed.
+        command.arg(format!("-m{STREAMS}")).arg("-N10s").arg("--groups=X25519");
         command.arg(format!("--tls13-ciphers={suite}"));
         command.arg(format!("https://{address}/bytes/{body_bytes}")).stdin(Stdio::null());
         let output = command.output().map_err(Error::io("run h2load"))?;

@@ -135,8 +135,8 @@ fn ratios(of: &StrategyRow, to: &StrategyRow, figure: &str) -> Result<Spread, St
     spread.ok_or_else(|| format!("{named} have not both {figure} in every round"))
 }
 
-/// Whether each of the two had its turn in every round, and none of them twice in a row while the
-/// other waited for more than a round: what changes with time then touches both.
+/// Whether both had their turn in every round before the next one began, and not always in the same
+/// order: what changes with time then touches both.
 fn are_interleaved(of: &StrategyRow, to: &StrategyRow) -> bool {
     let (of, to) = (&of.order, &to.order);
     let turns: Vec<[u32; 2]> = of.iter().zip(to).map(|(a, b)| [*a.min(b), *a.max(b)]).collect();
@@ -315,6 +315,11 @@ mod tests {
             |rows: &mut [StrategyRow; 2]| {
                 rows[0].order = vec![0, 2, 4, 6, 8];
                 rows[1].order = vec![1, 3, 5, 7, 9];
+            },
+            // In changing order, but not round by round.
+            |rows: &mut [StrategyRow; 2]| {
+                rows[0].order = vec![0, 7, 2, 9, 4];
+                rows[1].order = vec![5, 1, 6, 3, 8];
             },
             // From a document that does not tell.
             |rows: &mut [StrategyRow; 2]| rows[1].order.clear(),
