@@ -8,15 +8,16 @@
 //! [`ClientStanding`].
 //!
 //! ```text
-//!   Asked     any chain, or none -> the handshake goes on -> standing: Absent, Verified, Unverified
+//!   Asked     any chain, or none -> the handshake goes on -> standing: Absent, Verified, ...
 //!   Required  no chain, or one that is not verified       -> the handshake ends with an alert
-//!   both      a ticket holds the chain, so a resumed session has it without having shown it again
+//!   both      a ticket holds the chain: a resumed session has it without showing it again
 //! ```
 //!
 //! In both modes the client proves in the handshake that it holds the key of the certificate it
 //! shows. A ticket never resumes under other roots or another mode: the policy's digest has both.
 
 mod error;
+mod pinned;
 mod roots;
 mod standing;
 mod verifier;

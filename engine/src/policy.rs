@@ -33,7 +33,8 @@ pub struct Policy {
     /// Signature schemes that the server may sign with; empty: all.
     pub schemes: Vec<Scheme>,
     /// Accepted suites in order of preference; empty: all, in the order of [`Suite::ALL`], from
-    /// which a client that puts ChaCha20-Poly1305 first gets its own.
+    /// which a client that puts ChaCha20-Poly1305 first gets its own. In TLS 1.2 the certificate is
+    /// chosen first, and the suite among those for its kind of key.
     pub suites: Vec<Suite>,
     /// What a client gets that asks for a name no certificate covers, or for none at all.
     pub unknown_names: UnknownNames,

@@ -1,8 +1,9 @@
 //! Stateless session tickets: every lane, and every machine that shares a root, seals and opens
 //! them with keys derived from the time, so nobody sends a message or takes a lock to rotate.
 //!
-//! A [`TicketRoot`] is the secret of one epoch; a [`LaneTickets`] is a lane's replica of it; a
-//! [`Ticketer`] is what rustls asks on that lane for one policy; [`LaneClock`] is the lane's time.
+//! A [`TicketRoot`] is the secret of one epoch, or a list of shared secrets; a [`LaneTickets`] is a
+//! lane's replica of it; a [`Ticketer`] is what rustls asks on that lane for one policy;
+//! [`LaneClock`] is the lane's time.
 //!
 //! ```text
 //! epoch = floor(unix seconds / lifetime)                      the same second for everyone
@@ -25,6 +26,20 @@
 //! A ticket is bound to the listener's policy by its key, and to the server name by rustls, which
 //! writes the name into the ticket and makes a full handshake if another one is asked for.
 //!
+//! # Shared secrets
+//! ```text
+//! S_1, S_2, ..., up to SHARED_KEYS_MAX              whoever runs the processes hands them out
+//!  |
+//!  +--HKDF "shared", epoch, policy digest--> key of (secret, epoch, policy)
+//! ```
+//!
+//! [`TicketRoot::shared`] is for processes that get their keys from elsewhere and may start at any
+//! time: with equal secrets and lifetimes they open each other's tickets. The first secret seals
+//! and each opens, and epochs count as above, but nothing is ratcheted: who learns a secret
+//! opens what was ever sealed with it, so forward secrecy of tickets is for who replaces the
+//! secrets, by [`LaneTickets::replace`]: the new one in front, old ones dropped after two
+//! lifetimes. Whatever a clock says, it has its keys: what follows is of ratcheted roots.
+//!
 //! # A clock that is wrong
 //! Backward by an epoch: the older root is still held, nothing changes. Further back: no ticket is
 //! issued or opened (handshakes are full), because the keys of that time are erased and stay so.
@@ -42,13 +57,17 @@
 //! One message may have 2^38 bytes; ours have at most [`TICKET_BYTES_MAX`], and ChaCha20 sets no
 //! limit to the number of messages. A forger who tries v tickets of at most 2^9 blocks of 16 bytes
 //! wins with probability at most v * 2^9 / 2^103: at 1,000,000 tries/s on each of those 2^20 lanes
-//! for three epochs of 12 h (v = 2^57) that is 2^-37.
+//! for three epochs of 12 h (v = 2^57) that is 2^-37. A ticket names its epoch, so of a shared root
+//! as many keys are tried as there are secrets: 2^3 at most, and 2^-34. The bound of the nonces is
+//! for one key, and stays.
 //!
 //! # The cost
 //! Sealing 256 bytes takes 1.75 us with the portable crate and 0.53 us with graviola, which needs
 //! recent processors (x86-64 with AVX2, a shared 2-core VM, best of 9 runs). The difference is
 //! under the 2 us per ticket that a second implementation would have to save. One step of the
 //! ratchet takes 0.27 us, so [`RATCHET_STEPS_MAX`] steps hold a lane up for about 1 ms.
+//! A ticket that no secret of a shared root opens costs as many tries as there are secrets, and a
+//! derivation for each key that is not held. A try costs less than sealing: the tag comes first.
 
 mod clock;
 mod lane;

@@ -115,6 +115,12 @@ impl Cause {
         matches!(self, Self::Clean | Self::ServiceClosed)
     }
 
+    /// Whether the client has ended its stream by itself. If nobody's answer is cut by that, it is not
+    /// reset: it may still read what was sent before, which does not look whole without close_notify.
+    pub(crate) fn client_left(self) -> bool {
+        matches!(self, Self::ClientGone | Self::ClientTruncated)
+    }
+
     /// The cause behind a failed session, during its handshake or afterwards.
     pub(crate) fn of_session(error: &SessionError, established: bool) -> Self {
         use rustls::Error;

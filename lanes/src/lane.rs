@@ -296,7 +296,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             counters.handshaking.subtract(1);
         }
         let lingered = matches!(connection.phase, Phase::Lingering { .. });
-        if !cause.closes_plainly() && !lingered {
+        let left = cause.client_left() && connection.attached.is_none();
+        if !cause.closes_plainly() && !left && !lingered {
             reset_on_close(&connection.socket.fd);
         } else if connection.abandoned || cause == Cause::ServiceClosed {
             self.core.discard_arrivals(&connection.socket);

@@ -78,8 +78,10 @@ class DescriptorChannel {
 /** Node's socket on a descriptor that a lane reads and writes. */
 class DescriptorSocket extends net.Socket {
   constructor(channel) {
-    const { allowHalfOpen, highWaterMark, server } = channel.lane.options;
-    super({ fd: channel.identity.descriptor, allowHalfOpen, highWaterMark, manualStart: true });
+    const { allowHalfOpen, highWaterMark, pauseOnConnect, server } = channel.lane.options;
+    // Reads from the start as a socket that node has accepted: http2 counts on it.
+    const manualStart = pauseOnConnect === true;
+    super({ fd: channel.identity.descriptor, allowHalfOpen, highWaterMark, manualStart });
     this[kChannel] = channel;
     this.encrypted = true;
     this.server = server;

@@ -135,7 +135,8 @@ class Lane {
     channel.stalled = true;
     this.#stalled.push(channel);
     this.stalledCount += 1;
-    this.#schedule();
+    // A turn ends by waiting for room, and not by another turn that finds none.
+    if (!this.#running) this.#schedule();
   }
 
   /**

@@ -112,8 +112,7 @@ impl Bridge {
     }
 
     fn tell_end(&mut self, bridged: &mut Bridged) {
-        bridged.end_due =
-            !bridged.is_open || !self.parts.events.write(Event::End, bridged.id, &[]);
+        bridged.end_due = !bridged.is_open || !self.parts.events.write(Event::End, bridged.id, &[]);
         if bridged.end_due {
             self.stall(bridged);
         }

@@ -47,15 +47,14 @@ function certificate(about) {
     tagged(0xa3, sequence(...extensions(about))),
   );
   const der = signed(body, issuer.privateKey);
-  return {
+  const made = {
     cert: pem('CERTIFICATE', der),
     key: privateKey.export({ type: 'pkcs8', format: 'pem' }),
-    privateKey,
-    name: about.name,
-    organization: about.organization,
-    der,
-    serial,
   };
+  // Not enumerable: `...made` is what a server takes as options.
+  const more = { privateKey, name: about.name, organization: about.organization, der, serial };
+  for (const [name, value] of Object.entries(more)) Object.defineProperty(made, name, { value });
+  return made;
 }
 
 /**

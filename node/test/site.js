@@ -11,7 +11,7 @@ const tls = require('node:tls');
 
 const { authority, leaf } = require('./certificates');
 const { createServer, createTLSServer } = require('./implementation');
-const { collect, event, within } = require('./within');
+const { collect, event, until, within } = require('./within');
 
 /** The authority that clients trust unless a test says otherwise. */
 const ca = authority('Sealane test authority');
@@ -93,9 +93,18 @@ async function connected(t, server, options = {}) {
  *   socket: import('node:tls').TLSSocket }>}
  */
 async function pair(t, server, options = {}) {
-  const arrived = event(server, 'secureConnection');
-  const [client, [socket]] = await Promise.all([connected(t, server, options), arrived]);
-  return { client, socket };
+  const arrived = [];
+  const onSocket = (socket) => arrived.push(socket);
+  server.on('secureConnection', onSocket);
+  try {
+    const client = await connected(t, server, options);
+    // The connections of others may arrive meanwhile; those over paths have no ports.
+    const isIts = (socket) => socket.remotePort === client.localPort;
+    await until(() => arrived.some(isIts), "the server's end of a connection");
+    return { client, socket: arrived.find(isIts) };
+  } finally {
+    server.off('secureConnection', onSocket);
+  }
 }
 
 /**
@@ -159,6 +168,6 @@ after(() => {
 const LINGER_MS = 5_000;
 
 module.exports = {
-  ca, connect, connected, httpsSite, own, ownLeaf, pair, refused, request, start, ticket,
+  ca, connect, connected, endsOf, httpsSite, own, ownLeaf, pair, refused, request, start, ticket,
   tlsSite,
 };

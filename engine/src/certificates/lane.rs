@@ -17,6 +17,7 @@ use super::restricted::Restricted;
 use super::served::Found;
 use super::{
     Certificate, CertificateDigest, CertificateError, Served, StoreFailure, StoreId, StoreView,
+    StoredCertificate,
 };
 use crate::policy::SchemeSet;
 
@@ -293,21 +294,24 @@ impl Lane {
         let provider = &self.provider;
         let resolved = match (self.served.find(hello.server_name(), view)?, view) {
             (Found::Indexed(found), _) => {
-                let mut found = best_first(found, |each| each.key_type().is_accepted(schemes));
-                found.find_map(|each| {
-                    Some((each.digest(), keys.certified_key(each, provider).ok()?))
+                let is_accepted = |each: &Arc<Certificate>| each.key_type().is_accepted(schemes);
+                best_first(found, is_accepted).find_map(|each| {
+                    let key = keys.certified_key(each, provider).ok()?;
+                    Some((each.digest(), is_accepted(each), key))
                 })
             }
             (Found::Stored(found), Some(view)) => {
-                let mut found = best_first(&found, |each| each.key_type.is_accepted(schemes));
-                found.find_map(|each| {
-                    Some((each.digest, keys.stored_key(each.digest, view, provider).ok()?))
+                let is_accepted = |each: &StoredCertificate| each.key_type.is_accepted(schemes);
+                best_first(&found, is_accepted).find_map(|each| {
+                    let key = keys.stored_key(each.digest, view, provider).ok()?;
+                    Some((each.digest, is_accepted(each), key))
                 })
             }
             (Found::Nothing | Found::Stored(_), _) => None,
         };
-        Ok(resolved.map(|(digest, key)| match self.schemes {
-            Some(schemes) => keys.restricted(digest, &key, schemes),
+        Ok(resolved.map(|(digest, is_accepted, key)| match self.schemes {
+            Some(schemes) if is_accepted => keys.restricted(digest, &key, schemes),
+            Some(_) => keys.restricted(digest, &key, SchemeSet::NONE),
             None => key,
         }))
     }

@@ -32,7 +32,12 @@ impl SigningKey for Restricted {
         self.key.public_key()
     }
 
+    /// That of a key which may sign nothing is none that any suite has, so that rustls refuses the
+    /// handshake before it would sign: in TLS 1.2 it finds no words for it afterwards.
     fn algorithm(&self) -> SignatureAlgorithm {
-        self.key.algorithm()
+        match self.schemes {
+            SchemeSet::NONE => SignatureAlgorithm::Unknown(u8::MAX),
+            _ => self.key.algorithm(),
+        }
     }
 }

@@ -88,3 +88,38 @@ fn line(label: &str, client_random: &[u8], secret: &[u8]) -> Zeroizing<String> {
 
 /// Bytes of the lines that wait to be taken: those of some 60 handshakes.
 pub const KEY_LOG_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_lines_go_for_want_of_room() {
+        let log = LaneKeyLog::new();
+        for number in 0..1_000_u16 {
+            log.log("LABEL", &[0; 32], &number.to_be_bytes().repeat(16));
+        }
+        let taken = log.take();
+        assert!(taken.len() <= KEY_LOG_BYTES_MAX);
+        let lines: Vec<_> = taken.split_inclusive(|byte| *byte == b'\n').collect();
+        assert!(taken.len() + lines[0].len() > KEY_LOG_BYTES_MAX);
+        let last = format!("LABEL {} {}\n", "00".repeat(32), "03e7".repeat(16));
+        assert_eq!(lines.last(), Some(&last.as_bytes()));
+        assert_eq!(log.take(), b"");
+    }
+
+    #[test]
+    fn a_line_has_all_its_room_from_the_start() {
+        let line = line("SERVER_TRAFFIC_SECRET_0", &[1; 32], &[2; 48]);
+        assert_eq!(line.len(), line.capacity());
+    }
+
+    #[test]
+    fn another_thread_logs_nothing() {
+        let log = LaneKeyLog::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| log.log("LABEL", &[0; 32], &[0; 32]));
+        });
+        assert_eq!(log.take(), b"");
+    }
+}

@@ -80,6 +80,9 @@ impl Scheme {
 pub(crate) struct SchemeSet(u16);
 
 impl SchemeSet {
+    /// Nothing is allowed.
+    pub(crate) const NONE: Self = Self(0);
+
     /// The set of a policy's list, of which an empty one allows everything.
     pub(crate) fn restricting(schemes: &[Scheme]) -> Option<Self> {
         let bits = schemes.iter().fold(0, |bits, scheme| bits | 1 << *scheme as u16);

@@ -90,3 +90,22 @@ impl Suite {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_suite() {
+        for suite in Suite::ALL {
+            // rustls writes TLS13_ where IANA writes TLS_; OpenSSL leaves out what goes without
+            // saying.
+            let named = suite.id().as_str().unwrap().replace("TLS13_", "TLS_");
+            assert_eq!(suite.name(), named);
+            let bare = |name: &str| name.replace("TLS_ECDHE", "ECDHE").replace("WITH_", "");
+            let openssl = suite.openssl_name().replace('-', "_").replace("AES1", "AES_1");
+            let openssl = openssl.replace("AES2", "AES_2");
+            assert!(bare(suite.name()).starts_with(&bare(&openssl)), "{openssl}");
+        }
+    }
+}

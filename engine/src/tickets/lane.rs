@@ -228,6 +228,23 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_shared_secrets_are_erased_when_they_open_nothing_any_more() {
+        let root = TicketRoot::shared(&[[1; 48], [2; 48]], 600).unwrap();
+        let mut replica = Replica::new(root);
+        let policy = PolicyDigest([0; 32]);
+        for (epoch, secret) in [(9, 0), (9, 1), (10, 1), (11, 0)] {
+            assert!(
+                replica.opening_key(UnixSeconds(6_000), Epoch(epoch), secret, &policy).is_some()
+            );
+        }
+        assert_eq!(held(&replica), [9, 9, 10, 11]);
+        replica.rotate(UnixSeconds(6_600)).unwrap();
+        assert_eq!(held(&replica), [10, 11]);
+        replica.replace(TicketRoot::shared(&[[1; 48]], 600).unwrap());
+        assert!(held(&replica).is_empty());
+    }
+
+    #[test]
     fn looking_at_the_next_epoch_erases_nothing() {
         let mut replica = replica();
         let policy = PolicyDigest([0; 32]);

@@ -64,7 +64,7 @@ impl TicketRoot {
         if !(1..=LIFETIME_S_MAX).contains(&lifetime_s) {
             return Err(TicketRootError::SharedLifetime { lifetime_s });
         }
-        let secrets = Secrets::Shared(secrets.iter().map(|secret| extract(secret)).collect());
+        let secrets = Secrets::Shared(secrets.iter().map(extract).collect());
         Ok(Self { epoch: Epoch(0), lifetime_s, secrets })
     }
 
@@ -405,6 +405,19 @@ mod tests {
         let hkdf = Hkdf::<Sha256>::from_prk(secret.as_slice()).unwrap();
         hkdf.expand_multi_info(&[LABEL_KEY, &POLICY.0], &mut expected).unwrap();
         assert_eq!(*derive(&secret, LABEL_KEY, &POLICY.0), expected);
+    }
+
+    #[test]
+    fn keys_of_shared_secrets_are_hkdf() {
+        let secrets = [[0x5a; 48], [0xa5; 48]];
+        let root = TicketRoot::shared(&secrets, LIFETIME_DEFAULT_S).unwrap();
+        for (number, secret) in secrets.iter().enumerate() {
+            let mut expected = [0; 32];
+            let hkdf = Hkdf::<Sha256>::new(Some(LABEL_SHARED), secret);
+            hkdf.expand_multi_info(&[&10_u64.to_be_bytes(), &POLICY.0], &mut expected).unwrap();
+            assert_eq!(**root.key(Epoch(10), number, &POLICY).unwrap().as_ref().unwrap(), expected);
+        }
+        assert!(root.key(Epoch(10), secrets.len(), &POLICY).unwrap().is_none());
     }
 
     #[test]

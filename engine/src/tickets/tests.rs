@@ -1,5 +1,7 @@
 //! rustls pairs in memory: two lanes, each with its own replica of one root and its own clock.
 
+mod shared;
+
 use std::{io::Read as _, sync::Arc, time::Duration};
 
 use proptest::prelude::*;

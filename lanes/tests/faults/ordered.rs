@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Panic,
     /// Take so many more bytes from the client.
     Take(usize),
+    /// Holds the lane up between two waits of the test at the gate.
+    Wait,
     Write(Vec<u8>),
 }
 
@@ -69,6 +71,8 @@ pub(crate) struct Desk {
 struct Queue {
     orders: VecDeque<Order<Command>>,
     is_asleep: bool,
+    /// An order that comes when the lane has asked for the last time before it sleeps.
+    late: Option<Order<Command>>,
 }
 
 impl Desk {
@@ -84,6 +88,11 @@ impl Desk {
             self.rings.fetch_add(1, SeqCst);
             rustix::io::write(&self.bell, &1u64.to_ne_bytes()).unwrap();
         }
+    }
+
+    /// Puts an order into the queue at the end of the next turn that begins, without a bell.
+    pub(crate) fn order_late(&self, order: Order<Command>) {
+        self.queue.lock().unwrap().late = Some(order);
     }
 
     pub(crate) fn command(&self, id: ConnectionId, command: Command) {
@@ -118,6 +127,7 @@ impl Driver {
             desk: lane_desk,
             told: sender,
             stage: Stage::TurnEnded,
+            has_more: false,
         });
         Self { rig, desk, told }
     }
@@ -200,6 +210,8 @@ pub(crate) struct Ordered {
     desk: Arc<Desk>,
     told: Sender<Told>,
     stage: Stage,
+    /// Whether the lane stopped asking though there was an order.
+    has_more: bool,
 }
 
 pub(crate) struct Held {
@@ -234,7 +246,7 @@ impl Service for Ordered {
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.step(&[Stage::TurnEnded], Stage::MaySleep);
+        self.step(if self.has_more { &[] } else { &[Stage::TurnEnded] }, Stage::MaySleep);
         let mut queue = self.desk.queue.lock().unwrap();
         queue.is_asleep = queue.orders.is_empty();
         queue.is_asleep
@@ -248,11 +260,16 @@ impl Service for Ordered {
 
     fn next_order(&mut self) -> Option<Order<Command>> {
         self.step(&[Stage::Awake, Stage::Orders], Stage::Orders);
-        self.desk.queue.lock().unwrap().orders.pop_front()
+        let order = self.desk.queue.lock().unwrap().orders.pop_front();
+        self.has_more = order.is_some();
+        order
     }
 
     fn turn_ended(&mut self) {
         self.step(&[Stage::Orders], Stage::TurnEnded);
+        let mut queue = self.desk.queue.lock().unwrap();
+        let late = queue.late.take();
+        queue.orders.extend(late);
     }
 
     fn accepts(&self) -> bool {
@@ -288,12 +305,16 @@ impl Service for Ordered {
         held: &mut Held,
         link: &mut Link<'_, K>,
         command: Command,
-        _settings: &Settings,
+        settings: &Settings,
     ) -> Result<(), Cause> {
         self.step(&[Stage::Orders], Stage::Orders);
         assert_eq!(held.id, link.id());
         match command {
-            Command::Abandon => link.abandon_client(),
+            Command::Abandon => {
+                link.abandon_client();
+                // It would take all, and tell, if it were asked.
+                held.credit = usize::MAX >> 1;
+            }
             Command::Attach(fd) => {
                 link.attach_socket(fd).unwrap();
                 held.attached = true;
@@ -321,6 +342,10 @@ impl Service for Ordered {
                 panic!("as told");
             }
             Command::Take(len) => held.credit += len,
+            Command::Wait => {
+                settings.gate.wait();
+                settings.gate.wait();
+            }
             Command::Write(bytes) => return link.send(&bytes),
         }
         Ok(())

@@ -162,7 +162,17 @@ fn each_answer_does_what_it_says() {
     driver.rig.handle.post(Mail::Provide(ContextId(2), Arc::clone(&two)));
     driver.desk.choose(id, Chosen::Context(ContextId(2)));
     client.handshake().unwrap();
-    driver.opened();
+    let held_up = driver.opened();
+
+    // Mail and order come while the lane takes orders already.
+    let (mut other, id) = greet(&driver, "two.test");
+    driver.desk.command(held_up, Command::Wait);
+    driver.rig.gate.wait();
+    driver.rig.handle.post(Mail::Provide(ContextId(3), Arc::clone(&two)));
+    driver.desk.choose(id, Chosen::Context(ContextId(3)));
+    driver.rig.gate.wait();
+    other.handshake().unwrap();
+    assert_eq!(driver.opened(), id);
     // A second answer finds no hello that waits.
     driver.desk.choose(id, Chosen::Refuse);
     driver.silence();

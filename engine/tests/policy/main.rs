@@ -6,25 +6,26 @@
     reason = "a test fails by panicking"
 )]
 
-use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::time::Duration;
+mod clients;
+mod key_log;
+mod rig;
+mod signatures;
+mod suites;
 
-use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair, RsaKeySize, SignatureAlgorithm};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use std::sync::Arc;
+
+use rcgen::SignatureAlgorithm;
 use rustls::version::{TLS12, TLS13};
-use rustls::{
-    AlertDescription, CipherSuite as S, ClientConfig, ClientConnection, Error, RootCertStore,
-    SupportedProtocolVersion,
+use rustls::{AlertDescription, CipherSuite as S, Error};
+use sealane_engine::context::Refusal;
+use sealane_engine::hello::Hello;
+use sealane_engine::policy::{
+    ClientCertificates, Group, Policy, Scheme, Suite, UnknownNames, Versions,
 };
-use sealane_engine::buffer::Buffer;
-use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
-use sealane_engine::context::{Context, LaneContext, LaneResources, Refusal};
-use sealane_engine::hello::{self, Hello, Peek};
-use sealane_engine::policy::{Group, Policy, UnknownNames, Versions};
-use sealane_engine::provider::{ProviderChoice, lane_provider};
-use sealane_engine::session::{ServerSession, Session};
-use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+use sealane_engine::provider::ProviderChoice;
+
+use self::clients::Authority;
+use self::rig::{Client, Failed, Server};
 
 #[test]
 fn every_group_works_in_every_version_with_either_provider() {
@@ -153,12 +154,22 @@ fn unknown_names_get_the_default_certificate_or_the_right_alert() {
 #[test]
 fn policies_that_differ_in_anything_have_digests_of_their_own() {
     let base = Policy::default();
+    let roots = [(); 2].map(|()| Authority::new().roots(&[]));
     let others = [
         Policy { versions: Versions::Tls13, ..base.clone() },
         Policy { unknown_names: UnknownNames::Refuse, ..base.clone() },
         Policy { groups: vec![Group::X25519], ..base.clone() },
         Policy { alpn: vec![b"h2".to_vec()], ..base.clone() },
         Policy { alpn: vec![b"h".to_vec(), b"2".to_vec()], ..base.clone() },
+        Policy { client_order: true, ..base.clone() },
+        Policy { suites: Suite::ALL.to_vec(), ..base.clone() },
+        Policy { suites: vec![Suite::Tls13Aes128GcmSha256], ..base.clone() },
+        Policy { suites: vec![Suite::Tls13Aes128GcmSha256], client_order: true, ..base.clone() },
+        Policy { schemes: vec![Scheme::Ed25519], ..base.clone() },
+        Policy { schemes: vec![Scheme::RsaPssRsaeSha256], ..base.clone() },
+        Policy { clients: ClientCertificates::Asked(Arc::clone(&roots[0])), ..base.clone() },
+        Policy { clients: ClientCertificates::Required(Arc::clone(&roots[0])), ..base.clone() },
+        Policy { clients: ClientCertificates::Required(Arc::clone(&roots[1])), ..base.clone() },
     ];
     let mut digests: Vec<_> = others.iter().map(|policy| policy.digest().0).collect();
     digests.push(base.digest().0);
@@ -168,145 +179,11 @@ fn policies_that_differ_in_anything_have_digests_of_their_own() {
     assert_eq!(base.digest(), Policy::default().digest());
 }
 
+#[test]
+fn policies_keep_the_digests_that_they_had_when_fields_were_fewer() {
+    let policy = Policy { alpn: vec![b"h2".to_vec()], ..Policy::default() };
+    let digest = policy.digest().0.map(|byte| format!("{byte:02x}")).concat();
+    assert_eq!(digest, "3e6cf9603bef1cabaab42e9cf7aa6f388471eb9af5eee1c5d17c02c39a8c94c6");
+}
+
 const ED25519: [(&str, &SignatureAlgorithm); 1] = [("a.test", &rcgen::PKCS_ED25519)];
-const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
-
-/// A listener's context on one lane, with certificates of one CA.
-struct Server {
-    context: LaneContext,
-    roots: RootCertStore,
-}
-
-impl Server {
-    fn new(
-        choice: ProviderChoice,
-        policy: Policy,
-        names: &[(&str, &'static SignatureAlgorithm)],
-    ) -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let crypto = lane_provider(choice, &Group::ALL).unwrap().crypto;
-        let mut builder = IndexBuilder::new(&crypto, 1_800_000_000);
-        for (name, algorithm) in names {
-            let key = if *algorithm == &rcgen::PKCS_RSA_SHA256 {
-                KeyPair::generate_rsa_for(algorithm, RsaKeySize::_2048).unwrap()
-            } else {
-                KeyPair::generate_for(algorithm).unwrap()
-            };
-            let leaf = CertificateParams::new([(*name).to_owned()]).unwrap();
-            let leaf = leaf.signed_by(&key, &ca).unwrap();
-            builder.add(name, format!("{}{}", leaf.pem(), key.serialize_pem()).as_bytes());
-        }
-        let indexed = builder.finish(DefaultCertificate::First);
-        assert_eq!(indexed.errors, []);
-        let root = TicketRoot::generate(Duration::from_secs(43_200), NOW, |b| b.fill(7)).unwrap();
-        let lane = LaneResources::new(root, NOW, NonZeroUsize::new(16).unwrap());
-        let certificates = Arc::new(indexed.index);
-        let (key_log, store, tickets) = (false, None, 2);
-        let context = Context { policy, certificates, key_log, store, provider: choice, tickets };
-        let context = Arc::new(context);
-        let mut roots = RootCertStore::empty();
-        roots.add(ca.der().clone()).unwrap();
-        Self { context: LaneContext::new(&context, &lane).unwrap(), roots }
-    }
-
-    /// A whole handshake in memory.
-    fn accept(
-        &self,
-        client: &Client,
-        name: &'static str,
-        version: &'static SupportedProtocolVersion,
-    ) -> Result<ServerSession, Failed> {
-        let mut client = client.connect(self.roots.clone(), name, version);
-        let mut plain = Buffer::with_capacity(1 << 16);
-        let mut wire = Buffer::with_capacity(1 << 18);
-        let mut session = None;
-        for _ in 0..8 {
-            let mut sent = Vec::new();
-            while client.wants_write() {
-                client.write_tls(&mut sent).unwrap();
-            }
-            if !sent.is_empty() {
-                let session = match &mut session {
-                    Some(session) => session,
-                    None => match self.begin(&sent) {
-                        Ok(begun) => session.insert(begun),
-                        Err(alert) => return Err(Failed::received(&mut client, &alert)),
-                    },
-                };
-                if session.feed(&mut sent, &mut plain, &mut wire).is_err() {
-                    return Err(Failed::received(&mut client, wire.filled()));
-                }
-            }
-            client.read_tls(&mut wire.filled()).unwrap();
-            wire.clear();
-            client.process_new_packets().map_err(Failed::Client)?;
-        }
-        Ok(session.filter(ServerSession::is_established).expect("eight flights are enough"))
-    }
-
-    fn begin(&self, hello: &[u8]) -> Result<ServerSession, [u8; 7]> {
-        let Peek::Hello(hello) = hello::peek(hello, 1 << 14) else { panic!("a whole hello") };
-        let config = self.context.admit(&hello).map_err(Refusal::alert)?;
-        Ok(ServerSession::new(config).unwrap())
-    }
-}
-
-/// What a client offers; empty lists stand for everything.
-#[derive(Default)]
-struct Client {
-    groups: Vec<Group>,
-    suites: Vec<S>,
-    alpn: Vec<Vec<u8>>,
-}
-
-impl Client {
-    fn connect(
-        &self,
-        roots: RootCertStore,
-        name: &'static str,
-        version: &'static SupportedProtocolVersion,
-    ) -> ClientConnection {
-        let mut provider: CryptoProvider = aws_lc_rs::default_provider();
-        if !self.suites.is_empty() {
-            let of = |suite: &S| {
-                let mut all = aws_lc_rs::ALL_CIPHER_SUITES.iter();
-                *all.find(|other| other.suite() == *suite).unwrap()
-            };
-            provider.cipher_suites = self.suites.iter().map(of).collect();
-        }
-        if !self.groups.is_empty() {
-            let of = |group: &Group| {
-                let mut all = aws_lc_rs::ALL_KX_GROUPS.iter();
-                *all.find(|other| other.name().as_str() == Some(group.name())).unwrap()
-            };
-            provider.kx_groups = self.groups.iter().map(of).collect();
-        }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(&[version])
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols.clone_from(&self.alpn);
-        ClientConnection::new(Arc::new(config), name.try_into().unwrap()).unwrap()
-    }
-}
-
-#[derive(Debug, PartialEq)]
-enum Failed {
-    /// The server sent this alert.
-    Alert(AlertDescription),
-    /// The client was not content.
-    Client(Error),
-}
-
-impl Failed {
-    fn received(client: &mut ClientConnection, wire: &[u8]) -> Self {
-        client.read_tls(&mut &*wire).unwrap();
-        match client.process_new_packets() {
-            Err(Error::AlertReceived(alert)) => Self::Alert(alert),
-            other => panic!("the client should have got an alert, not {other:?}"),
-        }
-    }
-}

@@ -1,0 +1,416 @@
+//! Clients' certificates: who is let in, what their chains are worth, and what a ticket keeps.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rcgen::{
+    CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,
+    date_time_ymd,
+};
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{AlertDescription as Alert, SignatureScheme};
+use sealane_engine::client_certificates::{
+    ClientRoots, ClientRootsError, ClientStanding, Distrust,
+};
+use sealane_engine::policy::{ClientCertificates, Policy};
+use sealane_engine::provider::ProviderChoice;
+use sealane_engine::tickets::UnixSeconds;
+
+use crate::ED25519;
+use crate::rig::{Client, Failed, NOW, Server};
+
+#[test]
+fn who_is_required_to_have_a_certificate_is_let_in_with_a_good_one_only() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let revoking = ours.roots(&[&ours.crl(&[REVOKED], 2028)]);
+    let cases = [
+        (None, Err(Alert::CertificateRequired)),
+        (Some(ours.issue(|_| ())), Ok(ClientStanding::Verified)),
+        (Some(theirs.issue(|_| ())), Err(Alert::UnknownCA)),
+        (Some(ours.issue(expired)), Err(Alert::CertificateExpired)),
+        (Some(ours.issue(early)), Err(Alert::CertificateExpired)),
+        (Some(ours.issue(revoked)), Err(Alert::CertificateRevoked)),
+        (Some(ours.issue(for_servers)), Err(Alert::UnsupportedCertificate)),
+    ];
+    for choice in [ProviderChoice::Graviola, ProviderChoice::AwsLc] {
+        let clients = ClientCertificates::Required(Arc::clone(&revoking));
+        let server = Server::new(choice, asking(clients), &ED25519);
+        for (identity, expected) in &cases {
+            for version in [&TLS12, &TLS13] {
+                let client = Client { identity: shown(identity), ..Client::default() };
+                let session = server.accept(&client, "a.test", version);
+                let standing = session.map(|session| server.context.standing(&session));
+                let expected = expected.clone().map_err(Failed::Alert);
+                assert_eq!(standing, expected, "{choice:?} {version:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_is_asked_is_let_in_and_judged_afterwards() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let lists = ours.roots(&[&ours.crl(&[REVOKED], 2028)]);
+    let stale = ours.roots(&[&ours.crl(&[], 2026)]);
+    let both = ClientRoots::from_pem(
+        &[ours.pem().as_bytes(), theirs.pem().as_bytes()],
+        &[ours.crl(&[], 2028).as_bytes()],
+    );
+    let both = Arc::new(both.unwrap());
+    let mut in_chain = theirs.issue(|_| ());
+    in_chain.chain.push(theirs.0.der().clone());
+    let cases = [
+        (&lists, None, ClientStanding::Absent),
+        (&lists, Some(ours.issue(|_| ())), ClientStanding::Verified),
+        (&lists, Some(theirs.issue(|_| ())), unverified(Distrust::UnknownIssuer)),
+        (&lists, Some(in_chain), unverified(Distrust::SelfSignedInChain)),
+        (&lists, Some(self_signed(IsCa::NoCa, |_| ()).0), unverified(Distrust::SelfSigned)),
+        (&lists, Some(ours.issue(expired)), unverified(Distrust::Expired)),
+        (&lists, Some(ours.issue(early)), unverified(Distrust::NotYetValid)),
+        (&lists, Some(ours.issue(revoked)), unverified(Distrust::Revoked)),
+        (&lists, Some(ours.issue(for_servers)), unverified(Distrust::BadPurpose)),
+        (&stale, Some(ours.issue(|_| ())), unverified(Distrust::CrlExpired)),
+        (&both, Some(theirs.issue(|_| ())), unverified(Distrust::RevocationUnknown)),
+    ];
+    let mut server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
+    for (roots, identity, expected) in cases {
+        server.turn_to(asking(ClientCertificates::Asked(Arc::clone(roots))));
+        for version in [&TLS12, &TLS13] {
+            let client = Client { identity: shown(&identity), ..Client::default() };
+            let session = server.accept(&client, "a.test", version).unwrap();
+            assert_eq!(server.context.standing(&session), expected, "{version:?}");
+            let chain = identity.as_ref().map_or(&[][..], |identity| &identity.chain);
+            assert_eq!(session.peer_certificates(), chain);
+        }
+    }
+}
+
+#[test]
+fn a_certificate_without_its_key_is_not_let_in() {
+    let ours = Authority::new();
+    let roots = ours.roots(&[]);
+    let stolen = Identity { key: ours.issue(|_| ()).key, ..ours.issue(|_| ()) };
+    for clients in [ClientCertificates::Asked, ClientCertificates::Required] {
+        let policy = asking(clients(Arc::clone(&roots)));
+        let server = Server::new(ProviderChoice::Auto, policy, &ED25519);
+        for version in [&TLS12, &TLS13] {
+            let client = Client { identity: Some(stolen.resolver()), ..Client::default() };
+            let failed = server.accept(&client, "a.test", version).unwrap_err();
+            assert_eq!(failed, Failed::Alert(Alert::DecryptError), "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn a_trusted_certificate_that_issued_itself_is_a_clients_own() {
+    let cases: [(fn(&mut CertificateParams), _, _); 4] = [
+        (|_| (), Ok(ClientStanding::Verified), ClientStanding::Verified),
+        (expired, Err(Alert::CertificateExpired), unverified(Distrust::Expired)),
+        (early, Err(Alert::CertificateExpired), unverified(Distrust::NotYetValid)),
+        (for_servers, Err(Alert::UnsupportedCertificate), unverified(Distrust::BadPurpose)),
+    ];
+    let mut server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
+    for is_ca in [IsCa::NoCa, IsCa::Ca(rcgen::BasicConstraints::Unconstrained)] {
+        for (change, required, asked) in cases.clone() {
+            let (own, pem) = self_signed(is_ca, change);
+            let other = Authority::new().pem();
+            let roots = ClientRoots::from_pem(&[pem.as_bytes(), other.as_bytes()], &[]).unwrap();
+            let (roots, others) = (Arc::new(roots), Authority::new().roots(&[]));
+            // What a leaf says of itself is looked at before its issuer.
+            let not_trusted = match (&asked, &is_ca) {
+                (ClientStanding::Verified, _)
+                | (ClientStanding::Unverified(Distrust::BadPurpose), IsCa::Ca(_)) => {
+                    unverified(Distrust::SelfSigned)
+                }
+                _ => asked.clone(),
+            };
+            for (clients, expected) in [
+                (ClientCertificates::Asked(Arc::clone(&roots)), Ok(asked)),
+                (ClientCertificates::Required(roots), required.map_err(Failed::Alert)),
+                (ClientCertificates::Asked(others), Ok(not_trusted)),
+            ] {
+                server.turn_to(asking(clients));
+                let client = Client { identity: Some(own.resolver()), ..Client::default() };
+                let session = server.accept(&client, "a.test", &TLS13);
+                let standing = session.map(|session| server.context.standing(&session));
+                assert_eq!(standing, expected, "{is_ca:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_is_not_asked_shows_nothing() {
+    let server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
+    let identity = Some(Authority::new().issue(|_| ()).resolver());
+    let client = Client { identity, ..Client::default() };
+    let session = server.accept(&client, "a.test", &TLS13).unwrap();
+    assert_eq!(server.context.standing(&session), ClientStanding::NotAsked);
+    assert!(session.peer_certificates().is_empty());
+}
+
+#[test]
+fn who_is_asked_is_told_whose_certificates_are_wanted() {
+    let authorities = [Authority::new(), Authority::new()];
+    let texts = authorities.each_ref().map(Authority::pem);
+    let roots = ClientRoots::from_pem(&[texts[0].as_bytes(), texts[1].as_bytes()], &[]);
+    let roots = Arc::new(roots.unwrap());
+    let mut wanted: Vec<_> = roots.subjects().iter().map(|name| name.as_ref().to_vec()).collect();
+    wanted.sort_unstable();
+    for clients in [ClientCertificates::Asked, ClientCertificates::Required] {
+        let policy = asking(clients(Arc::clone(&roots)));
+        let server = Server::new(ProviderChoice::Auto, policy, &ED25519);
+        for version in [&TLS12, &TLS13] {
+            let shows = Arc::new(authorities[1].issue(|_| ()).shows());
+            let identity: Arc<Shows> = Arc::clone(&shows);
+            let client = Client { identity: Some(identity), ..Client::default() };
+            server.accept(&client, "a.test", version).unwrap();
+            let mut hints = shows.hints.lock().unwrap().clone();
+            hints.sort_unstable();
+            assert_eq!(hints, wanted);
+        }
+    }
+}
+
+#[test]
+fn a_session_that_resumes_is_judged_again() {
+    let ours = Authority::new();
+    for clients in [ClientCertificates::Asked, ClientCertificates::Required] {
+        let policy = asking(clients(ours.roots(&[])));
+        for version in [&TLS12, &TLS13] {
+            let server = Server::new(ProviderChoice::Auto, policy.clone(), &ED25519);
+            let identity = ours.issue(|leaf| {
+                leaf.not_after = date_time_ymd(2027, 1, 15) + Duration::from_hours(9);
+            });
+            let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+            let config = server.client(&client, version);
+            let first = server.meet(&config, "a.test").unwrap();
+            assert!(!first.resumed());
+            for (later_s, standing) in [
+                (0, ClientStanding::Verified),
+                (2 * 3_600, ClientStanding::Unverified(Distrust::Expired)),
+            ] {
+                server.lane.clock.set(UnixSeconds(NOW.0 + later_s));
+                let session = server.meet(&config, "a.test").unwrap();
+                assert!(session.resumed(), "{version:?} {later_s}");
+                assert_eq!(session.peer_certificates(), identity.chain);
+                assert_eq!(server.context.standing(&session), standing, "{version:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_ticket_resumes_under_the_same_clients_policy_only() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (roots, lists) = (ours.roots(&[]), ours.roots(&[&ours.crl(&[], 2028)]));
+    let both = ClientRoots::from_pem(&[ours.pem().as_bytes(), theirs.pem().as_bytes()], &[]);
+    let policies = [
+        ClientCertificates::NotAsked,
+        ClientCertificates::Asked(Arc::clone(&roots)),
+        ClientCertificates::Required(Arc::clone(&roots)),
+        ClientCertificates::Required(Arc::clone(&lists)),
+        ClientCertificates::Required(Arc::new(both.unwrap())),
+    ];
+    let mut server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
+    let identity = ours.issue(|_| ()).resolver();
+    for version in [&TLS12, &TLS13] {
+        for from in &policies {
+            for to in &policies {
+                let identity = Some(Arc::clone(&identity));
+                let client = Client { identity, ..Client::default() };
+                let config = server.client(&client, version);
+                server.turn_to(asking(from.clone()));
+                server.meet(&config, "a.test").unwrap();
+                server.turn_to(asking(to.clone()));
+                let session = server.meet(&config, "a.test").unwrap();
+                assert_eq!(session.resumed(), from == to, "{version:?} {from:?} {to:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_session_counts_a_reference_to_what_lanes_share() {
+    let ours = Authority::new();
+    let roots = ours.roots(&[]);
+    let policy = asking(ClientCertificates::Required(Arc::clone(&roots)));
+    let server = Server::new(ProviderChoice::Auto, policy, &ED25519);
+    let before = Arc::strong_count(&roots);
+    let identity = Some(ours.issue(|_| ()).resolver());
+    let client = Client { identity, ..Client::default() };
+    let session = server.accept(&client, "a.test", &TLS13).unwrap();
+    assert_eq!(server.context.standing(&session), ClientStanding::Verified);
+    assert_eq!(Arc::strong_count(&roots), before);
+}
+
+#[test]
+fn roots_are_a_set() {
+    let authorities = [Authority::new(), Authority::new()];
+    let [a, b] = authorities.each_ref().map(Authority::pem);
+    let lists = authorities.each_ref().map(|authority| authority.crl(&[], 2028));
+    let [x, y] = lists.each_ref().map(String::as_bytes);
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let digest = |ca: &[&[u8]], crls: &[&[u8]]| ClientRoots::from_pem(ca, crls).unwrap().digest();
+    assert_eq!(digest(&[a, b], &[x, y]), digest(&[&[b, a, b].concat()], &[y, x, y]));
+    let different = [
+        digest(&[a], &[]),
+        digest(&[b], &[]),
+        digest(&[a, b], &[]),
+        digest(&[a, b], &[x]),
+        digest(&[a, b], &[x, y]),
+    ];
+    for (index, digest) in different.iter().enumerate() {
+        assert_eq!(different.iter().position(|other| other == digest), Some(index));
+    }
+}
+
+#[test]
+fn faulty_roots_and_lists_are_named() {
+    let good = Authority::new().pem();
+    let good = good.as_bytes();
+    let crl = |body| format!("-----BEGIN X509 CRL-----\n{body}\n-----END X509 CRL-----\n");
+    let error = |ca: &[&[u8]], crls: &[&[u8]]| ClientRoots::from_pem(ca, crls).unwrap_err();
+    let none = error(&[], &[]);
+    assert!(matches!(none, ClientRootsError::NoRoots) && none.to_string().starts_with("ca: "));
+    let empty = error(&[good, b"nothing"], &[]).to_string();
+    assert!(empty.starts_with("roots: ca[1]: no certificate"), "{empty}");
+    let no_list = error(&[good], &[good]).to_string();
+    assert!(no_list.starts_with("crl[0]: no list"), "{no_list}");
+    let broken = error(&[good], &[crl("AA#A").as_bytes()]);
+    assert!(matches!(broken, ClientRootsError::BrokenCrlPem { index: 0, position: 1, .. }));
+    let wrong = error(&[good], &[crl("MAA=").as_bytes()]);
+    assert!(matches!(wrong, ClientRootsError::BadCrl { index: 0, position: 1, .. }), "{wrong}");
+}
+
+/// An authority, each with a name of its own.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        params.distinguished_name.push(DnType::CommonName, format!("authority {number}"));
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn roots(&self, crls: &[&str]) -> Arc<ClientRoots> {
+        let crls: Vec<_> = crls.iter().map(|crl| crl.as_bytes()).collect();
+        Arc::new(ClientRoots::from_pem(&[self.pem().as_bytes()], &crls).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn issue(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["client".to_owned()]).unwrap();
+        change(&mut params);
+        let leaf = params.signed_by(&key, &self.0).unwrap();
+        Identity { chain: vec![leaf.der().clone()], key: key.serialize_der() }
+    }
+
+    fn crl(&self, revoked: &[u64], next_update: i32) -> String {
+        let this_update = date_time_ymd(2025, 1, 1);
+        let revoked_certs = revoked.iter().map(|serial| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: this_update,
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update,
+            next_update: date_time_ymd(next_update, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked_certs.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.0).unwrap().pem().unwrap()
+    }
+}
+
+struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: Vec<u8>,
+}
+
+impl Identity {
+    fn resolver(&self) -> Arc<dyn ResolvesClientCert> {
+        Arc::new(self.shows())
+    }
+
+    fn shows(&self) -> Shows {
+        let key = PrivateKeyDer::try_from(self.key.clone()).unwrap();
+        let key = aws_lc_rs::sign::any_supported_type(&key).unwrap();
+        let certified = Arc::new(CertifiedKey::new(self.chain.clone(), key));
+        Shows { certified, hints: Mutex::default() }
+    }
+}
+
+/// Shows its certificate to whoever asks, and remembers whose certificates were asked for.
+#[derive(Debug)]
+struct Shows {
+    certified: Arc<CertifiedKey>,
+    hints: Mutex<Vec<Vec<u8>>>,
+}
+
+impl ResolvesClientCert for Shows {
+    fn resolve(&self, hints: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        *self.hints.lock().unwrap() = hints.iter().map(|hint| hint.to_vec()).collect();
+        Some(Arc::clone(&self.certified))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+fn shown(identity: &Option<Identity>) -> Option<Arc<dyn ResolvesClientCert>> {
+    identity.as_ref().map(Identity::resolver)
+}
+
+fn self_signed(is_ca: IsCa, change: impl FnOnce(&mut CertificateParams)) -> (Identity, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(["client".to_owned()]).unwrap();
+    params.is_ca = is_ca;
+    change(&mut params);
+    let leaf = params.self_signed(&key).unwrap();
+    let identity = Identity { chain: vec![leaf.der().clone()], key: key.serialize_der() };
+    (identity, leaf.pem())
+}
+
+fn unverified(distrust: Distrust) -> ClientStanding {
+    ClientStanding::Unverified(distrust)
+}
+
+fn asking(clients: ClientCertificates) -> Policy {
+    Policy { clients, ..Policy::default() }
+}
+
+fn expired(leaf: &mut CertificateParams) {
+    leaf.not_after = date_time_ymd(2026, 12, 31);
+}
+
+fn early(leaf: &mut CertificateParams) {
+    leaf.not_before = date_time_ymd(2027, 12, 31);
+}
+
+fn revoked(leaf: &mut CertificateParams) {
+    leaf.serial_number = Some(SerialNumber::from(REVOKED));
+}
+
+fn for_servers(leaf: &mut CertificateParams) {
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+}
+
+const REVOKED: u64 = 4_711;

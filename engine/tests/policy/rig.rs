@@ -1,0 +1,269 @@
+//! Handshakes in memory between a listener's context on one lane and clients of rustls.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair, RsaKeySize, SignatureAlgorithm};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    AlertDescription, CipherSuite as S, ClientConfig, ClientConnection, DigitallySignedStruct,
+    Error, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+};
+use sealane_engine::buffer::Buffer;
+use sealane_engine::certificates::{CertificateIndex, DefaultCertificate, IndexBuilder};
+use sealane_engine::context::{Context, ContextError, LaneContext, LaneResources, Refusal};
+use sealane_engine::hello::{self, Peek};
+use sealane_engine::policy::{Group, Policy};
+use sealane_engine::provider::{ProviderChoice, lane_provider};
+use sealane_engine::session::{ServerSession, Session};
+use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+
+pub(crate) const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+/// A listener's context on one lane, with certificates of one CA.
+pub(crate) struct Server {
+    certificates: Arc<CertificateIndex>,
+    choice: ProviderChoice,
+    pub(crate) context: LaneContext,
+    pub(crate) lane: LaneResources,
+    roots: RootCertStore,
+}
+
+impl Server {
+    pub(crate) fn new(
+        choice: ProviderChoice,
+        policy: Policy,
+        names: &[(&str, &'static SignatureAlgorithm)],
+    ) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let crypto = lane_provider(choice, &Group::ALL).unwrap().crypto;
+        let mut builder = IndexBuilder::new(&crypto, 1_800_000_000);
+        for (name, algorithm) in names {
+            let key = if *algorithm == &rcgen::PKCS_RSA_SHA256 {
+                KeyPair::generate_rsa_for(algorithm, RsaKeySize::_2048).unwrap()
+            } else {
+                KeyPair::generate_for(algorithm).unwrap()
+            };
+            let leaf = CertificateParams::new([(*name).to_owned()]).unwrap();
+            let leaf = leaf.signed_by(&key, &ca).unwrap();
+            builder.add(name, format!("{}{}", leaf.pem(), key.serialize_pem()).as_bytes());
+        }
+        let indexed = builder.finish(DefaultCertificate::First);
+        assert_eq!(indexed.errors, []);
+        let root = TicketRoot::generate(Duration::from_secs(43_200), NOW, |b| b.fill(7)).unwrap();
+        let lane = LaneResources::new(root, NOW, NonZeroUsize::new(16).unwrap());
+        let certificates = Arc::new(indexed.index);
+        let context = context(policy, &certificates, choice, &lane, false).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(ca.der().clone()).unwrap();
+        Self { certificates, choice, context, lane, roots }
+    }
+
+    /// Goes on with another policy, on the same lane.
+    pub(crate) fn turn_to(&mut self, policy: Policy) {
+        self.context = self.context_of(policy, false).unwrap();
+    }
+
+    /// Another context of the same lane.
+    pub(crate) fn context_of(
+        &self,
+        policy: Policy,
+        key_log: bool,
+    ) -> Result<LaneContext, ContextError> {
+        context(policy, &self.certificates, self.choice, &self.lane, key_log)
+    }
+
+    /// A whole handshake in memory, with a client of its own.
+    pub(crate) fn accept(
+        &self,
+        client: &Client,
+        name: &'static str,
+        version: &'static SupportedProtocolVersion,
+    ) -> Result<ServerSession, Failed> {
+        self.meet(&self.client(client, version), name)
+    }
+
+    /// The configuration of a client that trusts this server.
+    pub(crate) fn client(
+        &self,
+        client: &Client,
+        version: &'static SupportedProtocolVersion,
+    ) -> Arc<ClientConfig> {
+        Arc::new(client.config(self.roots.clone(), version))
+    }
+
+    /// A whole handshake in memory, after which the client has its tickets.
+    pub(crate) fn meet(
+        &self,
+        config: &Arc<ClientConfig>,
+        name: &'static str,
+    ) -> Result<ServerSession, Failed> {
+        let name = name.try_into().unwrap();
+        let mut client = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let mut plain = Buffer::with_capacity(1 << 16);
+        let mut wire = Buffer::with_capacity(1 << 18);
+        let mut session = None;
+        for _ in 0..8 {
+            let mut sent = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut sent).unwrap();
+            }
+            if !sent.is_empty() {
+                let session = match &mut session {
+                    Some(session) => session,
+                    None => match self.begin(&sent) {
+                        Ok(begun) => session.insert(begun),
+                        Err(alert) => return Err(Failed::received(&mut client, &alert)),
+                    },
+                };
+                if session.feed(&mut sent, &mut plain, &mut wire).is_err() {
+                    return Err(Failed::received(&mut client, wire.filled()));
+                }
+            }
+            client.read_tls(&mut wire.filled()).unwrap();
+            wire.clear();
+            client.process_new_packets().map_err(Failed::Client)?;
+            if let Some(session) = &mut session {
+                session.release_held(&mut wire);
+            }
+        }
+        Ok(session.filter(ServerSession::is_established).expect("eight flights are enough"))
+    }
+
+    fn begin(&self, hello: &[u8]) -> Result<ServerSession, [u8; 7]> {
+        let Peek::Hello(hello) = hello::peek(hello, 1 << 14) else { panic!("a whole hello") };
+        let config = self.context.admit(&hello).map_err(Refusal::alert)?;
+        Ok(ServerSession::new(config).unwrap())
+    }
+}
+
+fn context(
+    policy: Policy,
+    certificates: &Arc<CertificateIndex>,
+    provider: ProviderChoice,
+    lane: &LaneResources,
+    key_log: bool,
+) -> Result<LaneContext, ContextError> {
+    let certificates = Arc::clone(certificates);
+    let context = Context { policy, certificates, key_log, store: None, provider, tickets: 2 };
+    LaneContext::new(&Arc::new(context), lane)
+}
+
+/// What a client offers; empty lists stand for everything.
+#[derive(Default)]
+pub(crate) struct Client {
+    pub(crate) alpn: Vec<Vec<u8>>,
+    pub(crate) groups: Vec<Group>,
+    /// The certificate that it shows.
+    pub(crate) identity: Option<Arc<dyn ResolvesClientCert>>,
+    pub(crate) suites: Vec<S>,
+    /// How the server signed its last handshake.
+    pub(crate) signed: Arc<Mutex<Option<SignatureScheme>>>,
+}
+
+impl Client {
+    fn config(
+        &self,
+        roots: RootCertStore,
+        version: &'static SupportedProtocolVersion,
+    ) -> ClientConfig {
+        let mut provider: CryptoProvider = aws_lc_rs::default_provider();
+        if !self.suites.is_empty() {
+            let of = |suite: &S| {
+                let mut all = aws_lc_rs::ALL_CIPHER_SUITES.iter();
+                *all.find(|other| other.suite() == *suite).unwrap()
+            };
+            provider.cipher_suites = self.suites.iter().map(of).collect();
+        }
+        if !self.groups.is_empty() {
+            let of = |group: &Group| {
+                let mut all = aws_lc_rs::ALL_KX_GROUPS.iter();
+                *all.find(|other| other.name().as_str() == Some(group.name())).unwrap()
+            };
+            provider.kx_groups = self.groups.iter().map(of).collect();
+        }
+        let provider = Arc::new(provider);
+        let (roots, for_verifier) = (Arc::new(roots), Arc::clone(&provider));
+        let chain = WebPkiServerVerifier::builder_with_provider(roots, for_verifier).build();
+        let verifier = Recorder { chain: chain.unwrap(), signed: Arc::clone(&self.signed) };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match &self.identity {
+            Some(identity) => builder.with_client_cert_resolver(Arc::clone(identity)),
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols.clone_from(&self.alpn);
+        config
+    }
+}
+
+/// Verifies as ever, and remembers how the server signed.
+#[derive(Debug)]
+struct Recorder {
+    chain: Arc<WebPkiServerVerifier>,
+    signed: Arc<Mutex<Option<SignatureScheme>>>,
+}
+
+impl ServerCertVerifier for Recorder {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.chain.verify_server_cert(end_entity, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        *self.signed.lock().unwrap() = Some(signature.scheme);
+        self.chain.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        *self.signed.lock().unwrap() = Some(signature.scheme);
+        self.chain.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Failed {
+    /// The server sent this alert.
+    Alert(AlertDescription),
+    /// The client was not content.
+    Client(Error),
+}
+
+impl Failed {
+    fn received(client: &mut ClientConnection, wire: &[u8]) -> Self {
+        client.read_tls(&mut &*wire).unwrap();
+        match client.process_new_packets() {
+            Err(Error::AlertReceived(alert)) => Self::Alert(alert),
+            other => panic!("the client should have got an alert, not {other:?}"),
+        }
+    }
+}
