@@ -12,7 +12,7 @@ use clap_mangen::Man;
 use crate::{
     bulk, certificates, connect, contexts, count,
     error::Error,
-    handshake, memory, offload, page, quick, ring,
+    handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
     tickets, trial, writeups,
@@ -41,6 +41,8 @@ enum Subject {
     Handshake(handshake::Arguments),
     /// Bytes per connection, server and client, established and idle
     Memory(memory::Arguments),
+    /// The package sealane beside Node's own TLS: one process, hybrid, cluster, plain, nginx
+    Node(node::Arguments),
     /// TLS in one I/O loop, or on worker threads behind it: locked queues, or rings
     Offload(offload::Arguments),
     /// Draws runs as one HTML file
@@ -94,6 +96,7 @@ pub fn run() -> ExitCode {
         Subject::Count(arguments) => count::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),
+        Subject::Node(arguments) => node::run(&arguments),
         Subject::Offload(arguments) => offload::run(&arguments),
         Subject::Report(arguments) => page::run(&arguments),
         Subject::Quick(arguments) => quick::run(&arguments),

@@ -178,6 +178,7 @@ fn plan(arguments: &Arguments, interrupted: Interrupt) -> Result<Plan, Error> {
         group: arguments.group,
         alpn: arguments.alpn.clone(),
         roots,
+        hoards_tickets: false,
     };
     let names = vec![ServerName::try_from(name.clone()).map_err(|error| wrong(error.to_string()))?];
     Ok(Plan {

@@ -54,8 +54,8 @@ pub struct Run {
     /// Of `servers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
-    /// Of `tickets`, `ring`, `offload`, `certificates` and `contexts`: the ways to share one thing,
-    /// side by side.
+    /// Of `tickets`, `ring`, `offload`, `certificates`, `contexts` and `node`: the ways to do one
+    /// thing, side by side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strategies: Vec<Strategies>,
     /// Pairs that were measured in the same rounds, with the verdict on each.
@@ -488,7 +488,7 @@ pub struct ServerResult {
 /// Named ways to share one thing, or not to share it, measured in the same rounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Strategies {
-    /// The command: `tickets`, `ring`, `offload`, `certificates` or `contexts`.
+    /// The command: `tickets`, `ring`, `offload`, `certificates`, `contexts` or `node`.
     pub command: String,
     /// What all rows have in common, such as `lifetime`: `1 s`.
     pub settings: BTreeMap<String, String>,
@@ -507,8 +507,8 @@ pub struct Figure {
     pub name: String,
     /// For a heading, such as `CPU per ticket`.
     pub title: String,
-    /// Of the values, as shown: `ns`, `us`, `ms`, `MB/s`, `per second`, `%`, or empty for a plain
-    /// count.
+    /// Of the values, as shown: `ns`, `us`, `ms`, `kB`, `MB/s`, `per second`, `%`, or empty for a
+    /// plain count.
     pub unit: String,
     /// Whether it was counted, event by event, rather than measured by a clock. A count of how
     /// threads met, such as waits for a lock, differs from run to run all the same.
@@ -532,6 +532,9 @@ pub struct StrategyRow {
     /// Times by name, such as `handover`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub times: BTreeMap<String, Histogram>,
+    /// The place of each round's trial in the run's interleaved order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<u32>,
     /// Why there are no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

@@ -25,6 +25,7 @@ mod load;
 pub mod machine;
 pub mod memory;
 mod native;
+pub mod node;
 pub mod offload;
 pub mod page;
 pub mod phase;

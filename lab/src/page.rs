@@ -7,6 +7,7 @@ mod headline;
 mod lock_paths;
 mod matrix;
 mod method;
+mod node;
 mod peers;
 mod picture;
 mod service;
@@ -139,6 +140,7 @@ fn render(sources: &Sources, raw: bool) -> String {
     let sections = [
         threads::section(sources),
         terminators::section(sources),
+        node::section(sources),
         verdicts::section(sources),
         sharing::section(sources),
         strategies::section(sources),

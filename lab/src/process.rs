@@ -70,7 +70,9 @@ impl Process {
                 let path = format!("/proc/{pid}/task/{thread}/schedstat");
                 let Ok(text) = fs::read_to_string(&path) else { continue };
                 let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
-                threads.insert(thread, nanoseconds.unwrap_or(0));
+                let name = fs::read_to_string(format!("/proc/{pid}/task/{thread}/comm"));
+                let kind = Kind::of(pid, thread, &name.unwrap_or_default());
+                threads.insert(thread, (kind, nanoseconds.unwrap_or(0)));
             }
         }
         Ok(Cpu { threads, coarse_ns, threads_pass: self.threads_pass })
@@ -169,10 +171,30 @@ pub(crate) fn tree(first: u32) -> Result<Vec<u32>, Error> {
 /// Processor time so far.
 pub(crate) struct Cpu {
     /// Nanoseconds by thread, exact.
-    threads: BTreeMap<u32, u64>,
+    threads: BTreeMap<u32, (Kind, u64)>,
     /// Nanoseconds of all processes, of their threads and children that ended too, to the tick.
     coarse_ns: u64,
     threads_pass: bool,
+}
+
+/// What a thread is to its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It does TLS, and is named so.
+    Lane,
+    /// The one that the process began with.
+    Main,
+    Other,
+}
+
+impl Kind {
+    fn of(pid: u32, thread: u32, name: &str) -> Self {
+        match name.starts_with(LANE) {
+            true => Self::Lane,
+            false if pid == thread => Self::Main,
+            false => Self::Other,
+        }
+    }
 }
 
 impl Cpu {
@@ -192,11 +214,22 @@ impl Cpu {
 
     /// Nanoseconds of each thread that used any, most first: how work is dealt to workers.
     pub(crate) fn by_thread(&self, earlier: &Self) -> Vec<u64> {
-        let before = |thread| earlier.threads.get(thread).copied().unwrap_or(0);
-        let used = self.threads.iter().map(|(thread, ns)| ns.saturating_sub(before(thread)));
+        let used = self.used(earlier).map(|(_, ns)| ns);
         let mut used: Vec<u64> = used.filter(|ns| *ns > 0).collect();
         used.sort_unstable_by(|a, b| b.cmp(a));
         used
+    }
+
+    /// Nanoseconds of all threads of that kind.
+    pub(crate) fn of_kind(&self, kind: Kind, earlier: &Self) -> u64 {
+        self.used(earlier).filter(|(its, _)| *its == kind).map(|(_, ns)| ns).sum()
+    }
+
+    fn used(&self, earlier: &Self) -> impl Iterator<Item = (Kind, u64)> {
+        self.threads.iter().map(|(thread, (kind, ns))| {
+            let before = earlier.threads.get(thread).map_or(0, |(_, ns)| *ns);
+            (*kind, ns.saturating_sub(before))
+        })
     }
 }
 
@@ -218,6 +251,8 @@ fn ticks_in(stat: &str) -> Option<u64> {
 }
 
 const END_TIME_MAX_MS: u64 = 2_000;
+/// How the names of Sealane's threads for TLS begin.
+const LANE: &str = "lane-";
 const LOG_LINES_SHOWN: usize = 8;
 /// A tick of the kernel's interface, on every architecture that this runs on.
 const TICK_NS: u64 = 10_000_000;
@@ -237,7 +272,7 @@ mod tests {
     #[test]
     fn a_thread_that_ended_is_counted_to_the_tick() {
         let cpu = |threads: &[(u32, u64)], coarse_ns| Cpu {
-            threads: threads.iter().copied().collect(),
+            threads: threads.iter().map(|(thread, ns)| (*thread, (Kind::Other, *ns))).collect(),
             coarse_ns,
             threads_pass: false,
         };
@@ -248,6 +283,21 @@ mod tests {
         assert_eq!(cpu(&[(1, 15)], 3 * TICK_NS).since(&earlier), 2 * TICK_NS);
         let came_and_went = cpu(&[(1, 15), (2, 20)], 50 * TICK_NS);
         assert_eq!(came_and_went.since(&earlier), 49 * TICK_NS);
+    }
+
+    #[test]
+    fn each_thread_s_time_is_told_by_what_it_is() {
+        let kinds =
+            [Kind::of(7, 7, "node\n"), Kind::of(7, 8, "lane-0\n"), Kind::of(7, 9, "node\n")];
+        assert_eq!(kinds, [Kind::Main, Kind::Lane, Kind::Other]);
+        let cpu = |used: [u64; 3]| Cpu {
+            threads: (7..).zip(kinds.into_iter().zip(used)).collect(),
+            coarse_ns: 0,
+            threads_pass: false,
+        };
+        let (earlier, later) = (cpu([1, 10, 100]), cpu([3, 30, 300]));
+        let told = kinds.map(|kind| later.of_kind(kind, &earlier));
+        assert_eq!(told, [2, 20, 200]);
     }
 
     #[test]

@@ -8,17 +8,17 @@
 
 pub(crate) mod answers;
 pub(crate) mod backend;
-mod case;
-mod configuration;
+pub(crate) mod case;
+pub(crate) mod configuration;
 mod floor;
 mod listen;
 mod measure;
 mod names;
 mod placement;
-mod programs;
+pub(crate) mod programs;
 pub(crate) mod relay;
 mod results;
-mod round;
+pub(crate) mod round;
 pub(crate) mod running;
 mod table;
 

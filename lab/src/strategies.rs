@@ -1,5 +1,5 @@
-//! Named ways to share one thing, side by side: what the commands `tickets`, `ring`, `offload`,
-//! `certificates` and `contexts` have in common.
+//! Named ways to do one thing, side by side: what the commands `tickets`, `ring`, `offload`,
+//! `certificates`, `contexts` and `node` have in common.
 //!
 //! ```text
 //! Plan: a Cell per strategy and variant --a process each, in rounds--> Strategies --checks--> text
@@ -177,8 +177,8 @@ struct Rows<'a> {
     cells: Vec<Cell>,
     strategies: Strategies,
     time_max: Duration,
-    /// Of the round under way, by cell.
-    held: BTreeMap<usize, Result<Outcome, Error>>,
+    /// Of the round under way, by cell, with its place in the order.
+    held: BTreeMap<usize, (u32, Result<Outcome, Error>)>,
     /// Merged over rounds, by cell and name.
     times: BTreeMap<(usize, String), Times>,
     journal: &'a mut Journal,
@@ -199,16 +199,17 @@ impl Measurement for Rows<'_> {
     fn measure(&mut self, turn: Turn) -> Result<(), Error> {
         if self.strategies.rows[turn.cell].failure.is_none() {
             let outcome = outcome(&self.cells[turn.cell].task, self.time_max);
-            self.held.insert(turn.cell, outcome);
+            self.held.insert(turn.cell, (turn.order, outcome));
         }
         Ok(())
     }
 
     fn keep(&mut self, _round: u32) -> Result<(), Error> {
-        for (cell, outcome) in std::mem::take(&mut self.held) {
+        for (cell, (order, outcome)) in std::mem::take(&mut self.held) {
             let row = &mut self.strategies.rows[cell];
             match outcome {
                 Ok(outcome) => {
+                    row.order.push(order);
                     for (name, value) in outcome.figures {
                         row.figures.entry(name).or_default().push(value);
                     }
@@ -227,6 +228,7 @@ impl Measurement for Rows<'_> {
                 Err(error) => {
                     row.figures.clear();
                     row.times.clear();
+                    row.order.clear();
                     row.failure = Some(error.to_string());
                 }
             }

@@ -37,6 +37,7 @@ use crate::{
     document::{HandshakeRound, Histogram},
     error::Error,
     memory::held,
+    node::{self, NodeTask},
     offload::{self, OffloadTask},
     phase,
     ring::{
@@ -78,6 +79,8 @@ pub enum Task {
     },
     /// Connections, held.
     Memory(Memory),
+    /// A server of Node's, or beside it, and clients.
+    Node(NodeTask),
     /// A server with one loop, and clients.
     Offload(OffloadTask),
     /// Bytes from one thread to another.
@@ -214,6 +217,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         }
         Task::InTurn(task) => in_turn::run(task),
         Task::Memory(task) => held::run(task),
+        Task::Node(task) => node::trial(task),
         Task::Offload(task) => offload::trial(task),
         Task::Ring(task) => ring::run(task),
         Task::Tickets(task) => tickets::trial(task),

@@ -60,6 +60,25 @@ fn the_page_of_the_writeups_says_what_it_said() {
     same_as_file("writeups.txt", &words(&page));
 }
 
+/// Every word of the section on Node's servers, and that it has all of its pictures.
+#[test]
+fn the_page_of_node_says_what_it_said() {
+    let page = page_of(&[sample::node()]);
+    let text = words(&page);
+    for title in [
+        "Full handshakes by requests under way, answers of 3,069 bytes",
+        "Kept-alive requests by requests under way, answers of 3,069 bytes",
+        "Full handshakes, P-256: answers of 11 bytes",
+        "Kept-alive requests: answers of 100000 bytes",
+        "Memory of a connection",
+        "Handshake: percentiles",
+    ] {
+        assert!(text.contains(title), "{title} is missing");
+    }
+    assert!(!page.contains("Ways to share one thing"), "it stands there twice");
+    same_as_file("node.txt", &text);
+}
+
 #[test]
 fn a_run_of_strategies_alone_says_what_its_checks_say() {
     let mut run = Run { bulk: vec![], ..sample::writeups() };

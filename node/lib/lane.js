@@ -297,6 +297,13 @@ class Lane {
       ring.advance();
       return true;
     }
+    if (ring.kind === Event.CREDIT && channel.pending === null) {
+      // Nobody waits for it, so it is no event of the socket.
+      const bytes = ring.word(0) >>> 0;
+      ring.advance();
+      channel.credited(bytes);
+      return true;
+    }
     if (channel.pass === this.#pass) {
       // As in node, ticks and promises of one event of a socket come before its next event.
       process.nextTick(afterTicks, this);

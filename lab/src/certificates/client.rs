@@ -118,6 +118,7 @@ pub(super) fn plan(
             group: Some(Group::X25519),
             alpn: Vec::new(),
             roots: Roots::Examined(examiner),
+            hoards_tickets: false,
         };
         Ok(Tls { offer, names, resume: 0.0 })
     });

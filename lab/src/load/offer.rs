@@ -31,6 +31,8 @@ pub(crate) struct Offer {
     pub(crate) group: Option<Group>,
     pub(crate) alpn: Vec<String>,
     pub(crate) roots: Roots,
+    /// Connections that shall not resume keep their tickets for those that shall.
+    pub(crate) hoards_tickets: bool,
 }
 
 /// Whose certificates the client believes.
@@ -69,7 +71,7 @@ impl Roots {
 
 /// The settings of one thread's connections.
 pub(crate) struct Configs {
-    /// For connections that shall not resume; they keep no tickets.
+    /// For connections that shall not resume.
     pub(crate) fresh: Arc<ClientConfig>,
     /// For connections that shall, if there is a ticket.
     pub(crate) resuming: Arc<ClientConfig>,
@@ -82,14 +84,21 @@ impl Offer {
     pub(crate) fn configs(&self) -> Result<Configs, Error> {
         let tickets = Arc::new(Tickets::default());
         let store: Arc<dyn ClientSessionStore> = Arc::<Tickets>::clone(&tickets);
-        Ok(Configs {
-            fresh: Arc::new(self.config(Resumption::disabled())?),
-            resuming: Arc::new(self.config(Resumption::store(store))?),
-            tickets,
-        })
+        let fresh = match self.hoards_tickets {
+            true => Resumption::store(Arc::new(Hoard(Arc::clone(&tickets)))),
+            false => Resumption::disabled(),
+        };
+        // Clones: rustls resumes under the very verifier that saw the certificate.
+        let config = self.config()?;
+        let with = |resumption| {
+            let mut config = config.clone();
+            config.resumption = resumption;
+            Arc::new(config)
+        };
+        Ok(Configs { fresh: with(fresh), resuming: with(Resumption::store(store)), tickets })
     }
 
-    fn config(&self, resumption: Resumption) -> Result<ClientConfig, Error> {
+    fn config(&self) -> Result<ClientConfig, Error> {
         let mut provider = aws_lc_rs::default_provider();
         if let Some(cipher) = self.cipher {
             provider.cipher_suites.retain(|suite| is_of(suite.suite(), cipher));
@@ -122,7 +131,6 @@ impl Offer {
         }
         .with_no_client_auth();
         config.alpn_protocols = self.alpn.iter().map(|name| name.clone().into_bytes()).collect();
-        config.resumption = resumption;
         Ok(config)
     }
 }
@@ -205,6 +213,34 @@ impl ClientSessionStore for Tickets {
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         self.shelf().newer.pop_front()
+    }
+}
+
+/// Takes tickets of TLS 1.3 in and gives none out.
+#[derive(Debug)]
+struct Hoard(Arc<Tickets>);
+
+impl ClientSessionStore for Hoard {
+    fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        None
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(&self, name: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.0.insert_tls13_ticket(name, value);
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        None
     }
 }
 

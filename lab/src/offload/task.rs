@@ -309,6 +309,7 @@ fn plan(task: &OffloadTask, server: &Running) -> Result<Plan, Error> {
         group: Some(scenario.group),
         alpn: Vec::new(),
         roots: Roots::read(&credentials.root())?,
+        hoards_tickets: false,
     };
     let expect = Expect {
         version: Some(scenario.version),

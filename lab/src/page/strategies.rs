@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{
     document::{Figure as Column, Strategies, StrategyCheck, StrategyRow},
+    node,
     plot::{Bar, BarPlot, Line, Row, Segment, escape, number},
     statistics::Spread,
 };
@@ -21,7 +22,8 @@ use super::{
 pub(crate) fn section(sources: &Sources) -> Option<Section> {
     let all = sources.runs.iter().flat_map(|source| &source.run.strategies);
     let mut body = String::new();
-    for strategies in all {
+    // Those of `node` have a section of their own.
+    for strategies in all.filter(|strategies| strategies.command != node::COMMAND) {
         let settings = settings(strategies);
         let _ = write!(
             body,
@@ -257,7 +259,7 @@ fn checks_list(checks: &[StrategyCheck]) -> String {
 }
 
 /// Strategies in the order of their first appearance.
-fn names<'a>(rows: impl Iterator<Item = &'a StrategyRow>) -> Vec<String> {
+pub(crate) fn names<'a>(rows: impl Iterator<Item = &'a StrategyRow>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for row in rows {
         if !names.contains(&row.strategy) {

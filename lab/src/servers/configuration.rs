@@ -233,6 +233,36 @@ fn nginx_http(place: &Place<'_>) -> String {
     )
 }
 
+/// A server that answers from files below `root`, certificate and key in `pem`.
+pub(crate) fn nginx_files(place: &Place<'_>, root: &Path, protocol: &str) -> String {
+    let Place { listen, folder, pem, .. } = place;
+    let (folder, pem, root) = (folder.display(), pem.display(), root.display());
+    format!(
+        "{}http {{
+  access_log off;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  keepalive_requests 1000000000;
+  keepalive_timeout 10m;
+  open_file_cache max=100;
+  sendfile on;
+{}  server {{
+    listen {listen} {protocol} reuseport backlog=4096;
+    server_name localhost;
+    ssl_certificate {pem};
+    ssl_certificate_key {pem};
+    location / {{ root {root}; }}
+  }}
+}}
+",
+        nginx_main(place),
+        nginx_tls(place)
+    )
+}
+
 fn haproxy(entry: &Entry, place: &Place<'_>) -> String {
     let Place { listen, backend, connections_max, workers, profile, .. } = place;
     let pem = place.many.map_or(place.pem, |many| many.folder).display();

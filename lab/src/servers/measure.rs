@@ -253,6 +253,7 @@ impl Bench {
             group: Some(group),
             alpn: Vec::new(),
             roots: self.roots.clone(),
+            hoards_tickets: false,
         };
         let resume = if resumed { 1.0 } else { 0.0 };
         Ok(Plan {

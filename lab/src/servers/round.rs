@@ -425,7 +425,7 @@ fn refusal(error: &Error) -> String {
 }
 
 /// A server with one process holds two descriptors per connection, the lab one; children inherit.
-fn raise_descriptor_limit(connections: u64) -> Result<(), Error> {
+pub(crate) fn raise_descriptor_limit(connections: u64) -> Result<(), Error> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let wanted = 2 * (connections + CONNECTIONS_SPARE) + DESCRIPTORS_SPARE;
     if maximum.is_some_and(|maximum| maximum < wanted) {

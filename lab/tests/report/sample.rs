@@ -69,6 +69,15 @@ pub(crate) fn writeups() -> Run {
     Run { strategies, handshakes, memory, counts, servers, comparisons, bulk, ..run }
 }
 
+/// A document of `node`.
+pub(crate) fn node() -> Run {
+    let mut chance = Chance(0x0de0_0de0);
+    let strategies = vec![strategies::node(&mut chance)];
+    let (handshakes, memory, counts, bulk) = (vec![], vec![], vec![], vec![]);
+    let (servers, comparisons) = (None, vec![]);
+    Run { strategies, handshakes, memory, counts, servers, comparisons, bulk, ..run() }
+}
+
 /// Numbers that look random and are the same every time.
 pub(crate) struct Chance(u64);
 

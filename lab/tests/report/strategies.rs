@@ -81,6 +81,66 @@ fn offload(chance: &mut Chance) -> Strategies {
     strategies("offload", &figures, rows.collect())
 }
 
+/// Of `node`, with a row that failed.
+pub(crate) fn node(chance: &mut Chance) -> Strategies {
+    let neither = |name: &str, title: &str| Figure {
+        better: None,
+        ..column(name, title, "us", false, "less")
+    };
+    let figures = [
+        column("rate", "answers", "per second", false, "more"),
+        column("cpu_us", "server CPU per answer", "us", false, "less"),
+        column("main_us", "of main threads", "us", false, "less"),
+        neither("lanes_us", "of lanes"),
+        neither("other_us", "of other threads"),
+        column("handshake_p95_ms", "handshake p95", "ms", false, "less"),
+        column("memory_kb", "memory of a connection", "kB", false, "less"),
+    ];
+    let modes = [("https", 444.5, 0.0), ("cluster", 651.5, 0.0), ("sealane", 20.5, 118.5)];
+    let mut rows = Vec::new();
+    for (case, body, share) in [("full", "11", 1.0), ("keep-alive", "100000", 0.25)] {
+        for (mode, main, lanes) in modes {
+            let main = main * share;
+            let figures = [
+                ("rate", 1e6 / main),
+                ("cpu_us", main + lanes + 9.5),
+                ("main_us", main),
+                ("lanes_us", lanes),
+                ("other_us", 9.5),
+            ];
+            rows.push(varied(row(mode, ("case", case), &figures, chance), body, "32"));
+        }
+    }
+    for case in ["sweep", "keep-alive-sweep"] {
+        for concurrency in ["4", "32", "188"] {
+            for (mode, main, _) in modes {
+                let figures = [("rate", 2e6 / main)];
+                rows.push(varied(row(mode, ("case", case), &figures, chance), "3069", concurrency));
+            }
+        }
+    }
+    for (mode, kb, ms) in [("https", 53.25, 47.6), ("sealane", 18.5, 4.5)] {
+        rows.push(varied(row(mode, ("case", "idle"), &[("memory_kb", kb)], chance), "11", "2000"));
+        let mut blocked = row(mode, ("case", "blocked"), &[("handshake_p95_ms", ms)], chance);
+        blocked.times.insert("handshake".into(), histogram(ms * 1e3, 0.5, chance));
+        rows.push(varied(blocked, "11", "197"));
+    }
+    let failed = StrategyRow {
+        strategy: "nginx".into(),
+        failure: Some("check failed: an answer differs".into()),
+        ..StrategyRow::default()
+    };
+    rows.push(varied(failed, "11", "32"));
+    strategies("node", &figures, rows)
+}
+
+fn varied(mut row: StrategyRow, body: &str, concurrency: &str) -> StrategyRow {
+    for (name, value) in [("body", body), ("concurrency", concurrency)] {
+        row.variant.insert(name.into(), value.into());
+    }
+    row
+}
+
 fn certificates(chance: &mut Chance) -> Strategies {
     let figures = [
         column("decoded", "certificates decoded", "", true, "less"),
