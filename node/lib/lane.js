@@ -385,7 +385,7 @@ class Lane {
     const { slot, generation } = ring;
     const name = ring.text();
     ring.advance();
-    const id = (BigInt(generation >>> 0) << 32n) | BigInt(slot >>> 0);
+    const id = idOf(slot, generation);
     // Null: what the listener has. A negative number refuses.
     const answer = (context) => this.#answer(slot, generation, context ?? 0);
     const scope = new AsyncResource('SEALANEHANDSHAKE');
@@ -412,11 +412,12 @@ class Lane {
   }
 
   #failed(ring) {
+    const id = idOf(ring.slot, ring.generation);
     const failed = failedOf(ring.copy(false));
     ring.advance();
     failed.label = this.#causes[failed.cause] ?? 'unknown';
     const scope = new AsyncResource('SEALANEHANDSHAKE');
-    scope.runInAsyncScope(this.#sink.failed, this.#sink, this, failed);
+    scope.runInAsyncScope(this.#sink.failed, this.#sink, this, id, failed);
   }
 
   #tellTaken() {
@@ -498,6 +499,11 @@ class Lane {
       scope.runInAsyncScope(this.#sink.down, this.#sink, this, text);
     }
   }
+}
+
+/** What names one connection of a lane, to those who only compare it. */
+function idOf(slot, generation) {
+  return (BigInt(generation >>> 0) << 32n) | BigInt(slot >>> 0);
 }
 
 function tick(lane) {
