@@ -60,6 +60,8 @@ class Lane {
   #scope = new AsyncResource('SEALANELANE');
   #scheduled = false;
   #running = false;
+  /** The lane was told that nobody looks at its events. */
+  #asleep = false;
   #pass = 0;
   #messages = 0;
   #startedAt = 0;
@@ -230,6 +232,10 @@ class Lane {
   #turn() {
     let again = true;
     this.#running = true;
+    if (this.#asleep) {
+      this.#asleep = false;
+      this.events.awoke();
+    }
     try {
       if (this.stalledCount > 0) this.#unstall();
       this.#pass = (this.#pass + 1) | 0;
@@ -305,6 +311,13 @@ class Lane {
     const channel = this.#find(ring.slot, ring.generation);
     if (channel === null) {
       ring.advance();
+      return true;
+    }
+    if (ring.kind === Event.CREDIT && channel.pending === null) {
+      // Nobody waits for it, so it is no event of the socket.
+      const bytes = ring.word(0) >>> 0;
+      ring.advance();
+      channel.credited(bytes);
       return true;
     }
     if (channel.pass === this.#pass) {
@@ -471,7 +484,8 @@ class Lane {
     this.#now = 0;
     const waits = this.stalledCount > 0 || this.#answers.length > 0 || this.#taken > 0;
     if (waits && !this.commands.mayWait(ROOM_BYTES_MIN)) this.#schedule();
-    else if (!this.events.maySleep()) this.#schedule();
+    else if (this.events.maySleep()) this.#asleep = true;
+    else this.#schedule();
   }
 
   /** The ring holds what no lane writes: nothing more is read or written. */

@@ -294,7 +294,7 @@ impl Service for Bridge {
     fn ended(&mut self, bridged: Option<Bridged>, _settings: &Settings, end: &End<'_>) {
         match bridged {
             Some(bridged) if bridged.is_open => {
-                self.tell_close(bridged.id, bridged.end_due, end.cause);
+                self.tell_close(bridged.id, bridged.owes_end(end.cause), end.cause);
             }
             // JavaScript never knew of it.
             Some(_) => {}
