@@ -249,6 +249,9 @@ class Listening {
     this.#open = false;
     try {
       await this.#native.stop();
+      for (const lane of this.#lanes) {
+        lane.release();
+      }
     } catch (error) {
       this.#core.failed(error);
     }
