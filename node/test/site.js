@@ -6,7 +6,6 @@
  */
 
 const https = require('node:https');
-const { after } = require('node:test');
 const tls = require('node:tls');
 
 const { authority, leaf } = require('./certificates');
@@ -40,6 +39,7 @@ async function httpsSite(t, options = {}, onRequest = undefined, where = undefin
  * @returns {Promise<S>}
  */
 async function start(t, server, where = { host: '127.0.0.1', port: 0 }) {
+  endProcessAfterTests();
   const ends = new Set();
   endsOf.set(server, ends);
   server.on('secureConnection', (socket) => keep(ends, socket));
@@ -48,6 +48,22 @@ async function start(t, server, where = { host: '127.0.0.1', port: 0 }) {
   t.after(() => stop(server, ends));
   return server;
 }
+
+/** A process that its last test leaves alive would hang the run: says so and ends it. */
+function endProcessAfterTests() {
+  if (ending) return;
+  ending = true;
+  // Here, and not above: a server's process that is no test must not become one.
+  require('node:test').after(() => {
+    setTimeout(() => {
+      process.stderr.write('something kept the process alive after its last test:\n'
+        + `${process.getActiveResourcesInfo().join(' ')}\n`);
+      process.exit(1);
+    }, LINGER_MS).unref();
+  });
+}
+
+let ending = false;
 
 /** Both ends of the connections of each server that are alive. */
 const endsOf = new WeakMap();
@@ -155,15 +171,6 @@ function request(server, options = {}, body = undefined) {
     sent.end(body);
   }), 'an answer');
 }
-
-// A process that its last test leaves alive would hang the run: say so and end it.
-after(() => {
-  setTimeout(() => {
-    process.stderr.write('something kept the process alive after its last test:\n'
-      + `${process.getActiveResourcesInfo().join(' ')}\n`);
-    process.exit(1);
-  }, LINGER_MS).unref();
-});
 
 const LINGER_MS = 5_000;
 
