@@ -39,7 +39,6 @@ async function httpsSite(t, options = {}, onRequest = undefined, where = undefin
  * @returns {Promise<S>}
  */
 async function start(t, server, where = { host: '127.0.0.1', port: 0 }) {
-  endProcessAfterTests();
   const ends = new Set();
   endsOf.set(server, ends);
   server.on('secureConnection', (socket) => keep(ends, socket));
@@ -48,22 +47,6 @@ async function start(t, server, where = { host: '127.0.0.1', port: 0 }) {
   t.after(() => stop(server, ends));
   return server;
 }
-
-/** A process that its last test leaves alive would hang the run: says so and ends it. */
-function endProcessAfterTests() {
-  if (ending) return;
-  ending = true;
-  // Here, and not above: a server's process that is no test must not become one.
-  require('node:test').after(() => {
-    setTimeout(() => {
-      process.stderr.write('something kept the process alive after its last test:\n'
-        + `${process.getActiveResourcesInfo().join(' ')}\n`);
-      process.exit(1);
-    }, LINGER_MS).unref();
-  });
-}
-
-let ending = false;
 
 /** Both ends of the connections of each server that are alive. */
 const endsOf = new WeakMap();
@@ -172,7 +155,21 @@ function request(server, options = {}, body = undefined) {
   }), 'an answer');
 }
 
+/** A process that its last test leaves alive would hang the run: says so and ends it. */
+function endProcessAfterTests() {
+  require('node:test').after(() => {
+    setTimeout(() => {
+      process.stderr.write('something kept the process alive after its last test:\n'
+        + `${process.getActiveResourcesInfo().join(' ')}\n`);
+      process.exit(1);
+    }, LINGER_MS).unref();
+  });
+}
+
 const LINGER_MS = 5_000;
+
+// A server in a process of its own that is no test must not become one.
+if (require.main?.filename.endsWith('.test.js')) endProcessAfterTests();
 
 module.exports = {
   ca, connect, connected, endsOf, httpsSite, own, ownLeaf, pair, refused, request, start, ticket,

@@ -22,7 +22,8 @@ const REPORT_MS = 5_000;
 /** The part of the connections after which the first count is taken: pools are filled by then. */
 const WARM_UP = 0.1;
 const FDS_MORE_MAX = 8;
-const BYTES_MORE_MAX = 32 * 1024 * 1024;
+/** Little beside what a leak of a few bytes in each of millions comes to. */
+const BYTES_MORE_MAX = 64 * 1024 * 1024;
 /** No connection in so long: something hangs. */
 const STALL_MS = 60_000;
 
