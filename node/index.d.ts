@@ -52,7 +52,7 @@ export interface SecureContextOptions {
   /** The server's order of suites decides, not the client's. Default: true. */
   honorCipherOrder?: boolean | undefined;
   /** PEM private keys; each is found for its certificate, whatever the order. */
-  key?: Pem | KeyObject | EncryptedKey | Array<Pem | KeyObject | EncryptedKey> | undefined;
+  key?: Pem | KeyObject | Array<Pem | KeyObject | EncryptedKey> | undefined;
   /** `TLSv1.2` or `TLSv1.3`. Default: `TLSv1.3`. */
   maxVersion?: nodeTls.SecureVersion | undefined;
   /** `TLSv1.2` or `TLSv1.3`; lower ones throw. Default: `TLSv1.2`. */

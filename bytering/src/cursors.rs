@@ -46,14 +46,19 @@ impl Writer {
         self.known_room()
     }
 
-    /// Bytes that may be written now in all pages, were they all to be had: at most what an empty
-    /// ring takes, whatever the header says.
+    /// Bytes that may be written now in all pages: at most what an empty ring takes, whatever the
+    /// header says.
     #[cfg(any(test, not(loom)))]
     pub(crate) fn room_in_all(&mut self, header: &Header) -> usize {
         self.look(header);
-        let unused = (header.unused() & self.limits.page_bits()).count_ones() as usize;
-        let room = self.free() as usize + unused * self.limits.page_bytes();
-        room.min(self.limits.bytes_max())
+        let unused = (header.unused() & self.other_pages()).count_ones() as usize;
+        self.free() as usize + unused * self.limits.page_bytes()
+    }
+
+    /// Where the stream may go on, a bit each: not in the page that it is in, whoever says that
+    /// nobody uses it.
+    pub(crate) fn other_pages(&self) -> u32 {
+        self.limits.page_bits() & !(1 << self.page)
     }
 
     /// Bytes that may be written in this page, without a look at the consumer.
@@ -177,7 +182,7 @@ impl Reader {
         let written = header.written();
         self.follow(header)?;
         let written_ahead = written.wrapping_sub(self.read);
-        let ahead = match header.linked(self.page) {
+        let ahead = match self.linked(header) {
             Some((at, _)) => written_ahead.min(at.wrapping_sub(self.read)),
             None => written_ahead,
         };
@@ -189,7 +194,7 @@ impl Reader {
 
     /// Leaves the page if the stream does so here.
     fn follow(&mut self, header: &Header) -> Result<(), Broken> {
-        if let Some((at, next)) = header.linked(self.page)
+        if let Some((at, next)) = self.linked(header)
             && at == self.read
         {
             if next as usize >= self.limits.pages_max() {
@@ -199,6 +204,12 @@ impl Reader {
             self.page = next;
         }
         Ok(())
+    }
+
+    /// Where the stream leaves the page, and for which one. It has nowhere to go from the only one,
+    /// whoever says so.
+    fn linked(&self, header: &Header) -> Option<(u32, u32)> {
+        if self.limits.pages_max() == 1 { None } else { header.linked(self.page) }
     }
 
     fn known_unread(&self) -> Range<usize> {

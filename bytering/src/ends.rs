@@ -15,15 +15,13 @@ pub fn ring(limits: Limits) -> (Producer, Consumer) {
     let writer = Writer::new(limits, &header);
     let page = pages.memory(0);
     let shared = Arc::new(Shared { header, pages });
-    let producer =
-        Producer { shared: Arc::clone(&shared), limits, writer, page, allocated: 1, reused: 0 };
+    let producer = Producer { shared: Arc::clone(&shared), writer, page, allocated: 1, reused: 0 };
     (producer, Consumer { shared, reader: Reader::new(limits), page })
 }
 
 /// The end that writes. It may move to another thread, but two threads cannot share it.
 pub struct Producer {
     shared: Arc<Shared>,
-    limits: Limits,
     writer: Writer,
     /// The memory of the page that the writer is in.
     page: *mut Byte,
@@ -89,7 +87,7 @@ impl Producer {
         let Shared { header, pages } = &*self.shared;
         let mut room = self.writer.room(header);
         if room.is_empty()
-            && let Some(next) = header.claim(pages.held(), self.limits.page_bits())
+            && let Some(next) = header.claim(pages.held(), self.writer.other_pages())
         {
             if pages.held() >> next & 1 == 1 {
                 self.reused += 1;

@@ -27,22 +27,9 @@ pub fn load(
     provider: &CryptoProvider,
     now_s: i64,
 ) -> LoadedCertificates {
-    let mut loader = Loader {
-        builder: IndexBuilder::new(provider, now_s),
-        certificates_left: bounds.certificates.max,
-        chain: file_buffer(),
-        errors: Vec::new(),
-        key: file_buffer(),
-    };
-    for source in sources {
-        if !loader.add(source) {
-            let bound = bounds.certificates;
-            loader.errors.push(CertificateFileError::TooManyCertificates { bound });
-            break;
-        }
-    }
-    let indexed = loader.builder.finish(default);
-    let mut errors = loader.errors;
+    let mut builder = IndexBuilder::new(provider, now_s);
+    let mut errors = add(sources, bounds.certificates, &mut builder);
+    let indexed = builder.finish(default);
     // That nothing is left follows from the files that could not be read.
     let follows = |e: &CertificateError| *e == CertificateError::NoneGiven && !errors.is_empty();
     let indexed_errors: Vec<_> = indexed.errors.into_iter().filter(|e| !follows(e)).collect();
@@ -52,6 +39,29 @@ pub fn load(
         errors.push(CertificateFileError::TooManyNames { names, bound });
     }
     LoadedCertificates { errors, index: indexed.index, warnings: indexed.warnings }
+}
+
+/// Adds the certificates of `sources`, at most so many, to those that `builder` has. Returns why
+/// some are not in it.
+pub fn add(
+    sources: &[CertificateSource],
+    bound: Bound,
+    builder: &mut IndexBuilder<'_>,
+) -> Vec<CertificateFileError> {
+    let mut loader = Loader {
+        builder,
+        certificates_left: bound.max,
+        chain: file_buffer(),
+        errors: Vec::new(),
+        key: file_buffer(),
+    };
+    for source in sources {
+        if !loader.add(source) {
+            loader.errors.push(CertificateFileError::TooManyCertificates { bound });
+            break;
+        }
+    }
+    loader.errors
 }
 
 /// Where certificates and keys are read from.
@@ -165,8 +175,8 @@ pub enum CertificateFileError {
     },
 }
 
-struct Loader<'p> {
-    builder: IndexBuilder<'p>,
+struct Loader<'a, 'p> {
+    builder: &'a mut IndexBuilder<'p>,
     certificates_left: usize,
     /// Reused for every file and zeroed at the end: it has held keys.
     chain: Zeroizing<Vec<u8>>,
@@ -174,7 +184,7 @@ struct Loader<'p> {
     key: Zeroizing<Vec<u8>>,
 }
 
-impl Loader<'_> {
+impl Loader<'_, '_> {
     /// False when the limit is reached.
     fn add(&mut self, source: &CertificateSource) -> bool {
         match source {

@@ -17,6 +17,7 @@
 //! shows. A ticket never resumes under other roots or another mode: the policy's digest has both.
 
 mod error;
+mod pinned;
 mod roots;
 mod standing;
 mod verifier;

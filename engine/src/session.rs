@@ -13,6 +13,7 @@ mod server;
 pub use client::ClientSession;
 pub use driver::{End, TlsSession};
 pub use error::SessionError;
+pub(crate) use error::is_authority_as_leaf;
 pub use server::ServerSession;
 
 use crate::buffer::Buffer;

@@ -90,11 +90,11 @@ impl<K: Kernel> Link<'_, K> {
         Ok(())
     }
 
-    /// Attaches a stream socket that is connected already, such as one end of a pair; the socket
-    /// attached before is closed. It is reported as "writable" only once it has run out of room.
+    /// Attaches a stream socket that is connected already, such as one end of a pair, in place of
+    /// the one before. It is reported as "writable" only once it has run out of room.
     ///
     /// # Errors
-    /// It is no socket that could be used without blocking; it is closed.
+    /// It cannot be used without blocking; it is closed.
     pub fn attach_socket(&mut self, fd: OwnedFd) -> io::Result<()> {
         self.detach();
         rustix::io::ioctl_fionbio(&fd, true)?;

@@ -1,5 +1,5 @@
-//! Listening sockets: one per lane and address, all bound to the same port with SO_REUSEPORT; or, of
-//! a unix socket or one that was opened elsewhere, one that all lanes take from.
+//! Listening sockets: one per lane and address, all bound to the same port with SO_REUSEPORT. Of a
+//! unix socket, or of one that was opened elsewhere, there is one that all lanes take from.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

@@ -17,8 +17,8 @@ use crate::orders::ContextId;
 pub enum Mail<S> {
     /// Stop accepting, let connections end, and stop after the given time at the latest.
     Drain(Duration),
-    /// Be ready to admit connections under this context where [`Chosen::Context`] names it; what the
-    /// id stood for before ends with its last connection.
+    /// Be ready to admit connections under this context where [`Chosen::Context`] names it; what
+    /// the id stood for before ends with its last connection.
     ///
     /// [`Chosen::Context`]: crate::orders::Chosen::Context
     Provide(ContextId, Arc<Context>),

@@ -256,7 +256,7 @@ class LaneServer {
   choose(name, chosen) {
     const { SNICallback } = this.#read.server;
     SNICallback.call(this.#server, name, (error, context) => {
-      if (error || context == null) {
+      if (error || !context) {
         chosen(error ?? null, null);
         return;
       }

@@ -20,6 +20,8 @@ pub struct Bridged {
     pub(crate) is_stalled: bool,
     /// The client's end has come, and JavaScript has not been told.
     pub(crate) end_due: bool,
+    /// JavaScript has been told of it.
+    pub(crate) end_told: bool,
     /// What JavaScript wants behind the end of what it sends.
     pub(crate) finishing: Option<Then>,
     /// JavaScript's end of the socket, before it is told of it.
@@ -60,6 +62,7 @@ impl Bridged {
             is_open: false,
             is_stalled: false,
             end_due: false,
+            end_told: false,
             finishing: None,
             theirs: None,
             unconsumed: 0,
@@ -108,6 +111,13 @@ impl Bridged {
     /// JavaScript was told of the credit.
     pub(crate) fn note_credit(&mut self, len: u32) {
         self.uncredited = self.uncredited.saturating_sub(len);
+    }
+
+    /// Whether JavaScript must be told of the client's end before it is told that all is over. A
+    /// lane does not mention an end that comes behind ours.
+    pub(crate) fn owes_end(&self, cause: Cause) -> bool {
+        let came = cause == Cause::Clean && self.finishing != Some(Then::Destroy);
+        self.way == Way::Ring && !self.end_told && (self.end_due || came)
     }
 
     /// Whether a byte moved since the last call.

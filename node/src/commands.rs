@@ -2,9 +2,7 @@
 
 use bytering::region::Consumer;
 
-use crate::message::{
-    Broken, Command, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, Then, WINDOW_OUT,
-};
+use crate::message::{Broken, Command, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, Then, WINDOW_OUT};
 
 /// Reads messages, each byte of which may be anything.
 pub struct Commands {

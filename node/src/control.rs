@@ -180,7 +180,8 @@ impl Control {
         generation: &Arc<Generation<Settings>>,
         keys: &[[u8; 48]],
     ) -> Result<Started, String> {
-        let cpus = if self.plan.pin { processors().map_err(|e| e.to_string())? } else { Vec::new() };
+        let cpus =
+            if self.plan.pin { processors().map_err(|e| e.to_string())? } else { Vec::new() };
         let mut lanes = Vec::with_capacity(parts.len());
         let mut mailboxes = Vec::with_capacity(parts.len());
         for (number, (parts, socket)) in parts.into_iter().zip(sockets).enumerate() {

@@ -37,7 +37,8 @@ pub(crate) fn of_listen(env: &Env, error: &io::Error, place: &Place<'_>) -> Resu
         (Some(address), None) => format!(" {address}"),
         _ => String::new(),
     };
-    let mut thrown = env.create_error(Error::from_reason(format!("listen {code}: {error}{told}")))?;
+    let mut thrown =
+        env.create_error(Error::from_reason(format!("listen {code}: {error}{told}")))?;
     thrown.set_named_property("code", code)?;
     thrown.set_named_property("syscall", "listen")?;
     if let Some(errno) = errno {

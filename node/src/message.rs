@@ -138,8 +138,7 @@ impl Command {
     /// There is no such command.
     pub fn decode(header: Header, payload: &[u8]) -> Result<Self, Broken> {
         let number = || word(payload, 0).filter(|_| payload.len() == 4).ok_or(Broken);
-        let then =
-            || if header.flags & FLAG_DESTROY == 0 { Then::Wait } else { Then::Destroy };
+        let then = || if header.flags & FLAG_DESTROY == 0 { Then::Wait } else { Then::Destroy };
         match header.kind {
             WRITE if header.flags & FLAG_END != 0 => Ok(Self::Write(Some(then()))),
             WRITE => Ok(Self::Write(None)),
@@ -205,9 +204,7 @@ pub const OPTION_KEEP_ALIVE: u32 = 2;
 fn option(payload: &[u8]) -> Result<SocketOption, Broken> {
     match (word(payload, 0), word(payload, 4)) {
         (Some(OPTION_NO_DELAY), Some(on)) => Ok(SocketOption::NoDelay(on != 0)),
-        (Some(OPTION_KEEP_ALIVE), Some(after)) => {
-            Ok(SocketOption::KeepAlive(after.checked_sub(1)))
-        }
+        (Some(OPTION_KEEP_ALIVE), Some(after)) => Ok(SocketOption::KeepAlive(after.checked_sub(1))),
         _ => Err(Broken),
     }
 }

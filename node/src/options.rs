@@ -2,14 +2,18 @@
 
 mod chosen;
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::CryptoProvider;
+use sealane_certificate_files::{
+    self as certificate_files, Bound, CertificateFileError, CertificateSource,
+};
 use sealane_engine::certificates::{
-    CertificateError, CertificateIndex, CertificateWarning, DefaultCertificate, IndexBuilder,
-    PemContents,
+    CERTIFICATES_MAX, CertificateError, CertificateIndex, CertificateWarning, DefaultCertificate,
+    IndexBuilder, PemContents,
 };
 use sealane_engine::client_certificates::ClientRoots;
 use sealane_engine::context::{Context, LaneContext, LaneResources};
@@ -165,13 +169,24 @@ impl Written {
         for (index, chain) in self.cert.iter().enumerate() {
             self.add_pair(&mut builder, &provider, index, chain);
         }
+        let sources: Vec<_> = self.directory.iter().cloned().map(CertificateSource::Path).collect();
+        let bound = Bound { max: CERTIFICATES_MAX, remedy: "serve the others from another server" };
+        let errors = certificate_files::add(&sources, bound, &mut builder);
+        let has_errors = !errors.is_empty();
+        mistakes.extend(errors.iter().map(|error| {
+            let message = format!("certificates: {error}");
+            Mistake { field: "certificates", code: code_of_file(error), message }
+        }));
         let default = if self.cert.is_empty() && self.directory.is_empty() {
             DefaultCertificate::Absent
         } else {
             DefaultCertificate::First
         };
         let indexed = builder.finish(default);
-        mistakes.extend(indexed.errors.iter().map(mistake_of));
+        // That nothing is left follows from the files that could not be read.
+        let follows =
+            |error: &&CertificateError| has_errors && **error == CertificateError::NoneGiven;
+        mistakes.extend(indexed.errors.iter().filter(|e| !follows(e)).map(mistake_of));
         (indexed.index, indexed.warnings.iter().map(CertificateWarning::to_string).collect())
     }
 
@@ -217,6 +232,18 @@ fn mistake_of(error: &CertificateError) -> Mistake {
     let message = error.to_string();
     let field = if message.starts_with("key") { "key" } else { "cert" };
     Mistake { field, code, message }
+}
+
+fn code_of_file(error: &CertificateFileError) -> &'static str {
+    match error {
+        CertificateFileError::Certificate(error) => mistake_of(error).code,
+        CertificateFileError::Unreadable { source, .. } => match source.kind() {
+            ErrorKind::NotFound => "ENOENT",
+            ErrorKind::PermissionDenied => "EACCES",
+            _ => "ERR_INVALID_ARG_VALUE",
+        },
+        _ => "ERR_INVALID_ARG_VALUE",
+    }
 }
 
 /// Tries what every lane will do, so that it cannot fail there.

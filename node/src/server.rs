@@ -3,6 +3,7 @@
 mod options;
 mod stats;
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -33,18 +34,16 @@ pub struct Server {
     control: Arc<Control>,
     bells: Vec<Arc<OwnedFd>>,
     counts: Vec<Arc<Counts>>,
-    anchor: Option<Anchor>,
+    /// None once the lanes are stopped. Methods borrow the server while its tasks run, so none may do
+    /// so mutably.
+    anchor: RefCell<Option<Anchor>>,
 }
 
 #[napi]
 impl Server {
     /// Lanes that have not started; `wake` is called with the number of one that has events.
     #[napi(constructor)]
-    pub fn new(
-        env: Env,
-        options: ServerOptions<'_>,
-        wake: Function<'_, u32, ()>,
-    ) -> Result<Self> {
+    pub fn new(env: Env, options: ServerOptions<'_>, wake: Function<'_, u32, ()>) -> Result<Self> {
         let waker = Waker::new(&wake, options.rings.len())?;
         let pending_max = options.max_pending as usize;
         let (context, plan, rings) = options.read()?;
@@ -56,7 +55,7 @@ impl Server {
             .map_err(|error| Error::from_reason(error.to_string()))?;
         let control = Arc::new(control);
         // It was added later than those of both functions, so Node runs it before them.
-        let anchor = Some(Anchor::new(&wake)?);
+        let anchor = RefCell::new(Some(Anchor::new(&wake)?));
         env.add_env_cleanup_hook(Arc::downgrade(&control), |control: Weak<Control>| {
             if let Some(control) = control.upgrade() {
                 control.stop();
@@ -153,21 +152,21 @@ impl Server {
 
     /// Stops the lanes at once; resolved when their threads are gone.
     #[napi(ts_return_type = "Promise<void>")]
-    pub fn stop(&mut self) -> AsyncTask<Stopping> {
-        self.anchor = None;
+    pub fn stop(&self) -> AsyncTask<Stopping> {
+        self.anchor.replace(None);
         AsyncTask::new(Stopping { control: Arc::clone(&self.control) })
     }
 
     /// Keeps the process alive from now on.
     #[napi(js_name = "ref")]
-    pub fn hold(&mut self, env: Env) -> Result<()> {
-        self.anchor.as_mut().map_or(Ok(()), |anchor| anchor.hold(&env))
+    pub fn hold(&self, env: Env) -> Result<()> {
+        self.anchor.borrow_mut().as_mut().map_or(Ok(()), |anchor| anchor.hold(&env))
     }
 
     /// Keeps the process alive no longer.
     #[napi]
-    pub fn unref(&mut self, env: Env) -> Result<()> {
-        self.anchor.as_mut().map_or(Ok(()), |anchor| anchor.release(&env))
+    pub fn unref(&self, env: Env) -> Result<()> {
+        self.anchor.borrow_mut().as_mut().map_or(Ok(()), |anchor| anchor.release(&env))
     }
 }
 

@@ -112,8 +112,7 @@ impl Bridge {
     }
 
     fn tell_end(&mut self, bridged: &mut Bridged) {
-        bridged.end_due =
-            !bridged.is_open || !self.parts.events.write(Event::End, bridged.id, &[]);
+        bridged.end_due = !bridged.is_open || !self.parts.events.write(Event::End, bridged.id, &[]);
         if bridged.end_due {
             self.stall(bridged);
         }
@@ -295,7 +294,7 @@ impl Service for Bridge {
     fn ended(&mut self, bridged: Option<Bridged>, _settings: &Settings, end: &End<'_>) {
         match bridged {
             Some(bridged) if bridged.is_open => {
-                self.tell_close(bridged.id, bridged.end_due, end.cause);
+                self.tell_close(bridged.id, bridged.owes_end(end.cause), end.cause);
             }
             // JavaScript never knew of it.
             Some(_) => {}

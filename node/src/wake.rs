@@ -21,16 +21,15 @@ impl Waker {
     pub(crate) fn new(function: &Function<'_, u32, ()>, lanes: usize) -> Result<Arc<Self>> {
         let is_called: Arc<[AtomicBool]> = (0..lanes).map(|_| AtomicBool::new(false)).collect();
         let called = Arc::clone(&is_called);
-        let function = function
-            .build_threadsafe_function::<u32>()
-            .weak::<true>()
-            .build_callback(move |call| {
+        let function = function.build_threadsafe_function::<u32>().weak::<true>().build_callback(
+            move |call| {
                 // Before JavaScript looks at the ring, so that a later write calls again.
                 if let Some(called) = called.get(call.value as usize) {
                     called.swap(false, Ordering::AcqRel);
                 }
                 Ok(call.value)
-            })?;
+            },
+        )?;
         Ok(Arc::new(Self { function, is_called }))
     }
 

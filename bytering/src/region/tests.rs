@@ -1,6 +1,10 @@
 //! The layout as another language sees it, and a peer that scribbles over it.
 
-use std::{collections::VecDeque, sync::atomic::AtomicU32, thread};
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    thread,
+};
 
 use super::*;
 
@@ -104,6 +108,26 @@ fn a_link_to_no_page_and_a_position_of_no_byte_stop_the_consumer() {
         let (_producer, mut consumer) = shared.ends();
         shared.word(at).store(value, Relaxed);
         assert_eq!(consumer.read(&mut [0; 10]), Err(RegionError::Broken), "{value} at {at}");
+    }
+}
+
+#[test]
+fn a_ring_of_one_page_heeds_no_link() {
+    let shared = Shared::new(Limits::new(64, 1).unwrap());
+    let (mut producer, mut consumer) = shared.ends();
+    let mut random = fastrand::Rng::with_seed(1);
+    for number in 0..SEEDS {
+        for at in (256..640).step_by(4) {
+            let near = shared.word(128).load(Relaxed) + random.u32(0..64);
+            shared.word(at).store([0, 1, near][random.usize(0..3)], Relaxed);
+        }
+        let message = [number.to_le_bytes()[0]; 60];
+        assert_eq!(producer.room(), 64);
+        assert!(producer.write_whole(&[&message]) && !producer.write_whole(&[&message]));
+        assert_eq!(consumer.unread(), Ok(60));
+        let mut bytes = [0; 64];
+        assert_eq!(consumer.read(&mut bytes), Ok(60));
+        assert_eq!(bytes[..60], message);
     }
 }
 

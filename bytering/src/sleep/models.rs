@@ -76,7 +76,7 @@ fn ring(limits: Limits) -> (Producer, Consumer) {
     let bells = [Notify::new(), Notify::new()];
     let shared = Arc::new(Shared { header, flags: Flags::new(), bells });
     (
-        Producer { shared: Arc::clone(&shared), writer, limits },
+        Producer { shared: Arc::clone(&shared), writer },
         Consumer { shared, reader: Reader::new(limits) },
     )
 }
@@ -92,7 +92,6 @@ struct Shared {
 struct Producer {
     shared: Arc<Shared>,
     writer: Writer,
-    limits: Limits,
 }
 
 impl Producer {
@@ -107,7 +106,7 @@ impl Producer {
         let mut done = 0;
         while done < len {
             if self.writer.room(header).is_empty() {
-                let next = header.claim(0, self.limits.page_bits());
+                let next = header.claim(0, self.writer.other_pages());
                 self.writer.turn(header, next.expect("there was room for all"));
             }
             let room = self.writer.room(header).len();

@@ -195,6 +195,11 @@ impl Roots {
         Ok(soonest)
     }
 
+    /// Their certificates, as DER.
+    pub(crate) fn ders(&self) -> impl Iterator<Item = &[u8]> {
+        self.certificates.iter().map(|root| root.der.as_ref())
+    }
+
     /// Tells this set of certificates from all others.
     pub(crate) fn digest(&self) -> [u8; 32] {
         self.digest

@@ -12,6 +12,7 @@ use rustls::{DistinguishedName, RootCertStore};
 use sha2::{Digest, Sha256};
 
 use super::ClientRootsError;
+use super::pinned::Pinned;
 use crate::certificates::damage;
 use crate::client::{Roots, parse_roots};
 use crate::policy::Group;
@@ -21,11 +22,13 @@ use crate::provider::{ProviderChoice, lane_provider};
 /// lanes, and read-only for them.
 ///
 /// With a list, every certificate of a chain must be on the books of one, and lists count only
-/// until their next update is due.
+/// until their next update is due. A certificate that issued itself and is given here may be a
+/// client's own.
 pub struct ClientRoots {
     anchors: Arc<RootCertStore>,
     crls: Vec<CertificateRevocationListDer<'static>>,
     digest: [u8; 32],
+    pinned: Pinned,
     subjects: Vec<DistinguishedName>,
 }
 
@@ -50,8 +53,8 @@ impl ClientRoots {
         for crl in &crls {
             hash.update(Sha256::digest(crl));
         }
-        let subjects = anchors.subjects();
-        Ok(Self { anchors, crls, digest: hash.finalize().into(), subjects })
+        let (pinned, subjects) = (Pinned::among(roots.ders()), anchors.subjects());
+        Ok(Self { anchors, crls, digest: hash.finalize().into(), pinned, subjects })
     }
 
     /// The names of the authorities, which clients that are asked get to see.
@@ -62,6 +65,11 @@ impl ClientRoots {
     /// Tells these roots and lists from all others; neither their order nor repetitions count.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
+    }
+
+    /// Those that a client may show as its own.
+    pub(super) fn pinned(&self) -> Pinned {
+        self.pinned.clone()
     }
 
     /// A verifier of its own for a lane, by its provider.

@@ -4,6 +4,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{CertificateError, Error};
 
 use crate::certificates::is_self_issued;
+use crate::session::is_authority_as_leaf;
 
 /// What a client's certificates are worth at a moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +80,11 @@ impl Distrust {
             E::Revoked => Self::Revoked,
             E::UnknownIssuer => Self::unknown_issuer(chain),
             E::UnknownRevocationStatus => Self::RevocationUnknown,
+            _ if is_authority_as_leaf(refusal)
+                && chain.first().is_some_and(|leaf| is_self_issued(leaf)) =>
+            {
+                Self::SelfSigned
+            }
             _ => Self::Other(error),
         }
     }

@@ -9,12 +9,15 @@ use rustls::server::VerifierBuilderError;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
+use super::pinned::Pinned;
 use super::{ClientRoots, ClientStanding, Distrust};
+use crate::session::is_authority_as_leaf;
 
 /// A lane's own verifier. The roots behind it are memory that all lanes read and none writes.
 #[derive(Debug)]
 pub(crate) struct LaneVerifier {
     chain: Arc<dyn ClientCertVerifier>,
+    pinned: Pinned,
     required: bool,
 }
 
@@ -25,7 +28,7 @@ impl LaneVerifier {
         required: bool,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, VerifierBuilderError> {
-        Ok(Self { chain: roots.verifier(provider)?, required })
+        Ok(Self { chain: roots.verifier(provider)?, pinned: roots.pinned(), required })
     }
 
     /// What a chain is worth at a time.
@@ -38,12 +41,28 @@ impl LaneVerifier {
             return ClientStanding::Absent;
         };
         let verified = match now {
-            Some(now) => self.chain.verify_client_cert(leaf, intermediates, now),
+            Some(now) => self.verify(leaf, intermediates, now),
             None => Err(Error::FailedToGetCurrentTime),
         };
         match verified {
             Ok(_) => ClientStanding::Verified,
             Err(error) => ClientStanding::Unverified(Distrust::of(error, chain)),
+        }
+    }
+
+    fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let refused = match self.chain.verify_client_cert(leaf, intermediates, now) {
+            Err(Error::InvalidCertificate(error)) if is_authority_as_leaf(&error) => error,
+            decided => return decided,
+        };
+        match self.pinned.judge(leaf, now) {
+            Some(judged) => judged.map(|()| ClientCertVerified::assertion()),
+            None => Err(Error::InvalidCertificate(refused)),
         }
     }
 }
@@ -64,7 +83,7 @@ impl ClientCertVerifier for LaneVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         if self.required {
-            self.chain.verify_client_cert(end_entity, intermediates, now)
+            self.verify(end_entity, intermediates, now)
         } else {
             Ok(ClientCertVerified::assertion())
         }

@@ -70,12 +70,17 @@ fn refused(error: &CertificateError) -> String {
                             another key (trust the root that issued it), or the peer does not \
                             hold its key"
             .into(),
-        E::Other(other) if format!("{:?}", other.0) == CA_AS_LEAF => {
+        error if is_authority_as_leaf(error) => {
             "it is an authority's (CA:TRUE) and may not name a server itself; issue another from it"
                 .into()
         }
         other => other.to_string(),
     }
+}
+
+/// Whether rustls refused a certificate as a peer's own because it is an authority's.
+pub(crate) fn is_authority_as_leaf(error: &CertificateError) -> bool {
+    matches!(error, CertificateError::Other(other) if format!("{:?}", other.0) == CA_AS_LEAF)
 }
 
 fn between(earlier: UnixTime, later: UnixTime) -> String {
@@ -101,7 +106,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// How rustls' verifier names a CA's certificate that a server presents as its own.
+/// How rustls' verifiers name a CA's certificate that a peer presents as its own.
 const CA_AS_LEAF: &str = "CaUsedAsEndEntity";
 /// Characters of a host name (RFC 1035 section 2.3.4).
 const NAME_CHARS_MAX: usize = 255;

@@ -65,13 +65,12 @@ fn who_is_asked_is_let_in_and_judged_afterwards() {
     let both = Arc::new(both.unwrap());
     let mut in_chain = theirs.issue(|_| ());
     in_chain.chain.push(theirs.0.der().clone());
-    let unverified = ClientStanding::Unverified;
     let cases = [
         (&lists, None, ClientStanding::Absent),
         (&lists, Some(ours.issue(|_| ())), ClientStanding::Verified),
         (&lists, Some(theirs.issue(|_| ())), unverified(Distrust::UnknownIssuer)),
         (&lists, Some(in_chain), unverified(Distrust::SelfSignedInChain)),
-        (&lists, Some(self_signed()), unverified(Distrust::SelfSigned)),
+        (&lists, Some(self_signed(IsCa::NoCa, |_| ()).0), unverified(Distrust::SelfSigned)),
         (&lists, Some(ours.issue(expired)), unverified(Distrust::Expired)),
         (&lists, Some(ours.issue(early)), unverified(Distrust::NotYetValid)),
         (&lists, Some(ours.issue(revoked)), unverified(Distrust::Revoked)),
@@ -104,6 +103,44 @@ fn a_certificate_without_its_key_is_not_let_in() {
             let client = Client { identity: Some(stolen.resolver()), ..Client::default() };
             let failed = server.accept(&client, "a.test", version).unwrap_err();
             assert_eq!(failed, Failed::Alert(Alert::DecryptError), "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn a_trusted_certificate_that_issued_itself_is_a_clients_own() {
+    let cases: [(fn(&mut CertificateParams), _, _); 4] = [
+        (|_| (), Ok(ClientStanding::Verified), ClientStanding::Verified),
+        (expired, Err(Alert::CertificateExpired), unverified(Distrust::Expired)),
+        (early, Err(Alert::CertificateExpired), unverified(Distrust::NotYetValid)),
+        (for_servers, Err(Alert::UnsupportedCertificate), unverified(Distrust::BadPurpose)),
+    ];
+    let mut server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
+    for is_ca in [IsCa::NoCa, IsCa::Ca(rcgen::BasicConstraints::Unconstrained)] {
+        for (change, required, asked) in cases.clone() {
+            let (own, pem) = self_signed(is_ca, change);
+            let other = Authority::new().pem();
+            let roots = ClientRoots::from_pem(&[pem.as_bytes(), other.as_bytes()], &[]).unwrap();
+            let (roots, others) = (Arc::new(roots), Authority::new().roots(&[]));
+            // What a leaf says of itself is looked at before its issuer.
+            let not_trusted = match (&asked, &is_ca) {
+                (ClientStanding::Verified, _)
+                | (ClientStanding::Unverified(Distrust::BadPurpose), IsCa::Ca(_)) => {
+                    unverified(Distrust::SelfSigned)
+                }
+                _ => asked.clone(),
+            };
+            for (clients, expected) in [
+                (ClientCertificates::Asked(Arc::clone(&roots)), Ok(asked)),
+                (ClientCertificates::Required(roots), required.map_err(Failed::Alert)),
+                (ClientCertificates::Asked(others), Ok(not_trusted)),
+            ] {
+                server.turn_to(asking(clients));
+                let client = Client { identity: Some(own.resolver()), ..Client::default() };
+                let session = server.accept(&client, "a.test", &TLS13);
+                let standing = session.map(|session| server.context.standing(&session));
+                assert_eq!(standing, expected, "{is_ca:?}");
+            }
         }
     }
 }
@@ -342,11 +379,18 @@ fn shown(identity: &Option<Identity>) -> Option<Arc<dyn ResolvesClientCert>> {
     identity.as_ref().map(Identity::resolver)
 }
 
-fn self_signed() -> Identity {
+fn self_signed(is_ca: IsCa, change: impl FnOnce(&mut CertificateParams)) -> (Identity, String) {
     let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(["client".to_owned()]).unwrap();
+    let mut params = CertificateParams::new(["client".to_owned()]).unwrap();
+    params.is_ca = is_ca;
+    change(&mut params);
     let leaf = params.self_signed(&key).unwrap();
-    Identity { chain: vec![leaf.der().clone()], key: key.serialize_der() }
+    let identity = Identity { chain: vec![leaf.der().clone()], key: key.serialize_der() };
+    (identity, leaf.pem())
+}
+
+fn unverified(distrust: Distrust) -> ClientStanding {
+    ClientStanding::Unverified(distrust)
 }
 
 fn asking(clients: ClientCertificates) -> Policy {

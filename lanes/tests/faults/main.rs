@@ -17,6 +17,7 @@ mod hostile;
 mod kernel;
 mod limits;
 mod ordered;
+mod ordered_echo;
 mod orders;
 mod rig;
 mod sealed;

@@ -310,7 +310,11 @@ impl Service for Ordered {
         self.step(&[Stage::Orders], Stage::Orders);
         assert_eq!(held.id, link.id());
         match command {
-            Command::Abandon => link.abandon_client(),
+            Command::Abandon => {
+                link.abandon_client();
+                // It would take all, and tell, if it were asked.
+                held.credit = usize::MAX >> 1;
+            }
             Command::Attach(fd) => {
                 link.attach_socket(fd).unwrap();
                 held.attached = true;

@@ -4,21 +4,19 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::mpsc::Receiver;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustls::SupportedProtocolVersion;
 use sealane_lanes::cause::Cause;
+use sealane_lanes::limits::Limits;
 use sealane_lanes::orders::{Chosen, ConnectionId, ORDERS_MAX, Order};
 
 use crate::backend::{RESET, read_to_end, reset};
 use crate::client::{Client, Seen, VERSIONS, pattern};
 use crate::kernel::Plan;
-use crate::ordered::{Command, Desk, Driver, Ordered, Told};
-use crate::rig::{Rig, Wanted, alone, among_others, eventually};
+use crate::ordered::{Command, Driver, Told};
+use crate::rig::{Wanted, among_others, eventually};
 use crate::service::Behaviour;
-use crate::systematic::{BYTES, Exchange, converse, fail_every_call};
 
 /// A driver, a client, and the client's connection.
 fn opened(version: &'static SupportedProtocolVersion) -> (Driver, Client, ConnectionId) {
@@ -204,9 +202,13 @@ fn a_connected_socket_can_be_attached() {
         // These bytes are there before the socket is.
         client.send(b"early").unwrap();
         driver.silence();
+        let same = theirs.try_clone().unwrap();
         driver.desk.command(id, Command::Attach(theirs.into()));
         let mut early = [0; 5];
         ours.read_exact(&mut early).unwrap();
+        let flags = rustix::fs::fcntl_getfl(&same).unwrap();
+        assert!(flags.contains(rustix::fs::OFlags::NONBLOCK), "the lane would wait for the peer");
+        drop(same);
         assert_eq!(&early, b"early");
         let (sent, answered) = (request.clone(), answer.clone());
         let peer = std::thread::spawn(move || {
@@ -264,7 +266,6 @@ fn nothing_of_an_abandoned_client_reaches_the_service() {
     client.send(b"left over").unwrap();
     eventually("it arrives", || driver.rig.counters().client_bytes.value() > 0);
     driver.desk.command(id, Command::Abandon);
-    driver.desk.command(id, Command::Take(100));
     // An urgent mark makes the socket look as if an error had arrived.
     rustix::net::send(&client.socket, b"!", rustix::net::SendFlags::OOB).unwrap();
     client.send(b"unwanted").unwrap();
@@ -280,7 +281,12 @@ fn nothing_of_an_abandoned_client_reaches_the_service() {
 #[test]
 fn an_order_that_comes_just_before_the_lane_sleeps_is_taken() {
     let _others = among_others();
-    let (driver, mut client, id) = opened(VERSIONS[1]);
+    // Without a timer that would wake the lane.
+    let forever = Duration::MAX;
+    let limits = Limits { handshake_timeout: forever, idle_timeout: forever, ..Limits::default() };
+    let driver = Driver::start(Wanted::limited(limits), false);
+    let mut client = Client::connect(&driver.rig, VERSIONS[1]).unwrap();
+    let id = driver.opened();
     driver.silence();
     driver.desk.order_late(Order::Command(id, Command::Write(b"late".to_vec())));
     let rings = driver.desk.rings.load(SeqCst);
@@ -398,123 +404,4 @@ fn a_panic_in_a_command_or_when_all_has_left_costs_one_connection() {
     assert_eq!(steady.receive(5).unwrap(), b"hello");
     driver.rig.script.set(Plan::Never);
     driver.stop();
-}
-
-/// An echo by orders: what the client sends goes out, comes back, and the client is paused whenever
-/// more than a window of it is on its way. Its hello waits.
-struct OrderedEcho {
-    rig: Rig<Ordered>,
-    request: Vec<u8>,
-    /// Whether the other side ends without waiting for the client's end.
-    abandons: bool,
-    driving: JoinHandle<()>,
-}
-
-/// Less than a record, so that parts of one are left again and again.
-const WINDOW: usize = 10_000;
-
-impl OrderedEcho {
-    fn start(abandons: bool) -> Self {
-        let Driver { rig, desk, told } = Driver::start(Wanted::echo(), true);
-        let driving = std::thread::spawn(move || drive(&desk, &told, abandons));
-        Self { rig, request: pattern(12, BYTES), abandons, driving }
-    }
-
-    fn stop(self) {
-        self.rig.stop();
-        self.driving.join().unwrap();
-    }
-
-    fn converse(&self, version: &'static SupportedProtocolVersion) -> (Vec<u8>, Seen) {
-        if !self.abandons {
-            return converse(&self.rig, version, &self.request);
-        }
-        // It ends only after the other side has.
-        let mut client = Client::begin(&self.rig, version);
-        let _ = client.handshake().and_then(|()| client.send(&self.request));
-        client.read_to_end()
-    }
-}
-
-fn drive(desk: &Desk, told: &Receiver<Told>, abandons: bool) {
-    let mut left = BYTES;
-    for told in told {
-        match told {
-            Told::Hello(id, _) => desk.choose(id, Chosen::Listener),
-            Told::Opened(id) => {
-                left = BYTES;
-                desk.command(id, Command::Take(WINDOW));
-            }
-            Told::Data(id, bytes) => {
-                let len = bytes.len();
-                left -= len;
-                desk.command(id, Command::Write(bytes));
-                if abandons && left == 0 {
-                    desk.command(id, Command::Finish);
-                    desk.command(id, Command::Abandon);
-                } else {
-                    desk.command(id, Command::Take(len));
-                }
-            }
-            Told::ClientEnded(id) => desk.command(id, Command::Finish),
-            Told::Drained(_)
-            | Told::Ended(_)
-            | Told::Inspected(..)
-            | Told::Pending(..)
-            | Told::Stopped(_) => {}
-        }
-    }
-    assert_eq!(desk.disorders.load(SeqCst), 0, "calls out of order");
-}
-
-impl Exchange for OrderedEcho {
-    type Served = Ordered;
-
-    fn rig(&self) -> &Rig<Ordered> {
-        &self.rig
-    }
-
-    fn must_succeed(&self, version: &'static SupportedProtocolVersion, what: &str) {
-        let (bytes, seen) = self.converse(version);
-        assert_eq!(seen, Seen::Clean, "{what}: after {} bytes", bytes.len());
-        assert!(bytes == self.request, "{what}: {} bytes differ", bytes.len());
-    }
-
-    fn must_not_deceive(&self, version: &'static SupportedProtocolVersion, what: &str) {
-        let (bytes, seen) = self.converse(version);
-        let whole = bytes == self.request;
-        assert!(seen != Seen::Clean || whole, "{what}: {} bytes look whole", bytes.len());
-        assert!(self.request.starts_with(&bytes), "{what}: the echo differs");
-    }
-}
-
-#[test]
-fn every_call_may_fail_in_every_way_while_orders_come() {
-    let _alone = alone();
-    for abandons in [false, true] {
-        let echo = OrderedEcho::start(abandons);
-        for version in VERSIONS {
-            fail_every_call(&echo, version);
-        }
-        echo.stop();
-    }
-}
-
-#[test]
-fn random_calls_may_fail_often_while_orders_come() {
-    let _alone = alone();
-    let mut spoilt = 0;
-    for version in VERSIONS {
-        let echo = OrderedEcho::start(false);
-        for seed in 1..40 {
-            let plan = Plan::Seeded { seed: seed * 7919, one_in: 2 + seed % 4 };
-            echo.rig.script.set(plan);
-            echo.must_succeed(version, &format!("{:?}, seed {seed}", version.version));
-            echo.rig.settle();
-            spoilt += echo.rig.script.spoilt();
-        }
-        assert_eq!(echo.rig.counters().panics.value(), 0);
-        echo.stop();
-    }
-    assert!(spoilt > 400, "only {spoilt} calls were spoilt");
 }

@@ -39,11 +39,7 @@ pub(super) enum Stage {
 }
 
 impl State {
-    pub(super) fn new(
-        context: Arc<Context>,
-        ticket_keys: TicketKeys,
-        parts: Vec<Parts>,
-    ) -> Self {
+    pub(super) fn new(context: Arc<Context>, ticket_keys: TicketKeys, parts: Vec<Parts>) -> Self {
         Self {
             stage: Stage::New,
             parts,

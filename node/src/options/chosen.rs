@@ -9,15 +9,15 @@ pub(super) fn versions(
     max: Option<&str>,
     mistakes: &mut Vec<Mistake>,
 ) -> Versions {
-    let mut known = |field: &'static str, name: Option<&str>, unset: &'static str| {
-        match name.unwrap_or(unset) {
-            "TLSv1.2" => false,
-            "TLSv1.3" => true,
-            other => {
-                let message = format!("{field}: {other:?} is not offered; use TLSv1.2 or TLSv1.3");
-                mistakes.push(Mistake::of_value(field, message));
-                unset == "TLSv1.3"
-            }
+    let mut known = |field: &'static str, name: Option<&str>, unset: &'static str| match name
+        .unwrap_or(unset)
+    {
+        "TLSv1.2" => false,
+        "TLSv1.3" => true,
+        other => {
+            let message = format!("{field}: {other:?} is not offered; use TLSv1.2 or TLSv1.3");
+            mistakes.push(Mistake::of_value(field, message));
+            unset == "TLSv1.3"
         }
     };
     match (known("minVersion", min, "TLSv1.2"), known("maxVersion", max, "TLSv1.3")) {

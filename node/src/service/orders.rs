@@ -10,9 +10,7 @@ use sealane_lanes::orders::{Chosen, ConnectionId, ContextId, Order};
 
 use super::{Bridge, State};
 use crate::bridged::{Bridged, Way};
-use crate::message::{
-    Broken, CHOICE_LISTENER, CHOICE_REFUSE, Command, SocketOption, Then,
-};
+use crate::message::{Broken, CHOICE_LISTENER, CHOICE_REFUSE, Command, SocketOption, Then};
 use crate::settings::Settings;
 
 /// What is to be done with one connection.
@@ -48,11 +46,14 @@ impl Bridge {
 
     fn order_of(&mut self, id: ConnectionId, command: Command) -> Order<Task> {
         match command {
-            Command::Choose(context) => Order::Choose(id, match context {
-                CHOICE_LISTENER => Chosen::Listener,
-                CHOICE_REFUSE => Chosen::Refuse,
-                other => Chosen::Context(ContextId(other)),
-            }),
+            Command::Choose(context) => Order::Choose(
+                id,
+                match context {
+                    CHOICE_LISTENER => Chosen::Listener,
+                    CHOICE_REFUSE => Chosen::Refuse,
+                    other => Chosen::Context(ContextId(other)),
+                },
+            ),
             Command::Taken(count) => {
                 self.untaken = self.untaken.saturating_sub(count as usize);
                 // It names no connection, so nothing follows.

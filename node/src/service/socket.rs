@@ -55,8 +55,7 @@ pub(super) fn receive<K: Kernel>(
     let mut buffer = link.lend_buffer();
     let outcome = match link.receive_attached(&mut buffer) {
         Ok(Received::Bytes { last }) => {
-            let sent =
-                if last { link.finish(buffer.filled()) } else { link.send(buffer.filled()) };
+            let sent = if last { link.finish(buffer.filled()) } else { link.send(buffer.filled()) };
             sent.map(|()| last)
         }
         Ok(Received::End) => link.finish(&[]).map(|()| true),

@@ -336,6 +336,13 @@ test('a full ring keeps order and loses nothing', async () => {
   }
   await turn();
   assert.ok(lane.stalledCount > 0);
+  let ticks = 0;
+  lane.tick = function () {
+    ticks += 1;
+    Object.getPrototypeOf(this).tick.call(this);
+  };
+  for (let i = 0; i < 20; i++) await turn();
+  assert.ok(ticks <= 2, `${ticks} ticks for nothing`);
   const parts = ids.map(() => []);
   const ended = new Set();
   for (let i = 0; i < 200 && ended.size < 20; i++) {
@@ -382,15 +389,21 @@ test('no context leaks from one connection into another', async () => {
   end.send(Event.DATA, ids[1], Buffer.from('c'));
   end.send(Event.DATA, ids[0], Buffer.from('d'));
   await turn();
-  assert.deepEqual(seen, [
-    ['open', undefined],
-    ['open', undefined],
-    ['enter', 'opened 1'],
-    ['b', 'opened 2'],
-    ['open', undefined],
-    ['c', 'opened 2'],
-    ['d', 'entered'],
-  ]);
+  // Node 24 forgets at the end of a listener what it entered there, earlier ones do not.
+  const own = {
+    open: [],
+    enter: ['opened 1'],
+    b: ['opened 2'],
+    c: ['opened 2'],
+    d: ['entered'],
+  };
+  assert.deepEqual(
+    seen.map(([what]) => what),
+    ['open', 'open', 'enter', 'b', 'open', 'c', 'd'],
+  );
+  for (const [what, store] of seen) {
+    assert.ok(store === undefined || own[what].includes(store), `${store} in ${what}`);
+  }
 });
 
 test('hellos are answered once there is room, failures are told', async () => {
@@ -483,7 +496,7 @@ test("node's http server serves on it", async () => {
   end.send(Event.DATA, ID, Buffer.from('GET /a HTTP/1.1\r\nHost: x\r\n\r\n'));
   lane.drain();
   const [first] = await commands(end);
-  assert.match(first.payload.toString(), /^HTTP\/1.1 200 OK[^]*GET \/a$/);
+  assert.match(first.payload.toString(), /^HTTP\/1.1 200 OK[\s\S]*GET \/a$/);
   assert.equal(first.flags, 0);
   end.send(Event.DATA, ID, Buffer.from('GET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'));
   lane.drain();

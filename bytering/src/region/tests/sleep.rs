@@ -64,8 +64,8 @@ fn room_and_unread_are_what_write_and_read_take() {
     }
 }
 
-/// Whole messages, some of which fill the ring, so that each end sleeps until the other one has done
-/// its part; an end that is slept over hangs, and says so.
+/// Whole messages, some of which fill the ring, so that each end sleeps until the other one has
+/// done its part; an end that is slept over hangs, and says so.
 #[test]
 fn sleepers_pass_messages_on() {
     let cases = [(16, 1, 16), (16, 1, 8), (32, 1, 1), (1024, 1, 1), (16, 4, 1)];
