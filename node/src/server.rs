@@ -1,5 +1,7 @@
 //! JavaScript's `Server`: lanes that listen, and hand connections over.
 
+#![expect(clippy::needless_pass_by_value, reason = "the binding hands values over")]
+
 mod options;
 mod stats;
 
