@@ -17,9 +17,9 @@ main();
 async function main() {
   const [first, more] = process.argv.slice(2).map(Number);
   await cycles(first);
-  const before = held();
+  const before = await held();
   await cycles(more);
-  process.send([before, held()], () => process.disconnect());
+  process.send([before, await held()], () => process.disconnect());
 }
 
 async function cycles(count) {

@@ -145,7 +145,7 @@ test('a panic in a lane', { skip: isSealane ? false : 'node has no lanes' }, asy
   await within(closed, 'the end of the connection that panicked');
   const without = await Promise.race([failed, Promise.resolve(undefined)]);
   if (without !== undefined) {
-    assert.match(without.message, /kind|command/);
+    assert.match(without.message, /written over/);
     t.skip('the addon is built without its feature "faults": node/build --features faults');
     return;
   }

@@ -14,7 +14,7 @@ server.listen(0, '127.0.0.1', () => {
   process.send({ port: server.address().port, ca: ca.cert });
 });
 process.on('message', (word) => {
-  if (word === 'held') process.send(held());
+  if (word === 'held') held().then((all) => process.send(all));
   if (word === 'exit') process.exit(0);
   if (word === 'exit with connections') {
     server.getConnections((error, count) => process.exit(error ? 1 : 40 + count));
