@@ -264,7 +264,7 @@ class Listening {
   }
 }
 
-/** Stands in 'tlsClientError' for a connection that has never been one: destroyed, with its peer. */
+/** Stands in 'tlsClientError' for what has never been a connection: destroyed, with its peer. */
 function failedSocket({ remoteAddress, remotePort, remoteFamily }) {
   const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   Object.assign(socket, {
