@@ -96,7 +96,7 @@ class Lane {
     return { events: this.#eventsRegion, commands: this.#commandsRegion };
   }
 
-  /** The lane's thread is gone: nobody is at the other end, and another lane may have the memory. */
+  /** Its thread is gone: nobody is at the other end, and another lane may have the memory. */
   release() {
     for (const view of [this.#eventsRegion, this.#commandsRegion]) {
       if (spareRegions.length < SPARE_REGIONS_MAX) {
