@@ -96,9 +96,9 @@ class Lane {
     return { events: this.#eventsRegion, commands: this.#commandsRegion };
   }
 
-  /** The lane's thread is gone, and nobody is at the other end: another lane may have the memory. */
+  /** Its thread is gone: nobody is at the other end, and another lane may have the memory. */
   release() {
-    for (const view of [this.#events, this.#commands]) {
+    for (const view of [this.#eventsRegion, this.#commandsRegion]) {
       if (spareRegions.length < SPARE_REGIONS_MAX) {
         view.fill(0);
         spareRegions.push(view);

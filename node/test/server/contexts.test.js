@@ -217,7 +217,7 @@ test('stats count what lanes did', async (t) => {
   assert.deepEqual(sealane.createServer(own).stats(), { lanes: [] });
 });
 
-test('what a connection runs in does not leak into another, nor the listener into any', async (t) => {
+test('what a connection runs in leaks into no other', async (t) => {
   const storage = new AsyncLocalStorage();
   const seen = [];
   const server = sealane.createTLSServer(own, (socket) => {
