@@ -113,7 +113,7 @@ class LaneServer {
     };
   }
 
-  /** @param {object} options those of createSecureContext, ticketKeys, sessionTimeout; or a context */
+  /** @param {object} options those of createSecureContext, ticketKeys, ...; or a context */
   setSecureContext(options) {
     if (options instanceof SecureContext) {
       this.#made(options);

@@ -96,6 +96,16 @@ class Lane {
     return { events: this.#eventsRegion, commands: this.#commandsRegion };
   }
 
+  /** The lane's thread is gone: nobody is at the other end, and another lane may have the memory. */
+  release() {
+    for (const view of [this.#eventsRegion, this.#commandsRegion]) {
+      if (spareRegions.length < SPARE_REGIONS_MAX) {
+        view.fill(0);
+        spareRegions.push(view);
+      }
+    }
+  }
+
   /**
    * From now on the lane may wake us.
    * @param {{ ring(lane: number): void }} server the addon's
@@ -528,8 +538,14 @@ function goOn(lane) {
   lane.turn();
 }
 
-/** An aligned view of fresh shared memory for one ring. */
+/** Memory of lanes that have ended, as good as fresh: a collector would leave much of it lying. */
+const spareRegions = [];
+const SPARE_REGIONS_MAX = 32;
+
+/** An aligned view of shared memory for one ring, all of it zero. */
 function region(addon) {
+  const spare = spareRegions.pop();
+  if (spare !== undefined) return spare;
   const bytes = addon.regionBytes;
   if (bytes !== REGION_BYTES) {
     throw new Error(`a ring has ${bytes} bytes, this package knows ${REGION_BYTES}; reinstall it`);

@@ -63,7 +63,7 @@ class Listening {
       bound = this.#native.bind(where);
     } catch (error) {
       this.#native.unref();
-      this.#native.stop();
+      this.#stop();
       const unspecified = where.port === undefined ? undefined : '::';
       throw listenError(error, where.host ?? where.path ?? unspecified, where.port);
     }
@@ -247,17 +247,24 @@ class Listening {
   async #finish() {
     this.#up = 0;
     this.#open = false;
-    try {
-      await this.#native.stop();
-    } catch (error) {
-      this.#core.failed(error);
-    }
+    await this.#stop();
     this.#native.unref();
     this.#ended();
   }
+
+  async #stop() {
+    try {
+      await this.#native.stop();
+      for (const lane of this.#lanes) {
+        lane.release();
+      }
+    } catch (error) {
+      this.#core.failed(error);
+    }
+  }
 }
 
-/** Stands in 'tlsClientError' for a connection that has never been one: destroyed, with its peer. */
+/** Stands in 'tlsClientError' for what has never been a connection: destroyed, with its peer. */
 function failedSocket({ remoteAddress, remotePort, remoteFamily }) {
   const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   Object.assign(socket, {

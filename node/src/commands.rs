@@ -29,7 +29,7 @@ impl Commands {
     ///
     /// # Errors
     /// What stands in the ring is no message. It is not read any further.
-    pub fn next(&mut self) -> Result<Option<(u64, Command)>, Broken> {
+    pub fn take(&mut self) -> Result<Option<(u64, Command)>, Broken> {
         let Some(header) = self.header()? else { return Ok(None) };
         if header.is_write() {
             return self.join_writes(header).map(|then| Some((header.id, Command::Write(then))));

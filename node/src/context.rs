@@ -92,7 +92,7 @@ impl Context {
     #[napi]
     pub fn names(&self) -> Vec<String> {
         let certificates = self.built.context.certificates.iter();
-        certificates.flat_map(|one| one.names().iter().map(|name| name.to_string())).collect()
+        certificates.flat_map(|one| one.names().iter().map(ToString::to_string)).collect()
     }
 
     /// What is odd about the certificates.

@@ -42,7 +42,9 @@ mod wake;
 pub const regionBytes: u32 = {
     let bytes = bytering::region::bytes(RING);
     assert!(bytes <= u32::MAX as usize);
-    bytes as u32
+    #[expect(clippy::cast_possible_truncation, reason = "compared above")]
+    let bytes = bytes as u32;
+    bytes
 };
 
 /// Where in `bytes` a ring can begin.

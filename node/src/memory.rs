@@ -75,7 +75,7 @@ pub fn borrowed(fd: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: a number that is no descriptor makes the call fail; JavaScript, which has named it,
     // does not close it before the call returns.
-    Ok(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?)
+    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
 
 /// Cache lines of the ring's header, in pairs.

@@ -22,11 +22,11 @@ fn writes_of_one_connection_are_joined_up_to_their_end() {
     put(&mut producer, WRITE, 0, 7, b"one ");
     put(&mut producer, WRITE, FLAG_END, 7, b"two");
     put(&mut producer, WRITE, 0, 7, b"late");
-    assert_eq!(commands.next(), Ok(Some((7, Command::Write(Some(Then::Wait))))));
+    assert_eq!(commands.take(), Ok(Some((7, Command::Write(Some(Then::Wait))))));
     assert_eq!(commands.plain(), b"one two");
-    assert_eq!(commands.next(), Ok(Some((7, Command::Write(None)))));
+    assert_eq!(commands.take(), Ok(Some((7, Command::Write(None)))));
     assert_eq!(commands.plain(), b"late");
-    assert_eq!(commands.next(), Ok(None));
+    assert_eq!(commands.take(), Ok(None));
     assert!(commands.may_sleep());
 }
 
@@ -36,11 +36,11 @@ fn another_connection_or_command_comes_by_itself() {
     put(&mut producer, WRITE, 0, 7, b"a");
     put(&mut producer, WRITE, 0, 8, b"b");
     put(&mut producer, CREDIT, 0, 8, &9u32.to_le_bytes());
-    assert_eq!(commands.next(), Ok(Some((7, Command::Write(None)))));
+    assert_eq!(commands.take(), Ok(Some((7, Command::Write(None)))));
     assert!(!commands.may_sleep(), "a header was read ahead");
-    assert_eq!(commands.next(), Ok(Some((8, Command::Write(None)))));
+    assert_eq!(commands.take(), Ok(Some((8, Command::Write(None)))));
     assert_eq!(commands.plain(), b"b");
-    assert_eq!(commands.next(), Ok(Some((8, Command::Credit(9)))));
+    assert_eq!(commands.take(), Ok(Some((8, Command::Credit(9)))));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn no_more_is_joined_than_a_window() {
         put(&mut producer, WRITE, 0, 7, &piece);
     }
     for expected in [JOINED_BYTES_MAX, PAYLOAD_BYTES_MAX] {
-        assert_eq!(commands.next(), Ok(Some((7, Command::Write(None)))));
+        assert_eq!(commands.take(), Ok(Some((7, Command::Write(None)))));
         assert_eq!(commands.plain().len(), expected);
     }
 }
@@ -62,22 +62,22 @@ fn empty_writes_without_end_do_not_hold_the_lane_up() {
     for _ in 0..JOINED_MAX + 1 {
         put(&mut producer, WRITE, 0, 7, b"");
     }
-    assert_eq!(commands.next(), Ok(Some((7, Command::Write(None)))));
-    assert_eq!(commands.next(), Ok(Some((7, Command::Write(None)))));
-    assert_eq!(commands.next(), Ok(None));
+    assert_eq!(commands.take(), Ok(Some((7, Command::Write(None)))));
+    assert_eq!(commands.take(), Ok(Some((7, Command::Write(None)))));
+    assert_eq!(commands.take(), Ok(None));
 }
 
 #[test]
 fn half_a_message_is_broken() {
     let (mut producer, mut commands) = rig();
     producer.write(&Header { payload_len: 100, kind: WRITE, flags: 0, id: 1 }.encode());
-    assert_eq!(commands.next(), Err(Broken));
+    assert_eq!(commands.take(), Err(Broken));
     let (mut producer, mut commands) = rig();
     producer.write(&[0; 3]);
-    assert_eq!(commands.next(), Err(Broken));
+    assert_eq!(commands.take(), Err(Broken));
     let (mut producer, mut commands) = rig();
     put(&mut producer, END, 0, 1, &[0; 100]);
-    assert_eq!(commands.next(), Err(Broken), "no command but a write has so much payload");
+    assert_eq!(commands.take(), Err(Broken), "no command but a write has so much payload");
 }
 
 proptest! {
@@ -86,7 +86,7 @@ proptest! {
         let (mut producer, mut commands) = rig();
         producer.write(&bytes);
         for _ in 0..=bytes.len() {
-            match commands.next() {
+            match commands.take() {
                 Ok(Some(_)) => prop_assert!(commands.plain().len() <= bytes.len()),
                 Ok(None) | Err(Broken) => return Ok(()),
             }

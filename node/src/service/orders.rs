@@ -34,7 +34,7 @@ impl Bridge {
             return Some(Order::Command(id, Task::Resume));
         }
         self.unopened = if self.stalled.is_empty() { 0 } else { self.unopened };
-        match self.parts.commands.next() {
+        match self.parts.commands.take() {
             Ok(None) => None,
             Ok(Some((id, command))) => Some(self.order_of(ConnectionId::from_bits(id), command)),
             Err(Broken) => {

@@ -14,7 +14,7 @@ use crate::script::Said;
 const MEGABYTE: usize = 1 << 20;
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|at| (at / 251 + at) as u8 ^ seed).collect()
+    (0..len).map(|at| (at / 251 + at).to_le_bytes()[0] ^ seed).collect()
 }
 
 #[test]

@@ -166,7 +166,6 @@ impl Script {
         let mut closed = 0;
         while closed < connections {
             let id = match self.next() {
-                Said::Open(id) => id,
                 Said::Data(id, bytes) => {
                     waiting.entry(id).or_default().0.extend_from_slice(&bytes);
                     id
@@ -175,7 +174,7 @@ impl Script {
                     waiting.entry(id).or_default().1 = true;
                     id
                 }
-                Said::Credit(id, _) => id,
+                Said::Open(id) | Said::Credit(id, _) => id,
                 Said::Close(id, cause) => {
                     assert_eq!(cause, Cause::Clean);
                     waiting.remove(&id);
