@@ -98,7 +98,7 @@ class Lane {
 
   /** The lane's thread is gone, and nobody is at the other end: another lane may have the memory. */
   release() {
-    for (const view of [this.#events, this.#commands]) {
+    for (const view of [this.#eventsRegion, this.#commandsRegion]) {
       if (spareRegions.length < SPARE_REGIONS_MAX) {
         view.fill(0);
         spareRegions.push(view);

@@ -63,7 +63,7 @@ class Listening {
       bound = this.#native.bind(where);
     } catch (error) {
       this.#native.unref();
-      this.#native.stop();
+      this.#stop();
       const unspecified = where.port === undefined ? undefined : '::';
       throw listenError(error, where.host ?? where.path ?? unspecified, where.port);
     }
@@ -247,6 +247,12 @@ class Listening {
   async #finish() {
     this.#up = 0;
     this.#open = false;
+    await this.#stop();
+    this.#native.unref();
+    this.#ended();
+  }
+
+  async #stop() {
     try {
       await this.#native.stop();
       for (const lane of this.#lanes) {
@@ -255,8 +261,6 @@ class Listening {
     } catch (error) {
       this.#core.failed(error);
     }
-    this.#native.unref();
-    this.#ended();
   }
 }
 
