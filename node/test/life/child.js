@@ -3,10 +3,11 @@
 /** Processes of a test's own, ended with it, that talk over IPC. */
 
 const { fork } = require('node:child_process');
+const { once } = require('node:events');
 const fs = require('node:fs');
 const path = require('node:path');
 
-const { event } = require('../within');
+const { within } = require('../within');
 
 /**
  * Starts a program of this folder.
@@ -22,11 +23,13 @@ function start(t, program, given = []) {
   return child;
 }
 
-/** The next message of a child. */
+/** The next message of a child, which may have work to do first. */
 async function message(child) {
-  const [said] = await event(child, 'message');
+  const [said] = await within(once(child, 'message'), 'a message', MESSAGE_LIMIT_MS);
   return said;
 }
+
+const MESSAGE_LIMIT_MS = 150_000;
 
 /** Sends a word, and gives the answer. */
 function ask(child, word) {

@@ -11,7 +11,7 @@ const { pair, tlsSite } = require('../site');
 const { event, pause, until, within } = require('../within');
 const { ask, message, start } = require('./child');
 
-const CONNECTIONS = 8;
+const CONNECTIONS = 20;
 const ECHO_BYTES = 100 * 1024 * 1024;
 const CHUNK_BYTES = 256 * 1024;
 /** What a connection may cost beside what it costs idle. */
