@@ -34,10 +34,10 @@ pub use options::{Address, ServerOptions, WhereOptions};
 #[napi]
 pub struct Server {
     control: Arc<Control>,
-    bells: Vec<Arc<OwnedFd>>,
+    bells: RefCell<Vec<Arc<OwnedFd>>>,
     counts: Vec<Arc<Counts>>,
-    /// None once the lanes are stopped. Methods borrow the server while its tasks run, so none may do
-    /// so mutably.
+    /// None once the lanes are stopped. Methods borrow the server while its tasks run, so none may
+    /// do so mutably.
     anchor: RefCell<Option<Anchor>>,
 }
 
@@ -63,7 +63,8 @@ impl Server {
                 control.stop();
             }
         })?;
-        Ok(Self { control, bells: made.bells, counts: made.counts, anchor })
+        let bells = RefCell::new(made.bells);
+        Ok(Self { control, bells, counts: made.counts, anchor })
     }
 
     /// Opens what the lanes will accept from. Returns its address, its path, or nothing.
@@ -134,7 +135,7 @@ impl Server {
     /// Wakes a lane, which sleeps or waits for room.
     #[napi]
     pub fn ring(&self, lane: u32) {
-        if let Some(bell) = self.bells.get(lane as usize) {
+        if let Some(bell) = self.bells.borrow().get(lane as usize) {
             // It only fails when the lane is being woken already.
             let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
         }
@@ -156,6 +157,7 @@ impl Server {
     #[napi(ts_return_type = "Promise<void>")]
     pub fn stop(&self) -> AsyncTask<Stopping> {
         self.anchor.replace(None);
+        self.bells.take();
         AsyncTask::new(Stopping { control: Arc::clone(&self.control) })
     }
 
