@@ -30,7 +30,7 @@ export interface SecureContextOptions {
    * is, whoever issued it.
    */
   ca?: Pem | Pem[] | undefined;
-  /** PEM certificate chains, the server's own certificate first. Several for several kinds of key. */
+  /** PEM certificate chains, the server's own certificate first. Several for several keys. */
   cert?: Pem | Pem[] | undefined;
   /**
    * Ours: files and directories with certificates and keys, found by their content. A client gets
@@ -52,7 +52,7 @@ export interface SecureContextOptions {
   /** The server's order of suites decides, not the client's. Default: true. */
   honorCipherOrder?: boolean | undefined;
   /** PEM private keys; each is found for its certificate, whatever the order. */
-  key?: Pem | KeyObject | EncryptedKey | Array<Pem | KeyObject | EncryptedKey> | undefined;
+  key?: Pem | KeyObject | Array<Pem | KeyObject | EncryptedKey> | undefined;
   /** `TLSv1.2` or `TLSv1.3`. Default: `TLSv1.3`. */
   maxVersion?: nodeTls.SecureVersion | undefined;
   /** `TLSv1.2` or `TLSv1.3`; lower ones throw. Default: `TLSv1.2`. */
@@ -70,8 +70,9 @@ export interface TicketOptions {
   /** Seconds for which a session can be resumed. Default: 300. */
   sessionTimeout?: number | undefined;
   /**
-   * 48 random bytes; the same for every process that serves the same names. Unlike in node, an array
-   * is taken too: tickets are sealed with the first, and opened with any of up to 8. Default: random.
+   * 48 random bytes; the same for every process that serves the same names. Unlike in node, an
+   * array is taken too: tickets are sealed with the first, and opened with any of up to 8. Default:
+   * random.
    */
   ticketKeys?: Buffer | Buffer[] | undefined;
 }
@@ -236,8 +237,8 @@ export interface LaneServer {
 }
 
 /**
- * An HTTPS server, to its users node's `https.Server`. 'connection' and 'secureConnection' both come
- * after the handshake, with the same socket. Events and options of sessions (`newSession`,
+ * An HTTPS server, to its users node's `https.Server`. 'connection' and 'secureConnection' both
+ * come after the handshake, with the same socket. Events and options of sessions (`newSession`,
  * `resumeSession`, `OCSPRequest`) throw.
  */
 export class Server<
@@ -341,7 +342,7 @@ export function createTLSServer(
 ): TLSServer;
 
 /**
- * Lets a server of node's `http`, `http2`, `https`, `tls` or `net` listen through lanes, and returns
- * it: `attach(http2.createServer(onRequest), { key, cert }).listen(8443)`.
+ * Lets a server of node's `http`, `http2`, `https`, `tls` or `net` listen through lanes, and
+ * returns it: `attach(http2.createServer(onRequest), { key, cert }).listen(8443)`.
  */
 export function attach<S extends net.Server>(server: S, options?: TLSServerOptions): S & LaneServer;

@@ -20,6 +20,7 @@ use crate::core::{Core, to_ms};
 use crate::generation::LaneGeneration;
 use crate::kernel::{Kernel, reset_on_close};
 use crate::mailbox::{Letters, Mail};
+use crate::orders::ConnectionId;
 use crate::progress::Turn;
 use crate::replicas::Replicas;
 use crate::service::{End, Service};
@@ -309,6 +310,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
         self.core.counters.ended(cause).add(1);
         let end = End {
+            id: ConnectionId(connection.token),
             cause,
             client: connection.address,
             listener: generation.listener(listener).number,

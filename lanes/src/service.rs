@@ -209,6 +209,8 @@ pub trait Service {
 /// Facts about an ended connection, for a log.
 #[derive(Debug)]
 pub struct End<'a> {
+    /// By which orders named it.
+    pub id: ConnectionId,
     /// Why it ended.
     pub cause: Cause,
     /// The client's address, if the kernel told.

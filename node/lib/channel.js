@@ -15,6 +15,7 @@ const {
   WINDOW_OUT,
 } = require('./message.js');
 const { systemError } = require('./closing.js');
+const { copyBytes } = require('./ring.js');
 const { arm } = require('./timeout.js');
 
 /** Less than this of a larger write is not worth a message: the rest of the window comes soon. */
@@ -483,7 +484,7 @@ function bytesMax(chunk, encoding) {
 /** Writes a chunk whose `bytesMax` there is room for; how many bytes. */
 function put(bytes, at, chunk, encoding) {
   if (typeof chunk !== 'string') {
-    bytes.set(chunk, at);
+    copyBytes(bytes, at, chunk);
     return chunk.length;
   }
   if (chunk.length === 0) return 0;

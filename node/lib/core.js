@@ -113,7 +113,7 @@ class LaneServer {
     };
   }
 
-  /** @param {object} options those of createSecureContext, ticketKeys, sessionTimeout; or a context */
+  /** @param {object} options those of createSecureContext, ticketKeys, ...; or a context */
   setSecureContext(options) {
     if (options instanceof SecureContext) {
       this.#made(options);
@@ -256,7 +256,7 @@ class LaneServer {
   choose(name, chosen) {
     const { SNICallback } = this.#read.server;
     SNICallback.call(this.#server, name, (error, context) => {
-      if (error || context == null) {
+      if (error || !context) {
         chosen(error ?? null, null);
         return;
       }

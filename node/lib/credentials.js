@@ -26,7 +26,8 @@ function readPem(value, option) {
 /**
  * Private keys as unencrypted PEM.
  *
- * @param {unknown} value a string, a Buffer, a KeyObject, `{ pem, passphrase }`, or an array
+ * @param {unknown} value a string, a Buffer, a KeyObject, or an array of these and, as in node only
+ *   there, of `{ pem, passphrase }`
  * @param {unknown} passphrase of those that bring none of their own
  * @param {string} option
  * @returns {Buffer[]}
@@ -36,13 +37,10 @@ function readKeys(value, passphrase, option) {
     if (one instanceof KeyObject) {
       return exportKey(one, option);
     }
-    const pem = bytes(one?.pem ?? one);
+    const pem = bytes((Array.isArray(value) && one?.pem) || one);
     if (pem === undefined) {
-      throw invalidType(
-        option,
-        'a string, a Buffer, { pem, passphrase }, or an array of these',
-        one,
-      );
+      const expected = 'a string, a Buffer, or an array of these and of { pem, passphrase }';
+      throw invalidType(option, expected, one);
     }
     return isEncrypted(pem) ? decrypt(pem, one?.passphrase ?? passphrase, option) : pem;
   });

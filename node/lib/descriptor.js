@@ -27,6 +27,7 @@ class DescriptorChannel {
     this.scope = new AsyncResource('SEALANESOCKET');
     this.pass = 0;
     this.gone = false;
+    this.pending = null;
   }
 
   /** DATA comes by the descriptor. */

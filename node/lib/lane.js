@@ -60,6 +60,8 @@ class Lane {
   #scope = new AsyncResource('SEALANELANE');
   #scheduled = false;
   #running = false;
+  /** The lane was told that nobody looks at its events. */
+  #asleep = false;
   #pass = 0;
   #messages = 0;
   #startedAt = 0;
@@ -92,6 +94,16 @@ class Lane {
   /** What the addon's server is to be made with: aligned views of shared memory. */
   rings() {
     return { events: this.#eventsRegion, commands: this.#commandsRegion };
+  }
+
+  /** Its thread is gone: nobody is at the other end, and another lane may have the memory. */
+  release() {
+    for (const view of [this.#eventsRegion, this.#commandsRegion]) {
+      if (spareRegions.length < SPARE_REGIONS_MAX) {
+        view.fill(0);
+        spareRegions.push(view);
+      }
+    }
   }
 
   /**
@@ -220,6 +232,10 @@ class Lane {
   #turn() {
     let again = true;
     this.#running = true;
+    if (this.#asleep) {
+      this.#asleep = false;
+      this.events.awoke();
+    }
     try {
       if (this.stalledCount > 0) this.#unstall();
       this.#pass = (this.#pass + 1) | 0;
@@ -295,6 +311,13 @@ class Lane {
     const channel = this.#find(ring.slot, ring.generation);
     if (channel === null) {
       ring.advance();
+      return true;
+    }
+    if (ring.kind === Event.CREDIT && channel.pending === null) {
+      // Nobody waits for it, so it is no event of the socket.
+      const bytes = ring.word(0) >>> 0;
+      ring.advance();
+      channel.credited(bytes);
       return true;
     }
     if (channel.pass === this.#pass) {
@@ -378,7 +401,7 @@ class Lane {
     const { slot, generation } = ring;
     const name = ring.text();
     ring.advance();
-    const id = (BigInt(generation >>> 0) << 32n) | BigInt(slot >>> 0);
+    const id = idOf(slot, generation);
     // Null: what the listener has. A negative number refuses.
     const answer = (context) => this.#answer(slot, generation, context ?? 0);
     const scope = new AsyncResource('SEALANEHANDSHAKE');
@@ -405,11 +428,12 @@ class Lane {
   }
 
   #failed(ring) {
+    const id = idOf(ring.slot, ring.generation);
     const failed = failedOf(ring.copy(false));
     ring.advance();
     failed.label = this.#causes[failed.cause] ?? 'unknown';
     const scope = new AsyncResource('SEALANEHANDSHAKE');
-    scope.runInAsyncScope(this.#sink.failed, this.#sink, this, failed);
+    scope.runInAsyncScope(this.#sink.failed, this.#sink, this, id, failed);
   }
 
   #tellTaken() {
@@ -460,7 +484,8 @@ class Lane {
     this.#now = 0;
     const waits = this.stalledCount > 0 || this.#answers.length > 0 || this.#taken > 0;
     if (waits && !this.commands.mayWait(ROOM_BYTES_MIN)) this.#schedule();
-    else if (!this.events.maySleep()) this.#schedule();
+    else if (this.events.maySleep()) this.#asleep = true;
+    else this.#schedule();
   }
 
   /** The ring holds what no lane writes: nothing more is read or written. */
@@ -493,6 +518,11 @@ class Lane {
   }
 }
 
+/** What names one connection of a lane, to those who only compare it. */
+function idOf(slot, generation) {
+  return (BigInt(generation >>> 0) << 32n) | BigInt(slot >>> 0);
+}
+
 function tick(lane) {
   lane.tick();
 }
@@ -508,8 +538,14 @@ function goOn(lane) {
   lane.turn();
 }
 
-/** An aligned view of fresh shared memory for one ring. */
+/** Memory of lanes that have ended, as good as fresh: a collector would leave much of it lying. */
+const spareRegions = [];
+const SPARE_REGIONS_MAX = 32;
+
+/** An aligned view of shared memory for one ring, all of it zero. */
 function region(addon) {
+  const spare = spareRegions.pop();
+  if (spare !== undefined) return spare;
   const bytes = addon.regionBytes;
   if (bytes !== REGION_BYTES) {
     throw new Error(`a ring has ${bytes} bytes, this package knows ${REGION_BYTES}; reinstall it`);

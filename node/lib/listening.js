@@ -24,6 +24,8 @@ class Listening {
   #unref = false;
   #path;
   #ended;
+  /** By lane, the handshakes that wait for SNICallback, or failed by the error that it gave. */
+  #asked;
   /** What lanes hold to answer hellos with: the addon's contexts by number, oldest use first. */
   #provided = new Map();
 
@@ -39,6 +41,7 @@ class Listening {
     this.#core = core;
     this.#ended = ended;
     this.#up = lanes;
+    this.#asked = Array.from({ length: lanes }, () => new Map());
     const sink = this.#sink();
     this.#lanes = Array.from({ length: lanes }, (_, number) => new Lane(number, sockets, sink));
     const rings = this.#lanes.map((lane) => lane.rings());
@@ -60,7 +63,7 @@ class Listening {
       bound = this.#native.bind(where);
     } catch (error) {
       this.#native.unref();
-      this.#native.stop();
+      this.#stop();
       const unspecified = where.port === undefined ? undefined : '::';
       throw listenError(error, where.host ?? where.path ?? unspecified, where.port);
     }
@@ -136,8 +139,8 @@ class Listening {
     return {
       certificate: (id) => this.#core.certificate(id),
       down: (lane, text) => this.#down(lane, text),
-      failed: (_lane, failed) => this.#failed(failed),
-      hello: (lane, _id, name, answer) => this.#hello(lane, name, answer),
+      failed: (lane, id, failed) => this.#failed(lane, id, failed),
+      hello: (lane, id, name, answer) => this.#hello(lane, id, name, answer),
       keepAlive: (socket, keeps) => this.#keepSocket(socket, keeps),
       keylog: (socket, lines) => this.#core.keylog(socket, lines),
       open: (_lane, socket) => this.#opened(socket),
@@ -169,27 +172,43 @@ class Listening {
     }
   }
 
-  #failed(failed) {
-    this.#core.handshakeFailed(handshakeError(failed), failedSocket(failed));
+  #failed(lane, id, failed) {
+    const asked = this.#asked[lane.number];
+    const error = asked.get(id) ?? handshakeError(failed);
+    asked.delete(id);
+    this.#core.handshakeFailed(error, failedSocket(failed));
   }
 
-  #hello(lane, name, answer) {
+  #hello(lane, id, name, answer) {
     if (name === '') {
       answer(null);
       return;
     }
+    const asked = this.#asked[lane.number];
+    asked.set(id, null);
     let answered = false;
-    this.#core.choose(name, (error, context) => {
+    const chosen = (error, context) => {
       if (answered) {
         return;
       }
       answered = true;
-      if (error) {
-        answer(REFUSE);
-      } else {
+      if (!error) {
+        asked.delete(id);
         answer(context === null ? null : this.#provide(lane, context));
+        return;
       }
-    });
+      // Told when the lane says that the handshake has ended, unless it has said so already.
+      if (asked.has(id)) {
+        asked.set(id, error);
+      }
+      answer(REFUSE);
+    };
+    try {
+      this.#core.choose(name, chosen);
+    } catch (error) {
+      chosen(error, null);
+      throw error;
+    }
   }
 
   /** The number of a context that the lane has been given. */
@@ -228,17 +247,24 @@ class Listening {
   async #finish() {
     this.#up = 0;
     this.#open = false;
-    try {
-      await this.#native.stop();
-    } catch (error) {
-      this.#core.failed(error);
-    }
+    await this.#stop();
     this.#native.unref();
     this.#ended();
   }
+
+  async #stop() {
+    try {
+      await this.#native.stop();
+      for (const lane of this.#lanes) {
+        lane.release();
+      }
+    } catch (error) {
+      this.#core.failed(error);
+    }
+  }
 }
 
-/** Stands in 'tlsClientError' for a connection that has never been one: destroyed, with its peer. */
+/** Stands in 'tlsClientError' for what has never been a connection: destroyed, with its peer. */
 function failedSocket({ remoteAddress, remotePort, remoteFamily }) {
   const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   Object.assign(socket, {

@@ -45,7 +45,7 @@ function readOptions(options, on) {
   const read = Object.fromEntries(on.groups.map((group) => [group, {}]));
   for (const name in options) {
     const value = options[name];
-    if (value == null) {
+    if (isAbsent(name, value)) {
       continue;
     }
     try {
@@ -60,6 +60,11 @@ function readOptions(options, on) {
   throwMistakes(mistakes);
   throwMistakes(contradictions(read));
   return read;
+}
+
+/** As in node, `false` stands for none where a value would be converted. */
+function isAbsent(name, value) {
+  return value == null || (value === false && OPTIONS[name]?.how === 'converted');
 }
 
 /** The row of an option that this call takes; undefined for a refused one that is off anyway. */

@@ -30,6 +30,9 @@ const PRODUCER_WAITS = 288;
 const PAGE_MASK = PAGE_BYTES - 1;
 const PAGE_WORD = PAGE_AT >> 2;
 
+/** From here on `fill` is faster than `set`. */
+const FILLED_BYTES_MIN = 512;
+
 /** What `EventRing.next` found. */
 const NOTHING = 0;
 const MESSAGE = 1;
@@ -42,6 +45,19 @@ const BROKEN = 2;
  */
 function wholeBytes(payload) {
   return HEADER_BYTES + ((payload + 15) & ~15);
+}
+
+/**
+ * Copies a chunk. To and from shared memory, `set` and `copy` go word by word, and byte by byte
+ * where the two are not aligned alike: 30 us for 100,000 bytes. `fill` with a chunk is one memcpy,
+ * 1 us.
+ * @param {Buffer} target
+ * @param {number} at
+ * @param {Uint8Array} chunk
+ */
+function copyBytes(target, at, chunk) {
+  if (chunk.length < FILLED_BYTES_MIN) target.set(chunk, at);
+  else target.fill(chunk, at, at + chunk.length);
 }
 
 /** The consumer of what a lane says. After `next` found a message, its fields describe it. */
@@ -120,11 +136,13 @@ class EventRing {
   copyInto(target, at) {
     const start = (this.position + HEADER_BYTES) & PAGE_MASK;
     const end = start + this.length;
-    if (end <= PAGE_BYTES) {
+    if (this.length < FILLED_BYTES_MIN && end <= PAGE_BYTES) {
       this.bytes.copy(target, at, start, end);
+    } else if (end <= PAGE_BYTES) {
+      copyBytes(target, at, this.bytes.subarray(start, end));
     } else {
-      this.bytes.copy(target, at, start, PAGE_BYTES);
-      this.bytes.copy(target, at + PAGE_BYTES - start, 0, end - PAGE_BYTES);
+      copyBytes(target, at, this.bytes.subarray(start));
+      copyBytes(target, at + PAGE_BYTES - start, this.bytes.subarray(0, end - PAGE_BYTES));
     }
   }
 
@@ -315,10 +333,10 @@ class CommandRing {
     const start = (this.position + HEADER_BYTES + at) & PAGE_MASK;
     const first = PAGE_BYTES - start;
     if (length <= first) {
-      this.bytes.set(part, start);
+      copyBytes(this.bytes, start, part);
     } else {
-      this.bytes.set(part.subarray(0, first), start);
-      this.bytes.set(part.subarray(first), 0);
+      copyBytes(this.bytes, start, part.subarray(0, first));
+      copyBytes(this.bytes, 0, part.subarray(first));
     }
   }
 
@@ -394,5 +412,6 @@ module.exports = {
   NOTHING,
   PAGE_BYTES,
   REGION_BYTES,
+  copyBytes,
   wholeBytes,
 };

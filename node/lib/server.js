@@ -130,7 +130,7 @@ function begin(server, read, alpn) {
   Object.defineProperty(server, CORE, { value: new LaneServer(server, read, alpn) });
 }
 
-/** As https.Server: a failed handshake is a client's error too, where somebody listens for those. */
+/** As https.Server: a failed handshake is a client's error too, if somebody listens for those. */
 function giveToClientError(error, socket) {
   if (!this.emit('clientError', error, socket)) {
     socket.destroy(error);

@@ -76,7 +76,6 @@ class TLSSocket extends Duplex {
     const channel = this[kChannel];
     disarm(channel);
     channel.destroy();
-    if (!this._unreferenced) channel.lane.keepAlive(this, false);
     this._hadError = error !== null;
     done(error);
     channel.lane.closes(channel);

@@ -34,6 +34,7 @@ pub use options::{Address, ServerOptions, WhereOptions};
 #[napi]
 pub struct Server {
     control: Arc<Control>,
+    /// None once the lanes are stopped: no collector is in a hurry to give descriptors back.
     bells: RefCell<Vec<Arc<OwnedFd>>>,
     counts: Vec<Arc<Counts>>,
     /// None once the lanes are stopped. Methods borrow the server while its tasks run, so none may
@@ -63,8 +64,7 @@ impl Server {
                 control.stop();
             }
         })?;
-        let bells = RefCell::new(made.bells);
-        Ok(Self { control, bells, counts: made.counts, anchor })
+        Ok(Self { control, bells: RefCell::new(made.bells), counts: made.counts, anchor })
     }
 
     /// Opens what the lanes will accept from. Returns its address, its path, or nothing.

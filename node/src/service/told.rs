@@ -97,7 +97,7 @@ impl Bridge {
         }
         self.payload.extend_from_slice(&client.bytes);
         self.payload.extend_from_slice(failure::text(end.cause).as_bytes());
-        if !self.parts.events.write(Event::Failed, 0, &self.payload) {
+        if !self.parts.events.write(Event::Failed, end.id.bits(), &self.payload) {
             self.parts.counts.dropped.add(1);
         }
     }

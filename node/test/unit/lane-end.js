@@ -111,7 +111,7 @@ function pair(options = {}, sink = {}) {
     options,
     {
       open: (_lane, socket) => told.sockets.push(socket),
-      failed: (_lane, failed) => told.failed.push(failed),
+      failed: (_lane, _id, failed) => told.failed.push(failed),
       hello: (_lane, id, name, answer) => told.hellos.push({ id, name, answer }),
       down: (_lane, text) => told.down.push(text),
       keylog: (socket, lines) => told.keylog.push({ socket, lines }),

@@ -181,7 +181,7 @@ test('keys are taken as strings, Buffers, lists and objects, and decrypted', () 
     { key: key.toString() },
     { key: [key] },
     { key: plain },
-    { key: { pem: key } },
+    { key: [{ pem: key }] },
     { key: encrypted, passphrase },
     { key: traditional, passphrase },
     { key: [{ pem: encrypted, passphrase }], passphrase: 'of the others' },

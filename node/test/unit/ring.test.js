@@ -53,6 +53,18 @@ test('every length arrives whole at every place, also round the ends of page and
   }
 });
 
+test('long payloads arrive whole at every place, round the end of the page and not', () => {
+  const payload = Buffer.from(Array.from({ length: 2000 }, (_, index) => (index * 7) % 251));
+  for (let before = 0; before <= 2048; before += 16) {
+    const { producer, consumer } = ends((PAGE_BYTES - before) | 0);
+    for (const from of [0, 3]) {
+      write(producer, payload.subarray(from));
+      producer.publish();
+      assert.deepEqual(read(consumer), payload.subarray(from));
+    }
+  }
+});
+
 test('what is written in place is what is read', () => {
   const { producer, consumer } = ends();
   const length = producer.bytes.utf8Write('Zoë €', producer.payloadAt(), 15);
