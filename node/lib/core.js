@@ -232,6 +232,8 @@ class LaneServer {
     if (this.#read.net.pauseOnConnect) {
       socket.pause();
     }
+    // As in node: who does not listen for a client's reset is not ended by it.
+    socket.on('error', ignored);
     server.emit('connection', socket);
     if (!socket.destroyed) {
       server.emit('secureConnection', socket);
@@ -370,6 +372,8 @@ class LaneServer {
     }
   }
 }
+
+function ignored() {}
 
 const TICKETS_INSTEAD =
   "sessions live in the client's ticket: give every process the same ticketKeys";

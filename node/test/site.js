@@ -6,7 +6,6 @@
  */
 
 const https = require('node:https');
-const { after } = require('node:test');
 const tls = require('node:tls');
 
 const { authority, leaf } = require('./certificates');
@@ -156,16 +155,21 @@ function request(server, options = {}, body = undefined) {
   }), 'an answer');
 }
 
-// A process that its last test leaves alive would hang the run: say so and end it.
-after(() => {
-  setTimeout(() => {
-    process.stderr.write('something kept the process alive after its last test:\n'
-      + `${process.getActiveResourcesInfo().join(' ')}\n`);
-    process.exit(1);
-  }, LINGER_MS).unref();
-});
+/** A process that its last test leaves alive would hang the run: says so and ends it. */
+function endProcessAfterTests() {
+  require('node:test').after(() => {
+    setTimeout(() => {
+      process.stderr.write('something kept the process alive after its last test:\n'
+        + `${process.getActiveResourcesInfo().join(' ')}\n`);
+      process.exit(1);
+    }, LINGER_MS).unref();
+  });
+}
 
 const LINGER_MS = 5_000;
+
+// A server in a process of its own that is no test must not become one.
+if (require.main?.filename.endsWith('.test.js')) endProcessAfterTests();
 
 module.exports = {
   ca, connect, connected, endsOf, httpsSite, own, ownLeaf, pair, refused, request, start, ticket,

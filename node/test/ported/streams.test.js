@@ -238,6 +238,16 @@ test('a client that resets: ECONNRESET, then close', async (t) => {
   assert.strictEqual(await within(closed, 'close'), true);
 });
 
+test('a reset that nobody listens for does not end the process', async (t) => {
+  const server = await tlsSite(t);
+  const raw = net.connect(server.address().port, '127.0.0.1').on('error', () => {});
+  const { socket } = await pair(t, server, { socket: raw });
+  const closed = new Promise((resolve) => { socket.once('close', resolve); });
+  socket.resume();
+  raw.resetAndDestroy();
+  assert.strictEqual(await within(closed, 'close'), true);
+});
+
 test('clients that leave at once', async (t) => {
   const server = await tlsSite(t, {}, (socket) => socket.on('error', () => {}).resume());
   server.on('tlsClientError', () => {});

@@ -1,0 +1,25 @@
+'use strict';
+
+// LIST.md: each of node's tests stands in it once, with where it went or why it did not.
+
+const assert = require('node:assert');
+const fs = require('node:fs');
+const path = require('node:path');
+const { test } = require('node:test');
+
+test('the list holds each test once, names files that exist, and counts right', () => {
+  const text = fs.readFileSync(path.join(__dirname, 'LIST.md'), 'utf8');
+  const [ported, skipped] = text.split('## Ported\n')[1].split('\n## Do not apply\n');
+  const heads = (part) => part.match(/^### .+$/gm).map((line) => line.slice(4));
+  const names = (part) => part.match(/^- \S+$/gm).map((line) => line.slice(2));
+  for (const file of heads(ported)) {
+    assert.ok(fs.existsSync(path.join(__dirname, file)), `${file} is not there`);
+  }
+  const all = [...names(ported), ...names(skipped)];
+  assert.strictEqual(new Set(all).size, all.length, 'a test stands there twice');
+  for (const name of all) assert.match(name, /^test-(tls|https)-[\w.-]+\.m?js$/);
+  const counts = text.match(/^(\d+) tests: (\d+) ported, (\d+) do not apply\.$/m);
+  assert.deepStrictEqual(counts.slice(1).map(Number),
+    [all.length, names(ported).length, names(skipped).length]);
+  for (const reason of heads(skipped)) assert.ok(reason.length > 20, reason);
+});
