@@ -1,9 +1,9 @@
 //! The ring from JavaScript to a lane: any bytes in it are commands, or refused.
 #![no_main]
 
-use bytering::region;
 use libfuzzer_sys::fuzz_target;
 use sealane_node::RING;
+use sealane_node::bytering::region;
 use sealane_node::commands::{Commands, JOINED_BYTES_MAX};
 use sealane_node::message::{Command, HEADER_BYTES};
 

@@ -115,8 +115,9 @@ impl Cause {
         matches!(self, Self::Clean | Self::ServiceClosed)
     }
 
-    /// Whether the client has ended its stream by itself. If nobody's answer is cut by that, it is not
-    /// reset: it may still read what was sent before, which does not look whole without close_notify.
+    /// Whether the client has ended its stream by itself. If nobody's answer is cut by that, it is
+    /// not reset: it may still read what was sent before, which does not look whole without
+    /// close_notify.
     pub(crate) fn client_left(self) -> bool {
         matches!(self, Self::ClientGone | Self::ClientTruncated)
     }

@@ -51,7 +51,7 @@ pub struct Control {
     state: Mutex<State>,
     changed: Condvar,
     /// What the lanes' rings lie in: the last to be dropped.
-    _memory: Mutex<Box<dyn Send>>,
+    memory: Mutex<Option<Box<dyn Send>>>,
 }
 
 /// What a lane is told while it runs.
@@ -81,9 +81,9 @@ impl Control {
     ) -> Result<Self, TicketRootError> {
         TicketRoot::shared(&plan.ticket_keys, plan.ticket_lifetime_s)?;
         let keys = plan.ticket_keys.clone();
-        let memory = Mutex::new(memory);
+        let memory = Mutex::new(Some(memory));
         let state = Mutex::new(State::new(context, keys, parts));
-        Ok(Self { plan, state, changed: Condvar::new(), _memory: memory })
+        Ok(Self { plan, state, changed: Condvar::new(), memory })
     }
 
     /// The sockets to accept from, one for each lane.
@@ -148,7 +148,7 @@ impl Control {
             },
             Stage::Starting => state.deferred.push(order),
             Stage::Running => self.post(&mut state, order),
-            Stage::Stopped => {}
+            Stage::Stopping | Stage::Stopped => {}
         }
     }
 
@@ -160,10 +160,10 @@ impl Control {
     /// Stops the lanes at once and waits for their threads.
     pub fn stop(&self) {
         let mut state = self.lock();
-        while state.stage == Stage::Starting {
+        while matches!(state.stage, Stage::Starting | Stage::Stopping) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.stage = Stage::Stopped;
+        state.stage = Stage::Stopping;
         let lanes = std::mem::take(&mut state.lanes);
         let parts = std::mem::take(&mut state.parts);
         state.sockets.clear();
@@ -171,6 +171,10 @@ impl Control {
         drop(state);
         drop(parts);
         stop_all(lanes);
+        // No end of a ring is left.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lock().stage = Stage::Stopped;
+        self.changed.notify_all();
     }
 
     fn start_lanes(

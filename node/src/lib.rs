@@ -1,5 +1,5 @@
-//! The Node addon: a service on lanes that hands plaintext to JavaScript. It converts and calls; TLS,
-//! certificates, tickets and limits are the engine's and the lanes'.
+//! The Node addon: a service on lanes that hands plaintext to JavaScript. It converts and calls;
+//! TLS, certificates, tickets and limits are the engine's and the lanes'.
 //!
 //! ```text
 //!  JavaScript                  this crate                               lanes, engine
@@ -35,6 +35,8 @@ pub mod server;
 pub mod service;
 pub mod settings;
 mod wake;
+
+pub use bytering;
 
 /// Bytes that a ring needs, with its header.
 #[napi]

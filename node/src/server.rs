@@ -37,8 +37,8 @@ pub struct Server {
     /// None once the lanes are stopped: no collector is in a hurry to give descriptors back.
     bells: RefCell<Vec<Arc<OwnedFd>>>,
     counts: Vec<Arc<Counts>>,
-    /// None once the lanes are stopped. Methods borrow the server while its tasks run, so none may do
-    /// so mutably.
+    /// None once the lanes are stopped. Methods borrow the server while its tasks run, so none may
+    /// do so mutably.
     anchor: RefCell<Option<Anchor>>,
 }
 

@@ -1,4 +1,5 @@
-//! How a lane wakes JavaScript, and whether a server keeps the process alive: [`Waker`], [`Anchor`].
+//! How a lane wakes JavaScript ([`Waker`]), and whether a server keeps the process alive
+//! ([`Anchor`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,5 @@
+//! Commands come as they were written, joined, or are broken.
+
 use bytering::region::{self, Producer};
 use proptest::prelude::*;
 

@@ -35,6 +35,7 @@ pub(super) enum Stage {
     New,
     Starting,
     Running,
+    Stopping,
     Stopped,
 }
 

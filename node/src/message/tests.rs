@@ -1,3 +1,5 @@
+//! Messages are read as they were written.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Options become contexts, or mistakes with names.
+
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 
 use super::*;

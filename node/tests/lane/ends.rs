@@ -131,7 +131,7 @@ fn a_panic_in_a_connection_costs_that_one_and_one_outside_the_lane() {
     }
 }
 
-/// Clients that come, say something and leave in every way, and a server that destroys every fourth.
+/// Clients that come, say something and leave in every way, and a server that destroys many.
 fn churn(rig: &Rig, script: &mut Script, connections: usize) {
     const CLIENTS: usize = 8;
     let address_of = rig;

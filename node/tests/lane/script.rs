@@ -47,8 +47,8 @@ impl Script {
         Self { events, commands, bell, woken, open: HashMap::new(), descriptor: -1 }
     }
 
-    /// The next event, for which it sleeps as JavaScript does. Ids are checked: nothing is said of a
-    /// connection that is not open.
+    /// The next event, for which it sleeps as JavaScript does. Ids are checked: nothing is said of
+    /// a connection that is not open.
     pub(crate) fn next(&mut self) -> Said {
         let mut bytes = [0; HEADER_BYTES];
         while self.events.read(&mut bytes).unwrap() == 0 {
