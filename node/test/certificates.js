@@ -98,11 +98,16 @@ function revocations(issuer, revoked) {
 
 function keyPair(kind) {
   switch (kind) {
-    case 'ed25519': return crypto.generateKeyPairSync('ed25519');
-    case 'p256': return crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' });
-    case 'p384': return crypto.generateKeyPairSync('ec', { namedCurve: 'P-384' });
-    case 'rsa': return crypto.generateKeyPairSync('rsa', { modulusLength: 2048 });
-    default: throw new Error(`no such kind of key: ${kind}`);
+    case 'ed25519':
+      return crypto.generateKeyPairSync('ed25519');
+    case 'p256':
+      return crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    case 'p384':
+      return crypto.generateKeyPairSync('ec', { namedCurve: 'P-384' });
+    case 'rsa':
+      return crypto.generateKeyPairSync('rsa', { modulusLength: 2048 });
+    default:
+      throw new Error(`no such kind of key: ${kind}`);
   }
 }
 
@@ -120,9 +125,11 @@ function extensions(about) {
   found.push(extension('2.5.29.15', tagged(3, Buffer.from([7, 0x80])), true));
   found.push(extension('2.5.29.37', sequence(...purposes.map((p) => identifier(numbers[p])))));
   if (about.names) {
-    const names = about.names.map((name) => (isIP(name) === 0
-      ? tagged(0x82, Buffer.from(name, 'latin1'))
-      : tagged(0x87, addressBytes(name))));
+    const names = about.names.map((name) =>
+      isIP(name) === 0
+        ? tagged(0x82, Buffer.from(name, 'latin1'))
+        : tagged(0x87, addressBytes(name)),
+    );
     found.push(extension('2.5.29.17', sequence(...names)));
   }
   return found;
@@ -131,7 +138,11 @@ function extensions(about) {
 function addressBytes(address) {
   if (isIP(address) === 4) return Buffer.from(address.split('.').map(Number));
   const [head, tail = ''] = address.split('::');
-  const groups = (text) => text.split(':').filter(Boolean).map((group) => parseInt(group, 16));
+  const groups = (text) =>
+    text
+      .split(':')
+      .filter(Boolean)
+      .map((group) => parseInt(group, 16));
   const [left, right] = [groups(head), groups(tail)];
   const all = [...left, ...Array(8 - left.length - right.length).fill(0), ...right];
   return Buffer.from(all.flatMap((group) => [group >> 8, group & 0xff]));
@@ -151,9 +162,12 @@ function signed(body, privateKey) {
 
 function algorithm(privateKey) {
   switch (privateKey.asymmetricKeyType) {
-    case 'ec': return sequence(identifier('1.2.840.10045.4.3.2'));
-    case 'ed25519': return sequence(identifier('1.3.101.112'));
-    default: return sequence(identifier('1.2.840.113549.1.1.11'), tagged(5, Buffer.alloc(0)));
+    case 'ec':
+      return sequence(identifier('1.2.840.10045.4.3.2'));
+    case 'ed25519':
+      return sequence(identifier('1.3.101.112'));
+    default:
+      return sequence(identifier('1.2.840.113549.1.1.11'), tagged(5, Buffer.alloc(0)));
   }
 }
 
@@ -202,7 +216,10 @@ function tagged(tag, content) {
 }
 
 function pem(label, der) {
-  const lines = der.toString('base64').match(/.{1,64}/g).join('\n');
+  const lines = der
+    .toString('base64')
+    .match(/.{1,64}/g)
+    .join('\n');
   return `-----BEGIN ${label}-----\n${lines}\n-----END ${label}-----\n`;
 }
 

@@ -73,8 +73,17 @@ const onlySealane = isSealane ? false : 'node has no such thing';
 const onlyNode = isSealane ? 'Sealane does not offer it' : false;
 
 module.exports = {
-  attach, createSecureContext, createServer, createTLSServer, defaults, differs, isSealane, name,
-  onlyNode, onlySealane, package: package_,
+  attach,
+  createSecureContext,
+  createServer,
+  createTLSServer,
+  defaults,
+  differs,
+  isSealane,
+  name,
+  onlyNode,
+  onlySealane,
+  package: package_,
   Server: isSealane ? package_.Server : https.Server,
   TLSServer: isSealane ? package_.TLSServer : tls.Server,
   TLSSocket: isSealane ? package_.TLSSocket : tls.TLSSocket,

@@ -61,7 +61,12 @@ async function stop(server, ends) {
   server.on('secureConnection', (socket) => socket.destroy());
   for (const socket of ends) socket.destroy();
   if (!server.listening) return;
-  await within(new Promise((resolve) => { server.close(resolve); }), "a server's close");
+  await within(
+    new Promise((resolve) => {
+      server.close(resolve);
+    }),
+    "a server's close",
+  );
 }
 
 /**
@@ -69,9 +74,10 @@ async function stop(server, ends) {
  * @returns {import('node:tls').TLSSocket}
  */
 function connect(t, server, options = {}) {
-  const where = typeof server.address() === 'string'
-    ? { path: server.address() }
-    : { host: '127.0.0.1', port: server.address().port };
+  const where =
+    typeof server.address() === 'string'
+      ? { path: server.address() }
+      : { host: '127.0.0.1', port: server.address().port };
   const client = tls.connect({ ...where, ca: ca.cert, servername: 'localhost', ...options });
   client.on('error', () => {});
   keep(endsOf.get(server), client);
@@ -137,30 +143,40 @@ async function ticket(t, server, options = {}) {
  */
 function request(server, options = {}, body = undefined) {
   const { port } = server.address();
-  return within(new Promise((resolve, reject) => {
-    const sent = https.request({
-      host: '127.0.0.1', port, ca: ca.cert, servername: 'localhost', agent: false, ...options,
-    });
-    sent.on('error', reject);
-    sent.on('response', async (answer) => {
-      const { statusCode: status, headers, socket, trailers } = answer;
-      try {
-        const got = await collect(answer, "an answer's body");
-        resolve({ status, headers, body: got, text: String(got), socket, trailers });
-      } catch (error) {
-        reject(error);
-      }
-    });
-    sent.end(body);
-  }), 'an answer');
+  return within(
+    new Promise((resolve, reject) => {
+      const sent = https.request({
+        host: '127.0.0.1',
+        port,
+        ca: ca.cert,
+        servername: 'localhost',
+        agent: false,
+        ...options,
+      });
+      sent.on('error', reject);
+      sent.on('response', async (answer) => {
+        const { statusCode: status, headers, socket, trailers } = answer;
+        try {
+          const got = await collect(answer, "an answer's body");
+          resolve({ status, headers, body: got, text: String(got), socket, trailers });
+        } catch (error) {
+          reject(error);
+        }
+      });
+      sent.end(body);
+    }),
+    'an answer',
+  );
 }
 
 /** A process that its last test leaves alive would hang the run: says so and ends it. */
 function endProcessAfterTests() {
   require('node:test').after(() => {
     setTimeout(() => {
-      process.stderr.write('something kept the process alive after its last test:\n'
-        + `${process.getActiveResourcesInfo().join(' ')}\n`);
+      process.stderr.write(
+        'something kept the process alive after its last test:\n' +
+          `${process.getActiveResourcesInfo().join(' ')}\n`,
+      );
       process.exit(1);
     }, LINGER_MS).unref();
   });
@@ -172,6 +188,17 @@ const LINGER_MS = 5_000;
 if (require.main?.filename.endsWith('.test.js')) endProcessAfterTests();
 
 module.exports = {
-  ca, connect, connected, endsOf, httpsSite, own, ownLeaf, pair, refused, request, start, ticket,
+  ca,
+  connect,
+  connected,
+  endsOf,
+  httpsSite,
+  own,
+  ownLeaf,
+  pair,
+  refused,
+  request,
+  start,
+  ticket,
   tlsSite,
 };

@@ -34,7 +34,10 @@ function connect(number) {
   const raw = net.connect({ port, host: '127.0.0.1' });
   const resumed = session && chance() < 0.7 ? { session } : {};
   const client = tls.connect({
-    socket: raw, secureContext: context, rejectUnauthorized: false, ...resumed,
+    socket: raw,
+    secureContext: context,
+    rejectUnauthorized: false,
+    ...resumed,
   });
   const words = 1 + Math.floor(chance() ** 4 * 4096);
   const said = Buffer.alloc(words * 8);
@@ -46,7 +49,9 @@ function connect(number) {
     client.destroy();
   });
   client.on('error', () => {});
-  client.on('session', (ticket) => { session = ticket; });
+  client.on('session', (ticket) => {
+    session = ticket;
+  });
   client.on('secureConnect', () => client.write(said));
   client.on('data', (chunk) => {
     // Bytes come in order, so where each stands in its number is known.

@@ -39,7 +39,8 @@ const random = (seed) => {
 };
 
 /**
- * @param {{ connections: number, atOnce: number, seed: number, report?: (line: string) => void }} of
+ * @param {{ connections: number, atOnce: number, seed: number,
+ *   report?: (line: string) => void }} of
  * @returns {Promise<{ done: number, faults: string[], before: object, after: object }>}
  */
 async function soak({ connections, atOnce, seed, report = () => {} }) {
@@ -59,25 +60,39 @@ async function soak({ connections, atOnce, seed, report = () => {} }) {
   });
   server.on('tlsClientError', () => {});
   server.on('error', (error) => faults.push(`the server: ${error.message}`));
-  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+  await new Promise((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
   const started = Date.now();
   const clients = [];
   const run = async (count) => {
     const target = Math.ceil(count / CLIENTS);
-    await Promise.all(Array.from({ length: CLIENTS }, (_, i) => new Promise((resolve, reject) => {
-      const child = fork(path.join(__dirname, 'soak-client.js'), [
-        server.address().port, target, Math.ceil(atOnce / CLIENTS), seed + i + done,
-      ].map(String), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
-      clients.push(child);
-      child.on('message', (fault) => faults.push(fault));
-      child.on('exit', (code) => (code === 0 ? resolve() : reject(new Error(`client: ${code}`))));
-    })));
+    await Promise.all(
+      Array.from(
+        { length: CLIENTS },
+        (_, i) =>
+          new Promise((resolve, reject) => {
+            const child = fork(
+              path.join(__dirname, 'soak-client.js'),
+              [server.address().port, target, Math.ceil(atOnce / CLIENTS), seed + i + done].map(
+                String,
+              ),
+              { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] },
+            );
+            clients.push(child);
+            child.on('message', (fault) => faults.push(fault));
+            child.on('exit', (code) =>
+              code === 0 ? resolve() : reject(new Error(`client: ${code}`)),
+            );
+          }),
+      ),
+    );
   };
   const timer = setInterval(() => {
     report(progress(done, connections, started, faults.length));
     if (Date.now() - last > STALL_MS) {
       faults.push(`no connection ended in ${STALL_MS} ms`);
-      clients.forEach((child) => child.kill('SIGKILL'));
+      for (const child of clients) child.kill('SIGKILL');
     }
   }, REPORT_MS);
   try {
@@ -91,7 +106,9 @@ async function soak({ connections, atOnce, seed, report = () => {} }) {
     return { done, faults, before, after };
   } finally {
     clearInterval(timer);
-    await new Promise((resolve) => { server.close(resolve); });
+    await new Promise((resolve) => {
+      server.close(resolve);
+    });
   }
 }
 
@@ -122,17 +139,21 @@ function serve(socket, chance, faults) {
 /** What is held when every connection is gone, or after a while. */
 async function quiet(live) {
   for (let i = 0; i < 200 && live.size > 0; i += 1) {
-    await new Promise((resolve) => { setTimeout(resolve, 25); });
+    await new Promise((resolve) => {
+      setTimeout(resolve, 25);
+    });
   }
   return held();
 }
 
 function progress(done, connections, started, faults) {
   const passed = (Date.now() - started) / 1000;
-  const left = done > 0 ? Math.ceil((connections - done) * passed / done) : '?';
+  const left = done > 0 ? Math.ceil(((connections - done) * passed) / done) : '?';
   const rss = Math.round(process.memoryUsage.rss() / 2 ** 20);
-  return `${name}: ${done} of ${connections} connections, ${Math.round(done / passed)}/s, `
-    + `${rss} MiB, ${faults} faults, ${left} s left`;
+  return (
+    `${name}: ${done} of ${connections} connections, ${Math.round(done / passed)}/s, ` +
+    `${rss} MiB, ${faults} faults, ${left} s left`
+  );
 }
 
 function option(given, word, otherwise) {
@@ -155,8 +176,10 @@ async function main(given) {
   };
   const { done, faults, before, after } = await soak(of);
   const mib = (bytes) => `${Math.round(bytes / 2 ** 20)} MiB`;
-  process.stdout.write(`soak: ${done} connections; ${before.fds} then ${after.fds} descriptors; `
-    + `${mib(before.rss)} then ${mib(after.rss)}\n`);
+  process.stdout.write(
+    `soak: ${done} connections; ${before.fds} then ${after.fds} descriptors; ` +
+      `${mib(before.rss)} then ${mib(after.rss)}\n`,
+  );
   for (const fault of new Set(faults)) process.stdout.write(`FAULT ${fault}\n`);
   process.exitCode = faults.length === 0 ? 0 : 1;
 }

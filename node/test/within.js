@@ -57,11 +57,14 @@ function pause(ms) {
  * @returns {Promise<Buffer>}
  */
 function collect(readable, what = 'the end of a stream') {
-  return within((async () => {
-    const chunks = [];
-    for await (const chunk of readable) chunks.push(Buffer.from(chunk));
-    return Buffer.concat(chunks);
-  })(), what);
+  return within(
+    (async () => {
+      const chunks = [];
+      for await (const chunk of readable) chunks.push(Buffer.from(chunk));
+      return Buffer.concat(chunks);
+    })(),
+    what,
+  );
 }
 
 /**
@@ -69,16 +72,19 @@ function collect(readable, what = 'the end of a stream') {
  * @param {import('node:stream').Readable} socket
  */
 function take(socket, length) {
-  return within(new Promise((resolve, reject) => {
-    let got = Buffer.alloc(0);
-    const onData = (chunk) => {
-      got = Buffer.concat([got, chunk]);
-      if (got.length < length) return;
-      socket.off('data', onData).off('error', reject);
-      resolve(got);
-    };
-    socket.on('data', onData).on('error', reject);
-  }), `${length} bytes`);
+  return within(
+    new Promise((resolve, reject) => {
+      let got = Buffer.alloc(0);
+      const onData = (chunk) => {
+        got = Buffer.concat([got, chunk]);
+        if (got.length < length) return;
+        socket.off('data', onData).off('error', reject);
+        resolve(got);
+      };
+      socket.on('data', onData).on('error', reject);
+    }),
+    `${length} bytes`,
+  );
 }
 
 module.exports = { LIMIT_MS, collect, event, pause, take, until, within };

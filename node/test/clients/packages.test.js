@@ -21,8 +21,10 @@ for (const allowH2 of [false, true]) {
     const agent = new undici.Agent({ allowH2, connect: { ca: ca.cert, servername: 'localhost' } });
     t.after(() => agent.destroy());
     const ask = async (path, more = {}) => {
-      const { body, statusCode } = await undici.request(base(server) + path,
-        { dispatcher: agent, ...more });
+      const { body, statusCode } = await undici.request(base(server) + path, {
+        dispatcher: agent,
+        ...more,
+      });
       assert.strictEqual(statusCode, 200);
       return Buffer.from(await body.arrayBuffer());
     };
@@ -37,23 +39,33 @@ for (const allowH2 of [false, true]) {
 test('undici pipelines', async (t) => {
   const server = await http1Site(t);
   const client = new undici.Client(base(server), {
-    pipelining: 10, connect: { ca: ca.cert, servername: 'localhost' },
+    pipelining: 10,
+    connect: { ca: ca.cert, servername: 'localhost' },
   });
   t.after(() => client.destroy());
-  const answers = await Promise.all(Array.from({ length: 200 }, async () => {
-    const { body } = await client.request({ path: '/', method: 'GET' });
-    return body.text();
-  }));
+  const answers = await Promise.all(
+    Array.from({ length: 200 }, async () => {
+      const { body } = await client.request({ path: '/', method: 'GET' });
+      return body.text();
+    }),
+  );
   assert.ok(answers.every((text) => text === 'version=1.1'));
 });
 
 test('autocannon, with and without keep-alive', async (t) => {
   const server = await http1Site(t);
   for (const headers of [{}, { connection: 'close' }]) {
-    const result = await within(autocannon({
-      url: base(server), connections: 10, amount: 200, headers,
-      tlsOptions: { ca: ca.cert, servername: 'localhost' },
-    }), 'autocannon', 60_000);
+    const result = await within(
+      autocannon({
+        url: base(server),
+        connections: 10,
+        amount: 200,
+        headers,
+        tlsOptions: { ca: ca.cert, servername: 'localhost' },
+      }),
+      'autocannon',
+      60_000,
+    );
     assert.strictEqual(result.non2xx, 0);
     assert.strictEqual(result.timeouts, 0);
     if (headers.connection) {
@@ -66,7 +78,7 @@ test('autocannon, with and without keep-alive', async (t) => {
   }
 });
 
-test('node\'s http2: many streams, and a large body each way', async (t) => {
+test("node's http2: many streams, and a large body each way", async (t) => {
   const server = await http2Site(t);
   const session = http2.connect(base(server), { ca: ca.cert, servername: 'localhost' });
   t.after(() => session.destroy());

@@ -22,7 +22,9 @@ function missing(name) {
 }
 
 function find(name) {
-  return (process.env.PATH ?? '').split(':').concat('/usr/sbin', '/usr/local/go/bin')
+  return (process.env.PATH ?? '')
+    .split(':')
+    .concat('/usr/sbin', '/usr/local/go/bin')
     .map((folder) => path.join(folder, name))
     .find((file) => fs.existsSync(file));
 }
@@ -73,11 +75,13 @@ function folder(t) {
 
 /** Writes texts into a folder; gives their paths by the same names. */
 function files(where, texts) {
-  return Object.fromEntries(Object.entries(texts).map(([name, text]) => {
-    const file = path.join(where, `${name}.pem`);
-    fs.writeFileSync(file, text);
-    return [name, file];
-  }));
+  return Object.fromEntries(
+    Object.entries(texts).map(([name, text]) => {
+      const file = path.join(where, `${name}.pem`);
+      fs.writeFileSync(file, text);
+      return [name, file];
+    }),
+  );
 }
 
 module.exports = { files, folder, missing, run };

@@ -41,17 +41,27 @@ for (const handover of HANDOVERS) {
     const app = express();
     app.use(express.json({ limit: '1mb' }));
     app.get('/hello/:name', (incoming, answer) => {
-      answer.json({ name: incoming.params.name, secure: incoming.secure, ip: incoming.ip,
-        protocol: incoming.protocol });
+      answer.json({
+        name: incoming.params.name,
+        secure: incoming.secure,
+        ip: incoming.ip,
+        protocol: incoming.protocol,
+      });
     });
     app.post('/json', (incoming, answer) => answer.json(incoming.body));
-    app.get('/file', (incoming, answer) => answer.sendFile(file));
-    app.get('/fails', () => { throw new Error('on purpose'); });
-    app.use((error, incoming, answer, next) => answer.status(500).send(error.message) && next);
+    app.get('/file', (_incoming, answer) => answer.sendFile(file));
+    app.get('/fails', () => {
+      throw new Error('on purpose');
+    });
+    app.use((error, _incoming, answer, next) => answer.status(500).send(error.message) && next);
     const server = await site(t, handover, app);
     const hello = JSON.parse((await request(server, { path: '/hello/you' })).text);
-    assert.deepStrictEqual(hello,
-      { name: 'you', secure: true, ip: '127.0.0.1', protocol: 'https' });
+    assert.deepStrictEqual(hello, {
+      name: 'you',
+      secure: true,
+      ip: '127.0.0.1',
+      protocol: 'https',
+    });
     const text = JSON.stringify(document);
     assert.ok(text.length > 90_000);
     const echoed = await request(server, { path: '/json', method: 'POST', headers: json }, text);
@@ -77,8 +87,11 @@ for (const handover of HANDOVERS) {
     const { server } = app;
     const hello = await request(server, { path: '/hello' });
     assert.deepStrictEqual(JSON.parse(hello.text), { hello: 'world', ip: '127.0.0.1' });
-    const echoed = await request(server, { path: '/json', method: 'POST', headers: json },
-      JSON.stringify(document));
+    const echoed = await request(
+      server,
+      { path: '/json', method: 'POST', headers: json },
+      JSON.stringify(document),
+    );
     assert.deepStrictEqual(JSON.parse(echoed.text), document);
   });
 
@@ -99,13 +112,15 @@ for (const handover of HANDOVERS) {
   });
 
   test(`${handover}: ws`, async (t) => {
-    const server = await site(t, handover, (incoming, answer) => answer.end());
+    const server = await site(t, handover, (_incoming, answer) => answer.end());
     const sockets = new WebSocket.Server({ server });
     sockets.on('connection', (socket) => {
       socket.on('message', (data, binary) => socket.send(data, { binary }));
     });
-    const client = new WebSocket(`wss://127.0.0.1:${server.address().port}/`,
-      { ca: ca.cert, servername: 'localhost' });
+    const client = new WebSocket(`wss://127.0.0.1:${server.address().port}/`, {
+      ca: ca.cert,
+      servername: 'localhost',
+    });
     t.after(() => client.terminate());
     await event(client, 'open');
     for (const size of [1, 125, 126, 65_535, 65_536, 300_000]) {
@@ -126,7 +141,9 @@ for (const handover of HANDOVERS) {
   });
 
   test(`${handover}: 20 MB through a pipe and back`, async (t) => {
-    const server = await site(t, handover, (incoming, answer) => { incoming.pipe(answer); });
+    const server = await site(t, handover, (incoming, answer) => {
+      incoming.pipe(answer);
+    });
     const sent = crypto.randomBytes(PIPE_BYTES);
     const answer = await request(server, { method: 'POST' }, sent);
     assert.ok(answer.body.equals(sent));
@@ -146,10 +163,13 @@ for (const handover of HANDOVERS) {
   });
 
   test(`${handover}: http2 alone, by createServer`, { skip: !isSealane }, async (t) => {
-    const server = attach(http2.createServer((incoming, answer) => {
-      if (incoming.method === 'POST') incoming.pipe(answer);
-      else answer.end(`${incoming.httpVersion} ${incoming.socket.remoteAddress}`);
-    }), { ...own, handover });
+    const server = attach(
+      http2.createServer((incoming, answer) => {
+        if (incoming.method === 'POST') incoming.pipe(answer);
+        else answer.end(`${incoming.httpVersion} ${incoming.socket.remoteAddress}`);
+      }),
+      { ...own, handover },
+    );
     await start(t, server);
     await checkHttp2(t, server, handover);
   });
@@ -157,7 +177,10 @@ for (const handover of HANDOVERS) {
 
 test('https.createServer and http.createServer, attached', { skip: !isSealane }, async (t) => {
   for (const module of [http, https]) {
-    const server = attach(module.createServer((incoming, answer) => answer.end('attached')), own);
+    const server = attach(
+      module.createServer((_incoming, answer) => answer.end('attached')),
+      own,
+    );
     await start(t, server);
     assert.strictEqual((await request(server)).text, 'attached');
     assert.ok(endsOf.has(server));
@@ -165,8 +188,10 @@ test('https.createServer and http.createServer, attached', { skip: !isSealane },
 });
 
 async function checkHttp2(t, server, handover) {
-  const session = http2.connect(`https://127.0.0.1:${server.address().port}`,
-    { ca: ca.cert, servername: 'localhost' });
+  const session = http2.connect(`https://127.0.0.1:${server.address().port}`, {
+    ca: ca.cert,
+    servername: 'localhost',
+  });
   t.after(() => session.destroy());
   const ask = (body) => {
     const stream = session.request({ ':method': body ? 'POST' : 'GET' });

@@ -17,7 +17,8 @@ const { within } = require('../within');
  */
 function start(t, program, given = []) {
   const child = fork(path.join(__dirname, program), given, {
-    execArgv: ['--expose-gc'], stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    execArgv: ['--expose-gc'],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
   t.after(() => child.kill('SIGKILL'));
   return child;
@@ -45,7 +46,9 @@ function ask(child, word) {
 async function held() {
   for (let i = 0; i < COLLECTIONS; i += 1) {
     globalThis.gc?.();
-    await new Promise((resolve) => { setTimeout(resolve, 10); });
+    await new Promise((resolve) => {
+      setTimeout(resolve, 10);
+    });
   }
   return { fds: fs.readdirSync('/proc/self/fd').length, rss: process.memoryUsage.rss() };
 }

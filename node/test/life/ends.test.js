@@ -48,7 +48,9 @@ test('process.exit while bytes flow', async (t) => {
   const client = await connectTo(t, where);
   client.on('data', () => {});
   const chunk = Buffer.alloc(1 << 20);
-  const write = () => { while (!client.destroyed && client.write(chunk)); };
+  const write = () => {
+    while (!client.destroyed && client.write(chunk));
+  };
   client.on('drain', write);
   write();
   await event(client, 'data');
@@ -85,7 +87,7 @@ test('servers in several workers at once, and here', async (t) => {
   const places = await Promise.all(workers.map(async (w) => (await event(w, 'message'))[0]));
   const here = await tlsSite(t, {}, (socket) => socket.pipe(socket));
   const mine = await connected(t, here);
-  for (const client of [mine, ...await Promise.all(places.map((p) => connectTo(t, p)))]) {
+  for (const client of [mine, ...(await Promise.all(places.map((p) => connectTo(t, p))))]) {
     client.write('hello');
     assert.strictEqual(String((await event(client, 'data'))[0]), 'hello');
   }
@@ -95,7 +97,9 @@ test('close with many live connections, then their ends', async (t) => {
   const server = await tlsSite(t);
   const ends = await Promise.all(Array.from({ length: 50 }, () => pair(t, server)));
   let closed = false;
-  server.close(() => { closed = true; });
+  server.close(() => {
+    closed = true;
+  });
   for (const { client, socket } of ends) {
     assert.strictEqual(closed, false);
     const said = collect(client);
@@ -136,8 +140,12 @@ test('a panic in a lane', { skip: isSealane ? false : 'node has no lanes' }, asy
     lane.commands.control(PANIC, slot, generation, 4, where, 0);
     lane.commanded();
   };
-  const failed = new Promise((resolve) => { server.once('error', resolve); });
-  const closed = new Promise((resolve) => { socket.once('close', resolve); });
+  const failed = new Promise((resolve) => {
+    server.once('error', resolve);
+  });
+  const closed = new Promise((resolve) => {
+    socket.once('close', resolve);
+  });
   socket.on('error', () => {});
   const other = await pair(t, server);
   other.socket.on('error', () => {});
@@ -152,7 +160,9 @@ test('a panic in a lane', { skip: isSealane ? false : 'node has no lanes' }, asy
   await event(client.resume(), 'close').catch(() => {});
   other.socket.write('still alive');
   assert.strictEqual(String((await event(other.client, 'data'))[0]), 'still alive');
-  const gone = new Promise((resolve) => { other.socket.once('close', resolve); });
+  const gone = new Promise((resolve) => {
+    other.socket.once('close', resolve);
+  });
   panic(OUTSIDE);
   const error = await within(failed, "the server's error");
   assert.ok(error instanceof Error);

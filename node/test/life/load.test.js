@@ -18,7 +18,7 @@ const CLIENTS = 4;
 const AFTERWARDS = 32;
 
 test('setSecureContext under load', async (t) => {
-  const server = await httpsSite(t, LANES, (incoming, answer) => answer.end('ok'));
+  const server = await httpsSite(t, LANES, (_incoming, answer) => answer.end('ok'));
   const agent = new https.Agent({ keepAlive: true });
   t.after(() => agent.destroy());
   let over = false;
@@ -43,27 +43,40 @@ test('setSecureContext under load', async (t) => {
   over = true;
   await Promise.all(clients);
   const expected = new crypto.X509Certificate(newest.der).fingerprint256;
-  const seen = await Promise.all(Array.from({ length: AFTERWARDS }, async () =>
-    (await connected(t, server)).getPeerCertificate().fingerprint256));
+  const seen = await Promise.all(
+    Array.from(
+      { length: AFTERWARDS },
+      async () => (await connected(t, server)).getPeerCertificate().fingerprint256,
+    ),
+  );
   assert.deepStrictEqual([...new Set(seen)], [expected]);
   if (isSealane) {
     const lanes = server.stats().lanes.map((lane) => lane.handshakes);
     assert.strictEqual(lanes.length, 4);
-    assert.ok(lanes.every((count) => count > 0), `handshakes by lane: ${lanes}`);
+    assert.ok(
+      lanes.every((count) => count > 0),
+      `handshakes by lane: ${lanes}`,
+    );
   }
 });
 
 test('ticket keys rotate under load', async (t) => {
-  const server = await httpsSite(t, { ...LANES, ticketKeys: crypto.randomBytes(48) },
-    (incoming, answer) => answer.end('ok'));
+  const server = await httpsSite(
+    t,
+    { ...LANES, ticketKeys: crypto.randomBytes(48) },
+    (_incoming, answer) => answer.end('ok'),
+  );
   const agent = new https.Agent({ maxCachedSessions: 10 });
   t.after(() => agent.destroy());
   let keys = [];
   for (let i = 0; i < CHANGES; i += 1) {
     keys = [crypto.randomBytes(48), ...keys].slice(0, 3);
     server.setTicketKeys(isSealane ? keys : keys[0]);
-    const answers = await Promise.all(Array.from({ length: CLIENTS }, () =>
-      request(server, { agent, headers: { connection: 'close' } })));
+    const answers = await Promise.all(
+      Array.from({ length: CLIENTS }, () =>
+        request(server, { agent, headers: { connection: 'close' } }),
+      ),
+    );
     assert.ok(answers.every(({ text }) => text === 'ok'));
   }
 });

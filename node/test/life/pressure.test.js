@@ -21,12 +21,14 @@ const FLOOD_BYTES = 64 * 1024 * 1024;
 test('100 MB echoed to readers who stop reading: bounded memory, and every byte', async (t) => {
   const child = start(t, 'serve.js');
   const { port, ca } = await message(child);
-  const clients = await Promise.all(Array.from({ length: CONNECTIONS }, async () => {
-    const client = tls.connect({ port, host: '127.0.0.1', ca, servername: 'localhost' });
-    t.after(() => client.destroy());
-    await event(client, 'secureConnect');
-    return client;
-  }));
+  const clients = await Promise.all(
+    Array.from({ length: CONNECTIONS }, async () => {
+      const client = tls.connect({ port, host: '127.0.0.1', ca, servername: 'localhost' });
+      t.after(() => client.destroy());
+      await event(client, 'secureConnect');
+      return client;
+    }),
+  );
   // What serves any amount is allocated once, before the count.
   await Promise.all(clients.map((client) => echo(client, 2 * 1024 * 1024, false)));
   const before = await ask(child, 'held');
@@ -83,17 +85,20 @@ test('timers, immediates and other connections live while some flood', async (t)
   let got = 0;
   const sending = [];
   for (let i = 0; i < 4; i += 1) {
-    const child = start(t, 'flood.js',
-      [String(server.address().port), String(FLOOD_BYTES / 4)]);
+    const child = start(t, 'flood.js', [String(server.address().port), String(FLOOD_BYTES / 4)]);
     server.on('secureConnection', (socket) => {
       socket.on('error', () => {});
-      socket.on('data', (chunk) => { got += chunk.length; });
+      socket.on('data', (chunk) => {
+        got += chunk.length;
+      });
     });
     sending.push(child);
   }
   await until(() => got > 0, 'the flood');
   const lived = { immediates: 0, timers: 0 };
-  const timer = setInterval(() => { lived.timers += 1; }, 5);
+  const timer = setInterval(() => {
+    lived.timers += 1;
+  }, 5);
   t.after(() => clearInterval(timer));
   let immediate = setImmediate(function again() {
     lived.immediates += 1;

@@ -19,5 +19,8 @@ process.on('message', (word) => {
   if (word === 'exit with connections') {
     server.getConnections((error, count) => process.exit(error ? 1 : 40 + count));
   }
-  if (word === 'throw') setImmediate(() => { throw new Error('on purpose'); });
+  if (word === 'throw')
+    setImmediate(() => {
+      throw new Error('on purpose');
+    });
 });

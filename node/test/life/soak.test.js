@@ -9,8 +9,10 @@ const { test } = require('node:test');
 const { promisify } = require('node:util');
 
 test('some thousand connections with random ends', async () => {
-  const { stdout } = await promisify(execFile)(process.execPath, ['--expose-gc',
-    path.join(__dirname, '../soak.js'), '--connections', '4000', '--at-once', '32'],
-  { timeout: 120_000 });
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ['--expose-gc', path.join(__dirname, '../soak.js'), '--connections', '4000', '--at-once', '32'],
+    { timeout: 120_000 },
+  );
   assert.match(stdout, /soak: [34]\d\d\d connections/);
 });

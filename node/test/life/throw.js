@@ -10,7 +10,9 @@ process.on('uncaughtException', (error) => {
   process.exit();
 });
 const server = createTLSServer(own, (socket) => {
-  socket.on('data', () => { throw new Error('on purpose'); });
+  socket.on('data', () => {
+    throw new Error('on purpose');
+  });
 });
 server.listen(0, '127.0.0.1', () => {
   process.send({ port: server.address().port, ca: ca.cert });

@@ -15,7 +15,7 @@ async function agreed(t, server, ALPNProtocols) {
   return socket.alpnProtocol;
 }
 
-test('the server\'s order of preference decides', async (t) => {
+test("the server's order of preference decides", async (t) => {
   const server = await tlsSite(t, { ALPNProtocols: ['a', 'b', 'c'] });
   assert.strictEqual(await agreed(t, server, ['a', 'b', 'c']), 'a');
   assert.strictEqual(await agreed(t, server, ['c', 'b', 'e']), 'b');
@@ -35,8 +35,10 @@ test('no protocol in common: a fatal alert, and no secureConnection', async (t) 
   server.on('secureConnection', () => assert.fail('there is no protocol in common'));
   const failed = event(server, 'tlsClientError');
   const error = await refused(t, server, { ALPNProtocols: ['bar'] });
-  assert.ok(['ECONNRESET', 'ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL'].includes(error.code),
-    error.code);
+  assert.ok(
+    ['ECONNRESET', 'ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL'].includes(error.code),
+    error.code,
+  );
   await failed;
 });
 
@@ -47,8 +49,9 @@ test('protocols as the bytes of the wire', async (t) => {
 });
 
 test('a protocol of more than 255 bytes is refused', () => {
-  assert.throws(() => createTLSServer({ ...own, ALPNProtocols: ['a'.repeat(500)] }),
-    { code: 'ERR_OUT_OF_RANGE' });
+  assert.throws(() => createTLSServer({ ...own, ALPNProtocols: ['a'.repeat(500)] }), {
+    code: 'ERR_OUT_OF_RANGE',
+  });
 });
 
 test('https speaks http/1.1 unless told otherwise', async (t) => {

@@ -13,10 +13,25 @@ const { test } = require('node:test');
 
 const { authority, certificate, leaf } = require('../certificates');
 const {
-  createSecureContext, createServer, createTLSServer, differs, isSealane,
+  createSecureContext,
+  createServer,
+  createTLSServer,
+  differs,
+  isSealane,
 } = require('../implementation');
-const { ca, connect, connected, httpsSite, own, ownLeaf, pair, refused, request, start, tlsSite }
-  = require('../site');
+const {
+  ca,
+  connect,
+  connected,
+  httpsSite,
+  own,
+  ownLeaf,
+  pair,
+  refused,
+  request,
+  start,
+  tlsSite,
+} = require('../site');
 const { event } = require('../within');
 
 const a = leaf(ca, 'a.example.com');
@@ -48,7 +63,7 @@ test('addContext needs a name', async (t) => {
 });
 
 test('setSecureContext changes what new connections get; old ones go on', async (t) => {
-  const server = await httpsSite(t, {}, (incoming, answer) => answer.end('ok'));
+  const server = await httpsSite(t, {}, (_incoming, answer) => answer.end('ok'));
   const before = await pair(t, server);
   assert.strictEqual(commonName(before.client), 'localhost');
   const renewed = leaf(ca, ['localhost', 'renewed.example.com']);
@@ -81,9 +96,15 @@ test('a server gets its certificate by setSecureContext after it listens', async
 test('several kinds of keys: the client chooses by what it can verify', async (t) => {
   const rsa = leaf(ca, 'localhost', { kind: 'rsa' });
   for (const [cert, key] of [
-    [[ownLeaf.cert, rsa.cert], [ownLeaf.key, rsa.key]],
+    [
+      [ownLeaf.cert, rsa.cert],
+      [ownLeaf.key, rsa.key],
+    ],
     // Keys find their certificates whatever their order.
-    [[ownLeaf.cert, rsa.cert], [rsa.key, ownLeaf.key]],
+    [
+      [ownLeaf.cert, rsa.cert],
+      [rsa.key, ownLeaf.key],
+    ],
   ]) {
     if (!isSealane && key[0] === rsa.key) continue;
     const server = await tlsSite(t, { cert, key });
@@ -107,13 +128,16 @@ test('keys of each kind: P-256, P-384, Ed25519, RSA', async (t) => {
   }
 });
 
-test('a key that is not the certificate\'s is refused at once', () => {
+test("a key that is not the certificate's is refused at once", () => {
   for (const make of [createTLSServer, createServer, createSecureContext]) {
-    assert.throws(() => make({ cert: a.cert, key: b.key }), (error) => {
-      assert.match(error.message, differs({ node: /key values mismatch/i, sealane: /key/i }));
-      if (!isSealane) assert.strictEqual(error.code, 'ERR_OSSL_X509_KEY_VALUES_MISMATCH');
-      return true;
-    });
+    assert.throws(
+      () => make({ cert: a.cert, key: b.key }),
+      (error) => {
+        assert.match(error.message, differs({ node: /key values mismatch/i, sealane: /key/i }));
+        if (!isSealane) assert.strictEqual(error.code, 'ERR_OSSL_X509_KEY_VALUES_MISMATCH');
+        return true;
+      },
+    );
   }
 });
 
@@ -142,16 +166,23 @@ test('certificates and keys as strings, buffers, typed arrays, lists and { pem }
 
 test('options that are no certificate, key or authority are refused by type', () => {
   for (const wrong of [true, 1, { pem: own.key }, [own.key, true]]) {
-    assert.throws(() => createTLSServer({ cert: own.cert, key: wrong }),
-      { code: 'ERR_INVALID_ARG_TYPE', name: 'TypeError', message: /options\.key/ });
+    assert.throws(() => createTLSServer({ cert: own.cert, key: wrong }), {
+      code: 'ERR_INVALID_ARG_TYPE',
+      name: 'TypeError',
+      message: /options\.key/,
+    });
   }
   for (const wrong of [true, 1, {}, [own.cert, true]]) {
-    assert.throws(() => createTLSServer({ cert: wrong, key: own.key }),
-      { code: 'ERR_INVALID_ARG_TYPE', message: /options\.cert/ });
+    assert.throws(() => createTLSServer({ cert: wrong, key: own.key }), {
+      code: 'ERR_INVALID_ARG_TYPE',
+      message: /options\.cert/,
+    });
   }
   for (const wrong of [true, 1, {}, [own.cert, true]]) {
-    assert.throws(() => createServer({ ...own, ca: wrong }),
-      { code: 'ERR_INVALID_ARG_TYPE', message: /options\.ca/ });
+    assert.throws(() => createServer({ ...own, ca: wrong }), {
+      code: 'ERR_INVALID_ARG_TYPE',
+      message: /options\.ca/,
+    });
   }
 });
 
@@ -175,7 +206,10 @@ test('a chain in one text reaches the client whole', async (t) => {
 
 test('encrypted keys open with passphrase, which may stand beside each key', async (t) => {
   const secret = ownLeaf.privateKey.export({
-    format: 'pem', type: 'pkcs8', cipher: 'aes-256-cbc', passphrase: 'sesame',
+    format: 'pem',
+    type: 'pkcs8',
+    cipher: 'aes-256-cbc',
+    passphrase: 'sesame',
   });
   for (const options of [
     { key: secret, passphrase: 'sesame' },
@@ -192,14 +226,17 @@ test('encrypted keys open with passphrase, which may stand beside each key', asy
 
 test('keys in the older forms of PEM', async (t) => {
   const rsa = leaf(ca, 'localhost', { kind: 'rsa' });
-  for (const [made, type] of [[ownLeaf, 'sec1'], [rsa, 'pkcs1']]) {
+  for (const [made, type] of [
+    [ownLeaf, 'sec1'],
+    [rsa, 'pkcs1'],
+  ]) {
     const key = made.privateKey.export({ format: 'pem', type });
     const server = await tlsSite(t, { cert: made.cert, key });
     assert.strictEqual((await connected(t, server)).authorized, true);
   }
 });
 
-test('the server\'s own certificate by getCertificate and getX509Certificate', async (t) => {
+test("the server's own certificate by getCertificate and getX509Certificate", async (t) => {
   const server = await tlsSite(t);
   const { socket } = await pair(t, server);
   const x509 = socket.getX509Certificate();
@@ -218,7 +255,7 @@ test('the certificate by name is the one that getCertificate tells', async (t) =
 });
 
 test('https: a session of before the renewal does not stop a new connection', async (t) => {
-  const server = await httpsSite(t, {}, (incoming, answer) => answer.end('ok'));
+  const server = await httpsSite(t, {}, (_incoming, answer) => answer.end('ok'));
   const first = connect(t, server);
   const [session] = await event(first, 'session');
   first.destroy();

@@ -121,11 +121,15 @@ test('handshakeTimeout ends who does not finish', async (t) => {
   const server = await tlsSite(t, { handshakeTimeout: 50 });
   const failed = event(server, 'tlsClientError');
   const client = plain(t, server);
-  const closed = new Promise((resolve) => { client.once('close', resolve); });
+  const closed = new Promise((resolve) => {
+    client.once('close', resolve);
+  });
   const [error, socket] = await failed;
   assert.strictEqual(error.code, 'ERR_TLS_HANDSHAKE_TIMEOUT');
-  assert.match(error.message,
-    differs({ node: /^TLS handshake timeout$/, sealane: /handshakeTimeout/ }));
+  assert.match(
+    error.message,
+    differs({ node: /^TLS handshake timeout$/, sealane: /handshakeTimeout/ }),
+  );
   // node leaves it to the listener to end the connection; in Sealane the lane has.
   socket.destroy();
   client.resume();
@@ -136,12 +140,14 @@ test('handshakeTimeout is over with the handshake', async (t) => {
   const server = await tlsSite(t, { handshakeTimeout: 200 }, (socket) => socket.pipe(socket));
   server.on('tlsClientError', () => assert.fail('this handshake was done'));
   const client = await connected(t, server);
-  await new Promise((resolve) => { setTimeout(resolve, 400); });
+  await new Promise((resolve) => {
+    setTimeout(resolve, 400);
+  });
   client.end('still here');
   assert.strictEqual(String(await collect(client)), 'still here');
 });
 
-test('https: handshakeTimeout gives clientError\'s kin too', async (t) => {
+test("https: handshakeTimeout gives clientError's kin too", async (t) => {
   const server = await httpsSite(t, { handshakeTimeout: 50 });
   const failed = event(server, 'tlsClientError');
   const client = plain(t, server);
@@ -164,10 +170,15 @@ test('a client that does not trust the server', async (t) => {
 });
 
 test('a self-signed authority that may not sign certificates', async (t) => {
-  const odd = certificate({ name: 'localhost', authority: true, signsCertificates: false,
-    names: ['localhost'] });
-  const server = await httpsSite(t, { cert: odd.cert, key: odd.key },
-    (incoming, answer) => answer.end('ok'));
+  const odd = certificate({
+    name: 'localhost',
+    authority: true,
+    signsCertificates: false,
+    names: ['localhost'],
+  });
+  const server = await httpsSite(t, { cert: odd.cert, key: odd.key }, (_incoming, answer) =>
+    answer.end('ok'),
+  );
   server.on('tlsClientError', () => {});
   const answer = await request(server, { ca: odd.cert, rejectUnauthorized: false });
   assert.strictEqual(answer.text, 'ok');
@@ -197,7 +208,9 @@ test('plaintext in the midst of a connection ends it', async (t) => {
 
 test('an async secureConnection that fails destroys its socket', async (t) => {
   events.captureRejections = true;
-  t.after(() => { events.captureRejections = false; });
+  t.after(() => {
+    events.captureRejections = false;
+  });
   const reason = new Error('kaboom');
   const errors = [];
   const server = await tlsSite(t, {}, async (socket) => {
@@ -220,7 +233,9 @@ test('nobody who listens for tlsClientError: nothing is thrown', async (t) => {
 test('many failures at once, and those who come between', async (t) => {
   const server = await tlsSite(t);
   let failed = 0;
-  server.on('tlsClientError', () => { failed += 1; });
+  server.on('tlsClientError', () => {
+    failed += 1;
+  });
   const count = 100;
   const good = [];
   for (let i = 0; i < count; i += 1) {

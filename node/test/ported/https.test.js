@@ -24,12 +24,16 @@ const { Server, createServer } = require('../implementation');
 const { ca, connected, httpsSite, own, pair, request } = require('../site');
 const { collect, event, until, within } = require('../within');
 
-const hello = (incoming, answer) => answer.end('hello');
+const hello = (_incoming, answer) => answer.end('hello');
 
 test('createServer: with and without options, with and without a listener', async () => {
   for (const server of [
-    createServer(), createServer({}), createServer(hello), createServer(undefined, hello),
-    createServer({ ...own }), createServer({ ...own }, hello),
+    createServer(),
+    createServer({}),
+    createServer(hello),
+    createServer(undefined, hello),
+    createServer({ ...own }),
+    createServer({ ...own }, hello),
   ]) {
     assert.ok(server instanceof Server);
     assert.strictEqual(server.listening, false);
@@ -40,7 +44,11 @@ test('createServer: with and without options, with and without a listener', asyn
 test('the defaults of https', () => {
   const [server, oracle] = [createServer(own), https.createServer(own)];
   for (const name of [
-    'timeout', 'keepAliveTimeout', 'maxHeadersCount', 'headersTimeout', 'requestTimeout',
+    'timeout',
+    'keepAliveTimeout',
+    'maxHeadersCount',
+    'headersTimeout',
+    'requestTimeout',
     'connectionsCheckingInterval',
   ]) {
     assert.strictEqual(server[name], oracle[name], name);
@@ -83,16 +91,23 @@ test('chunked both ways, with trailers', async (t) => {
     answer.end();
   });
   const sent = crypto.randomBytes(100_000);
-  const answer = await request(server, { method: 'POST',
-    headers: { 'Transfer-Encoding': 'chunked' } }, sent);
+  const answer = await request(
+    server,
+    { method: 'POST', headers: { 'Transfer-Encoding': 'chunked' } },
+    sent,
+  );
   assert.ok(answer.body.equals(sent));
-  assert.strictEqual(answer.trailers['x-sum'],
-    crypto.createHash('sha1').update(sent).digest('hex'));
+  assert.strictEqual(
+    answer.trailers['x-sum'],
+    crypto.createHash('sha1').update(sent).digest('hex'),
+  );
 });
 
 test('large bodies both ways', async (t) => {
   const size = 10 * 1024 * 1024;
-  const server = await httpsSite(t, {}, (incoming, answer) => { incoming.pipe(answer); });
+  const server = await httpsSite(t, {}, (incoming, answer) => {
+    incoming.pipe(answer);
+  });
   const sent = crypto.randomBytes(size);
   const answer = await request(server, { method: 'POST' }, sent);
   assert.ok(answer.body.equals(sent));
@@ -116,7 +131,7 @@ test('an answer in one string, and as many small writes', async (t) => {
 test('drain of an answer whose reader is slow', async (t) => {
   const size = 256 * 1024;
   const count = 64;
-  const server = await httpsSite(t, {}, async (incoming, answer) => {
+  const server = await httpsSite(t, {}, async (_incoming, answer) => {
     for (let i = 0; i < count; i += 1) {
       if (!answer.write(Buffer.alloc(size, i))) await event(answer, 'drain');
     }
@@ -128,7 +143,7 @@ test('drain of an answer whose reader is slow', async (t) => {
 });
 
 test('an answer that ends with the connection', async (t) => {
-  const server = await httpsSite(t, {}, (incoming, answer) => {
+  const server = await httpsSite(t, {}, (_incoming, answer) => {
     answer.useChunkedEncodingByDefault = false;
     answer.writeHead(200, { Connection: 'close' });
     answer.write('one ');
@@ -142,7 +157,7 @@ test('HTTP/1.0 without Content-Length', async (t) => {
   const client = await connected(t, server);
   client.write('GET / HTTP/1.0\r\n\r\n');
   const said = String(await collect(client));
-  assert.match(said, /^HTTP\/1\.1 200 OK\r\n[^]*Connection: close\r\n/);
+  assert.match(said, /^HTTP\/1\.1 200 OK\r\n[\s\S]*Connection: close\r\n/);
   assert.match(said, /\r\n\r\nhello$/);
 });
 
@@ -154,8 +169,7 @@ test('keep-alive: many requests on one connection', async (t) => {
   });
   const agent = new https.Agent({ keepAlive: true, maxSockets: 1 });
   t.after(() => agent.destroy());
-  const answers = await Promise.all(Array.from({ length: 100 }, () =>
-    request(server, { agent })));
+  const answers = await Promise.all(Array.from({ length: 100 }, () => request(server, { agent })));
   assert.ok(answers.every(({ text }) => text === 'hello'));
   assert.strictEqual(ports.size, 1);
 });
@@ -172,14 +186,19 @@ test('pipelined requests are answered in order', async (t) => {
   }
   const said = String(await collect(client));
   const order = said.match(/\/\d+;/g);
-  assert.deepStrictEqual(order, Array.from({ length: count }, (_, i) => `/${i};`));
+  assert.deepStrictEqual(
+    order,
+    Array.from({ length: count }, (_, i) => `/${i};`),
+  );
 });
 
 test('maxRequestsPerSocket', async (t) => {
   const server = await httpsSite(t, {}, hello);
   server.maxRequestsPerSocket = 2;
   let dropped = 0;
-  server.on('dropRequest', () => { dropped += 1; });
+  server.on('dropRequest', () => {
+    dropped += 1;
+  });
   const client = await connected(t, server);
   for (let i = 0; i < 3; i += 1) client.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
   const said = String(await collect(client));
@@ -190,10 +209,14 @@ test('maxRequestsPerSocket', async (t) => {
 
 test('maxHeadersCount and maxHeaderSize', async (t) => {
   const counts = [];
-  const server = await httpsSite(t, { maxHeaderSize: 4096, requireHostHeader: false }, (incoming, answer) => {
-    counts.push(Object.keys(incoming.headers).length);
-    answer.end();
-  });
+  const server = await httpsSite(
+    t,
+    { maxHeaderSize: 4096, requireHostHeader: false },
+    (incoming, answer) => {
+      counts.push(Object.keys(incoming.headers).length);
+      answer.end();
+    },
+  );
   server.maxHeadersCount = 5;
   const headers = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`x-${i}`, 'y']));
   await request(server, { headers });
@@ -221,23 +244,36 @@ test('without a listener for clientError: 400 and the end', async (t) => {
 });
 
 test('insecureHTTPParser, requireHostHeader and joinDuplicateHeaders pass through', async (t) => {
-  const server = await httpsSite(t, {
-    insecureHTTPParser: true, requireHostHeader: false, joinDuplicateHeaders: true,
-  }, (incoming, answer) => answer.end(incoming.headers['x-a']));
+  const server = await httpsSite(
+    t,
+    {
+      insecureHTTPParser: true,
+      requireHostHeader: false,
+      joinDuplicateHeaders: true,
+    },
+    (incoming, answer) => answer.end(incoming.headers['x-a']),
+  );
   const client = await connected(t, server);
   client.write('GET / HTTP/1.1\r\nX-A: one\r\nX-A: two\r\nConnection: close\r\n\r\n');
   assert.match(String(await collect(client)), /one, two$/);
 });
 
-test('IncomingMessage and ServerResponse of one\'s own', async (t) => {
+test("IncomingMessage and ServerResponse of one's own", async (t) => {
   class Incoming extends http.IncomingMessage {
-    own() { return 'mine'; }
+    own() {
+      return 'mine';
+    }
   }
   class Answer extends http.ServerResponse {
-    say(text) { this.end(text); }
+    say(text) {
+      this.end(text);
+    }
   }
-  const server = await httpsSite(t, { IncomingMessage: Incoming, ServerResponse: Answer },
-    (incoming, answer) => answer.say(incoming.own()));
+  const server = await httpsSite(
+    t,
+    { IncomingMessage: Incoming, ServerResponse: Answer },
+    (incoming, answer) => answer.say(incoming.own()),
+  );
   assert.strictEqual((await request(server)).text, 'mine');
 });
 
@@ -247,8 +283,13 @@ test('Expect: 100-continue, by itself and by checkContinue', async (t) => {
   });
   const ask = async () => {
     const sent = https.request({
-      host: '127.0.0.1', port: server.address().port, ca: ca.cert, servername: 'localhost',
-      method: 'POST', agent: false, headers: { Expect: '100-continue' },
+      host: '127.0.0.1',
+      port: server.address().port,
+      ca: ca.cert,
+      servername: 'localhost',
+      method: 'POST',
+      agent: false,
+      headers: { Expect: '100-continue' },
     });
     const answered = event(sent, 'response');
     sent.flushHeaders();
@@ -270,25 +311,27 @@ test('Expect: 100-continue, by itself and by checkContinue', async (t) => {
 
 test('upgrade: the socket, with what came behind the head', async (t) => {
   const server = await httpsSite(t, {}, hello);
-  server.on('upgrade', (incoming, socket, head) => {
+  server.on('upgrade', (_incoming, socket, head) => {
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
     socket.write(head);
     socket.pipe(socket);
   });
   const client = await connected(t, server);
-  client.write('GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nhead ');
+  client.write(
+    'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nhead ',
+  );
   await until(() => client.bytesRead > 0, 'an answer');
   const said = collect(client);
   client.end(Buffer.alloc(200_000, 'u'));
   const text = String(await said);
-  assert.match(text, /^HTTP\/1\.1 101 [^]*\r\n\r\nhead u+$/);
+  assert.match(text, /^HTTP\/1\.1 101 [\s\S]*\r\n\r\nhead u+$/);
   assert.strictEqual(text.length - text.indexOf('head ') - 5, 200_000);
 });
 
 test('CONNECT, and TLS through the tunnel', async (t) => {
   const inner = await httpsSite(t, {}, hello);
   const outer = await httpsSite(t, {}, () => assert.fail('this is a tunnel'));
-  outer.on('connect', (incoming, socket, head) => {
+  outer.on('connect', (_incoming, socket, head) => {
     const onward = net.connect(inner.address().port, '127.0.0.1', () => {
       socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
       onward.write(head);
@@ -313,14 +356,22 @@ test('a client that aborts its request', async (t) => {
     server.on('request', (incoming, answer) => {
       answer.write('first');
       incoming.on('error', () => {});
-      answer.on('close', () => resolve({ aborted: incoming.aborted || incoming.destroyed,
-        finished: answer.writableFinished }));
+      answer.on('close', () =>
+        resolve({
+          aborted: incoming.aborted || incoming.destroyed,
+          finished: answer.writableFinished,
+        }),
+      );
     });
   });
   const controller = new AbortController();
   const sent = https.get({
-    host: '127.0.0.1', port: server.address().port, ca: ca.cert, servername: 'localhost',
-    agent: false, signal: controller.signal,
+    host: '127.0.0.1',
+    port: server.address().port,
+    ca: ca.cert,
+    servername: 'localhost',
+    agent: false,
+    signal: controller.signal,
   });
   sent.on('error', () => {});
   const [answer] = await event(sent, 'response');
@@ -332,7 +383,7 @@ test('a client that aborts its request', async (t) => {
 });
 
 test('a server that destroys its answer', async (t) => {
-  const server = await httpsSite(t, {}, (incoming, answer) => {
+  const server = await httpsSite(t, {}, (_incoming, answer) => {
     answer.writeHead(200, { 'Content-Length': 100 });
     answer.write('some');
     setTimeout(() => answer.destroy(), 5);
@@ -341,19 +392,36 @@ test('a server that destroys its answer', async (t) => {
 });
 
 test('an upload that nobody reads does not stop the answer', async (t) => {
-  const server = await httpsSite(t, {}, (incoming, answer) => answer.end('no'));
+  const server = await httpsSite(t, {}, (_incoming, answer) => answer.end('no'));
   const { text } = await request(server, { method: 'POST' }, Buffer.alloc(200_000));
   assert.strictEqual(text, 'no');
 });
 
 test('localAddress, remoteAddress and family at the server', async (t) => {
-  const server = await httpsSite(t, {}, ({ socket }, answer) => answer.end(JSON.stringify(
-    [socket.remoteAddress, socket.remoteFamily, socket.localAddress, socket.localPort])), {
-    host: '0.0.0.0', port: 0,
-  });
+  const server = await httpsSite(
+    t,
+    {},
+    ({ socket }, answer) =>
+      answer.end(
+        JSON.stringify([
+          socket.remoteAddress,
+          socket.remoteFamily,
+          socket.localAddress,
+          socket.localPort,
+        ]),
+      ),
+    {
+      host: '0.0.0.0',
+      port: 0,
+    },
+  );
   const { text } = await request(server, { localAddress: '127.0.0.2' });
-  assert.deepStrictEqual(JSON.parse(text),
-    ['127.0.0.2', 'IPv4', '127.0.0.1', server.address().port]);
+  assert.deepStrictEqual(JSON.parse(text), [
+    '127.0.0.2',
+    'IPv4',
+    '127.0.0.1',
+    server.address().port,
+  ]);
 });
 
 test('a unix socket', async (t) => {
@@ -367,7 +435,7 @@ test('a unix socket', async (t) => {
   assert.strictEqual(String(await collect(answer)), 'hello');
 });
 
-test('bytesWritten of a request\'s socket counts its answer', async (t) => {
+test("bytesWritten of a request's socket counts its answer", async (t) => {
   const body = 'x'.repeat(100_000);
   const server = await httpsSite(t);
   const counted = new Promise((resolve) => {
@@ -377,14 +445,17 @@ test('bytesWritten of a request\'s socket counts its answer', async (t) => {
     });
   });
   await request(server);
-  assert.ok(await within(counted, 'finish') >= body.length);
+  assert.ok((await within(counted, 'finish')) >= body.length);
 });
 
 test('200 connections at once', async (t) => {
   const server = await httpsSite(t, {}, (incoming, answer) => answer.end(incoming.url));
-  const answers = await Promise.all(Array.from({ length: 200 }, (_, i) =>
-    request(server, { path: `/${i}` })));
-  answers.forEach(({ text }, i) => assert.strictEqual(text, `/${i}`));
+  const answers = await Promise.all(
+    Array.from({ length: 200 }, (_, i) => request(server, { path: `/${i}` })),
+  );
+  answers.forEach(({ text }, i) => {
+    assert.strictEqual(text, `/${i}`);
+  });
   const { socket } = await pair(t, server);
   assert.strictEqual(socket.destroyed, false);
 });

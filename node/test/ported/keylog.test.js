@@ -15,8 +15,16 @@ const { event, take, until } = require('../within');
 test('keylog gives the lines of each session, and whose they are', async (t) => {
   for (const [version, labels] of [
     ['TLSv1.2', ['CLIENT_RANDOM']],
-    ['TLSv1.3', ['CLIENT_HANDSHAKE_TRAFFIC_SECRET', 'CLIENT_TRAFFIC_SECRET_0',
-      'EXPORTER_SECRET', 'SERVER_HANDSHAKE_TRAFFIC_SECRET', 'SERVER_TRAFFIC_SECRET_0']],
+    [
+      'TLSv1.3',
+      [
+        'CLIENT_HANDSHAKE_TRAFFIC_SECRET',
+        'CLIENT_TRAFFIC_SECRET_0',
+        'EXPORTER_SECRET',
+        'SERVER_HANDSHAKE_TRAFFIC_SECRET',
+        'SERVER_TRAFFIC_SECRET_0',
+      ],
+    ],
   ]) {
     const server = await tlsSite(t, { minVersion: version, maxVersion: version });
     const lines = [];
@@ -32,7 +40,14 @@ test('keylog gives the lines of each session, and whose they are', async (t) => 
     const [socket] = await event(server, 'secureConnection');
     await until(() => lines.length >= labels.length, 'the lines');
     const all = lines.join('');
-    const found = [...new Set(all.trim().split('\n').map((line) => line.split(' ')[0]))].sort();
+    const found = [
+      ...new Set(
+        all
+          .trim()
+          .split('\n')
+          .map((line) => line.split(' ')[0]),
+      ),
+    ].sort();
     assert.deepStrictEqual(found, labels);
     await until(() => clientLines.length >= labels.length, "the client's lines");
     for (const line of clientLines) assert.ok(all.includes(line.trim()), line);
@@ -41,23 +56,30 @@ test('keylog gives the lines of each session, and whose they are', async (t) => 
   }
 });
 
-test('requests do not see each other\'s AsyncLocalStorage', async (t) => {
+test("requests do not see each other's AsyncLocalStorage", async (t) => {
   const storage = new AsyncLocalStorage();
   let next = 0;
   const server = await httpsSite(t, {}, (incoming, answer) => {
     assert.strictEqual(storage.getStore(), undefined, 'a context leaked from another request');
     const mine = next++;
     storage.run(mine, async () => {
-      await new Promise((resolve) => { setImmediate(resolve); });
+      await new Promise((resolve) => {
+        setImmediate(resolve);
+      });
       let size = 0;
       for await (const chunk of incoming) size += chunk.length;
       assert.strictEqual(storage.getStore(), mine);
       setTimeout(() => answer.end(`${storage.getStore() === mine} ${size}`), 1);
     });
   });
-  const answers = await Promise.all(Array.from({ length: 50 }, (_, i) =>
-    request(server, { method: 'POST' }, Buffer.alloc(i * 1000))));
-  answers.forEach(({ text }, i) => assert.strictEqual(text, `true ${i * 1000}`));
+  const answers = await Promise.all(
+    Array.from({ length: 50 }, (_, i) =>
+      request(server, { method: 'POST' }, Buffer.alloc(i * 1000)),
+    ),
+  );
+  answers.forEach(({ text }, i) => {
+    assert.strictEqual(text, `true ${i * 1000}`);
+  });
 });
 
 test('raw sockets: no event sees the context of another connection', async (t) => {
@@ -70,20 +92,24 @@ test('raw sockets: no event sees the context of another connection', async (t) =
     storage.enterWith(mine);
     socket.on('data', (chunk) => {
       if (storage.getStore() !== mine) seen.add(storage.getStore());
-      storage.run(`${chunk}`, () => setImmediate(() => {
-        socket.write(storage.getStore(), () => {
-          socket.write(storage.getStore() === `${chunk}` ? '!' : '?');
-        });
-      }));
+      storage.run(`${chunk}`, () =>
+        setImmediate(() => {
+          socket.write(storage.getStore(), () => {
+            socket.write(storage.getStore() === `${chunk}` ? '!' : '?');
+          });
+        }),
+      );
     });
   });
   const ends = [];
   for (let i = 0; i < 10; i += 1) ends.push(await connected(t, server));
   for (let round = 0; round < 3; round += 1) {
-    await Promise.all(ends.map(async (client, i) => {
-      client.write(`${round}.${i}`);
-      assert.strictEqual(String(await take(client, 4)), `${round}.${i}!`);
-    }));
+    await Promise.all(
+      ends.map(async (client, i) => {
+        client.write(`${round}.${i}`);
+        assert.strictEqual(String(await take(client, 4)), `${round}.${i}!`);
+      }),
+    );
   }
   assert.deepStrictEqual([...seen], [undefined]);
 });
@@ -95,12 +121,12 @@ test('each connection has an async id of its own', async (t) => {
   assert.strictEqual(ids.size, 5);
 });
 
-test('a server made inside a context does not give it to its connections\' data', async (t) => {
+test("a server made inside a context does not give it to its connections' data", async (t) => {
   const storage = new AsyncLocalStorage();
   const seen = [];
-  await storage.run('the server\'s', async () => {
+  await storage.run("the server's", async () => {
     const server = await tlsSite(t, {}, (socket) => {
-      storage.run('the connection\'s', () => socket.on('data', () => {}));
+      storage.run("the connection's", () => socket.on('data', () => {}));
       socket.once('end', () => seen.push('end'));
     });
     const { client } = await pair(t, server);

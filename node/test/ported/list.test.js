@@ -19,7 +19,10 @@ test('the list holds each test once, names files that exist, and counts right', 
   assert.strictEqual(new Set(all).size, all.length, 'a test stands there twice');
   for (const name of all) assert.match(name, /^test-(tls|https)-[\w.-]+\.m?js$/);
   const counts = text.match(/^(\d+) tests: (\d+) ported, (\d+) do not apply\.$/m);
-  assert.deepStrictEqual(counts.slice(1).map(Number),
-    [all.length, names(ported).length, names(skipped).length]);
+  assert.deepStrictEqual(counts.slice(1).map(Number), [
+    all.length,
+    names(ported).length,
+    names(skipped).length,
+  ]);
   for (const reason of heads(skipped)) assert.ok(reason.length > 20, reason);
 });

@@ -15,7 +15,15 @@ const tls = require('node:tls');
 const { leaf } = require('../certificates');
 const { createTLSServer, differs, isSealane } = require('../implementation');
 const {
-  ca, connect, connected, httpsSite, own, pair, request, ticket, tlsSite,
+  ca,
+  connect,
+  connected,
+  httpsSite,
+  own,
+  pair,
+  request,
+  ticket,
+  tlsSite,
 } = require('../site');
 const { event } = require('../within');
 
@@ -44,8 +52,10 @@ for (const version of VERSIONS) {
 
   test(`${version}: servers with equal ticketKeys take each other's sessions`, async (t) => {
     const ticketKeys = crypto.randomBytes(48);
-    const [one, two] = [await tlsSite(t, { ...only, ticketKeys }),
-      await tlsSite(t, { ...only, ticketKeys })];
+    const [one, two] = [
+      await tlsSite(t, { ...only, ticketKeys }),
+      await tlsSite(t, { ...only, ticketKeys }),
+    ];
     const other = await tlsSite(t, only);
     const session = await ticket(t, one);
     for (let i = 0; i < TRIES; i += 1) {
@@ -69,22 +79,23 @@ for (const version of VERSIONS) {
     assert.strictEqual(await resumes(t, again, newer), true);
   });
 
-  test(`${version}: rotation takes old sessions and makes new ones`,
-    { skip: isSealane ? false : 'node has one key at a time' }, async (t) => {
-      const [old, fresh] = [crypto.randomBytes(48), crypto.randomBytes(48)];
-      const server = await tlsSite(t, { ...only, ticketKeys: old });
-      const session = await ticket(t, server);
-      server.setTicketKeys([fresh, old]);
-      for (let i = 0; i < TRIES; i += 1) {
-        assert.strictEqual(await resumes(t, server, session), true);
-      }
-      const newer = await ticket(t, server);
-      server.setTicketKeys(fresh);
-      for (let i = 0; i < TRIES; i += 1) {
-        assert.strictEqual(await resumes(t, server, newer), true);
-        assert.strictEqual(await resumes(t, server, session), false);
-      }
-    });
+  test(`${version}: rotation takes old sessions and makes new ones`, {
+    skip: isSealane ? false : 'node has one key at a time',
+  }, async (t) => {
+    const [old, fresh] = [crypto.randomBytes(48), crypto.randomBytes(48)];
+    const server = await tlsSite(t, { ...only, ticketKeys: old });
+    const session = await ticket(t, server);
+    server.setTicketKeys([fresh, old]);
+    for (let i = 0; i < TRIES; i += 1) {
+      assert.strictEqual(await resumes(t, server, session), true);
+    }
+    const newer = await ticket(t, server);
+    server.setTicketKeys(fresh);
+    for (let i = 0; i < TRIES; i += 1) {
+      assert.strictEqual(await resumes(t, server, newer), true);
+      assert.strictEqual(await resumes(t, server, session), false);
+    }
+  });
 }
 
 test('getTicketKeys gives what ticketKeys set', async (t) => {
@@ -106,16 +117,19 @@ test('ticket keys that are none are refused, and change nothing', async (t) => {
   for (const wrong of [new Uint8Array(1), Buffer.from([1]), new DataView(new ArrayBuffer(2))]) {
     assert.throws(() => server.setTicketKeys(wrong), /48.byte/);
   }
-  assert.throws(() => createTLSServer({ ...own, ticketKeys: 'abcd' }),
-    { code: 'ERR_INVALID_ARG_TYPE' });
-  assert.throws(() => createTLSServer({ ...own, ticketKeys: Buffer.alloc(0) }),
-    { code: 'ERR_INVALID_ARG_VALUE', message: /48 bytes/ });
+  assert.throws(() => createTLSServer({ ...own, ticketKeys: 'abcd' }), {
+    code: 'ERR_INVALID_ARG_TYPE',
+  });
+  assert.throws(() => createTLSServer({ ...own, ticketKeys: Buffer.alloc(0) }), {
+    code: 'ERR_INVALID_ARG_VALUE',
+    message: /48 bytes/,
+  });
   assert.strictEqual(await resumes(t, server, session), true);
 });
 
 test('sessions live in tickets alone: newSession and resumeSession', async (t) => {
   const server = await tlsSite(t);
-  const listen = () => server.on('newSession', (id, data, done) => done());
+  const listen = () => server.on('newSession', (_id, _data, done) => done());
   differs({
     node: () => assert.ok(listen()),
     sealane: () => assert.throws(listen, /ticketKeys/),
@@ -175,18 +189,26 @@ test('workers of a cluster share sessions by ticketKeys', async (t) => {
   cluster.setupPrimary({ exec: require.resolve('./ticket-worker.js') });
   const ticketKeys = crypto.randomBytes(48).toString('hex');
   const workers = [];
-  t.after(() => workers.forEach((worker) => worker.process.kill()));
+  t.after(() => {
+    for (const worker of workers) worker.process.kill();
+  });
   for (let i = 0; i < 2; i += 1) {
     const worker = cluster.fork({ TICKET_KEYS: ticketKeys, CERT: own.cert, KEY: own.key });
     workers.push(worker);
   }
-  const ports = await Promise.all(workers.map(async (worker) => {
-    const [{ port }] = await event(worker, 'message');
-    return port;
-  }));
+  const ports = await Promise.all(
+    workers.map(async (worker) => {
+      const [{ port }] = await event(worker, 'message');
+      return port;
+    }),
+  );
   const talk = (port, session) => {
     const client = tls.connect({
-      port, host: '127.0.0.1', ca: ca.cert, servername: 'localhost', session,
+      port,
+      host: '127.0.0.1',
+      ca: ca.cert,
+      servername: 'localhost',
+      session,
     });
     t.after(() => client.destroy());
     return client.resume();

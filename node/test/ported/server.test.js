@@ -3,9 +3,8 @@
 // A server's life: listen, address, close and its kin, timeouts of HTTP, maxConnections.
 // After test-https-close, test-https-server-close-*, test-https-server-async-dispose,
 // test-https-set-timeout-server, test-https-timeout-server*, test-https-server-*-timeout,
-// test-https-server-keep-alive-timeout, test-https-server-connections-checking-leak,
-// test-tls-reinitialize-listeners, test-tls-server-connection-server, test-https-agent-unref-socket,
-// test-tls-wrap-event-emmiter, test-tls-socket-close, test-https-timeout.
+// test-https-server-keep-alive-timeout, test-https-server-connections-checking-leak.
+// test-tls-reinitialize-listeners, test-tls-server-connection-server, test-https-timeout.
 
 const assert = require('node:assert');
 const fs = require('node:fs');
@@ -18,9 +17,14 @@ const { createServer, createTLSServer, differs, isSealane } = require('../implem
 const { connected, endsOf, httpsSite, own, pair, request, start, tlsSite } = require('../site');
 const { collect, event, pause, until, within } = require('../within');
 
-const hello = (incoming, answer) => answer.end('hello');
+const hello = (_incoming, answer) => answer.end('hello');
 const closing = (server) =>
-  within(new Promise((resolve) => { server.close(resolve); }), 'close');
+  within(
+    new Promise((resolve) => {
+      server.close(resolve);
+    }),
+    'close',
+  );
 const GET = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
 
 test('listen: its forms', async () => {
@@ -55,8 +59,11 @@ test('listen: its forms', async () => {
 
 test('listen refuses what is no port, and a server that listens', async (t) => {
   for (const port of [-1, 65_536, 1.5, 'abc', NaN]) {
-    assert.throws(() => createTLSServer(own).listen({ port }),
-      (error) => /^ERR_(SOCKET_BAD_PORT|INVALID_ARG_VALUE)$/.test(error.code), String(port));
+    assert.throws(
+      () => createTLSServer(own).listen({ port }),
+      (error) => /^ERR_(SOCKET_BAD_PORT|INVALID_ARG_VALUE)$/.test(error.code),
+      String(port),
+    );
   }
   const server = await tlsSite(t);
   assert.throws(() => server.listen(0), { code: 'ERR_SERVER_ALREADY_LISTEN' });
@@ -107,7 +114,9 @@ test('close in the tick of listen', async () => {
 
 test('close of a server that does not listen tells so', async () => {
   const server = createTLSServer(own);
-  const error = await new Promise((resolve) => { server.close(resolve); });
+  const error = await new Promise((resolve) => {
+    server.close(resolve);
+  });
   assert.strictEqual(error.code, 'ERR_SERVER_NOT_RUNNING');
 });
 
@@ -120,7 +129,9 @@ test('close waits for connections, and takes no new ones', async () => {
   const { client, socket } = await pair(t, server);
   const { port } = server.address();
   let closed = false;
-  server.close(() => { closed = true; });
+  server.close(() => {
+    closed = true;
+  });
   const late = net.connect(port, '127.0.0.1');
   const [error] = await event(late, 'error').catch((failure) => [failure]);
   // A lane closes its listener a moment after the call: what came between is reset.
@@ -175,9 +186,10 @@ test('Symbol.asyncDispose closes', { skip: !Symbol.asyncDispose }, async () => {
 
 test('getConnections', async (t) => {
   const server = await tlsSite(t);
-  const count = () => new Promise((resolve, reject) => {
-    server.getConnections((error, n) => (error ? reject(error) : resolve(n)));
-  });
+  const count = () =>
+    new Promise((resolve, reject) => {
+      server.getConnections((error, n) => (error ? reject(error) : resolve(n)));
+    });
   assert.strictEqual(await count(), 0);
   const ends = [await pair(t, server), await pair(t, server), await pair(t, server)];
   assert.strictEqual(await count(), 3);
@@ -222,7 +234,7 @@ test('setTimeout of the server without a listener ends the connection', async (t
 test('setTimeout of an answer: its event, and no end', async (t) => {
   const server = await httpsSite(t);
   let heard = 0;
-  server.on('request', (incoming, answer) => {
+  server.on('request', (_incoming, answer) => {
     answer.setTimeout(30, () => {
       heard += 1;
       answer.end('late');
@@ -241,9 +253,15 @@ test('keepAliveTimeout ends who asks nothing more', async (t) => {
 
 test('headersTimeout and requestTimeout: 408', async (t) => {
   for (const name of ['headersTimeout', 'requestTimeout']) {
-    const server = await httpsSite(t,
-      { [name]: 100, connectionsCheckingInterval: 25, ...(name === 'requestTimeout'
-        ? { headersTimeout: 100 } : {}) }, () => {});
+    const server = await httpsSite(
+      t,
+      {
+        [name]: 100,
+        connectionsCheckingInterval: 25,
+        ...(name === 'requestTimeout' ? { headersTimeout: 100 } : {}),
+      },
+      () => {},
+    );
     const client = await connected(t, server);
     client.write('POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n');
     if (name === 'requestTimeout') client.write('\r\nhalf');
@@ -252,7 +270,10 @@ test('headersTimeout and requestTimeout: 408', async (t) => {
 });
 
 test('listeners for secureConnection may be replaced', async (t) => {
-  const server = await start(t, createTLSServer(own, () => assert.fail('removed')));
+  const server = await start(
+    t,
+    createTLSServer(own, () => assert.fail('removed')),
+  );
   server.removeAllListeners('secureConnection');
   server.on('secureConnection', (socket) => socket.end('second'));
   const client = await connected(t, server);
@@ -274,7 +295,7 @@ test('connection comes with each connection', async (t) => {
   assert.deepStrictEqual(order, ['connection', 'secureConnection']);
 });
 
-test('a server\'s ref and unref give it back', async (t) => {
+test("a server's ref and unref give it back", async (t) => {
   const server = await tlsSite(t);
   assert.strictEqual(server.unref(), server);
   assert.strictEqual(server.ref(), server);

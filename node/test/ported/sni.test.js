@@ -9,9 +9,22 @@ const https = require('node:https');
 const { test } = require('node:test');
 
 const { authority, leaf } = require('../certificates');
-const { createSecureContext, createServer, createTLSServer, differs } = require('../implementation');
 const {
-  ca, connect, connected, httpsSite, pair, refused, request, start, ticket,
+  createSecureContext,
+  createServer,
+  createTLSServer,
+  differs,
+} = require('../implementation');
+const {
+  ca,
+  connect,
+  connected,
+  httpsSite,
+  pair,
+  refused,
+  request,
+  start,
+  ticket,
   tlsSite,
 } = require('../site');
 const { event } = require('../within');
@@ -23,7 +36,7 @@ function byName(contexts) {
   return (name, done) => done(null, contexts[name] && createSecureContext(contexts[name]));
 }
 
-test('SNICallback chooses the certificate by name; without a context the own one counts', async (t) => {
+test('SNICallback chooses the certificate; without a context the own one counts', async (t) => {
   const asked = [];
   const choose = byName({ 'a.example.com': a, 'b.example.com': b });
   const server = await tlsSite(t, {
@@ -65,7 +78,7 @@ test('SNICallback may answer later, and other handshakes go on meanwhile', async
 test('SNICallback is not called for a client that sends no name', async (t) => {
   let asked = 0;
   const server = await tlsSite(t, {
-    SNICallback(name, done) {
+    SNICallback(_name, done) {
       asked += 1;
       done(null);
     },
@@ -78,7 +91,7 @@ test('SNICallback is not called for a client that sends no name', async (t) => {
 
 test('an error of SNICallback ends that handshake with tlsClientError', async (t) => {
   const server = await tlsSite(t, {
-    SNICallback: (name, done) => done(new Error('no such site')),
+    SNICallback: (_name, done) => done(new Error('no such site')),
   });
   const failed = event(server, 'tlsClientError');
   const error = await refused(t, server);
@@ -90,19 +103,20 @@ test('an error of SNICallback ends that handshake with tlsClientError', async (t
 
 test('something that is no context from SNICallback ends that handshake', async (t) => {
   const server = await tlsSite(t, {
-    SNICallback: (name, done) => done(null, { notAContext: true }),
+    SNICallback: (_name, done) => done(null, { notAContext: true }),
   });
   const failed = event(server, 'tlsClientError');
   await refused(t, server);
   const [reported] = await failed;
-  assert.match(reported.message,
-    differs({ node: /Invalid SNI context/, sealane: /options\.notAContext is no option/ }));
+  assert.match(
+    reported.message,
+    differs({ node: /Invalid SNI context/, sealane: /options\.notAContext is no option/ }),
+  );
 });
 
 test('SNICallback must be a function', () => {
   for (const SNICallback of ['fooled', 42, {}]) {
-    assert.throws(() => createTLSServer({ ...a, SNICallback }),
-      { code: 'ERR_INVALID_ARG_TYPE' });
+    assert.throws(() => createTLSServer({ ...a, SNICallback }), { code: 'ERR_INVALID_ARG_TYPE' });
   }
 });
 
@@ -123,9 +137,10 @@ test('a server may be made without any certificate, to be given one later', () =
 });
 
 test('a name with an unusual form still reaches SNICallback and servername', async (t) => {
-  const server = await tlsSite(t, { SNICallback: (name, done) => done(null) });
+  const server = await tlsSite(t, { SNICallback: (_name, done) => done(null) });
   const { socket } = await pair(t, server, {
-    servername: 'under_score.example.com', checkServerIdentity() {},
+    servername: 'under_score.example.com',
+    checkServerIdentity() {},
   });
   // rustls takes what DNS allows, and an underscore is common there.
   assert.strictEqual(socket.servername, 'under_score.example.com');
@@ -143,14 +158,22 @@ test('the servername stays with a resumed session', async (t) => {
 test('https: certificates by Host of the agent, and strangers refused', async (t) => {
   const stranger = authority('Another authority');
   const c = leaf(stranger, 'c.example.com');
-  const server = await httpsSite(t, {
-    SNICallback: byName({ 'a.example.com': a, 'c.example.com': c }),
-  }, (incoming, answer) => answer.end(incoming.socket.servername));
+  const server = await httpsSite(
+    t,
+    {
+      SNICallback: byName({ 'a.example.com': a, 'c.example.com': c }),
+    },
+    (incoming, answer) => answer.end(incoming.socket.servername),
+  );
   const agent = new https.Agent({ maxSockets: 2, keepAlive: true });
   t.after(() => agent.destroy());
-  const get = (host, more) => request(server, {
-    agent, headers: { host }, servername: undefined, ...more,
-  });
+  const get = (host, more) =>
+    request(server, {
+      agent,
+      headers: { host },
+      servername: undefined,
+      ...more,
+    });
   assert.strictEqual((await get('a.example.com')).text, 'a.example.com');
   await assert.rejects(get('c.example.com'), { code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE' });
   await assert.rejects(get('b.example.com'), { code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
@@ -163,9 +186,12 @@ test('names in capitals: names of hosts have no case, but node compares letters'
   const server = await tlsSite(t, {});
   server.addContext('a.example.com', a);
   const { client, socket } = await pair(t, server, {
-    servername: 'A.EXAMPLE.com', checkServerIdentity() {},
+    servername: 'A.EXAMPLE.com',
+    checkServerIdentity() {},
   });
-  assert.strictEqual(client.getPeerCertificate().subject.CN,
-    differs({ node: 'localhost', sealane: 'a.example.com' }));
+  assert.strictEqual(
+    client.getPeerCertificate().subject.CN,
+    differs({ node: 'localhost', sealane: 'a.example.com' }),
+  );
   assert.strictEqual(socket.servername.toLowerCase(), 'a.example.com');
 });

@@ -5,7 +5,8 @@
 // test-tls-interleave, test-tls-zero-clear-in, test-tls-close-notify, test-tls-client-abort*,
 // test-tls-client-destroy-soon, test-tls-destroy-*, test-tls-socket-*, test-tls-write-error,
 // test-tls-close-event-after-write, test-tls-set-encoding, test-tls-connect-*,
-// test-tls-invoke-queued, test-tls-server-large-request, test-tls-server-parent-constructor-options,
+// test-tls-invoke-queued, test-tls-server-large-request,
+// test-tls-server-parent-constructor-options,
 // test-tls-request-timeout, test-tls-net-socket-keepalive*, test-tls-max-send-fragment,
 // test-tls-writewrap-leak, test-tls-connect-hwm-option, test-tls-error-servername, test-https-*.
 
@@ -20,14 +21,17 @@ const { TLSSocket, differs, isSealane } = require('../implementation');
 const { connect, connected, pair, tlsSite } = require('../site');
 const { collect, event, pause, take, until, within } = require('../within');
 
-const echo = (socket) => { socket.pipe(socket); };
+const echo = (socket) => {
+  socket.pipe(socket);
+};
 
 test('bytes both ways, in order, of many sizes', async (t) => {
   const server = await tlsSite(t, {}, echo);
   const client = await connected(t, server);
   const sent = [];
-  for (const size of [1, 15, 16, 17, 1023, 16_383, 16_384, 16_385, 131_071, 131_072, 131_073,
-    300_000]) {
+  for (const size of [
+    1, 15, 16, 17, 1023, 16_383, 16_384, 16_385, 131_071, 131_072, 131_073, 300_000,
+  ]) {
     sent.push(crypto.randomBytes(size));
   }
   for (const chunk of sent) client.write(chunk);
@@ -49,10 +53,17 @@ test('strings in each encoding, and typed arrays', async (t) => {
   socket.setDefaultEncoding('hex');
   socket.write('00ff');
   socket.end();
-  assert.deepStrictEqual(await collect(client), Buffer.concat([
-    Buffer.from('äöü€😀'), Buffer.from([0xe4, 0xf6]), Buffer.from('c0ffee', 'hex'),
-    Buffer.from('hallo'), Buffer.from('hi', 'utf16le'), Buffer.from([1, 2, 3, 0, 255]),
-  ]));
+  assert.deepStrictEqual(
+    await collect(client),
+    Buffer.concat([
+      Buffer.from('äöü€😀'),
+      Buffer.from([0xe4, 0xf6]),
+      Buffer.from('c0ffee', 'hex'),
+      Buffer.from('hallo'),
+      Buffer.from('hi', 'utf16le'),
+      Buffer.from([1, 2, 3, 0, 255]),
+    ]),
+  );
 });
 
 test('setEncoding, and a character that two records share', async (t) => {
@@ -60,7 +71,9 @@ test('setEncoding, and a character that two records share', async (t) => {
   const { client, socket } = await pair(t, server);
   socket.setEncoding('utf8');
   let got = '';
-  socket.on('data', (text) => { got += text; });
+  socket.on('data', (text) => {
+    got += text;
+  });
   const euro = Buffer.from('€');
   client.write(euro.subarray(0, 1));
   await pause(20);
@@ -76,7 +89,9 @@ test('a paused socket hands nothing out until it is resumed, and holds up nobody
   const lively = await pair(t, server);
   lively.socket.pipe(lively.socket);
   let got = 0;
-  still.socket.on('data', (chunk) => { got += chunk.length; });
+  still.socket.on('data', (chunk) => {
+    got += chunk.length;
+  });
   still.socket.pause();
   still.client.write(Buffer.alloc(size, 'x'));
   lively.client.write(Buffer.alloc(size, 'y'));
@@ -122,7 +137,7 @@ test('allowHalfOpen and pauseOnConnect are properties of the server and its sock
   assert.strictEqual(String(await collect(second.socket)), 'after the pause');
 });
 
-test('half-open: the server answers after the client\'s end', async (t) => {
+test("half-open: the server answers after the client's end", async (t) => {
   const server = await tlsSite(t, { allowHalfOpen: true });
   const { client, socket } = await pair(t, server, { allowHalfOpen: true });
   socket.resume();
@@ -135,7 +150,7 @@ test('half-open: the server answers after the client\'s end', async (t) => {
   assert.strictEqual((await answer).length, 300_000);
 });
 
-test('not half-open: the client\'s end ends the server\'s side as well', async (t) => {
+test("not half-open: the client's end ends the server's side as well", async (t) => {
   const server = await tlsSite(t);
   const { client, socket } = await pair(t, server);
   const closed = event(socket, 'close');
@@ -154,10 +169,14 @@ test('end of the server: all bytes, then end, then close', async (t) => {
   const order = [];
   for (const name of ['end', 'close']) client.on(name, () => order.push(name));
   const all = collect(client);
-  const done = new Promise((resolve) => { socket.end(Buffer.alloc(1_000_000, 1), resolve); });
+  const done = new Promise((resolve) => {
+    socket.end(Buffer.alloc(1_000_000, 1), resolve);
+  });
   assert.strictEqual((await all).length, 1_000_000);
   await within(done, "end's callback");
-  await event(client, 'close').catch(() => {}).finally(() => {});
+  await event(client, 'close')
+    .catch(() => {})
+    .finally(() => {});
   assert.strictEqual(order[0], 'end');
 });
 
@@ -173,7 +192,9 @@ test('destroy closes both ends, and calls back what was not yet written', async 
   const server = await tlsSite(t);
   const { client, socket } = await pair(t, server);
   const closed = event(socket, 'close');
-  const written = new Promise((resolve) => { socket.write('x', resolve); });
+  const written = new Promise((resolve) => {
+    socket.write('x', resolve);
+  });
   socket.destroy();
   assert.strictEqual(socket.destroyed, true);
   await closed;
@@ -202,8 +223,12 @@ test('write after end, write after destroy', async (t) => {
   assert.strictEqual((await after)[0].code, 'ERR_STREAM_WRITE_AFTER_END');
   const second = await pair(t, server);
   second.socket.destroy();
-  const refusal = await within(new Promise((resolve) => { second.socket.write('x', resolve); }),
-    "write's callback");
+  const refusal = await within(
+    new Promise((resolve) => {
+      second.socket.write('x', resolve);
+    }),
+    "write's callback",
+  );
   assert.strictEqual(refusal.code, 'ERR_STREAM_DESTROYED');
 });
 
@@ -216,8 +241,12 @@ test('a client that vanishes while the server writes', async (t) => {
     };
     more();
   });
-  const closed = event(server, 'secureConnection').then(([socket]) =>
-    new Promise((resolve) => { socket.once('close', resolve); }));
+  const closed = event(server, 'secureConnection').then(
+    ([socket]) =>
+      new Promise((resolve) => {
+        socket.once('close', resolve);
+      }),
+  );
   const client = await connected(t, server);
   await event(client, 'data');
   client.destroy();
@@ -228,8 +257,12 @@ test('a client that resets: ECONNRESET, then close', async (t) => {
   const server = await tlsSite(t);
   const raw = net.connect(server.address().port, '127.0.0.1').on('error', () => {});
   const { socket } = await pair(t, server, { socket: raw });
-  const failed = new Promise((resolve) => { socket.once('error', resolve); });
-  const closed = new Promise((resolve) => { socket.once('close', resolve); });
+  const failed = new Promise((resolve) => {
+    socket.once('error', resolve);
+  });
+  const closed = new Promise((resolve) => {
+    socket.once('close', resolve);
+  });
   socket.resume();
   raw.resetAndDestroy();
   const error = await within(failed, 'the reset');
@@ -242,7 +275,9 @@ test('a reset that nobody listens for does not end the process', async (t) => {
   const server = await tlsSite(t);
   const raw = net.connect(server.address().port, '127.0.0.1').on('error', () => {});
   const { socket } = await pair(t, server, { socket: raw });
-  const closed = new Promise((resolve) => { socket.once('close', resolve); });
+  const closed = new Promise((resolve) => {
+    socket.once('close', resolve);
+  });
   socket.resume();
   raw.resetAndDestroy();
   assert.strictEqual(await within(closed, 'close'), true);
@@ -326,7 +361,10 @@ test('callbacks of writes come in order', async (t) => {
   const order = [];
   for (let i = 0; i < 50; i += 1) socket.write(Buffer.alloc(20_000), () => order.push(i));
   await until(() => order.length === 50, 'the callbacks');
-  assert.deepStrictEqual(order, Array.from({ length: 50 }, (_, i) => i));
+  assert.deepStrictEqual(
+    order,
+    Array.from({ length: 50 }, (_, i) => i),
+  );
 });
 
 test('both sides write at once', async (t) => {
@@ -359,7 +397,9 @@ test('bytes put the idle timeout off', async (t) => {
   const server = await tlsSite(t);
   const { client, socket } = await pair(t, server);
   let timeouts = 0;
-  socket.setTimeout(60_000, () => { timeouts += 1; });
+  socket.setTimeout(60_000, () => {
+    timeouts += 1;
+  });
   client.write('x');
   await event(socket, 'data');
   socket.setTimeout(0);
@@ -402,8 +442,11 @@ test('addresses of both ends', async (t) => {
   assert.strictEqual(socket.localAddress, '127.0.0.1');
   assert.strictEqual(socket.localPort, server.address().port);
   assert.strictEqual(socket.localFamily, 'IPv4');
-  assert.deepStrictEqual(socket.address(),
-    { address: '127.0.0.1', family: 'IPv4', port: server.address().port });
+  assert.deepStrictEqual(socket.address(), {
+    address: '127.0.0.1',
+    family: 'IPv4',
+    port: server.address().port,
+  });
   client.destroy();
   await event(socket.resume(), 'close').catch(() => {});
 });
@@ -446,14 +489,14 @@ test('async iteration and stream.finished', async (t) => {
   await within(ended, 'finished');
 });
 
-test('highWaterMark of the server is its sockets\'', async (t) => {
+test("highWaterMark of the server is its sockets'", async (t) => {
   const server = await tlsSite(t, { highWaterMark: 1234 });
   const { socket } = await pair(t, server);
   // node has the option for its clients only.
   assert.strictEqual(socket.readableHighWaterMark, differs({ node: 16_384, sealane: 1234 }));
 });
 
-test('data that comes with the client\'s Finished is not lost', async (t) => {
+test("data that comes with the client's Finished is not lost", async (t) => {
   const server = await tlsSite(t, {}, echo);
   const client = connect(t, server);
   // Written before the handshake is done: it leaves with the client's last flight.

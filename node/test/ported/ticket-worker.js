@@ -5,8 +5,9 @@
 const { createTLSServer } = require('../implementation');
 
 const { CERT: cert, KEY: key, TICKET_KEYS: keys } = process.env;
-const server = createTLSServer({ cert, key, ticketKeys: Buffer.from(keys, 'hex') },
-  (socket) => socket.end('x'));
+const server = createTLSServer({ cert, key, ticketKeys: Buffer.from(keys, 'hex') }, (socket) =>
+  socket.end('x'),
+);
 // A port of its own although a cluster shares ports: exclusive.
 server.listen({ port: 0, host: '127.0.0.1', exclusive: true }, () => {
   process.send({ port: server.address().port });

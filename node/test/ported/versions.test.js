@@ -12,7 +12,11 @@ const tls = require('node:tls');
 
 const { leaf } = require('../certificates');
 const {
-  createSecureContext, createServer, createTLSServer, differs, isSealane,
+  createSecureContext,
+  createServer,
+  createTLSServer,
+  differs,
+  isSealane,
 } = require('../implementation');
 const { ca, connected, own, pair, refused, tlsSite } = require('../site');
 const { event } = require('../within');
@@ -52,7 +56,8 @@ test('no version in common', async (t) => {
 
 test('versions that are none, or that do not fit together', () => {
   const code = differs({
-    node: 'ERR_TLS_INVALID_PROTOCOL_VERSION', sealane: 'ERR_INVALID_ARG_VALUE',
+    node: 'ERR_TLS_INVALID_PROTOCOL_VERSION',
+    sealane: 'ERR_INVALID_ARG_VALUE',
   });
   for (const make of [createSecureContext, createTLSServer, createServer]) {
     for (const name of ['minVersion', 'maxVersion']) {
@@ -77,12 +82,15 @@ const SUITES = [
   ['TLSv1.3', 'TLS_CHACHA20_POLY1305_SHA256', 'TLS_CHACHA20_POLY1305_SHA256', 'p256'],
   ['TLSv1.2', 'ECDHE-ECDSA-AES128-GCM-SHA256', 'TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256', 'p256'],
   ['TLSv1.2', 'ECDHE-ECDSA-AES256-GCM-SHA384', 'TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384', 'p256'],
-  ['TLSv1.2', 'ECDHE-ECDSA-CHACHA20-POLY1305',
-    'TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256', 'p256'],
+  [
+    'TLSv1.2',
+    'ECDHE-ECDSA-CHACHA20-POLY1305',
+    'TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256',
+    'p256',
+  ],
   ['TLSv1.2', 'ECDHE-RSA-AES128-GCM-SHA256', 'TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256', 'rsa'],
   ['TLSv1.2', 'ECDHE-RSA-AES256-GCM-SHA384', 'TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384', 'rsa'],
-  ['TLSv1.2', 'ECDHE-RSA-CHACHA20-POLY1305',
-    'TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256', 'rsa'],
+  ['TLSv1.2', 'ECDHE-RSA-CHACHA20-POLY1305', 'TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256', 'rsa'],
 ];
 
 test('each suite by its name, on the server alone; getCipher tells it as node does', async (t) => {
@@ -101,7 +109,8 @@ test('suites of TLS 1.3 and 1.2 in one list', async (t) => {
   const ciphers = 'TLS_AES_128_GCM_SHA256:ECDHE-ECDSA-AES256-GCM-SHA384';
   const server = await tlsSite(t, { ciphers });
   for (const [maxVersion, name] of [
-    ['TLSv1.3', 'TLS_AES_128_GCM_SHA256'], ['TLSv1.2', 'ECDHE-ECDSA-AES256-GCM-SHA384'],
+    ['TLSv1.3', 'TLS_AES_128_GCM_SHA256'],
+    ['TLSv1.2', 'ECDHE-ECDSA-AES256-GCM-SHA384'],
   ]) {
     const { socket } = await pair(t, server, { maxVersion });
     assert.strictEqual(socket.getCipher().name, name);
@@ -112,19 +121,24 @@ test('no suite in common', async (t) => {
   const server = await tlsSite(t, { ciphers: 'ECDHE-ECDSA-AES256-GCM-SHA384' });
   const failed = event(server, 'tlsClientError');
   const error = await refused(t, server, {
-    ciphers: 'ECDHE-ECDSA-AES128-GCM-SHA256', maxVersion: 'TLSv1.2',
+    ciphers: 'ECDHE-ECDSA-AES128-GCM-SHA256',
+    maxVersion: 'TLSv1.2',
   });
   assert.match(error.code, /HANDSHAKE_FAILURE|ECONNRESET/);
   await failed;
 });
 
-test('honorCipherOrder: the server\'s order, unless it is false', async (t) => {
+test("honorCipherOrder: the server's order, unless it is false", async (t) => {
   const suites = ['ECDHE-ECDSA-AES256-GCM-SHA384', 'ECDHE-ECDSA-AES128-GCM-SHA256'];
   const ciphers = suites.join(':');
-  const client = { ciphers: suites.toReversed?.().join(':') ?? suites.slice().reverse().join(':'),
-    maxVersion: 'TLSv1.2' };
+  const client = {
+    ciphers: suites.toReversed?.().join(':') ?? suites.slice().reverse().join(':'),
+    maxVersion: 'TLSv1.2',
+  };
   for (const [honorCipherOrder, expected] of [
-    [true, suites[0]], [undefined, suites[0]], [false, suites[1]],
+    [true, suites[0]],
+    [undefined, suites[0]],
+    [false, suites[1]],
   ]) {
     const server = await tlsSite(t, { ciphers, honorCipherOrder });
     const { socket } = await pair(t, server, client);
@@ -137,13 +151,15 @@ test('names of suites that are none', () => {
     assert.throws(() => createTLSServer({ ...own, ciphers }), /cipher/i);
   }
   for (const ciphers of [1, true, {}, []]) {
-    assert.throws(() => createTLSServer({ ...own, ciphers }),
-      { code: 'ERR_INVALID_ARG_TYPE', message: /options\.ciphers/ });
+    assert.throws(() => createTLSServer({ ...own, ciphers }), {
+      code: 'ERR_INVALID_ARG_TYPE',
+      message: /options\.ciphers/,
+    });
     assert.throws(() => createSecureContext({ ciphers }), { code: 'ERR_INVALID_ARG_TYPE' });
   }
 });
 
-test('OpenSSL\'s filters of suites', () => {
+test("OpenSSL's filters of suites", () => {
   const make = () => createTLSServer({ ...own, ciphers: 'HIGH:!aNULL:!MD5' });
   differs({ node: () => assert.ok(make()), sealane: () => assert.throws(make, /ciphers/) })();
 });
@@ -174,8 +190,10 @@ test('no group in common', async (t) => {
 });
 
 test('groups that are none', () => {
-  assert.throws(() => createTLSServer({ ...own, ecdhCurve: 1 }),
-    { code: 'ERR_INVALID_ARG_TYPE', message: /options\.ecdhCurve/ });
+  assert.throws(() => createTLSServer({ ...own, ecdhCurve: 1 }), {
+    code: 'ERR_INVALID_ARG_TYPE',
+    message: /options\.ecdhCurve/,
+  });
   assert.throws(() => createTLSServer({ ...own, ecdhCurve: 'no-such-curve' }), /ecdhCurve|ECDH/i);
 });
 
@@ -187,10 +205,8 @@ test('sigalgs: what the server signs with', async (t) => {
   const failed = event(server, 'tlsClientError');
   await refused(t, server, { sigalgs: 'RSA-PSS+SHA256' });
   await failed;
-  assert.throws(() => createTLSServer({ ...own, sigalgs: 1 }),
-    { code: 'ERR_INVALID_ARG_TYPE' });
-  assert.throws(() => createTLSServer({ ...own, sigalgs: '' }),
-    { code: 'ERR_INVALID_ARG_VALUE' });
+  assert.throws(() => createTLSServer({ ...own, sigalgs: 1 }), { code: 'ERR_INVALID_ARG_TYPE' });
+  assert.throws(() => createTLSServer({ ...own, sigalgs: '' }), { code: 'ERR_INVALID_ARG_VALUE' });
 });
 
 test('exportKeyingMaterial', async (t) => {
@@ -198,8 +214,9 @@ test('exportKeyingMaterial', async (t) => {
   const { client, socket } = await pair(t, server);
   if (isSealane) {
     // The secrets of a session do not leave its lane.
-    assert.throws(() => socket.exportKeyingMaterial(128, 'a label'),
-      { code: 'ERR_SEALANE_NOT_OFFERED' });
+    assert.throws(() => socket.exportKeyingMaterial(128, 'a label'), {
+      code: 'ERR_SEALANE_NOT_OFFERED',
+    });
     return;
   }
   const context = Buffer.from([0, 1, 2, 3]);
@@ -226,30 +243,47 @@ test('renegotiation: there is none', async (t) => {
 
 test('what is refused as an option says its type', () => {
   for (const [name, wrong] of [
-    ['handshakeTimeout', 'abcd'], ['sessionTimeout', 'abcd'], ['ticketKeys', 'abcd'],
-    ['ecdhCurve', 1], ['ciphers', 1],
+    ['handshakeTimeout', 'abcd'],
+    ['sessionTimeout', 'abcd'],
+    ['ticketKeys', 'abcd'],
+    ['ecdhCurve', 1],
+    ['ciphers', 1],
   ]) {
     assert.throws(() => createTLSServer({ ...own, [name]: wrong }), {
-      code: 'ERR_INVALID_ARG_TYPE', name: 'TypeError', message: new RegExp(`options\\.${name}`),
+      code: 'ERR_INVALID_ARG_TYPE',
+      name: 'TypeError',
+      message: new RegExp(`options\\.${name}`),
     });
   }
-  assert.throws(() => createTLSServer({ key: 'dummy', passphrase: 1 }),
-    { code: 'ERR_INVALID_ARG_TYPE', message: /passphrase/ });
+  assert.throws(() => createTLSServer({ key: 'dummy', passphrase: 1 }), {
+    code: 'ERR_INVALID_ARG_TYPE',
+    message: /passphrase/,
+  });
 });
 
-test('what Sealane does not offer throws, with what to do instead',
-  { skip: isSealane ? false : 'node offers it' }, () => {
-    for (const more of [
-      { pskCallback() {} }, { dhparam: 'auto' }, { secureOptions: 1 }, { privateKeyEngine: 'x' },
-      { enableTrace: true }, { secureProtocol: 'TLSv1_2_method' }, { sessionIdContext: 5 },
-    ]) {
-      assert.throws(() => createTLSServer({ ...own, ...more }), (error) => {
+test('what Sealane does not offer throws, with what to do instead', {
+  skip: isSealane ? false : 'node offers it',
+}, () => {
+  for (const more of [
+    { pskCallback() {} },
+    { dhparam: 'auto' },
+    { secureOptions: 1 },
+    { privateKeyEngine: 'x' },
+    { enableTrace: true },
+    { secureProtocol: 'TLSv1_2_method' },
+    { sessionIdContext: 5 },
+  ]) {
+    assert.throws(
+      () => createTLSServer({ ...own, ...more }),
+      (error) => {
         assert.match(error.code, /^ERR_/);
         assert.ok(error.message.includes(Object.keys(more)[0]), error.message);
         return true;
-      }, JSON.stringify(Object.keys(more)));
-    }
-  });
+      },
+      JSON.stringify(Object.keys(more)),
+    );
+  }
+});
 
 test('tls.getCiphers knows every suite that a socket can tell', () => {
   const known = tls.getCiphers();
