@@ -219,8 +219,10 @@ test('maxHeadersCount and maxHeaderSize', async (t) => {
   );
   server.maxHeadersCount = 5;
   const headers = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`x-${i}`, 'y']));
-  await request(server, { headers });
-  assert.deepStrictEqual(counts, [5]);
+  const { status } = await request(server, { headers });
+  // node 20 drops the rest, node 24 refuses the request.
+  if (status === 200) assert.deepStrictEqual(counts, [5]);
+  else assert.ok(status === 400 || status === 431, String(status));
   const large = await request(server, { headers: { 'x-large': 'z'.repeat(5000) } });
   assert.strictEqual(large.status, 431);
 });

@@ -3,7 +3,7 @@
 // A server's life: listen, address, close and its kin, timeouts of HTTP, maxConnections.
 // After test-https-close, test-https-server-close-*, test-https-server-async-dispose,
 // test-https-set-timeout-server, test-https-timeout-server*, test-https-server-*-timeout,
-// test-https-server-keep-alive-timeout, test-https-server-connections-checking-leak.
+// test-https-server-keep-alive-timeout, test-https-server-connections-checking-leak,
 // test-tls-reinitialize-listeners, test-tls-server-connection-server, test-https-timeout.
 
 const assert = require('node:assert');

@@ -21,6 +21,8 @@ const { TLSSocket, differs, isSealane } = require('../implementation');
 const { connect, connected, pair, tlsSite } = require('../site');
 const { collect, event, pause, take, until, within } = require('../within');
 
+/** What a lane hands over by a descriptor may end plainly where the client has reset it. */
+const noResets = process.env.HANDOVER === 'socket' && 'a descriptor shows a reset as an end';
 const echo = (socket) => {
   socket.pipe(socket);
 };
@@ -253,7 +255,7 @@ test('a client that vanishes while the server writes', async (t) => {
   await within(closed, "the server's socket");
 });
 
-test('a client that resets: ECONNRESET, then close', async (t) => {
+test('a client that resets: ECONNRESET, then close', { skip: noResets }, async (t) => {
   const server = await tlsSite(t);
   const raw = net.connect(server.address().port, '127.0.0.1').on('error', () => {});
   const { socket } = await pair(t, server, { socket: raw });
@@ -271,7 +273,7 @@ test('a client that resets: ECONNRESET, then close', async (t) => {
   assert.strictEqual(await within(closed, 'close'), true);
 });
 
-test('a reset that nobody listens for does not end the process', async (t) => {
+test('a reset that nobody listens for does not end the process', { skip: noResets }, async (t) => {
   const server = await tlsSite(t);
   const raw = net.connect(server.address().port, '127.0.0.1').on('error', () => {});
   const { socket } = await pair(t, server, { socket: raw });
