@@ -25,9 +25,9 @@ export interface EncryptedKey {
 export interface SecureContextOptions {
   /**
    * PEM of the authorities that may issue client certificates. Default, where `requestCert` is set:
-   * the roots that this node believes in. As in node, issuers found here complete the chain of a
-   * `cert` that is given without them. Unlike in node, each certificate given here is trusted as it
-   * is, whoever issued it.
+   * the roots that this node believes in, whose names clients are not told. As in node, issuers
+   * found here complete the chain of a `cert` that is given without them. Unlike in node, an
+   * authority given here is trusted as it is, whoever issued it.
    */
   ca?: Pem | Pem[] | undefined;
   /** PEM certificate chains, the server's own certificate first. Several for several keys. */

@@ -34,7 +34,7 @@ pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
 pub use key::{EncodedKey, KeyEncoding};
 pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
-pub(crate) use leaf::{is_self_issued, not_after_s};
+pub(crate) use leaf::{is_authority, is_self_issued, not_after_s};
 pub use name::AskedName;
 pub use pem::PemContents;
 pub(crate) use pem::damage;

@@ -118,6 +118,8 @@ class SecureContext {
     const all = { ...own, ...settings, tickets: true };
     if (settings.requestCert) {
       all.ca = ca.length > 0 ? ca : defaultAuthorities();
+      // As in node: who names no authorities takes what clients choose to show, and judges it.
+      all.caNamed = ca.length > 0;
     }
     return all;
   }

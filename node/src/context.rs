@@ -21,6 +21,8 @@ pub struct ContextOptions {
     pub directory: Option<Vec<String>>,
     /// Authorities of clients in PEM.
     pub ca: Option<Vec<Uint8Array>>,
+    /// Whether clients are told the names of those.
+    pub ca_named: Option<bool>,
     /// What they revoked, in PEM.
     pub crl: Option<Vec<Uint8Array>>,
     /// Whether clients are asked for a certificate.
@@ -143,6 +145,7 @@ impl From<ContextOptions> for Written {
             key: texts(options.key),
             directory: options.directory.into_iter().flatten().map(Into::into).collect(),
             ca: texts(options.ca),
+            ca_named: options.ca_named.unwrap_or(true),
             crl: texts(options.crl),
             request_cert: options.request_cert.unwrap_or(false),
             reject_unauthorized: options.reject_unauthorized.unwrap_or(true),

@@ -36,6 +36,8 @@ pub struct Written {
     pub directory: Vec<PathBuf>,
     /// Authorities of clients.
     pub ca: Vec<Pem>,
+    /// Whether clients are told the names of those.
+    pub ca_named: bool,
     /// What they revoked.
     pub crl: Vec<Pem>,
     /// Whether clients are asked for a certificate.
@@ -141,7 +143,8 @@ impl Written {
         }
         let ca: Vec<&[u8]> = self.ca.iter().map(|text| text.as_slice()).collect();
         let crl: Vec<&[u8]> = self.crl.iter().map(|text| text.as_slice()).collect();
-        match ClientRoots::from_pem(&ca, &crl) {
+        let roots = ClientRoots::from_pem(&ca, &crl);
+        match roots.map(|roots| if self.ca_named { roots } else { roots.unnamed() }) {
             Ok(roots) if self.reject_unauthorized => ClientCertificates::Required(Arc::new(roots)),
             Ok(roots) => ClientCertificates::Asked(Arc::new(roots)),
             Err(error) => {

@@ -6,6 +6,7 @@ use x509_parser::certificate::{X509Certificate, X509CertificateParser};
 use x509_parser::extensions::{GeneralName, SubjectAlternativeName};
 use x509_parser::nom::Parser;
 use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
+use x509_parser::x509::X509Version;
 
 use super::key::PublicHalf;
 use super::{KeyType, NAME_BYTES_MAX};
@@ -100,6 +101,24 @@ pub(crate) fn not_after_s(der: &[u8]) -> Result<i64, &'static str> {
 /// Whether a certificate names itself as its issuer; what cannot be read does not.
 pub(crate) fn is_self_issued(der: &[u8]) -> bool {
     parse(der).is_ok_and(|certificate| certificate.issuer.as_raw() == certificate.subject.as_raw())
+}
+
+/// Whether a certificate may issue others, as OpenSSL sees it: it says so, or it is of a version
+/// that cannot say, or it says nothing but what its key may sign. What cannot be read may not.
+pub(crate) fn is_authority(der: &[u8]) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
+    let signs_certificates = match certificate.key_usage() {
+        Ok(usage) => usage.map(|usage| usage.value.key_cert_sign()),
+        Err(_) => return false,
+    };
+    match certificate.basic_constraints() {
+        Ok(Some(constraints)) => constraints.value.ca && signs_certificates != Some(false),
+        Ok(None) if certificate.version() == X509Version::V1 => {
+            certificate.issuer.as_raw() == certificate.subject.as_raw()
+        }
+        Ok(None) => signs_certificates == Some(true),
+        Err(_) => false,
+    }
 }
 
 /// Leaves extensions undecoded: only one of them matters, and most of the time would go there.

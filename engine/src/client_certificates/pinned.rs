@@ -12,23 +12,32 @@ use crate::certificates::is_self_issued;
 /// Those of the trusted certificates that issued themselves.
 ///
 /// Tools make such a certificate an authority unless told otherwise, and webpki takes no authority
-/// for a client. But who is trusted to issue any certificate may show its own.
+/// for a client. But who is trusted to issue any certificate may show its own. One that is no
+/// authority's is trusted for itself alone.
 #[derive(Clone, Debug)]
-pub(super) struct Pinned(Arc<[[u8; 32]]>);
+pub(super) struct Pinned {
+    hashes: Arc<[[u8; 32]]>,
+    /// Whether there are revocation lists: none of them is looked into for who issued itself.
+    has_crls: bool,
+}
 
 impl Pinned {
     /// Those among `trusted`.
-    pub(super) fn among<'a>(trusted: impl Iterator<Item = &'a [u8]>) -> Self {
+    pub(super) fn among<'a>(trusted: impl Iterator<Item = &'a [u8]>, has_crls: bool) -> Self {
         let own = trusted.filter(|der| is_self_issued(der));
         let mut hashes: Vec<[u8; 32]> = own.map(|der| Sha256::digest(der).into()).collect();
         hashes.sort_unstable();
-        Self(hashes.into())
+        Self { hashes: hashes.into(), has_crls }
     }
 
     /// Whether a certificate is one of them; if so, whether it is valid at a time, for a client.
     pub(super) fn judge(&self, der: &[u8], now: UnixTime) -> Option<Result<(), Error>> {
-        self.0.binary_search(&Sha256::digest(der).into()).ok()?;
-        Some(valid_for_client(der, now).map_err(Error::InvalidCertificate))
+        self.hashes.binary_search(&Sha256::digest(der).into()).ok()?;
+        let judged = valid_for_client(der, now).and_then(|()| match self.has_crls {
+            true => Err(CertificateError::UnknownRevocationStatus),
+            false => Ok(()),
+        });
+        Some(judged.map_err(Error::InvalidCertificate))
     }
 }
 
@@ -62,7 +71,7 @@ mod tests {
         params.not_before = rcgen::date_time_ymd(2026, 1, 1);
         params.not_after = rcgen::date_time_ymd(2026, 1, 2);
         let own = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
-        let pinned = Pinned::among([own.der().as_ref()].into_iter());
+        let pinned = Pinned::among([own.der().as_ref()].into_iter(), false);
         let judge = |der: &[u8], unix_s| {
             pinned.judge(der, UnixTime::since_unix_epoch(Duration::from_secs(unix_s)))
         };

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::ClientRootsError;
 use super::pinned::Pinned;
-use crate::certificates::damage;
+use crate::certificates::{damage, is_authority};
 use crate::client::{Roots, parse_roots};
 use crate::policy::Group;
 use crate::provider::{ProviderChoice, lane_provider};
@@ -23,9 +23,9 @@ use crate::provider::{ProviderChoice, lane_provider};
 ///
 /// With a list, every certificate of a chain must be on the books of one, and lists count only
 /// until their next update is due. A certificate that issued itself and is given here may be a
-/// client's own.
+/// client's own; if it is no authority's, nobody else's is believed because of it.
 pub struct ClientRoots {
-    anchors: Arc<RootCertStore>,
+    authorities: Arc<RootCertStore>,
     crls: Vec<CertificateRevocationListDer<'static>>,
     digest: [u8; 32],
     pinned: Pinned,
@@ -46,15 +46,29 @@ impl ClientRoots {
         if roots.is_empty() {
             return Err(ClientRootsError::NoRoots);
         }
-        let anchors = Arc::new(parse_roots(&roots)?);
-        let crls = read_crls(&anchors, crls)?;
+        let given = Arc::new(parse_roots(&roots)?);
+        let crls = read_crls(&given, crls)?;
+        // webpki believes whatever an anchor signed, also if the anchor may sign nothing.
+        let anchors = given.roots.iter().zip(roots.ders());
+        let authorities = anchors.filter(|(_, der)| is_authority(der));
+        let authorities = authorities.map(|(anchor, _)| anchor.clone()).collect();
         let mut hash = Sha256::new_with_prefix(b"sealane client authorities 1");
         hash.update(roots.digest());
         for crl in &crls {
             hash.update(Sha256::digest(crl));
         }
-        let (pinned, subjects) = (Pinned::among(roots.ders()), anchors.subjects());
-        Ok(Self { anchors, crls, digest: hash.finalize().into(), pinned, subjects })
+        Ok(Self {
+            authorities: Arc::new(authorities),
+            digest: hash.finalize().into(),
+            pinned: Pinned::among(roots.ders(), !crls.is_empty()),
+            crls,
+            subjects: given.subjects(),
+        })
+    }
+
+    /// The same, but clients are not told who is trusted, and choose for themselves what to show.
+    pub fn unnamed(self) -> Self {
+        Self { subjects: Vec::new(), ..self }
     }
 
     /// The names of the authorities, which clients that are asked get to see.
@@ -72,15 +86,19 @@ impl ClientRoots {
         self.pinned.clone()
     }
 
-    /// A verifier of its own for a lane, by its provider.
+    /// A verifier of chains of its own for a lane, by its provider; none if nobody is an authority.
     pub(super) fn verifier(
         &self,
         provider: Arc<CryptoProvider>,
-    ) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
-        WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.anchors), provider)
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, VerifierBuilderError> {
+        if self.authorities.is_empty() {
+            return Ok(None);
+        }
+        WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.authorities), provider)
             .with_crls(self.crls.iter().cloned())
             .enforce_revocation_expiration()
             .build()
+            .map(Some)
     }
 }
 
@@ -95,7 +113,7 @@ impl Eq for ClientRoots {}
 impl fmt::Debug for ClientRoots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientRoots")
-            .field("roots", &self.anchors.len())
+            .field("authorities", &self.authorities.len())
             .field("crls", &self.crls.len())
             .finish_non_exhaustive()
     }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::VerifierBuilderError;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use super::pinned::Pinned;
 use super::{ClientRoots, ClientStanding, Distrust};
@@ -16,9 +18,12 @@ use crate::session::is_authority_as_leaf;
 /// A lane's own verifier. The roots behind it are memory that all lanes read and none writes.
 #[derive(Debug)]
 pub(crate) struct LaneVerifier {
-    chain: Arc<dyn ClientCertVerifier>,
+    algorithms: WebPkiSupportedAlgorithms,
+    /// None if only clients' own certificates are trusted.
+    chain: Option<Arc<dyn ClientCertVerifier>>,
     pinned: Pinned,
     required: bool,
+    subjects: Vec<DistinguishedName>,
 }
 
 impl LaneVerifier {
@@ -28,7 +33,13 @@ impl LaneVerifier {
         required: bool,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, VerifierBuilderError> {
-        Ok(Self { chain: roots.verifier(provider)?, pinned: roots.pinned(), required })
+        Ok(Self {
+            algorithms: provider.signature_verification_algorithms,
+            chain: roots.verifier(provider)?,
+            pinned: roots.pinned(),
+            required,
+            subjects: roots.subjects().to_vec(),
+        })
     }
 
     /// What a chain is worth at a time.
@@ -56,8 +67,16 @@ impl LaneVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let refused = match self.chain.verify_client_cert(leaf, intermediates, now) {
-            Err(Error::InvalidCertificate(error)) if is_authority_as_leaf(&error) => error,
+        let decided = match &self.chain {
+            Some(chain) => chain.verify_client_cert(leaf, intermediates, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        let refused = match decided {
+            Err(Error::InvalidCertificate(error))
+                if error == CertificateError::UnknownIssuer || is_authority_as_leaf(&error) =>
+            {
+                error
+            }
             decided => return decided,
         };
         match self.pinned.judge(leaf, now) {
@@ -73,7 +92,7 @@ impl ClientCertVerifier for LaneVerifier {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.chain.root_hint_subjects()
+        &self.subjects
     }
 
     fn verify_client_cert(
@@ -95,7 +114,7 @@ impl ClientCertVerifier for LaneVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -104,10 +123,10 @@ impl ClientCertVerifier for LaneVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
 }

@@ -116,7 +116,7 @@ fn a_trusted_certificate_that_issued_itself_is_a_clients_own() {
         (for_servers, Err(Alert::UnsupportedCertificate), unverified(Distrust::BadPurpose)),
     ];
     let mut server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
-    for is_ca in [IsCa::NoCa, IsCa::Ca(rcgen::BasicConstraints::Unconstrained)] {
+    for is_ca in [IsCa::NoCa, UNCONSTRAINED] {
         for (change, required, asked) in cases.clone() {
             let (own, pem) = self_signed(is_ca, change);
             let other = Authority::new().pem();
@@ -145,6 +145,53 @@ fn a_trusted_certificate_that_issued_itself_is_a_clients_own() {
     }
 }
 
+/// Whoever is trusted for a certificate of its own must not make others for whom it likes.
+#[test]
+fn only_an_authority_vouches_for_others() {
+    let mut server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
+    for (is_ca, may_issue) in
+        [(IsCa::NoCa, false), (IsCa::ExplicitNoCa, false), (UNCONSTRAINED, true)]
+    {
+        let own = Authority::with(is_ca);
+        let minted = own.issue(|_| ());
+        let mut with_issuer = own.issue(|_| ());
+        with_issuer.chain.push(own.0.der().clone());
+        for ca in [vec![own.pem()], vec![own.pem(), Authority::new().pem()]] {
+            let ca: Vec<_> = ca.iter().map(String::as_bytes).collect();
+            let roots = Arc::new(ClientRoots::from_pem(&ca, &[]).unwrap());
+            for identity in [&minted, &with_issuer] {
+                server.turn_to(asking(ClientCertificates::Asked(Arc::clone(&roots))));
+                let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+                let session = server.accept(&client, "a.test", &TLS13).unwrap();
+                let standing = server.context.standing(&session);
+                assert_eq!(standing == ClientStanding::Verified, may_issue, "{standing:?}");
+                server.turn_to(asking(ClientCertificates::Required(Arc::clone(&roots))));
+                let session = server.accept(&client, "a.test", &TLS13);
+                let is_refused = matches!(session, Err(Failed::Alert(_)));
+                assert_eq!(is_refused, !may_issue, "{:?}", session.err());
+            }
+        }
+    }
+}
+
+#[test]
+fn with_lists_a_certificate_that_issued_itself_has_to_be_covered_too() {
+    let ours = Authority::new();
+    let list = ours.crl(&[], 2028);
+    for is_ca in [IsCa::NoCa, UNCONSTRAINED] {
+        let (own, pem) = self_signed(is_ca, |_| ());
+        let ca = [pem, ours.pem()];
+        let ca = ca.each_ref().map(String::as_bytes);
+        let roots = Arc::new(ClientRoots::from_pem(&ca, &[list.as_bytes()]).unwrap());
+        let policy = asking(ClientCertificates::Asked(roots));
+        let server = Server::new(ProviderChoice::Auto, policy, &ED25519);
+        let client = Client { identity: Some(own.resolver()), ..Client::default() };
+        let session = server.accept(&client, "a.test", &TLS13).unwrap();
+        let standing = server.context.standing(&session);
+        assert_eq!(standing, unverified(Distrust::RevocationUnknown));
+    }
+}
+
 #[test]
 fn who_is_not_asked_shows_nothing() {
     let server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
@@ -163,8 +210,14 @@ fn who_is_asked_is_told_whose_certificates_are_wanted() {
     let roots = Arc::new(roots.unwrap());
     let mut wanted: Vec<_> = roots.subjects().iter().map(|name| name.as_ref().to_vec()).collect();
     wanted.sort_unstable();
-    for clients in [ClientCertificates::Asked, ClientCertificates::Required] {
-        let policy = asking(clients(Arc::clone(&roots)));
+    let unnamed = ClientRoots::from_pem(&[texts[0].as_bytes(), texts[1].as_bytes()], &[]);
+    let unnamed = Arc::new(unnamed.unwrap().unnamed());
+    for (clients, wanted) in [
+        (ClientCertificates::Asked(Arc::clone(&roots)), &wanted),
+        (ClientCertificates::Required(roots), &wanted),
+        (ClientCertificates::Asked(unnamed), &vec![]),
+    ] {
+        let policy = asking(clients);
         let server = Server::new(ProviderChoice::Auto, policy, &ED25519);
         for version in [&TLS12, &TLS13] {
             let shows = Arc::new(authorities[1].issue(|_| ()).shows());
@@ -173,7 +226,7 @@ fn who_is_asked_is_told_whose_certificates_are_wanted() {
             server.accept(&client, "a.test", version).unwrap();
             let mut hints = shows.hints.lock().unwrap().clone();
             hints.sort_unstable();
-            assert_eq!(hints, wanted);
+            assert_eq!(hints, *wanted);
         }
     }
 }
@@ -294,9 +347,13 @@ pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        Self::with(UNCONSTRAINED)
+    }
+
+    fn with(is_ca: IsCa) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.is_ca = is_ca;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         params.distinguished_name.push(DnType::CommonName, format!("authority {number}"));
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
@@ -413,4 +470,5 @@ fn for_servers(leaf: &mut CertificateParams) {
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
 }
 
+const UNCONSTRAINED: IsCa = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
 const REVOKED: u64 = 4_711;

@@ -112,6 +112,25 @@ test('openssl s_client: full and resumed, 1.2 and 1.3', { skip: missing('openssl
   }
 });
 
+test('clients see the names of `ca` alone', { skip: missing('openssl') }, async (t) => {
+  const clients = authority('Authority of clients');
+  for (const [more, wanted] of [
+    [{}, /No client certificate CA names sent/],
+    [{ ca: clients.cert }, /Acceptable client certificate CA names\n.*Authority of clients/],
+  ]) {
+    const asks = { ...own, ...more, requestCert: true, rejectUnauthorized: false };
+    const server = await start(
+      t,
+      createTLSServer(asks, (socket) => socket.end()),
+    );
+    for (const version of ['1_2', '1_3']) {
+      const where = ['-connect', `127.0.0.1:${server.address().port}`];
+      const said = await run('openssl', ['s_client', `-tls${version}`, ...where, '-ign_eof']);
+      assert.match(said.text, wanted);
+    }
+  }
+});
+
 test('openssl s_client with a client certificate', { skip: missing('openssl') }, async (t) => {
   const clients = authority('Authority of clients');
   const alice = leaf(clients, 'alice', { names: undefined });

@@ -154,7 +154,7 @@ test('a write waits for the window, and for nothing else', async () => {
   );
 });
 
-test('who does not read is sent no more than the window, and credits what he has read', async () => {
+test('who does not read gets no more than the window, and credits what he has read', async () => {
   const { end, lane, socket } = opened({ highWaterMark: 1000 });
   socket.pause();
   const chunk = Buffer.from('0123456789');
@@ -194,7 +194,7 @@ test('the end comes behind all that was held', async () => {
 });
 
 for (const allowHalfOpen of [false, true]) {
-  test(`a client that leaves without a word: 'end', then 'close'; half open ${allowHalfOpen}`, async () => {
+  test(`a client leaves without a word; half open ${allowHalfOpen}`, async () => {
     const { end, lane, socket } = opened({ allowHalfOpen });
     const seen = [];
     for (const event of ['end', 'error', 'finish']) socket.on(event, () => seen.push(event));
