@@ -39,6 +39,10 @@ class LaneServer {
    */
   constructor(server, read, alpn) {
     this.#server = server;
+    for (const event of server.eventNames()) {
+      refuseEvent(event);
+    }
+    this.#keyLog = server.listenerCount('keylog') > 0;
     this.#read = { ...read, server: { ALPNProtocols: alpn, ...read.server } };
     this.#setTickets(read.tickets);
     this.#ticketKeys ??= [randomBytes(48)];
@@ -212,6 +216,11 @@ class LaneServer {
    * @returns {boolean} whether it may stay
    */
   admits(socket) {
+    if (this.#isUnauthorized(socket)) {
+      socket.destroy();
+      this.handshakeFailed(unauthorized(socket), socket);
+      return false;
+    }
     if (this.#refuses(socket)) {
       socket.destroy();
       return false;
@@ -238,6 +247,12 @@ class LaneServer {
     if (!socket.destroyed) {
       server.emit('secureConnection', socket);
     }
+  }
+
+  /** A session that resumes was verified when it began: its certificate may have expired since. */
+  #isUnauthorized(socket) {
+    const { rejectUnauthorized, requestCert } = this.#read.server;
+    return requestCert === true && rejectUnauthorized !== false && !socket.authorized;
   }
 
   #refuses(socket) {
@@ -363,13 +378,31 @@ class LaneServer {
   }
 
   #newListener(event) {
-    if (Object.hasOwn(REFUSED_EVENTS, event)) {
-      throw invalidValue(`event '${event}'`, undefined, 'is not offered', REFUSED_EVENTS[event]);
-    }
+    refuseEvent(event);
     if (event === 'keylog' && !this.#keyLog) {
       this.#keyLog = true;
+      try {
+        // What cannot be read anew is told to whoever listens, and not to the event loop.
+        this.generation();
+      } catch (error) {
+        this.#keyLog = false;
+        throw error;
+      }
       this.#publish();
     }
+  }
+}
+
+/** The error of 'tlsClientError' for a client whose certificate is not believed any more. */
+function unauthorized({ authorizationError, remoteAddress, remotePort }) {
+  const code = authorizationError ?? 'CERT_REJECTED';
+  const text = `the client resumed a session, and its certificate is not believed now: ${code}`;
+  return coded(code, text, { reason: 'client_certificate', remoteAddress, remotePort });
+}
+
+function refuseEvent(event) {
+  if (Object.hasOwn(REFUSED_EVENTS, event)) {
+    throw invalidValue(`event '${event}'`, undefined, 'is not offered', REFUSED_EVENTS[event]);
   }
 }
 

@@ -104,17 +104,19 @@ function coded(code, message, fields) {
  */
 function listenError(refused, address, port) {
   const errno = typeof refused.errno === 'number' ? -Math.abs(refused.errno) : undefined;
-  const [code, text] = getSystemErrorMap().get(errno) ?? [refused.code, refused.message];
-  if (code === undefined) {
+  const known = getSystemErrorMap().get(errno);
+  if (known === undefined) {
+    // It is no error of the system, and says what it has to say.
     return refused;
   }
-  const place = address === undefined ? '' : ` ${address}${port === undefined ? '' : `:${port}`}`;
+  const [code, text] = known;
+  const place = address === undefined ? '' : ` ${address}${port ? `:${port}` : ''}`;
   const syscall = refused.syscall ?? 'listen';
   const error = coded(code, `${syscall} ${code}: ${text}${place}`, { errno, syscall });
   if (address !== undefined) {
     error.address = address;
   }
-  if (port !== undefined) {
+  if (port) {
     error.port = port;
   }
   return error;

@@ -105,19 +105,23 @@ class Listening {
 
   /** What a failed start leaves is taken down. */
   abort() {
-    this.#open = false;
+    this.#shut();
     this.#finish();
   }
 
   #close(done) {
     if (this.#open) {
-      this.#open = false;
-      if (this.#path !== undefined && this.#path[0] !== '\0') {
-        unlink(this.#path);
-      }
+      this.#shut();
       this.#native.drain();
     }
     done?.();
+  }
+
+  #shut() {
+    if (this.#open && this.#path !== undefined && this.#path[0] !== '\0') {
+      unlink(this.#path);
+    }
+    this.#open = false;
   }
 
   #setUnref(unref) {

@@ -34,7 +34,9 @@ describe('the packed packages', { timeout: 2 * INSTALL_MS_MAX }, () => {
 
   before(() => {
     scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'sealane-package-'));
-    const packed = execFileSync(path.join(FOLDER, 'pack'), ['--out', scratch], { encoding: 'utf8' });
+    const packed = execFileSync(path.join(FOLDER, 'pack'), ['--out', scratch], {
+      encoding: 'utf8',
+    });
     tarballs = packed.trim().split('\n');
   });
 
