@@ -63,7 +63,7 @@ function refuseOwnSettings(server, { context, server: given }) {
   }
 }
 
-/** What a server of net was made with. That an http.Server lets connections be half open is its own. */
+/** What a server of net was made with. An http.Server lets connections be half open by itself. */
 function ownOfNet(server) {
   const { blockList, highWaterMark, keepAlive, keepAliveInitialDelay, pauseOnConnect } = server;
   const found = {

@@ -11,7 +11,7 @@ const {
   contextKeys,
   secureContextOf,
 } = require('./context.js');
-const { coded, invalidType, invalidValue } = require('./errors.js');
+const { coded, invalidType, invalidValue, unauthorizedError } = require('./errors.js');
 const { Listening } = require('./listening.js');
 const { CALLS, defaultLanes, readOptions, ticketKeys } = require('./options.js');
 
@@ -218,7 +218,7 @@ class LaneServer {
   admits(socket) {
     if (this.#isUnauthorized(socket)) {
       socket.destroy();
-      this.handshakeFailed(unauthorized(socket), socket);
+      this.handshakeFailed(unauthorizedError(socket), socket);
       return false;
     }
     if (this.#refuses(socket)) {
@@ -287,6 +287,10 @@ class LaneServer {
 
   /** The certificate, as DER, of a context that lanes serve or served not long ago. */
   certificate(id) {
+    if (!this.#served.has(id)) {
+      // Newer ones have pushed it out, though it may still be served: those are remembered anew.
+      this.generation();
+    }
     return this.#served.get(id)?.certificates()[0]?.[0];
   }
 
@@ -391,13 +395,6 @@ class LaneServer {
       this.#publish();
     }
   }
-}
-
-/** The error of 'tlsClientError' for a client whose certificate is not believed any more. */
-function unauthorized({ authorizationError, remoteAddress, remotePort }) {
-  const code = authorizationError ?? 'CERT_REJECTED';
-  const text = `the client resumed a session, and its certificate is not believed now: ${code}`;
-  return coded(code, text, { reason: 'client_certificate', remoteAddress, remotePort });
 }
 
 function refuseEvent(event) {

@@ -133,6 +133,17 @@ function handshakeError({ label, message, remoteAddress, remotePort }) {
   return coded(code, text, { reason: label, remoteAddress, remotePort });
 }
 
+/**
+ * The same for a client that resumed a session, and whose certificate is not believed any more.
+ *
+ * @param {import('node:tls').TLSSocket} socket
+ */
+function unauthorizedError({ authorizationError, remoteAddress, remotePort }) {
+  const code = authorizationError ?? 'CERT_REJECTED';
+  const text = `the client resumed a session, and its certificate is not believed now: ${code}`;
+  return coded(code, text, { reason: 'client_certificate', remoteAddress, remotePort });
+}
+
 /** Cause of a failed handshake to the code that node's users know. */
 const HANDSHAKE_CODES = Object.freeze({
   __proto__: null,
@@ -182,4 +193,5 @@ module.exports = {
   listenError,
   outOfRange,
   throwMistakes,
+  unauthorizedError,
 };

@@ -163,6 +163,19 @@ test("versions that node's flags and programs have set are kept to", async (t) =
   await connected(t, await tlsSite(t), { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' });
 });
 
+test('a certificate is told after many others were chosen', async (t) => {
+  // More than the server remembers beside those that it serves.
+  const passing = 1_100;
+  const server = await tlsSite(t, {
+    SNICallback: (name, done) => done(null, name.startsWith('passing') ? { ...own } : null),
+  });
+  for (let i = 0; i < passing; i += 1) {
+    (await connected(t, server, { servername: `passing${i}`, checkServerIdentity() {} })).destroy();
+  }
+  const { socket } = await pair(t, server);
+  assert.equal(socket.getCertificate().subject?.CN, 'localhost');
+});
+
 test('ticket keys rotate, and old tickets open while their key is there', async (t) => {
   const keys = [1, 2, 3].map((byte) => Buffer.alloc(48, byte));
   const server = await tlsSite(t, { ticketKeys: keys[0] }, (socket) => socket.end('x'));
