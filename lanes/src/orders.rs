@@ -57,7 +57,7 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chosen {
     /// The context of this id, which [`Mail::Provide`] has brought. If none has, the client is
-    /// refused, and the connection ends as [`Cause::Internal`].
+    /// refused, and the connection ends as [`crate::cause::Cause::Internal`].
     ///
     /// [`Mail::Provide`]: crate::mailbox::Mail::Provide
     Context(ContextId),

@@ -288,11 +288,12 @@ class Channel {
 
   #sent(bytes) {
     const lane = this.lane;
+    const again = this.bytesOut > 0;
     this.window -= bytes;
     this.bytesOut += bytes;
     this.lastAt = lane.commands.commit(Command.WRITE, this.slot, this.generation, bytes);
     this.lastFlush = lane.flushes;
-    lane.commanded();
+    lane.wrote(again);
   }
 
   /** What does not go at once waits as bytes; its callback is the limit of how much that can be. */

@@ -34,6 +34,12 @@ const READ_BYTES_MAX = 65536;
 /** What is written is not kept from the lane longer than this. */
 const UNPUBLISHED_BYTES_MAX = 131072;
 
+/**
+ * Writes that are worth waking the lane for in the middle of a tick: it sends them while JavaScript
+ * goes on. A connection's first ones wait, for its end may join them in one message.
+ */
+const ANSWERS_AHEAD = 8;
+
 /** Room that is worth going on for, when the ring was full. */
 const ROOM_BYTES_MIN = 262144;
 
@@ -55,6 +61,8 @@ class Lane {
   #answers = [];
   /** Channels whose sockets are destroyed, and have not said so yet. */
   #closing = [];
+  /** Writes that the lane cannot see yet, of channels that had written before. */
+  #written = 0;
   /** OPENs that the lane was not told of yet. */
   #taken = 0;
   #scope = new AsyncResource('SEALANELANE');
@@ -136,6 +144,16 @@ class Lane {
   commanded() {
     if (this.commands.unpublished() > UNPUBLISHED_BYTES_MAX) this.#publish();
     this.#schedule();
+  }
+
+  /**
+   * A channel has written plaintext.
+   * @param {boolean} again not for the first time: its end hardly follows in this tick
+   */
+  wrote(again) {
+    if (again) this.#written += 1;
+    if (this.#written >= ANSWERS_AHEAD) this.#publish();
+    this.commanded();
   }
 
   /**
@@ -459,6 +477,7 @@ class Lane {
   }
 
   #publish() {
+    this.#written = 0;
     this.commands.publish();
     this.flushes = (this.flushes + 1) | 0;
     if (this.commands.wakes()) this.#server.ring(this.number);

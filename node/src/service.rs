@@ -61,6 +61,8 @@ pub struct Bridge {
     payload: Vec<u8>,
     state: State,
     slept: bool,
+    /// Events since JavaScript was last looked after.
+    unannounced: usize,
 }
 
 /// How far the lane is from its end.
@@ -88,6 +90,7 @@ impl Bridge {
             payload: Vec::new(),
             state: State::Running,
             slept: false,
+            unannounced: 0,
         }
     }
 
@@ -106,8 +109,28 @@ impl Bridge {
         let taken = self.parts.events.write_data(bridged.id, &plain.filled()[..offered]);
         bridged.note_data(taken);
         plain.consume(taken);
+        self.note_events(1);
         if taken < offered {
             self.stall(bridged);
+        }
+    }
+
+    /// In a long turn JavaScript begins with the first events while the lane reads the next.
+    fn note_events(&mut self, count: usize) {
+        self.unannounced += count;
+        if self.unannounced >= EVENTS_AHEAD {
+            self.announce();
+        }
+    }
+
+    /// Wakes JavaScript if it sleeps and has something to do.
+    fn announce(&mut self) {
+        self.unannounced = 0;
+        let Parts { events, commands, counts, wake, .. } = &mut self.parts;
+        // Both are asked: each takes its flag down.
+        if events.wakes() | commands.wakes() {
+            counts.wakes.add(1);
+            wake();
         }
     }
 
@@ -173,12 +196,8 @@ impl Service for Bridge {
     }
 
     fn turn_ended(&mut self) {
-        let Parts { events, commands, counts, wake, .. } = &mut self.parts;
-        // Both are asked: each takes its flag down.
-        if events.wakes() | commands.wakes() {
-            counts.wakes.add(1);
-            wake();
-        }
+        self.announce();
+        let Parts { events, counts, .. } = &self.parts;
         counts.events_depth.set(events.depth() as u64);
         counts.untaken.set(self.untaken as u64);
     }
@@ -302,6 +321,9 @@ impl Service for Bridge {
         }
     }
 }
+
+/// Events that are worth waking JavaScript for in the middle of a turn.
+const EVENTS_AHEAD: usize = 8;
 
 impl Drop for Bridge {
     fn drop(&mut self) {

@@ -34,6 +34,9 @@ pub(super) enum Late {
 /// Hellos that may wait for room; the handshakes of others time out.
 pub(super) const HELLOS_MAX: usize = 4096;
 
+/// What a new connection counts for: the lane has computed for a handshake since the one before.
+const OPENED_EVENTS: usize = 3;
+
 impl Bridge {
     /// Hands the connection over, or lets it wait for room.
     pub(super) fn tell_open<K: Kernel>(&mut self, bridged: &mut Bridged, link: &mut Link<'_, K>) {
@@ -57,6 +60,7 @@ impl Bridge {
         bridged.is_open = true;
         self.untaken += 1;
         self.parts.counts.opened.add(1);
+        self.note_events(OPENED_EVENTS);
         if let Some(theirs) = bridged.theirs.take() {
             // It is JavaScript's now.
             let _ = theirs.into_raw_fd();

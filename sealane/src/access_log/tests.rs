@@ -11,6 +11,7 @@ use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::session::{FLIGHT_BYTES_MAX, ServerSession, Session};
 use sealane_lanes::cause::Cause;
+use sealane_lanes::orders::ConnectionId;
 use serde_json::Value;
 
 use super::*;
@@ -171,6 +172,7 @@ fn a_file_that_cannot_be_opened_is_named() {
 
 fn end() -> End<'static> {
     End {
+        id: ConnectionId::from_bits(1),
         cause: Cause::Clean,
         client: None,
         listener: 0,
