@@ -83,7 +83,7 @@ describe('the packed packages', { timeout: 2 * INSTALL_MS_MAX }, () => {
 
   it('name the target and its package where no binary fits', () => {
     const cwd = project('bare', [tarballs.find((file) => /sealane-\d/.test(file))]);
-    const args = ['-e', "require('sealane')"];
+    const args = ['-e', "require('sealane').createServer()"];
     const run = spawnSync(process.execPath, args, { cwd, encoding: 'utf8' });
     assert.notStrictEqual(run.status, 0);
     const target = /linux-(x64|arm64)-(gnu|musl)/.exec(run.stderr)?.[0];
