@@ -21,7 +21,8 @@ const [cert, key] = ['cert.pem', 'key.pem'].map((file) => fs.readFileSync(file))
 const server = createServer({ cert, key }, (request, response) => response.end('served'));
 server.listen(0, '127.0.0.1', () => {
   const { port } = server.address();
-  https.get({ port, host: '127.0.0.1', ca: cert, servername: 'localhost', agent: false }, (answer) => {
+  const where = { port, host: '127.0.0.1', servername: 'localhost' };
+  https.get({ ...where, ca: cert, agent: false }, (answer) => {
     answer.setEncoding('utf8').on('data', (text) => process.stdout.write(text));
     answer.on('end', () => server.close());
   });
