@@ -53,9 +53,9 @@ export interface SecureContextOptions {
   honorCipherOrder?: boolean | undefined;
   /** PEM private keys; each is found for its certificate, whatever the order. */
   key?: Pem | KeyObject | Array<Pem | KeyObject | EncryptedKey> | undefined;
-  /** `TLSv1.2` or `TLSv1.3`. Default: `TLSv1.3`. */
+  /** `TLSv1.2` or `TLSv1.3`. Default: `tls.DEFAULT_MAX_VERSION`. */
   maxVersion?: nodeTls.SecureVersion | undefined;
-  /** `TLSv1.2` or `TLSv1.3`; lower ones throw. Default: `TLSv1.2`. */
+  /** `TLSv1.2` or `TLSv1.3`; lower ones throw. Default: `tls.DEFAULT_MIN_VERSION`, if not lower. */
   minVersion?: nodeTls.SecureVersion | undefined;
   /** Of those private keys that are encrypted. */
   passphrase?: string | undefined;
@@ -67,7 +67,7 @@ export interface SecureContextOptions {
 export interface TicketOptions {
   /** Sessions of one id do not resume under another. Default: none. */
   sessionIdContext?: string | undefined;
-  /** Seconds for which a session can be resumed. Default: 300. */
+  /** Seconds for which a session can be resumed; it may be up to twice as long. Default: 300. */
   sessionTimeout?: number | undefined;
   /**
    * 48 random bytes; the same for every process that serves the same names. Unlike in node, an
@@ -128,7 +128,10 @@ export interface TLSServerOptions
   blockList?: net.BlockList | undefined;
   /** Milliseconds in which a handshake must be done. Default: 120000. */
   handshakeTimeout?: number | undefined;
-  /** Clients without a certificate that `ca` verifies are refused. Default: true. */
+  /**
+   * Clients without a certificate that `ca` verifies are refused. Unlike in node, so are those that
+   * resume a session with a certificate which has expired since. Default: true.
+   */
   rejectUnauthorized?: boolean | undefined;
   /** Clients are asked for a certificate. Default: false. */
   requestCert?: boolean | undefined;
@@ -343,6 +346,8 @@ export function createTLSServer(
 
 /**
  * Lets a server of node's `http`, `http2`, `https`, `tls` or `net` listen through lanes, and
- * returns it: `attach(http2.createServer(onRequest), { key, cert }).listen(8443)`.
+ * returns it: `attach(http2.createServer(onRequest), { key, cert }).listen(8443)`. Lanes get their
+ * TLS from these options alone: what the server itself was told of TLS throws, unless it stands
+ * here too.
  */
 export function attach<S extends net.Server>(server: S, options?: TLSServerOptions): S & LaneServer;

@@ -32,7 +32,10 @@ function attach(server, options) {
     throw invalidValue('server', undefined, 'listens already, without lanes', instead);
   }
   const read = readOptions(options, CALLS.attach);
-  read.net.noDelay ??= true;
+  if (server instanceof tls.Server) {
+    refuseOwnSettings(server, read);
+  }
+  read.net = { ...ownOfNet(server), noDelay: true, ...read.net };
   begin(server, read, protocolsOf(server));
   if (server instanceof tls.Server) {
     // It would begin a handshake of its own.
@@ -41,6 +44,38 @@ function attach(server, options) {
   }
   define(server);
   return server;
+}
+
+/** What would be lost in silence: lanes get their settings from the options of `attach` alone. */
+function refuseOwnSettings(server, { context, server: given }) {
+  const lost = SETTINGS.filter((name) => server[name] && !(name in context) && !(name in given));
+  const names = context.certificates ? lost.filter((name) => !CREDENTIALS.includes(name)) : lost;
+  if (server._contexts?.length > 0) {
+    names.push('addContext');
+  }
+  const callback = Object.getOwnPropertySymbols(server).find((key) => key.description === SNI);
+  if (server[callback] && !given.SNICallback) {
+    names.push('SNICallback');
+  }
+  if (names.length > 0) {
+    const reason = `was told of ${names.join(', ')} before, which lanes do not see`;
+    throw invalidValue('server', undefined, reason, 'give it to attach too, addContext after it');
+  }
+}
+
+/** What a server of net was made with. An http.Server lets connections be half open by itself. */
+function ownOfNet(server) {
+  const { blockList, highWaterMark, keepAlive, keepAliveInitialDelay, pauseOnConnect } = server;
+  const found = {
+    allowHalfOpen: server instanceof http.Server ? undefined : server.allowHalfOpen,
+    blockList,
+    highWaterMark,
+    keepAlive,
+    // Which node keeps in seconds.
+    keepAliveInitialDelay: keepAliveInitialDelay && keepAliveInitialDelay * 1000,
+    pauseOnConnect,
+  };
+  return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
 }
 
 /** What the server speaks, by the names of ALPN. */
@@ -53,5 +88,21 @@ function protocolsOf(server) {
   }
   return server instanceof http.Server ? ['http/1.1'] : [];
 }
+
+/** Under which tls.Server keeps its SNICallback. */
+const SNI = 'snicallback';
+const CREDENTIALS = Object.freeze(['cert', 'key', 'pfx']);
+/** By the names under which tls.Server keeps them; those that have no value unless one is given. */
+const SETTINGS = Object.freeze([
+  ...CREDENTIALS,
+  'ca',
+  'ciphers',
+  'crl',
+  'ecdhCurve',
+  'maxVersion',
+  'minVersion',
+  'requestCert',
+  'sigalgs',
+]);
 
 module.exports = { attach };

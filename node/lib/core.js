@@ -11,7 +11,7 @@ const {
   contextKeys,
   secureContextOf,
 } = require('./context.js');
-const { coded, invalidType, invalidValue } = require('./errors.js');
+const { coded, invalidType, invalidValue, unauthorizedError } = require('./errors.js');
 const { Listening } = require('./listening.js');
 const { CALLS, defaultLanes, readOptions, ticketKeys } = require('./options.js');
 
@@ -39,6 +39,10 @@ class LaneServer {
    */
   constructor(server, read, alpn) {
     this.#server = server;
+    for (const event of server.eventNames()) {
+      refuseEvent(event);
+    }
+    this.#keyLog = server.listenerCount('keylog') > 0;
     this.#read = { ...read, server: { ALPNProtocols: alpn, ...read.server } };
     this.#setTickets(read.tickets);
     this.#ticketKeys ??= [randomBytes(48)];
@@ -212,6 +216,11 @@ class LaneServer {
    * @returns {boolean} whether it may stay
    */
   admits(socket) {
+    if (this.#isUnauthorized(socket)) {
+      socket.destroy();
+      this.handshakeFailed(unauthorizedError(socket), socket);
+      return false;
+    }
     if (this.#refuses(socket)) {
       socket.destroy();
       return false;
@@ -238,6 +247,12 @@ class LaneServer {
     if (!socket.destroyed) {
       server.emit('secureConnection', socket);
     }
+  }
+
+  /** A session that resumes was verified when it began: its certificate may have expired since. */
+  #isUnauthorized(socket) {
+    const { rejectUnauthorized, requestCert } = this.#read.server;
+    return requestCert === true && rejectUnauthorized !== false && !socket.authorized;
   }
 
   #refuses(socket) {
@@ -272,6 +287,10 @@ class LaneServer {
 
   /** The certificate, as DER, of a context that lanes serve or served not long ago. */
   certificate(id) {
+    if (!this.#served.has(id)) {
+      // Newer ones have pushed it out, though it may still be served: those are remembered anew.
+      this.generation();
+    }
     return this.#served.get(id)?.certificates()[0]?.[0];
   }
 
@@ -363,13 +382,24 @@ class LaneServer {
   }
 
   #newListener(event) {
-    if (Object.hasOwn(REFUSED_EVENTS, event)) {
-      throw invalidValue(`event '${event}'`, undefined, 'is not offered', REFUSED_EVENTS[event]);
-    }
+    refuseEvent(event);
     if (event === 'keylog' && !this.#keyLog) {
       this.#keyLog = true;
+      try {
+        // What cannot be read anew is told to whoever listens, and not to the event loop.
+        this.generation();
+      } catch (error) {
+        this.#keyLog = false;
+        throw error;
+      }
       this.#publish();
     }
+  }
+}
+
+function refuseEvent(event) {
+  if (Object.hasOwn(REFUSED_EVENTS, event)) {
+    throw invalidValue(`event '${event}'`, undefined, 'is not offered', REFUSED_EVENTS[event]);
   }
 }
 

@@ -104,17 +104,19 @@ function coded(code, message, fields) {
  */
 function listenError(refused, address, port) {
   const errno = typeof refused.errno === 'number' ? -Math.abs(refused.errno) : undefined;
-  const [code, text] = getSystemErrorMap().get(errno) ?? [refused.code, refused.message];
-  if (code === undefined) {
+  const known = getSystemErrorMap().get(errno);
+  if (known === undefined) {
+    // It is no error of the system, and says what it has to say.
     return refused;
   }
-  const place = address === undefined ? '' : ` ${address}${port === undefined ? '' : `:${port}`}`;
+  const [code, text] = known;
+  const place = address === undefined ? '' : ` ${address}${port ? `:${port}` : ''}`;
   const syscall = refused.syscall ?? 'listen';
   const error = coded(code, `${syscall} ${code}: ${text}${place}`, { errno, syscall });
   if (address !== undefined) {
     error.address = address;
   }
-  if (port !== undefined) {
+  if (port) {
     error.port = port;
   }
   return error;
@@ -129,6 +131,17 @@ function handshakeError({ label, message, remoteAddress, remotePort }) {
   const code = HANDSHAKE_CODES[label] ?? 'ERR_SSL_HANDSHAKE_FAILURE';
   const text = label === 'client_gone' ? 'socket hang up' : message || label.replaceAll('_', ' ');
   return coded(code, text, { reason: label, remoteAddress, remotePort });
+}
+
+/**
+ * The same for a client that resumed a session, and whose certificate is not believed any more.
+ *
+ * @param {import('node:tls').TLSSocket} socket
+ */
+function unauthorizedError({ authorizationError, remoteAddress, remotePort }) {
+  const code = authorizationError ?? 'CERT_REJECTED';
+  const text = `the client resumed a session, and its certificate is not believed now: ${code}`;
+  return coded(code, text, { reason: 'client_certificate', remoteAddress, remotePort });
 }
 
 /** Cause of a failed handshake to the code that node's users know. */
@@ -180,4 +193,5 @@ module.exports = {
   listenError,
   outOfRange,
   throwMistakes,
+  unauthorizedError,
 };

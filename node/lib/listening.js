@@ -105,19 +105,23 @@ class Listening {
 
   /** What a failed start leaves is taken down. */
   abort() {
-    this.#open = false;
+    this.#shut();
     this.#finish();
   }
 
   #close(done) {
     if (this.#open) {
-      this.#open = false;
-      if (this.#path !== undefined && this.#path[0] !== '\0') {
-        unlink(this.#path);
-      }
+      this.#shut();
       this.#native.drain();
     }
     done?.();
+  }
+
+  #shut() {
+    if (this.#open && this.#path !== undefined && this.#path[0] !== '\0') {
+      unlink(this.#path);
+    }
+    this.#open = false;
   }
 
   #setUnref(unref) {
@@ -186,6 +190,10 @@ class Listening {
     }
     const asked = this.#asked[lane.number];
     asked.set(id, null);
+    if (asked.size > ASKED_MAX) {
+      // A lane without room does not tell of each handshake that failed.
+      asked.delete(asked.keys().next().value);
+    }
     let answered = false;
     const chosen = (error, context) => {
       if (answered) {
@@ -285,6 +293,8 @@ function unlink(path) {
   }
 }
 
+/** Handshakes of a lane that are known to have asked: twice as many as it has at once. */
+const ASKED_MAX = 8192;
 /** The answer to a hello that ends it. */
 const REFUSE = -1;
 /** Contexts that SNICallback chose and lanes keep ready; the one unused for longest goes first. */

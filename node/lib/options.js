@@ -127,13 +127,21 @@ function meaning(context) {
     ca,
     crl: context.crl ?? [],
     honorCipherOrder: context.honorCipherOrder ?? true,
-    minVersion: ciphers?.only13 ? 'TLSv1.3' : (context.minVersion ?? 'TLSv1.2'),
-    maxVersion: context.maxVersion ?? 'TLSv1.3',
+    minVersion: ciphers?.only13 ? 'TLSv1.3' : (context.minVersion ?? defaultVersions().min),
+    maxVersion: context.maxVersion ?? defaultVersions().max,
     suites: ciphers?.suites,
     groups: context.groups ?? context.ecdhCurve,
     schemes: context.sigalgs,
   };
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
+}
+
+/** As node's flags, such as --tls-min-v1.3, and programs have set them; never below 1.2. */
+function defaultVersions() {
+  return {
+    min: tls.DEFAULT_MIN_VERSION === 'TLSv1.3' ? 'TLSv1.3' : 'TLSv1.2',
+    max: tls.DEFAULT_MAX_VERSION === 'TLSv1.2' ? 'TLSv1.2' : 'TLSv1.3',
+  };
 }
 
 /** Who may judge clients where `ca` is not given: the roots that this node believes in. */

@@ -117,6 +117,7 @@ class TLSServer extends net.Server {
  * @param {string[]} alpn
  */
 function begin(server, read, alpn) {
+  const core = new LaneServer(server, read, alpn);
   const { allowHalfOpen, noDelay, pauseOnConnect, keepAlive, highWaterMark } = read.net;
   Object.assign(server, {
     allowHalfOpen: allowHalfOpen ?? false,
@@ -127,7 +128,7 @@ function begin(server, read, alpn) {
   if (highWaterMark !== undefined) {
     server.highWaterMark = highWaterMark;
   }
-  Object.defineProperty(server, CORE, { value: new LaneServer(server, read, alpn) });
+  Object.defineProperty(server, CORE, { value: core });
 }
 
 /** As https.Server: a failed handshake is a client's error too, if somebody listens for those. */

@@ -7,7 +7,8 @@
 // test-https-localaddress*, test-https-connect-*, test-https-unix-socket-self-signed,
 // test-https-argument-of-creating, test-https-server-options-*, test-https-client-*,
 // test-https-keep-alive-drop-requests, test-https-expect-continue-reuse-race,
-// test-tls-over-http-tunnel, test-https-abortcontroller, test-https-socket-options.
+// test-tls-over-http-tunnel, test-https-abortcontroller, test-https-socket-options,
+// test-tls-use-after-free-regression.
 
 const assert = require('node:assert');
 const crypto = require('node:crypto');
@@ -460,4 +461,20 @@ test('200 connections at once', async (t) => {
   });
   const { socket } = await pair(t, server);
   assert.strictEqual(socket.destroyed, false);
+});
+
+test('a client that asks thrice in one go, and leaves at the first answer', async (t) => {
+  const asked = [];
+  const server = await httpsSite(t, {}, (incoming, answer) => {
+    asked.push(incoming.url);
+    answer.end('an answer');
+  });
+  const client = await connected(t, server);
+  for (const name of ['one', 'two', 'three']) {
+    client.write(`GET /${name} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+  }
+  await event(client, 'data');
+  client.destroy();
+  await until(() => asked.length === 3, 'three requests');
+  assert.strictEqual((await request(server)).status, 200);
 });

@@ -3,7 +3,8 @@
 // Sessions that go on: tickets, their keys, across servers and processes.
 // After test-tls-ticket*, test-tls-client-resume*, test-https-client-resume,
 // test-https-agent-session-*, test-https-agent-disable-session-reuse, test-tls-session-cache,
-// test-tls-secure-session, test-tls-async-cb-after-socket-end, test-tls-ticket-cluster.
+// test-tls-secure-session, test-tls-async-cb-after-socket-end, test-tls-ticket-cluster,
+// test-tls-session-timeout*.
 
 const assert = require('node:assert');
 const cluster = require('node:cluster');
@@ -25,7 +26,7 @@ const {
   ticket,
   tlsSite,
 } = require('../site');
-const { event } = require('../within');
+const { event, pause } = require('../within');
 
 const VERSIONS = ['TLSv1.2', 'TLSv1.3'];
 /** Enough connections that two lanes both get some. */
@@ -221,4 +222,16 @@ test('workers of a cluster share sessions by ticketKeys', async (t) => {
   assert.strictEqual(second.isSessionReused(), true);
   for (const worker of workers) worker.disconnect();
   await Promise.all(workers.map((worker) => event(worker, 'exit')));
+});
+
+test('sessionTimeout ends sessions', async (t) => {
+  for (const sessionTimeout of [-1, -(2 ** 31)]) {
+    assert.throws(() => createTLSServer({ ...own, sessionTimeout }), { code: 'ERR_OUT_OF_RANGE' });
+  }
+  // A client of TLS 1.3 looks at the time itself.
+  const server = await tlsSite(t, { sessionTimeout: 1, maxVersion: 'TLSv1.2' });
+  const session = await ticket(t, server);
+  while (await resumes(t, server, session)) {
+    await pause(100);
+  }
 });

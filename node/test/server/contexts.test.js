@@ -133,6 +133,49 @@ test('files are read again by reload, and a bad file changes nothing', async (t)
   await assert.rejects(without.reload(), { code: 'ERR_SEALANE_NO_FILES' });
 });
 
+test('a listener for key logs that cannot be served is told so', async (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sealane-'));
+  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const file = path.join(folder, 'a.pem');
+  fs.writeFileSync(file, a.cert + a.key);
+  const server = await tlsSite(t, { certificates: folder, cert: undefined, key: undefined });
+  fs.writeFileSync(file, 'broken');
+  assert.throws(() => server.on('keylog', () => {}), /a\.pem/);
+  assert.equal(await shown(t, server, 'a.example'), 'a.example');
+  fs.writeFileSync(file, a.cert + a.key);
+  const line = event(
+    server.on('keylog', () => {}),
+    'keylog',
+  );
+  await shown(t, server, 'a.example');
+  await line;
+});
+
+test("versions that node's flags and programs have set are kept to", async (t) => {
+  const { DEFAULT_MIN_VERSION } = nodeTls;
+  t.after(() => {
+    nodeTls.DEFAULT_MIN_VERSION = DEFAULT_MIN_VERSION;
+  });
+  nodeTls.DEFAULT_MIN_VERSION = 'TLSv1.3';
+  const server = await tlsSite(t);
+  await refused(t, server, { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' });
+  nodeTls.DEFAULT_MIN_VERSION = 'TLSv1';
+  await connected(t, await tlsSite(t), { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' });
+});
+
+test('a certificate is told after many others were chosen', async (t) => {
+  // More than the server remembers beside those that it serves.
+  const passing = 1_100;
+  const server = await tlsSite(t, {
+    SNICallback: (name, done) => done(null, name.startsWith('passing') ? { ...own } : null),
+  });
+  for (let i = 0; i < passing; i += 1) {
+    (await connected(t, server, { servername: `passing${i}`, checkServerIdentity() {} })).destroy();
+  }
+  const { socket } = await pair(t, server);
+  assert.equal(socket.getCertificate().subject?.CN, 'localhost');
+});
+
 test('ticket keys rotate, and old tickets open while their key is there', async (t) => {
   const keys = [1, 2, 3].map((byte) => Buffer.alloc(48, byte));
   const server = await tlsSite(t, { ticketKeys: keys[0] }, (socket) => socket.end('x'));

@@ -23,6 +23,15 @@ test('a refused listen tells what node tells', async () => {
   assert.deepEqual({ ...ours }, { ...nodes });
 });
 
+test('a refused listen on any port names none, and what is no system error stays', () => {
+  const raw = Object.assign(new Error('x'), { errno: -99, syscall: 'listen' });
+  const error = listenError(raw, '192.0.2.1', 0);
+  assert.match(error.message, /^listen EADDRNOTAVAIL: .* 192\.0\.2\.1$/);
+  assert.equal('port' in error, false);
+  const said = Object.assign(new Error('listen ERR_X: why'), { code: 'ERR_X' });
+  assert.equal(listenError(said, '/a/path', undefined), said);
+});
+
 test('a failed handshake has the code that node has for it', () => {
   const failed = { remoteAddress: '::1', remotePort: 7, message: 'why' };
   const error = handshakeError({ ...failed, label: 'plain_http' });

@@ -1,0 +1,53 @@
+'use strict';
+
+// Who required certificates of clients never sees one that is not believed.
+
+const assert = require('node:assert/strict');
+const { test } = require('node:test');
+const { authority, leaf } = require('../certificates');
+const { connect, pair, tlsSite } = require('../site');
+const { event, until } = require('../within');
+
+const clients = authority('Authority of clients');
+/** Certificates tell whole seconds, and this one must be valid when its session begins. */
+const VALID_MS = 3_000;
+
+for (const version of ['TLSv1.2', 'TLSv1.3']) {
+  for (const handover of ['ring', 'socket']) {
+    test(`${version}, ${handover}: a session ends with its client's certificate`, async (t) => {
+      const to = new Date(Date.now() + VALID_MS);
+      const { cert, key } = leaf(clients, 'brief', { names: undefined, to });
+      const who = { cert, key, minVersion: version, maxVersion: version };
+      const asks = { requestCert: true, ca: clients.cert, handover };
+      const server = await tlsSite(t, asks);
+      const lax = await tlsSite(t, { ...asks, rejectUnauthorized: false });
+      const session = await sessionOf(t, server, who);
+      const sessionOfLax = await sessionOf(t, lax, who);
+      const { socket } = await pair(t, server, { ...who, session });
+      assert.deepEqual([socket.isSessionReused(), socket.authorized], [true, true]);
+
+      await until(() => Date.now() > to.getTime() + 1_000, "the certificate's end");
+      server.on('secureConnection', () => assert.fail('it is let in'));
+      const failed = event(server, 'tlsClientError');
+      const client = connect(t, server, { ...who, session });
+      client.resume();
+      const [error, destroyed] = await failed;
+      assert.deepEqual([error.code, error.reason], ['CERT_HAS_EXPIRED', 'client_certificate']);
+      assert.equal(destroyed.destroyed, true);
+      await event(client, 'close');
+
+      const judged = await pair(t, lax, { ...who, session: sessionOfLax });
+      assert.equal(judged.socket.isSessionReused(), true);
+      assert.equal(judged.socket.authorized, false);
+      assert.equal(judged.socket.authorizationError, 'CERT_HAS_EXPIRED');
+    });
+  }
+}
+
+async function sessionOf(t, server, who) {
+  const client = connect(t, server, who);
+  client.resume();
+  const [session] = await event(client, 'session');
+  client.destroy();
+  return session;
+}
