@@ -309,7 +309,8 @@ class Channel {
     this.pendingIndex = 0;
     this.pendingFrom = 0;
     this.pendingBytes = bytes;
-    this.done = done;
+    // As in node, it is called in the context of whoever wrote.
+    this.done = AsyncResource.bind(done, 'SEALANEWRITE');
     // Whoever came first goes first.
     if (this.lane.stalledCount > 0) this.lane.stall(this);
     else this.#pump();

@@ -66,7 +66,6 @@ class Lane {
   #messages = 0;
   #startedAt = 0;
   #now = 0;
-  #read = 0;
   #down = false;
 
   /**
@@ -98,6 +97,7 @@ class Lane {
 
   /** Its thread is gone: nobody is at the other end, and another lane may have the memory. */
   release() {
+    this.#down = true;
     for (const view of [this.#eventsRegion, this.#commandsRegion]) {
       if (spareRegions.length < SPARE_REGIONS_MAX) {
         view.fill(0);
@@ -205,13 +205,16 @@ class Lane {
     const closing = this.#closing;
     this.#closing = [];
     let told = 0;
+    let thrown = true;
     try {
       while (told < closing.length) {
         const channel = closing[told++];
         channel.scope.runInAsyncScope(channel.tellClosed, channel);
       }
+      thrown = false;
     } finally {
-      if (told < closing.length) {
+      // What this tick had still to do, its turn above all, is for the next one.
+      if (thrown) {
         this.#closing = closing.slice(told).concat(this.#closing);
         this.#schedule();
       }
@@ -259,12 +262,9 @@ class Lane {
         if (found === BROKEN) this.#fail(ring.fault);
         return false;
       }
-      if (this.#read > READ_BYTES_MAX) this.#publishRead();
+      if (ring.unpublished() > READ_BYTES_MAX) this.#publishRead();
       if (this.#spent()) return true;
-      const before = ring.position;
-      const handled = this.#handle(ring);
-      this.#read += (ring.position - before) | 0;
-      if (!handled) return true;
+      if (!this.#handle(ring)) return true;
       if (this.#down) return false;
     }
   }
@@ -444,8 +444,7 @@ class Lane {
   }
 
   #publishRead() {
-    if (this.#read === 0) return;
-    this.#read = 0;
+    if (this.events.unpublished() === 0) return;
     this.events.publish();
     if (this.events.wakes()) this.#server.ring(this.number);
   }
@@ -472,10 +471,22 @@ class Lane {
         // If it finds too little room again, or writes more, it goes behind the others.
         channel.stalled = false;
         this.stalledCount -= 1;
-        if (!channel.scope.runInAsyncScope(channel.resume, channel)) break;
+        if (!this.#resume(channel)) break;
       }
     } finally {
       this.#stalled.splice(0, taken);
+    }
+  }
+
+  #resume(channel) {
+    let thrown = true;
+    try {
+      const resumed = channel.scope.runInAsyncScope(channel.resume, channel);
+      thrown = false;
+      return resumed;
+    } finally {
+      // By the callback of a write; what the channel has to say behind it is still to be said.
+      if (thrown && channel.due !== 0) this.stall(channel);
     }
   }
 
