@@ -176,8 +176,11 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 connection.active_ms = self.core.now_ms;
                 connection.take_carried(&mut received);
                 received.fill(len);
-                self.take_ciphertext(&mut received)
-                    .and_then(|()| if last { self.client_stream_ended() } else { Ok(()) })
+                self.take_ciphertext(&mut received).and_then(|()| {
+                    // What waits to be taken goes before; the end is then read once more.
+                    let is_behind = self.entry.connection.untaken.is_some();
+                    if last && !is_behind { self.client_stream_ended() } else { Ok(()) }
+                })
             }
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => {

@@ -5,6 +5,7 @@
 // is destroyed finds no channel, because the id's generation is another.
 
 const { AsyncResource } = require('node:async_hooks');
+const { bytesMax, put } = require('./chunk.js');
 const {
   CREDIT_BYTES_MIN,
   Command,
@@ -15,17 +16,10 @@ const {
   WINDOW_OUT,
 } = require('./message.js');
 const { systemError } = require('./closing.js');
-const { copyBytes } = require('./ring.js');
 const { arm } = require('./timeout.js');
 
 /** Less than this of a larger write is not worth a message: the rest of the window comes soon. */
 const PART_BYTES_MIN = 16384;
-
-/** A longer string is measured first; a shorter one is taken for the longest it can become. */
-const GUESSED_CHARACTERS_MAX = 4096;
-
-/** What an UTF-16 unit becomes at most in UTF-8. */
-const UTF8_BYTES_PER_UNIT = 3;
 
 const HELD_BYTES_MIN = 16384;
 
@@ -310,7 +304,8 @@ class Channel {
     this.pendingIndex = 0;
     this.pendingFrom = 0;
     this.pendingBytes = bytes;
-    this.done = done;
+    // As in node, it is called in the context of whoever wrote.
+    this.done = AsyncResource.bind(done, 'SEALANEWRITE');
     // Whoever came first goes first.
     if (this.lane.stalledCount > 0) this.lane.stall(this);
     else this.#pump();
@@ -472,27 +467,5 @@ class Channel {
 const FLAGS_OF = new Uint8Array(64);
 FLAGS_OF[DUE_END] = Flag.END;
 FLAGS_OF[DUE_DESTROY] = Flag.DESTROY;
-
-/** The most bytes that a chunk becomes. */
-function bytesMax(chunk, encoding) {
-  if (typeof chunk !== 'string') return chunk.length;
-  if (encoding === 'latin1' || encoding === 'binary') return chunk.length;
-  if (encoding !== 'utf8' && encoding !== 'utf-8') return Infinity;
-  if (chunk.length <= GUESSED_CHARACTERS_MAX) return chunk.length * UTF8_BYTES_PER_UNIT;
-  return Buffer.byteLength(chunk);
-}
-
-/** Writes a chunk whose `bytesMax` there is room for; how many bytes. */
-function put(bytes, at, chunk, encoding) {
-  if (typeof chunk !== 'string') {
-    copyBytes(bytes, at, chunk);
-    return chunk.length;
-  }
-  if (chunk.length === 0) return 0;
-  if (encoding === 'latin1' || encoding === 'binary') {
-    return bytes.latin1Write(chunk, at, chunk.length);
-  }
-  return bytes.utf8Write(chunk, at, bytes.length - at);
-}
 
 module.exports = { Channel };

@@ -51,8 +51,9 @@ class DescriptorChannel {
     if (error !== null) this.socket.destroy(error);
   }
 
-  /** The socket is closed. */
+  /** The socket is closed: nothing more is said, not even to who has the lane's memory next. */
   left() {
+    this.gone = true;
     this.lane.forget(this);
   }
 

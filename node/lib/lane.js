@@ -14,9 +14,10 @@ const { AsyncResource } = require('node:async_hooks');
 const { Channel } = require('./channel.js');
 const { closingError } = require('./closing.js');
 const { DescriptorChannel, fromDescriptor } = require('./descriptor.js');
+const { Handshakes } = require('./handshakes.js');
 const { Command, Event, Opening, SLOTS_MAX } = require('./message.js');
-const { failedOf } = require('./open.js');
-const { BROKEN, CommandRing, EventRing, MESSAGE, REGION_BYTES } = require('./ring.js');
+const { giveBack, region } = require('./region.js');
+const { BROKEN, CommandRing, EventRing, MESSAGE } = require('./ring.js');
 const { INTERNAL, TLSSocket, streamOptions } = require('./socket.js');
 
 /** Messages per turn, so that timers and other sockets live. */
@@ -43,9 +44,6 @@ const ANSWERS_AHEAD = 8;
 /** Room that is worth going on for, when the ring was full. */
 const ROOM_BYTES_MIN = 262144;
 
-/** A view's first byte may have to move by this much to be aligned. */
-const ALIGNMENT_BYTES = 128;
-
 /** A lane thread's other side. */
 class Lane {
   #sink;
@@ -53,12 +51,11 @@ class Lane {
   #eventsRegion;
   #commandsRegion;
   #causes;
+  #handshakes;
   /** Channels by their slot. */
   #channels = [];
   /** Channels that wait for room, in the order of their coming. */
   #stalled = [];
-  /** Answers to hellos that wait for room: no more than there are handshakes. */
-  #answers = [];
   /** Channels whose sockets are destroyed, and have not said so yet. */
   #closing = [];
   /** Writes that the lane cannot see yet, of channels that had written before. */
@@ -74,7 +71,6 @@ class Lane {
   #messages = 0;
   #startedAt = 0;
   #now = 0;
-  #read = 0;
   #down = false;
 
   /**
@@ -88,6 +84,7 @@ class Lane {
     this.options = streamOptions(options);
     this.#sink = sink;
     this.#causes = addon.causes();
+    this.#handshakes = new Handshakes(this, sink, this.#causes);
     this.#eventsRegion = region(addon);
     this.#commandsRegion = region(addon);
     this.events = new EventRing(this.#eventsRegion);
@@ -106,12 +103,10 @@ class Lane {
 
   /** Its thread is gone: nobody is at the other end, and another lane may have the memory. */
   release() {
-    for (const view of [this.#eventsRegion, this.#commandsRegion]) {
-      if (spareRegions.length < SPARE_REGIONS_MAX) {
-        view.fill(0);
-        spareRegions.push(view);
-      }
-    }
+    this.#down = true;
+    this.#handshakes.leave();
+    giveBack(this.#eventsRegion);
+    giveBack(this.#commandsRegion);
   }
 
   /**
@@ -223,13 +218,16 @@ class Lane {
     const closing = this.#closing;
     this.#closing = [];
     let told = 0;
+    let thrown = true;
     try {
       while (told < closing.length) {
         const channel = closing[told++];
         channel.scope.runInAsyncScope(channel.tellClosed, channel);
       }
+      thrown = false;
     } finally {
-      if (told < closing.length) {
+      // What this tick had still to do, its turn above all, is for the next one.
+      if (thrown) {
         this.#closing = closing.slice(told).concat(this.#closing);
         this.#schedule();
       }
@@ -277,12 +275,9 @@ class Lane {
         if (found === BROKEN) this.#fail(ring.fault);
         return false;
       }
-      if (this.#read > READ_BYTES_MAX) this.#publishRead();
+      if (ring.unpublished() > READ_BYTES_MAX) this.#publishRead();
       if (this.#spent()) return true;
-      const before = ring.position;
-      const handled = this.#handle(ring);
-      this.#read += (ring.position - before) | 0;
-      if (!handled) return true;
+      if (!this.#handle(ring)) return true;
       if (this.#down) return false;
     }
   }
@@ -308,10 +303,10 @@ class Lane {
         this.#open(ring);
         return true;
       case Event.HELLO:
-        this.#hello(ring);
+        this.#handshakes.hello(ring);
         return true;
       case Event.FAILED:
-        this.#failed(ring);
+        this.#handshakes.failed(ring);
         return true;
       case Event.DOWN: {
         const text = ring.copy(false).toString('utf8');
@@ -415,45 +410,6 @@ class Lane {
     return { channel, socket: fromDescriptor(channel) };
   }
 
-  #hello(ring) {
-    const { slot, generation } = ring;
-    const name = ring.text();
-    ring.advance();
-    const id = idOf(slot, generation);
-    // Null: what the listener has. A negative number refuses.
-    const answer = (context) => this.#answer(slot, generation, context ?? 0);
-    const scope = new AsyncResource('SEALANEHANDSHAKE');
-    scope.runInAsyncScope(this.#sink.hello, this.#sink, this, id, name, answer);
-  }
-
-  #answer(slot, generation, context) {
-    if (this.#down) return;
-    const low = context < 0 ? -1 : context | 0;
-    const high = context < 0 ? -1 : Math.floor(context / 0x1_0000_0000);
-    this.#answers.push({ slot, generation, low, high });
-    this.#writeAnswers();
-    this.#schedule();
-  }
-
-  #writeAnswers() {
-    const ring = this.commands;
-    let written = 0;
-    while (written < this.#answers.length && ring.fits(8)) {
-      const { slot, generation, low, high } = this.#answers[written++];
-      ring.control(Command.CHOOSE, slot, generation, 8, low, high);
-    }
-    this.#answers.splice(0, written);
-  }
-
-  #failed(ring) {
-    const id = idOf(ring.slot, ring.generation);
-    const failed = failedOf(ring.copy(false));
-    ring.advance();
-    failed.label = this.#causes[failed.cause] ?? 'unknown';
-    const scope = new AsyncResource('SEALANEHANDSHAKE');
-    scope.runInAsyncScope(this.#sink.failed, this.#sink, this, id, failed);
-  }
-
   #tellTaken() {
     if (this.#down || !this.commands.fits(4)) return;
     this.commands.control(Command.TAKEN, 0, 0, 4, this.#taken, 0);
@@ -462,15 +418,14 @@ class Lane {
   }
 
   #publishRead() {
-    if (this.#read === 0) return;
-    this.#read = 0;
+    if (this.events.unpublished() === 0) return;
     this.events.publish();
     if (this.events.wakes()) this.#server.ring(this.number);
   }
 
   /** Shows the lane what was written, and sees to it that what waits for room goes on. */
   #flush() {
-    if (this.#answers.length > 0) this.#writeAnswers();
+    this.#handshakes.write();
     if (this.#taken > 0) this.#tellTaken();
     if (this.commands.unpublished() > 0) this.#publish();
     if (this.commands.fault !== '') this.#fail(this.commands.fault);
@@ -491,17 +446,29 @@ class Lane {
         // If it finds too little room again, or writes more, it goes behind the others.
         channel.stalled = false;
         this.stalledCount -= 1;
-        if (!channel.scope.runInAsyncScope(channel.resume, channel)) break;
+        if (!this.#resume(channel)) break;
       }
     } finally {
       this.#stalled.splice(0, taken);
     }
   }
 
+  #resume(channel) {
+    let thrown = true;
+    try {
+      const resumed = channel.scope.runInAsyncScope(channel.resume, channel);
+      thrown = false;
+      return resumed;
+    } finally {
+      // By the callback of a write; what the channel has to say behind it is still to be said.
+      if (thrown && channel.due !== 0) this.stall(channel);
+    }
+  }
+
   /** Nothing is left to do here: the lane wakes us for events, and for room if we need some. */
   #sleep() {
     this.#now = 0;
-    const waits = this.stalledCount > 0 || this.#answers.length > 0 || this.#taken > 0;
+    const waits = this.stalledCount > 0 || this.#handshakes.waits || this.#taken > 0;
     if (waits && !this.commands.mayWait(ROOM_BYTES_MIN)) this.#schedule();
     else if (this.events.maySleep()) this.#asleep = true;
     else this.#schedule();
@@ -522,7 +489,7 @@ class Lane {
     const channels = this.#channels;
     this.#channels = [];
     this.#stalled = [];
-    this.#answers = [];
+    this.#handshakes.leave();
     this.stalledCount = 0;
     try {
       for (const channel of channels) {
@@ -535,11 +502,6 @@ class Lane {
       scope.runInAsyncScope(this.#sink.down, this.#sink, this, text);
     }
   }
-}
-
-/** What names one connection of a lane, to those who only compare it. */
-function idOf(slot, generation) {
-  return (BigInt(generation >>> 0) << 32n) | BigInt(slot >>> 0);
 }
 
 function tick(lane) {
@@ -555,22 +517,6 @@ function afterTicks(lane) {
 
 function goOn(lane) {
   lane.turn();
-}
-
-/** Memory of lanes that have ended, as good as fresh: a collector would leave much of it lying. */
-const spareRegions = [];
-const SPARE_REGIONS_MAX = 32;
-
-/** An aligned view of shared memory for one ring, all of it zero. */
-function region(addon) {
-  const spare = spareRegions.pop();
-  if (spare !== undefined) return spare;
-  const bytes = addon.regionBytes;
-  if (bytes !== REGION_BYTES) {
-    throw new Error(`a ring has ${bytes} bytes, this package knows ${REGION_BYTES}; reinstall it`);
-  }
-  const memory = new SharedArrayBuffer(bytes + ALIGNMENT_BYTES);
-  return new Uint8Array(memory, addon.region(new Uint8Array(memory)), bytes);
 }
 
 module.exports = { Lane };

@@ -68,6 +68,8 @@ class EventRing {
     this.bytes = Buffer.from(region.buffer, region.byteOffset + PAGE_AT, PAGE_BYTES);
     /** Where the current or next message begins. */
     this.position = Atomics.load(this.words, READ);
+    /** What is before this, the lane may overwrite. */
+    this.published = this.position;
     /** How far the lane had written at the last look. */
     this.until = this.position;
     this.kind = 0;
@@ -163,8 +165,17 @@ class EventRing {
     this.position = (this.position + wholeBytes(this.length)) | 0;
   }
 
+  /**
+   * Bytes that were read, and that the lane may not overwrite yet.
+   * @returns {number}
+   */
+  unpublished() {
+    return (this.position - this.published) | 0;
+  }
+
   /** Tells the lane that everything before `position` may be overwritten. */
   publish() {
+    this.published = this.position;
     Atomics.store(this.words, READ, this.position);
   }
 

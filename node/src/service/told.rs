@@ -54,7 +54,10 @@ impl Bridge {
             context: link.context().map_or(0, crate::context_id),
         };
         opened.encode(&mut self.payload);
-        if !self.parts.events.write(Event::Open, bridged.id, &self.payload) {
+        // The end of whoever was in its place before must come first.
+        self.tell_late();
+        if !self.late.is_empty() || !self.parts.events.write(Event::Open, bridged.id, &self.payload)
+        {
             return self.stall(bridged);
         }
         bridged.is_open = true;

@@ -2,11 +2,13 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::thread;
+use std::thread::{self, sleep};
+use std::time::Duration;
 
+use rustix::net::sockopt;
 use sealane_lanes::cause::Cause;
 use sealane_node::control::Order;
-use sealane_node::message::{RESET, WRITE};
+use sealane_node::message::{RESET, WINDOW_IN, WRITE};
 use sealane_node::settings::Handover;
 
 use crate::rig::{Rig, read_to_end, send_and_finish};
@@ -36,6 +38,69 @@ fn a_client_without_close_notify_is_told_apart() {
     assert_eq!(script.next(), Said::Close(id, Cause::ClientTruncated));
     let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
     assert_eq!(end, Err(ErrorKind::UnexpectedEof), "an end without close_notify, and no reset");
+}
+
+#[test]
+fn what_came_before_an_end_without_close_notify_waits_for_the_window() {
+    let (rig, mut script) = Rig::start(Handover::Ring);
+    let mut client = rig.connect();
+    let id = script.opened();
+    client.write_all(&vec![1; WINDOW_IN as usize]).unwrap();
+    let mut got = 0;
+    while got < WINDOW_IN as usize {
+        match script.next() {
+            Said::Data(from, bytes) if from == id => got += bytes.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+    // The last bytes and FIN in one segment.
+    sockopt::set_tcp_cork(&client.sock, true).unwrap();
+    client.write_all(b"the last").unwrap();
+    client.sock.shutdown(Shutdown::Write).unwrap();
+    // A later connection is served when the lane has seen all that.
+    rig.connect();
+    assert!(matches!(script.next(), Said::Open(_)), "nothing is said before there is a window");
+    script.credit(id, got);
+    while let said = script.next()
+        && said != Said::Data(id, b"the last".to_vec())
+    {
+        assert!(!matches!(said, Said::Close(from, _) if from == id), "the last bytes are lost");
+    }
+    while script.next() != Said::Close(id, Cause::ClientTruncated) {}
+}
+
+#[test]
+fn an_end_that_found_no_room_is_told_before_the_next_connection_in_its_place() {
+    let (rig, mut script) = Rig::start(Handover::Ring);
+    let leaving = rig.connect();
+    let left = script.opened();
+    let mut fillers: Vec<_> = (0..7).map(|_| rig.connect()).collect();
+    for _ in &fillers {
+        script.opened();
+    }
+    for (number, filler) in fillers.iter_mut().enumerate() {
+        // The last ones find out that there is room for nothing at all.
+        let (bytes, times) = [(16_384, 16), (1_000, 64), (1, 64)][number.saturating_sub(4)];
+        let stalls = rig.counts.stalls.value();
+        for _ in 0..times {
+            filler.write_all(&vec![0; bytes]).unwrap();
+            sleep(Duration::from_millis(1));
+            if rig.counts.stalls.value() > stalls {
+                break;
+            }
+        }
+    }
+    drop(leaving);
+    rig.eventually("it has left", |rig| rig.connections() == 7);
+    let mut next = rig.half_connect();
+    script.drop_all();
+    while next.conn.wants_write() {
+        next.conn.complete_io(&mut next.sock).unwrap();
+    }
+    let first = script.next();
+    assert!(matches!(first, Said::Close(id, _) if id == left), "{first:?} comes first");
+    let opened = script.opened();
+    assert_eq!(opened & u64::from(u32::MAX), left & u64::from(u32::MAX), "it has that place");
 }
 
 #[test]

@@ -86,14 +86,25 @@ impl Rig {
     }
 
     pub(crate) fn connect(&self) -> Client {
+        let mut client = self.half_connect();
+        while client.conn.is_handshaking() || client.conn.wants_write() {
+            client.conn.complete_io(&mut client.sock).unwrap();
+        }
+        client
+    }
+
+    /// A client that has yet to send the last flight of its handshake.
+    pub(crate) fn half_connect(&self) -> Client {
         let socket = TcpStream::connect(self.address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();
         let tls = ClientConnection::new(Arc::clone(&CLIENT), NAME.try_into().unwrap()).unwrap();
         let mut client = StreamOwned::new(tls, socket);
-        while client.conn.is_handshaking() || client.conn.wants_write() {
-            client.conn.complete_io(&mut client.sock).unwrap();
+        client.conn.write_tls(&mut client.sock).unwrap();
+        while client.conn.is_handshaking() {
+            client.conn.read_tls(&mut client.sock).unwrap();
+            client.conn.process_new_packets().unwrap();
         }
         client
     }

@@ -50,21 +50,34 @@ impl Script {
     /// The next event, for which it sleeps as JavaScript does. Ids are checked: nothing is said of
     /// a connection that is not open.
     pub(crate) fn next(&mut self) -> Said {
-        let mut bytes = [0; HEADER_BYTES];
-        while self.events.read(&mut bytes).unwrap() == 0 {
+        while self.events.unread().unwrap() == 0 {
             if self.events.may_sleep() {
                 self.woken.recv_timeout(PATIENCE).expect("the lane wakes JavaScript");
                 self.events.awoke();
             }
         }
-        let header = Header::decode(bytes).unwrap();
-        let mut payload = vec![0; header.padded_len()];
-        assert_eq!(self.events.read(&mut payload).unwrap(), payload.len(), "a whole message");
-        payload.truncate(header.payload_len);
+        let (header, payload) = self.take();
         if self.events.wakes() {
             self.ring();
         }
         self.understood(header, payload)
+    }
+
+    /// Reads all that is there, and leaves it to something else to wake the lane.
+    pub(crate) fn drop_all(&mut self) {
+        while self.events.unread().unwrap() > 0 {
+            self.take();
+        }
+    }
+
+    fn take(&mut self) -> (Header, Vec<u8>) {
+        let mut bytes = [0; HEADER_BYTES];
+        assert_eq!(self.events.read(&mut bytes).unwrap(), HEADER_BYTES);
+        let header = Header::decode(bytes).unwrap();
+        let mut payload = vec![0; header.padded_len()];
+        assert_eq!(self.events.read(&mut payload).unwrap(), payload.len(), "a whole message");
+        payload.truncate(header.payload_len);
+        (header, payload)
     }
 
     fn understood(&mut self, header: Header, payload: Vec<u8>) -> Said {
