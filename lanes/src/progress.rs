@@ -140,6 +140,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     fn pass_on_client_end(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
+        if connection.inward == Direction::Cut && connection.untaken.is_none() {
+            return Err(Cause::ClientTruncated);
+        }
         if connection.inward == Direction::Ending && connection.untaken.is_none() {
             connection.inward = Direction::Ended;
             // When the other direction has ended too, the close that follows says it all to a plain
@@ -198,7 +201,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         connection.socket.ended = true;
         match connection.phase {
             Phase::Established if connection.inward == Direction::Open => {
-                Err(Cause::ClientTruncated)
+                connection.inward = Direction::Cut;
+                let awaits = S::AWAITS_LAST_BYTES && connection.untaken.is_some();
+                if awaits { Ok(()) } else { Err(Cause::ClientTruncated) }
             }
             Phase::Established | Phase::Lingering { .. } => Ok(()),
             Phase::Handshake | Phase::Hello | Phase::Waiting => Err(Cause::ClientGone),
