@@ -1,15 +1,16 @@
 //! Every connection ends once, with its cause, and its id names no other.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::thread;
 
 use sealane_lanes::cause::Cause;
 use sealane_node::control::Order;
-use sealane_node::message::{RESET, WRITE};
+use sealane_node::events::DOWN_TEXT_BYTES_MAX;
+use sealane_node::message::{HEADER_BYTES, RESET, WINDOW_IN, WRITE};
 use sealane_node::settings::Handover;
 
-use crate::rig::{Rig, read_to_end, send_and_finish};
+use crate::rig::{Client, Rig, read_to_end, send_and_finish};
 use crate::script::{Said, Script};
 
 #[test]
@@ -36,6 +37,77 @@ fn a_client_without_close_notify_is_told_apart() {
     assert_eq!(script.next(), Said::Close(id, Cause::ClientTruncated));
     let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
     assert_eq!(end, Err(ErrorKind::UnexpectedEof), "an end without close_notify, and no reset");
+}
+
+#[test]
+fn a_clients_end_is_told_once() {
+    let (rig, mut script) = Rig::start(Handover::Ring);
+    let mut client = rig.connect();
+    let id = script.opened();
+    send_and_finish(&mut client, &[]);
+    assert_eq!(script.next(), Said::End(id));
+    script.end(id);
+    assert_eq!(script.next(), Said::Close(id, Cause::Clean));
+}
+
+/// Fills the ring until no end finds room in it.
+fn fill(rig: &Rig, script: &Script) -> Vec<Client> {
+    const LUMP: usize = 16_000;
+    let mut clients = Vec::new();
+    loop {
+        let before = script.room();
+        let mut client = rig.connect();
+        rig.eventually("it is opened", |_| script.room() < before);
+        for _ in 0..WINDOW_IN as usize / LUMP {
+            let room = script.room();
+            let Some(spare) = room.checked_sub(DOWN_TEXT_BYTES_MAX + 3 * HEADER_BYTES) else {
+                clients.push(client);
+                return clients;
+            };
+            let len = (spare + HEADER_BYTES).min(LUMP);
+            client.write_all(&vec![0; len]).unwrap();
+            rig.eventually("it is in the ring", |_| script.room() == room - HEADER_BYTES - len);
+        }
+        clients.push(client);
+    }
+}
+
+#[test]
+fn a_slot_is_not_opened_again_before_its_end_was_told() {
+    let (rig, mut script) = Rig::start(Handover::Ring);
+    let first = rig.connect();
+    let id = script.opened();
+    let fillers = fill(&rig, &script);
+    drop(first);
+    rig.eventually("it is gone", |rig| rig.connections() == fillers.len() as u64);
+    // Room comes in the turn in which the next one in its slot has completed its handshake.
+    let mut second = rig.connect_almost();
+    script.read_ahead();
+    second.conn.write_tls(&mut second.sock).unwrap();
+    rig.eventually("it is handed over", |rig| {
+        rig.counts.opened.value() == 2 + fillers.len() as u64
+    });
+    let slot = |id: u64| id & u64::from(u32::MAX);
+    let mut is_closed = false;
+    loop {
+        match script.next() {
+            Said::Close(closed, _) => is_closed |= closed == id,
+            Said::Open(opened) if slot(opened) == slot(id) => break,
+            _ => {}
+        }
+    }
+    assert!(is_closed);
+}
+
+#[test]
+fn a_lane_that_nobody_reads_ends() {
+    let (rig, mut script) = Rig::start(Handover::Ring);
+    let mut client = rig.connect();
+    script.opened();
+    script.leave();
+    let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::ConnectionReset));
+    rig.eventually("nobody listens", |rig| TcpStream::connect(rig.address).is_err());
 }
 
 #[test]
