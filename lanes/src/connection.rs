@@ -86,6 +86,8 @@ pub(crate) enum Direction {
     Ending,
     /// The end has been passed on.
     Ended,
+    /// It broke off, but not everything before that has been passed on.
+    Cut,
 }
 
 /// A socket with what the last events said of it.

@@ -98,6 +98,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut due = Vec::new();
         let mut orders_left = false;
+        self.pause_and_resume_listeners();
         loop {
             let mut timeout_ms = if orders_left { Some(0) } else { self.timeout_ms() };
             if timeout_ms != Some(0) && !self.service.may_sleep() {
@@ -297,7 +298,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             counters.handshaking.subtract(1);
         }
         let lingered = matches!(connection.phase, Phase::Lingering { .. });
-        let left = cause.client_left() && connection.attached.is_none();
+        let left = cause.client_left() && (S::AWAITS_LAST_BYTES || connection.attached.is_none());
         if !cause.closes_plainly() && !left && !lingered {
             reset_on_close(&connection.socket.fd);
         } else if connection.abandoned || cause == Cause::ServiceClosed {

@@ -140,6 +140,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     fn pass_on_client_end(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
+        if connection.inward == Direction::Cut && connection.untaken.is_none() {
+            return Err(Cause::ClientTruncated);
+        }
         if connection.inward == Direction::Ending && connection.untaken.is_none() {
             connection.inward = Direction::Ended;
             // When the other direction has ended too, the close that follows says it all to a plain
@@ -176,11 +179,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 connection.active_ms = self.core.now_ms;
                 connection.take_carried(&mut received);
                 received.fill(len);
-                self.take_ciphertext(&mut received).and_then(|()| {
-                    // What waits to be taken goes before; the end is then read once more.
-                    let is_behind = self.entry.connection.untaken.is_some();
-                    if last && !is_behind { self.client_stream_ended() } else { Ok(()) }
-                })
+                self.take_ciphertext(&mut received)
+                    .and_then(|()| if last { self.client_stream_ended() } else { Ok(()) })
             }
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => {
@@ -201,7 +201,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         connection.socket.ended = true;
         match connection.phase {
             Phase::Established if connection.inward == Direction::Open => {
-                Err(Cause::ClientTruncated)
+                connection.inward = Direction::Cut;
+                let awaits = S::AWAITS_LAST_BYTES && connection.untaken.is_some();
+                if awaits { Ok(()) } else { Err(Cause::ClientTruncated) }
             }
             Phase::Established | Phase::Lingering { .. } => Ok(()),
             Phase::Handshake | Phase::Hello | Phase::Waiting => Err(Cause::ClientGone),

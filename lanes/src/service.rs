@@ -50,6 +50,11 @@ pub trait Service {
     /// What a new generation brings for one listener, beside its TLS context.
     type Settings: Send + Sync;
 
+    /// Whether a stream that the client cuts short goes on until the service has taken all that came
+    /// of it. If not, what the service has left is dropped, and whoever is attached hears of the cut
+    /// at once.
+    const AWAITS_LAST_BYTES: bool = false;
+
     /// Prepares to serve `generation`, whose connections come after this call; those of earlier
     /// ones may go on. `clock` is the lane's own. Returns whether the lane can serve it: if not,
     /// it goes on with the one before.
@@ -101,8 +106,8 @@ pub trait Service {
     /// All work of a turn is done: here the service wakes whom it has told something.
     fn turn_ended(&mut self) {}
 
-    /// Whether more clients may be accepted; asked at the end of each turn. While it is false the
-    /// listeners rest, and clients wait in the kernel's queue.
+    /// Whether more clients may be accepted; asked before the first turn and at the end of each. While
+    /// it is false the listeners rest, and clients wait in the kernel's queue.
     fn accepts(&self) -> bool {
         true
     }

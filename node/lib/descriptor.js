@@ -79,11 +79,11 @@ class DescriptorChannel {
 
 /** Node's socket on a descriptor that a lane reads and writes. */
 class DescriptorSocket extends net.Socket {
-  constructor(channel) {
+  constructor(channel, descriptor) {
     const { allowHalfOpen, highWaterMark, pauseOnConnect, server } = channel.lane.options;
     // Reads from the start as a socket that node has accepted: http2 counts on it.
     const manualStart = pauseOnConnect === true;
-    super({ fd: channel.identity.descriptor, allowHalfOpen, highWaterMark, manualStart });
+    super({ fd: descriptor, allowHalfOpen, highWaterMark, manualStart });
     this[kChannel] = channel;
     this.encrypted = true;
     this.server = server;
@@ -116,9 +116,10 @@ defineIdentity(DescriptorSocket.prototype);
 /**
  * Node's socket for a connection whose OPEN came with a descriptor.
  * @param {DescriptorChannel} channel
+ * @param {number} descriptor
  */
-function fromDescriptor(channel) {
-  const socket = new DescriptorSocket(channel);
+function fromDescriptor(channel, descriptor) {
+  const socket = new DescriptorSocket(channel, descriptor);
   channel.socket = socket;
   return socket;
 }

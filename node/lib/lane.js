@@ -111,7 +111,7 @@ class Lane {
 
   /**
    * From now on the lane may wake us.
-   * @param {{ ring(lane: number): void }} server the addon's
+   * @param {{ claim(lane: number): number, ring(lane: number): void }} server the addon's
    */
   attach(server) {
     this.#server = server;
@@ -390,10 +390,12 @@ class Lane {
       this.#fail(`the lane's ring is broken: slot ${slot} is opened again`);
       return;
     }
-    const { channel, socket } =
+    const made =
       (opened.charCodeAt(6) & Opening.DESCRIPTOR) === 0
         ? this.#openRing(slot, generation, opened)
         : this.#openDescriptor(slot, generation, opened);
+    if (made === null) return;
+    const { channel, socket } = made;
     this.#channels[slot] = channel;
     channel.scope.runInAsyncScope(this.#sink.open, this.#sink, this, socket);
   }
@@ -406,8 +408,11 @@ class Lane {
   }
 
   #openDescriptor(slot, generation, opened) {
+    // What is not claimed is closed with the server: nobody else would, if this thread ended now.
+    const descriptor = this.#server.claim(this.number);
+    if (descriptor < 0) return null;
     const channel = new DescriptorChannel(this, slot, generation, opened);
-    return { channel, socket: fromDescriptor(channel) };
+    return { channel, socket: fromDescriptor(channel, descriptor) };
   }
 
   #tellTaken() {

@@ -82,11 +82,6 @@ class Opened {
     return this.#text.slice(start, start + this.#byte(14)) || false;
   }
 
-  /** @returns {number} of the other end of the socketpair */
-  get descriptor() {
-    return this.#short(16) | (this.#short(18) << 16);
-  }
-
   /** @returns {number} of the context whose certificate was shown */
   get context() {
     return (this.#short(20) | (this.#short(22) << 16)) >>> 0;

@@ -85,6 +85,11 @@ impl Bridged {
         self.received = self.received.wrapping_add(len);
     }
 
+    /// Data went through the socket.
+    pub(crate) fn note_sent(&mut self, len: usize) {
+        self.received = self.received.wrapping_add(u32::try_from(len).unwrap_or(u32::MAX));
+    }
+
     /// JavaScript has consumed data; more than there was counts as all.
     pub(crate) fn note_consumed(&mut self, len: u32) {
         self.unconsumed = self.unconsumed.saturating_sub(len);

@@ -19,6 +19,12 @@ impl Events {
         Self { producer, room: 0, written: false }
     }
 
+    /// Whether a message with so long a payload finds room now.
+    pub fn has_room_for(&mut self, payload_len: usize) -> bool {
+        let padded_len = payload_len.next_multiple_of(HEADER_BYTES);
+        payload_len <= PAYLOAD_BYTES_MAX && self.has_room(HEADER_BYTES + padded_len + DOWN_BYTES)
+    }
+
     /// Writes a message; false: there is no room for it now.
     pub fn write(&mut self, event: Event, id: u64, payload: &[u8]) -> bool {
         let header = Header::event(event, id, payload.len());
@@ -63,8 +69,14 @@ impl Events {
         std::mem::take(&mut self.written) && self.producer.wakes()
     }
 
-    /// Bytes that JavaScript had not read when the lane last looked.
-    pub fn depth(&self) -> usize {
+    /// Whether JavaScript reads no more.
+    pub fn is_abandoned(&self) -> bool {
+        self.producer.is_abandoned()
+    }
+
+    /// Bytes that JavaScript has not read.
+    pub fn depth(&mut self) -> usize {
+        self.room = self.producer.room();
         crate::RING.bytes_max() - self.room
     }
 

@@ -6,7 +6,8 @@ mod options;
 mod stats;
 
 use std::cell::RefCell;
-use std::os::fd::OwnedFd;
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock, Weak};
 
 use napi::bindgen_prelude::{
@@ -37,6 +38,8 @@ pub struct Server {
     /// None once the lanes are stopped: no collector is in a hurry to give descriptors back.
     bells: RefCell<Vec<Arc<OwnedFd>>>,
     counts: Vec<Arc<Counts>>,
+    /// By lane, the sockets that JavaScript has not claimed.
+    descriptors: RefCell<Vec<Receiver<OwnedFd>>>,
     /// None once the lanes are stopped. Methods borrow the server while its tasks run, so none may
     /// do so mutably.
     anchor: RefCell<Option<Anchor>>,
@@ -64,7 +67,13 @@ impl Server {
                 control.stop();
             }
         })?;
-        Ok(Self { control, bells: RefCell::new(made.bells), counts: made.counts, anchor })
+        Ok(Self {
+            control,
+            bells: RefCell::new(made.bells),
+            counts: made.counts,
+            descriptors: RefCell::new(made.descriptors),
+            anchor,
+        })
     }
 
     /// Opens what the lanes will accept from. Returns its address, its path, or nothing.
@@ -141,6 +150,15 @@ impl Server {
         }
     }
 
+    /// The descriptor of a lane's next connection that comes by one, in their order: JavaScript's
+    /// from now on. Those that it never claims are closed. -1: there is none, the lanes were stopped.
+    #[napi]
+    pub fn claim(&self, lane: u32) -> RawFd {
+        let descriptors = self.descriptors.borrow();
+        let next = descriptors.get(lane as usize).and_then(|waiting| waiting.try_recv().ok());
+        next.map_or(-1, IntoRawFd::into_raw_fd)
+    }
+
     /// What the lanes count.
     #[napi]
     pub fn stats<'env>(&self, env: &'env Env) -> Result<Object<'env>> {
@@ -158,6 +176,7 @@ impl Server {
     pub fn stop(&self) -> AsyncTask<Stopping> {
         self.anchor.replace(None);
         self.bells.take();
+        self.descriptors.take();
         AsyncTask::new(Stopping { control: Arc::clone(&self.control) })
     }
 
@@ -181,6 +200,7 @@ struct Made {
     memory: Vec<Shared>,
     bells: Vec<Arc<OwnedFd>>,
     counts: Vec<Arc<Counts>>,
+    descriptors: Vec<Receiver<OwnedFd>>,
 }
 
 impl Made {
@@ -201,10 +221,12 @@ impl Made {
             .map_err(|error| Error::from_reason(format!("no descriptor is left: {error}")))?;
         let (bell, counts) = (Arc::new(bell), Arc::<Counts>::default());
         let waker = Arc::clone(waker);
+        let (claimable, waiting) = channel();
         self.parts.push(Parts {
             events: Events::new(events.producer().map_err(wrong("events"))?),
             commands: Commands::new(commands.consumer().map_err(wrong("commands"))?),
             bell: Arc::clone(&bell),
+            descriptors: claimable,
             wake: Box::new(move || waker.wake(lane)),
             mailbox: Arc::new(OnceLock::new()),
             counts: Arc::clone(&counts),
@@ -213,6 +235,7 @@ impl Made {
         self.memory.extend([events, commands]);
         self.bells.push(bell);
         self.counts.push(counts);
+        self.descriptors.push(waiting);
         Ok(())
     }
 }

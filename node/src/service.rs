@@ -6,6 +6,7 @@ mod told;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
 use sealane_engine::buffer::Buffer;
@@ -34,6 +35,9 @@ pub struct Parts {
     pub commands: Commands,
     /// Rung by JavaScript when the lane sleeps.
     pub bell: Arc<OwnedFd>,
+    /// Takes JavaScript's ends of sockets, in the order of their [`Event::Open`]; JavaScript claims
+    /// them, and what it never claims is closed with the queue.
+    pub descriptors: Sender<OwnedFd>,
     /// Wakes JavaScript.
     pub wake: Box<dyn Fn() + Send>,
     /// Where the lane stops itself; whoever starts the lane puts it there.
@@ -69,7 +73,7 @@ pub struct Bridge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// The ring is broken, and JavaScript has been told; the lane must stop.
+    /// A ring is broken, and JavaScript has been told or has said so; the lane must stop.
     Broken,
     /// The lane has been told to stop.
     Stopping,
@@ -135,7 +139,8 @@ impl Bridge {
     }
 
     fn tell_end(&mut self, bridged: &mut Bridged) {
-        bridged.end_due = !bridged.is_open || !self.parts.events.write(Event::End, bridged.id, &[]);
+        bridged.end_told = bridged.is_open && self.parts.events.write(Event::End, bridged.id, &[]);
+        bridged.end_due = !bridged.end_told;
         if bridged.end_due {
             self.stall(bridged);
         }
@@ -160,11 +165,17 @@ impl Service for Bridge {
     type Command = Task;
     type Settings = Settings;
 
+    /// As in Node, where a cut is the end of what may be read.
+    const AWAITS_LAST_BYTES: bool = true;
+
     fn bell(&self) -> Option<BorrowedFd<'_>> {
         Some(self.parts.bell.as_fd())
     }
 
     fn may_sleep(&mut self) -> bool {
+        if self.state == State::Running && self.parts.events.is_abandoned() {
+            self.state = State::Broken;
+        }
         if self.state == State::Broken {
             return self.stop_lane();
         }
@@ -197,13 +208,16 @@ impl Service for Bridge {
 
     fn turn_ended(&mut self) {
         self.announce();
-        let Parts { events, counts, .. } = &self.parts;
+        let Parts { events, commands, counts, .. } = &mut self.parts;
+        counts.commands_depth.set(commands.depth() as u64);
         counts.events_depth.set(events.depth() as u64);
         counts.untaken.set(self.untaken as u64);
     }
 
     fn accepts(&self) -> bool {
-        self.untaken + self.unopened < self.parts.pending_max
+        // Before all lanes have started, a context that JavaScript chooses does not reach this one.
+        let is_started = self.parts.mailbox.get().is_some();
+        is_started && self.untaken + self.unopened < self.parts.pending_max
     }
 
     fn hello(&mut self, id: ConnectionId, hello: &Hello, settings: &Settings) -> Choice {
@@ -250,7 +264,7 @@ impl Service for Bridge {
         match bridged.way {
             Way::Ring if bridged.is_open => self.offer_data(bridged, plain),
             Way::Ring => {}
-            Way::Socket => return socket::send(link, plain),
+            Way::Socket => return socket::send(bridged, link, plain),
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ pub struct Counts {
     pub commands_depth: Counter,
     /// Events about handshakes and keys for which there was no room.
     pub dropped: Counter,
-    /// Bytes of events that JavaScript had not read when there was little room last.
+    /// Bytes of events that JavaScript had not read at the end of its last turn.
     pub events_depth: Counter,
     /// Connections that were handed over.
     pub opened: Counter,

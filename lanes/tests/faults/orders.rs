@@ -233,10 +233,14 @@ fn a_connected_socket_can_be_attached() {
 fn a_service_that_accepts_no_more_lets_clients_wait() {
     let _others = among_others();
     let driver = Driver::start(Wanted::echo(), false);
-    driver.desk.refuses.store(true, SeqCst);
-    // The first turn still accepts: only its end asks.
     let first = Client::connect(&driver.rig, VERSIONS[1]).unwrap();
     let id = driver.opened();
+    driver.desk.refuses.store(true, SeqCst);
+    // Only the end of a turn asks.
+    driver.desk.command(id, Command::Nothing);
+    let turns = || driver.rig.counters().turns.value();
+    let before = turns();
+    eventually("it rests, and asks again", || turns() > before + 3);
     let mut second = Client::begin(&driver.rig, VERSIONS[1]);
     let turns = turns_in(&driver, Duration::from_millis(200));
     assert!((2..100).contains(&turns), "{turns} turns: it spins, or never asks again");

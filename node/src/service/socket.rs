@@ -22,10 +22,17 @@ pub(super) fn attach<K: Kernel>(link: &mut Link<'_, K>) -> io::Result<OwnedFd> {
 }
 
 /// Passes on what the client sent, as far as JavaScript's end takes it.
-pub(super) fn send<K: Kernel>(link: &mut Link<'_, K>, plain: &mut Buffer) -> Result<(), Cause> {
+pub(super) fn send<K: Kernel>(
+    bridged: &mut Bridged,
+    link: &mut Link<'_, K>,
+    plain: &mut Buffer,
+) -> Result<(), Cause> {
     while !plain.is_empty() {
         match link.send_attached(plain.filled()) {
-            Ok(taken) => plain.consume(taken),
+            Ok(taken) => {
+                bridged.note_sent(taken);
+                plain.consume(taken);
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // JavaScript has closed its end: nobody takes this. What it sent before is still read.

@@ -1,6 +1,6 @@
 //! What JavaScript is told, now or as soon as there is room.
 
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::AsRawFd;
 
 use sealane_engine::client_certificates::ClientStanding;
 use sealane_lanes::cause::Cause;
@@ -54,20 +54,21 @@ impl Bridge {
             context: link.context().map_or(0, crate::context_id),
         };
         opened.encode(&mut self.payload);
-        // The end of whoever was in its place before must come first.
+        // Its slot may be that of a connection whose end has not been told: that goes first.
         self.tell_late();
-        if !self.late.is_empty() || !self.parts.events.write(Event::Open, bridged.id, &self.payload)
-        {
+        if !self.late.is_empty() || !self.parts.events.has_room_for(self.payload.len()) {
             return self.stall(bridged);
         }
+        if let Some(theirs) = bridged.theirs.take() {
+            // Before JavaScript asks for it. When nobody is there to ask, it is closed.
+            let _ = self.parts.descriptors.send(theirs);
+        }
+        // There is room.
+        self.parts.events.write(Event::Open, bridged.id, &self.payload);
         bridged.is_open = true;
         self.untaken += 1;
         self.parts.counts.opened.add(1);
         self.note_events(OPENED_EVENTS);
-        if let Some(theirs) = bridged.theirs.take() {
-            // It is JavaScript's now.
-            let _ = theirs.into_raw_fd();
-        }
         let lines = Zeroizing::new(link.take_key_log());
         if !lines.is_empty() && !self.parts.events.write(Event::KeyLog, bridged.id, &lines) {
             self.parts.counts.dropped.add(1);

@@ -3,6 +3,7 @@
 // How a server's process, thread or lane ends: without hang, leak or abort.
 
 const assert = require('node:assert');
+const fs = require('node:fs');
 const { test } = require('node:test');
 const tls = require('node:tls');
 const { Worker } = require('node:worker_threads');
@@ -12,6 +13,7 @@ const { connected, pair, tlsSite } = require('../site');
 const { collect, event, until, within } = require('../within');
 const { message, start } = require('./child');
 
+const noLanes = { skip: isSealane ? false : 'node has no lanes' };
 const WORKERS = 10;
 const CYCLE_FDS_MAX = 4;
 /** Over 800 cycles: 20 KB for each would be a leak; what allocators keep is less. */
@@ -81,6 +83,22 @@ test('workers that are terminated with live connections', async (t) => {
   }
 });
 
+test('workers that are terminated keep no connection that they never took', noLanes, async (t) => {
+  const descriptors = () => fs.readdirSync('/proc/self/fd').length;
+  const untaken = async () => {
+    const worker = new Worker(require.resolve('./blocked.js'));
+    const [where] = await event(worker, 'message');
+    const clients = [];
+    for (let i = 0; i < 2 * CYCLE_FDS_MAX; i += 1) clients.push(await connectTo(t, where));
+    await within(worker.terminate(), 'terminate');
+    for (const client of clients) client.destroy();
+  };
+  await untaken();
+  const before = descriptors();
+  for (let i = 0; i < 2; i += 1) await untaken();
+  await until(() => descriptors() - before <= CYCLE_FDS_MAX, 'the end of all descriptors');
+});
+
 test('servers in several workers at once, and here', async (t) => {
   const workers = [1, 2, 3].map(() => new Worker(require.resolve('./worker.js')));
   t.after(() => Promise.all(workers.map((worker) => worker.terminate())));
@@ -123,7 +141,7 @@ test('a server that is unreferenced does not keep the process', async (t) => {
   assert.deepStrictEqual(await event(child, 'exit'), [0, null]);
 });
 
-test('a panic in a lane', { skip: isSealane ? false : 'node has no lanes' }, async (t) => {
+test('a panic in a lane', noLanes, async (t) => {
   const server = await tlsSite(t, { lanes: 1 });
   const { socket, client } = await pair(t, server);
   const { kChannel } = require('../../lib/identity');

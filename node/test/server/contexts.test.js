@@ -55,6 +55,26 @@ test('a context tells its names', async () => {
   await assert.rejects(sealane.createSecureContextAsync({ threads: 1 }), /use lanes/i);
 });
 
+test('clients that come while lanes start get the context that is chosen', async (t) => {
+  const chosen = sealane.createSecureContext(a);
+  for (let round = 0; round < 3; round += 1) {
+    const server = sealane.createTLSServer(
+      { ...own, lanes: 16, SNICallback: (_name, choose) => choose(null, chosen) },
+      (socket) => socket.on('error', () => {}).end(),
+    );
+    server.listen(0, '127.0.0.1');
+    t.after(() => server.close());
+    const { port } = server.address();
+    const clients = [];
+    do {
+      const options = { port, ca: ca.cert, servername: 'a.example' };
+      clients.push(event(nodeTls.connect(options), 'secureConnect'));
+      await new Promise(setImmediate);
+    } while (!server.stats().lanes.length && clients.length < 200);
+    await Promise.all(clients);
+  }
+});
+
 test('names are added, replaced and removed while the server runs', async (t) => {
   const server = await tlsSite(t);
   assert.equal(await shown(t, server, 'a.example'), 'localhost');

@@ -1,10 +1,11 @@
 //! Bytes arrive as they were sent, whoever is slow.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+use sealane_lanes::cause::Cause;
 use sealane_node::message::WINDOW_IN;
 use sealane_node::settings::Handover;
 
@@ -100,6 +101,57 @@ fn a_client_beyond_its_window_waits_for_credit_and_others_go_on() {
     }
     let (_greedy, sent) = sender.join().unwrap();
     assert!(got == sent, "other bytes arrived");
+}
+
+#[test]
+fn what_came_before_a_cut_arrives() {
+    let (rig, mut script) = Rig::start(Handover::Ring);
+    let mut client = rig.connect();
+    let id = script.opened();
+    let sent = pattern(WINDOW_IN as usize + 150_000, 5);
+    client.write_all(&sent).unwrap();
+    client.sock.shutdown(Shutdown::Write).unwrap();
+    let mut got = Vec::new();
+    loop {
+        match script.next() {
+            Said::Data(_, bytes) => got.extend_from_slice(&bytes),
+            other => break assert_eq!(other, Said::Close(id, Cause::ClientTruncated)),
+        }
+        // Slowly, so that some is left when the last of it comes.
+        if got.len() >= WINDOW_IN as usize {
+            script.credit(id, 10_000);
+        }
+    }
+    assert_eq!(got.len(), sent.len());
+    assert!(got == sent, "other bytes arrived");
+}
+
+#[test]
+fn what_came_before_a_cut_arrives_through_a_socket() {
+    let (rig, mut script) = Rig::start(Handover::Socket);
+    let mut client = rig.connect();
+    let mut socket = UnixStream::from(script.opened_descriptor());
+    socket.set_nonblocking(false).unwrap();
+    let sent = pattern(MEGABYTE, 6);
+    let expected = sent.clone();
+    let sender = thread::spawn(move || {
+        client.write_all(&sent).unwrap();
+        client.sock.shutdown(Shutdown::Write).unwrap();
+        client
+    });
+    let (mut got, mut part) = (Vec::new(), [0; 1_000]);
+    loop {
+        match socket.read(&mut part).unwrap() {
+            0 => break,
+            len => got.extend_from_slice(&part[..len]),
+        }
+    }
+    assert_eq!(got.len(), expected.len());
+    assert!(got == expected, "other bytes arrived");
+    assert!(matches!(script.next(), Said::Close(_, Cause::ClientTruncated)));
+    let mut client = sender.join().unwrap();
+    let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::UnexpectedEof), "an end without close_notify, and no reset");
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! Every connection ends once, with its cause, and its id names no other.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::thread::{self, sleep};
-use std::time::Duration;
+use std::net::{Shutdown, TcpStream};
+use std::thread;
 
-use rustix::net::sockopt;
 use sealane_lanes::cause::Cause;
 use sealane_node::control::Order;
-use sealane_node::message::{RESET, WINDOW_IN, WRITE};
+use sealane_node::events::DOWN_TEXT_BYTES_MAX;
+use sealane_node::message::{HEADER_BYTES, RESET, WINDOW_IN, WRITE};
 use sealane_node::settings::Handover;
 
-use crate::rig::{Rig, read_to_end, send_and_finish};
+use crate::rig::{Client, Rig, read_to_end, send_and_finish};
 use crate::script::{Said, Script};
 
 #[test]
@@ -41,66 +40,74 @@ fn a_client_without_close_notify_is_told_apart() {
 }
 
 #[test]
-fn what_came_before_an_end_without_close_notify_waits_for_the_window() {
+fn a_clients_end_is_told_once() {
     let (rig, mut script) = Rig::start(Handover::Ring);
     let mut client = rig.connect();
     let id = script.opened();
-    client.write_all(&vec![1; WINDOW_IN as usize]).unwrap();
-    let mut got = 0;
-    while got < WINDOW_IN as usize {
-        match script.next() {
-            Said::Data(from, bytes) if from == id => got += bytes.len(),
-            other => panic!("{other:?}"),
+    send_and_finish(&mut client, &[]);
+    assert_eq!(script.next(), Said::End(id));
+    script.end(id);
+    assert_eq!(script.next(), Said::Close(id, Cause::Clean));
+}
+
+/// Fills the ring until no end finds room in it.
+fn fill(rig: &Rig, script: &Script) -> Vec<Client> {
+    const LUMP: usize = 16_000;
+    let mut clients = Vec::new();
+    loop {
+        let before = script.room();
+        let mut client = rig.connect();
+        rig.eventually("it is opened", |_| script.room() < before);
+        for _ in 0..WINDOW_IN as usize / LUMP {
+            let room = script.room();
+            let Some(spare) = room.checked_sub(DOWN_TEXT_BYTES_MAX + 3 * HEADER_BYTES) else {
+                clients.push(client);
+                return clients;
+            };
+            let len = (spare + HEADER_BYTES).min(LUMP);
+            client.write_all(&vec![0; len]).unwrap();
+            rig.eventually("it is in the ring", |_| script.room() == room - HEADER_BYTES - len);
         }
+        clients.push(client);
     }
-    // The last bytes and FIN in one segment.
-    sockopt::set_tcp_cork(&client.sock, true).unwrap();
-    client.write_all(b"the last").unwrap();
-    client.sock.shutdown(Shutdown::Write).unwrap();
-    // A later connection is served when the lane has seen all that.
-    rig.connect();
-    assert!(matches!(script.next(), Said::Open(_)), "nothing is said before there is a window");
-    script.credit(id, got);
-    while let said = script.next()
-        && said != Said::Data(id, b"the last".to_vec())
-    {
-        assert!(!matches!(said, Said::Close(from, _) if from == id), "the last bytes are lost");
-    }
-    while script.next() != Said::Close(id, Cause::ClientTruncated) {}
 }
 
 #[test]
-fn an_end_that_found_no_room_is_told_before_the_next_connection_in_its_place() {
+fn a_slot_is_not_opened_again_before_its_end_was_told() {
     let (rig, mut script) = Rig::start(Handover::Ring);
-    let leaving = rig.connect();
-    let left = script.opened();
-    let mut fillers: Vec<_> = (0..7).map(|_| rig.connect()).collect();
-    for _ in &fillers {
-        script.opened();
-    }
-    for (number, filler) in fillers.iter_mut().enumerate() {
-        // The last ones find out that there is room for nothing at all.
-        let (bytes, times) = [(16_384, 16), (1_000, 64), (1, 64)][number.saturating_sub(4)];
-        let stalls = rig.counts.stalls.value();
-        for _ in 0..times {
-            filler.write_all(&vec![0; bytes]).unwrap();
-            sleep(Duration::from_millis(1));
-            if rig.counts.stalls.value() > stalls {
-                break;
-            }
+    let first = rig.connect();
+    let id = script.opened();
+    let fillers = fill(&rig, &script);
+    drop(first);
+    rig.eventually("it is gone", |rig| rig.connections() == fillers.len() as u64);
+    // Room comes in the turn in which the next one in its slot has completed its handshake.
+    let mut second = rig.connect_almost();
+    script.read_ahead();
+    second.conn.write_tls(&mut second.sock).unwrap();
+    rig.eventually("it is handed over", |rig| {
+        rig.counts.opened.value() == 2 + fillers.len() as u64
+    });
+    let slot = |id: u64| id & u64::from(u32::MAX);
+    let mut is_closed = false;
+    loop {
+        match script.next() {
+            Said::Close(closed, _) => is_closed |= closed == id,
+            Said::Open(opened) if slot(opened) == slot(id) => break,
+            _ => {}
         }
     }
-    drop(leaving);
-    rig.eventually("it has left", |rig| rig.connections() == 7);
-    let mut next = rig.half_connect();
-    script.drop_all();
-    while next.conn.wants_write() {
-        next.conn.complete_io(&mut next.sock).unwrap();
-    }
-    let first = script.next();
-    assert!(matches!(first, Said::Close(id, _) if id == left), "{first:?} comes first");
-    let opened = script.opened();
-    assert_eq!(opened & u64::from(u32::MAX), left & u64::from(u32::MAX), "it has that place");
+    assert!(is_closed);
+}
+
+#[test]
+fn a_lane_that_nobody_reads_ends() {
+    let (rig, mut script) = Rig::start(Handover::Ring);
+    let mut client = rig.connect();
+    script.opened();
+    script.leave();
+    let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::ConnectionReset));
+    rig.eventually("nobody listens", |rig| TcpStream::connect(rig.address).is_err());
 }
 
 #[test]

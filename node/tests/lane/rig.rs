@@ -46,10 +46,12 @@ impl Rig {
         let bell: OwnedFd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
         let (bell, counts) = (Arc::new(bell), Arc::<Counts>::default());
         let (wake, woken) = channel();
+        let (descriptors, claimed) = channel();
         let parts = Parts {
             events: Events::new(to_script),
             commands: Commands::new(from_script),
             bell: Arc::clone(&bell),
+            descriptors,
             wake: Box::new(move || {
                 // A test that has failed listens no more.
                 let _ = wake.send(());
@@ -81,32 +83,39 @@ impl Rig {
         control.start().unwrap();
         (
             Self { address: address.unwrap(), counts, control },
-            Script::new(events, commands, bell, woken),
+            Script::new(events, commands, bell, woken, claimed),
         )
     }
 
     pub(crate) fn connect(&self) -> Client {
-        let mut client = self.half_connect();
+        let mut client = self.begin();
         while client.conn.is_handshaking() || client.conn.wants_write() {
             client.conn.complete_io(&mut client.sock).unwrap();
         }
         client
     }
 
-    /// A client that has yet to send the last flight of its handshake.
-    pub(crate) fn half_connect(&self) -> Client {
+    /// A client that knows the end of the handshake, and has not sent it.
+    pub(crate) fn connect_almost(&self) -> Client {
+        let mut client = self.begin();
+        while client.conn.is_handshaking() {
+            if client.conn.wants_write() {
+                client.conn.write_tls(&mut client.sock).unwrap();
+            } else {
+                client.conn.read_tls(&mut client.sock).unwrap();
+                client.conn.process_new_packets().unwrap();
+            }
+        }
+        client
+    }
+
+    fn begin(&self) -> Client {
         let socket = TcpStream::connect(self.address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();
         let tls = ClientConnection::new(Arc::clone(&CLIENT), NAME.try_into().unwrap()).unwrap();
-        let mut client = StreamOwned::new(tls, socket);
-        client.conn.write_tls(&mut client.sock).unwrap();
-        while client.conn.is_handshaking() {
-            client.conn.read_tls(&mut client.sock).unwrap();
-            client.conn.process_new_packets().unwrap();
-        }
-        client
+        StreamOwned::new(tls, socket)
     }
 
     pub(crate) fn connections(&self) -> u64 {

@@ -1,12 +1,14 @@
 //! JavaScript's end of a lane's rings.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use bytering::region::{Consumer, Producer};
 use sealane_lanes::cause::Cause;
+use sealane_node::RING;
 use sealane_node::message::{
     CREDIT, DESTROY, END, FLAG_END, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, TAKEN, WINDOW_OUT,
     WRITE,
@@ -33,8 +35,10 @@ pub(crate) struct Script {
     woken: Receiver<()>,
     /// Bytes written and not credited, of each connection that is open.
     open: HashMap<u64, u32>,
-    /// Of the last connection.
-    descriptor: i32,
+    /// Of connections that come by them.
+    descriptors: Receiver<OwnedFd>,
+    /// What was read of the ring, and not understood yet.
+    ahead: VecDeque<u8>,
 }
 
 impl Script {
@@ -43,41 +47,56 @@ impl Script {
         commands: Producer,
         bell: Arc<OwnedFd>,
         woken: Receiver<()>,
+        descriptors: Receiver<OwnedFd>,
     ) -> Self {
-        Self { events, commands, bell, woken, open: HashMap::new(), descriptor: -1 }
+        Self {
+            events,
+            commands,
+            bell,
+            woken,
+            open: HashMap::new(),
+            descriptors,
+            ahead: VecDeque::new(),
+        }
     }
 
     /// The next event, for which it sleeps as JavaScript does. Ids are checked: nothing is said of
     /// a connection that is not open.
     pub(crate) fn next(&mut self) -> Said {
-        while self.events.unread().unwrap() == 0 {
+        let mut bytes = [0; HEADER_BYTES];
+        while self.read(&mut bytes) == 0 {
             if self.events.may_sleep() {
                 self.woken.recv_timeout(PATIENCE).expect("the lane wakes JavaScript");
                 self.events.awoke();
             }
         }
-        let (header, payload) = self.take();
+        let header = Header::decode(bytes).unwrap();
+        let mut payload = vec![0; header.padded_len()];
+        assert_eq!(self.read(&mut payload), payload.len(), "a whole message");
+        payload.truncate(header.payload_len);
         if self.events.wakes() {
             self.ring();
         }
         self.understood(header, payload)
     }
 
-    /// Reads all that is there, and leaves it to something else to wake the lane.
-    pub(crate) fn drop_all(&mut self) {
-        while self.events.unread().unwrap() > 0 {
-            self.take();
-        }
+    /// Takes all that is in the ring, and tells the lane nothing of it.
+    pub(crate) fn read_ahead(&mut self) {
+        let mut bytes = vec![0; self.events.unread().unwrap()];
+        self.events.read(&mut bytes).unwrap();
+        self.ahead.extend(bytes);
     }
 
-    fn take(&mut self) -> (Header, Vec<u8>) {
-        let mut bytes = [0; HEADER_BYTES];
-        assert_eq!(self.events.read(&mut bytes).unwrap(), HEADER_BYTES);
-        let header = Header::decode(bytes).unwrap();
-        let mut payload = vec![0; header.padded_len()];
-        assert_eq!(self.events.read(&mut payload).unwrap(), payload.len(), "a whole message");
-        payload.truncate(header.payload_len);
-        (header, payload)
+    /// Bytes that are left of the ring.
+    pub(crate) fn room(&self) -> usize {
+        RING.bytes_max() - self.events.unread().unwrap()
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> usize {
+        match self.ahead.len() {
+            0 => self.events.read(into).unwrap(),
+            _ => self.ahead.read(into).unwrap(),
+        }
     }
 
     fn understood(&mut self, header: Header, payload: Vec<u8>) -> Said {
@@ -88,8 +107,10 @@ impl Script {
         }
         match header.kind {
             1 => {
-                assert!(self.open.insert(id, 0).is_none(), "{id:x} is open already");
-                self.descriptor = i32::from_le_bytes(payload[16..20].try_into().unwrap());
+                let slot = |id: u64| id & u64::from(u32::MAX);
+                let is_vacant = self.open.keys().all(|open| slot(*open) != slot(id));
+                assert!(is_vacant, "the slot of {id:x} is open already");
+                self.open.insert(id, 0);
                 self.say(TAKEN, 0, 0, &1u32.to_le_bytes());
                 Said::Open(id)
             }
@@ -169,8 +190,7 @@ impl Script {
     /// Waits for a connection that comes by a socket.
     pub(crate) fn opened_descriptor(&mut self) -> OwnedFd {
         self.opened();
-        // A copy: the number itself stays open until the test ends.
-        sealane_node::memory::borrowed(self.descriptor).unwrap()
+        self.descriptors.try_recv().unwrap()
     }
 
     /// Gives every connection back what it sends, until none is open any more.
@@ -209,6 +229,13 @@ impl Script {
                 self.end(id);
             }
         }
+    }
+
+    /// Reads and writes no more, and says so.
+    pub(crate) fn leave(self) {
+        let Self { events, commands, bell, .. } = self;
+        drop((events, commands));
+        rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
     }
 
     pub(crate) fn ring(&self) {
