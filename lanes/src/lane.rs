@@ -299,13 +299,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
         let lingered = matches!(connection.phase, Phase::Lingering { .. });
         let left = cause.client_left() && (S::AWAITS_LAST_BYTES || connection.attached.is_none());
-        if !cause.closes_plainly() && !left && !lingered {
+        let is_plain = cause.closes_plainly() || S::STOPS_PLAINLY && cause == Cause::LaneStopped;
+        if !is_plain && !left && !lingered {
             reset_on_close(&connection.socket.fd);
-        } else if connection.abandoned || cause == Cause::ServiceClosed {
+        } else if connection.abandoned || is_plain && cause != Cause::Clean {
             self.core.discard_arrivals(&connection.socket);
         }
         if let Some(attached) = &connection.attached
-            && !cause.closes_plainly()
+            && !is_plain
         {
             reset_on_close(&attached.socket.fd);
         }

@@ -50,10 +50,15 @@ pub trait Service {
     /// What a new generation brings for one listener, beside its TLS context.
     type Settings: Send + Sync;
 
-    /// Whether a stream that the client cuts short goes on until the service has taken all that came
-    /// of it. If not, what the service has left is dropped, and whoever is attached hears of the cut
-    /// at once.
+    /// Whether a stream that the client cuts short goes on until the service has taken all that
+    /// came of it. If not, what the service has left is dropped, and whoever is attached hears of
+    /// the cut at once.
     const AWAITS_LAST_BYTES: bool = false;
+
+    /// Whether what a lane has to leave when it stops is closed as the kernel closes it when a
+    /// process ends: what was sent still arrives, and what is missing shows by the missing
+    /// close_notify. If not, it is reset.
+    const STOPS_PLAINLY: bool = false;
 
     /// Prepares to serve `generation`, whose connections come after this call; those of earlier
     /// ones may go on. `clock` is the lane's own. Returns whether the lane can serve it: if not,
@@ -106,8 +111,8 @@ pub trait Service {
     /// All work of a turn is done: here the service wakes whom it has told something.
     fn turn_ended(&mut self) {}
 
-    /// Whether more clients may be accepted; asked before the first turn and at the end of each. While
-    /// it is false the listeners rest, and clients wait in the kernel's queue.
+    /// Whether more clients may be accepted; asked before the first turn and at the end of each.
+    /// While it is false the listeners rest, and clients wait in the kernel's queue.
     fn accepts(&self) -> bool {
         true
     }

@@ -118,6 +118,11 @@ class Lane {
     this.#sleep();
   }
 
+  /** No tick comes any more: shows the lane what was written in the last one. */
+  finish() {
+    if (!this.#down) this.#flush();
+  }
+
   /** The lane has woken us. */
   drain() {
     this.#now = 0;

@@ -51,6 +51,7 @@ class Listening {
     for (const lane of this.#lanes) {
       lane.attach(this.#native);
     }
+    endWithProcess(this);
     this.#bind(where);
   }
 
@@ -101,6 +102,14 @@ class Listening {
 
   stats() {
     return this.#native.stats();
+  }
+
+  /** What was written goes out before the process, or the worker, is gone. */
+  endNow() {
+    for (const lane of this.#lanes) {
+      lane.finish();
+    }
+    this.#native.stopNow();
   }
 
   /** What a failed start leaves is taken down. */
@@ -263,12 +272,32 @@ class Listening {
   async #stop() {
     try {
       await this.#native.stop();
+      living.delete(this);
+      if (living.size === 0) {
+        process.off('exit', endAll);
+      }
       for (const lane of this.#lanes) {
         lane.release();
       }
     } catch (error) {
       this.#core.failed(error);
     }
+  }
+}
+
+/** Those whose lanes run. */
+const living = new Set();
+
+function endWithProcess(listening) {
+  if (living.size === 0) {
+    process.on('exit', endAll);
+  }
+  living.add(listening);
+}
+
+function endAll() {
+  for (const listening of living) {
+    listening.endNow();
   }
 }
 

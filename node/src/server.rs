@@ -151,7 +151,8 @@ impl Server {
     }
 
     /// The descriptor of a lane's next connection that comes by one, in their order: JavaScript's
-    /// from now on. Those that it never claims are closed. -1: there is none, the lanes were stopped.
+    /// from now on. Those that it never claims are closed. -1: there is none, the lanes were
+    /// stopped.
     #[napi]
     pub fn claim(&self, lane: u32) -> RawFd {
         let descriptors = self.descriptors.borrow();
@@ -178,6 +179,13 @@ impl Server {
         self.bells.take();
         self.descriptors.take();
         AsyncTask::new(Stopping { control: Arc::clone(&self.control) })
+    }
+
+    /// The same for the end of the process, when no promise is waited for: the lanes do what they
+    /// were told so far, and are gone when this returns.
+    #[napi]
+    pub fn stop_now(&self) {
+        self.control.stop();
     }
 
     /// Keeps the process alive from now on.

@@ -168,6 +168,9 @@ impl Service for Bridge {
     /// As in Node, where a cut is the end of what may be read.
     const AWAITS_LAST_BYTES: bool = true;
 
+    /// As at the end of a process.
+    const STOPS_PLAINLY: bool = true;
+
     fn bell(&self) -> Option<BorrowedFd<'_>> {
         Some(self.parts.bell.as_fd())
     }

@@ -95,7 +95,8 @@ fn what_a_client_does_not_take_is_told_when_it_has_left() {
 fn an_abandoned_client_gets_everything_and_its_end_though_it_never_ends() {
     let _others = among_others();
     for version in VERSIONS {
-        for unread in [0, 100_000] {
+        // All of it fits into the kernel's queue: what comes later than the close draws a reset.
+        for unread in [0, 16_000] {
             let (driver, mut client, id) = opened(version);
             let answer = pattern(7, 3 << 20);
             // Nobody takes it, and it still lies in the lane and in the kernel.

@@ -106,7 +106,7 @@ fn a_lane_that_nobody_reads_ends() {
     script.opened();
     script.leave();
     let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
-    assert_eq!(end, Err(ErrorKind::ConnectionReset));
+    assert_eq!(end, Err(ErrorKind::UnexpectedEof));
     rig.eventually("nobody listens", |rig| TcpStream::connect(rig.address).is_err());
 }
 

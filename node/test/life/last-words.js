@@ -1,0 +1,27 @@
+'use strict';
+
+// A server whose process ends as soon as it has answered. The first argument says how.
+
+const { createServer, createTLSServer } = require('../implementation');
+const { own } = require('../site');
+
+const WORDS = 'last words';
+const ways = {
+  'raw end': () =>
+    createTLSServer(own, (socket) => {
+      socket.end(WORDS);
+      process.exit();
+    }),
+  'raw write': () =>
+    createTLSServer(own, (socket) => {
+      socket.write(WORDS);
+      process.exit();
+    }),
+  'http callback': () =>
+    createServer(own, (_request, response) => {
+      response.end(WORDS, () => process.exit());
+    }),
+};
+
+const server = ways[process.argv[2]]();
+server.listen(0, '127.0.0.1', () => process.send(server.address().port));
