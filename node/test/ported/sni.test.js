@@ -27,7 +27,7 @@ const {
   ticket,
   tlsSite,
 } = require('../site');
-const { event } = require('../within');
+const { event, until } = require('../within');
 
 const a = leaf(ca, 'a.example.com');
 const b = leaf(ca, 'b.example.com');
@@ -70,6 +70,7 @@ test('SNICallback may answer later, and other handshakes go on meanwhile', async
   const other = await connected(t, server);
   assert.strictEqual(other.getPeerCertificate().subject.CN, 'localhost');
   assert.strictEqual(waiting.authorized, false);
+  await until(() => late !== undefined, 'SNICallback is asked');
   late();
   await event(waiting, 'secureConnect');
   assert.strictEqual(waiting.getPeerCertificate().subject.CN, 'a.example.com');
