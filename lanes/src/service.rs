@@ -55,9 +55,9 @@ pub trait Service {
     /// the cut at once.
     const AWAITS_LAST_BYTES: bool = false;
 
-    /// Whether what a lane has to leave when it stops is closed as the kernel closes it when a
-    /// process ends: what was sent still arrives, and what is missing shows by the missing
-    /// close_notify. If not, it is reset.
+    /// Whether an established connection that a lane has to leave when it stops is closed as the
+    /// kernel closes it when a process ends: what was sent still arrives, and what is missing shows
+    /// by the missing close_notify. If not, it is reset.
     const STOPS_PLAINLY: bool = false;
 
     /// Prepares to serve `generation`, whose connections come after this call; those of earlier
