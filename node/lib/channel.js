@@ -66,6 +66,8 @@ class Channel {
     this.pendingFrom = 0;
     this.pendingBytes = 0;
     this.done = null;
+    /** What `done` is called in: that of the write, which waited. */
+    this.doneScope = null;
     this.ending = false;
     this.due = 0;
     this.stalled = false;
@@ -305,7 +307,8 @@ class Channel {
     this.pendingFrom = 0;
     this.pendingBytes = bytes;
     // As in node, it is called in the context of whoever wrote.
-    this.done = AsyncResource.bind(done, 'SEALANEWRITE');
+    this.done = done;
+    this.doneScope = new AsyncResource('SEALANEWRITE');
     // Whoever came first goes first.
     if (this.lane.stalledCount > 0) this.lane.stall(this);
     else this.#pump();
@@ -358,7 +361,7 @@ class Channel {
     this.done = null;
     this.pending = null;
     this.pendingBytes = 0;
-    done(error);
+    this.doneScope.runInAsyncScope(done, undefined, error);
   }
 
   #say(what) {
