@@ -4,6 +4,8 @@
 //! Times are nanoseconds, sizes bytes, unless a field's name says otherwise. A field that is not
 //! known is absent. A reader refuses a document whose `schema` it does not know.
 
+mod forecast;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,11 @@ use serde::{Deserialize, Serialize};
 use crate::{
     scenario::{Negotiated, Scenario},
     stack::Identity,
+};
+
+pub use forecast::{
+    Base, CauseWrites, Curve, CurvePoint, Forecast, Knee, LineCost, Profile, ValidatedCurve,
+    ValidatedPoint, Validation, Verdict, VerdictKind,
 };
 
 /// The name and version of this format. The number grows when a field changes its meaning or goes
@@ -51,6 +58,12 @@ pub struct Run {
     /// Of `count`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<CountResult>,
+    /// Of `forecast` and `why`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forecasts: Vec<Forecast>,
+    /// Of `validate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<Validation>,
     /// Of `servers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,

@@ -34,6 +34,8 @@ mod process;
 mod processor;
 pub mod progress;
 pub mod quick;
+pub mod recording;
+pub mod replay;
 pub mod ring;
 pub mod rounds;
 pub mod scenario;

@@ -1,0 +1,334 @@
+//! What one thread does between the moments at which it touches what other threads touch too: a
+//! [`Recording`], made by `count --record` and replayed by [`replay`](crate::replay).
+//!
+//! ```text
+//! Enter(Server) --812 instructions--> Update(line 3) --40--> ReadLock(lock 0, line 7) --...--> Enter(Outside)
+//! ```
+//! A file is this type as JSON, compressed with gzip.
+
+use std::{
+    fs::File,
+    io::{BufReader, BufWriter, Write},
+    path::Path,
+};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use serde::{Deserialize, Serialize};
+
+use crate::{error::Error, scenario::Scenario, stack::Identity};
+
+/// One thread's operations, and all that is known of the lines and locks they touch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// When it was made, RFC 3339 in UTC.
+    pub started: String,
+    /// The command line that makes it again.
+    pub command: Vec<String>,
+    /// The processor it was made on: instructions differ by machine.
+    pub processor: String,
+    /// What was recorded.
+    pub stack: Identity,
+    /// What was asked of it.
+    pub scenario: Scenario,
+    /// Operations (handshakes) in `steps`.
+    pub operations: u64,
+    /// Instructions per operation.
+    pub instructions: ByPart<f64>,
+    /// Time of one operation of a single thread on the machine it was made on, without any
+    /// instrument; absent if it was not measured.
+    pub native_ns: Option<ByPart<f64>>,
+    /// Lines that are replayed.
+    pub lines: Vec<Line>,
+    /// Locks that are replayed.
+    pub locks: Vec<Lock>,
+    /// Call paths: each node is a function and its caller's node.
+    pub paths: Vec<PathNode>,
+    /// In order, from the first operation's first instruction to the last one's end.
+    pub steps: Vec<Step>,
+    /// Lines that threads shared and that are not replayed, summed by reason.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Whose work it is. Making and dropping a connection is told apart, because some benchmarks time
+/// it and some do not; what the harness itself does is `outside`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// The client's handshake.
+    Client,
+    /// Making and dropping its end.
+    ClientSetup,
+    /// The harness.
+    #[default]
+    Outside,
+    /// The server's handshake.
+    Server,
+    /// Making and dropping its end.
+    ServerSetup,
+}
+
+/// A figure for each [`Part`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ByPart<T> {
+    /// See [`Part::Client`].
+    pub client: T,
+    /// See [`Part::ClientSetup`].
+    pub client_setup: T,
+    /// See [`Part::Outside`].
+    pub outside: T,
+    /// See [`Part::Server`].
+    pub server: T,
+    /// See [`Part::ServerSetup`].
+    pub server_setup: T,
+}
+
+/// A cache line that at least two threads touched, and at least one wrote.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// `lock`, `reference-count`, `global`, `false-sharing` or `read-shared` (one thread writes,
+    /// others read).
+    pub class: String,
+    /// The variable, or for heap memory who writes it.
+    pub symbol: String,
+    /// The library or binary that owns it.
+    pub owner: String,
+    /// The functions that write, most writes first.
+    pub writers: Vec<String>,
+    /// Atomic read-modify-writes per operation.
+    pub updates: ByPart<f64>,
+    /// Plain stores per operation.
+    pub stores: ByPart<f64>,
+    /// Loads per operation.
+    pub loads: ByPart<f64>,
+}
+
+/// A lock, which lies in one of the lines.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lock {
+    /// How it waits.
+    pub class: LockClass,
+    /// Index into [`Recording::lines`].
+    pub line: u32,
+    /// The variable, or who takes it.
+    pub symbol: String,
+    /// How long it is held, by the native clock; absent where no clock could be read there, and the
+    /// replay then takes what its instructions take.
+    pub holds: Vec<Hold>,
+}
+
+/// How a lock waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockClass {
+    /// Rust's mutex: spins while nobody sleeps, then sleeps.
+    FutexMutex,
+    /// Rust's read-write lock: as the mutex.
+    FutexRwLock,
+    /// `pthread_mutex_t` and spin locks.
+    #[default]
+    Mutex,
+    /// `pthread_rwlock_t`.
+    RwLock,
+}
+
+/// The time between taking a lock and giving it back, in one part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Where it is taken.
+    pub part: Part,
+    /// `true`: taken to read.
+    pub read: bool,
+    /// How often, per operation.
+    pub calls: f64,
+    /// The mean, uncontended, measured without valgrind.
+    pub ns: f64,
+}
+
+/// One function on a call path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathNode {
+    /// The node of who called it; `None` at a thread's first known function.
+    pub caller: Option<u32>,
+    /// Its name, with what was inlined into it where the access stands.
+    pub function: String,
+    /// The file it belongs to.
+    pub owner: String,
+}
+
+/// One event of the thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u32, Event, u32, u32)", into = "(u32, Event, u32, u32)")]
+pub struct Step {
+    /// Instructions since the step before, of the part that was in force.
+    pub gap: u32,
+    /// What happens.
+    pub event: Event,
+    /// Index into [`Recording::lines`]; of an event on a lock, into [`Recording::locks`]; of
+    /// [`Event::Enter`], the [`Part`] as a number, in the order of its declaration.
+    pub place: u32,
+    /// Index into [`Recording::paths`]; 0 (a node without a name) if not known.
+    pub path: u32,
+}
+
+/// What a step does. An event on a lock is at the same time an atomic update of the lock's line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// Another part begins.
+    #[default]
+    #[serde(rename = "e")]
+    Enter,
+    /// Reads a line.
+    #[serde(rename = "l")]
+    Load,
+    /// Takes a mutex.
+    #[serde(rename = "m")]
+    MutexLock,
+    /// Gives it back.
+    #[serde(rename = "n")]
+    MutexUnlock,
+    /// Takes a read-write lock to read.
+    #[serde(rename = "r")]
+    ReadLock,
+    /// Gives it back.
+    #[serde(rename = "q")]
+    ReadUnlock,
+    /// Writes a line, not atomically.
+    #[serde(rename = "s")]
+    Store,
+    /// Reads and writes a line in one atomic instruction.
+    #[serde(rename = "u")]
+    Update,
+    /// Takes a read-write lock to write.
+    #[serde(rename = "w")]
+    WriteLock,
+    /// Gives it back.
+    #[serde(rename = "v")]
+    WriteUnlock,
+}
+
+/// Shared lines that the replay does not know of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// `allocator`, `recycled` (memory that one thread freed and another got, or data under a lock:
+    /// plain stores only, without a variable's name).
+    pub reason: String,
+    /// How many lines.
+    pub lines: u64,
+    /// Writes per operation.
+    pub writes: ByPart<f64>,
+}
+
+impl Part {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 5] =
+        [Self::Client, Self::ClientSetup, Self::Outside, Self::Server, Self::ServerSetup];
+}
+
+impl<T> ByPart<T> {
+    /// The figure of `part`.
+    #[must_use]
+    pub fn of(&self, part: Part) -> &T {
+        match part {
+            Part::Client => &self.client,
+            Part::ClientSetup => &self.client_setup,
+            Part::Outside => &self.outside,
+            Part::Server => &self.server,
+            Part::ServerSetup => &self.server_setup,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn of_mut(&mut self, part: Part) -> &mut T {
+        match part {
+            Part::Client => &mut self.client,
+            Part::ClientSetup => &mut self.client_setup,
+            Part::Outside => &mut self.outside,
+            Part::Server => &mut self.server,
+            Part::ServerSetup => &mut self.server_setup,
+        }
+    }
+}
+
+impl Recording {
+    /// Reads `file`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no recording of this version.
+    pub fn read(file: &Path) -> Result<Self, Error> {
+        let bytes = BufReader::new(File::open(file).map_err(Error::file(file))?);
+        let recording: Self = serde_json::from_reader(BufReader::new(GzDecoder::new(bytes)))
+            .map_err(|error| {
+                Error::Check(format!("{} is no recording: {error}", file.display()))
+            })?;
+        if recording.schema == SCHEMA {
+            return Ok(recording);
+        }
+        Err(Error::Check(format!(
+            "{} is a recording of version {:?}, and this lab reads {SCHEMA:?}; make it again with: \
+             {}",
+            file.display(),
+            recording.schema,
+            recording.command.join(" ")
+        )))
+    }
+
+    /// Writes `file`.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, file: &Path) -> Result<(), Error> {
+        let bytes = BufWriter::new(File::create(file).map_err(Error::file(file))?);
+        let mut packed = GzEncoder::new(bytes, Compression::best());
+        serde_json::to_writer(&mut packed, self)
+            .map_err(|error| Error::Check(format!("{}: {error}", file.display())))?;
+        let mut bytes = packed.finish().map_err(Error::file(file))?;
+        bytes.flush().map_err(Error::file(file))
+    }
+}
+
+impl From<(u32, Event, u32, u32)> for Step {
+    fn from((gap, event, place, path): (u32, Event, u32, u32)) -> Self {
+        Self { gap, event, place, path }
+    }
+}
+
+impl From<Step> for (u32, Event, u32, u32) {
+    fn from(step: Step) -> Self {
+        (step.gap, step.event, step.place, step.path)
+    }
+}
+
+/// The name and version of the format.
+pub const SCHEMA: &str = "sealane-lab-recording/1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_comes_back_from_its_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("x.json.gz");
+        let recording = Recording {
+            schema: SCHEMA.into(),
+            operations: 3,
+            steps: vec![Step { gap: 7, event: Event::Update, place: 1, path: 2 }],
+            ..Recording::default()
+        };
+        recording.write(&file).expect("written");
+        assert_eq!(Recording::read(&file).expect("read"), recording);
+    }
+
+    #[test]
+    fn another_version_is_refused_with_the_command_that_makes_it_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("x.json.gz");
+        let command = vec!["sealane-lab".into(), "count".into()];
+        let old = Recording { schema: "old".into(), command, ..Recording::default() };
+        old.write(&file).expect("written");
+        let error = Recording::read(&file).expect_err("another version").to_string();
+        assert!(error.contains("sealane-lab count"), "{error}");
+    }
+}
