@@ -16,8 +16,8 @@ use crate::{
 };
 
 pub use forecast::{
-    Base, CauseWrites, Curve, CurvePoint, Forecast, Knee, LineCost, Profile, ValidatedCurve,
-    ValidatedPoint, Validation, Verdict, VerdictKind,
+    Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost, Profile,
+    Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
 };
 
 /// The name and version of this format. The number grows when a field changes its meaning or goes
@@ -61,6 +61,9 @@ pub struct Run {
     /// Of `forecast` and `why`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forecasts: Vec<Forecast>,
+    /// Pairs of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forecast_comparisons: Vec<ForecastComparison>,
     /// Of `validate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,
