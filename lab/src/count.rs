@@ -42,6 +42,7 @@ use crate::{
     interrupt::Interrupt,
     journal::Journal,
     phase,
+    recording::Recording,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
     trial::{Task, fault::Fault, launch},
 };
@@ -193,7 +194,7 @@ impl Tools {
     fn new(arguments: &Arguments) -> Result<Self, Error> {
         let stop = Interrupt::catch()?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-        let usual = if arguments.record.is_some() { 1 } else { 2 };
+        let usual = if arguments.record.is_some() { HANDSHAKES_RECORDED } else { 2 };
         let handshakes = arguments.handshakes.unwrap_or(usual);
         Ok(Self { folder, stop, progress: Progress::start(), handshakes })
     }
@@ -284,6 +285,24 @@ fn program(task: &Task) -> Result<Program, Error> {
     })
 }
 
+/// A recording of what one thread of `stack` does, as `--record` makes it.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the trial.
+pub(crate) fn record(
+    stack: &str,
+    scenario: &Scenario,
+    stop: &Interrupt,
+) -> Result<Recording, Error> {
+    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+    let progress = Progress::start();
+    progress.step(format!("{stack}: recording"));
+    let stop = stop.clone();
+    let tools = Tools { folder, stop, progress, handshakes: HANDSHAKES_RECORDED };
+    let (_, recording) = Subject::new(stack, scenario.clone(), None)?.recording(&tools)?;
+    Ok(recording)
+}
+
 /// Whether [`shared_writes`] can be counted here.
 ///
 /// # Errors
@@ -295,3 +314,6 @@ pub(crate) fn needs_valgrind() -> Result<(), Error> {
 fn show(text: &str) -> Result<(), Error> {
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
+
+/// What a recording takes, after the warm-up: counts of handshakes are whole numbers.
+const HANDSHAKES_RECORDED: u64 = 1;
