@@ -46,5 +46,6 @@ pub mod statistics;
 mod steps;
 mod strategies;
 pub mod tickets;
+pub mod transfer;
 pub mod trial;
 pub mod writeups;
