@@ -102,7 +102,8 @@ impl Subject {
     pub(super) fn recording(&self, tools: &Tools) -> Result<(Lines, Recording), Error> {
         self.needs_a_build_for_counting()?;
         // What may fail within a second comes before what takes minutes.
-        let stack = launch::identity(&self.stack)?;
+        let mut stack = launch::identity(&self.stack)?;
+        stack.path = file_name(&stack.path);
         let step = |what| tools.progress.step(format!("{}: {what}", self.stack));
         step("time without an instrument");
         let native_ns = Some(self.native_ns(tools)?);
@@ -112,7 +113,11 @@ impl Subject {
         let length = Fixed { warm_up, count: tools.handshakes };
         let (program, handshakes) = self.trial(tools, THREADS, length)?;
         let (lines, recording) = lines::record(&program, handshakes, &tools.stop, &tools.progress)?;
-        let Run { started, command, machine, .. } = Journal::begin(env::args().collect(), None).run;
+        let Run { started, mut command, machine, .. } =
+            Journal::begin(env::args().collect(), None).run;
+        if let Some(program) = command.first_mut() {
+            *program = file_name(program);
+        }
         let scenario = self.scenario.clone();
         let processor = machine.processor;
         let recording =
@@ -259,6 +264,11 @@ fn median(values: impl Iterator<Item = f64>) -> (f64, f64) {
         }
         _ => (0.0, 0.0),
     }
+}
+
+/// Of a path on this machine, which others have no use for.
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 /// The Debian packages of valgrind; the second one names the inner functions of malloc.
