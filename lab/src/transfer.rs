@@ -24,6 +24,7 @@ use crate::{
     interrupt::Interrupt,
     machine,
     statistics::Spread,
+    transfer::ping_pong::Meter,
 };
 
 /// Its arguments.
@@ -45,8 +46,10 @@ pub struct Transfer {
     pub processor: String,
     /// What was measured of each pair.
     pub pairs: Vec<Pair>,
-    /// The middle pair's: `s`. The fastest and the slowest pair's beside it.
+    /// The middle pair's: `s`. The least and the most of any window beside it.
     pub transfer_ns: Spread,
+    /// The processors are a hypervisor's, which may move them while they are measured.
+    pub virtualised: bool,
 }
 
 /// Two processors.
@@ -108,18 +111,34 @@ pub fn measure(machine: &Machine, stop: &Interrupt) -> Result<Transfer, Error> {
     }
     let all = pairs(&processors);
     let pairs_in_all = all.len();
-    let pairs = sample(all)
-        .into_iter()
-        .map(|processors| match stop.is_pressed() {
-            true => Err(Error::Interrupted),
-            false => ping_pong::pair(processors),
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    let medians: Vec<f64> = pairs.iter().map(|pair| pair.transfer_ns.median).collect();
-    match Spread::of(&medians) {
-        Some(transfer_ns) if transfer_ns.median > 0.0 => {
-            let processor = machine.processor.clone();
-            Ok(Transfer { processors, pairs_in_all, processor, pairs, transfer_ns })
+    let mut meters: Vec<Meter> = sample(all).into_iter().map(Meter::new).collect();
+    for _ in 0..ROUNDS {
+        for meter in &mut meters {
+            if stop.is_pressed() {
+                return Err(Error::Interrupted);
+            }
+            meter.round()?;
+        }
+    }
+    let pairs = meters.iter().map(Meter::pair).collect::<Result<Vec<_>, _>>()?;
+    Ok(Transfer {
+        processors,
+        pairs_in_all,
+        processor: machine.processor.clone(),
+        transfer_ns: middle(&pairs)?,
+        pairs,
+        virtualised: machine.virtualised,
+    })
+}
+
+/// The middle pair's, and the ends of all windows.
+fn middle(pairs: &[Pair]) -> Result<Spread, Error> {
+    let figures = |figure: fn(&Spread) -> f64| {
+        Spread::of(&pairs.iter().map(|pair| figure(&pair.transfer_ns)).collect::<Vec<_>>())
+    };
+    match (figures(|of| of.median), figures(|of| of.min), figures(|of| of.max)) {
+        (Some(Spread { median, .. }), Some(least), Some(most)) if median > 0.0 => {
+            Ok(Spread { median, min: least.min, max: most.max })
         }
         _ => Err(Error::Check(
             "two threads that write the same lines were not slower than one: the processors are \
@@ -139,7 +158,7 @@ impl Transfer {
             transfer_ns: median,
             source: format!(
                 "measured here, {}: two threads add to two lines in turn; median of {} of {} pairs \
-                 of processors, {min:.0}-{max:.0} ns",
+                 of processors, single windows {min:.0} to {max:.0} ns",
                 self.processor,
                 self.pairs.len(),
                 self.pairs_in_all
@@ -178,6 +197,8 @@ const MEASURED: &str = "measured";
 /// Pairs that are measured; all, up to 12 processors.
 const PAIRS_MAX: usize = 66;
 const SAMPLE_SEED: u64 = 1;
+/// Over all pairs, so that what changes meanwhile is not one pair's.
+const ROUNDS: u32 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Two threads that add to two lines: [`pair`].
+//! Two threads that add to two lines: [`Meter`].
 //!
 //! ```text
 //! window   first thread    second thread
@@ -23,40 +23,60 @@ use crate::{
     statistics::Spread,
 };
 
-/// Measures two processors.
-pub(super) fn pair(processors: [usize; 2]) -> Result<Pair, Error> {
-    let mut windows = Vec::new();
-    for _ in 0..TRIES_MAX {
+/// Measures two processors, in rounds.
+pub(super) struct Meter {
+    processors: [usize; 2],
+    windows: Vec<Window>,
+}
+
+impl Meter {
+    pub(super) fn new(processors: [usize; 2]) -> Self {
+        Self { processors, windows: Vec::new() }
+    }
+
+    /// Until enough windows count.
+    pub(super) fn round(&mut self) -> Result<(), Error> {
+        let enough = self.windows.len() + WINDOWS_MIN;
+        for _ in 0..TRIES_MAX {
+            self.play()?;
+            if self.windows.len() >= enough {
+                return Ok(());
+            }
+        }
+        Err(Error::Check(format!(
+            "processors {:?} were both free for too short: of {} windows {WINDOWS_MIN} must count; \
+             stop what else runs here, and measure again",
+            self.processors,
+            TRIES_MAX * WINDOWS
+        )))
+    }
+
+    /// All rounds.
+    pub(super) fn pair(&self) -> Result<Pair, Error> {
+        let spread = |figure: fn(&Window) -> f64| {
+            let figures: Vec<f64> = self.windows.iter().map(figure).collect();
+            Spread::of(&figures).ok_or_else(broken)
+        };
+        Ok(Pair {
+            processors: self.processors,
+            alone_ns: spread(|window| window.alone_ns)?,
+            together_ns: spread(|window| window.together_ns)?,
+            transfer_ns: spread(|window| window.together_ns - window.alone_ns)?,
+        })
+    }
+
+    fn play(&mut self) -> Result<(), Error> {
         let board = Board::default();
         let [first, second] = thread::scope(|scope| {
             let started = [0, 1].map(|player| {
-                let board = &board;
-                scope.spawn(move || board.play(player, processors[player]))
+                let (board, processor) = (&board, self.processors[player]);
+                scope.spawn(move || board.play(player, processor))
             });
             started.map(|player| player.join().unwrap_or_else(|_| Err(broken())))
         });
         let (first, second) = (first?, second?);
-        windows.extend(first.iter().zip(&second).filter_map(|(a, b)| Window::of(*a, *b)));
-        if windows.len() >= WINDOWS_MIN {
-            break;
-        }
-    }
-    let spread =
-        |figure: fn(&Window) -> f64| Spread::of(&windows.iter().map(figure).collect::<Vec<_>>());
-    match (
-        spread(|window| window.alone_ns),
-        spread(|window| window.together_ns),
-        spread(|window| window.together_ns - window.alone_ns),
-    ) {
-        (Some(alone_ns), Some(together_ns), Some(transfer_ns)) if windows.len() >= WINDOWS_MIN => {
-            Ok(Pair { processors, alone_ns, together_ns, transfer_ns })
-        }
-        _ => Err(Error::Check(format!(
-            "processors {processors:?} were free at the same time in {} of {} windows, and \
-             {WINDOWS_MIN} are needed; stop what else runs here, and measure again",
-            windows.len(),
-            TRIES_MAX * WINDOWS
-        ))),
+        self.windows.extend(first.iter().zip(&second).filter_map(|(a, b)| Window::of(*a, *b)));
+        Ok(())
     }
 }
 
@@ -178,10 +198,10 @@ impl Board {
 
 /// Of each thread in each lap: a third of a millisecond, in which others seldom get the processor.
 const ADDITIONS: u64 = 10_000;
-/// Windows of a pair in a row, and how often that is tried.
-const WINDOWS: usize = 32;
+/// Windows of a pair in a row, and how often a round tries.
+const WINDOWS: usize = 24;
 const TRIES_MAX: usize = 32;
-/// Windows that must count.
+/// Windows that must count in a round.
 const WINDOWS_MIN: usize = 9;
 /// A thread that ran for less of a lap was interrupted.
 const RUNNING_MIN: f64 = 0.9;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Transfer;
+use super::{MEASURED, Transfer};
 
 /// A matrix where it can be read, and what it means.
 pub(super) fn text(measured: &Transfer) -> String {
@@ -31,13 +31,13 @@ pub(super) fn text(measured: &Transfer) -> String {
     let s = transfer_ns.median;
     let _ = writeln!(
         out,
-        "\ns = {s:.0} ns: the median pair's; the fastest pair's is {:.0}, the slowest's {:.0}.\n\
+        "\ns = {s:.0} ns: the median pair's; single windows from {:.0} to {:.0}.{}\n\
          A variable that every operation writes once lets {:.1} million operations a second happen, \
-         on however many cores.\nForecasts take it with --profile measured; they give a band down \
-         to s/2. Two processors tell\nnothing of how a line fares that eighty want: there it may \
-         cost more.",
+         on\nhowever many cores. Forecasts take s with --profile {MEASURED}, and give a band down \
+         to s/2. Two\nprocessors do not tell what a line costs that eighty want: it may be more.",
         transfer_ns.min,
         transfer_ns.max,
+        if measured.virtualised { VIRTUALISED } else { "" },
         1e3 / s
     );
     out
@@ -66,6 +66,9 @@ fn matrix(out: &mut String, measured: &Transfer) {
     let _ = writeln!(out);
 }
 
+/// What a guest does not see.
+const VIRTUALISED: &str = " This is a virtual\nmachine: where its host places the processors \
+                           decides, and may change.";
 /// Processors of a matrix that fits a screen.
 const MATRIX_MAX: usize = 12;
 /// Pairs that are told one by one.

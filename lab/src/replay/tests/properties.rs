@@ -17,13 +17,19 @@ const LINES: u32 = 3;
 const CLASSES: [LockClass; 4] =
     [LockClass::FutexMutex, LockClass::FutexRwLock, LockClass::Mutex, LockClass::RwLock];
 
-fn doing() -> impl Strategy<Value = Doing> {
+fn access() -> impl Strategy<Value = Doing> {
     let event = prop_oneof![Just(Event::Load), Just(Event::Store), Just(Event::Update)];
-    let gap = prop_oneof![8 => 0..3_000_u32, 1 => 50_000..500_000_u32];
-    let access = (gap.clone(), event, 0..LINES);
+    (gap(), event, 0..LINES).prop_map(|(gap, event, line)| Doing::Access(gap, event, line))
+}
+
+fn gap() -> impl Strategy<Value = u32> {
+    prop_oneof![8 => 0..3_000_u32, 1 => 50_000..500_000_u32]
+}
+
+fn doing() -> impl Strategy<Value = Doing> {
     let leaf = prop_oneof![
-        6 => access.prop_map(|(gap, event, line)| Doing::Access(gap, event, line)),
-        1 => (gap, 0..5_u32).prop_map(|(gap, part)| Doing::Part(gap, part)),
+        6 => access(),
+        1 => (gap(), 0..5_u32).prop_map(|(gap, part)| Doing::Part(gap, part)),
     ];
     leaf.prop_recursive(2, 12, 4, |inner| {
         (0..4_u32, any::<bool>(), prop::collection::vec(inner, 0..4))
@@ -91,15 +97,18 @@ proptest! {
         prop_assert_eq!(alone.ns, base_ns);
     }
 
+    // With locks it may: a slow line spreads threads out that a fast one lets run into sleep.
     #[test]
-    fn a_dearer_transfer_does_not_make_it_faster(
-        tape in tape(), threads in 2..12_u32, transfer in 20.0..200.0_f64,
+    fn without_locks_a_dearer_transfer_does_not_make_it_faster(
+        accesses in prop::collection::vec(access(), 1..12),
+        threads in 2..12_u32,
+        transfer in 20.0..200.0_f64,
     ) {
+        let tape = accesses.iter().fold(Tape::new(3), |tape, doing| tell(tape, doing, 0));
         let ns = [transfer, 2.0 * transfer].map(|transfer_ns| {
             let machine = Machine { transfer_ns };
             let question = Question { machine, ..tape.asked(20_000.0, threads) };
-            let ns = replay(&question).expect("an answer").ns;
-            Part::ALL.iter().map(|part| *ns.of(*part)).sum::<f64>()
+            replay(&question).expect("an answer").ns.server
         });
         prop_assert!(ns[1] >= ns[0] * 0.9, "{} ns, and with twice the cost {} ns", ns[0], ns[1]);
     }
