@@ -2,7 +2,8 @@
 //! [`Recording`], made by `count --record` and replayed by [`replay`](crate::replay).
 //!
 //! ```text
-//! Enter(Server) --812 instructions--> Update(line 3) --40--> ReadLock(lock 0, line 7) --...--> Enter(Outside)
+//! Enter(Server) --812 instructions--> Update(line 3) --40--> ReadLock(lock 0, line 7) --...-->
+//! Enter(Outside)
 //! ```
 //! A file is this type as JSON, compressed with gzip.
 

@@ -1,11 +1,12 @@
 //! Who is inside a lock and who waits for it, by the lock's class.
 //!
-//! | class | who finds it busy | who gives it back |
-//! |---|---|---|
-//! | `pthread_mutex_t` | may still notice that it is given back, then sleeps | wakes one |
-//! | Rust's mutex | the same, and spins before, if nobody sleeps | wakes one |
-//! | `pthread_rwlock_t` | sleeps | the last reader hands over to a writer; a writer to all readers that wait, else wakes one writer |
-//! | Rust's read-write lock | as Rust's mutex; a reader also waits if anybody sleeps | wakes one writer, else all readers |
+//! - `pthread_mutex_t`: who finds it busy has a last look for a while, then sleeps. Who gives it
+//!   back wakes one.
+//! - Rust's mutex: the same, but before that it is spun for, if nobody sleeps.
+//! - `pthread_rwlock_t`: who finds it busy sleeps. The last reader hands over to a writer, a writer
+//!   to all readers that wait; if there are none, it wakes another writer.
+//! - Rust's read-write lock: waits as Rust's mutex, and a reader also if anybody sleeps. Who gives
+//!   it back wakes a writer, or else all readers.
 //!
 //! Where a sleeper is woken and not handed the lock, others may take it first (barging). Who spins
 //! sees at once that a lock is given back.

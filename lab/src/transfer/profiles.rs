@@ -2,8 +2,8 @@
 //!
 //! One figure, Ampere's Altra, was fitted on a curve of 80 cores. The others are times of two
 //! cores, in one direction, by compare-and-exchange, with nobody else about; `s` is taken to be the
-//! same. A line that many cores want may cost more: on the Altra 70 to 145 ns fit, where two cores of
-//! the Graviton2, which has the same cores and mesh, take 47.
+//! same. A line that many cores want may cost more: on the Altra 70 to 145 ns fit, where two cores
+//! of the Graviton2, which has the same cores, take 47.
 
 use crate::document::Profile;
 
@@ -32,8 +32,8 @@ struct Published {
 
 const RUSTLS_THREADING: &str = "rustls, threading report of 2024-11-28, rustls.dev/perf";
 /// It divides the time of a round trip by two.
-const CORE_TO_CORE: &str = "two cores, one way: N. Viennot and contributors, Measuring CPU \
-                            core-to-core latency, 2022-2023, github.com/nviennot/core-to-core-latency";
+const CORE_TO_CORE: &str = "two cores, one way: N. Viennot and others, Measuring CPU core-to-core \
+                            latency, 2022-2023, github.com/nviennot/core-to-core-latency";
 const LARGE_SYSTEMS: &str = "two cores: Chips and Cheese, Core to Core Latency Data on Large \
                              Systems, 2023-11-07, chipsandcheese.com";
 
@@ -42,8 +42,8 @@ const PROFILES: &[Published] = &[
     Published {
         name: "altra",
         transfer_ns: 145.0,
-        what: "Ampere Altra Q80-30, 80 cores: fitted on one published curve, OpenSSL 3.0's full TLS \
-               1.3 handshakes; 70 to 145 ns fit the others",
+        what: "Ampere Altra Q80-30, 80 cores: fitted on one published curve, OpenSSL 3.0's full \
+               TLS 1.3 handshakes; 70 to 145 ns fit the others",
         source: RUSTLS_THREADING,
     },
     Published {

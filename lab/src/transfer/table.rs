@@ -32,9 +32,10 @@ pub(super) fn text(measured: &Transfer) -> String {
     let _ = writeln!(
         out,
         "\ns = {s:.0} ns: the median pair's; single windows from {:.0} to {:.0}.{}\n\
-         A variable that every operation writes once lets {:.1} million operations a second happen, \
-         on\nhowever many cores. Forecasts take s with --profile {MEASURED}, and give a band down \
-         to s/2. Two\nprocessors do not tell what a line costs that eighty want: it may be more.",
+         A variable that every operation writes once lets {:.1} million operations a second \
+         happen, on\nhowever many cores. Forecasts take s with --profile {MEASURED}, and give a \
+         band down to s/2. Two\nprocessors do not tell what a line costs that eighty want: it may \
+         be more.",
         transfer_ns.min,
         transfer_ns.max,
         if measured.virtualised { VIRTUALISED } else { "" },

@@ -81,7 +81,8 @@ proptest! {
         tape in tape(), threads in 1..12_u32, base in 1.0..1e5_f64, transfer in 0.0..300.0_f64,
     ) {
         let machine = Machine { transfer_ns: transfer };
-        let base_ns = ByPart { client: base / 3.0, server: base, outside: 1.0, ..ByPart::default() };
+        let (server, client) = (base, base / 3.0);
+        let base_ns = ByPart { client, server, outside: 1.0, ..ByPart::default() };
         let question = Question { machine, base_ns, ..tape.asked(0.0, threads) };
         let answer = replay(&question).expect("an answer");
         for part in Part::ALL {
