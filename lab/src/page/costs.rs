@@ -33,10 +33,12 @@ fn lines_table(part: &Part<'_, Forecast>) -> String {
     let rows = lines.iter().take(LINES_SHOWN).map(|line| {
         let [server, client, setup] = line.writes.map(|n| Cell::Number(number(n)));
         vec![
-            Cell::Html(format!("<code>{}</code>", escape(&line.symbol))),
-            Cell::Text(line.class.replace('-', " ")),
-            Cell::Text(line.lock.clone().unwrap_or_default()),
-            Cell::Text(line.owner.clone()),
+            Cell::Html(format!(
+                "<code>{}</code><p class=\"context\">{}</p>",
+                escape(&line.symbol),
+                escape(&line.owner)
+            )),
+            Cell::Text(class(line)),
             server,
             client,
             setup,
@@ -49,10 +51,8 @@ fn lines_table(part: &Part<'_, Forecast>) -> String {
     let share = format!("#share of the waiting at {threads} threads (FORECAST)");
     let without = format!("#without it, kept at {threads} threads (FORECAST)");
     let heads = [
-        "line",
+        "line, its owner",
         "class",
-        "lock",
-        "owner",
         "#server's writes (COUNTED)",
         "#client's",
         "#setup's",
@@ -72,6 +72,12 @@ fn lines_table(part: &Part<'_, Forecast>) -> String {
         words::knee(server.knee)
     );
     table(&caption, &heads, &rows.collect::<Vec<_>>())
+}
+
+/// What the line is for, and how its lock waits.
+fn class(line: &LineCost) -> String {
+    let class = line.class.replace('-', " ");
+    line.lock.as_ref().map_or(class.clone(), |lock| format!("{class}, {lock}"))
 }
 
 /// What the server keeps without the line; above the knee there is no figure to give.

@@ -145,18 +145,17 @@ fn card(part: &Part<'_, Forecast>) -> String {
 fn facts(forecast: &Forecast) -> String {
     let Forecast { server, client, whole, lines, .. } = forecast;
     let mut facts: Vec<(String, String)> = Vec::new();
+    let Some(last) = server.points.last() else { return String::new() };
     for (name, curve) in [("server", server), ("client", client), ("whole loop", whole)] {
-        if let Some(last) = curve.points.last() {
+        if !curve.points.is_empty() {
             let value = words::fallen(curve).map_or_else(|| "no knee found".into(), words::about);
-            facts.push((format!("{name} at {} threads (FORECAST)", last.threads), value));
+            facts.push((name.to_owned(), value));
         }
     }
-    if !server.points.is_empty() {
-        facts.push(("server's knee (FORECAST)".into(), words::knee(server.knee)));
-    }
+    facts.push(("server's knee".into(), words::knee(server.knee)));
     if let Some(LineCost { symbol, share_of_waiting, .. }) = lines.first() {
         let value = format!("{} of the waiting", words::percent(*share_of_waiting));
-        facts.push((format!("{symbol} (FORECAST)"), value));
+        facts.push((symbol.clone(), value));
     }
     let facts: String = facts
         .iter()
@@ -164,7 +163,11 @@ fn facts(forecast: &Forecast) -> String {
             format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(what), escape(value))
         })
         .collect();
-    format!("<dl>{facts}</dl>")
+    format!(
+        "<p class=\"context sides\">Kept at {} threads {}</p><dl>{facts}</dl>",
+        last.threads,
+        Tag::Forecast.html()
+    )
 }
 
 fn alone(part: &Part<'_, Forecast>, scenario: &Scenario) -> Option<String> {

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use crate::{
     document::{ValidatedCurve, Validation},
-    plot::{Ink, Level, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
+    plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
 };
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
     outlook::{self, is_far, is_miss},
     sources::Sources,
-    words,
+    threads, words,
 };
 
 /// The section, if any run validated.
 pub(crate) fn section(sources: &Sources) -> Option<Section> {
     let mut body = String::new();
     for validation in sources.runs.iter().filter_map(|source| source.run.validation.as_ref()) {
-        body += "<div class=\"grid three\">";
+        body += "<div class=\"grid\">";
         for (recorded, curves) in groups(validation) {
             let drawing = &plot(recorded, &curves).draw();
             if !drawing.keys.is_empty() {
@@ -101,7 +101,7 @@ fn plot(recorded: &str, curves: &[&ValidatedCurve]) -> LinePlot {
         lines: lines.filter(|line| !line.points.is_empty()).collect(),
         processors: Vec::new(),
         diagonal: None,
-        level: Some(Level { value: 100.0 * words::KNEE, label: "70%: the knee" }),
+        level: Some(threads::KNEE_LEVEL),
     }
 }
 
@@ -114,23 +114,26 @@ fn errors_table(validation: &Validation) -> String {
     threads.sort_unstable();
     threads.dedup();
     let columns: Vec<String> = threads.iter().map(|threads| format!("#{threads}")).collect();
-    let mut heads = vec!["published curve", "recorded"];
+    let mut heads = vec!["published curve", "recorded", "verdict"];
+    heads.extend(["#error at the most", "#knee, FORECAST / PUBLISHED"]);
     heads.extend(columns.iter().map(String::as_str));
-    heads.extend(["#error at the most", "#knee, FORECAST / PUBLISHED", "verdict", "source"]);
+    heads.push("source");
     let rows = validation.curves.iter().map(|curve| {
-        let mut row = vec![Cell::Text(curve.name.clone()), Cell::Text(curve.recorded.clone())];
+        let error = curve.points.last().map(|point| point.forecast / point.published);
+        let error = error.map_or_else(String::new, |error| format!("\u{d7}{error:.2}"));
+        let [forecast, published] = curve.knee.map(words::knee);
+        let mut row = vec![
+            Cell::Text(curve.name.clone()),
+            Cell::Text(curve.recorded.clone()),
+            Cell::Html(verdict(curve)),
+            Cell::Number(error),
+            Cell::Number(format!("{forecast} / {published}")),
+        ];
         row.extend(threads.iter().map(|threads| {
             let point = curve.points.iter().find(|point| point.threads == *threads);
-            point.map_or_else(
-                || Cell::Number(String::new()),
-                |point| pair(point.forecast, point.published),
-            )
+            let empty = || Cell::Number(String::new());
+            point.map_or_else(empty, |point| pair(point.forecast, point.published))
         }));
-        let error = curve.points.last().map(|point| point.forecast / point.published);
-        row.push(Cell::Number(error.map_or_else(String::new, |error| format!("\u{d7}{error:.2}"))));
-        let [forecast, published] = curve.knee.map(words::knee);
-        row.push(Cell::Number(format!("{forecast} / {published}")));
-        row.push(Cell::Html(verdict(curve)));
         row.push(Cell::Text(curve.source.clone()));
         row
     });

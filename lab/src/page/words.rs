@@ -73,6 +73,14 @@ pub(crate) fn about(point: CurvePoint) -> String {
     format!("about {} ({})", percent(point.efficiency), band(point))
 }
 
+/// The same where room is scarce; above [`KNEE`] there is no figure to give.
+pub(crate) fn kept(point: CurvePoint) -> String {
+    match point.efficiency >= KNEE {
+        true => format!(">{}", percent(KNEE)),
+        false => format!("{} ({})", percent(point.efficiency), band(point)),
+    }
+}
+
 /// The band alone: `3\u{2013}12%`.
 pub(crate) fn band(point: CurvePoint) -> String {
     format!("{}\u{2013}{}", bare_percent(point.low), percent(point.high))

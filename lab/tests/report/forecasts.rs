@@ -13,7 +13,7 @@ use super::sample;
 
 /// A document of `why` on several stacks, beside a sweep of two of them.
 pub(crate) fn why() -> Run {
-    let names = ["openssl@3.0", "openssl@3.4", "rustls@0.23.17", "s2n-tls"];
+    let names = ["openssl@3.0", "openssl@3.4", "rustls-aws-lc-rs", "s2n-tls"];
     let sample = sample::run();
     let mut handshakes = sample.handshakes;
     handshakes.retain(|series| {
@@ -94,7 +94,11 @@ fn forecasts() -> Vec<Forecast> {
                 "MEASURED: writes 68 times per handshake to memory that other threads write.",
                 "FORECAST: no knee found below 80 threads.",
             ),
-            ..forecast("rustls@0.23.17", "rustls 0.23.17, aws-lc-rs", [9_000.0, 7_000.0, 8_000.0])
+            ..forecast(
+                "rustls-aws-lc-rs",
+                "rustls 0.23.46, aws-lc-rs 1.19",
+                [9_000.0, 7_000.0, 8_000.0],
+            )
         },
         Forecast {
             server: Curve::default(),
@@ -220,7 +224,7 @@ fn validation() -> Validation {
         ),
         (
             "rustls full 1.3",
-            "rustls@0.23.17",
+            "rustls-aws-lc-rs",
             Some(&full),
             [1.0, 1.0, 1.0, 0.99, 0.99],
             [1.0, 1.0, 1.0, 1.0, 1.0],
