@@ -15,7 +15,7 @@ use crate::{
     handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    tickets, trial, writeups,
+    tickets, trial, why, writeups,
 };
 
 #[derive(Parser)]
@@ -57,6 +57,8 @@ enum Subject {
     Stacks(stacks::Arguments),
     /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
     Tickets(tickets::Arguments),
+    /// What a running server waits for: clients, a lock, one loop, or a processor
+    Why(why::Arguments),
     /// Five faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
 
@@ -104,6 +106,7 @@ pub fn run() -> ExitCode {
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
+        Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),
         Subject::Man { command } => man(command.as_deref()).map(|()| true),

@@ -39,6 +39,8 @@ use crate::{
     trial::{Task, fault::Fault, launch},
 };
 
+pub(crate) use run::installed;
+
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
