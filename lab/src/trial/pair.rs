@@ -55,10 +55,10 @@ impl Pair {
     pub(super) fn handshake(&mut self, clock: &mut Clock) -> Result<Negotiated, Error> {
         let session = self.session.take().filter(|_| self.fault != Some(Fault::Full));
 
-        clock.begin(Phase::Client);
+        clock.begin(Phase::ClientSetup);
         let mut client = phase::on_client(|| self.worker.client(session))?;
         clock.end(Part::ClientSetup);
-        clock.begin(Phase::Server);
+        clock.begin(Phase::ServerSetup);
         let mut server = phase::on_server(|| self.worker.server())?;
         clock.end(Part::ServerSetup);
 
@@ -120,10 +120,10 @@ impl Pair {
         self.resumes = self.scenario.kind != Kind::Full;
         clock.end(Part::Other);
 
-        clock.begin(Phase::Client);
+        clock.begin(Phase::ClientSetup);
         phase::on_client(|| drop(client));
         clock.end(Part::ClientSetup);
-        clock.begin(Phase::Server);
+        clock.begin(Phase::ServerSetup);
         phase::on_server(|| Fault::end(server, self.fault));
         clock.end(Part::ServerSetup);
         Ok(Negotiated { group: at_client.group.or(at_server.group), ..at_client })
