@@ -12,10 +12,10 @@ use clap_mangen::Man;
 use crate::{
     bulk, certificates, connect, contexts, count,
     error::Error,
-    handshake, memory, node, offload, page, quick, ring,
+    forecast, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    tickets, trial, why, writeups,
+    tickets, trial, validate, why, writeups,
 };
 
 #[derive(Parser)]
@@ -37,6 +37,8 @@ enum Subject {
     Contexts(contexts::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
     Count(count::Arguments),
+    /// From counts, what share of its speed a thread keeps on many cores, and what stops it
+    Forecast(forecast::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
     Handshake(handshake::Arguments),
     /// Bytes per connection, server and client, established and idle
@@ -57,6 +59,8 @@ enum Subject {
     Stacks(stacks::Arguments),
     /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
     Tickets(tickets::Arguments),
+    /// Forecasts beside published curves of 80 cores: how far off they are
+    Validate(validate::Arguments),
     /// What a running server waits for: clients, a lock, one loop, or a processor
     Why(why::Arguments),
     /// Five faults beside their remedies, in under ten minutes, as one page
@@ -96,6 +100,7 @@ pub fn run() -> ExitCode {
         Subject::Connect(arguments) => connect::run(&arguments),
         Subject::Contexts(arguments) => contexts::run(&arguments),
         Subject::Count(arguments) => count::run(&arguments),
+        Subject::Forecast(arguments) => forecast::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),
         Subject::Node(arguments) => node::run(&arguments),
@@ -106,6 +111,7 @@ pub fn run() -> ExitCode {
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
+        Subject::Validate(arguments) => validate::run(&arguments),
         Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),

@@ -96,7 +96,7 @@ pub struct Arguments {
 
 /// A scenario on the command line.
 #[derive(Clone, Debug, clap::Args)]
-struct Asked {
+pub(crate) struct Asked {
     /// How the handshake goes
     #[arg(long, default_value = "full")]
     kind: Kind,
@@ -124,7 +124,8 @@ struct Asked {
 }
 
 impl Asked {
-    fn scenario(&self) -> Scenario {
+    /// What is asked for.
+    pub(crate) fn scenario(&self) -> Scenario {
         Scenario {
             kind: self.kind,
             version: self.tls,

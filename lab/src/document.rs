@@ -17,8 +17,8 @@ use crate::{
 };
 
 pub use forecast::{
-    Base, CauseWrites, Curve, CurvePoint, Forecast, Knee, LineCost, Profile, ValidatedCurve,
-    ValidatedPoint, Validation, Verdict, VerdictKind,
+    Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost, Profile,
+    Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
 };
 pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
@@ -66,6 +66,9 @@ pub struct Run {
     /// Of `forecast` and `why`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forecasts: Vec<Forecast>,
+    /// Pairs of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forecast_comparisons: Vec<ForecastComparison>,
     /// Of `validate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,

@@ -2,8 +2,9 @@
 //! if it were not there.
 
 use crate::{
-    document::{Forecast, LineCost},
+    document::{CurvePoint, Forecast, LineCost},
     plot::{Icicle, Path, Step, escape, number},
+    verdict::share,
 };
 
 use super::{
@@ -48,7 +49,7 @@ fn lines_table(part: &Part<'_, Forecast>) -> String {
             Cell::Html(path("call path", &line.path)),
         ]
     });
-    let share = format!("#share of the waiting at {threads} threads (FORECAST)");
+    let of_waiting = format!("#share of the waiting at {threads} threads (FORECAST)");
     let without = format!("#without it, kept at {threads} threads (FORECAST)");
     let heads = [
         "line, its owner",
@@ -56,15 +57,12 @@ fn lines_table(part: &Part<'_, Forecast>) -> String {
         "#server's writes (COUNTED)",
         "#client's",
         "#setup's",
-        &share,
+        &of_waiting,
         &without,
         "#knee without it (FORECAST)",
         "who writes it",
     ];
-    let kept = match words::fallen(server) {
-        Some(point) => words::about(point),
-        None => format!("above {}", words::percent(words::KNEE)),
-    };
+    let kept = share(last);
     let caption = format!(
         "{label}: lines that threads wait for, with writes per handshake, and what the server \
          would keep if a line were each thread's own. As it is: {kept} at {threads} threads; \
@@ -80,12 +78,10 @@ fn class(line: &LineCost) -> String {
     line.lock.as_ref().map_or(class.clone(), |lock| format!("{class}, {lock}"))
 }
 
-/// What the server keeps without the line; above the knee there is no figure to give.
+/// What the server keeps without the line.
 fn without(line: &LineCost) -> String {
-    if line.without >= words::KNEE {
-        return format!("above {}", words::percent(words::KNEE));
-    }
-    format!("about {}", words::percent(line.without))
+    let [low, high] = line.without_band;
+    share(&CurvePoint { threads: 0, efficiency: line.without, low, high })
 }
 
 /// All waiting by call path, where paths are known.

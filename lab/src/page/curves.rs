@@ -5,6 +5,7 @@ use crate::{
     document::{Curve, Forecast, HandshakePoint, HandshakeSeries},
     plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
     scenario::Scenario,
+    verdict::share,
 };
 
 use super::{
@@ -67,14 +68,18 @@ fn plot(
 ) -> LinePlot {
     let mut lines = Vec::new();
     for part in parts {
-        let points = (side.of)(part.of).points.iter().map(|point| Point {
+        let curve = &(side.of)(part.of).points;
+        // By what efficiency means; forecasts begin with more.
+        let alone = Point { x: 1.0, y: 100.0, range: Some([100.0, 100.0]), hint: false };
+        let alone = curve.first().filter(|first| first.threads > 1).map(|_| alone);
+        let points = curve.iter().map(|point| Point {
             x: f64::from(point.threads),
             y: two_digits(100.0 * point.efficiency),
             range: Some([point.low, point.high].map(|end| two_digits(100.0 * end))),
             hint: false,
         });
         let label = format!("{}, FORECAST", part.label);
-        let (color, points) = (part.color, points.collect());
+        let (color, points) = (part.color, alone.into_iter().chain(points).collect());
         lines.push(Line { label, color, points, ink: Ink::Dashed, ideal: None });
         lines.extend(measured(sources, scenario, part, side.end));
         if side.end == Some(End::Server) {
@@ -174,7 +179,7 @@ fn points_table(parts: &[Part<'_, Forecast>]) -> String {
             let curve = (side.of)(part.of);
             let kept = |threads: &u32| {
                 let point = curve.points.iter().find(|point| point.threads == *threads);
-                Cell::Number(point.map_or_else(String::new, |point| words::kept(*point)))
+                Cell::Number(point.map_or_else(String::new, |point| share(point)))
             };
             let mut row = vec![Cell::Text(part.label.clone()), Cell::Text(side.title.into())];
             row.push(Cell::Number(words::knee(curve.knee)));

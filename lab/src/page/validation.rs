@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    document::{ValidatedCurve, Validation},
+    document::{Score, ValidatedCurve, Validation},
     plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
 };
 
@@ -27,6 +27,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         }
         body += "</div>";
         body += &errors_table(validation);
+        body += &score(&validation.score);
         let profile = &validation.profile;
         body += &format!(
             "<p class=\"told\">Time to move a line from core to core: {} ns ({}: {}).</p>",
@@ -51,7 +52,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
 fn groups(validation: &Validation) -> Vec<(&str, Vec<&ValidatedCurve>)> {
     let mut order: Vec<&str> = Vec::new();
     let mut by_stack: BTreeMap<&str, Vec<&ValidatedCurve>> = BTreeMap::new();
-    for curve in &validation.curves {
+    for curve in validation.curves.iter().filter(|curve| curve.failure.is_none()) {
         let name = curve.recorded.as_str();
         if !order.contains(&name) {
             order.push(name);
@@ -122,8 +123,12 @@ fn errors_table(validation: &Validation) -> String {
         let error = curve.points.last().map(|point| point.forecast / point.published);
         let error = error.map_or_else(String::new, |error| format!("\u{d7}{error:.2}"));
         let [forecast, published] = curve.knee.map(words::knee);
+        let published_of = match curve.version.as_str() {
+            "" => curve.name.clone(),
+            version => format!("{} ({version})", curve.name),
+        };
         let mut row = vec![
-            Cell::Text(curve.name.clone()),
+            Cell::Text(published_of),
             Cell::Text(curve.recorded.clone()),
             Cell::Html(verdict(curve)),
             Cell::Number(error),
@@ -140,6 +145,25 @@ fn errors_table(validation: &Validation) -> String {
     table(TABLE_CAPTION, &heads, &rows.collect::<Vec<_>>())
 }
 
+/// How well all of them agree, in figures.
+fn score(score: &Score) -> String {
+    let Score { within_twice, within_twice_min, points: [all, near], .. } = score;
+    if *all == 0 {
+        return String::new();
+    }
+    let bar = match score.passed {
+        Some(true) => format!("The bar, {within_twice_min}, is reached"),
+        Some(false) => format!("The bar is {within_twice_min}: it is not reached"),
+        None => format!("The bar is {within_twice_min}; some recordings are missing"),
+    };
+    format!(
+        "<p class=\"told\">{bar} by {within_twice} of {} unfitted curves. Of their {all} points, \
+         {near} are forecast within twice and half; the median is off by \u{d7}{:.2}, nine in ten \
+         by no more than \u{d7}{:.2}. Rank correlation at the most threads: {:.2}.</p>",
+        score.unfitted, score.median_factor, score.p90_factor, score.rank_correlation
+    )
+}
+
 /// Both figures; what is far off is marked.
 fn pair(forecast: f64, published: f64) -> Cell {
     let text = format!("{} / {}", words::percent(forecast), words::percent(published));
@@ -151,6 +175,9 @@ fn pair(forecast: f64, published: f64) -> Cell {
 
 fn verdict(curve: &ValidatedCurve) -> String {
     match curve {
+        ValidatedCurve { failure: Some(reason), .. } => {
+            format!("<span class=\"verdict open\">no forecast: {}</span>", escape(reason))
+        }
         _ if curve.points.is_empty() => "<span class=\"verdict open\">no forecast</span>".into(),
         _ if curve.fitted => "<span class=\"verdict open\">fitted on it</span>".into(),
         _ if is_miss(curve) => "<span class=\"verdict missed\">miss</span>".into(),
