@@ -7,6 +7,7 @@
 //! | `ticket`, TLS 1.2 | tickets and no cache |
 //! | TLS 1.3, `tickets` > 0 | that many stateless tickets behind each handshake, full or resumed |
 //! | `share = context` | one server context and one client context for all threads |
+//! | `share = session` | the same, and clients share what they resume: one session, or a store |
 //! | `share = thread` | each thread has both to itself, and resumes its own sessions |
 //!
 //! Beside the libraries stands work whose counts are known beforehand, [`synthetic`].
