@@ -4,6 +4,7 @@ mod card;
 mod carried;
 mod frame;
 mod headline;
+mod live;
 mod lock_paths;
 mod matrix;
 mod method;
@@ -141,6 +142,7 @@ fn render(sources: &Sources, raw: bool) -> String {
         threads::section(sources),
         terminators::section(sources),
         node::section(sources),
+        live::section(sources),
         verdicts::section(sources),
         sharing::section(sources),
         strategies::section(sources),

@@ -10,6 +10,9 @@
 
 #[path = "report/browser.rs"]
 mod browser;
+#[path = "report/live.rs"]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures are made up")]
+mod live;
 #[path = "report/sample.rs"]
 #[allow(
     clippy::cast_possible_truncation,
@@ -77,6 +80,15 @@ fn the_page_of_node_says_what_it_said() {
     }
     assert!(!page.contains("Ways to share one thing"), "it stands there twice");
     same_as_file("node.txt", &text);
+}
+
+/// Every word of a page about a server that ran.
+#[test]
+fn the_page_of_a_running_server_says_what_it_said() {
+    let page = page_of(&[live::run()]);
+    assert_eq!(page.matches("<figure class=\"plot card\"").count(), 2, "two icicles");
+    assert!(!page.contains("<server>"), "a name is no markup");
+    same_as_file("live.txt", &words(&page));
 }
 
 #[test]

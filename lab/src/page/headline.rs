@@ -9,7 +9,7 @@ use crate::{
 use super::{
     card::Card,
     frame::Tag,
-    peers,
+    live, peers,
     sources::{Part, Sources},
     strategies::verdict,
     terminators::floor,
@@ -26,7 +26,9 @@ pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
         return said;
     }
     let nothing = || "Nothing was measured: see what failed below.".into();
-    let only = bulk_sentence(sources).or_else(|| strategies_sentence(sources));
+    let only = bulk_sentence(sources)
+        .or_else(|| strategies_sentence(sources))
+        .or_else(|| live::sentence(sources));
     vec![only.unwrap_or_else(nothing)]
 }
 
