@@ -33,7 +33,7 @@ use crate::{
     interrupt::Interrupt,
 };
 
-use calls::{Asked, Calls, Told};
+use calls::{Calls, Told};
 use profile::{Profile, Profiled};
 use samples::{PATHS_MAX, Samples};
 use target::Target;
@@ -59,17 +59,20 @@ pub(crate) fn watch(pid: u32, wish: Wish, stop: &Interrupt) -> Result<Live, Erro
     let processes = target.processes();
     let processors_allowed = processors_allowed(pid);
     let mut unseen = Vec::new();
-    let mut threads = Threads::begin(&processes);
-    let mut profile =
-        kept(Profile::begin(&processes, wish.seconds, processors_allowed), &mut unseen);
-    let asked = Asked { pids: Vec::new(), seconds: wish.seconds, allow_slow: wish.allow_slow };
-    let mut calls = match Calls::begin(&processes, asked) {
+    let mut calls = match Calls::begin(&processes, wish) {
         Ok(calls) => Some(calls),
         Err(refused) => {
             unseen.extend(refused);
             None
         }
     };
+    // One takes a while to load, and all are to look at the same seconds.
+    while calls.as_mut().is_some_and(|calls| !calls.is_ready()) && !stop.is_pressed() {
+        thread::sleep(TURN);
+    }
+    let mut profile =
+        kept(Profile::begin(&processes, wish.seconds, processors_allowed), &mut unseen);
+    let mut threads = Threads::begin(&processes);
     let begun = Instant::now();
     let window = Duration::from_secs(wish.seconds.into());
     while begun.elapsed() < window && !stop.is_pressed() && target.lives() {
@@ -216,8 +219,8 @@ mod tests {
     #[test]
     fn waits_for_work_are_no_waits_for_locks() {
         let by = |lock, thread| samples::ByKind { lock, thread, other: 0 };
-        let by_thread = [(1, by(9, 1)), (2, by(0, 50)), (3, by(2, 0))].into();
-        let samples = Samples { by_thread, ..Samples::default() };
+        let mut samples = Samples::default();
+        samples.by_thread = [(1, by(9, 1)), (2, by(0, 50)), (3, by(2, 0))].into();
         let shares = [1, 2, 3, 4].map(|tid| lock_share(&samples, tid));
         assert_eq!(shares, [0.9, 0.0, 0.0, 0.0]);
     }

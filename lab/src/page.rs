@@ -6,6 +6,7 @@ mod costs;
 mod curves;
 mod frame;
 mod headline;
+mod live;
 mod lock_paths;
 mod matrix;
 mod method;
@@ -146,6 +147,7 @@ fn render(sources: &Sources, raw: bool) -> String {
         curves::section(sources),
         terminators::section(sources),
         node::section(sources),
+        live::section(sources),
         verdicts::section(sources),
         sharing::section(sources),
         validation::section(sources),

@@ -12,6 +12,9 @@
 mod browser;
 #[path = "report/forecasts.rs"]
 mod forecasts;
+#[path = "report/live.rs"]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures are made up")]
+mod live;
 #[path = "report/sample.rs"]
 #[allow(
     clippy::cast_possible_truncation,
@@ -140,6 +143,15 @@ fn forecasts_of_several_runs_are_compared_by_their_bands() {
     assert!(text.contains(expected), "{text:.3000}");
     let expected = "openssl@3.0 keeps 4% (2-10%).";
     assert!(text.contains(expected), "{text:.3000}");
+}
+
+/// Every word of a page about a server that ran.
+#[test]
+fn the_page_of_a_running_server_says_what_it_said() {
+    let page = page_of(&[live::run()]);
+    assert_eq!(page.matches("<figure class=\"plot card\"").count(), 2, "two icicles");
+    assert!(!page.contains("<server>"), "a name is no markup");
+    same_as_file("live.txt", &words(&page));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
     interrupt::Interrupt,
 };
 
-use super::tool::Tool;
+use super::{Wish, tool::Tool};
 
 /// Calls being counted.
 pub(super) struct Calls {
@@ -28,11 +28,11 @@ pub(super) struct Calls {
 
 /// What was asked.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) pids: Vec<u32>,
-    pub(super) seconds: u32,
+struct Asked {
+    pids: Vec<u32>,
+    seconds: u32,
     /// The server may be slowed.
-    pub(super) allow_slow: bool,
+    allow_slow: bool,
 }
 
 /// What was counted.
@@ -76,14 +76,21 @@ impl Calls {
     ///
     /// # Errors
     /// None does.
-    pub(super) fn begin(processes: &[LiveProcess], asked: Asked) -> Result<Self, Vec<Unseen>> {
+    pub(super) fn begin(processes: &[LiveProcess], wish: Wish) -> Result<Self, Vec<Unseen>> {
         let pids = processes.iter().map(|process| process.pid).collect();
-        start(Asked { pids, ..asked }, &ALL, Vec::new())
+        let Wish { seconds, allow_slow, .. } = wish;
+        start(Asked { pids, seconds, allow_slow }, &ALL, Vec::new())
+    }
+
+    /// Whether it counts by now, or never will.
+    pub(super) fn is_ready(&mut self) -> bool {
+        let loads = self.instrument == Instrument::Bpftrace && !self.tool.has_spoken();
+        !loads || !self.tool.runs() || self.begun.elapsed() > LOAD_TIME_MAX
     }
 
     /// Sees to it that calls are counted: where an instrument is refused, the next one has a try.
     pub(super) fn attend(&mut self) {
-        if self.tool.runs() || self.begun.elapsed() > REFUSAL_TIME_MAX {
+        if !self.tool.has_failed() || self.begun.elapsed() > REFUSAL_TIME_MAX {
             return;
         }
         let after = ALL.iter().position(|it| *it == self.instrument).map_or(ALL.len(), |at| at + 1);
@@ -111,6 +118,7 @@ impl Calls {
         };
         let ended = self.tool.end(within, stop);
         let counted = match self.instrument {
+            Instrument::Bpftrace if !ended.is_well() => None,
             Instrument::Bpftrace => bpftrace::counted(&ended.output),
             Instrument::PerfTrace => perf::counted(&ended.said),
             Instrument::Strace => strace::counted(&ended.said),
@@ -198,5 +206,5 @@ const CALLS_MAX: usize = 60;
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 const LOAD_TIME_MAX: Duration = Duration::from_secs(20);
 /// By then a refusal has been said.
-const REFUSAL_TIME_MAX: Duration = Duration::from_secs(4);
+const REFUSAL_TIME_MAX: Duration = Duration::from_secs(20);
 const WHAT: &str = "system calls and waits in futex";

@@ -95,7 +95,7 @@ const MEETING_PARTS: [&str; 9] = [
     "thread::park",
 ];
 /// The most telling first; parts of names in small letters.
-const WORK: [(&str, &[&str]); 9] = [
+const WORK: [(&str, &[&str]); 11] = [
     ("RSA", &["rsa_", "rsaz_", "bn_mul_mont", "bn_sqr", "bn_mod_exp", "bn_power5", "bn_from_mont"]),
     (
         "elliptic curves",
@@ -113,6 +113,8 @@ const WORK: [(&str, &[&str]); 9] = [
         ],
     ),
     ("ML-KEM", &["mlkem", "ml_kem", "kyber"]),
+    ("signatures", &["evp_digestsign", "evp_digestverify", "evp_pkey_sign", "evp_pkey_verify"]),
+    ("key exchange", &["evp_pkey_derive", "evp_pkey_generate", "evp_pkey_keygen"]),
     ("AES-GCM", &["aes_gcm", "gcm_", "ghash", "aesni_", "aes_hw", "vpaes"]),
     ("ChaCha20-Poly1305", &["chacha20", "poly1305"]),
     ("hashing", &["sha1_", "sha256_", "sha512_", "hmac", "hkdf"]),

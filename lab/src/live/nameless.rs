@@ -91,6 +91,8 @@ const UNKNOWN: &str = "function without a name";
 
 #[cfg(test)]
 mod tests {
+    use object::ObjectSymbol;
+
     use super::*;
 
     /// This test's own program has symbols: its tables must begin its functions where they do.
@@ -99,15 +101,14 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         let bytes = fs::read(&path).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
-        let named = object::ObjectSymbol::address;
-        let symbol = object::Object::symbols(&file)
+        let symbol = file
+            .symbols()
             .find(|symbol| {
-                object::ObjectSymbol::name(symbol)
-                    .is_ok_and(|name| name.contains("numbers_and_names"))
-                    && object::ObjectSymbol::size(symbol) > 16
+                symbol.size() > 16
+                    && symbol.name().is_ok_and(|name| name.contains("numbers_and_names"))
             })
             .unwrap();
-        let address = named(&symbol);
+        let address = symbol.address();
         let segment = file
             .segments()
             .find(|segment| {

@@ -180,7 +180,8 @@ const HERTZ_MIN: u32 = 9;
 /// By then a refusal has been said.
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(3);
 /// Of each event, so that the file stays within its limit.
-const SAMPLES_MAX: u32 = 7_000;
+const SAMPLES_MAX: u32 = 3_500;
 const SCRIPT_TIME_MAX: Duration = Duration::from_secs(60);
-const STACK: &str = "dwarf,8192";
+/// How to walk a stack, and how much of it is kept: RSA's tables alone fill 8 KiB.
+const STACK: &str = "dwarf,16384";
 const WHAT: &str = "where its CPU time goes";

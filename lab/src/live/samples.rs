@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::document::{LiveFunction, LivePath, LiveProfile, LiveWork};
 
 use super::{
-    code::{is_lock, is_meeting, work},
+    code::{bare, is_lock, is_meeting, work},
     nameless::Nameless,
 };
 
@@ -216,7 +216,7 @@ fn frame(line: &str, nameless: &mut Nameless) -> Option<Frame> {
         "[unknown]" if owner != KERNEL => {
             nameless.name(path, u64::from_str_radix(address, 16).ok()?)
         }
-        name => name.split('@').next().unwrap_or(name).to_owned(),
+        name => bare(name).to_owned(),
     };
     Some(Frame { function, owner: owner.to_owned() })
 }

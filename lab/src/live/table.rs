@@ -108,6 +108,9 @@ fn calls(text: &mut String, live: &Live) {
         "calls/s",
         "ms inside/s"
     );
+    if calls.calls.is_empty() {
+        *text += "  none ended\n";
+    }
     for call in calls.calls.iter().take(ROWS_MAX) {
         let _ = writeln!(
             text,
@@ -124,6 +127,10 @@ fn futex(text: &mut String, live: &Live) {
     let counted = futex.waits.zip(futex.waited_ns).map_or(String::new(), |(waits, ns)| {
         format!(", {} waits, {} s together", number(waits as f64), number(ns as f64 / 1e9))
     });
+    if futex.waits == Some(0) && futex.samples == 0 {
+        *text += "\nwaits in futex: none ended\n";
+        return;
+    }
     let _ = writeln!(text, "\nwaits in futex{counted}:");
     for address in futex.addresses.iter().take(PATHS_SHOWN) {
         let _ = writeln!(

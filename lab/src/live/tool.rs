@@ -3,10 +3,14 @@
 
 use std::{
     ffi::OsStr,
-    io::Read,
+    io::{self, Read},
     os::unix::process::CommandExt,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -20,6 +24,7 @@ pub(super) struct Tool {
     child: Child,
     output: Option<JoinHandle<Vec<u8>>>,
     said: Option<JoinHandle<Vec<u8>>>,
+    has_spoken: Arc<AtomicBool>,
 }
 
 /// One that has ended.
@@ -54,14 +59,26 @@ impl Tool {
             why: format!("{program} does not start: {error}"),
             remedy: format!("apt-get install --reinstall {package}"),
         })?;
-        let output = child.stdout.take().map(|pipe| collect(pipe, OUTPUT_BYTES_MAX));
-        let said = child.stderr.take().map(|pipe| collect(pipe, OUTPUT_BYTES_MAX));
-        Ok(Self { child, output, said })
+        let has_spoken = Arc::new(AtomicBool::new(false));
+        let first = Arc::clone(&has_spoken);
+        let output = child.stdout.take().map(|pipe| collect(pipe, first));
+        let said = child.stderr.take().map(|pipe| collect(pipe, Arc::default()));
+        Ok(Self { child, output, said, has_spoken })
     }
 
     /// Whether it is still at work.
     pub(super) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Whether it has ended, and not well.
+    pub(super) fn has_failed(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(status)) if !status.success())
+    }
+
+    /// Whether something has come on its standard output.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.has_spoken.load(Ordering::Relaxed)
     }
 
     /// As if its operator pressed Ctrl-C: it writes what it has, and ends.
@@ -150,12 +167,20 @@ pub(super) fn find(program: &str, package: &str, what: &str) -> Result<PathBuf, 
     })
 }
 
-/// Reads to the end, so that the tool never waits for us, and keeps the first `bytes_max`.
-fn collect(mut pipe: impl Read + Send + 'static, bytes_max: u64) -> JoinHandle<Vec<u8>> {
+/// Reads to the end, so that the tool never waits for us, and keeps [`OUTPUT_BYTES_MAX`].
+fn collect(
+    mut pipe: impl Read + Send + 'static,
+    has_spoken: Arc<AtomicBool>,
+) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut text = Vec::new();
-        let _ = pipe.by_ref().take(bytes_max).read_to_end(&mut text);
-        let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+        let mut first = [0];
+        if pipe.read_exact(&mut first).is_ok() {
+            has_spoken.store(true, Ordering::Relaxed);
+            text.extend(first);
+        }
+        let _ = pipe.by_ref().take(OUTPUT_BYTES_MAX).read_to_end(&mut text);
+        let _ = io::copy(&mut pipe, &mut io::sink());
         text
     })
 }

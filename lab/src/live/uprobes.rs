@@ -11,10 +11,7 @@ use crate::{
     interrupt::Interrupt,
 };
 
-use super::{
-    calls::bpftrace::{BPFTRACE, REMEDY, filter, maps, own_namespace},
-    tool::Tool,
-};
+use super::calls::bpftrace::{REMEDY, filter, maps, own_namespace, run};
 
 /// Counts for [`PROBE_SECONDS`].
 ///
@@ -34,9 +31,9 @@ pub(super) fn count(processes: &[LiveProcess], stop: &Interrupt) -> Result<LiveL
     })?;
     own_namespace(WHAT)?;
     let program = program(&pids, &file.display().to_string(), &functions);
-    let tool = Tool::start(BPFTRACE, ["-f", "json", "-e", &program], WHAT)?;
+    let tool = run(&program, WHAT)?;
     let ended = tool.end(Duration::from_secs(PROBE_SECONDS) + LOAD_TIME_MAX, stop);
-    if !ended.output.contains("\"attached_probes\"") {
+    if !ended.is_well() || !ended.output.contains("\"attached_probes\"") {
         return Err(Unseen {
             what: WHAT.into(),
             why: format!("bpftrace probed nothing: {}", ended.words()),
@@ -114,8 +111,9 @@ pub(super) const PROBE_SECONDS: u64 = 2;
 
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 const FILES_MAX: usize = 32;
-const FUNCTIONS: [&str; 4] =
-    ["pthread_mutex_lock", "pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_spin_lock"];
+/// Not `pthread_spin_lock`: it begins with an instruction that no probe can stand in for.
+const FUNCTIONS: [&str; 3] =
+    ["pthread_mutex_lock", "pthread_rwlock_rdlock", "pthread_rwlock_wrlock"];
 const LOAD_TIME_MAX: Duration = Duration::from_secs(20);
 /// Where the caller's address is when a function begins.
 #[cfg(target_arch = "x86_64")]

@@ -321,7 +321,7 @@ fn processors(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     }
     let sentence = format!(
         "of the time that its threads were ready, they had no processor for {}: it got {} of the {} \
-         that it may use, and others use them too or its own threads are more",
+         that it may use; the rest went to other programs, or its threads are more than that",
         percent(delayed / seen.wanted),
         number(cpu),
         live.processors_allowed

@@ -16,7 +16,15 @@ pub(super) fn start(asked: &Asked) -> Result<Tool, Unseen> {
     // What is missing is told first: the rest would be in vain.
     find(BPFTRACE.0, BPFTRACE.1, WHAT)?;
     own_namespace(WHAT)?;
-    Tool::start(BPFTRACE, ["-f", "json", "-e", &program(asked)], WHAT)
+    run(&program(asked), WHAT)
+}
+
+/// Starts `program`; what is printed first says that it counts from then on.
+///
+/// # Errors
+/// There is no `bpftrace`; `what` is then not to be seen.
+pub(in crate::live) fn run(program: &str, what: &str) -> Result<Tool, Unseen> {
+    Tool::start(BPFTRACE, ["-B", "line", "-f", "json", "-e", program], what)
 }
 
 /// Refuses where the kernel's process ids are not ours, as in most containers.
@@ -126,7 +134,7 @@ fn total(stats: &Value) -> Option<Total> {
 }
 
 /// The program and its package.
-pub(in crate::live) const BPFTRACE: (&str, &str) = ("bpftrace", "bpftrace");
+const BPFTRACE: (&str, &str) = ("bpftrace", "bpftrace");
 /// What those who may not use it have to do.
 pub(in crate::live) const REMEDY: &str = "run this as root on a kernel with CONFIG_BPF_SYSCALL, \
     CONFIG_DEBUG_INFO_BTF and CONFIG_FTRACE_SYSCALLS; in a container, with the capabilities BPF, \

@@ -39,7 +39,7 @@ fn samples_are_folded_by_event_thread_and_kind() {
     let paths = futex.paths(9);
     let lock = paths.iter().find(|path| path.kind == LOCK).unwrap();
     let expected =
-        ["futex (system call) (kernel)", "__GI___lll_lock_wait (libc.so.6)", "locked (server)"];
+        ["futex (system call) (kernel)", "__lll_lock_wait (libc.so.6)", "locked (server)"];
     assert_eq!(lock.path, expected);
 }
 
