@@ -1,6 +1,8 @@
 //! The command `why`: what a server waits for. A number is a process that runs, watched from
 //! outside by [`live`]; a name or a path is a stack.
 
+mod stack;
+
 use std::{
     env,
     io::{self, Write},
@@ -18,8 +20,9 @@ use crate::{
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// The id of a running server's first process; its workers are found
-    #[arg(value_name = "PID")]
+    /// The id of a running server's first process, whose workers are found; or stacks, by name or
+    /// path, separated by commas
+    #[arg(value_name = "PID|STACK")]
     target: String,
     /// How long to watch it
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -37,6 +40,8 @@ pub struct Arguments {
     /// Draws everything there, as one page
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    asked: stack::Asked,
 }
 
 /// `true` if all went well.
@@ -46,10 +51,11 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     match arguments.target.parse() {
         Ok(pid) => process(pid, arguments),
-        Err(_) => Err(Error::Check(format!(
-            "{:?} is no process id; `pgrep -a NAME` lists those of a program",
-            arguments.target
-        ))),
+        Err(_) => {
+            let Arguments { json, html, .. } = arguments;
+            let output = stack::Output { json: json.as_deref(), html: html.as_deref() };
+            stack::run(&arguments.target, &arguments.asked, &output)
+        }
     }
 }
 
