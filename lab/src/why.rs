@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    asked: stack::Asked,
+    asked: stack::Question,
 }
 
 /// `true` if all went well.

@@ -29,7 +29,7 @@ use crate::{
 /// What is asked of stacks.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Of a stack")]
-pub(crate) struct Asked {
+pub(crate) struct Question {
     #[command(flatten)]
     scenario: count::Asked,
     /// Numbers of threads, one per core, to forecast, separated by commas
@@ -51,7 +51,7 @@ pub(super) struct Output<'a> {
 ///
 /// # Errors
 /// What stopped it; what was found before is written all the same.
-pub(super) fn run(stacks: &str, asked: &Asked, output: &Output<'_>) -> Result<bool, Error> {
+pub(super) fn run(stacks: &str, asked: &Question, output: &Output<'_>) -> Result<bool, Error> {
     let stop = Interrupt::catch()?;
     count::needs_valgrind()?;
     let mut journal = Journal::begin(env::args().collect(), output.json);
@@ -71,7 +71,7 @@ pub(super) fn run(stacks: &str, asked: &Asked, output: &Output<'_>) -> Result<bo
 
 fn all(
     stacks: &[&str],
-    asked: &Asked,
+    asked: &Question,
     journal: &mut Journal,
     stop: &Interrupt,
 ) -> Result<bool, Error> {
@@ -108,7 +108,7 @@ fn all(
 /// One stack: what was counted of it is in the journal even if the forecast is not reached.
 fn one(
     stack: &str,
-    asked: &Asked,
+    asked: &Question,
     target: &Target,
     journal: &mut Journal,
     stop: &Interrupt,
@@ -163,3 +163,17 @@ fn show(text: &str) -> Result<(), Error> {
 
 /// Locks, lines, forecasts.
 const STEPS: u64 = 3;
+
+#[cfg(test)]
+mod tests {
+    use crate::cli;
+
+    #[test]
+    fn a_stack_takes_a_scenario_and_a_machine() {
+        let line = "why openssl,rustls --kind ticket --tls 1.2 --cores 16,80 --profile altra";
+        cli::parses(line.split(' ').map(str::to_owned)).expect("a command line");
+        let line = "why openssl --cores 1";
+        let said = cli::parses(line.split(' ').map(str::to_owned)).expect_err("one thread");
+        assert!(said.contains("--cores"), "{said}");
+    }
+}
