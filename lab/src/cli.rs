@@ -15,7 +15,7 @@ use crate::{
     forecast, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    tickets, trial, validate, why, writeups,
+    tickets, transfer, trial, validate, why, writeups,
 };
 
 #[derive(Parser)]
@@ -59,9 +59,11 @@ enum Subject {
     Stacks(stacks::Arguments),
     /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
     Tickets(tickets::Arguments),
+    /// What it costs to move a cache line from one processor of this machine to another
+    Transfer(transfer::Arguments),
     /// Forecasts beside published curves of 80 cores: how far off they are
     Validate(validate::Arguments),
-    /// What a running server waits for: clients, a lock, one loop, or a processor
+    /// Why a stack stops scaling, or what a running server waits for
     Why(why::Arguments),
     /// Five faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
@@ -111,6 +113,7 @@ pub fn run() -> ExitCode {
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
+        Subject::Transfer(arguments) => transfer::run(&arguments),
         Subject::Validate(arguments) => validate::run(&arguments),
         Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
