@@ -196,7 +196,7 @@ impl Tools {
     fn new(arguments: &Arguments) -> Result<Self, Error> {
         let stop = Interrupt::catch()?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-        let usual = if arguments.record.is_some() { RECORDED } else { 2 };
+        let usual = if arguments.record.is_some() { HANDSHAKES_RECORDED } else { 2 };
         let handshakes = arguments.handshakes.unwrap_or(usual);
         Ok(Self { folder, stop, progress: Progress::start(), handshakes })
     }
@@ -279,7 +279,7 @@ pub(crate) fn recorded(
 fn alone(stack: &str, scenario: Scenario, stop: &Interrupt) -> Result<(Subject, Tools), Error> {
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let (stop, progress) = (stop.clone(), Progress::start());
-    let tools = Tools { folder, stop, progress, handshakes: RECORDED };
+    let tools = Tools { folder, stop, progress, handshakes: HANDSHAKES_RECORDED };
     Ok((Subject::new(stack, scenario, None)?, tools))
 }
 
@@ -338,5 +338,5 @@ fn show(text: &str) -> Result<(), Error> {
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
-/// Handshakes per thread in a recording: what follows is the same again.
-const RECORDED: u64 = 1;
+/// What a recording takes, after the warm-up: counts of handshakes are whole numbers.
+const HANDSHAKES_RECORDED: u64 = 1;

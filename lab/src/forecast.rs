@@ -159,10 +159,8 @@ fn recordings(arguments: &Arguments, stop: &Interrupt) -> Result<Vec<Recording>,
         return arguments.recordings.iter().map(|file| Recording::read(file)).collect();
     }
     let scenario = arguments.asked.scenario();
-    {
-        let _ = (scenario, stop);
-        Ok(Vec::new())
-    }
+    let recorded = |stack: &String| Ok(count::recorded(stack, scenario.clone(), stop)?.1);
+    arguments.stack.iter().map(recorded).collect()
 }
 
 /// Every forecast beside the first one of the same scenario.
