@@ -69,6 +69,13 @@ pub(super) fn run(stacks: &str, asked: &Question, output: &Output<'_>) -> Result
     done
 }
 
+/// Where no terminal shows each count's own line.
+struct Steps {
+    progress: Progress,
+    number: u64,
+    all: u64,
+}
+
 fn all(
     stacks: &[&str],
     asked: &Question,
@@ -77,8 +84,9 @@ fn all(
 ) -> Result<bool, Error> {
     let target = Target::new(transfer::profile(&asked.profile, stop)?, &asked.cores);
     // On a terminal, each count has its own line.
-    let steps = STEPS * stacks.len() as u64;
-    let mut said = (!io::stderr().is_terminal()).then(|| Progress::new(steps));
+    let all = STEPS * stacks.len() as u64;
+    let steps = || Steps { progress: Progress::new(all), number: 0, all };
+    let mut said = (!io::stderr().is_terminal()).then(steps);
     let mut well = true;
     for stack in stacks {
         match one(stack, asked, &target, journal, stop, said.as_mut()) {
@@ -112,12 +120,14 @@ fn one(
     target: &Target,
     journal: &mut Journal,
     stop: &Interrupt,
-    mut said: Option<&mut Progress>,
+    mut said: Option<&mut Steps>,
 ) -> Result<String, Error> {
+    // A step may take minutes: each is told, however short the one before it was.
     let mut step = |what: &str| {
-        if let Some(progress) = said.as_deref_mut() {
-            progress.step(&format!("{stack}: {what}"));
-            progress.done();
+        if let Some(steps) = said.as_deref_mut() {
+            steps.number += 1;
+            let Steps { progress, number, all } = steps;
+            progress.note(&format!("{number} of {all}: {stack}: {what}"));
         }
     };
     let scenario = asked.scenario.scenario();
