@@ -78,7 +78,8 @@ pub(crate) fn fallen(curve: &Curve) -> Option<CurvePoint> {
     curve.points.last().copied().filter(|point| point.efficiency < KNEE)
 }
 
-/// What a curve says of its end: `keeps about 6% (3-12%) of its per-thread speed at 80 threads`; nothing if there is none.
+/// What a curve says of its end: `keeps about 6% (3-12%) of its per-thread speed at 80
+/// threads`; nothing if there is none.
 pub(crate) fn keeps(curve: &Curve) -> Option<String> {
     let last = curve.points.last()?;
     let threads = last.threads;
