@@ -114,6 +114,7 @@ fn steps(line: &LineCost) -> Vec<Step> {
 
 const LINES_SHOWN: usize = 12;
 const WAITS_LOOK: &str = "All waiting that is forecast at the most threads, by the busiest call \
-    path to each line: the outermost function on top, the line at the bottom. A block is as wide as \
+    path to each line: \
+    the outermost function on top, the line at the bottom. A block is as wide as \
     its share of the waiting, so a wide block is what to change first. Point at one for its \
     figures; a phone scrolls sideways.";

@@ -285,8 +285,10 @@ const READ_FORECASTS: &str = "<b>FORECAST</b> is by a model from counts: nobody 
     a band, and dashes are its middle; no line of dashes is a measurement. <b>PUBLISHED</b> was \
     measured by others, elsewhere.";
 const READ_NO_FORECAST: &str = "Nothing on this page is a forecast.";
-const READ: &str = "<li>Figures are medians of valid rounds; brackets and bands go from the least to the \
-    most. A verdict rests on the rounds' ratios and their 95% bootstrap interval; if that holds 1, no \
+const READ: &str = "<li>Figures are medians of valid rounds; \
+    brackets and bands go from the least to the \
+    most. A verdict rests on the \
+    rounds' ratios and their 95% bootstrap interval; if that holds 1, no \
     difference is shown.</li>\
     <li>No solid line goes past what was measured. More threads than processors take turns: that \
     region is shaded, and its fall is nobody's fault.</li>\

@@ -2,7 +2,7 @@
 //! line they would wait for.
 //!
 //! ```text
-//! locks, with their call paths --> shared lines, recorded --> time alone --> replays --> text, page
+//! locks and call paths --> shared lines, recorded --> time alone --> replays --> text, page
 //! ```
 
 use std::{
