@@ -15,7 +15,7 @@ use crate::{
     forecast, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    tickets, transfer, trial, validate, writeups,
+    tickets, transfer, trial, validate, why, writeups,
 };
 
 #[derive(Parser)]
@@ -63,6 +63,8 @@ enum Subject {
     Transfer(transfer::Arguments),
     /// Forecasts beside published curves of 80 cores: how far off they are
     Validate(validate::Arguments),
+    /// Why a stack stops scaling, or what a running server waits for
+    Why(why::Arguments),
     /// Five faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
 
@@ -113,6 +115,7 @@ pub fn run() -> ExitCode {
         Subject::Tickets(arguments) => tickets::run(&arguments),
         Subject::Transfer(arguments) => transfer::run(&arguments),
         Subject::Validate(arguments) => validate::run(&arguments),
+        Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),
         Subject::Man { command } => man(command.as_deref()).map(|()| true),

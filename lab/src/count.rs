@@ -47,6 +47,8 @@ use crate::{
     trial::{Task, fault::Fault, launch},
 };
 
+pub(crate) use run::installed;
+
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
@@ -242,6 +244,45 @@ fn counted(
     Ok(subject::merged(times))
 }
 
+/// Locks of one stack, with the call paths to them.
+///
+/// # Errors
+/// What stopped the trial.
+pub(crate) fn locks(
+    stack: &str,
+    scenario: Scenario,
+    stop: &Interrupt,
+) -> Result<CountResult, Error> {
+    let (subject, tools) = alone(stack, scenario, stop)?;
+    tools.progress.step(format!("{stack}: locks"));
+    Ok(CountResult { locks: Some(subject.locks(&tools, true)?), ..subject.result() })
+}
+
+/// Shared lines of one stack, and what a thread does between them.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the trial.
+pub(crate) fn recorded(
+    stack: &str,
+    scenario: Scenario,
+    stop: &Interrupt,
+) -> Result<(CountResult, Recording), Error> {
+    let (subject, tools) = alone(stack, scenario, stop)?;
+    tools.progress.step(format!("{stack}: shared lines"));
+    let (counted, recording) = subject.recording(&tools)?;
+    let shared_writes = Some(counted.writes);
+    let instructions = Some(counted.instructions);
+    Ok((CountResult { shared_writes, instructions, ..subject.result() }, recording))
+}
+
+/// One stack that is counted once.
+fn alone(stack: &str, scenario: Scenario, stop: &Interrupt) -> Result<(Subject, Tools), Error> {
+    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+    let (stop, progress) = (stop.clone(), Progress::start());
+    let tools = Tools { folder, stop, progress, handshakes: HANDSHAKES_RECORDED };
+    Ok((Subject::new(stack, scenario, None)?, tools))
+}
+
 /// Shared writes per operation of `task`, a trial of fixed length that marks its phases and answers
 /// with figures; `operations` is of all threads together.
 ///
@@ -283,24 +324,6 @@ fn program(task: &Task) -> Result<Program, Error> {
         arguments: command.get_args().map(Into::into).collect(),
         ..Program::default()
     })
-}
-
-/// A recording of what one thread of `stack` does, as `--record` makes it.
-///
-/// # Errors
-/// If valgrind is missing or fails, or what stopped the trial.
-pub(crate) fn record(
-    stack: &str,
-    scenario: &Scenario,
-    stop: &Interrupt,
-) -> Result<Recording, Error> {
-    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-    let progress = Progress::start();
-    progress.step(format!("{stack}: recording"));
-    let stop = stop.clone();
-    let tools = Tools { folder, stop, progress, handshakes: HANDSHAKES_RECORDED };
-    let (_, recording) = Subject::new(stack, scenario.clone(), None)?.recording(&tools)?;
-    Ok(recording)
 }
 
 /// Whether [`shared_writes`] can be counted here.

@@ -5,6 +5,7 @@
 //! known is absent. A reader refuses a document whose `schema` it does not know.
 
 mod forecast;
+mod live;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,10 @@ use crate::{
 pub use forecast::{
     Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost, Profile,
     Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
+};
+pub use live::{
+    Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
+    LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
 };
 
 /// The name and version of this format. The number grows when a field changes its meaning or goes
@@ -67,6 +72,9 @@ pub struct Run {
     /// Of `validate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,
+    /// Of `why PID`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub live: Vec<Live>,
     /// Of `servers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,

@@ -10,6 +10,11 @@
 
 #[path = "report/browser.rs"]
 mod browser;
+#[path = "report/forecasts.rs"]
+mod forecasts;
+#[path = "report/live.rs"]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures are made up")]
+mod live;
 #[path = "report/sample.rs"]
 #[allow(
     clippy::cast_possible_truncation,
@@ -77,6 +82,76 @@ fn the_page_of_node_says_what_it_said() {
     }
     assert!(!page.contains("Ways to share one thing"), "it stands there twice");
     same_as_file("node.txt", &text);
+}
+
+/// Every word of the page that says why stacks stop, and how far they go.
+#[test]
+fn the_page_of_forecasts_says_what_it_said() {
+    let page = page_of(&[forecasts::why()]);
+    assert!(page.len() < 300_000, "{} bytes", page.len());
+    let text = words(&page);
+    for title in [
+        "How far it goes",
+        "Server",
+        "Client",
+        "Whole loop",
+        "Forecast beside published",
+        "FORECAST",
+        "MEASURED",
+        "COUNTED",
+    ] {
+        assert!(text.lines().any(|line| line == title), "{title} is missing: {text}");
+    }
+    same_as_file("forecasts.txt", &text);
+}
+
+#[test]
+fn a_run_of_forecasts_alone_says_first_what_they_come_to() {
+    let text = words(&page_of(&[forecasts::alone()]));
+    assert!(
+        text.contains("openssl@3.4 and openssl@3.0: no difference shown at 80 threads."),
+        "bands that overlap are not ranked: {text:.3000}"
+    );
+    assert!(!text.contains("Nothing was measured"), "{text:.2000}");
+    let validated = words(&page_of(&[forecasts::validated()]));
+    assert!(
+        validated.contains("3 of 4 published curves that nothing was fitted on are forecast"),
+        "{validated:.2000}"
+    );
+    assert!(validated.contains("missed: OpenSSL 3.4 ticket 1.3."), "{validated:.2000}");
+}
+
+/// The bands decide, wherever the forecasts come from.
+#[test]
+fn forecasts_of_several_runs_are_compared_by_their_bands() {
+    let of = |stack: &str| {
+        let mut run = forecasts::alone();
+        run.forecasts.retain(|forecast| forecast.stack == stack);
+        run
+    };
+    let text = words(&page_of(&[of("openssl@3.0"), of("rustls-aws-lc-rs")]));
+    let expected = "rustls-aws-lc-rs and openssl@3.0: no difference shown at 80 threads.";
+    assert!(text.contains(expected), "{text:.3000}");
+    let mut fallen = of("openssl@3.0");
+    for point in &mut fallen.forecasts[0].server.points {
+        point.efficiency /= 10.0;
+        (point.low, point.high) = (point.low / 10.0, point.high / 10.0);
+    }
+    let text = words(&page_of(&[fallen, of("rustls-aws-lc-rs")]));
+    let expected =
+        "rustls-aws-lc-rs keeps more of its per-thread speed than openssl@3.0 at 80 threads.";
+    assert!(text.contains(expected), "{text:.3000}");
+    let expected = "openssl@3.0 keeps 4% (2-10%).";
+    assert!(text.contains(expected), "{text:.3000}");
+}
+
+/// Every word of a page about a server that ran.
+#[test]
+fn the_page_of_a_running_server_says_what_it_said() {
+    let page = page_of(&[live::run()]);
+    assert_eq!(page.matches("<figure class=\"plot card\"").count(), 2, "two icicles");
+    assert!(!page.contains("<server>"), "a name is no markup");
+    same_as_file("live.txt", &words(&page));
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! What one handshake shares and does: shared writes by cause, locks, instructions.
 
 use crate::{
-    document::{BySide, CountResult, LockCounts, SharedLine, SharedWrites},
+    document::{BySide, CauseWrites, CountResult, Forecast, LockCounts, SharedLine, SharedWrites},
     plot::{Bar, BarPlot, Row, Segment, escape, number},
+    scenario::Scenario,
 };
 
 use super::{
+    costs,
     frame::{Cell, Figure, Section, Tag, table},
     lock_paths,
     sources::{Part, Sources},
@@ -14,15 +16,15 @@ use super::{
 
 /// The section, if anything was counted.
 pub(crate) fn section(sources: &Sources) -> Option<Section> {
-    let groups = sources.by_scenario::<CountResult>();
+    let groups = groups(sources);
     let mut body = String::new();
-    for (scenario, parts) in &groups {
+    for (scenario, parts, forecasts) in &groups {
         if groups.len() > 1 {
             body += &format!("<h3 class=\"group\">{}</h3>", escape(&words::whole(scenario)));
         }
         body += "<div class=\"grid\">";
         for (plot, title, look) in [
-            (writes_plot(parts), "Shared writes by cause", WRITES_LOOK),
+            (writes_plot(parts, forecasts), "Shared writes by cause", WRITES_LOOK),
             (locks_plot(parts), "Locks taken", LOCKS_LOOK),
             (instructions_plot(parts), "Instructions", INSTRUCTIONS_LOOK),
         ] {
@@ -32,43 +34,80 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
             }
         }
         body += "</div>";
-        body += &lines_table(parts);
+        body += &costs::tables(forecasts);
+        body += &lines_table(parts, forecasts);
         body += &lock_paths::figures(parts);
         body += &sites_table(parts);
         body += &remarks(parts);
     }
     let lead = match &groups[..] {
         [] => return None,
-        [(scenario, _)] => format!("{}. {LEAD}", words::whole(scenario)),
+        [(scenario, ..)] => format!("{}. {LEAD}", words::whole(scenario)),
         _ => LEAD.to_owned(),
     };
     Some(Section { id: "sharing", short: "Sharing", title: "Why: what threads share", lead, body })
 }
 
-fn writes_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
-    let rows = parts.iter().filter_map(|part| Some((part, part.of.shared_writes.as_ref()?)));
-    let rows = rows.flat_map(|(part, writes)| {
-        SIDES.map(|(side, of)| {
-            let bars = CLASSES.iter().map(|(class, _)| {
-                Some(Bar { value: class_writes(writes, class, of), range: None })
-            });
-            let (total, allocator) = (of(&writes.total), of(&writes.allocator));
-            // The allocator's vary with chance, and are not the library's: out of its sum.
-            let sum = match allocator {
-                0.0 => number(total),
-                _ => format!("{} + {}", number(total), number(allocator)),
-            };
-            let label = format!("{}, {side}", part.label);
-            Row { label, bars: bars.collect(), sum: Some(sum), ..Row::default() }
-        })
-    });
-    plot(
-        "Writes to shared cache lines",
-        "writes per handshake",
-        &CLASSES,
-        &rows.collect::<Vec<_>>(),
-        true,
-    )
+/// A scenario, what was counted in it and what was forecast.
+type Group<'a> = (&'a Scenario, Vec<Part<'a, CountResult>>, Vec<Part<'a, Forecast>>);
+
+fn groups(sources: &Sources) -> Vec<Group<'_>> {
+    let counted = sources.by_scenario::<CountResult>().into_iter();
+    let mut groups: Vec<Group<'_>> =
+        counted.map(|(scenario, parts)| (scenario, parts, Vec::new())).collect();
+    for (scenario, forecasts) in sources.by_scenario::<Forecast>() {
+        match groups.iter_mut().find(|(other, ..)| *other == scenario) {
+            Some((_, _, of)) => *of = forecasts,
+            None => groups.push((scenario, Vec::new(), forecasts)),
+        }
+    }
+    groups
+}
+
+/// By side; of a stack with a forecast, what its recording has, setup apart.
+fn writes_plot(parts: &[Part<'_, CountResult>], forecasts: &[Part<'_, Forecast>]) -> BarPlot {
+    let recorded = forecasts.iter().filter(|part| !part.of.writes.is_empty());
+    let mut rows: Vec<Row> = recorded.clone().flat_map(|part| recorded_rows(part, parts)).collect();
+    for part in parts {
+        let is_recorded = recorded.clone().any(|other| other.of.stack == part.of.stack);
+        if let Some(writes) = part.of.shared_writes.as_ref().filter(|_| !is_recorded) {
+            rows.extend(SIDES.map(|(side, of)| {
+                let bars = CLASSES.map(|(class, _)| class_writes(writes, class, of));
+                writes_row(format!("{}, {side}", part.label), bars)
+            }));
+        }
+    }
+    plot("Writes to shared cache lines", "writes per handshake", &CLASSES, &rows, true)
+}
+
+/// What was recorded, and the allocator's share, which is not, from the count of the same stack.
+fn recorded_rows(part: &Part<'_, Forecast>, counts: &[Part<'_, CountResult>]) -> [Row; 3] {
+    let same = counts.iter().filter(|count| count.of.stack == part.of.stack);
+    let allocator = same.filter_map(|count| count.of.shared_writes.as_ref()).next();
+    let allocator = allocator.map(|writes| writes.allocator).unwrap_or_default();
+    let allocator = [allocator.server, allocator.client, 0.0];
+    let is_named = |cause: &str| CLASSES.iter().any(|(class, _)| *class == cause);
+    [0, 1, 2].map(|end| {
+        let values = CLASSES.map(|(class, _)| {
+            let same =
+                |of: &&CauseWrites| of.cause == class || !is_named(&of.cause) && class == OTHER;
+            let sum: f64 = part.of.writes.iter().filter(same).map(|of| of.writes[end]).sum();
+            if class == ALLOCATOR { sum + allocator[end] } else { sum }
+        });
+        writes_row(format!("{}, {}", part.label, ENDS[end]), values)
+    })
+}
+
+/// The allocator's writes vary with chance, and are not the library's: out of the sum.
+fn writes_row(label: String, values: [f64; CLASSES.len()]) -> Row {
+    let [library @ .., allocator] = values;
+    let total = number(library.iter().sum());
+    let sum = match allocator {
+        0.0 => total,
+        _ => format!("{total} + {}", number(allocator)),
+    };
+    let bars = values.map(|value| Some(Bar { value, range: None })).to_vec();
+    Row { label, bars, sum: Some(sum), ..Row::default() }
 }
 
 /// Writes of one class; what the list of lines leaves out is `other`.
@@ -78,8 +117,8 @@ fn class_writes(writes: &SharedWrites, class: &str, of: fn(&BySide<f64>) -> f64)
         lines.map(|line| of(&line.writes)).sum()
     };
     match class {
-        "allocator" => of(&writes.allocator),
-        "other" => {
+        ALLOCATOR => of(&writes.allocator),
+        OTHER => {
             let named = |class: &str| CLASSES[..NAMED].iter().any(|(name, _)| *name == class);
             let rest = of(&writes.total) - sum(&named);
             // Sums of fractions leave crumbs.
@@ -149,10 +188,14 @@ fn plot(
     }
 }
 
-fn lines_table(parts: &[Part<'_, CountResult>]) -> String {
+/// Of the stacks that have no table of their lines with what each costs.
+fn lines_table(parts: &[Part<'_, CountResult>], forecasts: &[Part<'_, Forecast>]) -> String {
     let mut rows = Vec::new();
     let mut left_out = 0;
     for part in parts {
+        if forecasts.iter().any(|forecast| forecast.of.stack == part.of.stack) {
+            continue;
+        }
         let Some(writes) = &part.of.shared_writes else { continue };
         let sum = |line: &SharedLine| line.writes.server + line.writes.client;
         let mut lines: Vec<&SharedLine> = writes.lines.iter().collect();
@@ -211,7 +254,7 @@ fn sites_table(parts: &[Part<'_, CountResult>]) -> String {
 }
 
 /// The first function, and the others behind it for who wants them.
-fn path(what: &str, functions: &[String]) -> String {
+pub(crate) fn path(what: &str, functions: &[String]) -> String {
     let codes: Vec<String> =
         functions.iter().map(|name| format!("<code>{}</code>", escape(name))).collect();
     match &codes[..] {
@@ -258,10 +301,20 @@ fn remarks(parts: &[Part<'_, CountResult>]) -> String {
 pub(crate) type Side = (&'static str, fn(&BySide<f64>) -> f64);
 
 pub(crate) const SIDES: [Side; 2] = [("server", |by| by.server), ("client", |by| by.client)];
-const CLASSES: [(&str, usize); 5] =
-    [("lock", 1), ("reference-count", 0), ("global", 4), ("other", 6), ("allocator", 3)];
+/// The parts of a recording, as [`CauseWrites::writes`] has them.
+const ENDS: [&str; 3] = ["server", "client", "setup"];
+const CLASSES: [(&str, usize); 6] = [
+    ("lock", 1),
+    ("reference-count", 0),
+    ("global", 4),
+    ("false-sharing", 2),
+    (OTHER, 6),
+    (ALLOCATOR, 3),
+];
 /// So many of them are named in the list of lines.
-const NAMED: usize = 3;
+const NAMED: usize = 4;
+const OTHER: &str = "other";
+const ALLOCATOR: &str = "allocator";
 const LOCK_KINDS: [(&str, usize); 3] = [("read", 0), ("write", 1), ("mutex", 2)];
 const CRUMB: f64 = 0.05;
 const LINES_SHOWN: usize = 12;

@@ -49,6 +49,8 @@ pub(crate) fn run() -> Run {
         counts: STACKS.iter().take(4).map(count).collect(),
         forecasts: vec![],
         validation: None,
+        live: vec![],
+        forecast_comparisons: vec![],
         servers: Some(servers(&mut chance)),
         strategies: vec![strategies::tickets(&mut chance)],
         comparisons: comparisons(),
