@@ -55,7 +55,9 @@ struct Worker<'a> {
     thread: &'a LiveThread,
     /// On a processor.
     cpu: f64,
-    /// That, or ready and without one.
+    /// Ready and without one, as far as the kernel counts that.
+    delayed: f64,
+    /// One or the other.
     ready: f64,
     /// Asleep until a client, or a backend, does something.
     peers: f64,
@@ -79,7 +81,7 @@ impl<'a> Seen<'a> {
             let ready = if thread.run_delay_ns > 0 { cpu + delayed } else { cpu.max(sampled) };
             let peers = state(Waits::Peers);
             let (disk, threads) = (state(Waits::Disk), state(Waits::Threads));
-            Worker { thread, cpu, ready, peers, disk, threads }
+            Worker { thread, cpu, delayed, ready, peers, disk, threads }
         });
         let takes_part = |worker: &Worker<'_>| {
             worker.ready >= READY_MIN
@@ -315,7 +317,7 @@ fn none_holds(seen: &Seen<'_>) -> LiveFinding {
 
 fn processors(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     let cpu: f64 = seen.workers.iter().map(|worker| worker.cpu).sum();
-    let delayed = seen.wanted - cpu;
+    let delayed: f64 = seen.workers.iter().map(|worker| worker.delayed).sum();
     if seen.wanted < HALF || delayed < DELAY_MIN * seen.wanted {
         return None;
     }

@@ -62,7 +62,9 @@ pub(in crate::live) fn maps(output: &str) -> BTreeMap<String, Value> {
 }
 
 fn program(asked: &Asked) -> String {
-    let (filter, seconds) = (filter(&asked.pids), asked.seconds);
+    let filter = filter(&asked.pids);
+    // We stop it; that it ends by itself is for the case that nobody can.
+    let seconds = asked.seconds.saturating_add(LONGER_SECONDS);
     let accepts = ACCEPTS.iter().filter_map(|name| call_number(name));
     let accepts: Vec<String> = accepts.map(|number| format!("args->id == {number}")).collect();
     let accepts = accepts.join(" || ");
@@ -141,6 +143,7 @@ pub(in crate::live) const REMEDY: &str = "run this as root on a kernel with CONF
     PERFMON and SYS_ADMIN and the host's process ids";
 
 const ADDRESSES_MAX: usize = 20;
+const LONGER_SECONDS: u32 = 60;
 /// The kernel gives the first namespace of process ids this number, always.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 

@@ -82,7 +82,7 @@ impl Columns {
         let ms: f64 = word(self.total)?.parse().ok()?;
         let errors: u64 = word(self.errors).and_then(|word| word.parse().ok()).unwrap_or_default();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
-        let ns = if ms >= 0.0 && ms < MS_MAX { (ms * 1e6) as u64 } else { return None };
+        let ns = if (0.0..MS_MAX).contains(&ms) { (ms * 1e6) as u64 } else { return None };
         let total = Total { count, ns };
         Some(Row { call: words.first()?, errors: errors.min(count), total })
     }
