@@ -105,6 +105,8 @@ impl Profile {
         let arguments = ["script", "--no-inline", "-F", "comm,pid,tid,event,ip,sym,dso", "-i"];
         let arguments = arguments.iter().map(AsRef::as_ref).chain([data.as_os_str()]);
         let script = match Tool::start(PERF, arguments, WHAT) {
+            // Who has pressed Ctrl-C gets what there is, if that is soon read.
+            Ok(script) if stop.is_pressed() => script.end(END_TIME_MAX, &Interrupt::default()),
             Ok(script) => script.end(SCRIPT_TIME_MAX, stop),
             Err(unseen) => {
                 profiled.unseen.push(unseen);

@@ -138,8 +138,9 @@ fn total(stats: &Value) -> Option<Total> {
 /// The program and its package.
 const BPFTRACE: (&str, &str) = ("bpftrace", "bpftrace");
 /// What those who may not use it have to do.
-pub(in crate::live) const REMEDY: &str = "run this as root on a kernel with CONFIG_BPF_SYSCALL, \
-    CONFIG_DEBUG_INFO_BTF and CONFIG_FTRACE_SYSCALLS; in a container, with the capabilities BPF, \
+pub(in crate::live) const REMEDY: &str = "run this as root with tracefs mounted (`mount -t tracefs \
+    none /sys/kernel/tracing`) on a kernel with CONFIG_BPF_SYSCALL, CONFIG_DEBUG_INFO_BTF and \
+    CONFIG_FTRACE_SYSCALLS; in a container, with the capabilities BPF, \
     PERFMON and SYS_ADMIN and the host's process ids";
 
 const ADDRESSES_MAX: usize = 20;
