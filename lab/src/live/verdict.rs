@@ -270,8 +270,8 @@ fn clients(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
         ran(busiest.cpu, busiest.ready)
     );
     let rule = format!(
-        "threads sleep in calls on sockets {} of the time or more, none is busy for {}, and no rule \
-         of a lock holds",
+        "threads sleep in calls on sockets {} of the time or more, none is busy for {}, and no \
+         rule of a lock holds",
         percent(PART),
         percent(BUSY_MIN)
     );
@@ -322,8 +322,8 @@ fn processors(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
         return None;
     }
     let sentence = format!(
-        "of the time that its threads were ready, they had no processor for {}: it got {} of the {} \
-         that it may use; the rest went to other programs, or its threads are more than that",
+        "of the time that its threads were ready, they had no processor for {}: it got {} of the \
+         {} that it may use; the rest went to other programs, or its threads are more than that",
         percent(delayed / seen.wanted),
         number(cpu),
         live.processors_allowed
@@ -352,8 +352,8 @@ fn skew(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
         return None;
     }
     let sentence = format!(
-        "thread {tid} accepted {most} of {all} connections, {} times its share among {} that could: \
-         connections are dealt unevenly",
+        "thread {tid} accepted {most} of {all} connections, {} times its share among {} that \
+         could: connections are dealt unevenly",
         number(most as f64 / fair),
         accepts.len()
     );

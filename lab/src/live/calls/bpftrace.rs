@@ -160,7 +160,12 @@ mod tests {
 
     #[test]
     fn sums_are_read_by_call_thread_and_address() {
-        let waits = r#"{"type": "stats", "data": {"@waits": {"12,13,0x55ac": {"count": 2, "total": 10}, "12,14,0x55ac": {"count": 1, "total": 9}, "12,14,0x1": {"count": 1, "total": 1}}}}"#;
+        let [first, second, third] = [
+            r#""12,13,0x55ac": {"count": 2, "total": 10}"#,
+            r#""12,14,0x55ac": {"count": 1, "total": 9}"#,
+            r#""12,14,0x1": {"count": 1, "total": 1}"#,
+        ];
+        let waits = format!("{{\"data\": {{\"@waits\": {{{first}, {second}, {third}}}}}}}");
         let counted = counted(&format!("{OUTPUT}\n{waits}\n")).unwrap();
         assert_eq!(counted.calls["call 9999"], Total { count: 3, ns: 6 });
         assert_eq!(counted.accepts.unwrap(), BTreeMap::from([(13, 41), (14, 2)]));
