@@ -66,12 +66,19 @@ pub(crate) fn watch(pid: u32, wish: Wish, stop: &Interrupt) -> Result<Live, Erro
             None
         }
     };
-    // One takes a while to load, and all are to look at the same seconds.
-    while calls.as_mut().is_some_and(|calls| !calls.is_ready()) && !stop.is_pressed() {
-        thread::sleep(TURN);
-    }
     let mut profile =
         kept(Profile::begin(&processes, wish.seconds, processors_allowed), &mut unseen);
+    // They take a while to load, and all are to look at the same seconds.
+    loop {
+        profile.iter_mut().for_each(Profile::attend);
+        calls.iter_mut().for_each(Calls::attend);
+        let samples = profile.as_mut().is_none_or(Profile::is_ready);
+        let counts = calls.as_mut().is_none_or(Calls::is_ready);
+        if samples && counts || stop.is_pressed() {
+            break;
+        }
+        thread::sleep(TURN);
+    }
     let mut threads = Threads::begin(&processes);
     let begun = Instant::now();
     let window = Duration::from_secs(wish.seconds.into());
@@ -85,7 +92,7 @@ pub(crate) fn watch(pid: u32, wish: Wish, stop: &Interrupt) -> Result<Live, Erro
     unseen.extend(hidden);
     let watched_seconds = begun.elapsed().as_secs_f64();
     let samples = used.samples;
-    let told = calls.map(|calls| calls.end(stop)).unwrap_or_default();
+    let told = calls.map(Calls::end).unwrap_or_default();
     let profiled = profile.map(|profile| profile.end(stop)).unwrap_or_default();
     let mut live = Live {
         pid,

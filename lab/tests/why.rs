@@ -4,6 +4,7 @@
 #![allow(
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a test fails by panicking"
 )]
@@ -112,7 +113,10 @@ fn threads_on_one_mutex_wait_for_a_lock() {
     let (live, text) = why(child.id(), &Tools::All, &["--seconds", "2", "--uprobes"]);
     assert_eq!(live.findings[0].kind, LiveKind::WaitsForLock, "{text}");
     let futex = live.futex.expect(&text);
-    assert!(futex.waits > Some(0) && futex.addresses[0].threads > 1, "{text}");
+    assert!(futex.waits > Some(0), "{text}");
+    // Where tracefs was not mounted until now, bpftrace may leave the count to perf, which knows no
+    // addresses.
+    assert!(futex.addresses.first().is_none_or(|address| address.threads > 1), "{text}");
     assert!(futex.paths.iter().any(|path| path.kind == "lock"), "{text}");
     // Rust's mutex is not the C library's: probes there must not make anything up.
     let probed = live.lock_calls.expect(&text);

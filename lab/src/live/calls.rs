@@ -23,6 +23,8 @@ pub(super) struct Calls {
     instrument: Instrument,
     asked: Asked,
     begun: Instant,
+    /// When it was seen to count.
+    counts_since: Option<Instant>,
     unseen: Vec<Unseen>,
 }
 
@@ -85,6 +87,9 @@ impl Calls {
     /// Whether it counts by now, or never will.
     pub(super) fn is_ready(&mut self) -> bool {
         let loads = self.instrument == Instrument::Bpftrace && !self.tool.has_spoken();
+        if !loads {
+            self.counts_since.get_or_insert_with(Instant::now);
+        }
         !loads || !self.tool.runs() || self.begun.elapsed() > LOAD_TIME_MAX
     }
 
@@ -103,20 +108,11 @@ impl Calls {
     }
 
     /// Ends, and reads what was counted.
-    pub(super) fn end(mut self, stop: &Interrupt) -> Told {
-        let within = match self.instrument {
-            // It began to count late, once its program was loaded, and ends by itself.
-            Instrument::Bpftrace => LOAD_TIME_MAX,
-            _ => {
-                self.tool.stop();
-                END_TIME_MAX
-            }
-        };
-        let seconds = match self.instrument {
-            Instrument::Bpftrace => f64::from(self.asked.seconds),
-            _ => self.begun.elapsed().as_secs_f64(),
-        };
-        let ended = self.tool.end(within, stop);
+    pub(super) fn end(mut self) -> Told {
+        let seconds = self.counts_since.unwrap_or(self.begun).elapsed().as_secs_f64();
+        self.tool.stop();
+        // A second Ctrl-C must not be needed: it ends by itself, within a limit.
+        let ended = self.tool.end(END_TIME_MAX, &Interrupt::default());
         let counted = match self.instrument {
             Instrument::Bpftrace if !ended.is_well() => None,
             Instrument::Bpftrace => bpftrace::counted(&ended.output),
@@ -145,7 +141,9 @@ fn start(
         match instrument.start(&asked) {
             Ok(tool) => {
                 let begun = Instant::now();
-                return Ok(Calls { tool, instrument: *instrument, asked, begun, unseen });
+                let counts_since = None;
+                let instrument = *instrument;
+                return Ok(Calls { tool, instrument, asked, begun, counts_since, unseen });
             }
             Err(reason) => unseen.push(reason),
         }

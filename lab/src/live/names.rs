@@ -66,7 +66,8 @@ pub(super) const ASLEEP: &str = "asleep";
 const GAP: &str = "-";
 /// From here on all architectures number alike.
 const SHARED_FIRST: u64 = 424;
-const SHARED: &str = "pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount \
+const SHARED: &str = "\
+    pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount \
     fsopen fsconfig fsmount fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 \
     process_madvise epoll_pwait2 mount_setattr quotactl_fd landlock_create_ruleset \
     landlock_add_rule landlock_restrict_self memfd_secret process_mrelease futex_waitv \
@@ -74,7 +75,8 @@ const SHARED: &str = "pidfd_send_signal io_uring_setup io_uring_enter io_uring_r
 
 /// In the order of their numbers, which belong to the architecture.
 #[cfg(target_arch = "x86_64")]
-const FIRST: &str = "read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction \
+const FIRST: &str = "\
+    read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction \
     rt_sigprocmask rt_sigreturn ioctl pread64 pwrite64 readv writev access pipe select \
     sched_yield mremap msync mincore madvise shmget shmat shmctl dup dup2 pause nanosleep \
     getitimer alarm setitimer getpid sendfile socket connect accept sendto recvfrom sendmsg \
@@ -113,7 +115,8 @@ const FIRST: &str = "read write open close stat fstat lstat poll lseek mmap mpro
     userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc \
     pkey_free statx io_pgetevents rseq";
 #[cfg(not(target_arch = "x86_64"))]
-const FIRST: &str = "io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxattr getxattr \
+const FIRST: &str = "\
+    io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxattr getxattr \
     lgetxattr fgetxattr listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr \
     getcwd lookup_dcookie eventfd2 epoll_create1 epoll_ctl epoll_pwait dup dup3 fcntl \
     inotify_init1 inotify_add_watch inotify_rm_watch ioctl ioprio_set ioprio_get flock mknodat \

@@ -61,6 +61,11 @@ impl Profile {
         Ok(Self { tool, folder, pids, hertz, begun, with_waits: true, unseen })
     }
 
+    /// Whether it takes samples by now, or never will: it writes its file's head before them.
+    pub(super) fn is_ready(&mut self) -> bool {
+        has_bytes(&self.folder) || !self.tool.runs() || self.begun.elapsed() > READY_TIME_MAX
+    }
+
     /// Sees to it that samples are taken: where waits may not be sampled, goes on without.
     pub(super) fn attend(&mut self) {
         let late = !self.with_waits || self.begun.elapsed() > REFUSAL_TIME_MAX;
@@ -100,6 +105,8 @@ impl Profile {
         let arguments = ["script", "--no-inline", "-F", "comm,pid,tid,event,ip,sym,dso", "-i"];
         let arguments = arguments.iter().map(AsRef::as_ref).chain([data.as_os_str()]);
         let script = match Tool::start(PERF, arguments, WHAT) {
+            // Who has pressed Ctrl-C gets what there is, if that is soon read.
+            Ok(script) if stop.is_pressed() => script.end(END_TIME_MAX, &Interrupt::default()),
             Ok(script) => script.end(SCRIPT_TIME_MAX, stop),
             Err(unseen) => {
                 profiled.unseen.push(unseen);
@@ -107,6 +114,10 @@ impl Profile {
             }
         };
         let mut events: Events = fold(&script.output);
+        if events.is_empty() && script.is_well() {
+            // Nothing ran, which was seen.
+            events.insert(CLOCK.into(), Samples::default());
+        }
         profiled.profile = events.get(CLOCK).map(|samples| samples.profile(CLOCK, self.hertz));
         profiled.waits = events.remove(FUTEX);
         if profiled.profile.is_none() && !script.is_well() {
@@ -177,8 +188,9 @@ const FUTEX: &str = "sys_enter_futex";
 const FUTEX_FILTER: &str = "op == 0 || op == 128 || op == 9 || op == 137 || op == 265 || op == 393";
 const HERTZ_MAX: u32 = 199;
 const HERTZ_MIN: u32 = 9;
+const READY_TIME_MAX: Duration = Duration::from_secs(10);
 /// By then a refusal has been said.
-const REFUSAL_TIME_MAX: Duration = Duration::from_secs(3);
+const REFUSAL_TIME_MAX: Duration = Duration::from_secs(20);
 /// Of each event, so that the file stays within its limit.
 const SAMPLES_MAX: u32 = 3_500;
 const SCRIPT_TIME_MAX: Duration = Duration::from_secs(60);

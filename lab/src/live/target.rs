@@ -1,5 +1,5 @@
-//! The server that is watched: [`Target`], a process and all that it started. It is looked at, never
-//! signalled.
+//! The server that is watched: [`Target`], a process and all that it started. It is looked at, and
+//! never signalled.
 
 use std::{fs, process};
 

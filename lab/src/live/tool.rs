@@ -207,27 +207,32 @@ mod tests {
         assert_eq!(unseen.remedy, "apt-get install its-package");
     }
 
-    #[test]
-    fn a_tool_is_asked_to_end_and_says_its_last_words() {
+    /// A shell that has run the first part of `script`, up to `: > $0`.
+    fn started(script: &str) -> Tool {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
-        let script =
-            "trap 'echo done; exit 3' INT; echo began; : > $0; while :; do sleep 0.01; done";
         let arguments = ["-c".as_ref(), script.as_ref(), ready.as_os_str()];
-        let mut tool = Tool::start(("sh", "dash"), arguments, "anything").unwrap();
+        let tool = Tool::start(("sh", "dash"), arguments, "anything").unwrap();
         while !ready.exists() {
             thread::yield_now();
         }
+        tool
+    }
+
+    #[test]
+    fn a_tool_is_asked_to_end_and_says_its_last_words() {
+        let script =
+            "trap 'echo done; exit 3' INT; echo began; : > $0; while :; do sleep 0.01; done";
+        let mut tool = started(script);
         tool.stop();
-        let ended = tool.end(Duration::from_secs(20), &Interrupt::default());
+        let ended = tool.end(Duration::from_secs(60), &Interrupt::default());
         assert_eq!(ended.output, "began\ndone\n");
         assert!(!ended.is_well() && ended.status.unwrap().code() == Some(3));
     }
 
     #[test]
     fn one_that_does_not_end_is_killed_with_what_it_started() {
-        let script = "trap '' INT; sleep 600 & wait; sleep 600";
-        let tool = Tool::start(("sh", "dash"), ["-c", script], "anything").unwrap();
+        let tool = started("trap '' INT; : > $0; sleep 600 & wait; sleep 600");
         let stop = Interrupt::default();
         stop.press();
         let ended = tool.end(Duration::from_secs(600), &stop);

@@ -136,8 +136,10 @@ mod tests {
 
     #[test]
     fn sites_are_read_with_a_caller_that_has_commas() {
-        let output = r#"{"type": "map", "data": {"@sites": {"pthread_mutex_lock,4096,f<a, b>+12": 7, "pthread_mutex_lock,17,x": 9}}}"#;
-        let sites = sites(output);
+        let output = r#"{"data": {"@sites": {
+            "pthread_mutex_lock,4096,f<a, b>+12": 7, "pthread_mutex_lock,17,x": 9}}}"#
+            .replace('\n', "");
+        let sites = sites(&output);
         assert_eq!((sites[0].count, sites[1].count), (9, 7));
         assert_eq!((sites[1].caller.as_str(), sites[1].address.as_str()), ("f<a, b>", "0x1000"));
     }

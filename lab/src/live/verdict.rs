@@ -55,7 +55,9 @@ struct Worker<'a> {
     thread: &'a LiveThread,
     /// On a processor.
     cpu: f64,
-    /// That, or ready and without one.
+    /// Ready and without one, as far as the kernel counts that.
+    delayed: f64,
+    /// One or the other.
     ready: f64,
     /// Asleep until a client, or a backend, does something.
     peers: f64,
@@ -79,7 +81,7 @@ impl<'a> Seen<'a> {
             let ready = if thread.run_delay_ns > 0 { cpu + delayed } else { cpu.max(sampled) };
             let peers = state(Waits::Peers);
             let (disk, threads) = (state(Waits::Disk), state(Waits::Threads));
-            Worker { thread, cpu, ready, peers, disk, threads }
+            Worker { thread, cpu, delayed, ready, peers, disk, threads }
         });
         let takes_part = |worker: &Worker<'_>| {
             worker.ready >= READY_MIN
@@ -268,8 +270,8 @@ fn clients(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
         ran(busiest.cpu, busiest.ready)
     );
     let rule = format!(
-        "threads sleep in calls on sockets {} of the time or more, none is busy for {}, and no rule \
-         of a lock holds",
+        "threads sleep in calls on sockets {} of the time or more, none is busy for {}, and no \
+         rule of a lock holds",
         percent(PART),
         percent(BUSY_MIN)
     );
@@ -315,13 +317,13 @@ fn none_holds(seen: &Seen<'_>) -> LiveFinding {
 
 fn processors(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     let cpu: f64 = seen.workers.iter().map(|worker| worker.cpu).sum();
-    let delayed = seen.wanted - cpu;
+    let delayed: f64 = seen.workers.iter().map(|worker| worker.delayed).sum();
     if seen.wanted < HALF || delayed < DELAY_MIN * seen.wanted {
         return None;
     }
     let sentence = format!(
-        "of the time that its threads were ready, they had no processor for {}: it got {} of the {} \
-         that it may use; the rest went to other programs, or its threads are more than that",
+        "of the time that its threads were ready, they had no processor for {}: it got {} of the \
+         {} that it may use; the rest went to other programs, or its threads are more than that",
         percent(delayed / seen.wanted),
         number(cpu),
         live.processors_allowed
@@ -350,8 +352,8 @@ fn skew(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
         return None;
     }
     let sentence = format!(
-        "thread {tid} accepted {most} of {all} connections, {} times its share among {} that could: \
-         connections are dealt unevenly",
+        "thread {tid} accepted {most} of {all} connections, {} times its share among {} that \
+         could: connections are dealt unevenly",
         number(most as f64 / fair),
         accepts.len()
     );

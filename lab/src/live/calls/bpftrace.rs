@@ -62,7 +62,9 @@ pub(in crate::live) fn maps(output: &str) -> BTreeMap<String, Value> {
 }
 
 fn program(asked: &Asked) -> String {
-    let (filter, seconds) = (filter(&asked.pids), asked.seconds);
+    let filter = filter(&asked.pids);
+    // We stop it; that it ends by itself is for the case that nobody can.
+    let seconds = asked.seconds.saturating_add(LONGER_SECONDS);
     let accepts = ACCEPTS.iter().filter_map(|name| call_number(name));
     let accepts: Vec<String> = accepts.map(|number| format!("args->id == {number}")).collect();
     let accepts = accepts.join(" || ");
@@ -136,11 +138,13 @@ fn total(stats: &Value) -> Option<Total> {
 /// The program and its package.
 const BPFTRACE: (&str, &str) = ("bpftrace", "bpftrace");
 /// What those who may not use it have to do.
-pub(in crate::live) const REMEDY: &str = "run this as root on a kernel with CONFIG_BPF_SYSCALL, \
-    CONFIG_DEBUG_INFO_BTF and CONFIG_FTRACE_SYSCALLS; in a container, with the capabilities BPF, \
+pub(in crate::live) const REMEDY: &str = "run this as root with tracefs mounted (`mount -t tracefs \
+    none /sys/kernel/tracing`) on a kernel with CONFIG_BPF_SYSCALL, CONFIG_DEBUG_INFO_BTF and \
+    CONFIG_FTRACE_SYSCALLS; in a container, with the capabilities BPF, \
     PERFMON and SYS_ADMIN and the host's process ids";
 
 const ADDRESSES_MAX: usize = 20;
+const LONGER_SECONDS: u32 = 60;
 /// The kernel gives the first namespace of process ids this number, always.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
@@ -156,7 +160,12 @@ mod tests {
 
     #[test]
     fn sums_are_read_by_call_thread_and_address() {
-        let waits = r#"{"type": "stats", "data": {"@waits": {"12,13,0x55ac": {"count": 2, "total": 10}, "12,14,0x55ac": {"count": 1, "total": 9}, "12,14,0x1": {"count": 1, "total": 1}}}}"#;
+        let [first, second, third] = [
+            r#""12,13,0x55ac": {"count": 2, "total": 10}"#,
+            r#""12,14,0x55ac": {"count": 1, "total": 9}"#,
+            r#""12,14,0x1": {"count": 1, "total": 1}"#,
+        ];
+        let waits = format!("{{\"data\": {{\"@waits\": {{{first}, {second}, {third}}}}}}}");
         let counted = counted(&format!("{OUTPUT}\n{waits}\n")).unwrap();
         assert_eq!(counted.calls["call 9999"], Total { count: 3, ns: 6 });
         assert_eq!(counted.accepts.unwrap(), BTreeMap::from([(13, 41), (14, 2)]));

@@ -82,7 +82,7 @@ impl Columns {
         let ms: f64 = word(self.total)?.parse().ok()?;
         let errors: u64 = word(self.errors).and_then(|word| word.parse().ok()).unwrap_or_default();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
-        let ns = if ms >= 0.0 && ms < MS_MAX { (ms * 1e6) as u64 } else { return None };
+        let ns = if (0.0..MS_MAX).contains(&ms) { (ms * 1e6) as u64 } else { return None };
         let total = Total { count, ns };
         Some(Row { call: words.first()?, errors: errors.min(count), total })
     }
@@ -97,12 +97,13 @@ mod tests {
 
     #[test]
     fn a_table_for_each_thread_is_read() {
-        let said = "\n Summary of events:\n\n a (b) server (13), 5735 events, 22.0%\n\n   \
-            syscall            calls  errors  total       min\n                                     \
-            (msec)    (msec)\n   --------------- --------  ------ -------- ---------\n   \
-            futex               2867    873   304.493     0.013\n   accept4  50  8  1.5  0.1\n\n \
-            other (14), 10 events, 0.1%\n\n   syscall            calls  errors  total       min\n   \
-            futex  1  0  0.5  0.5\n";
+        let said = "\n Summary of events:\n\n a (b) server (13), 5735 events, 22.0%\n\n\
+            syscall            calls  errors  total       min\n\
+            \x20                               (msec)    (msec)\n\
+            --------------- --------  ------ -------- ---------\n\
+            futex               2867    873   304.493     0.013\naccept4  50  8  1.5  0.1\n\n\
+            other (14), 10 events, 0.1%\n\n\
+            syscall            calls  errors  total       min\nfutex  1  0  0.5  0.5\n";
         let counted = counted(said).unwrap();
         assert_eq!(counted.calls["futex"], Total { count: 2_868, ns: 304_993_000 });
         assert_eq!(counted.accepts.unwrap(), BTreeMap::from([(13, 42)]));
