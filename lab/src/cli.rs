@@ -12,7 +12,7 @@ use clap_mangen::Man;
 use crate::{
     bulk, certificates, connect, contexts, count,
     error::Error,
-    handshake, memory, node, offload, page, quick, ring,
+    gate, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
     tickets, trial, writeups,
@@ -37,6 +37,8 @@ enum Subject {
     Contexts(contexts::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
     Count(count::Arguments),
+    /// Fails a build that exceeds its shared writes, locks or instructions per operation
+    Gate(gate::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
     Handshake(handshake::Arguments),
     /// Bytes per connection, server and client, established and idle
@@ -88,7 +90,22 @@ enum Subject {
 /// Parses the command line, does what it says and tells how it went.
 #[must_use]
 pub fn run() -> ExitCode {
-    let result = match Arguments::parse().command {
+    match outcome(Arguments::parse().command) {
+        Ok(status) => status,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "sealane-lab: {error}");
+            match error {
+                Error::Interrupted => ExitCode::from(INTERRUPTED_STATUS),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn outcome(subject: Subject) -> Result<ExitCode, Error> {
+    let result = match subject {
+        // It has more to say than yes or no.
+        Subject::Gate(arguments) => return gate::run(&arguments),
         Subject::Bulk(arguments) => bulk::run(&arguments),
         Subject::Certificates(arguments) => certificates::run(&arguments),
         Subject::Connect(arguments) => connect::run(&arguments),
@@ -112,17 +129,7 @@ pub fn run() -> ExitCode {
         Subject::OffloadServer(arguments) => offload::serve(&arguments).map(|()| true),
         Subject::Relay(arguments) => relay::run(&arguments).map(|()| true),
     };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "sealane-lab: {error}");
-            match error {
-                Error::Interrupted => ExitCode::from(INTERRUPTED_STATUS),
-                _ => ExitCode::FAILURE,
-            }
-        }
-    }
+    result.map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn completions(shell: Shell) -> Result<(), Error> {

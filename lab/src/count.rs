@@ -7,14 +7,15 @@
 //! (or a running sealane) +- lackey's memory trace --------> shared writes, named and classed
 //! ```
 
-mod budget;
 mod class;
 mod instructions;
 mod lines;
 mod locks;
+mod plain;
 mod progress;
 mod run;
 mod serve;
+mod slope;
 mod subject;
 mod symbols;
 mod table;
@@ -27,6 +28,14 @@ use std::{
     io::{self, Write},
     path::PathBuf,
 };
+
+pub(crate) use class::{ALLOCATOR, NAMELESS_MEMORY};
+#[cfg(test)]
+pub(crate) use plain::OPERATIONS;
+pub(crate) use plain::{Counts, Plain};
+#[cfg(test)]
+pub(crate) use serve::PLACEHOLDERS;
+pub(crate) use serve::{Load, Server, found};
 
 use crate::{
     count::{progress::Progress, run::Program, subject::Subject},
@@ -43,17 +52,12 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Stacks to count, by name or path, separated by commas
-    #[arg(long, value_delimiter = ',', required_unless_present_any = ["serve", "budget"])]
+    #[arg(long, value_delimiter = ',', required_unless_present = "serve")]
     stack: Vec<String>,
     /// Counts shared writes of this binary of sealane instead, running with two lanes
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["stack", "budget",
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["stack",
         "repeats", "handshakes", "instructions", "locks", "lines", "fault"])]
     serve: Option<PathBuf>,
-    /// Holds shared writes to the budget in this file, and shows that an excess would be found
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["stack", "repeats", "instructions",
-        "locks", "lines", "json", "fault", "kind", "tls", "cipher", "group", "key", "tickets",
-        "share", "client_certificate"])]
-    budget: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,
     /// Counts so often and says whether every time gave the same
@@ -123,19 +127,16 @@ impl Asked {
     }
 }
 
-/// `true` if all went well, every repeat gave the same and a budget was kept.
+/// `true` if all went well and every repeat gave the same.
 ///
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let tools = Tools::new(arguments)?;
-    if let Some(file) = &arguments.budget {
-        return budget::check(file, &tools);
-    }
+    let tools = Tools::new(arguments.handshakes)?;
     let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
     let mut well = true;
     if let Some(sealane) = &arguments.serve {
-        let result = serve::count(sealane, &arguments.asked.scenario(), &tools)?;
+        let result = serve::sealane(sealane, &arguments.asked.scenario(), &tools)?;
         show(&table::text(&result))?;
         show(serve::NOTE)?;
         journal.run.counts.push(result);
@@ -162,7 +163,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 }
 
 /// What every count needs.
-struct Tools {
+pub(crate) struct Tools {
     /// For files that nobody keeps.
     folder: tempfile::TempDir,
     /// Ctrl-C ends the run that is under way; finished stacks are in the document.
@@ -173,10 +174,14 @@ struct Tools {
 }
 
 impl Tools {
-    fn new(arguments: &Arguments) -> Result<Self, Error> {
+    /// With `handshakes` per thread in a trace of a stack.
+    ///
+    /// # Errors
+    /// The system refuses a folder or a signal's handler.
+    pub(crate) fn new(handshakes: u64) -> Result<Self, Error> {
         let stop = Interrupt::catch()?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-        Ok(Self { folder, stop, progress: Progress::start(), handshakes: arguments.handshakes })
+        Ok(Self { folder, stop, progress: Progress::start(), handshakes })
     }
 }
 
@@ -212,6 +217,32 @@ fn counted(
         times.push(result);
     }
     Ok(subject::merged(times))
+}
+
+/// What `stack` does per handshake: what was asked for, each in one run. In the trace each thread
+/// does `handshakes` of them.
+///
+/// # Errors
+/// What stopped it.
+pub(crate) fn of_stack(
+    (stack, scenario, fault): (&str, &Scenario, Option<Fault>),
+    (with_trace, with_locks, handshakes): (bool, bool, u64),
+    tools: &mut Tools,
+) -> Result<CountResult, Error> {
+    tools.handshakes = handshakes;
+    let subject = Subject::new(stack, scenario.clone(), fault)?;
+    let mut result = subject.result();
+    if with_locks {
+        tools.progress.step(format!("{stack}: locks"));
+        result.locks = Some(subject.locks(tools, true)?);
+    }
+    if with_trace {
+        tools.progress.step(format!("{stack}: shared lines"));
+        let counted = subject.lines(tools)?;
+        result.shared_writes = Some(counted.writes);
+        result.instructions = Some(counted.instructions);
+    }
+    Ok(result)
 }
 
 /// Shared writes per operation of `task`, a trial of fixed length that marks its phases and answers

@@ -5,6 +5,7 @@
 //! known is absent. A reader refuses a document whose `schema` it does not know.
 
 mod forecast;
+mod gate;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ pub use forecast::{
     Base, CauseWrites, Curve, CurvePoint, Forecast, Knee, LineCost, Profile, ValidatedCurve,
     ValidatedPoint, Validation, Verdict, VerdictKind,
 };
+pub use gate::{GateFigure, GateResult};
 
 /// The name and version of this format. The number grows when a field changes its meaning or goes
 /// away; new fields do not change it.
@@ -58,6 +60,9 @@ pub struct Run {
     /// Of `count`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<CountResult>,
+    /// Of `gate`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateResult>,
     /// Of `forecast` and `why`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forecasts: Vec<Forecast>,

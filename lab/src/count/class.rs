@@ -64,10 +64,10 @@ impl Class {
 }
 
 /// The word for lines of the allocator, which are summed apart.
-pub(super) const ALLOCATOR: &str = "allocator";
+pub(crate) const ALLOCATOR: &str = "allocator";
 
 /// How the name of a line on the heap begins.
-pub(super) const NAMELESS_MEMORY: &str = "memory written by ";
+pub(crate) const NAMELESS_MEMORY: &str = "memory written by ";
 
 fn class(writers: &[(Write, Code)]) -> Class {
     let writes = |wanted: &dyn Fn(&Code) -> bool| -> u64 {
@@ -145,7 +145,7 @@ fn by_function(writers: &[(Write, Code)]) -> Vec<(String, String)> {
 
 /// `clone in rustls::server::...`: the outermost function of the standard library and the innermost
 /// that is not.
-fn told(functions: &[Function]) -> String {
+pub(super) fn told(functions: &[Function]) -> String {
     let Some(outermost) = functions.last() else { return String::new() };
     let own = functions.iter().position(|function| !is_standard(function));
     let own_at = own.unwrap_or(functions.len() - 1);

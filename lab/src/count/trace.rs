@@ -37,7 +37,7 @@ pub(super) struct Trace {
 /// Writes of one instruction to one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Write {
-    thread: usize,
+    pub(super) thread: usize,
     /// As a number, see [`phase::Phase`].
     pub(super) phase: usize,
     /// The instruction.
