@@ -6,7 +6,8 @@
 //
 // The phase of a thread is a byte of the program's: it announces the address by asking for the
 // environment variable SEALANE_LAB_PHASE=ADDRESS on that thread. Threads that announce nothing are
-// not counted.
+// not counted, unless SEALANE_LAB_LOCKS_ALL is set: then they are in phase 1 from start to end, and
+// each process writes to a file of its own, whose name ends with its number.
 //
 // Not seen: locks that are atomics in the program's own code (Rust's standard library, Go), calls
 // inside the C library, and the mutex that a condition variable takes again.
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
   THREADS_MAX = 64,
@@ -48,6 +50,8 @@ static struct table *tables[THREADS_MAX];
 static atomic_uint tables_used;
 static atomic_uint threads_lost;
 static int with_paths;
+static int with_all;
+static const volatile uint8_t always = 1;
 
 static _Thread_local const volatile uint8_t *phase;
 static _Thread_local struct table *table;
@@ -83,8 +87,12 @@ static int same(const struct row *a, const struct row *b) {
 }
 
 static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
-  if (phase == NULL || inside) {
+  if (inside || (phase == NULL && !with_all)) {
     return; // `inside`: backtrace() takes locks itself
+  }
+  if (phase == NULL) {
+    phase = &always;
+    table = new_table();
   }
   struct row row = {.lock = (uintptr_t)lock, .kind = (uint8_t)kind, .phase = *phase};
   if (row.phase == 0 || table == NULL) {
@@ -173,6 +181,7 @@ __attribute__((constructor)) static void begin(void) {
     void *frame;
     backtrace(&frame, 1); // loads libgcc now, not inside somebody's lock
   }
+  with_all = getenv("SEALANE_LAB_LOCKS_ALL") != NULL;
 }
 
 static void write_row(FILE *out, unsigned thread, const struct row *row) {
@@ -196,11 +205,18 @@ static void write_maps(FILE *out) {
 }
 
 __attribute__((destructor)) static void end(void) {
+  int all = with_all;
   phase = NULL;
+  with_all = 0;
   const char *path = getenv("SEALANE_LAB_LOCKS");
   unsigned used = atomic_load(&tables_used);
-  if (path == NULL || used == 0) {
+  if (path == NULL || (used == 0 && !all)) {
     return; // a process that the program started, or one that never announced a phase
+  }
+  char own[4096];
+  if (all) {
+    snprintf(own, sizeof own, "%s.%ld", path, (long)getpid());
+    path = own;
   }
   FILE *out = fopen(path, "w");
   if (out == NULL) {

@@ -12,7 +12,7 @@ use clap_mangen::Man;
 use crate::{
     bulk, certificates, connect, contexts, count,
     error::Error,
-    forecast, handshake, memory, node, offload, page, quick, ring,
+    forecast, gate, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
     tickets, transfer, trial, validate, why, writeups,
@@ -39,6 +39,8 @@ enum Subject {
     Count(count::Arguments),
     /// From counts, what share of its speed a thread keeps on many cores, and what stops it
     Forecast(forecast::Arguments),
+    /// Fails a build that exceeds its shared writes, locks or instructions per operation
+    Gate(gate::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
     Handshake(handshake::Arguments),
     /// Bytes per connection, server and client, established and idle
@@ -96,7 +98,22 @@ enum Subject {
 /// Parses the command line, does what it says and tells how it went.
 #[must_use]
 pub fn run() -> ExitCode {
-    let result = match Arguments::parse().command {
+    match outcome(Arguments::parse().command) {
+        Ok(status) => status,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "sealane-lab: {error}");
+            match error {
+                Error::Interrupted => ExitCode::from(INTERRUPTED_STATUS),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn outcome(subject: Subject) -> Result<ExitCode, Error> {
+    let result = match subject {
+        // It has more to say than yes or no.
+        Subject::Gate(arguments) => return gate::run(&arguments),
         Subject::Bulk(arguments) => bulk::run(&arguments),
         Subject::Certificates(arguments) => certificates::run(&arguments),
         Subject::Connect(arguments) => connect::run(&arguments),
@@ -124,17 +141,7 @@ pub fn run() -> ExitCode {
         Subject::OffloadServer(arguments) => offload::serve(&arguments).map(|()| true),
         Subject::Relay(arguments) => relay::run(&arguments).map(|()| true),
     };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "sealane-lab: {error}");
-            match error {
-                Error::Interrupted => ExitCode::from(INTERRUPTED_STATUS),
-                _ => ExitCode::FAILURE,
-            }
-        }
-    }
+    result.map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn completions(shell: Shell) -> Result<(), Error> {

@@ -7,7 +7,6 @@
 //! (or a running sealane) +- lackey's memory trace --------> shared writes, named and classed
 //! ```
 
-mod budget;
 mod class;
 mod code;
 mod held;
@@ -16,12 +15,14 @@ mod lines;
 mod locks;
 mod operation;
 mod paths;
+mod plain;
 mod progress;
 mod record;
 mod recorded;
 mod run;
 mod serve;
 mod shadow;
+mod slope;
 mod subject;
 mod symbols;
 mod table;
@@ -34,6 +35,14 @@ use std::{
     io::{self, Write},
     path::PathBuf,
 };
+
+pub(crate) use class::{ALLOCATOR, NAMELESS_MEMORY};
+#[cfg(test)]
+pub(crate) use plain::OPERATIONS;
+pub(crate) use plain::{Counts, Plain};
+#[cfg(test)]
+pub(crate) use serve::PLACEHOLDERS;
+pub(crate) use serve::{Load, Server, found};
 
 use crate::{
     count::{progress::Progress, run::Program, subject::Subject},
@@ -53,17 +62,12 @@ pub(crate) use run::installed;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Stacks to count, by name or path, separated by commas
-    #[arg(long, value_delimiter = ',', required_unless_present_any = ["serve", "budget"])]
+    #[arg(long, value_delimiter = ',', required_unless_present = "serve")]
     stack: Vec<String>,
     /// Counts shared writes of this binary of sealane instead, running with two lanes
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["stack", "budget",
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["stack",
         "repeats", "handshakes", "instructions", "locks", "lines", "fault"])]
     serve: Option<PathBuf>,
-    /// Holds shared writes to the budget in this file, and shows that an excess would be found
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["stack", "repeats", "instructions",
-        "locks", "lines", "json", "fault", "kind", "tls", "cipher", "group", "key", "tickets",
-        "share", "client_certificate"])]
-    budget: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,
     /// Counts so often and says whether every time gave the same
@@ -84,7 +88,7 @@ pub struct Arguments {
     lines: bool,
     /// Writes there what one thread does between the lines that it shares, which `forecast` reads;
     /// counts lines, of one stack, once
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["serve", "budget", "repeats",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["serve", "repeats",
         "instructions", "locks"])]
     record: Option<PathBuf>,
     /// Writes all figures there, as one document
@@ -140,22 +144,20 @@ impl Asked {
     }
 }
 
-/// `true` if all went well, every repeat gave the same and a budget was kept.
+/// `true` if all went well and every repeat gave the same.
 ///
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let tools = Tools::new(arguments)?;
-    if let Some(file) = &arguments.budget {
-        return budget::check(file, &tools);
-    }
     if arguments.record.is_some() && arguments.stack.len() != 1 {
         return Err(Error::Check("--record is of one stack; run it once for each".into()));
     }
+    let usual = if arguments.record.is_some() { HANDSHAKES_RECORDED } else { HANDSHAKES_COUNTED };
+    let tools = Tools::new(arguments.handshakes.unwrap_or(usual))?;
     let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
     let mut well = true;
     if let Some(sealane) = &arguments.serve {
-        let result = serve::count(sealane, &arguments.asked.scenario(), &tools)?;
+        let result = serve::sealane(sealane, &arguments.asked.scenario(), &tools)?;
         show(&table::text(&result))?;
         show(serve::NOTE)?;
         journal.run.counts.push(result);
@@ -182,7 +184,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 }
 
 /// What every count needs.
-struct Tools {
+pub(crate) struct Tools {
     /// For files that nobody keeps.
     folder: tempfile::TempDir,
     /// Ctrl-C ends the run that is under way; finished stacks are in the document.
@@ -193,11 +195,13 @@ struct Tools {
 }
 
 impl Tools {
-    fn new(arguments: &Arguments) -> Result<Self, Error> {
+    /// With `handshakes` per thread in a trace of a stack.
+    ///
+    /// # Errors
+    /// The system refuses a folder or a signal's handler.
+    pub(crate) fn new(handshakes: u64) -> Result<Self, Error> {
         let stop = Interrupt::catch()?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-        let usual = if arguments.record.is_some() { HANDSHAKES_RECORDED } else { 2 };
-        let handshakes = arguments.handshakes.unwrap_or(usual);
         Ok(Self { folder, stop, progress: Progress::start(), handshakes })
     }
 }
@@ -283,6 +287,32 @@ fn alone(stack: &str, scenario: Scenario, stop: &Interrupt) -> Result<(Subject, 
     Ok((Subject::new(stack, scenario, None)?, tools))
 }
 
+/// What `stack` does per handshake: what was asked for, each in one run. In the trace each thread
+/// does `handshakes` of them.
+///
+/// # Errors
+/// What stopped it.
+pub(crate) fn of_stack(
+    (stack, scenario, fault): (&str, &Scenario, Option<Fault>),
+    (with_trace, with_locks, handshakes): (bool, bool, u64),
+    tools: &mut Tools,
+) -> Result<CountResult, Error> {
+    tools.handshakes = handshakes;
+    let subject = Subject::new(stack, scenario.clone(), fault)?;
+    let mut result = subject.result();
+    if with_locks {
+        tools.progress.step(format!("{stack}: locks"));
+        result.locks = Some(subject.locks(tools, true)?);
+    }
+    if with_trace {
+        tools.progress.step(format!("{stack}: shared lines"));
+        let counted = subject.lines(tools)?;
+        result.shared_writes = Some(counted.writes);
+        result.instructions = Some(counted.instructions);
+    }
+    Ok(result)
+}
+
 /// Shared writes per operation of `task`, a trial of fixed length that marks its phases and answers
 /// with figures; `operations` is of all threads together.
 ///
@@ -339,4 +369,5 @@ fn show(text: &str) -> Result<(), Error> {
 }
 
 /// What a recording takes, after the warm-up: counts of handshakes are whole numbers.
+const HANDSHAKES_COUNTED: u64 = 2;
 const HANDSHAKES_RECORDED: u64 = 1;

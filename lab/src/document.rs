@@ -5,6 +5,7 @@
 //! known is absent. A reader refuses a document whose `schema` it does not know.
 
 mod forecast;
+mod gate;
 mod live;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub use forecast::{
     Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost, Profile,
     Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
 };
+pub use gate::{GateFigure, GateResult};
 pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
     LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
@@ -63,6 +65,9 @@ pub struct Run {
     /// Of `count`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<CountResult>,
+    /// Of `gate`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateResult>,
     /// Of `forecast` and `why`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forecasts: Vec<Forecast>,

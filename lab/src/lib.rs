@@ -18,6 +18,7 @@ pub mod credentials;
 pub mod document;
 pub mod error;
 pub mod forecast;
+pub mod gate;
 pub mod handshake;
 pub mod histogram;
 pub mod interrupt;

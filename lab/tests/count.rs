@@ -80,17 +80,6 @@ fn a_stack_that_cannot_do_it_has_no_figures() {
     assert!(text.contains("no stack is called no-such-stack"), "{text}");
 }
 
-#[test]
-fn a_budget_that_is_none_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("budget.toml");
-    fs::write(&file, "stack = \"sealane\"\nhandshakes = 1\n").unwrap();
-    let output = count(&["--budget"]).arg(&file).output().unwrap();
-    let text = text(&output);
-    assert!(!output.status.success(), "{text}");
-    assert!(text.contains("budget.toml"), "{text}");
-}
-
 /// Updates and stores of the one line that a shape is about, per handshake; a lock's as counted
 /// where nobody waits.
 #[test]

@@ -64,13 +64,13 @@ impl Class {
 }
 
 /// The word for lines of the allocator, which are summed apart.
-pub(super) const ALLOCATOR: &str = "allocator";
+pub(crate) const ALLOCATOR: &str = "allocator";
 
 /// The word for lines of locks.
 pub(super) const LOCK: &str = "lock";
 
 /// How the name of a line on the heap begins.
-pub(super) const NAMELESS_MEMORY: &str = "memory written by ";
+pub(crate) const NAMELESS_MEMORY: &str = "memory written by ";
 
 fn class(writers: &[(Write, Code)]) -> Class {
     let writes = |wanted: &dyn Fn(&Code) -> bool| -> u64 {

@@ -5,12 +5,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use crate::{
     count::{
         run::{Program, Run},
+        slope::{self, LENGTHS},
         symbols::{NAMELESS, Symbols},
     },
     document::{BySide, LockCounts, LockSite},
@@ -57,52 +58,83 @@ pub(super) fn sites(
     folder: &Path,
     stop: &Interrupt,
 ) -> Result<Vec<LockSite>, Error> {
-    let Rows { rows, maps } = rows(program, true, folder, stop)?;
-    let symbols = Symbols::new(&maps);
-    let mut paths: BTreeMap<u64, Frame> = BTreeMap::new();
-    for pc in rows.iter().flat_map(|row| &row.path) {
-        paths.entry(*pc).or_insert_with(|| Frame::at(*pc, &symbols));
-    }
-    let names = names(&rows, &paths, &symbols);
-    let mut sites: BTreeMap<(String, String, Vec<String>), BySide<u64>> = BTreeMap::new();
-    for row in &rows {
-        let path = told(row, &paths);
-        let lock = names.get(&row.lock).cloned().unwrap_or_default();
-        let calls = sites.entry((lock, row.kind.clone(), path)).or_default();
-        if row.is_in(&SERVER_SIDE) {
-            calls.server += row.calls;
-        } else {
-            calls.client += row.calls;
-        }
-    }
+    let sites = rows(program, true, folder, stop)?.by_site();
     let per_handshake = |calls: u64| calls as f64 / handshakes as f64;
-    let mut sites: Vec<LockSite> = sites
-        .into_iter()
-        .map(|((lock, kind, path), calls)| LockSite {
-            lock,
-            kind,
-            calls: BySide {
-                server: per_handshake(calls.server),
-                client: per_handshake(calls.client),
-            },
-            path,
-        })
-        .collect();
+    let sites = sites.into_iter().map(|((lock, kind, path), calls)| LockSite {
+        lock,
+        kind,
+        calls: BySide { server: per_handshake(calls.server), client: per_handshake(calls.client) },
+        path,
+    });
+    Ok(busiest(sites.collect()))
+}
+
+/// What grew over three lengths of a program without marks, per operation, of which each did `step`
+/// more than the one before; all of it counts as the server's.
+pub(super) fn slope(lengths: &[Rows; LENGTHS], step: f64) -> LockCounts {
+    let [short, middle, long] = lengths.each_ref().map(Rows::by_site);
+    let mut counts = LockCounts { shared: lengths[LENGTHS - 1].shared(), ..LockCounts::default() };
+    for (site, calls) in long {
+        let of = |sites: &BTreeMap<Site, BySide<u64>>| sites.get(&site).map_or(0, |it| it.server);
+        let calls = slope::smaller_step([of(&short), of(&middle), calls.server]) as f64 / step;
+        if calls == 0.0 {
+            continue;
+        }
+        let (lock, kind, path) = site;
+        let sum = match kind.as_str() {
+            "read" => &mut counts.read,
+            "write" => &mut counts.write,
+            _ => &mut counts.mutex,
+        };
+        sum.server += calls;
+        let calls = BySide { server: calls, client: 0.0 };
+        counts.sites.push(LockSite { lock, kind, calls, path });
+    }
+    counts.sites = busiest(counts.sites);
+    counts
+}
+
+fn busiest(mut sites: Vec<LockSite>) -> Vec<LockSite> {
     sites.sort_by(|a, b| {
         let total = |site: &LockSite| site.calls.server + site.calls.client;
         total(b).total_cmp(&total(a))
     });
     sites.truncate(SITES_MAX);
-    Ok(sites)
+    sites
 }
 
 /// What the interposer wrote.
-struct Rows {
+pub(super) struct Rows {
     rows: Vec<Row>,
     maps: String,
 }
 
+/// A lock, how it is taken, and by which functions, innermost first.
+type Site = (String, String, Vec<String>);
+
 impl Rows {
+    /// Calls by site.
+    fn by_site(&self) -> BTreeMap<Site, BySide<u64>> {
+        let symbols = Symbols::new(&self.maps);
+        let mut paths: BTreeMap<u64, Frame> = BTreeMap::new();
+        for pc in self.rows.iter().flat_map(|row| &row.path) {
+            paths.entry(*pc).or_insert_with(|| Frame::at(*pc, &symbols));
+        }
+        let names = names(&self.rows, &paths, &symbols);
+        let mut sites: BTreeMap<Site, BySide<u64>> = BTreeMap::new();
+        for row in &self.rows {
+            let path = told(row, &paths);
+            let lock = names.get(&row.lock).cloned().unwrap_or_default();
+            let calls = sites.entry((lock, row.kind.clone(), path)).or_default();
+            if row.is_in(&SERVER_SIDE) {
+                calls.server += row.calls;
+            } else {
+                calls.client += row.calls;
+            }
+        }
+        sites
+    }
+
     /// Locks that at least two threads took.
     fn shared(&self) -> u64 {
         let mut threads: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
@@ -243,27 +275,67 @@ fn rows(
     folder: &Path,
     stop: &Interrupt,
 ) -> Result<Rows, Error> {
-    let (library, written) = (folder.join("locks.so"), folder.join("locks.txt"));
-    fs::write(&library, INTERPOSER).map_err(Error::file(&library))?;
-    let _ = fs::remove_file(&written);
+    let interposer = Interposer::new(folder)?;
     let mut program = program.clone();
-    let mut add = |name: &str, value: OsString| program.environment.push((name.into(), value));
-    add("LD_PRELOAD", library.into());
-    add("SEALANE_LAB_LOCKS", written.clone().into());
+    program.environment.extend(interposer.environment());
     if with_paths {
-        add("SEALANE_LAB_LOCKS_PATHS", "1".into());
+        program.environment.push((PATHS.into(), "1".into()));
     }
     let mut run = Run::start(&[], &program, stop)?;
     let words = run.words()?;
     run.end(&words)?;
-    let text = fs::read_to_string(&written).unwrap_or_default();
-    Rows::parse(&text)
+    Rows::parse(&fs::read_to_string(&interposer.written).unwrap_or_default())
 }
 
+/// The library that is loaded into a program, and the file that it writes at the program's end.
+pub(super) struct Interposer {
+    library: PathBuf,
+    written: PathBuf,
+}
+
+impl Interposer {
+    /// Both lie in `folder`.
+    ///
+    /// # Errors
+    /// It cannot be written there.
+    pub(super) fn new(folder: &Path) -> Result<Self, Error> {
+        let (library, written) = (folder.join("locks.so"), folder.join("locks.txt"));
+        fs::write(&library, INTERPOSER).map_err(Error::file(&library))?;
+        let _ = fs::remove_file(&written);
+        Ok(Self { library, written })
+    }
+
+    /// `program`, of which every call counts, with its path, whether it marks phases or not.
+    pub(super) fn in_all_of(&self, mut program: Program) -> Program {
+        program.environment.extend(self.environment());
+        program.environment.extend([PATHS, ALL].map(|name| (name.into(), "1".into())));
+        program
+    }
+
+    /// What the process with that number wrote.
+    ///
+    /// # Errors
+    /// As [`Rows::parse`].
+    pub(super) fn rows_of(&self, process: u32) -> Result<Rows, Error> {
+        let mut file = self.written.clone().into_os_string();
+        file.push(format!(".{process}"));
+        Rows::parse(&fs::read_to_string(file).unwrap_or_default())
+    }
+
+    fn environment(&self) -> [(OsString, OsString); 2] {
+        [
+            ("LD_PRELOAD".into(), self.library.clone().into()),
+            ("SEALANE_LAB_LOCKS".into(), self.written.clone().into()),
+        ]
+    }
+}
+
+const ALL: &str = "SEALANE_LAB_LOCKS_ALL";
 /// Built by `build.rs` from `native/locks.c`.
 const INTERPOSER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/locks.so"));
 const LAB: &str = "sealane_lab::";
 const NOTHING_LOST: (&str, &str) = ("threads 0 ", " calls 0 ");
+const PATHS: &str = "SEALANE_LAB_LOCKS_PATHS";
 const PATH_MAX: usize = 8;
 const SITES_MAX: usize = 40;
 const WRAPPERS: [&str; 3] = ["CRYPTO_MUTEX_", "CRYPTO_STATIC_MUTEX_", "CRYPTO_THREAD_"];

@@ -126,9 +126,11 @@ impl Run {
             return Err(Error::Interrupted);
         }
         if Instant::now() > self.deadline {
-            let minutes = RUN_TIME_MAX.as_secs() / 60;
+            let (minutes, seconds) = (RUN_TIME_MAX.as_secs() / 60, END_TIME_MAX.as_secs());
             return Err(Error::Check(format!(
-                "a run took more than {minutes} minutes; count fewer handshakes"
+                "{} took more than {minutes} minutes, or {seconds} s to end; count fewer \
+                 handshakes",
+                self.program.binary.display()
             )));
         }
         let time = Timespec::try_from(time).unwrap_or_default();
@@ -159,8 +161,17 @@ impl Run {
     }
 
     /// Asks it to end, as an operator would.
-    pub(super) fn terminate(&self) {
+    pub(super) fn terminate(&mut self) {
         signal(&self.child, Signal::TERM);
+        self.deadline = self.deadline.min(Instant::now() + END_TIME_MAX);
+    }
+
+    /// Whether its first process has ended.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn has_ended(&mut self) -> Result<bool, Error> {
+        Ok(self.child.try_wait().map_err(Error::io("wait for a child"))?.is_some())
     }
 
     /// Waits for the end, which is near once its standard error has ended; `words` is what was read
@@ -183,7 +194,9 @@ impl Run {
             {
                 Ok(())
             }
-            _ => Err(failed(&self.program.binary, status, words)),
+            (_, Some(_)) => Err(failed(&self.program.binary, status, words)),
+            // Whoever prints no results says there what went wrong, as tests do.
+            (_, None) => Err(failed(&self.program.binary, status, &format!("{words}\n{output}"))),
         }
     }
 
@@ -247,6 +260,7 @@ fn failed(what: &Path, status: ExitStatus, words: &str) -> Error {
 }
 
 const END_CHECK: Duration = Duration::from_millis(5);
+const END_TIME_MAX: Duration = Duration::from_secs(60);
 const GATHER: Duration = Duration::from_millis(4);
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Many times the default, so that valgrind and its reader work side by side.

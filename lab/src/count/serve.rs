@@ -1,258 +1,308 @@
-//! Shared writes of the running terminator: `sealane serve` with two lanes under valgrind, driven
-//! over loopback. The figure is the slope between N and 2N connections, after a warm-up, so that
-//! what happens once, or by the clock, does not count.
+//! Counts of a running TLS server, [`Server`]: any program that listens, under valgrind, driven
+//! over loopback by the lab's own client. The figures are the slope over N, 2N and 3N connections,
+//! after a warm-up, so that what happens once, or by the clock, does not count.
+
+mod load;
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs,
-    io::{ErrorKind, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
-    sync::{
-        Arc,
-        mpsc::{self, Receiver, Sender, TryRecvError},
-    },
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::mpsc::{self, Receiver, Sender, TryRecvError},
     thread,
     time::{Duration, Instant},
 };
 
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, Stream,
-    client::Resumption,
-    crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+pub(crate) use load::Load;
 
 use crate::{
     count::{
-        Tools,
-        class::{self, ALLOCATOR},
-        lines,
-        run::{Program, Run},
+        Tools, lines,
+        locks::{self, Interposer, Rows},
+        plain::{self, Counts},
+        run::{self, Program, Run},
+        serve::load::Client,
+        slope::{self, LENGTHS, Length, Writer},
         symbols::Symbols,
-        trace::{Shared, Trace},
+        trace::Trace,
     },
-    credentials::{Credentials, SERVER_NAME, Side},
-    document::{BySide, CountResult, SharedWrites},
+    credentials::{Credentials, Side},
+    document::{BySide, CountResult},
     error::Error,
-    phase::Phase,
-    scenario::{Group, Kind, Scenario, Version},
+    process,
+    scenario::Scenario,
 };
 
-/// Counts the binary `sealane` in `scenario`: one connection is a handshake, a byte there and back
-/// through the backend, and the end.
+/// A server, how it is started and what is asked of it.
+pub(crate) struct Server {
+    /// In messages.
+    pub(crate) name: String,
+    /// The program and its arguments, in the foreground, with [placeholders](PLACEHOLDERS).
+    pub(crate) command: Vec<String>,
+    /// Its configuration files by name, with placeholders.
+    pub(crate) files: BTreeMap<String, String>,
+    pub(crate) load: Load,
+    /// Of the client.
+    pub(crate) scenario: Scenario,
+    /// In the warm-up and in the shortest length; the others have twice and three times as many.
+    pub(crate) connections: u64,
+    /// Open at the same time.
+    pub(crate) at_once: u64,
+}
+
+/// Counts shared writes of the binary `sealane`, with two lanes, in `scenario`.
 ///
 /// # Errors
-/// What stopped it, or that `scenario` is none for a running server.
-pub(super) fn count(
-    sealane: &Path,
+/// As [`Server::count`].
+pub(super) fn sealane(
+    binary: &Path,
     scenario: &Scenario,
     tools: &Tools,
 ) -> Result<CountResult, Error> {
-    let folder = tools.folder.path().join("serve");
-    let credentials = Credentials::make(&folder, scenario.key)?;
-    let client = client(scenario, &credentials)?;
-    let backend = backend()?;
-    let address = free_address()?;
-    let program = program(sealane, &folder, &credentials, address, backend)?;
-    let mut run = Run::start(&lines::lackey()?, &program, &tools.stop)?;
-    tools.progress.step("sealane serve: two lanes under valgrind");
-    let (done, rounds) = mpsc::channel();
-    let (go, begin) = mpsc::channel();
-    thread::spawn(move || {
-        let result = drive(address, &client, &done, &begin);
-        let _ = done.send(result);
-    });
-    let (writes, instructions) = follow(&mut run, &rounds, &go, tools)?;
+    let binary = binary.canonicalize().map_err(|_| Error::Missing {
+        program: format!("sealane ({})", binary.display()),
+        remedy: "lab/build-for-counting".into(),
+    })?;
+    let mut command = vec![binary.display().to_string()];
+    command.extend(SEALANE.map(str::to_owned));
+    let server = Server {
+        name: "sealane serve".into(),
+        command,
+        files: BTreeMap::new(),
+        load: Load::Echo,
+        scenario: scenario.clone(),
+        connections: CONNECTIONS,
+        at_once: 1,
+    };
+    let counts = server.count(false, tools)?;
     Ok(CountResult {
-        stack: "sealane serve".into(),
+        stack: server.name,
         scenario: scenario.clone(),
         repeats: 1,
-        instructions: Some(BySide { server: instructions, client: 0.0 }),
-        shared_writes: Some(writes),
+        instructions: Some(BySide { server: counts.instructions, client: 0.0 }),
+        shared_writes: Some(counts.writes),
         ..CountResult::default()
     })
 }
 
-/// Reads the trace; whenever a round of connections is done and the server is quiet, the next one
-/// may begin.
-fn follow(
-    run: &mut Run,
-    rounds: &Receiver<Result<(), Error>>,
-    go: &Sender<()>,
-    tools: &Tools,
-) -> Result<(SharedWrites, f64), Error> {
-    let mut trace = Trace::without_marks();
-    let mut buffer = vec![0; READ_BYTES];
-    let (mut counted, mut instructions) = (Vec::new(), Vec::new());
-    let mut is_done = false;
-    while counted.len() < ROUNDS.len() {
-        if run.wait_for_bytes(QUIET)? {
-            match run.read(&mut buffer)? {
-                0 => return Err(ended_early(&trace)),
-                some => trace.feed(&buffer[..some])?,
+impl Server {
+    /// Starts it, loads it and ends it; `with_locks` once more for each length, at its own speed.
+    ///
+    /// # Errors
+    /// What stopped it, or that its threads cannot be compared.
+    pub(crate) fn count(&self, with_locks: bool, tools: &Tools) -> Result<Counts, Error> {
+        let lackey = lines::lackey()?;
+        let (lengths, symbols) = self.traced(&lackey, tools)?;
+        let step = self.connections as f64;
+        let shared = lengths.each_ref().map(|length| &length.shared[..]);
+        let grown = slope::grown(shared, step, Writer::Instruction, &symbols);
+        let locks = match with_locks {
+            true => {
+                let [short, middle, long] =
+                    self.lengths().map(|connections| self.locks(connections, tools));
+                Some(plain::together(locks::slope(&[short?, middle?, long?], step), &grown))
             }
-            tools.progress.trace(trace.read(), !counted.is_empty(), None);
-        } else if is_done {
-            counted.push(trace.take_shared());
-            instructions.push(both_lanes(&trace.take_busiest())?);
-            is_done = false;
-            let _ = go.send(());
-        }
-        match rounds.try_recv() {
-            Ok(result) => result.map(|()| is_done = true)?,
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
-        }
+            false => None,
+        };
+        let instructions = slope::smaller_step(lengths.map(|length| length.instructions));
+        Ok(Counts { writes: grown.writes, instructions: instructions as f64 / step, locks })
     }
-    let symbols = Symbols::new(&run.maps().unwrap_or_default());
-    run.terminate();
-    let more = (ROUNDS[2] - ROUNDS[1]) as f64;
-    let per_connection = (instructions[2] as f64 - instructions[1] as f64) / more;
-    Ok((slope(&counted[1], &counted[2], &symbols), per_connection))
-}
 
-/// All threads' instructions, if two lanes did a good part of them: no line is shared if one lane
-/// gets all connections.
-fn both_lanes(busiest: &[u64]) -> Result<u64, Error> {
-    if busiest[1] * LANE_SHARE_MAX < busiest[0] {
-        return Err(Error::Check(
-            "nearly all connections went to one of the two lanes, so that nothing can be told of \
-             what they share; the kernel chooses, try again"
-                .into(),
-        ));
+    fn lengths(&self) -> [u64; LENGTHS] {
+        [1, 2, 3].map(|times| times * self.connections)
     }
-    Ok(busiest.iter().sum())
-}
 
-fn ended_early(trace: &Trace) -> Error {
-    Error::Check(format!("sealane ended under valgrind:\n{}", trace.words()))
-}
+    /// What each length did, in one process.
+    fn traced(
+        &self,
+        lackey: &[OsString],
+        tools: &Tools,
+    ) -> Result<([Length; LENGTHS], Symbols), Error> {
+        let [short, middle, long] = self.lengths();
+        let rounds = [self.connections, short, middle, long];
+        let (program, client) = self.placed(tools)?;
+        let mut run = Run::start(lackey, &program, &tools.stop)?;
+        tools.progress.step(format!("{}: under valgrind", self.name));
+        let (done, ends) = mpsc::channel();
+        let (go, begin) = mpsc::channel();
+        thread::spawn(move || {
+            let result = client.drive(&rounds, &done, &begin);
+            let _ = done.send(result);
+        });
+        let mut trace = Trace::without_marks();
+        let followed = self.follow(&mut run, &mut trace, (&ends, &go), tools);
+        let lengths = followed.map_err(|error| with_words(error, &trace))?;
+        let symbols = Symbols::new(&run.maps().unwrap_or_default());
+        run.terminate();
+        let missing = |_| Error::Check("a round of connections is missing".into());
+        let lengths = lengths.try_into().map_err(missing)?;
+        Ok((lengths, symbols))
+    }
 
-/// By line: what N connections more wrote, by each of them.
-fn slope(once: &[Shared], twice: &[Shared], symbols: &Symbols) -> SharedWrites {
-    let written = |line: &Shared| line.writes_in(&[Phase::Server]) as f64;
-    let before: BTreeMap<u64, f64> =
-        once.iter().map(|line| (line.address, written(line))).collect();
-    let more = (ROUNDS[2] - ROUNDS[1]) as f64;
-    let mut writes = SharedWrites::default();
-    for line in twice {
-        let mut named = class::named(line, symbols, 1.0);
-        let first = before.get(&line.address).copied().unwrap_or_default();
-        named.writes.server = (written(line) - first) / more;
-        if named.writes.server == 0.0 {
-            continue;
+    /// Reads the trace; whenever a round of connections is done and the server is quiet, the next
+    /// one may begin.
+    fn follow(
+        &self,
+        run: &mut Run,
+        trace: &mut Trace,
+        (ends, go): (&Receiver<Result<(), Error>>, &Sender<()>),
+        tools: &Tools,
+    ) -> Result<Vec<Length>, Error> {
+        let mut buffer = vec![0; READ_BYTES];
+        let mut lengths = Vec::new();
+        let mut done_at: Option<Instant> = None;
+        while lengths.len() <= LENGTHS {
+            let mut is_quiet = done_at.is_some_and(|since| since.elapsed() > QUIET_TIME_MAX);
+            if run.wait_for_bytes(QUIET)? {
+                match run.read(&mut buffer)? {
+                    0 => return Err(Error::Check(format!("{} ended too early", self.name))),
+                    some => trace.feed(&buffer[..some])?,
+                }
+                tools.progress.trace(trace.read(), !lengths.is_empty(), None);
+            } else {
+                is_quiet = true;
+            }
+            if is_quiet && done_at.take().is_some() {
+                self.must_be_one_process(run)?;
+                let busiest = trace.take_busiest();
+                self.must_share(&busiest)?;
+                let instructions = busiest.iter().sum();
+                lengths.push(Length { shared: trace.take_shared(), instructions });
+                let _ = go.send(());
+            }
+            match ends.try_recv() {
+                Ok(result) => result.map(|()| done_at = Some(Instant::now()))?,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+            }
         }
-        let sum = if named.class == ALLOCATOR { &mut writes.allocator } else { &mut writes.total };
-        sum.server += named.writes.server;
-        writes.lines.push(named);
+        // The warm-up.
+        lengths.remove(0);
+        Ok(lengths)
     }
-    writes
-}
 
-fn program(
-    sealane: &Path,
-    folder: &Path,
-    credentials: &Credentials,
-    address: SocketAddr,
-    backend: SocketAddr,
-) -> Result<Program, Error> {
-    let binary = sealane.canonicalize().map_err(|_| Error::Missing {
-        program: format!("sealane ({})", sealane.display()),
-        remedy: "lab/build-for-counting".into(),
-    })?;
-    let certificates = folder.join("certificates");
-    fs::create_dir_all(&certificates).map_err(Error::file(&certificates))?;
-    let mut pem = Vec::new();
-    for file in [credentials.certificate(Side::Server), credentials.key(Side::Server)] {
-        pem.extend(fs::read(&file).map_err(Error::file(file))?);
-    }
-    let file = certificates.join("server.pem");
-    fs::write(&file, pem).map_err(Error::file(&file))?;
-    let (address, backend) = (address.to_string(), backend.to_string());
-    let mut arguments: Vec<_> = ["serve", "--lanes", "2", "--listen", &address, "--backend"]
-        .map(Into::into)
-        .into_iter()
-        .collect();
-    arguments.extend([backend.into(), "--certificates".into(), file.into()]);
-    Ok(Program { binary, arguments, ..Program::default() })
-}
-
-/// Does the connections of each round, one after the other, as the other side says.
-fn drive(
-    address: SocketAddr,
-    client: &Arc<ClientConfig>,
-    done: &Sender<Result<(), Error>>,
-    begin: &Receiver<()>,
-) -> Result<(), Error> {
-    let until = Instant::now() + START_TIME_MAX;
-    while let Err(error) = TcpStream::connect(address) {
-        if Instant::now() > until {
-            let seconds = START_TIME_MAX.as_secs();
-            return Err(Error::Check(format!(
-                "sealane did not accept within {seconds} s under valgrind: {error}"
-            )));
-        }
-        thread::sleep(START_STEP);
-    }
-    for connections in ROUNDS {
-        for _ in 0..connections {
-            exchange(address, client)?;
-        }
-        let _ = done.send(Ok(()));
-        if begin.recv().is_err() {
+    /// No line is shared if one thread gets all connections.
+    fn must_share(&self, busiest: &[u64]) -> Result<(), Error> {
+        if busiest[1] * THREAD_SHARE_MAX >= busiest[0] {
             return Ok(());
         }
+        Err(Error::Check(format!(
+            "nearly all connections of {} went to one thread, so that nothing can be told of what \
+             threads share. Does it have two (give it two workers or lanes)? If so the kernel \
+             chose, try again, or with more connections",
+            self.name
+        )))
     }
-    Ok(())
-}
 
-/// One connection.
-fn exchange(address: SocketAddr, client: &Arc<ClientConfig>) -> Result<(), Error> {
-    let failed = |what: &str| {
-        Error::io(format!(
-            "{what} sealane under valgrind (on a busy machine its own time limits end a connection \
-             that valgrind slows down; try again on a quiet one)"
-        ))
-    };
-    let mut tcp = TcpStream::connect(address).map_err(failed("connect to"))?;
-    tcp.set_read_timeout(Some(ANSWER_TIME_MAX)).map_err(failed("set a time limit for"))?;
-    let name = ServerName::try_from(SERVER_NAME)
-        .map_err(|error| Error::Check(format!("server name: {error}")))?;
-    let mut tls = ClientConnection::new(Arc::clone(client), name)
-        .map_err(|error| Error::Check(error.to_string()))?;
-    let mut stream = Stream::new(&mut tls, &mut tcp);
-    stream.write_all(b"?").map_err(failed("send to"))?;
-    let mut byte = [0];
-    stream.read_exact(&mut byte).map_err(failed("read from"))?;
-    if byte != *b"?" {
-        return Err(Error::Check("sealane brought back another byte than was sent".into()));
-    }
-    tls.send_close_notify();
-    let _ = tls.complete_io(&mut tcp);
-    Ok(())
-}
-
-/// Sends back what it gets, for as long as this process lives.
-fn backend() -> Result<SocketAddr, Error> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::io("listen"))?;
-    let address = listener.local_addr().map_err(Error::io("listen"))?;
-    thread::spawn(move || {
-        for connection in listener.incoming() {
-            let Ok(mut connection) = connection else { continue };
-            thread::spawn(move || {
-                let mut bytes = [0; 16];
-                loop {
-                    match connection.read(&mut bytes) {
-                        Ok(0) => break,
-                        Ok(some) if connection.write_all(&bytes[..some]).is_ok() => {}
-                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                        _ => break,
-                    }
-                }
-            });
+    fn must_be_one_process(&self, run: &Run) -> Result<(), Error> {
+        let processes = process::tree(run.id())?.len();
+        if processes == 1 {
+            return Ok(());
         }
-    });
-    Ok(address)
+        Err(Error::Check(format!(
+            "{} runs as {processes} processes. A memory trace sees the threads of one, not what \
+             processes share: start it with threads in one process",
+            self.name
+        )))
+    }
+
+    /// Lock calls of a run with a warm-up and so many connections more.
+    fn locks(&self, connections: u64, tools: &Tools) -> Result<Rows, Error> {
+        let (program, client) = self.placed(tools)?;
+        let interposer = Interposer::new(tools.folder.path())?;
+        let mut run = Run::start(&[], &interposer.in_all_of(program), &tools.stop)?;
+        tools.progress.step(format!("{}: locks of {connections} connections", self.name));
+        let (done, ends) = mpsc::channel();
+        let (go, begin) = mpsc::channel();
+        let rounds = [self.connections, connections];
+        thread::spawn(move || {
+            let result = client.drive(&rounds, &done, &begin);
+            let _ = done.send(result);
+        });
+        for _ in rounds {
+            loop {
+                // Also whether the operator, or the clock, says to stop.
+                run.wait_for_bytes(Duration::ZERO)?;
+                match ends.recv_timeout(QUIET) {
+                    Ok(result) => break result?,
+                    Err(_) if run.has_ended()? => {
+                        let words = run.words()?;
+                        run.end(&words)?;
+                        return Err(Error::Check(format!("{} ended too early", self.name)));
+                    }
+                    Err(_) => {}
+                }
+            }
+            let _ = go.send(());
+        }
+        let process = run.id();
+        run.terminate();
+        run.words()?;
+        interposer.rows_of(process)
+    }
+
+    /// The program with its files written and its ports chosen, and its client.
+    fn placed(&self, tools: &Tools) -> Result<(Program, Client), Error> {
+        let folder = tools.folder.path().join("serve");
+        let credentials = Credentials::make(&folder, self.scenario.key)?;
+        let pem_file = folder.join("server.pem");
+        let mut pem = Vec::new();
+        for file in [credentials.certificate(Side::Server), credentials.key(Side::Server)] {
+            pem.extend(fs::read(&file).map_err(Error::file(file))?);
+        }
+        fs::write(&pem_file, pem).map_err(Error::file(&pem_file))?;
+        let address = free_address()?;
+        let backend = load::backend()?;
+        let values = [
+            address.port().to_string(),
+            backend.to_string(),
+            pem_file.display().to_string(),
+            folder.display().to_string(),
+        ];
+        let filled = |text: &str| {
+            PLACEHOLDERS.iter().zip(&values).fold(text.to_owned(), |text, (placeholder, value)| {
+                text.replace(placeholder, value)
+            })
+        };
+        for (name, text) in &self.files {
+            let file = folder.join(name);
+            fs::write(&file, filled(text)).map_err(Error::file(&file))?;
+        }
+        let config = load::config(&self.scenario, &credentials)?;
+        let client = Client::new(&self.name, address, config, (self.load, self.at_once));
+        let words: Vec<String> = self.command.iter().map(|word| filled(word)).collect();
+        let (binary, arguments) = words
+            .split_first()
+            .ok_or_else(|| Error::Check(format!("{} has no command", self.name)))?;
+        let program = Program {
+            binary: found(binary)?,
+            arguments: arguments.iter().map(Into::into).collect(),
+            ..Program::default()
+        };
+        Ok((program, client))
+    }
+}
+
+/// A program by its path, or by its name among those that are installed.
+pub(crate) fn found(binary: &str) -> Result<PathBuf, Error> {
+    if !binary.contains('/') {
+        return run::installed(binary, binary);
+    }
+    Path::new(binary).canonicalize().map_err(|_| Error::Missing {
+        program: binary.to_owned(),
+        remedy: "whatever builds it".into(),
+    })
+}
+
+fn with_words(error: Error, trace: &Trace) -> Error {
+    match error {
+        Error::Interrupted | Error::Missing { .. } => error,
+        Error::Check(reason) => {
+            Error::Check(format!("{reason}; its last words:\n{}", trace.words()))
+        }
+        other => Error::Check(format!("{other}; its last words:\n{}", trace.words())),
+    }
 }
 
 fn free_address() -> Result<SocketAddr, Error> {
@@ -260,43 +310,29 @@ fn free_address() -> Result<SocketAddr, Error> {
     listener.local_addr().map_err(Error::io("find a free port"))
 }
 
-fn client(scenario: &Scenario, credentials: &Credentials) -> Result<Arc<ClientConfig>, Error> {
-    if scenario.version != Version::Tls13 || scenario.kind == Kind::SessionId {
-        return Err(Error::Unsupported("--serve counts TLS 1.3, full or with tickets".into()));
-    }
-    let group = match scenario.group {
-        Group::P256 => aws_lc_rs::kx_group::SECP256R1,
-        Group::P384 => aws_lc_rs::kx_group::SECP384R1,
-        Group::X25519 => aws_lc_rs::kx_group::X25519,
-        Group::X25519MlKem768 => aws_lc_rs::kx_group::X25519MLKEM768,
-    };
-    let provider = CryptoProvider { kx_groups: vec![group], ..aws_lc_rs::default_provider() };
-    let wrong = |error: &dyn std::fmt::Display| Error::Check(error.to_string());
-    let root = CertificateDer::from_pem_file(credentials.root()).map_err(|error| wrong(&error))?;
-    let mut roots = RootCertStore::empty();
-    roots.add(root).map_err(|error| wrong(&error))?;
-    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|error| wrong(&error))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    if scenario.kind == Kind::Full {
-        config.resumption = Resumption::disabled();
-    }
-    Ok(Arc::new(config))
-}
-
 /// What the figures leave out.
 pub(super) const NOTE: &str = "\
   per connection: handshake, one byte to the backend and back, end. The kernel's work, and what it
   shares, is not visible to valgrind.\n";
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
-/// How many times the work of the other one a lane may do.
-const LANE_SHARE_MAX: u64 = 12;
+/// What stands in a command or a file for: the port to listen at, the address of a backend that
+/// sends back what it gets, a file with a certificate and its key, the folder of the files.
+pub(crate) const PLACEHOLDERS: [&str; 4] = ["{port}", "{backend}", "{cert}", "{folder}"];
+const CONNECTIONS: u64 = 8;
 /// No word of the trace for so long: the server waits for the next connection.
 const QUIET: Duration = Duration::from_millis(150);
+/// A server that is never quiet for so long works by the clock, which both lengths have alike.
+const QUIET_TIME_MAX: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 256 * 1024;
-/// Connections to warm up, N, and 2N.
-const ROUNDS: [u64; 3] = [8, 8, 16];
-const START_STEP: Duration = Duration::from_millis(100);
-const START_TIME_MAX: Duration = Duration::from_secs(180);
+const SEALANE: [&str; 9] = [
+    "serve",
+    "--lanes",
+    "2",
+    "--listen",
+    "127.0.0.1:{port}",
+    "--backend",
+    "{backend}",
+    "--certificates",
+    "{cert}",
+];
+/// How many times the work of the second thread the first may do.
+const THREAD_SHARE_MAX: u64 = 12;

@@ -1,0 +1,222 @@
+//! The other end of a server that is counted: a [`Client`] that connects as often as it is told,
+//! and a backend.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    client::Resumption,
+    crypto::{CryptoProvider, aws_lc_rs},
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+
+use crate::{
+    credentials::{Credentials, SERVER_NAME},
+    error::Error,
+    scenario::{Group, Kind, Scenario, Version},
+};
+
+/// What a connection does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Load {
+    /// A handshake, one byte to the backend and back, and the end.
+    Echo,
+    /// A handshake and the end.
+    Handshake,
+}
+
+/// A client of one server.
+pub(super) struct Client {
+    server: String,
+    address: SocketAddr,
+    load: Load,
+    at_once: u64,
+    config: Arc<ClientConfig>,
+}
+
+impl Client {
+    pub(super) fn new(
+        server: &str,
+        address: SocketAddr,
+        config: Arc<ClientConfig>,
+        (load, at_once): (Load, u64),
+    ) -> Self {
+        Self { server: server.to_owned(), address, load, at_once, config }
+    }
+
+    /// Does the connections of each round, as the other side says.
+    ///
+    /// # Errors
+    /// What went wrong with a connection.
+    pub(super) fn drive(
+        &self,
+        rounds: &[u64],
+        done: &Sender<Result<(), Error>>,
+        begin: &Receiver<()>,
+    ) -> Result<(), Error> {
+        self.wait_for_start()?;
+        for connections in rounds {
+            let mut left = *connections;
+            while left > 0 {
+                let now = left.min(self.at_once);
+                self.together(now)?;
+                left -= now;
+            }
+            let _ = done.send(Ok(()));
+            if begin.recv().is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_start(&self) -> Result<(), Error> {
+        let until = Instant::now() + START_TIME_MAX;
+        while let Err(error) = TcpStream::connect(self.address) {
+            if Instant::now() > until {
+                let (name, seconds) = (&self.server, START_TIME_MAX.as_secs());
+                return Err(Error::Check(format!(
+                    "{name} did not accept at {} within {seconds} s: {error}. Does it listen at \
+                     the port that {{port}} stands for?",
+                    self.address
+                )));
+            }
+            thread::sleep(START_STEP);
+        }
+        Ok(())
+    }
+
+    /// So many connections, all of them open before the first one ends.
+    fn together(&self, connections: u64) -> Result<(), Error> {
+        let open = each((0..connections).map(|_| || self.open()).collect())?;
+        each(open.into_iter().map(|tls| || self.finish(tls)).collect())?;
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Tls, Error> {
+        let mut tcp = TcpStream::connect(self.address).map_err(self.failed("connect to"))?;
+        tcp.set_read_timeout(Some(ANSWER_TIME_MAX)).map_err(self.failed("limit the time of"))?;
+        let name = ServerName::try_from(SERVER_NAME)
+            .map_err(|error| Error::Check(format!("server name: {error}")))?;
+        let mut tls = ClientConnection::new(Arc::clone(&self.config), name)
+            .map_err(|error| Error::Check(error.to_string()))?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut tcp).map_err(self.failed("do a handshake with"))?;
+        }
+        Ok(StreamOwned::new(tls, tcp))
+    }
+
+    fn finish(&self, mut tls: Tls) -> Result<(), Error> {
+        if self.load == Load::Echo {
+            tls.write_all(b"?").map_err(self.failed("send to"))?;
+            let mut byte = [0];
+            tls.read_exact(&mut byte).map_err(self.failed("read from"))?;
+            if byte != *b"?" {
+                let name = &self.server;
+                return Err(Error::Check(format!(
+                    "{name} brought back another byte than was sent"
+                )));
+            }
+        }
+        tls.conn.send_close_notify();
+        let _ = tls.flush();
+        // Its work is done when it has ended the connection too; whether it does so is its affair.
+        let _ = tls.sock.set_read_timeout(Some(END_TIME_MAX));
+        let _ = tls.take(END_BYTES_MAX).read_to_end(&mut Vec::new());
+        Ok(())
+    }
+
+    fn failed(&self, what: &str) -> impl FnOnce(std::io::Error) -> Error {
+        Error::io(format!(
+            "{what} {} (on a busy machine its own time limits may end a connection that valgrind \
+             slows down)",
+            self.server
+        ))
+    }
+}
+
+type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+/// All of them at the same time.
+fn each<T: Send>(work: Vec<impl FnOnce() -> Result<T, Error> + Send>) -> Result<Vec<T>, Error> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = work.into_iter().map(|work| scope.spawn(work)).collect();
+        let gone = || Error::Check("a thread of the client panicked".into());
+        threads.into_iter().map(|thread| thread.join().map_err(|_| gone())?).collect()
+    })
+}
+
+/// Sends back what it gets, for as long as this process lives.
+///
+/// # Errors
+/// The system refuses.
+pub(super) fn backend() -> Result<SocketAddr, Error> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::io("listen"))?;
+    let address = listener.local_addr().map_err(Error::io("listen"))?;
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            let Ok(mut connection) = connection else { continue };
+            thread::spawn(move || {
+                let mut bytes = [0; 16];
+                loop {
+                    match connection.read(&mut bytes) {
+                        Ok(0) => break,
+                        Ok(some) if connection.write_all(&bytes[..some]).is_ok() => {}
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        _ => break,
+                    }
+                }
+            });
+        }
+    });
+    Ok(address)
+}
+
+/// What the client of `scenario` offers and whom it trusts.
+///
+/// # Errors
+/// [`Error::Unsupported`] if a running server cannot be asked for it.
+pub(super) fn config(
+    scenario: &Scenario,
+    credentials: &Credentials,
+) -> Result<Arc<ClientConfig>, Error> {
+    if scenario.version != Version::Tls13 || scenario.kind == Kind::SessionId {
+        let what = "a server is counted in TLS 1.3, full or with tickets";
+        return Err(Error::Unsupported(what.into()));
+    }
+    let group = match scenario.group {
+        Group::P256 => aws_lc_rs::kx_group::SECP256R1,
+        Group::P384 => aws_lc_rs::kx_group::SECP384R1,
+        Group::X25519 => aws_lc_rs::kx_group::X25519,
+        Group::X25519MlKem768 => aws_lc_rs::kx_group::X25519MLKEM768,
+    };
+    let provider = CryptoProvider { kx_groups: vec![group], ..aws_lc_rs::default_provider() };
+    let wrong = |error: &dyn std::fmt::Display| Error::Check(error.to_string());
+    let root = CertificateDer::from_pem_file(credentials.root()).map_err(|error| wrong(&error))?;
+    let mut roots = RootCertStore::empty();
+    roots.add(root).map_err(|error| wrong(&error))?;
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| wrong(&error))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    if scenario.kind == Kind::Full {
+        config.resumption = Resumption::disabled();
+    }
+    Ok(Arc::new(config))
+}
+
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
+const END_BYTES_MAX: u64 = 64 * 1024;
+const END_TIME_MAX: Duration = Duration::from_secs(10);
+const START_STEP: Duration = Duration::from_millis(100);
+const START_TIME_MAX: Duration = Duration::from_secs(15 * 60);
