@@ -9,6 +9,7 @@
 
 mod budget;
 mod class;
+mod holds;
 mod instructions;
 mod lines;
 mod locks;
@@ -47,11 +48,11 @@ pub struct Arguments {
     stack: Vec<String>,
     /// Counts shared writes of this binary of sealane instead, running with two lanes
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stack", "budget",
-        "repeats", "handshakes", "instructions", "locks", "lines", "fault"])]
+        "repeats", "handshakes", "instructions", "locks", "lines", "holds", "fault"])]
     serve: Option<PathBuf>,
     /// Holds shared writes to the budget in this file, and shows that an excess would be found
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stack", "repeats", "instructions",
-        "locks", "lines", "json", "fault", "kind", "tls", "cipher", "group", "key", "tickets",
+        "locks", "lines", "holds", "json", "fault", "kind", "tls", "cipher", "group", "key", "tickets",
         "share", "client_certificate"])]
     budget: Option<PathBuf>,
     #[command(flatten)]
@@ -62,7 +63,7 @@ pub struct Arguments {
     /// Handshakes per thread in a memory trace, after as many to warm up
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=50))]
     handshakes: u64,
-    /// Counts instructions; without any of these three, all are counted
+    /// Counts instructions; without any of these four, the first three are counted
     #[arg(long)]
     instructions: bool,
     /// Counts lock acquisitions, by lock and call path
@@ -71,6 +72,9 @@ pub struct Arguments {
     /// Counts writes to cache lines that another thread writes too
     #[arg(long)]
     lines: bool,
+    /// Times how long locks are held, in one thread at its own speed
+    #[arg(long)]
+    holds: bool,
     /// Writes all figures there, as one document
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -152,6 +156,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         };
         show(&table::text(&result))?;
         show(&differences)?;
+        if arguments.holds && result.failure.is_none() {
+            tools.progress.step(format!("{stack}: how long locks are held"));
+            show(&holds::text(&holds::measure(&subject, &tools)?))?;
+        }
         well &= differences.is_empty();
         journal.run.stacks.extend(launch::identity(stack).ok());
         journal.run.counts.push(result);
@@ -186,8 +194,8 @@ fn counted(
     arguments: &Arguments,
     tools: &Tools,
 ) -> Result<(CountResult, String), Error> {
-    let Arguments { instructions, locks, lines, repeats, .. } = *arguments;
-    let all = !(instructions || locks || lines);
+    let Arguments { instructions, locks, lines, holds, repeats, .. } = *arguments;
+    let all = !(instructions || locks || lines || holds);
     let mut times = Vec::new();
     for time in 1..=repeats {
         let mut result = subject.result();

@@ -61,6 +61,7 @@ fn trial(stack: &str, scenario: &Scenario, credentials: &Path) -> Line {
         window_ms: 0,
         fixed: Some(Fixed { warm_up: 1, count: 3 }),
         fault: None,
+        time_holds: false,
     });
     let task = serde_json::to_string(&task).unwrap();
     let output =

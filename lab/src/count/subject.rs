@@ -1,7 +1,7 @@
 //! What is counted: [`Subject`], one stack in one scenario, as a trial of fixed length under each
 //! instrument.
 
-use std::{env, path::PathBuf};
+use std::{env, path::PathBuf, time::Duration};
 
 use crate::{
     count::{
@@ -15,7 +15,8 @@ use crate::{
     error::Error,
     phase,
     scenario::Scenario,
-    trial::{Fixed, Handshakes, Task, fault::Fault},
+    stack::TimedCall,
+    trial::{Fixed, Handshakes, Line, Task, fault::Fault, launch},
 };
 
 /// One stack in one scenario.
@@ -66,6 +67,27 @@ impl Subject {
         Ok(counts)
     }
 
+    /// How long locks of the C library are held, of one thread.
+    ///
+    /// # Errors
+    /// What stopped the trial.
+    pub(super) fn native_holds(&self, tools: &Tools) -> Result<Vec<locks::NativeHold>, Error> {
+        let (program, handshakes) = self.trial(tools, 1, HOLDS)?;
+        locks::holds(&program, handshakes, tools.folder.path(), &tools.stop)
+    }
+
+    /// How long calls take that hold a lock of the stack's own, and how many handshakes there were.
+    ///
+    /// # Errors
+    /// What stopped the trial.
+    pub(super) fn timed_calls(&self, tools: &Tools) -> Result<(Vec<TimedCall>, u64), Error> {
+        let task = Handshakes { time_holds: true, ..self.task(tools, 1, HOLDS)? };
+        match launch::run(&Task::Handshakes(task), HOLDS_TIME_MAX)? {
+            Line::Fixed { holds, .. } => Ok((holds, HOLDS.warm_up + HOLDS.count)),
+            _ => Err(Error::Check("the trial told something else than its holds".into())),
+        }
+    }
+
     /// Instructions by side.
     ///
     /// # Errors
@@ -95,21 +117,7 @@ impl Subject {
 
     /// The trial and how many handshakes it does, all threads together.
     fn trial(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<(Program, u64), Error> {
-        let key = self.scenario.key;
-        let folder = tools.folder.path().join(format!("{key:?}"));
-        if !folder.exists() {
-            Credentials::make(&folder, key)?;
-        }
-        let task = Task::Handshakes(Handshakes {
-            stack: self.stack.clone(),
-            scenario: self.scenario.clone(),
-            credentials: folder,
-            threads,
-            pin: Vec::new(),
-            window_ms: 0,
-            fixed: Some(fixed),
-            fault: self.fault,
-        });
+        let task = Task::Handshakes(self.task(tools, threads, fixed)?);
         let task = serde_json::to_string(&task)
             .map_err(|error| Error::Check(format!("a task as JSON: {error}")))?;
         let operations = fixed.count * threads as u64;
@@ -120,6 +128,25 @@ impl Subject {
             environment: Vec::new(),
         };
         Ok((program, operations))
+    }
+
+    fn task(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<Handshakes, Error> {
+        let key = self.scenario.key;
+        let folder = tools.folder.path().join(format!("{key:?}"));
+        if !folder.exists() {
+            Credentials::make(&folder, key)?;
+        }
+        Ok(Handshakes {
+            stack: self.stack.clone(),
+            scenario: self.scenario.clone(),
+            credentials: folder,
+            threads,
+            pin: Vec::new(),
+            window_ms: 0,
+            fixed: Some(fixed),
+            fault: self.fault,
+            time_holds: false,
+        })
     }
 
     /// Stacks that are linked into the lab; of others, the lab cannot tell.
@@ -208,6 +235,9 @@ const IS_BUILT_FOR_COUNTING: bool = option_env!("VALGRIND_BUG_494162").is_some()
     && option_env!("AWS_LC_SYS_NO_JITTER_ENTROPY").is_some();
 /// So many that rare events show as what they are.
 const LOCKS: Fixed = Fixed { warm_up: 20, count: 200 };
+/// As long as a mean needs.
+const HOLDS: Fixed = Fixed { warm_up: 20, count: 500 };
+const HOLDS_TIME_MAX: Duration = Duration::from_secs(120);
 const LONG: Fixed = Fixed { warm_up: 2, count: 15 };
 const SHORT: Fixed = Fixed { warm_up: 2, count: 5 };
 /// Each call path is walked, which takes twenty times as long.
