@@ -3,6 +3,7 @@
 #![allow(
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a test fails by panicking"
 )]
@@ -150,6 +151,42 @@ fn two_builds_at_once_do_not_touch_each_other() {
     assert!(!output.status.success(), "{told}");
     assert!(told.contains("being built by process 4711; wait for it"), "{told}");
     assert!(!stacks.join(".work").exists());
+}
+
+/// Every kind of handshake, with two threads that share what they resume; where none was built, as
+/// on most machines, there is nothing to test.
+#[test]
+fn older_versions_of_rustls_shake_hands_and_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = sealane_lab::stacks::known();
+    let built: Vec<_> = known.iter().filter(|name| name.starts_with("rustls")).collect();
+    let old: Vec<_> = built.into_iter().filter(|name| name.contains('@')).collect();
+    if old.is_empty() {
+        println!("skipped: sealane-lab stacks build rustls@0.23.16 was not run here");
+    }
+    for name in old {
+        for (kind, version) in [
+            ("full", "1.2"),
+            ("full", "1.3"),
+            ("session-id", "1.2"),
+            ("ticket", "1.2"),
+            ("ticket", "1.3"),
+        ] {
+            for share in ["context", "session", "thread"] {
+                let json = folder.path().join("run.json");
+                let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
+                command.args(["handshake", "--threads=2", "--rounds=1", "--window-ms=20"]);
+                command.args(["--stack", name, "--kind", kind, "--tls", version]);
+                command.args(["--share", share, "--json"]).arg(&json);
+                let output = command.output().unwrap();
+                let told = text(&output);
+                assert!(output.status.success(), "{name} {kind} {version} {share}: {told}");
+                let run: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+                let negotiated = &run["handshakes"][0]["negotiated"];
+                assert_eq!(negotiated["resumed"], kind != "full", "{name} {run}");
+            }
+        }
+    }
 }
 
 fn lab(cache: &Path, arguments: &[&str]) -> Output {

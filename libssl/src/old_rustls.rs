@@ -289,9 +289,9 @@ impl Drop for Thread {
 unsafe extern "C" fn append(to: *mut c_void, start: *const u8, length: usize) {
     if length > 0 {
         // SAFETY: as demanded.
-        unsafe {
-            (*to.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(start, length))
-        }
+        let (to, bytes) =
+            unsafe { (&mut *to.cast::<Vec<u8>>(), std::slice::from_raw_parts(start, length)) };
+        to.extend_from_slice(bytes);
     }
 }
 
