@@ -48,12 +48,13 @@ pub struct Arguments {
     stack: Vec<String>,
     /// Counts shared writes of this binary of sealane instead, running with two lanes
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stack", "budget",
-        "repeats", "handshakes", "instructions", "locks", "lines", "holds", "fault"])]
+        "repeats", "handshakes", "instructions", "locks", "lines", "holds",
+        "fault"])]
     serve: Option<PathBuf>,
     /// Holds shared writes to the budget in this file, and shows that an excess would be found
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stack", "repeats", "instructions",
-        "locks", "lines", "holds", "json", "fault", "kind", "tls", "cipher", "group", "key", "tickets",
-        "share", "client_certificate"])]
+        "locks", "lines", "holds", "json", "fault", "kind", "tls", "cipher", "group", "key",
+        "tickets", "share", "client_certificate"])]
     budget: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,

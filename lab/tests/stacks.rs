@@ -16,6 +16,12 @@ use std::{
     process::{Command, Output},
 };
 
+use sealane_lab::{
+    credentials::Credentials,
+    scenario::{Kind, Scenario, Share, Version},
+    stacks,
+    trial::{Fixed, Handshakes, Line, Task},
+};
 use serde_json::Value;
 
 #[test]
@@ -158,7 +164,8 @@ fn two_builds_at_once_do_not_touch_each_other() {
 #[test]
 fn older_versions_of_rustls_shake_hands_and_resume() {
     let folder = tempfile::tempdir().unwrap();
-    let known = sealane_lab::stacks::known();
+    Credentials::make(folder.path(), Scenario::default().key).unwrap();
+    let known = stacks::known();
     let built: Vec<_> = known.iter().filter(|name| name.starts_with("rustls")).collect();
     let old: Vec<_> = built.into_iter().filter(|name| name.contains('@')).collect();
     if old.is_empty() {
@@ -166,24 +173,34 @@ fn older_versions_of_rustls_shake_hands_and_resume() {
     }
     for name in old {
         for (kind, version) in [
-            ("full", "1.2"),
-            ("full", "1.3"),
-            ("session-id", "1.2"),
-            ("ticket", "1.2"),
-            ("ticket", "1.3"),
+            (Kind::Full, Version::Tls12),
+            (Kind::Full, Version::Tls13),
+            (Kind::SessionId, Version::Tls12),
+            (Kind::Ticket, Version::Tls12),
+            (Kind::Ticket, Version::Tls13),
         ] {
-            for share in ["context", "session", "thread"] {
-                let json = folder.path().join("run.json");
+            for share in [Share::Context, Share::Session, Share::Thread] {
+                let scenario = Scenario { kind, version, share, ..Scenario::default() };
+                let task = Task::Handshakes(Handshakes {
+                    stack: name.clone(),
+                    scenario,
+                    credentials: folder.path().to_owned(),
+                    threads: 2,
+                    pin: Vec::new(),
+                    window_ms: 0,
+                    fixed: Some(Fixed { warm_up: 1, count: 3 }),
+                    fault: None,
+                    time_holds: false,
+                });
+                let task = serde_json::to_string(&task).unwrap();
                 let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
-                command.args(["handshake", "--threads=2", "--rounds=1", "--window-ms=20"]);
-                command.args(["--stack", name, "--kind", kind, "--tls", version]);
-                command.args(["--share", share, "--json"]).arg(&json);
-                let output = command.output().unwrap();
+                let output = command.args(["trial", &task]).output().unwrap();
                 let told = text(&output);
-                assert!(output.status.success(), "{name} {kind} {version} {share}: {told}");
-                let run: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-                let negotiated = &run["handshakes"][0]["negotiated"];
-                assert_eq!(negotiated["resumed"], kind != "full", "{name} {run}");
+                let done = told.lines().last().map(serde_json::from_str::<Line>);
+                let Some(Ok(Line::Fixed { operations: 6, negotiated, .. })) = done else {
+                    panic!("{name} {kind:?} {version:?} {share:?}: {told}")
+                };
+                assert_eq!(negotiated.resumed, kind != Kind::Full, "{name} {kind:?} {share:?}");
             }
         }
     }
