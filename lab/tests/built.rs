@@ -1,6 +1,6 @@
-//! Every stack that was built on this machine in every scenario: it does what is asked, or says that
-//! it cannot. By hand, because a machine has few of them: `stacks build all` first. `STACKS=a,b` in
-//! the environment picks some.
+//! Every stack that was built on this machine in every scenario: it does what is asked, or says
+//! that it cannot. By hand, because a machine has few of them: `stacks build all` first.
+//! `STACKS=a,b` in the environment picks some.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::expect_used,
