@@ -20,6 +20,7 @@ pub mod error;
 pub mod handshake;
 pub mod histogram;
 pub mod interrupt;
+mod issuance;
 pub mod journal;
 mod load;
 pub mod machine;
