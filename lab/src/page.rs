@@ -21,7 +21,7 @@ mod times;
 mod transfer;
 mod verdicts;
 mod waiting;
-mod words;
+pub(crate) mod words;
 pub(crate) mod writeups;
 
 use std::{

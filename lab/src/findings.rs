@@ -1,0 +1,171 @@
+//! The command `findings`: what each stack's threads share today, from recordings, with who writes
+//! it and what would remove it; one page, the same as text, and a document.
+//!
+//! ```text
+//! recordings --> what is shared, summed --+--> page, text, document
+//! recordings --> forecasts ---------------+
+//! findings.toml: what people know --------+
+//! ```
+
+pub(crate) mod notes;
+mod set;
+mod sharing;
+mod text;
+pub(crate) mod words;
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    document::Run,
+    error::Error,
+    interrupt::Interrupt,
+    journal::{self, Journal},
+    page,
+    recording::Recording,
+};
+
+use notes::Notes;
+
+/// Its arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Recordings, documents of `findings`, `forecast` and `validate`, or folders of these
+    #[arg(value_name = "FROM", required_unless_present = "record", num_args = 0..=FROM_MAX)]
+    from: Vec<PathBuf>,
+    /// Makes the recordings of the set that are not in this folder yet, and takes those that are
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
+    /// Records only these stacks of the set, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "record")]
+    stack: Vec<String>,
+    /// Prints the command of each recording instead
+    #[arg(long, requires = "record")]
+    commands: bool,
+    /// The page to write
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+    /// Writes the text there instead of to standard output
+    #[arg(long, value_name = "FILE.md")]
+    text: Option<PathBuf>,
+    /// Writes all figures there, as one document
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// `true` if every recording of the set could be made.
+///
+/// # Errors
+/// What stopped it.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let stop = Interrupt::catch()?;
+    let mut well = true;
+    let mut from = arguments.from.clone();
+    if let Some(folder) = &arguments.record {
+        let set = set::wanted(&arguments.stack)?;
+        if arguments.commands {
+            set::print(&set, folder)?;
+            return Ok(true);
+        }
+        well = set::record(&set, folder, |wanted| {
+            crate::count::record(&wanted.stack, &wanted.scenario, &stop)
+        })?;
+        from.push(folder.clone());
+    }
+    let notes = Notes::own()?;
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    gather(&files(&from)?, &mut journal.run)?;
+    journal.save(true)?;
+    if let Some(output) = &arguments.output {
+        page::findings::write(&journal.run, &notes, output)?;
+    }
+    let text = text::text(&journal.run, &notes);
+    match &arguments.text {
+        Some(file) => fs::write(file, text).map_err(Error::file(file))?,
+        None => io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?,
+    }
+    Ok(well)
+}
+
+/// The text of a document of findings, as this program writes it.
+///
+/// # Errors
+/// The document cannot be read.
+pub fn text_of(document: &Path) -> Result<String, Error> {
+    Ok(text::text(&journal::read(document)?, &Notes::own()?))
+}
+
+/// What `files` say of stacks, each stack and scenario once: the last file that tells of it counts.
+fn gather(files: &[PathBuf], run: &mut Run) -> Result<(), Error> {
+    let mut forecasts = Vec::new();
+    for file in files {
+        if file.to_string_lossy().ends_with(set::SUFFIX) {
+            let recording = Recording::read(file)?;
+            run.findings.push(sharing::finding(&recording));
+            run.stacks.push(recording.stack);
+        } else {
+            let document = journal::read(file)?;
+            run.findings.extend(document.findings);
+            run.stacks.extend(document.stacks);
+            forecasts.extend(document.forecasts);
+            run.validation = document.validation.or(run.validation.take());
+        }
+    }
+    if run.findings.is_empty() {
+        return Err(Error::Check(format!(
+            "there is no recording among {} files; sealane-lab findings --record FOLDER makes the \
+             set, sealane-lab count --record FILE a single one",
+            files.len()
+        )));
+    }
+    run.findings.reverse();
+    let mut seen = Vec::new();
+    run.findings.retain(|finding| {
+        let key = (finding.stack.clone(), finding.scenario.clone());
+        let new = !seen.contains(&key);
+        seen.push(key);
+        new
+    });
+    run.findings.sort_by(|a, b| (&a.stack, &a.scenario).cmp(&(&b.stack, &b.scenario)));
+    run.stacks.sort_by(|a, b| (&a.name, &a.sha256).cmp(&(&b.name, &b.sha256)));
+    run.stacks.dedup();
+    for finding in &mut run.findings {
+        let same = |forecast: &&crate::document::Forecast| {
+            (&forecast.stack, &forecast.version, &forecast.scenario)
+                == (&finding.stack, &finding.version, &finding.scenario)
+        };
+        if let Some(forecast) = forecasts.iter().rfind(same) {
+            finding.forecast = Some(forecast.clone());
+        }
+    }
+    Ok(())
+}
+
+/// All recordings and documents of `from`, folders' in the order of their names.
+fn files(from: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for path in from {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let entries = fs::read_dir(path).map_err(Error::file(path))?;
+        let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        inside.retain(|file| {
+            let name = file.to_string_lossy();
+            name.ends_with(set::SUFFIX) || name.ends_with(".json")
+        });
+        inside.sort_unstable();
+        files.append(&mut inside);
+    }
+    match files.len() {
+        0..=FILES_MAX => Ok(files),
+        many => Err(Error::Check(format!("{many} files; at most {FILES_MAX} fit on a page"))),
+    }
+}
+
+const FILES_MAX: usize = 256;
+const FROM_MAX: usize = 64;
