@@ -2,12 +2,15 @@
 
 mod card;
 mod carried;
+mod costs;
+mod curves;
 mod frame;
 mod headline;
 mod lock_paths;
 mod matrix;
 mod method;
 mod node;
+mod outlook;
 mod peers;
 mod picture;
 mod service;
@@ -19,6 +22,7 @@ mod terminators;
 mod threads;
 mod times;
 mod transfer;
+mod validation;
 mod verdicts;
 mod waiting;
 pub(crate) mod words;
@@ -139,10 +143,12 @@ fn page(sources: &mut Sources) -> String {
 fn render(sources: &Sources, raw: bool) -> String {
     let sections = [
         threads::section(sources),
+        curves::section(sources),
         terminators::section(sources),
         node::section(sources),
         verdicts::section(sources),
         sharing::section(sources),
+        validation::section(sources),
         strategies::section(sources),
         times::section(sources),
         transfer::bulk_section(sources),

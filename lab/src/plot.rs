@@ -16,7 +16,7 @@ mod svg;
 pub(crate) use bars::{Bar, BarPlot, Floor, Row, Segment};
 pub(crate) use icicle::{Icicle, Path, Step};
 pub(crate) use intervals::{Interval, IntervalPlot};
-pub(crate) use lines::{Diagonal, Line, LinePlot, Point, Reading, Switch, Ticks};
+pub(crate) use lines::{Diagonal, Level, Line, LinePlot, Point, Reading, Switch, Ticks};
 pub(crate) use number::{bytes, number};
 pub(crate) use scale::Scale;
 pub(crate) use svg::escape;
@@ -48,6 +48,30 @@ pub(crate) struct Key {
     pub(crate) label: String,
     /// An index into [`palette::COLORS`], taken round.
     pub(crate) color: usize,
+    pub(crate) ink: Ink,
+}
+
+/// How a series is drawn, so that one sees how its figures came to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ink {
+    /// Forecast: dashes without signs.
+    Dashed,
+    /// Somebody else's: open signs without a line.
+    Signs,
+    /// Taken here: a line, with a sign at each figure.
+    #[default]
+    Solid,
+}
+
+impl Ink {
+    /// What is added to the class of a series' swatch.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Dashed => " dashed",
+            Self::Signs => " marks",
+            Self::Solid => "",
+        }
+    }
 }
 
 /// Width of every plot in user units; its font is about 12 of them.

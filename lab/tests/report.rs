@@ -10,6 +10,8 @@
 
 #[path = "report/browser.rs"]
 mod browser;
+#[path = "report/forecasts.rs"]
+mod forecasts;
 #[path = "report/sample.rs"]
 #[allow(
     clippy::cast_possible_truncation,
@@ -77,6 +79,65 @@ fn the_page_of_node_says_what_it_said() {
     }
     assert!(!page.contains("Ways to share one thing"), "it stands there twice");
     same_as_file("node.txt", &text);
+}
+
+/// Every word of the page that says why stacks stop, and how far they go.
+#[test]
+fn the_page_of_forecasts_says_what_it_said() {
+    let page = page_of(&[forecasts::why()]);
+    assert!(page.len() < 300_000, "{} bytes", page.len());
+    let text = words(&page);
+    for title in [
+        "How far it goes",
+        "Server",
+        "Client",
+        "Whole loop",
+        "Forecast beside published",
+        "FORECAST",
+        "MEASURED",
+        "COUNTED",
+    ] {
+        assert!(text.lines().any(|line| line == title), "{title} is missing: {text}");
+    }
+    same_as_file("forecasts.txt", &text);
+}
+
+#[test]
+fn a_run_of_forecasts_alone_says_first_what_they_come_to() {
+    let text = words(&page_of(&[forecasts::alone()]));
+    assert!(
+        text.contains("openssl@3.4 and openssl@3.0: no difference shown at 80 threads."),
+        "bands that overlap are not ranked: {text:.3000}"
+    );
+    assert!(!text.contains("Nothing was measured"), "{text:.2000}");
+    let validated = words(&page_of(&[forecasts::validated()]));
+    assert!(
+        validated.contains("3 of 4 published curves that nothing was fitted on are forecast"),
+        "{validated:.2000}"
+    );
+    assert!(validated.contains("missed: OpenSSL 3.4 ticket 1.3."), "{validated:.2000}");
+}
+
+/// The bands decide, wherever the forecasts come from.
+#[test]
+fn forecasts_of_several_runs_are_compared_by_their_bands() {
+    let of = |stack: &str| {
+        let mut run = forecasts::alone();
+        run.forecasts.retain(|forecast| forecast.stack == stack);
+        run
+    };
+    let text = words(&page_of(&[of("openssl@3.0"), of("rustls@0.23.17")]));
+    let expected = "rustls@0.23.17 and openssl@3.0: no difference shown at 80 threads.";
+    assert!(text.contains(expected), "{text:.3000}");
+    let mut fallen = of("openssl@3.0");
+    for point in &mut fallen.forecasts[0].server.points {
+        point.efficiency /= 10.0;
+        (point.low, point.high) = (point.low / 10.0, point.high / 10.0);
+    }
+    let text = words(&page_of(&[fallen, of("rustls@0.23.17")]));
+    let expected = "At 80 threads, rustls@0.23.17 keeps more than 70% of its per-thread speed, \
+        openssl@3.0 about 4% (2\u{2013}11%).";
+    assert!(text.contains(expected), "{text:.3000}");
 }
 
 #[test]

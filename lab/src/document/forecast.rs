@@ -181,6 +181,12 @@ pub struct ValidatedCurve {
     pub knee: [Knee; 2],
     /// What was recorded: stack and version, which is not always the published one.
     pub recorded: String,
+    /// [`Identity::name`](crate::stack::Identity::name) of what was recorded.
+    #[serde(default)]
+    pub stack: String,
+    /// What was asked of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<Scenario>,
 }
 
 /// One published point. Efficiency: rate per thread over the rate at the fewest threads published.

@@ -9,7 +9,7 @@ use crate::{
 use super::{
     card::Card,
     frame::Tag,
-    peers,
+    outlook, peers,
     sources::{Part, Sources},
     strategies::verdict,
     terminators::floor,
@@ -20,13 +20,17 @@ use super::{
 
 /// What the page says first, most important first; at least one sentence.
 pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
-    let sentences = [rates_sentence(sources), servers_sentence(sources), counts_sentence(sources)];
-    let said: Vec<String> = sentences.into_iter().flatten().collect();
+    let measured = [rates_sentence(sources), servers_sentence(sources)].into_iter().flatten();
+    let ahead = outlook::sentences(sources);
+    let counted = counts_sentence(sources).into_iter();
+    let said: Vec<String> = measured.chain(ahead).chain(counted).collect();
     if !said.is_empty() {
         return said;
     }
     let nothing = || "Nothing was measured: see what failed below.".into();
-    let only = bulk_sentence(sources).or_else(|| strategies_sentence(sources));
+    let only = bulk_sentence(sources)
+        .or_else(|| strategies_sentence(sources))
+        .or_else(|| outlook::validations(sources));
     vec![only.unwrap_or_else(nothing)]
 }
 
@@ -67,7 +71,7 @@ pub(crate) fn cards(sources: &Sources) -> String {
     }
     let servers = sources.servers().next();
     let servers = servers.map(|(_, servers)| peers::cards(sources, servers)).unwrap_or_default();
-    let mut html = String::new();
+    let mut html = outlook::cards(sources);
     for (name, cards) in [("Stacks, in memory", cards), ("Servers, over sockets", servers)] {
         if !cards.is_empty() {
             let cards: String = cards.iter().take(CARDS_MAX).map(Card::html).collect();

@@ -48,15 +48,18 @@ fn icicle(label: &str, locks: &LockCounts, (side, of): Side) -> Icicle {
     }
 }
 
+/// A function as documents name it, `SSL_accept (libssl.so.3)`: its owner is its group.
+pub(crate) fn function_step(function: &str) -> Step {
+    let (label, group) = match function.rsplit_once(" (") {
+        Some((name, owner)) => (name, owner.trim_end_matches(')')),
+        None => (function, "owner not known"),
+    };
+    Step { label: label.into(), group: group.into() }
+}
+
 /// From the outermost function to the lock.
 fn steps(site: &LockSite) -> Vec<Step> {
-    let functions = site.path.iter().rev().map(|function| {
-        let (label, group) = match function.rsplit_once(" (") {
-            Some((name, owner)) => (name, owner.trim_end_matches(')')),
-            None => (function.as_str(), "owner not known"),
-        };
-        Step { label: label.into(), group: group.into() }
-    });
+    let functions = site.path.iter().rev().map(|function| function_step(function));
     let lock = format!("lock {}, {}", site.lock, site.kind);
     functions.chain([Step { label: lock, group: "the lock".into() }]).collect()
 }

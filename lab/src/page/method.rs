@@ -71,7 +71,7 @@ pub(crate) fn section(sources: &Sources, raw: bool) -> Section {
     body += &stacks(sources);
     body += &negotiated(sources);
     body += &rounds(sources);
-    body += READ;
+    body += &read(sources);
     body += &commands(sources);
     body += &documents(sources, raw);
     Section { id: "method", short: "Method", title: "Method and validity", lead: LEAD.into(), body }
@@ -266,19 +266,29 @@ fn without_histograms(run: &Run) -> String {
     serde_json::to_string(&run).unwrap_or_else(|error| error.to_string())
 }
 
+fn read(sources: &Sources) -> String {
+    let runs = || sources.runs.iter().map(|source| &source.run);
+    let ahead = runs().any(|run| !run.forecasts.is_empty() || run.validation.is_some());
+    let forecasts = if ahead { READ_FORECASTS } else { READ_NO_FORECAST };
+    format!("<h3>How to read it</h3><ul class=\"remarks\"><li>{READ_TAGS} {forecasts}</li>{READ}")
+}
+
 /// Of processor time; above it, times are not the stacks' own.
 const STEAL_PERCENT_MAX: f64 = 1.0;
 const LEAD: &str = "All stacks get the same certificates, group, suite and number of tickets; what \
     was negotiated is read back from both ends. Rounds are interleaved, so that a slow minute hits \
     everyone.";
-const READ: &str = "<h3>How to read it</h3><ul class=\"remarks\">\
-    <li><b>MEASURED</b> is by a clock on this machine. <b>COUNTED</b> is event by event, and the \
-    same on any machine of this kind; where brackets follow, it also depends on how threads met. \
-    Nothing on this page is a forecast.</li>\
-    <li>Figures are medians of valid rounds; brackets and bands go from the least to the most. A \
+const READ_TAGS: &str = "<b>MEASURED</b> is by a clock on this machine. <b>COUNTED</b> is event by \
+    event, and the same on any machine of this kind; where brackets follow, it also depends on how \
+    threads met.";
+const READ_FORECASTS: &str = "<b>FORECAST</b> is by a model from counts: nobody has seen it. It is \
+    a band, and dashes are its middle; no line of dashes is a measurement. <b>PUBLISHED</b> was \
+    measured by others, elsewhere.";
+const READ_NO_FORECAST: &str = "Nothing on this page is a forecast.";
+const READ: &str = "<li>Figures are medians of valid rounds; brackets and bands go from the least to the most. A \
     verdict rests on the rounds' ratios and their 95% bootstrap interval; if that holds 1, no \
     difference is shown.</li>\
-    <li>No line goes past what was measured. More threads than processors take turns: that region \
+    <li>No solid line goes past what was measured. More threads than processors take turns: that region \
     is shaded, and its fall is nobody's fault.</li>\
     <li>In memory, both ends share each thread: a rate there is not what a server reaches over \
     sockets.</li></ul>";

@@ -66,6 +66,7 @@ fn rates(strategies: &Strategies) -> String {
             lines,
             processors: Vec::new(),
             diagonal: None,
+            level: None,
         };
         let look = "Higher is better. Point: median of the rounds; thin line: least to most.";
         html += &Figure { title, tag: Tag::Measured, look, drawing: &plot.draw() }.html();
@@ -79,7 +80,7 @@ fn lines(strategies: &Strategies, case: &str) -> Vec<Line> {
         let rows = strategies.rows.iter().filter(|row| row.strategy == mode && is(row, case));
         let mut points: Vec<Point> = rows.filter_map(point).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Line { label: mode, color, points, ideal: None }
+        Line { label: mode, color, points, ..Line::default() }
     });
     lines.filter(|line| !line.points.is_empty()).collect()
 }

@@ -3,7 +3,7 @@
 use crate::{
     document::{HandshakeSeries, Servers},
     error::Error,
-    plot::{Drawing, Key, escape, palette},
+    plot::{Drawing, Ink, Key, escape, palette},
 };
 
 use super::{frame, matrix, sources::Sources, terminators, threads, writeups};
@@ -106,7 +106,7 @@ fn legend(keys: &[Key], left: f64, top: f64) -> (String, f64) {
     }
     let (mut across, mut down) = (left, top);
     let mut svg = String::new();
-    for Key { label, color } in keys {
+    for Key { label, color, ink } in keys {
         let width = 30.0 + 7.0 * threads::real(label.chars().count());
         if across > left && across + width > left + PANEL {
             (across, down) = (left, down + KEY);
@@ -115,7 +115,7 @@ fn legend(keys: &[Key], left: f64, top: f64) -> (String, f64) {
             "<g class=\"{}{}\"><rect class=\"bar\" x=\"{across}\" y=\"{}\" width=\"12\" \
              height=\"12\" rx=\"3\"/><text class=\"name\" x=\"{}\" y=\"{}\">{}</text></g>",
             palette::class(*color),
-            palette::dashes(*color),
+            if *ink == Ink::Solid { palette::dashes(*color) } else { " again" },
             down + 2.0,
             across + 18.0,
             down + 12.5,

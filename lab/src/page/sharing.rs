@@ -1,11 +1,13 @@
 //! What one handshake shares and does: shared writes by cause, locks, instructions.
 
 use crate::{
-    document::{BySide, CountResult, LockCounts, SharedLine, SharedWrites},
+    document::{BySide, CauseWrites, CountResult, Forecast, LockCounts, SharedLine, SharedWrites},
     plot::{Bar, BarPlot, Row, Segment, escape, number},
+    scenario::Scenario,
 };
 
 use super::{
+    costs,
     frame::{Cell, Figure, Section, Tag, table},
     lock_paths,
     sources::{Part, Sources},
@@ -14,15 +16,15 @@ use super::{
 
 /// The section, if anything was counted.
 pub(crate) fn section(sources: &Sources) -> Option<Section> {
-    let groups = sources.by_scenario::<CountResult>();
+    let groups = groups(sources);
     let mut body = String::new();
-    for (scenario, parts) in &groups {
+    for (scenario, parts, forecasts) in &groups {
         if groups.len() > 1 {
             body += &format!("<h3 class=\"group\">{}</h3>", escape(&words::whole(scenario)));
         }
         body += "<div class=\"grid\">";
         for (plot, title, look) in [
-            (writes_plot(parts), "Shared writes by cause", WRITES_LOOK),
+            (writes_plot(parts, forecasts), "Shared writes by cause", WRITES_LOOK),
             (locks_plot(parts), "Locks taken", LOCKS_LOOK),
             (instructions_plot(parts), "Instructions", INSTRUCTIONS_LOOK),
         ] {
@@ -32,20 +34,58 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
             }
         }
         body += "</div>";
-        body += &lines_table(parts);
+        body += &costs::tables(forecasts);
+        body += &lines_table(parts, forecasts);
         body += &lock_paths::figures(parts);
         body += &sites_table(parts);
         body += &remarks(parts);
     }
     let lead = match &groups[..] {
         [] => return None,
-        [(scenario, _)] => format!("{}. {LEAD}", words::whole(scenario)),
+        [(scenario, ..)] => format!("{}. {LEAD}", words::whole(scenario)),
         _ => LEAD.to_owned(),
     };
     Some(Section { id: "sharing", short: "Sharing", title: "Why: what threads share", lead, body })
 }
 
-fn writes_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
+/// A scenario, what was counted in it and what was forecast.
+type Group<'a> = (&'a Scenario, Vec<Part<'a, CountResult>>, Vec<Part<'a, Forecast>>);
+
+fn groups(sources: &Sources) -> Vec<Group<'_>> {
+    let counted = sources.by_scenario::<CountResult>().into_iter();
+    let mut groups: Vec<Group<'_>> =
+        counted.map(|(scenario, parts)| (scenario, parts, Vec::new())).collect();
+    for (scenario, forecasts) in sources.by_scenario::<Forecast>() {
+        match groups.iter_mut().find(|(other, ..)| *other == scenario) {
+            Some((_, _, of)) => *of = forecasts,
+            None => groups.push((scenario, Vec::new(), forecasts)),
+        }
+    }
+    groups
+}
+
+/// What was counted; of a stack that was only forecast, what its recording has.
+fn writes_plot(parts: &[Part<'_, CountResult>], forecasts: &[Part<'_, Forecast>]) -> BarPlot {
+    let counted = |part: &&Part<'_, CountResult>| part.of.shared_writes.is_some();
+    let named: Vec<&str> =
+        parts.iter().filter(counted).map(|part| part.of.stack.as_str()).collect();
+    let recorded = forecasts.iter().filter(|part| !named.contains(&part.of.stack.as_str()));
+    let recorded = recorded.flat_map(|part| {
+        ENDS.into_iter().enumerate().map(|(at, end)| {
+            let of = |cause: &CauseWrites| cause.writes.get(at).copied().unwrap_or_default();
+            let is_named = |cause: &str| CLASSES.iter().any(|(class, _)| *class == cause);
+            let value = |class: &str| -> f64 {
+                let same = |cause: &&CauseWrites| match is_named(&cause.cause) {
+                    true => cause.cause == class,
+                    false => class == OTHER,
+                };
+                part.of.writes.iter().filter(same).map(of).sum()
+            };
+            let bars = CLASSES.map(|(class, _)| Some(Bar { value: value(class), range: None }));
+            let label = format!("{}, {end}", part.label);
+            Row { label, bars: bars.to_vec(), ..Row::default() }
+        })
+    });
     let rows = parts.iter().filter_map(|part| Some((part, part.of.shared_writes.as_ref()?)));
     let rows = rows.flat_map(|(part, writes)| {
         SIDES.map(|(side, of)| {
@@ -66,7 +106,7 @@ fn writes_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
         "Writes to shared cache lines",
         "writes per handshake",
         &CLASSES,
-        &rows.collect::<Vec<_>>(),
+        &rows.chain(recorded).collect::<Vec<_>>(),
         true,
     )
 }
@@ -79,7 +119,7 @@ fn class_writes(writes: &SharedWrites, class: &str, of: fn(&BySide<f64>) -> f64)
     };
     match class {
         "allocator" => of(&writes.allocator),
-        "other" => {
+        OTHER => {
             let named = |class: &str| CLASSES[..NAMED].iter().any(|(name, _)| *name == class);
             let rest = of(&writes.total) - sum(&named);
             // Sums of fractions leave crumbs.
@@ -149,10 +189,14 @@ fn plot(
     }
 }
 
-fn lines_table(parts: &[Part<'_, CountResult>]) -> String {
+/// Of the stacks that have no table of their lines with what each costs.
+fn lines_table(parts: &[Part<'_, CountResult>], forecasts: &[Part<'_, Forecast>]) -> String {
     let mut rows = Vec::new();
     let mut left_out = 0;
     for part in parts {
+        if forecasts.iter().any(|forecast| forecast.of.stack == part.of.stack) {
+            continue;
+        }
         let Some(writes) = &part.of.shared_writes else { continue };
         let sum = |line: &SharedLine| line.writes.server + line.writes.client;
         let mut lines: Vec<&SharedLine> = writes.lines.iter().collect();
@@ -211,7 +255,7 @@ fn sites_table(parts: &[Part<'_, CountResult>]) -> String {
 }
 
 /// The first function, and the others behind it for who wants them.
-fn path(what: &str, functions: &[String]) -> String {
+pub(crate) fn path(what: &str, functions: &[String]) -> String {
     let codes: Vec<String> =
         functions.iter().map(|name| format!("<code>{}</code>", escape(name))).collect();
     match &codes[..] {
@@ -258,10 +302,19 @@ fn remarks(parts: &[Part<'_, CountResult>]) -> String {
 pub(crate) type Side = (&'static str, fn(&BySide<f64>) -> f64);
 
 pub(crate) const SIDES: [Side; 2] = [("server", |by| by.server), ("client", |by| by.client)];
-const CLASSES: [(&str, usize); 5] =
-    [("lock", 1), ("reference-count", 0), ("global", 4), ("other", 6), ("allocator", 3)];
+/// The parts of a recording, as [`CauseWrites::writes`] has them.
+const ENDS: [&str; 3] = ["server", "client", "setup"];
+const CLASSES: [(&str, usize); 6] = [
+    ("lock", 1),
+    ("reference-count", 0),
+    ("global", 4),
+    ("false-sharing", 2),
+    (OTHER, 6),
+    ("allocator", 3),
+];
 /// So many of them are named in the list of lines.
-const NAMED: usize = 3;
+const NAMED: usize = 4;
+const OTHER: &str = "other";
 const LOCK_KINDS: [(&str, usize); 3] = [("read", 0), ("write", 1), ("mutex", 2)];
 const CRUMB: f64 = 0.05;
 const LINES_SHOWN: usize = 12;

@@ -11,7 +11,8 @@ use serde::Deserialize;
 
 use crate::{
     document::{
-        BulkSeries, CountResult, HandshakeSeries, MemoryResult, Run, SCHEMA, Server, Servers,
+        BulkSeries, CountResult, Forecast, HandshakeSeries, MemoryResult, Run, SCHEMA, Server,
+        Servers,
     },
     error::Error,
     scenario::Scenario,
@@ -100,6 +101,7 @@ impl Sources {
         for (at, Source { run, .. }) in sources.runs.iter().enumerate() {
             labels.extend(sources.labels::<HandshakeSeries>(run, at));
             labels.extend(sources.labels::<CountResult>(run, at));
+            labels.extend(sources.labels::<Forecast>(run, at));
             labels.extend(sources.labels::<MemoryResult>(run, at));
             labels.extend(sources.labels::<BulkSeries>(run, at));
             let servers = run.servers.iter().flat_map(|servers| &servers.servers);
@@ -223,7 +225,8 @@ fn run_keys(run: &Run) -> BTreeSet<String> {
     let handshakes = run.handshakes.iter().flat_map(keys);
     let counts = run.counts.iter().flat_map(keys);
     let (memory, bulk) = (run.memory.iter().flat_map(keys), run.bulk.iter().flat_map(keys));
-    handshakes.chain(counts).chain(memory).chain(bulk).collect()
+    let forecasts = run.forecasts.iter().flat_map(keys);
+    handshakes.chain(counts).chain(forecasts).chain(memory).chain(bulk).collect()
 }
 
 /// What a result is of, once for each of its parts.
@@ -263,6 +266,22 @@ impl Outcome for CountResult {
 
     fn all(run: &Run) -> &[Self] {
         &run.counts
+    }
+
+    fn name(&self) -> String {
+        self.stack.clone()
+    }
+
+    fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+}
+
+impl Outcome for Forecast {
+    const KIND: &'static str = "forecast";
+
+    fn all(run: &Run) -> &[Self] {
+        &run.forecasts
     }
 
     fn name(&self) -> String {

@@ -212,7 +212,7 @@ fn time_pictures(strategies: &Strategies, Times { name, variant }: &Times<'_>) -
         label: row_name(row),
         color: names.iter().position(|name| *name == row.strategy).unwrap_or_default(),
         points: tail(times),
-        ideal: None,
+        ..Line::default()
     });
     let lines = lines.filter(|line| !line.points.is_empty()).collect();
     let spectrum = spectrum(&format!("\u{b5}s, {title}"), lines);

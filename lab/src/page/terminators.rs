@@ -155,7 +155,7 @@ fn latency_lines(
     let lines = servers.servers.iter().filter_map(|server| {
         let points = tail(of(server.cases.get(&case.name)?)?);
         let color = sources.server_color(server);
-        Some(Line { label: server.name.clone(), color, points, ideal: None })
+        Some(Line { label: server.name.clone(), color, points, ..Line::default() })
     });
     lines.filter(|line| !line.points.is_empty()).collect()
 }
@@ -174,7 +174,7 @@ fn load_plot(sources: &Sources, servers: &Servers) -> LinePlot {
         let mut points: Vec<Point> = server.cases.values().filter_map(load_point).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         let color = sources.server_color(server);
-        Line { label: server.name.clone(), color, points, ideal: None }
+        Line { label: server.name.clone(), color, points, ..Line::default() }
     });
     LinePlot {
         name: "99th percentile of latency by operations per second".into(),

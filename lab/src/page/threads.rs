@@ -2,7 +2,7 @@
 
 use crate::{
     document::{HandshakePoint, HandshakeRound, HandshakeSeries},
-    plot::{Diagonal, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
+    plot::{Diagonal, Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
     scenario::Scenario,
     statistics::Spread,
 };
@@ -64,7 +64,7 @@ pub(crate) fn rate_plot(
     let lines = parts.iter().map(|part| {
         let points: Vec<Point> = part.of.points.iter().filter_map(rate_point).collect();
         let ideal = points.first().map(|point| point.y).filter(|_| points.len() > 1);
-        Line { label: part.label.clone(), color: part.color, points, ideal }
+        Line { label: part.label.clone(), color: part.color, points, ideal, ink: Ink::Solid }
     });
     LinePlot {
         name: format!("Rate per thread: {}", words::short(scenario)),
@@ -78,6 +78,7 @@ pub(crate) fn rate_plot(
         lines: lines.filter(|line| !line.points.is_empty()).collect(),
         processors: processors(sources, parts),
         diagonal: None,
+        level: None,
     }
 }
 
@@ -97,7 +98,7 @@ fn speed_up_plot(
             Some(Point { x, y: median * times, range, hint })
         });
         let points = points.collect();
-        Line { label: part.label.clone(), color: part.color, points, ideal: None }
+        Line { label: part.label.clone(), color: part.color, points, ..Line::default() }
     });
     let processors = processors(sources, parts);
     let bend = processors.iter().copied().fold(1.0, f64::max);
@@ -207,7 +208,7 @@ pub(crate) fn spread(Spread { median, min, max }: Spread) -> String {
 }
 
 /// Neighbours in time are compared: the first valid round with the first, and so on.
-fn kept_share(point: &HandshakePoint, first: &HandshakePoint) -> Option<Spread> {
+pub(crate) fn kept_share(point: &HandshakePoint, first: &HandshakePoint) -> Option<Spread> {
     let (of, to) = (rates(point), rates(first));
     if of.len() == to.len() {
         return Spread::of_ratios(&of, &to);

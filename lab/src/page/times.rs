@@ -79,6 +79,7 @@ pub(crate) fn spectrum(of: &str, lines: Vec<Line>) -> LinePlot {
         lines,
         processors: Vec::new(),
         diagonal: None,
+        level: None,
     }
 }
 
@@ -126,7 +127,7 @@ fn line(
 ) -> Option<Line> {
     let times = part.of.times.as_ref()?;
     let points = points(if end == "server" { &times.server } else { &times.client });
-    let line = Line { label: part.label.clone(), color: part.color, points, ideal: None };
+    let line = Line { label: part.label.clone(), color: part.color, points, ..Line::default() };
     (!line.points.is_empty()).then_some(line)
 }
 

@@ -154,7 +154,7 @@ pub(crate) fn by_threads<'a>(
             Point { x: real(part.of.threads), y: median, range: Some([min, max]), hint: false };
         match lines.iter_mut().find(|line| line.label == label) {
             Some(line) => line.points.push(point),
-            None => lines.push(Line { label, color, points: vec![point], ideal: None }),
+            None => lines.push(Line { label, color, points: vec![point], ..Line::default() }),
         }
     }
     for line in &mut lines {
@@ -174,6 +174,7 @@ pub(crate) fn by_threads<'a>(
         lines,
         processors,
         diagonal: None,
+        level: None,
     }
 }
 

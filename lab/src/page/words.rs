@@ -1,6 +1,10 @@
 //! Scenarios and units in the words of the page.
 
-use crate::scenario::{Cipher, Group, Key, Kind, Negotiated, Scenario, Share, Version};
+use crate::{
+    document::{Curve, CurvePoint, Knee},
+    plot::number,
+    scenario::{Cipher, Group, Key, Kind, Negotiated, Scenario, Share, Version},
+};
 
 /// What tells a scenario from others at a glance: `TLS 1.3, full handshake`.
 pub(crate) fn short(scenario: &Scenario) -> String {
@@ -59,6 +63,55 @@ pub(crate) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
+/// A share of 1 as percent: whole, or one digit where it is less than 1%.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{}%", bare_percent(share))
+}
+
+/// A forecast, which is a band: `about 6% (3\u{2013}12%)`.
+pub(crate) fn about(point: CurvePoint) -> String {
+    format!("about {} ({})", percent(point.efficiency), band(point))
+}
+
+/// The band alone: `3\u{2013}12%`.
+pub(crate) fn band(point: CurvePoint) -> String {
+    format!("{}\u{2013}{}", bare_percent(point.low), percent(point.high))
+}
+
+/// The last point of a curve, where it falls below [`KNEE`]: the last 30% are beyond the model.
+pub(crate) fn fallen(curve: &Curve) -> Option<CurvePoint> {
+    curve.points.last().copied().filter(|point| point.efficiency < KNEE)
+}
+
+/// What a curve says of its end: `keeps about 6% (3\u{2013}12%) of its per-thread speed at 80
+/// threads`; nothing if there is none.
+pub(crate) fn keeps(curve: &Curve) -> Option<String> {
+    let last = curve.points.last()?;
+    let threads = last.threads;
+    Some(match fallen(curve) {
+        Some(point) => {
+            format!("keeps {} of its per-thread speed at {threads} threads", about(point))
+        }
+        None => format!("shows no knee below {threads} threads"),
+    })
+}
+
+/// Where a curve falls below [`KNEE`]. Below 14 threads no number is given: forecasts are too
+/// early there.
+pub(crate) fn knee(knee: Knee) -> String {
+    match knee {
+        Knee::At { threads } if threads >= FEW => format!("about {threads} threads"),
+        Knee::At { .. } | Knee::FewCores => "few cores".into(),
+        Knee::NoneBelow { threads } => format!("no knee found below {threads}"),
+        Knee::Unknown => "not looked for".into(),
+    }
+}
+
+fn bare_percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent >= 0.95 { number(percent.round()) } else { number((percent * 10.0).round() / 10.0) }
+}
+
 fn version(version: Version) -> &'static str {
     match version {
         Version::Tls12 => "TLS 1.2",
@@ -90,5 +143,42 @@ fn cipher(cipher: Cipher) -> &'static str {
         Cipher::Aes128Gcm => "AES-128-GCM",
         Cipher::Aes256Gcm => "AES-256-GCM",
         Cipher::Chacha20Poly1305 => "ChaCha20-Poly1305",
+    }
+}
+
+/// The share of its speed below which a curve is said to have a knee.
+pub(crate) const KNEE: f64 = 0.7;
+/// Fewer threads are no number for a knee.
+const FEW: u32 = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(efficiency: f64, low: f64, high: f64) -> Curve {
+        let first = CurvePoint { threads: 1, efficiency: 1.0, low: 1.0, high: 1.0 };
+        let last = CurvePoint { threads: 80, efficiency, low, high };
+        Curve { points: vec![first, last], knee: Knee::default() }
+    }
+
+    #[test]
+    fn a_forecast_is_a_band_and_the_last_third_is_no_number() {
+        let said = |curve: &Curve| keeps(curve).unwrap();
+        assert_eq!(
+            said(&curve(0.058, 0.029, 0.116)),
+            "keeps about 6% (3\u{2013}12%) of its per-thread speed at 80 threads"
+        );
+        assert_eq!(said(&curve(0.71, 0.35, 1.0)), "shows no knee below 80 threads");
+        assert_eq!(keeps(&Curve::default()), None);
+        assert_eq!(percent(0.004), "0.4%");
+        assert_eq!(percent(0.0004), "0%");
+    }
+
+    #[test]
+    fn a_knee_at_few_cores_is_no_number() {
+        assert_eq!(knee(Knee::At { threads: 13 }), "few cores");
+        assert_eq!(knee(Knee::FewCores), "few cores");
+        assert_eq!(knee(Knee::At { threads: 14 }), "about 14 threads");
+        assert_eq!(knee(Knee::NoneBelow { threads: 80 }), "no knee found below 80");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{
-    Drawing, Key, View, WIDTH, csv_field, neat, number,
+    Drawing, Ink, Key, View, WIDTH, csv_field, neat, number,
     palette::class,
     scale::{Axis, Scale},
     svg::{Anchor, Svg},
@@ -66,7 +66,11 @@ impl BarPlot {
     pub(crate) fn draw(&self) -> Drawing {
         let keys = match &self.segments[..] {
             [_] => Vec::new(),
-            many => many.iter().map(|s| Key { label: s.label.clone(), color: s.color }).collect(),
+            many => {
+                let key =
+                    |s: &Segment| Key { label: s.label.clone(), color: s.color, ink: Ink::Solid };
+                many.iter().map(key).collect()
+            }
         };
         let views = vec![View { name: "linear", svg: self.svg() }];
         Drawing { views, keys, data: self.data(), csv: self.csv() }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    Drawing, Key, View, csv_field, neat, number,
+    Drawing, Ink, Key, View, csv_field, neat, number,
     palette::class,
     svg::{Anchor, Svg},
 };
@@ -53,7 +53,7 @@ impl Icicle {
         let mut groups = Vec::new();
         groups_of(&tree, &mut groups);
         let keys = groups.iter().enumerate();
-        let keys = keys.map(|(color, label)| Key { label: label.clone(), color });
+        let keys = keys.map(|(color, label)| Key { label: label.clone(), color, ink: Ink::Solid });
         let keys: Vec<Key> = keys.collect();
         let depth = f64::from(u16::try_from(depth(&tree)).unwrap_or(u16::MAX));
         let height = TOP + ROW * (1.0 + depth) + BOTTOM;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{
-    Drawing, Key, View, WIDTH, csv_field, neat, number,
+    Drawing, Ink, Key, View, WIDTH, csv_field, neat, number,
     palette::{class, dashes},
     scale::{Axis, Scale},
     svg::{Anchor, Svg, px},
@@ -30,6 +30,7 @@ pub(crate) struct LinePlot {
     /// Where the processors of a machine end; beyond the last, the ground is shaded.
     pub(crate) processors: Vec<f64>,
     pub(crate) diagonal: Option<Diagonal>,
+    pub(crate) level: Option<Level>,
 }
 
 /// One series.
@@ -41,6 +42,7 @@ pub(crate) struct Line {
     pub(crate) points: Vec<Point>,
     /// A level that it would keep if nothing were shared.
     pub(crate) ideal: Option<f64>,
+    pub(crate) ink: Ink,
 }
 
 /// One measured point, with the least and greatest of its rounds.
@@ -49,7 +51,7 @@ pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
     pub(crate) range: Option<[f64; 2]>,
-    /// It was disturbed: drawn hollow.
+    /// It was disturbed: drawn hollow. Of somebody else's, it was missed: in a ring.
     pub(crate) hint: bool,
 }
 
@@ -58,6 +60,13 @@ pub(crate) struct Point {
 pub(crate) struct Diagonal {
     pub(crate) base: f64,
     pub(crate) bend: f64,
+}
+
+/// A height that means something for every line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    pub(crate) value: f64,
+    pub(crate) label: &'static str,
 }
 
 /// Which axis has both scales.
@@ -107,7 +116,7 @@ impl LinePlot {
             if self.switch == Switch::X { plot.x_scale.name() } else { plot.y_scale.name() }
         };
         let views = plots.iter().map(|p| View { name: name(p), svg: p.svg() }).collect();
-        let keys = self.lines.iter().map(|l| Key { label: l.label.clone(), color: l.color });
+        let keys = self.lines.iter().map(Line::key);
         let scales: Vec<Value> = plots.iter().map(Self::scales).collect();
         Drawing { views, keys: keys.collect(), data: self.data(&scales), csv: self.csv() }
     }
@@ -154,6 +163,11 @@ impl LinePlot {
                 let _ = write!(path, "H{}", px(x.at(most)));
             }
             svg.path("ideal neutral", &path);
+        }
+        if let Some(Level { value, label }) = self.level {
+            let at = y.at(value);
+            svg.line("level", [x.start, at], [x.end, at]);
+            svg.text("remark", [x.end, at - 5.0], Anchor::End, label);
         }
         for (index, line) in self.lines.iter().enumerate() {
             self.draw_line(&mut svg, index, line, &x, &y);
@@ -217,14 +231,22 @@ impl LinePlot {
                 _ => write!(path, "L{across} {down}"),
             };
         }
-        svg.path("line", &path);
-        if self.reading == Reading::Exact {
+        match line.ink {
+            Ink::Dashed => svg.path("line dashed", &path),
+            Ink::Signs => {}
+            Ink::Solid => svg.path("line", &path),
+        }
+        if self.reading == Reading::Exact && (line.ink != Ink::Dashed || line.points.len() == 1) {
             for point in &line.points {
                 let [across, down] = place(point);
                 if let (Some([low, high]), 1) = (point.range, line.points.len()) {
                     svg.line("whisker", [across, y.at(low)], [across, y.at(high)]);
                 }
-                svg.sign(line.color, [across, down], point.hint);
+                let open = line.ink == Ink::Signs;
+                svg.sign(line.color, [across, down], open || point.hint);
+                if open && point.hint {
+                    svg.ring([across, down]);
+                }
             }
         }
         svg.close();
@@ -259,10 +281,10 @@ impl LinePlot {
 
     fn data(&self, scales: &[Value]) -> Value {
         // The points themselves are read from the CSV: they need not be in the page twice.
-        let series = self
-            .lines
-            .iter()
-            .map(|line| json!({ "n": line.label, "k": class(line.color), "c": line.points.len() }));
+        let series = self.lines.iter().map(|line| {
+            let class = class(line.color) + line.ink.class();
+            json!({ "n": line.label, "k": class, "c": line.points.len() })
+        });
         let series: Vec<Value> = series.collect();
         let reading = match self.reading {
             Reading::Exact => "exact",
@@ -290,6 +312,12 @@ impl LinePlot {
             }
         }
         csv
+    }
+}
+
+impl Line {
+    fn key(&self) -> Key {
+        Key { label: self.label.clone(), color: self.color, ink: self.ink }
     }
 }
 
@@ -341,9 +369,16 @@ mod tests {
             switch: Switch::Y,
             ticks: Ticks::Measured,
             reading: Reading::Exact,
-            lines: vec![Line { label: "a, b".into(), color: 9, points, ideal: Some(100.0) }],
+            lines: vec![Line {
+                label: "a, b".into(),
+                color: 9,
+                points,
+                ideal: Some(100.0),
+                ink: Ink::Solid,
+            }],
             processors: vec![2.0],
             diagonal: None,
+            level: None,
         }
     }
 

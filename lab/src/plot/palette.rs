@@ -15,7 +15,7 @@ pub(crate) const COLORS: [[&str; 2]; 8] = [
 ];
 
 /// Everything else that has a colour: name, light, dark.
-const ROLES: [[&str; 3]; 13] = [
+const ROLES: [[&str; 3]; 14] = [
     ["page", "#f6f7f9", "#0f1318"],
     ["card", "#ffffff", "#171d24"],
     ["sunk", "#eef1f4", "#1f2730"],
@@ -25,6 +25,7 @@ const ROLES: [[&str; 3]; 13] = [
     ["grid", "#e6eaee", "#26303a"],
     ["axis", "#9aa5b1", "#5d6b79"],
     ["accent", "#0b6bb8", "#6cb8f8"],
+    ["ahead", "#6a3fb5", "#c3a6ff"],
     ["good", "#00796b", "#34c9a8"],
     ["warn-ink", "#6b4a00", "#f3d58a"],
     ["warn", "#fff4d6", "#332a12"],
@@ -93,7 +94,7 @@ mod tests {
                 let contrast = contrast(color[theme], card[theme]);
                 assert!(contrast >= 4.0, "{} has {contrast:.1}", color[theme]);
             }
-            for ink in ["ink", "soft", "accent"] {
+            for ink in ["ink", "soft", "accent", "ahead", "good"] {
                 for ground in ["card", "page", "sunk"] {
                     let contrast = contrast(role(ink)[theme], role(ground)[theme]);
                     assert!(contrast >= 4.5, "{ink} on {ground} has {contrast:.1}");

@@ -47,6 +47,8 @@ pub(crate) fn run() -> Run {
         bulk: bulk(&mut chance),
         memory: memory(),
         counts: STACKS.iter().take(4).map(count).collect(),
+        forecasts: vec![],
+        validation: None,
         servers: Some(servers(&mut chance)),
         strategies: vec![strategies::tickets(&mut chance)],
         comparisons: comparisons(),

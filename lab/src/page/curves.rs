@@ -1,0 +1,254 @@
+//! How far a stack goes: forecasts of speed per thread by threads, in their bands, with what was
+//! measured here and published elsewhere beside them.
+
+use crate::{
+    document::{Curve, Forecast, HandshakePoint, HandshakeSeries},
+    plot::{Ink, Level, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
+    scenario::Scenario,
+};
+
+use super::{
+    frame::{Cell, Figure, Section, Tag, table},
+    outlook,
+    sources::{Part, Sources},
+    threads::{self, End, is_hint, kept_share, real},
+    words,
+};
+
+/// The section, if anything was forecast.
+pub(crate) fn section(sources: &Sources) -> Option<Section> {
+    let groups = sources.by_scenario::<Forecast>();
+    let mut body = String::new();
+    for (scenario, parts) in &groups {
+        if groups.len() > 1 {
+            body += &format!("<h3 class=\"group\">{}</h3>", escape(&words::whole(scenario)));
+        }
+        body += if parts.len() > BANDS_MAX {
+            "<div class=\"grid three crowd\">"
+        } else {
+            "<div class=\"grid three\">"
+        };
+        for side in &SIDES {
+            let plot = plot(sources, scenario, parts, side);
+            if !plot.lines.is_empty() {
+                let Side { title, look, .. } = side;
+                body += &Figure { title, tag: Tag::Forecast, look, drawing: &plot.draw() }.html();
+            }
+        }
+        body += "</div>";
+        body += &outlook::neighbours_list(parts);
+        body += &points_table(parts);
+        body += &grounds_table(parts);
+    }
+    let lead = match &groups[..] {
+        [] => return None,
+        [(scenario, _)] => format!("{}. {LEAD}", words::whole(scenario)),
+        _ => LEAD.to_owned(),
+    };
+    Some(Section { id: "forecast", short: "Forecast", title: "How far it goes", lead, body })
+}
+
+/// One of the three curves of a forecast.
+struct Side {
+    title: &'static str,
+    look: &'static str,
+    of: fn(&Forecast) -> &Curve,
+    /// Whose time is compared where it was measured; both ends' rate if nobody's alone.
+    end: Option<End>,
+}
+
+/// A line for each forecast, for each measured sweep of the same stack in the same scenario, and
+/// signs where somebody published points.
+fn plot(
+    sources: &Sources,
+    scenario: &Scenario,
+    parts: &[Part<'_, Forecast>],
+    side: &Side,
+) -> LinePlot {
+    let mut lines = Vec::new();
+    for part in parts {
+        let points = (side.of)(part.of).points.iter().map(|point| Point {
+            x: f64::from(point.threads),
+            y: two_digits(100.0 * point.efficiency),
+            range: Some([point.low, point.high].map(|end| two_digits(100.0 * end))),
+            hint: false,
+        });
+        let label = format!("{}, FORECAST from counts", part.label);
+        let (color, points) = (part.color, points.collect());
+        lines.push(Line { label, color, points, ink: Ink::Dashed, ideal: None });
+        lines.extend(measured(sources, scenario, part, side.end));
+        if side.end == Some(End::Server) {
+            lines.extend(published(sources, part));
+        }
+    }
+    LinePlot {
+        name: format!("{}, speed per thread by threads: {}", side.title, words::short(scenario)),
+        x: "threads, one per core".into(),
+        y: "% of its speed per thread".into(),
+        x_scale: Scale::Linear,
+        y_scale: Scale::Linear,
+        switch: Switch::X,
+        ticks: Ticks::Round,
+        reading: Reading::Exact,
+        lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
+        processors: Vec::new(),
+        diagonal: None,
+        level: Some(Level { value: 100.0 * words::KNEE, label: "70%: the knee" }),
+    }
+}
+
+/// What was measured of the same stack, where each thread had a processor.
+fn measured(
+    sources: &Sources,
+    scenario: &Scenario,
+    part: &Part<'_, Forecast>,
+    end: Option<End>,
+) -> Vec<Line> {
+    let all = sources.parts::<HandshakeSeries>().into_iter();
+    let same = all.filter(|s| s.of.stack == part.of.stack && s.of.scenario == *scenario);
+    let line = |series: Part<'_, HandshakeSeries>| {
+        let processors = sources.runs[series.run].run.machine.processors;
+        let usable = series.of.points.iter().filter(|point| !threads::rates(point).is_empty());
+        let usable: Vec<&HandshakePoint> =
+            usable.filter(|point| point.threads <= processors).collect();
+        let first = *usable.first().filter(|_| usable.len() > 1)?;
+        let point = |point: &&HandshakePoint| {
+            let (y, range) = match end {
+                Some(end) => {
+                    let ratio = threads::time_us(first, end)? / threads::time_us(point, end)?;
+                    (100.0 * ratio, None)
+                }
+                None => {
+                    let kept = kept_share(point, first)?;
+                    (100.0 * kept.median, Some([100.0 * kept.min, 100.0 * kept.max]))
+                }
+            };
+            Some(Point { x: real(point.threads), y, range, hint: is_hint(point) })
+        };
+        let base = match first.threads {
+            1 => String::new(),
+            more => format!(" against {more} threads"),
+        };
+        let label = format!("{}, MEASURED here{base}", series.label);
+        let points = usable.iter().filter_map(point).collect();
+        Some(Line { label, color: part.color, points, ..Line::default() })
+    };
+    same.filter_map(line).collect()
+}
+
+/// What others published of it.
+fn published(sources: &Sources, part: &Part<'_, Forecast>) -> Vec<Line> {
+    let validations = sources.runs.iter().filter_map(|source| source.run.validation.as_ref());
+    let curves = validations.flat_map(|validation| &validation.curves).filter(|curve| {
+        curve.stack == part.of.stack && curve.scenario.as_ref() == Some(&part.of.scenario)
+    });
+    let line = |curve: &crate::document::ValidatedCurve| {
+        let points = curve.points.iter().map(|point| Point {
+            x: f64::from(point.threads),
+            y: 100.0 * point.published,
+            ..Point::default()
+        });
+        let base = curve.points.first().map_or(1, |point| point.threads);
+        let label = format!("{}, PUBLISHED against {base} threads", curve.name);
+        Line { label, color: part.color, points: points.collect(), ink: Ink::Signs, ideal: None }
+    };
+    curves.map(line).collect()
+}
+
+fn points_table(parts: &[Part<'_, Forecast>]) -> String {
+    let mut rows = Vec::new();
+    for part in parts {
+        let curves = SIDES.each_ref().map(|side| (side.of)(part.of));
+        let Some(longest) = curves.iter().max_by_key(|curve| curve.points.len()) else { continue };
+        for threads in longest.points.iter().map(|point| point.threads) {
+            let mut row = vec![Cell::Text(part.label.clone()), Cell::Number(threads.to_string())];
+            row.extend(curves.iter().map(|curve| {
+                let point = curve.points.iter().find(|point| point.threads == threads);
+                Cell::Number(point.map_or_else(String::new, |point| {
+                    match point.efficiency >= words::KNEE {
+                        true => format!("above {}", words::percent(words::KNEE)),
+                        false => words::about(*point),
+                    }
+                }))
+            }));
+            rows.push(row);
+        }
+        let mut row = vec![Cell::Text(part.label.clone()), Cell::Text("knee".into())];
+        row.extend(curves.iter().map(|curve| Cell::Number(words::knee(curve.knee))));
+        rows.push(row);
+    }
+    let heads =
+        ["stack", "#threads", "#server (FORECAST)", "#client (FORECAST)", "#whole loop (FORECAST)"];
+    table(POINTS_CAPTION, &heads, &rows)
+}
+
+/// What every forecast rests on.
+fn grounds_table(parts: &[Part<'_, Forecast>]) -> String {
+    let rows = parts.iter().map(|part| {
+        let Forecast { version, profile, base, .. } = part.of;
+        let us = |ns: f64| Cell::Number(number(ns / 1e3));
+        vec![
+            Cell::Text(part.label.clone()),
+            Cell::Text(version.clone()),
+            Cell::Number(number(profile.transfer_ns)),
+            Cell::Text(format!("{}: {}", profile.name, profile.source)),
+            us(base.server_ns),
+            us(base.client_ns),
+            us(base.untimed_ns),
+            Cell::Text(base.source.clone()),
+        ]
+    });
+    let heads = [
+        "stack",
+        "version",
+        "#ns to move a line",
+        "whose figure that is",
+        "#server \u{b5}s",
+        "#client \u{b5}s",
+        "#untimed \u{b5}s",
+        "whose figures these are",
+    ];
+    table(GROUNDS_CAPTION, &heads, &rows.collect::<Vec<_>>())
+}
+
+/// A forecast has no third digit.
+fn two_digits(value: f64) -> f64 {
+    format!("{value:.1e}").parse().unwrap_or(value)
+}
+
+const SIDES: [Side; 3] = [
+    Side {
+        title: "Server",
+        look: "What share of its speed each thread's server keeps as more cores do the same. \
+            Dashes: forecast from counts; the band is as wide as such forecasts are wrong, twice \
+            and half. A line with signs: measured here, and no further than it was measured. \
+            Open signs: published by others.",
+        of: |forecast| &forecast.server,
+        end: Some(End::Server),
+    },
+    Side {
+        title: "Client",
+        look: "The same of the client, which shares each thread with its server. Who comes first \
+            to a taken line waits there: a client that falls early keeps load away from the \
+            server, whose curve alone then looks better than it is.",
+        of: |forecast| &forecast.client,
+        end: Some(End::Client),
+    },
+    Side {
+        title: "Whole loop",
+        look: "Both ends, with making and dropping their connections: what a thread gets done in \
+            all.",
+        of: |forecast| &forecast.whole,
+        end: None,
+    },
+];
+/// More bands in one plot cannot be told apart: they are faint until one is chosen.
+const BANDS_MAX: usize = 4;
+const LEAD: &str = "Forecasts are made from counts by playing one thread's shared reads and writes \
+    with many threads; nobody has measured them. Read the band, not its middle: two stacks whose \
+    bands overlap show no difference. Above 70% the model is too coarse for a figure, and a knee \
+    below 14 threads is only called few cores.";
+const POINTS_CAPTION: &str = "Speed per thread kept by threads: the forecast, and in brackets its \
+    band; above 70% there is no figure to give";
+const GROUNDS_CAPTION: &str = "What each forecast rests on: the time to move a contended line from \
+    core to core, and the time per operation of one thread alone";
