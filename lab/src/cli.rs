@@ -12,7 +12,7 @@ use clap_mangen::Man;
 use crate::{
     bulk, certificates, connect, contexts, count,
     error::Error,
-    handshake, memory, node, offload, page, quick, ring,
+    findings, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
     tickets, trial, writeups,
@@ -37,6 +37,8 @@ enum Subject {
     Contexts(contexts::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
     Count(count::Arguments),
+    /// What TLS stacks share per handshake, from recordings: a page with each one's culprit
+    Findings(findings::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
     Handshake(handshake::Arguments),
     /// Bytes per connection, server and client, established and idle
@@ -94,6 +96,7 @@ pub fn run() -> ExitCode {
         Subject::Connect(arguments) => connect::run(&arguments),
         Subject::Contexts(arguments) => contexts::run(&arguments),
         Subject::Count(arguments) => count::run(&arguments),
+        Subject::Findings(arguments) => findings::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),
         Subject::Node(arguments) => node::run(&arguments),

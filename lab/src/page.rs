@@ -4,6 +4,7 @@ mod card;
 mod carried;
 mod costs;
 mod curves;
+pub(crate) mod findings;
 mod frame;
 mod headline;
 mod lock_paths;

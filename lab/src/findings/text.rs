@@ -28,6 +28,7 @@ pub(crate) fn text(run: &Run, notes: &Notes) -> String {
     for stack in &stacks {
         one(&mut out, stack);
     }
+    outlook(&mut out, &stacks);
     for change in notes.changes.iter().filter(|it| stacks.iter().any(|told| told.name == it.stack))
     {
         let _ = writeln!(out, "## {}\n", change.title);
@@ -45,7 +46,8 @@ pub(crate) fn text(run: &Run, notes: &Notes) -> String {
 }
 
 fn overview(out: &mut String, stacks: &[Told<'_>]) {
-    let _ = writeln!(out, "| {} |", words::HEADS.map(|head| head.trim_start_matches('#')).join(" | "));
+    let _ =
+        writeln!(out, "| {} |", words::HEADS.map(|head| head.trim_start_matches('#')).join(" | "));
     let rules = words::HEADS.map(|head| if head.starts_with('#') { "---:" } else { "---" });
     let _ = writeln!(out, "| {} |", rules.join(" | "));
     for stack in stacks {
@@ -69,18 +71,13 @@ fn one(out: &mut String, stack: &Told<'_>) {
     for culprit in &stack.culprits {
         line(out, culprit);
     }
-    for said in words::forecasts(stack) {
-        let _ = writeln!(out, "- {said}");
-    }
-    if !words::forecasts(stack).is_empty() {
-        out.push('\n');
-    }
 }
 
 fn causes(out: &mut String, finding: &Finding) {
-    let amounts = finding.causes.iter().map(|cause| {
-        format!("{} {}", words::class(&cause.of), words::pair(cause.by))
-    });
+    let amounts = finding
+        .causes
+        .iter()
+        .map(|cause| format!("{} {}", words::class(&cause.of), words::pair(cause.by)));
     let amounts: Vec<String> = amounts.collect();
     let said = match amounts.is_empty() {
         true => "no line is written by both threads".to_owned(),
@@ -91,7 +88,8 @@ fn causes(out: &mut String, finding: &Finding) {
 
 fn line(out: &mut String, culprit: &Culprit<'_>) {
     let title = culprit.note.map_or("Not yet explained", |note| note.culprit.as_str());
-    let _ = writeln!(out, "**{title}** (`{}`; {})\n", culprit.line.symbol, words::line(culprit.line));
+    let _ =
+        writeln!(out, "**{title}** (`{}`; {})\n", culprit.line.symbol, words::line(culprit.line));
     for sentence in &culprit.sentences {
         let _ = writeln!(out, "- {sentence}");
     }
@@ -111,6 +109,21 @@ fn line(out: &mut String, culprit: &Culprit<'_>) {
         );
     }
     out.push('\n');
+}
+
+fn outlook(out: &mut String, stacks: &[Told<'_>]) {
+    let cases = stacks.iter().flat_map(|stack| {
+        words::outlook(stack).into_iter().map(|told| {
+            let cells = [&stack.title, &told.case, &told.forecast, &told.published, &told.without];
+            format!("| {} |\n", cells.map(|cell| escape(cell)).join(" | "))
+        })
+    });
+    let cases: String = cases.collect();
+    if !cases.is_empty() {
+        let (heads, rules) = (words::OUTLOOK_HEADS.join(" | "), ["---"; 5].join(" | "));
+        let lead = words::OUTLOOK;
+        let _ = writeln!(out, "## What it comes to\n\n{lead}\n\n| {heads} |\n| {rules} |\n{cases}");
+    }
 }
 
 fn recipe(out: &mut String, stacks: &[Told<'_>]) {

@@ -63,9 +63,7 @@ fn culprits<'a>(stack: &str, findings: &[&'a Finding], notes: &'a Notes) -> Vec<
         for side in [Side::Server, Side::Client] {
             let Some(line) = busiest(finding, side) else { continue };
             let sentence = sentence(finding, side, line);
-            let same = |known: &&mut Culprit<'_>| {
-                (&known.line.symbol, &known.line.owner) == (&line.symbol, &line.owner)
-            };
+            let same = |known: &&mut Culprit<'_>| is_same(known.line, line);
             match culprits.iter_mut().find(same) {
                 Some(known) => known.sentences.push(sentence),
                 None => culprits.push(Culprit {
@@ -77,6 +75,11 @@ fn culprits<'a>(stack: &str, findings: &[&'a Finding], notes: &'a Notes) -> Vec<
         }
     }
     culprits
+}
+
+/// Lines of two recordings of one stack are the same if their names are.
+fn is_same(a: &HotLine, b: &HotLine) -> bool {
+    (&a.symbol, &a.owner) == (&b.symbol, &b.owner)
 }
 
 /// One of the two ends.
@@ -106,7 +109,9 @@ impl Side {
 pub(crate) fn busiest(finding: &Finding, side: Side) -> Option<&HotLine> {
     let lines = finding.hottest.iter().filter(|line| side.of(line.updates) > 0.0);
     // Of two alike the first, which is that of both sides together.
-    lines.reduce(|best, line| if side.of(line.updates) > side.of(best.updates) { line } else { best })
+    lines.reduce(
+        |best, line| if side.of(line.updates) > side.of(best.updates) { line } else { best },
+    )
 }
 
 fn sentence(finding: &Finding, side: Side, line: &HotLine) -> String {
@@ -145,10 +150,6 @@ pub(crate) const HEADS: [&str; 8] = [
 
 /// A row of it.
 pub(crate) fn row(stack: &Told<'_>, finding: &Finding) -> [String; 8] {
-    let hottest = busiest(finding, Side::Server).map_or_else(
-        || "none".to_owned(),
-        |line| format!("{}: {} of {}", known(stack, line), number(line.updates.server), number(finding.updates.server)),
-    );
     let lines = finding.lines;
     let mutexes = locks(finding, "mutex");
     let mutexes = if both(mutexes) > 0.0 { pair(mutexes) } else { "none".to_owned() };
@@ -160,25 +161,63 @@ pub(crate) fn row(stack: &Told<'_>, finding: &Finding) -> [String; 8] {
         per_million(finding).map(number).unwrap_or_default(),
         pair(locks(finding, "read")),
         format!("{}, {mutexes}", pair(locks(finding, "write"))),
-        hottest,
+        culprit(stack, finding, Side::Server),
     ]
 }
 
-/// What a line is called: by people if they know it, else by its symbol.
-fn known(stack: &Told<'_>, line: &HotLine) -> String {
-    let same = |culprit: &&Culprit<'_>| culprit.line.symbol == line.symbol;
+/// The line that a side updates most, by the name that people have for it, else by its symbol.
+pub(crate) fn culprit(stack: &Told<'_>, finding: &Finding, side: Side) -> String {
+    let Some(line) = busiest(finding, side) else { return "none".into() };
+    let same = |culprit: &&Culprit<'_>| is_same(culprit.line, line);
     let note = stack.culprits.iter().find(same).and_then(|culprit| culprit.note);
-    note.map_or_else(|| line.symbol.clone(), |note| note.culprit.clone())
+    let name = note.map_or(line.symbol.as_str(), |note| note.culprit.as_str());
+    let [part, all] = [line.updates, finding.updates].map(|by| number(side.of(by)));
+    format!("{name}: {part} of {all}")
 }
 
-/// What the model makes of a stack, and what was published of it.
-pub(crate) fn forecasts(stack: &Told<'_>) -> Vec<String> {
-    let said = |finding: &&Finding| {
+/// What the model makes of one case of a stack.
+pub(crate) struct Outlook {
+    /// The handshake, or a published curve's name.
+    pub(crate) case: String,
+    pub(crate) forecast: String,
+    pub(crate) published: String,
+    /// Without the line that threads wait for most.
+    pub(crate) without: String,
+}
+
+/// Of all cases that were forecast.
+pub(crate) fn outlook(stack: &Told<'_>) -> Vec<Outlook> {
+    let recorded = stack.findings.iter().filter_map(|finding| {
         let forecast = finding.forecast.as_ref()?;
-        let sentence = &forecast.verdict.forecast;
-        (!sentence.is_empty()).then(|| format!("{}: {sentence}", words::short(&finding.scenario)))
-    };
-    stack.findings.iter().filter_map(said).collect()
+        let keeps = words::keeps(&forecast.server)?;
+        let profile = &forecast.profile;
+        let without = forecast.lines.first().map_or_else(String::new, |line| {
+            format!(
+                "without {}: {} at most threads, knee: {}",
+                line.symbol,
+                words::percent(line.without),
+                words::knee(line.knee_without)
+            )
+        });
+        Some(Outlook {
+            case: format!("{}, on {}", words::short(&finding.scenario), profile.name),
+            forecast: format!("{keeps}; knee: {}", words::knee(forecast.server.knee)),
+            published: NOT_PUBLISHED.into(),
+            without,
+        })
+    });
+    let published = stack.published.iter().filter_map(|curve| {
+        let last = curve.points.last()?;
+        let at = |share: f64| format!("{} at {} threads", words::percent(share), last.threads);
+        let [forecast, published] = curve.knee.map(words::knee);
+        Some(Outlook {
+            case: curve.name.clone(),
+            forecast: format!("{}; knee: {forecast}", at(last.forecast)),
+            published: format!("{}; knee: {published}", at(last.published)),
+            without: String::new(),
+        })
+    });
+    recorded.chain(published).collect()
 }
 
 /// A class of line in words.
@@ -235,6 +274,14 @@ pub(crate) const LEAD: &str = "Threads that do TLS side by side wait for each ot
 pub(crate) const RECIPE: &str = "Every recording is made by one command, which takes a minute or \
     two under valgrind; `sealane-lab findings --record FOLDER` runs all of them and goes on where \
     it was stopped. Stacks that are not on the machine are built by `sealane-lab stacks build`.";
+/// Over the table of forecasts.
+pub(crate) const OUTLOOK: &str = "FORECAST from counts, a band that is right within a factor of \
+    two; the published figures were MEASURED by others, on another machine. Where two bands \
+    overlap, no difference is shown.";
+/// Its heads.
+pub(crate) const OUTLOOK_HEADS: [&str; 5] =
+    ["stack", "case", "FORECAST", "PUBLISHED", "FORECAST without its busiest line"];
+const NOT_PUBLISHED: &str = "not published";
 /// Under every table of counts.
 pub(crate) const ORDER: &str = "In the order of names. A count is no rank: what it costs depends \
     on the work between two updates, so compare updates per million instructions, and forecasts \
