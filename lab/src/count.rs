@@ -9,12 +9,19 @@
 
 mod budget;
 mod class;
+mod code;
+mod held;
 mod instructions;
 mod lines;
 mod locks;
+mod operation;
+mod paths;
 mod progress;
+mod record;
+mod recorded;
 mod run;
 mod serve;
+mod shadow;
 mod subject;
 mod symbols;
 mod table;
@@ -59,9 +66,10 @@ pub struct Arguments {
     /// Counts so often and says whether every time gave the same
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20))]
     repeats: u32,
-    /// Handshakes per thread in a memory trace, after as many to warm up
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=50))]
-    handshakes: u64,
+    /// Handshakes per thread in a memory trace, after as many to warm up [default: 2; 1 to record,
+    /// after at least 2]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=50))]
+    handshakes: Option<u64>,
     /// Counts instructions; without any of these three, all are counted
     #[arg(long)]
     instructions: bool,
@@ -71,6 +79,11 @@ pub struct Arguments {
     /// Counts writes to cache lines that another thread writes too
     #[arg(long)]
     lines: bool,
+    /// Writes there what one thread does between the lines that it shares, which `forecast` reads;
+    /// counts lines, of one stack, once
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["serve", "budget", "repeats",
+        "instructions", "locks"])]
+    record: Option<PathBuf>,
     /// Writes all figures there, as one document
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -132,6 +145,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(file) = &arguments.budget {
         return budget::check(file, &tools);
     }
+    if arguments.record.is_some() && arguments.stack.len() != 1 {
+        return Err(Error::Check("--record is of one stack; run it once for each".into()));
+    }
     let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
     let mut well = true;
     if let Some(sealane) = &arguments.serve {
@@ -176,7 +192,9 @@ impl Tools {
     fn new(arguments: &Arguments) -> Result<Self, Error> {
         let stop = Interrupt::catch()?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-        Ok(Self { folder, stop, progress: Progress::start(), handshakes: arguments.handshakes })
+        let usual = if arguments.record.is_some() { 1 } else { 2 };
+        let handshakes = arguments.handshakes.unwrap_or(usual);
+        Ok(Self { folder, stop, progress: Progress::start(), handshakes })
     }
 }
 
@@ -187,6 +205,7 @@ fn counted(
     tools: &Tools,
 ) -> Result<(CountResult, String), Error> {
     let Arguments { instructions, locks, lines, repeats, .. } = *arguments;
+    let lines = lines || arguments.record.is_some();
     let all = !(instructions || locks || lines);
     let mut times = Vec::new();
     for time in 1..=repeats {
@@ -204,7 +223,14 @@ fn counted(
         }
         if all || lines {
             step("shared lines");
-            let counted = subject.lines(tools)?;
+            let counted = match &arguments.record {
+                Some(file) => {
+                    let (counted, recording) = subject.recording(tools)?;
+                    recording.write(file)?;
+                    counted
+                }
+                None => subject.lines(tools)?,
+            };
             result.shared_writes = Some(counted.writes);
             // The trace tells them too, with the reading of the clock around each step.
             result.instructions.get_or_insert(counted.instructions);

@@ -98,7 +98,7 @@ impl Steal {
 }
 
 /// The processors that this process may run on.
-fn allowed_processors() -> Vec<usize> {
+pub(crate) fn allowed_processors() -> Vec<usize> {
     let count = thread::available_parallelism().map_or(1, usize::from);
     match sched_getaffinity(None) {
         Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),

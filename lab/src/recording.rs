@@ -119,7 +119,7 @@ pub struct Lock {
 }
 
 /// How a lock waits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockClass {
     /// Rust's mutex: spins while nobody sleeps, then sleeps.
@@ -147,7 +147,7 @@ pub struct Hold {
 }
 
 /// One function on a call path.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PathNode {
     /// The node of who called it; `None` at a thread's first known function.
     pub caller: Option<u32>,

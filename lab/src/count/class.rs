@@ -97,7 +97,8 @@ fn is_allocator(code: &Code) -> bool {
         })
 }
 
-fn is_lock(code: &Code) -> bool {
+/// Whether `code` is a part of taking or releasing locks.
+pub(super) fn is_lock(code: &Code) -> bool {
     holds_any(code, &LOCK_WORDS, &LOCK_FILES)
 }
 
@@ -143,12 +144,20 @@ fn by_function(writers: &[(Write, Code)]) -> Vec<(String, String)> {
     sums.into_iter().map(|(name, _)| name).collect()
 }
 
+/// [`name`], and where it stands.
+pub(super) fn told(functions: &[Function]) -> String {
+    let mut text = name(functions);
+    if let Some(own) = functions.get(own_at(functions)).filter(|own| own.line > 0) {
+        text += &format!(" at {}:{}", short_path(&own.file), own.line);
+    }
+    text
+}
+
 /// `clone in rustls::server::...`: the outermost function of the standard library and the innermost
 /// that is not.
-fn told(functions: &[Function]) -> String {
+pub(super) fn name(functions: &[Function]) -> String {
     let Some(outermost) = functions.last() else { return String::new() };
-    let own = functions.iter().position(|function| !is_standard(function));
-    let own_at = own.unwrap_or(functions.len() - 1);
+    let own_at = own_at(functions);
     let mut text = String::new();
     if own_at > 0 {
         text = shortened(&functions[own_at - 1].name) + " in ";
@@ -158,10 +167,18 @@ fn told(functions: &[Function]) -> String {
     if own_at + 1 < functions.len() && !is_standard(outermost) {
         text += &format!(" in {}", shortened(&outermost.name));
     }
-    if functions[own_at].line > 0 {
-        text += &format!(" at {}:{}", short_path(&functions[own_at].file), functions[own_at].line);
-    }
     text
+}
+
+/// The innermost function that is not of the standard library, or else the outermost one.
+fn own_at(functions: &[Function]) -> usize {
+    let own = functions.iter().position(|function| !is_standard(function));
+    own.unwrap_or(functions.len().saturating_sub(1))
+}
+
+/// Whether `code` is the lab's own, or of the standard library, which calls it.
+pub(super) fn is_harness(code: &Code) -> bool {
+    code.functions.iter().all(|function| is_standard(function) || function.name.contains(HARNESS))
 }
 
 fn is_standard(function: &Function) -> bool {
@@ -218,6 +235,8 @@ const ALLOCATOR_FUNCTIONS: [&str; 31] = [
     "tcache_thread_shutdown",
     "unlink_chunk",
 ];
+/// A part of the names of this program's own functions.
+const HARNESS: &str = "sealane_lab::";
 /// Of Rust's standard library.
 const LOCK_FILES: [&str; 3] = ["/std/src/sync/poison/", "/std/src/sys/sync/", "/std/src/sync/once"];
 const LOCK_WORDS: [&str; 14] = [

@@ -6,7 +6,10 @@ use std::ffi::OsString;
 use crate::{
     count::{
         class::{self, ALLOCATOR},
+        code::Codes,
         progress::Progress,
+        record::Recorder,
+        recorded,
         run::{self, Program, Run},
         symbols::Symbols,
         trace::{Shared, Trace},
@@ -15,6 +18,7 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     phase::{self, Phase},
+    recording::Recording,
 };
 
 /// What one trace holds.
@@ -35,8 +39,39 @@ pub(super) fn count(
     stop: &Interrupt,
     progress: &Progress,
 ) -> Result<Lines, Error> {
-    let mut run = Run::start(&lackey()?, program, stop)?;
-    let mut trace = Trace::with_marks();
+    let run = Run::start(&lackey()?, program, stop)?;
+    let (mut trace, symbols) = traced(run, Trace::with_marks(), program, progress)?;
+    let shared = trace.take_shared();
+    Ok(result(&trace, &shared, &symbols, handshakes as f64))
+}
+
+/// As [`count`], and records what one thread does.
+///
+/// # Errors
+/// As [`count`], or if a limit of the recorder is met.
+pub(super) fn record(
+    program: &Program,
+    handshakes: u64,
+    stop: &Interrupt,
+    progress: &Progress,
+) -> Result<(Lines, Recording), Error> {
+    let run = Run::start(&lackey()?, program, stop)?;
+    let recorder = Recorder::new(Codes::of(run.id()));
+    let (mut trace, symbols) = traced(run, Trace::recorded_by(recorder), program, progress)?;
+    let mut written = trace.take_written();
+    let recorder = trace.recorder().ok_or_else(|| Error::Check("nothing was recorded".into()))?;
+    let recording = recorded::recording(recorder, &written, &symbols, handshakes)?;
+    written.retain(Shared::has_writers);
+    Ok((result(&trace, &written, &symbols, handshakes as f64), recording))
+}
+
+/// The whole trace, and the names of what ran.
+fn traced(
+    mut run: Run,
+    mut trace: Trace,
+    program: &Program,
+    progress: &Progress,
+) -> Result<(Trace, Symbols), Error> {
     let mut maps = String::new();
     let mut buffer = vec![0; READ_BYTES];
     let mut look_again = 0;
@@ -61,6 +96,9 @@ pub(super) fn count(
             // Libraries that were loaded since. All are when the first handshake is counted, but
             // by then a short program may have ended.
             maps = run.maps().unwrap_or(maps);
+            if let Some(recorder) = trace.recorder() {
+                recorder.codes.set_maps(&maps);
+            }
             let begun = trace.instructions(Phase::Server) > 0;
             look_again = trace.read() + if begun { MAPS_EVERY_LINES } else { MAPS_SOON_LINES };
             progress.trace(trace.read(), trace.instructions(Phase::Server));
@@ -70,15 +108,14 @@ pub(super) fn count(
     if trace.instructions(Phase::Server) == 0 {
         return Err(Error::Check("the traced program never entered the server's phase".into()));
     }
-    let symbols = Symbols::new(&maps);
-    Ok(result(&mut trace, &symbols, handshakes as f64))
+    Ok((trace, Symbols::new(&maps)))
 }
 
-fn result(trace: &mut Trace, symbols: &Symbols, handshakes: f64) -> Lines {
+fn result(trace: &Trace, shared: &[Shared], symbols: &Symbols, handshakes: f64) -> Lines {
     let per_handshake = |phase| trace.instructions(phase) as f64 / handshakes;
     let instructions =
         BySide { server: per_handshake(Phase::Server), client: per_handshake(Phase::Client) };
-    Lines { writes: summed(&trace.take_shared(), symbols, handshakes), instructions }
+    Lines { writes: summed(shared, symbols, handshakes), instructions }
 }
 
 /// The lines with their names, the allocator's summed apart.

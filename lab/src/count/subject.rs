@@ -1,7 +1,7 @@
 //! What is counted: [`Subject`], one stack in one scenario, as a trial of fixed length under each
 //! instrument.
 
-use std::{env, path::PathBuf};
+use std::{env, path::PathBuf, time::Duration};
 
 use crate::{
     count::{
@@ -13,9 +13,11 @@ use crate::{
     credentials::Credentials,
     document::{BySide, CountResult, LockCounts, SharedWrites},
     error::Error,
-    phase,
+    journal::Journal,
+    machine, phase,
+    recording::{ByPart, Recording},
     scenario::Scenario,
-    trial::{Fixed, Handshakes, Task, fault::Fault},
+    trial::{Fixed, Handshakes, Line, Task, fault::Fault, launch},
 };
 
 /// One stack in one scenario.
@@ -93,23 +95,59 @@ impl Subject {
         lines::count(&program, handshakes, &tools.stop, &tools.progress)
     }
 
+    /// The same, and a recording of what one thread does.
+    ///
+    /// # Errors
+    /// As [`Self::instructions`], or if a limit of the recorder is met.
+    pub(super) fn recording(&self, tools: &Tools) -> Result<(Lines, Recording), Error> {
+        self.needs_a_build_for_counting()?;
+        let warm_up = tools.handshakes.max(WARM_UP_MIN);
+        let length = Fixed { warm_up, count: tools.handshakes };
+        let (program, handshakes) = self.trial(tools, THREADS, length)?;
+        let (lines, recording) = lines::record(&program, handshakes, &tools.stop, &tools.progress)?;
+        tools.progress.step(format!("{}: time without an instrument", self.stack));
+        let journal = Journal::begin(env::args().collect(), None).run;
+        Ok((
+            lines,
+            Recording {
+                started: journal.started,
+                command: journal.command,
+                processor: journal.machine.processor,
+                stack: launch::identity(&self.stack)?,
+                scenario: self.scenario.clone(),
+                native_ns: Some(self.native_ns(tools)?),
+                ..recording
+            },
+        ))
+    }
+
+    /// Time of one handshake of a single thread, without any instrument.
+    fn native_ns(&self, tools: &Tools) -> Result<ByPart<f64>, Error> {
+        let first = machine::allowed_processors().first().copied();
+        let task = Handshakes {
+            threads: 1,
+            pin: first.into_iter().collect(),
+            window_ms: NATIVE_MS,
+            fixed: None,
+            ..self.handshakes(tools, 1, Fixed { warm_up: 0, count: 0 })?
+        };
+        let Line::Window { round, .. } = launch::run(&Task::Handshakes(task), NATIVE_TIME_MAX)?
+        else {
+            return Err(Error::Check("the trial told something else than a window".into()));
+        };
+        let count = round.per_thread.iter().sum::<u64>().max(1) as f64;
+        Ok(ByPart {
+            client: round.client_ns as f64 / count,
+            client_setup: round.client_setup_ns as f64 / count,
+            outside: round.other_ns as f64 / count,
+            server: round.server_ns as f64 / count,
+            server_setup: round.server_setup_ns as f64 / count,
+        })
+    }
+
     /// The trial and how many handshakes it does, all threads together.
     fn trial(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<(Program, u64), Error> {
-        let key = self.scenario.key;
-        let folder = tools.folder.path().join(format!("{key:?}"));
-        if !folder.exists() {
-            Credentials::make(&folder, key)?;
-        }
-        let task = Task::Handshakes(Handshakes {
-            stack: self.stack.clone(),
-            scenario: self.scenario.clone(),
-            credentials: folder,
-            threads,
-            pin: Vec::new(),
-            window_ms: 0,
-            fixed: Some(fixed),
-            fault: self.fault,
-        });
+        let task = Task::Handshakes(self.handshakes(tools, threads, fixed)?);
         let task = serde_json::to_string(&task)
             .map_err(|error| Error::Check(format!("a task as JSON: {error}")))?;
         let operations = fixed.count * threads as u64;
@@ -120,6 +158,24 @@ impl Subject {
             environment: Vec::new(),
         };
         Ok((program, operations))
+    }
+
+    fn handshakes(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<Handshakes, Error> {
+        let key = self.scenario.key;
+        let folder = tools.folder.path().join(format!("{key:?}"));
+        if !folder.exists() {
+            Credentials::make(&folder, key)?;
+        }
+        Ok(Handshakes {
+            stack: self.stack.clone(),
+            scenario: self.scenario.clone(),
+            credentials: folder,
+            threads,
+            pin: Vec::new(),
+            window_ms: 0,
+            fixed: Some(fixed),
+            fault: self.fault,
+        })
     }
 
     /// Stacks that are linked into the lab; of others, the lab cannot tell.
@@ -210,6 +266,11 @@ const LONG: Fixed = Fixed { warm_up: 2, count: 15 };
 const SHORT: Fixed = Fixed { warm_up: 2, count: 5 };
 /// Each call path is walked, which takes twenty times as long.
 const SITES: Fixed = Fixed { warm_up: 2, count: 20 };
+/// Long enough for a mean.
+const NATIVE_MS: u64 = 500;
+const NATIVE_TIME_MAX: Duration = Duration::from_secs(60);
+/// The first handshake of a kind that resumes is a full one, and the next one the first of its kind.
+const WARM_UP_MIN: u64 = 2;
 /// Two are enough to share.
 const THREADS: usize = 2;
 

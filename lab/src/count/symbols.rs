@@ -62,7 +62,15 @@ impl Symbols {
             Some(_) => {}
             None => functions.push(Function { name, ..Function::default() }),
         }
-        Code { owner: file.name.clone(), functions, atomic: file.is_atomic(address) }
+        let atomic = file.instruction(address).is_some_and(|bytes| is_atomic(&bytes));
+        Code { owner: file.name.clone(), functions, atomic }
+    }
+
+    /// The bytes from `pc` on, of which the first ones are the instruction; `None` if its file is
+    /// not known.
+    pub(super) fn instruction(&self, pc: u64) -> Option<Vec<u8>> {
+        let file = self.file_at(pc)?;
+        file.instruction(pc - file.bias)
     }
 
     /// The variable at `address` and the file that it belongs to; `None` on heap and stack.
@@ -202,14 +210,15 @@ impl Mapped {
         }
     }
 
-    fn is_atomic(&self, address: u64) -> bool {
-        let mut bytes = [0; INSTRUCTION_BYTES];
+    fn instruction(&self, address: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; INSTRUCTION_BYTES];
         let at = self.segments.iter().find_map(|segment| {
             let inside = address.checked_sub(segment.address)?;
             (inside < segment.bytes).then_some(segment.offset + inside)
-        });
-        let read = at.and_then(|at| self.file.read_at(&mut bytes, at).ok());
-        cfg!(target_arch = "x86_64") && read.is_some_and(|read| has_lock_prefix(&bytes[..read]))
+        })?;
+        let read = self.file.read_at(&mut bytes, at).ok()?;
+        bytes.truncate(read);
+        Some(bytes)
     }
 }
 
@@ -244,14 +253,14 @@ fn demangle(name: &str) -> String {
 }
 
 /// Whether an x86-64 instruction has the prefix LOCK, or is an exchange with memory, which needs
-/// none.
-fn has_lock_prefix(instruction: &[u8]) -> bool {
+/// none; of other processors' it is not known.
+pub(super) fn is_atomic(instruction: &[u8]) -> bool {
     let mut bytes = instruction.iter().copied();
     let Some(first) = bytes.by_ref().find(|byte| !matches!(byte, 0x66 | 0xf2 | 0xf3 | 0x40..=0x4f))
     else {
         return false;
     };
-    first == 0xf0 || matches!(first, 0x86 | 0x87)
+    cfg!(target_arch = "x86_64") && matches!(first, 0xf0 | 0x86 | 0x87)
 }
 
 /// How the name of a function begins that has none.
@@ -277,8 +286,8 @@ mod tests {
 
     #[test]
     fn atomic_instructions_are_known() {
-        assert!(has_lock_prefix(&[0xf0, 0x48, 0x0f, 0xc1, 0x07]), "lock xadd");
-        assert!(has_lock_prefix(&[0x48, 0x87, 0x07]), "xchg");
-        assert!(!has_lock_prefix(&[0x48, 0x89, 0x07]), "mov");
+        assert!(is_atomic(&[0xf0, 0x48, 0x0f, 0xc1, 0x07]), "lock xadd");
+        assert!(is_atomic(&[0x48, 0x87, 0x07]), "xchg");
+        assert!(!is_atomic(&[0x48, 0x89, 0x07]), "mov");
     }
 }

@@ -6,12 +6,16 @@
 //! I  0401ab70,3                                it executes an instruction of 3 bytes,
 //!  S 1fff000758,8                              which stores 8 bytes there
 //!  M 0010f1c0,4                                or loads and stores: counted once, as one write
-//!  L 0010f1c0,4                                loads are of no interest
+//!  L 0010f1c0,4                                loads are of interest to a recording only
 //! ```
 
 use std::{collections::HashMap, ops::Range};
 
-use crate::{error::Error, phase};
+use crate::{
+    count::record::{Access, Recorder},
+    error::Error,
+    phase,
+};
 
 /// What was read so far.
 pub(super) struct Trace {
@@ -32,18 +36,22 @@ pub(super) struct Trace {
     read: u64,
     /// Lines of the trace that are the program's or valgrind's own words, the last ones.
     words: Vec<String>,
+    /// Is told of everything.
+    recorder: Option<Recorder>,
 }
 
 /// Writes of one instruction to one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Write {
-    thread: usize,
+    pub(super) thread: usize,
     /// As a number, see [`phase::Phase`].
     pub(super) phase: usize,
     /// The instruction.
     pub(super) pc: u64,
     /// The first byte that it writes there.
     pub(super) address: u64,
+    /// How many bytes from there on.
+    pub(super) bytes: u64,
     /// How often.
     pub(super) count: u64,
 }
@@ -51,7 +59,7 @@ pub(super) struct Write {
 #[cfg(test)]
 impl Write {
     pub(super) fn of_phase(phase: phase::Phase, count: u64) -> Self {
-        Self { thread: 0, phase: phase as usize, pc: 0, address: 0, count }
+        Self { thread: 0, phase: phase as usize, pc: 0, address: 0, bytes: 1, count }
     }
 }
 
@@ -65,6 +73,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Whether more than one thread wrote it.
+    pub(super) fn has_writers(&self) -> bool {
+        self.writes.iter().any(|write| write.thread != self.writes[0].thread)
+    }
+
     /// Writes in `phase`, of all threads.
     pub(super) fn writes_in(&self, phase: phase::Phase) -> u64 {
         let of_phase = self.writes.iter().filter(|write| write.phase == phase as usize);
@@ -86,7 +99,13 @@ impl Trace {
             by_thread: vec![0; THREADS_MAX],
             read: 0,
             words: Vec::new(),
+            recorder: None,
         }
+    }
+
+    /// The same, and `recorder` is told of everything.
+    pub(super) fn recorded_by(recorder: Recorder) -> Self {
+        Self { recorder: Some(recorder), ..Self::with_marks() }
     }
 
     /// Of a program without marks: all that it does counts as the server's.
@@ -133,10 +152,16 @@ impl Trace {
     /// The lines that at least two threads wrote, in a counted phase, since the last call; the
     /// most written one first.
     pub(super) fn take_shared(&mut self) -> Vec<Shared> {
+        let mut written = self.take_written();
+        written.retain(Shared::has_writers);
+        written
+    }
+
+    /// The lines that any thread wrote, in the same order.
+    pub(super) fn take_written(&mut self) -> Vec<Shared> {
         let mut shared: Vec<Shared> = self
             .lines
             .drain()
-            .filter(|(_, writes)| writes.iter().any(|write| write.thread != writes[0].thread))
             .map(|(line, writes)| Shared { address: line * LINE_BYTES, writes })
             .collect();
         let total = |line: &Shared| line.writes.iter().map(|write| write.count).sum::<u64>();
@@ -161,6 +186,11 @@ impl Trace {
         self.read
     }
 
+    /// Who was told of everything.
+    pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.recorder.as_mut()
+    }
+
     /// What was printed between the trace's lines, the last of it.
     pub(super) fn words(&self) -> String {
         self.words.join("\n")
@@ -178,9 +208,17 @@ impl Trace {
                 self.pc = hexadecimal(address);
                 self.instructions[self.phases[self.thread]] += 1;
                 self.by_thread[self.thread] += 1;
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.instruction(self.thread, self.pc, length(address))?;
+                }
             }
             [b' ', b'S' | b'M', b' ', access @ ..] => self.store(access)?,
-            [b' ', b'L', b' ', ..] => {}
+            [b' ', b'L', b' ', access @ ..] => {
+                if let Some(recorder) = &mut self.recorder {
+                    let (address, bytes) = (hexadecimal(access), length(access));
+                    recorder.access(self.thread, Access { address, bytes, is_write: false })?;
+                }
+            }
             _ => self.word(line)?,
         }
         Ok(())
@@ -191,23 +229,30 @@ impl Trace {
         let Some(marks) = &self.marks else { return Ok(()) };
         if marks.contains(&address) {
             let phase = (address - marks.start) / phase::MARK_STRIDE_BYTES as u64;
-            self.phases[self.thread] = usize::try_from(phase).unwrap_or(0).min(PHASES - 1);
-            return Ok(());
+            let phase = usize::try_from(phase).unwrap_or(0).min(PHASES - 1);
+            self.phases[self.thread] = phase;
+            return match &mut self.recorder {
+                Some(recorder) => recorder.enter(self.thread, phase),
+                None => Ok(()),
+            };
+        }
+        let bytes = length(access);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.access(self.thread, Access { address, bytes, is_write: true })?;
         }
         if self.phases[self.thread] == phase::Phase::Outside as usize {
             return Ok(());
         }
-        let bytes = access.iter().position(|byte| *byte == b',').map_or(1, |comma| {
-            access[comma + 1..].iter().fold(0, |sum, digit| sum * 10 + u64::from(digit & 0xf))
-        });
         let last = (address + bytes.max(1) - 1) / LINE_BYTES;
         for line in address / LINE_BYTES..=last {
-            self.note(line, address.max(line * LINE_BYTES))?;
+            let first = address.max(line * LINE_BYTES);
+            let end = (address + bytes.max(1)).min((line + 1) * LINE_BYTES);
+            self.note(line, first, end - first)?;
         }
         Ok(())
     }
 
-    fn note(&mut self, line: u64, address: u64) -> Result<(), Error> {
+    fn note(&mut self, line: u64, address: u64, bytes: u64) -> Result<(), Error> {
         let (thread, phase, pc) = (self.thread, self.phases[self.thread], self.pc);
         if self.lines.len() >= LINES_MAX {
             return Err(Error::Check(format!(
@@ -215,7 +260,7 @@ impl Trace {
             )));
         }
         let writes = self.lines.entry(line).or_default();
-        let wanted = Write { thread, phase, pc, address, count: 0 };
+        let wanted = Write { thread, phase, pc, address, bytes, count: 0 };
         let same = |write: &Write| Write { count: 0, ..*write } == wanted;
         // What wrote a line last mostly writes it next: search from the end.
         match writes.iter().rposition(same) {
@@ -267,6 +312,14 @@ fn hexadecimal(text: &[u8]) -> u64 {
         value = value << 4 | u64::from(digit);
     }
     value
+}
+
+/// The number behind the comma.
+fn length(text: &[u8]) -> u64 {
+    let comma = text.iter().position(|byte| *byte == b',');
+    comma.map_or(1, |comma| {
+        text[comma + 1..].iter().fold(0, |sum, digit| sum * 10 + u64::from(digit & 0xf))
+    })
 }
 
 /// Bytes of a cache line.
