@@ -12,10 +12,10 @@ use clap_mangen::Man;
 use crate::{
     bulk, certificates, connect, contexts, count,
     error::Error,
-    findings, handshake, memory, node, offload, page, quick, ring,
+    findings, forecast, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    tickets, trial, writeups,
+    tickets, trial, validate, writeups,
 };
 
 #[derive(Parser)]
@@ -39,6 +39,8 @@ enum Subject {
     Count(count::Arguments),
     /// What TLS stacks share per handshake, from recordings: a page with each one's culprit
     Findings(findings::Arguments),
+    /// From counts, what share of its speed a thread keeps on many cores, and what stops it
+    Forecast(forecast::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
     Handshake(handshake::Arguments),
     /// Bytes per connection, server and client, established and idle
@@ -59,6 +61,8 @@ enum Subject {
     Stacks(stacks::Arguments),
     /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
     Tickets(tickets::Arguments),
+    /// Forecasts beside published curves of 80 cores: how far off they are
+    Validate(validate::Arguments),
     /// Five faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
 
@@ -97,6 +101,7 @@ pub fn run() -> ExitCode {
         Subject::Contexts(arguments) => contexts::run(&arguments),
         Subject::Count(arguments) => count::run(&arguments),
         Subject::Findings(arguments) => findings::run(&arguments),
+        Subject::Forecast(arguments) => forecast::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),
         Subject::Node(arguments) => node::run(&arguments),
@@ -107,6 +112,7 @@ pub fn run() -> ExitCode {
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
+        Subject::Validate(arguments) => validate::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),
         Subject::Man { command } => man(command.as_deref()).map(|()| true),

@@ -94,7 +94,7 @@ pub struct Arguments {
 
 /// A scenario on the command line.
 #[derive(Clone, Debug, clap::Args)]
-struct Asked {
+pub(crate) struct Asked {
     /// How the handshake goes
     #[arg(long, default_value = "full")]
     kind: Kind,
@@ -122,7 +122,8 @@ struct Asked {
 }
 
 impl Asked {
-    fn scenario(&self) -> Scenario {
+    /// What is asked for.
+    pub(crate) fn scenario(&self) -> Scenario {
         Scenario {
             kind: self.kind,
             version: self.tls,

@@ -20,8 +20,8 @@ pub use findings::{
     Amount, Finding, HOT_LINES_MAX, HotLine, PATH_FUNCTIONS_MAX, Recorded, SITES_MAX, Site,
 };
 pub use forecast::{
-    Base, CauseWrites, Curve, CurvePoint, Forecast, Knee, LineCost, Profile, ValidatedCurve,
-    ValidatedPoint, Validation, Verdict, VerdictKind,
+    Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost, Profile,
+    Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
 };
 
 /// The name and version of this format. The number grows when a field changes its meaning or goes
@@ -65,6 +65,9 @@ pub struct Run {
     /// Of `forecast` and `why`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forecasts: Vec<Forecast>,
+    /// Pairs of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forecast_comparisons: Vec<ForecastComparison>,
     /// Of `validate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,

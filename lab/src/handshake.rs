@@ -54,7 +54,7 @@ pub struct Arguments {
     /// TLS 1.3 tickets that the server sends after each handshake
     #[arg(long, default_value_t = 2, value_name = "N")]
     tickets: u8,
-    /// What the threads share: one context at each end, or nothing
+    /// What the threads share: one context at each end, also what clients resume, or nothing
     #[arg(long, default_value = "context")]
     share: Share,
     /// Numbers of threads [default: 1 to 1.5 x cores]

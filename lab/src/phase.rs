@@ -16,6 +16,10 @@ pub enum Phase {
     Server = 1,
     /// The client's end.
     Client = 2,
+    /// Making and dropping the server's end.
+    ServerSetup = 3,
+    /// Making and dropping the client's end.
+    ClientSetup = 4,
 }
 
 /// One page to itself; a store to byte `64 * phase` says which phase begins on that thread.
@@ -57,6 +61,12 @@ pub fn on_server<T>(work: impl FnOnce() -> T) -> T {
 pub fn on_client<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
+
+/// Everything that is the server's.
+pub const SERVER_SIDE: [Phase; 2] = [Phase::Server, Phase::ServerSetup];
+
+/// Everything that is the client's.
+pub const CLIENT_SIDE: [Phase; 2] = [Phase::Client, Phase::ClientSetup];
 
 /// Where the marks lie in this process.
 #[must_use]

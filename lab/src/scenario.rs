@@ -188,6 +188,9 @@ pub enum Key {
 pub enum Share {
     /// One server context and one client context for all threads.
     Context,
+    /// The contexts, and what clients resume: one session for all threads, or where a client's
+    /// sessions serve once, one store of them.
+    Session,
     /// Nothing: each thread builds its own contexts.
     Thread,
 }

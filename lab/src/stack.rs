@@ -53,10 +53,13 @@ pub trait Worker: Send {
     fn server(&mut self) -> Result<Box<dyn Endpoint>, Error>;
 
     /// A client at the start of a connection, which offers `session`, verifies the server's chain
-    /// and asks for [`SERVER_NAME`](crate::credentials::SERVER_NAME).
+    /// and asks for [`SERVER_NAME`](crate::credentials::SERVER_NAME). With [`Share::Session`] it
+    /// offers what all threads share, and `session` is shared from now on if nothing was.
     ///
     /// # Errors
     /// As the library tells.
+    ///
+    /// [`Share::Session`]: crate::scenario::Share::Session
     fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error>;
 }
 

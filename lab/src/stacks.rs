@@ -7,7 +7,10 @@
 //! | `ticket`, TLS 1.2 | tickets and no cache |
 //! | TLS 1.3, `tickets` > 0 | that many stateless tickets behind each handshake, full or resumed |
 //! | `share = context` | one server context and one client context for all threads |
+//! | `share = session` | the same, and clients share what they resume: one session, or a store |
 //! | `share = thread` | each thread has both to itself, and resumes its own sessions |
+//!
+//! Beside the libraries stands work whose counts are known beforehand, [`synthetic`].
 
 mod build;
 mod cache;
@@ -17,6 +20,7 @@ mod linked;
 mod rustls;
 mod s2n;
 pub(crate) mod sealane;
+pub(crate) mod synthetic;
 
 use crate::{error::Error, stack::Stack};
 
@@ -50,9 +54,10 @@ struct Family {
 }
 
 /// A new stack is one line here; the first family that knows a name loads it.
-const FAMILIES: [Family; 4] = [
+const FAMILIES: [Family; 5] = [
     Family { names: sealane::names, load: sealane::load },
     Family { names: rustls::names, load: rustls::load },
+    Family { names: synthetic::names, load: synthetic::load },
     Family { names: libssl::names, load: libssl::load },
     Family { names: s2n::names, load: s2n::load },
 ];

@@ -78,7 +78,7 @@ fn scenarios() -> Vec<Scenario> {
         let plain = Scenario { version, ..Scenario::default() };
         for key in [Key::Rsa2048, Key::P256, Key::P384, Key::Ed25519] {
             for kind in [Kind::Full, Kind::SessionId, Kind::Ticket] {
-                for share in [Share::Context, Share::Thread] {
+                for share in [Share::Context, Share::Session, Share::Thread] {
                     scenarios.push(Scenario { key, kind, share, ..plain.clone() });
                 }
             }

@@ -100,6 +100,35 @@ fn adds_up(round: &HandshakeRound, threads: usize, window_ns: u64) {
     assert_ne!(round.invalid.as_deref(), Some("accounting"));
 }
 
+/// Nobody waits for a session of its own: one full handshake is enough for all threads, and a
+/// store of many sessions is never empty with two.
+#[test]
+fn threads_that_share_a_session_resume_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    let output = handshake(&[
+        "--stack=openssl,rustls-ring",
+        "--kind=ticket",
+        "--tls=1.2,1.3",
+        "--share=session",
+        "--threads=2",
+        "--rounds=1",
+        "--window-ms=100",
+        "--json",
+        json.to_str().unwrap(),
+    ]);
+    let (text, errors) = texts(&output);
+    assert!(output.status.success(), "{text}\n{errors}");
+    let run: Run = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(run.handshakes.len(), 4);
+    for series in &run.handshakes {
+        assert!(series.negotiated.as_ref().unwrap().resumed, "{series:?}");
+        let round = &series.points[0].rounds[0];
+        assert!((1..=2).contains(&round.discarded), "{series:?}");
+        assert!(round.per_thread.iter().all(|count| *count > 0), "{series:?}");
+    }
+}
+
 #[test]
 fn a_stack_that_lies_or_breaks_gets_no_number() {
     for (fault, reason) in [

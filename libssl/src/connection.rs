@@ -46,7 +46,7 @@ impl Connection {
     pub(crate) fn new(
         context: &Context,
         name: Option<&CString>,
-        session: Option<Session>,
+        session: Option<&Session>,
     ) -> Result<Self, Error> {
         let library = context.library;
         let api = &library.api;

@@ -131,7 +131,7 @@ impl Context {
     ///
     /// # Errors
     /// If the library cannot make it, or refuses the session.
-    pub fn connect(&self, session: Option<Session>) -> Result<Connection, Error> {
+    pub fn connect(&self, session: Option<&Session>) -> Result<Connection, Error> {
         Connection::new(self, Some(&self.name), session)
     }
 

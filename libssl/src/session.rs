@@ -7,7 +7,8 @@ use crate::{
     api::{Ssl, SslSession},
 };
 
-/// A session that a server gave, to be offered once. Freed when dropped.
+/// A session that a server gave, for as many connections as offer it: each takes a reference of its
+/// own. Freed when dropped and the last of them is gone.
 pub struct Session {
     pub(crate) library: &'static Library,
     pub(crate) raw: *mut SslSession,
@@ -15,6 +16,8 @@ pub struct Session {
 
 // SAFETY: SSL_SESSION counts its references atomically, and is read only once it is whole.
 unsafe impl Send for Session {}
+// SAFETY: as above; what a shared one is used for is SSL_set_session, which takes a reference.
+unsafe impl Sync for Session {}
 
 impl Session {
     /// `raw` is null, or one reference that this value owns from here on.

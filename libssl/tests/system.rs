@@ -130,7 +130,7 @@ fn system() -> &'static Library {
 /// Both ends, done, with the tickets taken in; `touch` sees what the server sends.
 fn shake_hands(
     [server, client]: &[Context; 2],
-    session: Option<Session>,
+    session: Option<&Session>,
     mut touch: impl FnMut(&mut Vec<u8>),
 ) -> Result<[Connection; 2], Error> {
     let (mut server, mut client) = (server.accept()?, client.connect(session)?);
@@ -225,7 +225,7 @@ fn sessions_are_resumed_by_ticket_and_by_id() {
         let contexts = plan.contexts(&files);
         let mut session = None;
         for round in 0..4 {
-            let [server, mut client] = shake_hands(&contexts, session.take(), |_| ()).unwrap();
+            let [server, mut client] = shake_hands(&contexts, session.as_ref(), |_| ()).unwrap();
             assert_eq!(server.agreed().resumed, round > 0);
             assert_eq!(client.agreed().resumed, round > 0);
             session = client.session();
@@ -234,7 +234,7 @@ fn sessions_are_resumed_by_ticket_and_by_id() {
         // Another server knows nothing of it.
         let server = plan.context(&files, Side::Server).unwrap();
         let client = plan.context(&files, Side::Client).unwrap();
-        let [server, _] = shake_hands(&[server, client], session, |_| ()).unwrap();
+        let [server, _] = shake_hands(&[server, client], session.as_ref(), |_| ()).unwrap();
         assert!(!server.agreed().resumed);
     }
 }
@@ -334,7 +334,7 @@ fn two_threads_share_contexts() {
                 let mut session = None;
                 for round in 0..10 {
                     let [server, mut client] =
-                        shake_hands(&contexts, session.take(), |_| ()).unwrap();
+                        shake_hands(&contexts, session.as_ref(), |_| ()).unwrap();
                     assert_eq!(server.agreed().resumed, round > 0);
                     session = client.session();
                 }

@@ -9,7 +9,7 @@ use crate::{
         trace::{Shared, Write},
     },
     document::{BySide, SharedLine},
-    phase::Phase,
+    phase,
 };
 
 /// The rules in words, for the reader of the table.
@@ -33,8 +33,8 @@ pub(super) fn named(shared: &Shared, symbols: &Symbols, handshakes: f64) -> Shar
         symbol,
         owner,
         writes: BySide {
-            server: shared.writes_in(Phase::Server) as f64 / handshakes,
-            client: shared.writes_in(Phase::Client) as f64 / handshakes,
+            server: shared.writes_in(&phase::SERVER_SIDE) as f64 / handshakes,
+            client: shared.writes_in(&phase::CLIENT_SIDE) as f64 / handshakes,
         },
         writers: names
             .into_iter()
@@ -292,7 +292,7 @@ mod tests {
     fn classed(writers: &[(u64, Code)]) -> Class {
         let writers: Vec<_> = writers
             .iter()
-            .map(|(count, code)| (Write::of_phase(Phase::Server, *count), code.clone()))
+            .map(|(count, code)| (Write::of_phase(phase::Phase::Server, *count), code.clone()))
             .collect();
         class(&writers)
     }

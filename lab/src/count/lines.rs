@@ -17,7 +17,7 @@ use crate::{
     document::{BySide, SharedWrites},
     error::Error,
     interrupt::Interrupt,
-    phase::{self, Phase},
+    phase::{self, CLIENT_SIDE, Phase, SERVER_SIDE},
     recording::Recording,
 };
 
@@ -99,22 +99,22 @@ fn traced(
             if let Some(recorder) = trace.recorder() {
                 recorder.codes.set_maps(&maps);
             }
-            let begun = trace.instructions(Phase::Server) > 0;
+            let begun = trace.instructions(&SERVER_SIDE) > 0;
             look_again = trace.read() + if begun { MAPS_EVERY_LINES } else { MAPS_SOON_LINES };
-            progress.trace(trace.read(), trace.instructions(Phase::Server));
+            progress.trace(trace.read(), trace.instructions(&SERVER_SIDE));
         }
     }
     run.end(&trace.words())?;
-    if trace.instructions(Phase::Server) == 0 {
+    if trace.instructions(&SERVER_SIDE) == 0 {
         return Err(Error::Check("the traced program never entered the server's phase".into()));
     }
     Ok((trace, Symbols::new(&maps)))
 }
 
 fn result(trace: &Trace, shared: &[Shared], symbols: &Symbols, handshakes: f64) -> Lines {
-    let per_handshake = |phase| trace.instructions(phase) as f64 / handshakes;
+    let per_handshake = |phases: &[Phase]| trace.instructions(phases) as f64 / handshakes;
     let instructions =
-        BySide { server: per_handshake(Phase::Server), client: per_handshake(Phase::Client) };
+        BySide { server: per_handshake(&SERVER_SIDE), client: per_handshake(&CLIENT_SIDE) };
     Lines { writes: summed(shared, symbols, handshakes), instructions }
 }
 

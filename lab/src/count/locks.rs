@@ -16,7 +16,7 @@ use crate::{
     document::{BySide, LockCounts, LockSite},
     error::Error,
     interrupt::Interrupt,
-    phase::Phase,
+    phase::{CLIENT_SIDE, Phase, SERVER_SIDE},
 };
 
 /// Counts in `program`, which marks the phases of `handshakes` handshakes, all threads together.
@@ -32,11 +32,11 @@ pub(super) fn count(
     let rows = rows(program, false, folder, stop)?;
     let per_handshake = 1.0 / handshakes as f64;
     let sum = |kinds: &[&str]| {
-        let of = |phase: Phase| -> f64 {
-            let wanted = rows.rows.iter().filter(|row| row.is(kinds, phase));
+        let of = |phases: &[Phase]| -> f64 {
+            let wanted = rows.rows.iter().filter(|row| row.is(kinds) && row.is_in(phases));
             wanted.map(|row| row.calls).sum::<u64>() as f64 * per_handshake
         };
-        BySide { server: of(Phase::Server), client: of(Phase::Client) }
+        BySide { server: of(&SERVER_SIDE), client: of(&CLIENT_SIDE) }
     };
     Ok(LockCounts {
         read: sum(&["read"]),
@@ -69,7 +69,7 @@ pub(super) fn sites(
         let path = told(row, &paths);
         let lock = names.get(&row.lock).cloned().unwrap_or_default();
         let calls = sites.entry((lock, row.kind.clone(), path)).or_default();
-        if row.phase == Phase::Server as usize {
+        if row.is_in(&SERVER_SIDE) {
             calls.server += row.calls;
         } else {
             calls.client += row.calls;
@@ -175,8 +175,12 @@ impl Row {
         Some(Self { thread, kind, phase, lock, calls, path })
     }
 
-    fn is(&self, kinds: &[&str], phase: Phase) -> bool {
-        self.phase == phase as usize && kinds.contains(&self.kind.as_str())
+    fn is(&self, kinds: &[&str]) -> bool {
+        kinds.contains(&self.kind.as_str())
+    }
+
+    fn is_in(&self, phases: &[Phase]) -> bool {
+        phases.iter().any(|phase| *phase as usize == self.phase)
     }
 }
 
@@ -275,7 +279,7 @@ mod tests {
     fn rows_are_read() {
         let rows = Rows::parse(WRITTEN).expect("rows");
         assert_eq!((rows.rows.len(), rows.shared()), (2, 1));
-        assert!(rows.rows[0].is(&["read"], Phase::Server));
+        assert!(rows.rows[0].is(&["read"]) && rows.rows[0].is_in(&SERVER_SIDE));
         assert_eq!(rows.rows[0].path, [0xaa, 0xbb]);
         assert_eq!(rows.maps, "0-1 r 0 0 0 /x\n");
     }

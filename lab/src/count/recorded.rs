@@ -253,11 +253,14 @@ fn is_on_lock(event: Event) -> bool {
 
 /// Of a phase as a number.
 fn part(phase: usize) -> Part {
-    match phase {
-        server if server == Phase::Server as usize => Part::Server,
-        client if client == Phase::Client as usize => Part::Client,
-        _ => Part::Outside,
-    }
+    const PARTS: [(Phase, Part); 4] = [
+        (Phase::Server, Part::Server),
+        (Phase::Client, Part::Client),
+        (Phase::ServerSetup, Part::ServerSetup),
+        (Phase::ClientSetup, Part::ClientSetup),
+    ];
+    let found = PARTS.iter().find(|(known, _)| *known as usize == phase);
+    found.map_or(Part::Outside, |(_, part)| *part)
 }
 
 fn count_of<T>(items: &[T]) -> u32 {

@@ -130,7 +130,7 @@ fn ended_early(trace: &Trace) -> Error {
 
 /// By line: what N connections more wrote, by each of them.
 fn slope(once: &[Shared], twice: &[Shared], symbols: &Symbols) -> SharedWrites {
-    let written = |line: &Shared| line.writes_in(Phase::Server) as f64;
+    let written = |line: &Shared| line.writes_in(&[Phase::Server]) as f64;
     let before: BTreeMap<u64, f64> =
         once.iter().map(|line| (line.address, written(line))).collect();
     let more = (ROUNDS[2] - ROUNDS[1]) as f64;

@@ -78,10 +78,10 @@ impl Shared {
         self.writes.iter().any(|write| write.thread != self.writes[0].thread)
     }
 
-    /// Writes in `phase`, of all threads.
-    pub(super) fn writes_in(&self, phase: phase::Phase) -> u64 {
-        let of_phase = self.writes.iter().filter(|write| write.phase == phase as usize);
-        of_phase.map(|write| write.count).sum()
+    /// Writes in any of `phases`, of all threads.
+    pub(super) fn writes_in(&self, phases: &[phase::Phase]) -> u64 {
+        let wanted = |write: &&Write| phases.iter().any(|phase| *phase as usize == write.phase);
+        self.writes.iter().filter(wanted).map(|write| write.count).sum()
     }
 }
 
@@ -169,9 +169,9 @@ impl Trace {
         shared
     }
 
-    /// Instructions in `phase`, of all threads.
-    pub(super) fn instructions(&self, phase: phase::Phase) -> u64 {
-        self.instructions[phase as usize]
+    /// Instructions in any of `phases`, of all threads.
+    pub(super) fn instructions(&self, phases: &[phase::Phase]) -> u64 {
+        phases.iter().map(|phase| self.instructions[*phase as usize]).sum()
     }
 
     /// Instructions of each thread since the last call, the busiest first.
@@ -341,8 +341,8 @@ mod tests {
 
     const MARKS: u64 = 0x10_0000;
 
-    fn by_address(shared: &[Shared], phase: Phase) -> BTreeMap<u64, u64> {
-        shared.iter().map(|line| (line.address, line.writes_in(phase))).collect()
+    fn by_address(shared: &[Shared], phases: &[Phase]) -> BTreeMap<u64, u64> {
+        shared.iter().map(|line| (line.address, line.writes_in(phases))).collect()
     }
 
     fn trace(text: &str) -> Trace {
@@ -363,11 +363,29 @@ mod tests {
              I  00400010,3\n S 0020003f,1\n L 00200000,8\n S 00300000,8\n",
         );
         let shared = trace.take_shared();
-        assert_eq!(by_address(&shared, Phase::Server), [(0x20_0000, 1)].into());
-        assert_eq!(by_address(&shared, Phase::Client), [(0x20_0000, 2)].into());
+        assert_eq!(by_address(&shared, &[Phase::Server]), [(0x20_0000, 1)].into());
+        assert_eq!(by_address(&shared, &[Phase::Client]), [(0x20_0000, 2)].into());
         assert_eq!(shared[0].writes.len(), 2, "{shared:?}");
-        assert_eq!(trace.instructions(Phase::Server), 1);
-        assert_eq!(trace.instructions(Phase::Client), 2);
+        assert_eq!(trace.instructions(&[Phase::Server]), 1);
+        assert_eq!(trace.instructions(&[Phase::Client]), 2);
+    }
+
+    #[test]
+    fn a_side_is_its_handshake_and_its_setup() {
+        let mut trace = trace(
+            "--1--   SCHED[2]:  acquired lock (x)\n S 001000c0,1\nI  00400000,3\n S 00200000,8\n\
+             --1--   SCHED[2]:  acquired lock (x)\n S 00100040,1\nI  00400000,3\nI  00400003,3\n\
+             I  00400003,3\n S 00200000,8\n\
+             --1--   SCHED[3]:  acquired lock (x)\n S 00100100,1\nI  00400010,3\n S 00200000,8\n",
+        );
+        let instructions = [&[Phase::Server][..], &[Phase::ServerSetup], &phase::SERVER_SIDE]
+            .map(|phases| trace.instructions(phases));
+        assert_eq!(instructions, [3, 1, 4]);
+        assert_eq!(trace.instructions(&phase::CLIENT_SIDE), 1);
+        let shared = trace.take_shared();
+        assert_eq!(by_address(&shared, &phase::SERVER_SIDE), [(0x20_0000, 2)].into());
+        assert_eq!(by_address(&shared, &[Phase::ServerSetup]), [(0x20_0000, 1)].into());
+        assert_eq!(by_address(&shared, &phase::CLIENT_SIDE), [(0x20_0000, 1)].into());
     }
 
     #[test]
@@ -387,7 +405,7 @@ mod tests {
              --1--   SCHED[3]:  acquired lock (x)\n S 00100040,1\n S 0020003c,8\n",
         );
         let shared = trace.take_shared();
-        assert_eq!(by_address(&shared, Phase::Server), [(0x20_0000, 2), (0x20_0040, 2)].into());
+        assert_eq!(by_address(&shared, &[Phase::Server]), [(0x20_0000, 2), (0x20_0040, 2)].into());
     }
 
     #[test]

@@ -118,6 +118,9 @@ pub struct LineCost {
     pub share_of_waiting: f64,
     /// The server's efficiency at the most threads, had the line not been there.
     pub without: f64,
+    /// Its band.
+    #[serde(default)]
+    pub without_band: [f64; 2],
     /// And where the server's knee would be.
     pub knee_without: Knee,
 }
@@ -142,10 +145,25 @@ pub struct Verdict {
     pub forecast: String,
 }
 
+/// Two forecasts of the same scenario, side by side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ForecastComparison {
+    /// The stack in question.
+    pub of: String,
+    /// The one it is compared with.
+    pub to: String,
+    /// At so many threads.
+    pub threads: u32,
+    /// Whether their bands lie apart.
+    pub verdict: Verdict,
+}
+
 /// A verdict in short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictKind {
+    /// Two curves whose bands lie apart.
+    Differs,
     /// Two curves whose bands overlap.
     NoDifferenceShown,
     /// The curve stays above 70%.
@@ -164,6 +182,30 @@ pub struct Validation {
     pub profile: Profile,
     /// One row per published curve.
     pub curves: Vec<ValidatedCurve>,
+    /// How well they agree.
+    #[serde(default)]
+    pub score: Score,
+}
+
+/// How well forecasts agree with what was published. An error is forecast over published.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Curves on which nothing was fitted and of which there is a recording.
+    pub unfitted: u32,
+    /// How many of them are within a factor of two at the most threads compared.
+    pub within_twice: u32,
+    /// How many have to be.
+    pub within_twice_min: u32,
+    /// Points of the unfitted curves, and how many of them are within a factor of two.
+    pub points: [u32; 2],
+    /// Of those points: the median factor, 1 or more, by which they are off either way.
+    pub median_factor: f64,
+    /// Nine in ten are off by no more.
+    pub p90_factor: f64,
+    /// Spearman's rank correlation of all efficiencies at the most threads compared.
+    pub rank_correlation: f64,
+    /// Whether the bar is reached; absent if recordings are missing.
+    pub passed: Option<bool>,
 }
 
 /// One published curve.
@@ -187,6 +229,12 @@ pub struct ValidatedCurve {
     /// What was asked of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Scenario>,
+    /// The published version.
+    #[serde(default)]
+    pub version: String,
+    /// Why there is no forecast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// One published point. Efficiency: rate per thread over the rate at the fewest threads published.

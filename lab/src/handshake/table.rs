@@ -244,6 +244,7 @@ pub(super) fn title(scenario: &Scenario) -> String {
     let client = if scenario.client_certificate { ", client certificate" } else { "" };
     let share = match scenario.share {
         Share::Context => "one context",
+        Share::Session => "one context and client session",
         Share::Thread => "a context per thread",
     };
     let suite = scenario.suite();

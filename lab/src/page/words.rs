@@ -26,6 +26,7 @@ pub(crate) fn whole(scenario: &Scenario) -> String {
         if scenario.client_certificate { "client certificate" } else { "no client certificate" };
     let share = match scenario.share {
         Share::Context => "one context shared by all threads",
+        Share::Session => "one context and one client session shared by all threads",
         Share::Thread => "a context per thread",
     };
     format!(

@@ -6,7 +6,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use sealane_libssl::{
@@ -112,19 +112,23 @@ impl Stack for Libssl {
         };
         // Built even if each thread builds its own, so that what cannot be built is told here.
         let pair = plan.pair()?;
+        let shared = |session| Box::new(Shared(Contexts { pair: Arc::new(pair), session }));
         Ok(match scenario.share {
-            Share::Context => Box::new(Shared(Arc::new(pair))),
+            Share::Context => shared(None),
+            Share::Session => shared(Some(Arc::new(OnceLock::new()))),
             Share::Thread => Box::new(plan),
         })
     }
 }
 
 /// One pair of contexts for all threads.
-struct Shared(Arc<Pair>);
+struct Shared(Contexts);
 
 impl Prepared for Shared {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
-        Ok(Box::new(Contexts(Arc::clone(&self.0))))
+        let Contexts { pair, session } = &self.0;
+        let session = session.as_ref().map(Arc::clone);
+        Ok(Box::new(Contexts { pair: Arc::clone(pair), session }))
     }
 }
 
@@ -137,7 +141,7 @@ struct Plan {
 
 impl Prepared for Plan {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
-        Ok(Box::new(Contexts(Arc::new(self.pair()?))))
+        Ok(Box::new(Contexts { pair: Arc::new(self.pair()?), session: None }))
     }
 }
 
@@ -185,11 +189,15 @@ struct Pair {
 }
 
 /// A thread's hold on its contexts, or on those of all.
-struct Contexts(Arc<Pair>);
+struct Contexts {
+    pair: Arc<Pair>,
+    /// What all clients offer, as soon as one of them was given it.
+    session: Option<Arc<OnceLock<sealane_libssl::Session>>>,
+}
 
 impl Worker for Contexts {
     fn server(&mut self) -> Result<Box<dyn Endpoint>, Error> {
-        Ok(endpoint(self.0.server.accept().map_err(failed)?))
+        Ok(endpoint(self.pair.server.accept().map_err(failed)?))
     }
 
     fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
@@ -197,8 +205,18 @@ impl Worker for Contexts {
             let foreign = |_| Error::Check("a session of another stack".into());
             session.0.downcast::<sealane_libssl::Session>().map_err(foreign)
         });
-        let session = session.transpose()?.map(|session| *session);
-        Ok(endpoint(self.0.client.connect(session).map_err(failed)?))
+        let session = session.transpose()?;
+        let connection = match (&self.session, session) {
+            (None, own) => self.pair.client.connect(own.as_deref()),
+            (Some(shared), given) => {
+                if let Some(given) = given {
+                    // The first stays; a later one is dropped.
+                    let _ = shared.set(*given);
+                }
+                self.pair.client.connect(shared.get())
+            }
+        };
+        Ok(endpoint(connection.map_err(failed)?))
     }
 }
 

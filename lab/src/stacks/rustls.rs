@@ -3,7 +3,9 @@
 //!
 //! With [`Share::Context`] all threads clone the same two configs, so their reference counts are
 //! shared lines; with [`Share::Thread`] there are none. In neither case does the client keep its
-//! sessions in the config (see [`store`]).
+//! sessions in the config (see [`store`]); with [`Share::Session`] it does, as rustls's own
+//! benchmark: all threads take their sessions from one store behind one lock, and who finds none
+//! does a full handshake.
 
 mod end;
 mod settings;
@@ -110,7 +112,7 @@ impl Stack for Rustls {
         // Built even if each thread builds its own, so that what cannot be built is told here.
         let pair = plan.pair()?;
         Ok(match scenario.share {
-            Share::Context => Box::new(Shared(pair)),
+            Share::Context | Share::Session => Box::new(Shared(pair)),
             Share::Thread => Box::new(plan),
         })
     }
@@ -163,7 +165,10 @@ impl Plan {
         let mut config =
             builder.with_single_cert(chain, key).map_err(|error| settings::refused(&error))?;
         config.session_storage = match self.scenario.kind {
-            Kind::SessionId => ServerSessionMemoryCache::new(SESSIONS_MAX),
+            Kind::SessionId => ServerSessionMemoryCache::new(match self.scenario.share {
+                Share::Session => settings::SHARED_SESSIONS_MAX,
+                Share::Context | Share::Thread => SESSIONS_MAX,
+            }),
             Kind::Full | Kind::Ticket => Arc::new(NoServerSessionStorage {}),
         };
         config.send_tls13_tickets = usize::from(self.scenario.tickets);

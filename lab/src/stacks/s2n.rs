@@ -93,7 +93,7 @@ impl Stack for S2n {
         // Built even if each thread builds its own, so that what cannot be built is told here.
         let pair = plan.pair()?;
         Ok(match scenario.share {
-            Share::Context => Box::new(Shared(pair)),
+            Share::Context | Share::Session => Box::new(Shared(pair)),
             Share::Thread => Box::new(plan),
         })
     }
@@ -103,6 +103,9 @@ impl Stack for S2n {
 fn policy(scenario: &Scenario) -> Result<&'static str, Error> {
     let refused = match scenario {
         Scenario { kind: Kind::SessionId, .. } => "s2n-tls has no session cache of its own",
+        Scenario { kind: Kind::Ticket, share: Share::Session, .. } => {
+            "s2n-tls has no session that connections could share"
+        }
         Scenario { key: Key::Ed25519, .. } => "s2n-tls has no Ed25519",
         Scenario { version, cipher, group, .. } => {
             let wanted = (*version, *cipher, *group);

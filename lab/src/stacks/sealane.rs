@@ -96,7 +96,7 @@ fn prepare(
     let plan = Plan { provider, scenario: scenario.clone(), credentials: credentials.clone() };
     let shared = plan.build()?;
     Ok(match scenario.share {
-        Share::Context => Box::new(shared),
+        Share::Context | Share::Session => Box::new(shared),
         Share::Thread => Box::new(plan),
     })
 }

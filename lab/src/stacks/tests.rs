@@ -1,5 +1,7 @@
 //! Every linked stack does every scenario, on two threads, or says that it cannot.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::{
     credentials::Credentials,
@@ -85,7 +87,8 @@ fn scenarios() -> Vec<Scenario> {
         Scenario { group: Group::P384, key: Key::P384, tickets: 0, ..tls13.clone() },
         Scenario { key: Key::Ed25519, cipher: Cipher::Chacha20Poly1305, ..tls13 },
         Scenario { group: Group::P256, key: Key::Rsa2048, ..tls12.clone() },
-        Scenario { client_certificate: true, ..tls12 },
+        Scenario { client_certificate: true, ..tls12.clone() },
+        Scenario { share: Share::Session, ..tls12 },
     ]
 }
 
@@ -129,6 +132,71 @@ fn a_session_is_not_offered_unless_it_is_given() {
         }
     }
 }
+
+/// A worker that no server ever gave anything resumes what another one was given.
+#[test]
+fn a_shared_session_is_everybodys() {
+    let folder = tempfile::tempdir().unwrap();
+    let tls13 = Scenario { kind: Kind::Ticket, share: Share::Session, ..Scenario::default() };
+    let tls12 = Scenario { version: Version::Tls12, ..tls13.clone() };
+    let by_number = Scenario { kind: Kind::SessionId, ..tls12.clone() };
+    let credentials = Credentials::make(folder.path(), tls13.key).unwrap();
+    for name in ["openssl", "rustls-aws-lc", "rustls-ring", "sealane"] {
+        for scenario in [&tls13, &tls12, &by_number] {
+            if name == "sealane" && scenario.kind == Kind::SessionId {
+                continue;
+            }
+            let resumed = |share| {
+                let scenario = Scenario { share, ..scenario.clone() };
+                let prepared = load(name).unwrap().prepare(&scenario, &credentials).unwrap();
+                let [mut first, mut second] = [(); 2].map(|()| prepared.worker().unwrap());
+                let [_server, mut client] = shake_hands(&mut *first, None).unwrap();
+                let given = client.session();
+                [given, None].map(|session| {
+                    let worker = if session.is_some() { &mut *first } else { &mut *second };
+                    let ends = shake_hands(worker, session).unwrap();
+                    ends.map(|end| end.negotiated().unwrap().resumed)
+                })
+            };
+            let [_, second] = resumed(Share::Session);
+            assert_eq!(second, [true; 2], "{name} {scenario:?}");
+            let [_, second] = resumed(Share::Context);
+            assert_eq!(second, [false; 2], "{name} {scenario:?}");
+        }
+    }
+}
+
+/// The numbers of sessions that clients offer, each in its first flight of TLS 1.2.
+#[test]
+fn all_clients_of_openssl_offer_one_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = |share| {
+        let scenario = Scenario {
+            kind: Kind::SessionId,
+            version: Version::Tls12,
+            share,
+            ..Scenario::default()
+        };
+        let credentials = Credentials::make(folder.path(), scenario.key).unwrap();
+        let prepared = load("openssl").unwrap().prepare(&scenario, &credentials).unwrap();
+        let mut numbers = BTreeSet::new();
+        for mut worker in [(); 3].map(|()| prepared.worker().unwrap()) {
+            let [_server, mut client] = shake_hands(&mut *worker, None).unwrap();
+            let mut flight = Vec::new();
+            let mut next = worker.client(client.session()).unwrap();
+            next.handshake(&[], &mut flight).unwrap();
+            let number = &flight[CLIENT_SESSION..];
+            numbers.insert(number[1..=usize::from(number[0])].to_vec());
+        }
+        numbers
+    };
+    assert_eq!(numbers(Share::Session).len(), 1);
+    assert_eq!(numbers(Share::Context).len(), 3);
+}
+
+/// Where the session's number stands in a client's first flight, behind its length: after the
+/// record's head, the message's, the version and 32 random bytes.
+const CLIENT_SESSION: usize = 5 + 4 + 2 + 32;
 
 #[test]
 fn what_cannot_be_is_unsupported() {

@@ -6,8 +6,8 @@ use std::time::Instant;
 use crate::{
     error::Error,
     phase::{self, Phase},
-    scenario::{Kind, Negotiated, Scenario},
-    stack::{Progress, Session, Worker},
+    scenario::{Kind, Negotiated, Scenario, Share},
+    stack::{Endpoint, Progress, Session, Worker},
     trial::fault::Fault,
 };
 
@@ -19,6 +19,8 @@ pub(super) struct Pair {
     session: Option<Session>,
     /// From the second handshake on, in a kind that resumes.
     resumes: bool,
+    /// See [`Self::was_of_its_kind`].
+    of_its_kind: bool,
     to_server: Vec<u8>,
     to_client: Vec<u8>,
     plaintext: Vec<u8>,
@@ -35,6 +37,7 @@ impl Pair {
             scenario,
             session: None,
             resumes: false,
+            of_its_kind: false,
             to_server: buffer(),
             to_client: buffer(),
             plaintext: buffer(),
@@ -42,10 +45,10 @@ impl Pair {
         }
     }
 
-    /// Whether the next handshake is of the kind asked for: the first of a kind that resumes is
-    /// not.
-    pub(super) fn is_of_its_kind(&self) -> bool {
-        self.scenario.kind == Kind::Full || self.resumes
+    /// Whether the last handshake was of the kind asked for: the first of a kind that resumes is
+    /// not, nor one that found nothing to resume in what all threads share.
+    pub(super) fn was_of_its_kind(&self) -> bool {
+        self.of_its_kind
     }
 
     /// One connection from its making to its dropping; the time of each part goes to `clock`.
@@ -55,10 +58,10 @@ impl Pair {
     pub(super) fn handshake(&mut self, clock: &mut Clock) -> Result<Negotiated, Error> {
         let session = self.session.take().filter(|_| self.fault != Some(Fault::Full));
 
-        clock.begin(Phase::Client);
+        clock.begin(Phase::ClientSetup);
         let mut client = phase::on_client(|| self.worker.client(session))?;
         clock.end(Part::ClientSetup);
-        clock.begin(Phase::Server);
+        clock.begin(Phase::ServerSetup);
         let mut server = phase::on_server(|| self.worker.server())?;
         clock.end(Part::ServerSetup);
 
@@ -106,27 +109,58 @@ impl Pair {
         if !self.plaintext.is_empty() {
             return Err(Error::Check("a handshake brought application data".into()));
         }
-        if self.scenario.kind != Kind::Full {
-            clock.begin(Phase::Client);
-            self.session = phase::on_client(|| client.session());
-            clock.end(Part::Client);
-            if self.session.is_none() {
-                return Err(Error::Check("the server gave the client nothing to resume".into()));
-            }
-        }
-
         let (at_server, at_client) = (server.negotiated()?, client.negotiated()?);
-        self.scenario.check(&at_server, &at_client, self.resumes)?;
-        self.resumes = self.scenario.kind != Kind::Full;
+        self.judge(&at_server, &at_client)?;
         clock.end(Part::Other);
+        self.keep_session(&mut *client, clock)?;
 
-        clock.begin(Phase::Client);
+        clock.begin(Phase::ClientSetup);
         phase::on_client(|| drop(client));
         clock.end(Part::ClientSetup);
-        clock.begin(Phase::Server);
+        clock.begin(Phase::ServerSetup);
         phase::on_server(|| Fault::end(server, self.fault));
         clock.end(Part::ServerSetup);
         Ok(Negotiated { group: at_client.group.or(at_server.group), ..at_client })
+    }
+
+    /// Whether both ends agreed on what was asked for, and on whether a session was resumed.
+    fn judge(&mut self, at_server: &Negotiated, at_client: &Negotiated) -> Result<(), Error> {
+        let Scenario { kind, share, .. } = self.scenario;
+        let resumed = match (kind, share) {
+            (Kind::Full, _) => false,
+            // Whether there was one to be had, only its stack knows.
+            (_, Share::Session) => at_client.resumed,
+            _ => self.resumes,
+        };
+        self.scenario.check(at_server, at_client, resumed)?;
+        self.resumes = kind != Kind::Full;
+        self.of_its_kind = resumed == self.resumes;
+        Ok(())
+    }
+
+    /// Takes what the next connection is to resume.
+    fn keep_session(&mut self, client: &mut dyn Endpoint, clock: &mut Clock) -> Result<(), Error> {
+        match (self.scenario.kind, self.scenario.share) {
+            (Kind::Full, _) => {}
+            (_, Share::Session) => {
+                // Whoever has resumed leaves the shared session alone.
+                if !self.of_its_kind {
+                    self.session = client.session();
+                }
+                clock.end(Part::Other);
+            }
+            _ => {
+                clock.begin(Phase::Client);
+                self.session = phase::on_client(|| client.session());
+                clock.end(Part::Client);
+                if self.session.is_none() {
+                    return Err(Error::Check(
+                        "the server gave the client nothing to resume".into(),
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -227,10 +227,14 @@ impl Thread {
         pair.fault = self.task.fault;
         clock.marks = true;
         for _ in 0..fixed.count {
-            if !pair.is_of_its_kind() {
-                return Err(Error::Check("a kind that resumes needs a warm-up of 1".into()));
-            }
             report.negotiated = Some(pair.handshake(&mut clock)?);
+            if !pair.was_of_its_kind() {
+                return Err(Error::Check(
+                    "a counted handshake resumed nothing: a kind that resumes needs a warm-up of \
+                     1, and sessions that are shared must be enough for all threads"
+                        .into(),
+                ));
+            }
             report.counted += 1;
         }
         // So that no thread's end is among what another one does.
@@ -265,7 +269,11 @@ impl Thread {
             clock.lap = Spans::default();
             report.negotiated = Some(pair.handshake(&mut clock)?);
             if clock.at_ns <= end_ns {
-                report.count(&clock.lap);
+                if pair.was_of_its_kind() {
+                    report.count(&clock.lap);
+                } else {
+                    report.discarded += 1;
+                }
             } else if !closed {
                 closed = true;
                 report.times.cpu_ns = thread_cpu_ns() - cpu_before_ns;
@@ -294,8 +302,8 @@ impl Thread {
         let mut rates = Vec::new();
         let mut warm = false;
         while !warm || self.meeting.warm.load(Ordering::Relaxed) < self.meeting.threads {
-            report.discarded += u64::from(!pair.is_of_its_kind());
             pair.handshake(clock)?;
+            report.discarded += u64::from(!pair.was_of_its_kind());
             report.warm_up += 1;
             in_window += 1;
             let now_ns = clock.now_ns();

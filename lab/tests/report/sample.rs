@@ -53,6 +53,7 @@ pub(crate) fn run() -> Run {
         servers: Some(servers(&mut chance)),
         strategies: vec![strategies::tickets(&mut chance)],
         comparisons: comparisons(),
+        ..Run::default()
     }
 }
 

@@ -15,7 +15,7 @@ use super::store::ThreadStore;
 use crate::{
     credentials::{Credentials, Side},
     error::Error,
-    scenario::{Group, Key, Kind, Scenario, Version},
+    scenario::{Group, Key, Kind, Scenario, Share, Version},
 };
 
 /// `provider` with the one suite and group of `scenario`, which it may not have.
@@ -61,7 +61,13 @@ pub(super) fn client_config(
         Kind::SessionId => Tls12Resumption::SessionIdOnly,
         Kind::Ticket => Tls12Resumption::SessionIdOrTickets,
     };
-    config.resumption = Resumption::store(Arc::new(ThreadStore)).tls12_resumption(tls12);
+    let resumption = match (scenario.share, scenario.kind) {
+        (Share::Session, Kind::SessionId | Kind::Ticket) => {
+            Resumption::in_memory_sessions(SHARED_SESSIONS_MAX)
+        }
+        _ => Resumption::store(Arc::new(ThreadStore)),
+    };
+    config.resumption = resumption.tls12_resumption(tls12);
     Ok(config)
 }
 
@@ -136,6 +142,8 @@ fn signs_for(suite: SupportedCipherSuite, key: Key) -> bool {
     suite.sign.iter().any(|scheme| schemes.contains(scheme))
 }
 
+/// What rustls's own benchmark gives the store at each end.
+pub(super) const SHARED_SESSIONS_MAX: usize = 128;
 static ONLY_TLS12: [&SupportedProtocolVersion; 1] = [&TLS12];
 static ONLY_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
 const ALL_GROUPS: [Group; 4] = [Group::P256, Group::P384, Group::X25519, Group::X25519MlKem768];

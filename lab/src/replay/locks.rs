@@ -1,0 +1,151 @@
+//! Who is inside a lock and who waits for it, by the lock's class.
+//!
+//! | class | who finds it busy | who gives it back |
+//! |---|---|---|
+//! | `pthread_mutex_t` | may still notice that it is given back, then sleeps | wakes one |
+//! | Rust's mutex | the same, and spins before, if nobody sleeps | wakes one |
+//! | `pthread_rwlock_t` | sleeps | the last reader hands over to a writer; a writer to all readers that wait, else wakes one writer |
+//! | Rust's read-write lock | as Rust's mutex; a reader also waits if anybody sleeps | wakes one writer, else all readers |
+//!
+//! Where a sleeper is woken and not handed the lock, others may take it first (barging). Who spins
+//! sees at once that a lock is given back.
+
+use std::collections::VecDeque;
+
+use crate::recording::LockClass;
+
+/// One lock.
+pub(super) struct Lock {
+    class: LockClass,
+    readers: u32,
+    written: bool,
+    /// Spin, or are about to sleep; first come first.
+    awake: VecDeque<Waiter>,
+    sleepers: VecDeque<Waiter>,
+}
+
+/// A thread that waits, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiter {
+    pub(super) thread: u32,
+    pub(super) read: bool,
+}
+
+/// How a thread begins to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Recheck,
+    Sleep,
+    Spin,
+}
+
+/// Who goes on when a lock is given back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Released {
+    /// Try again at once.
+    pub(super) retry: Vec<u32>,
+    /// Wake up, and then try again or, if `handed`, are inside already.
+    pub(super) woken: Vec<u32>,
+    pub(super) handed: bool,
+}
+
+impl Lock {
+    pub(super) fn new(class: LockClass) -> Self {
+        Self {
+            class,
+            readers: 0,
+            written: false,
+            awake: VecDeque::new(),
+            sleepers: VecDeque::new(),
+        }
+    }
+
+    /// Whether a thread that comes now gets in.
+    pub(super) fn lets_in(&self, read: bool) -> bool {
+        let behind_sleepers = self.class == LockClass::FutexRwLock && !self.sleepers.is_empty();
+        !self.written && if read { !behind_sleepers } else { self.readers == 0 }
+    }
+
+    /// It gets in.
+    pub(super) fn enter(&mut self, read: bool) {
+        if read { self.readers += 1 } else { self.written = true }
+    }
+
+    /// It does not, and waits: how.
+    pub(super) fn wait(&mut self, waiter: Waiter) -> Wait {
+        let spins = matches!(self.class, LockClass::FutexMutex | LockClass::FutexRwLock);
+        if self.class == LockClass::RwLock {
+            self.sleepers.push_back(waiter);
+            return Wait::Sleep;
+        }
+        self.awake.push_back(waiter);
+        if spins && self.sleepers.is_empty() { Wait::Spin } else { Wait::Recheck }
+    }
+
+    /// It stops being awake: it sleeps from now on, or tries again.
+    pub(super) fn leave_awake(&mut self, waiter: Waiter, sleeps: bool) {
+        self.awake.retain(|other| other.thread != waiter.thread);
+        if sleeps {
+            self.sleepers.push_back(waiter);
+        }
+    }
+
+    /// Whoever is inside leaves; tells who goes on.
+    pub(super) fn release(&mut self, released: &mut Released) {
+        released.retry.clear();
+        released.woken.clear();
+        released.handed = false;
+        let was_written = std::mem::take(&mut self.written);
+        self.readers -= u32::from(!was_written);
+        if self.readers > 0 {
+            return;
+        }
+        match self.class {
+            LockClass::RwLock => self.hand_over(was_written, released),
+            LockClass::FutexMutex | LockClass::FutexRwLock | LockClass::Mutex => {
+                self.let_go(released);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, was_written: bool, released: &mut Released) {
+        let Released { woken, handed, .. } = released;
+        if was_written {
+            self.take_readers(woken);
+            self.readers = u32::try_from(woken.len()).unwrap_or(u32::MAX);
+            *handed = !woken.is_empty();
+        }
+        // After a writer, another one has to get in by itself.
+        if woken.is_empty() && self.take_writer(woken) && !was_written {
+            self.written = true;
+            *handed = true;
+        }
+    }
+
+    fn let_go(&mut self, released: &mut Released) {
+        if let Some(first) = self.awake.pop_front() {
+            released.retry.push(first.thread);
+            if first.read {
+                let readers = self.awake.iter().filter(|waiter| waiter.read);
+                released.retry.extend(readers.map(|waiter| waiter.thread));
+                self.awake.retain(|waiter| !waiter.read);
+            }
+        }
+        if !self.take_writer(&mut released.woken) {
+            self.take_readers(&mut released.woken);
+        }
+    }
+
+    fn take_writer(&mut self, woken: &mut Vec<u32>) -> bool {
+        let first = self.sleepers.iter().position(|waiter| !waiter.read);
+        let writer = first.and_then(|first| self.sleepers.remove(first));
+        woken.extend(writer.map(|writer| writer.thread));
+        writer.is_some()
+    }
+
+    fn take_readers(&mut self, woken: &mut Vec<u32>) {
+        let readers = self.sleepers.iter().filter(|waiter| waiter.read);
+        woken.extend(readers.map(|reader| reader.thread));
+        self.sleepers.retain(|waiter| !waiter.read);
+    }
+}

@@ -1,0 +1,100 @@
+//! Locks that threads wait for.
+
+use super::*;
+
+const CLASSES: [LockClass; 4] =
+    [LockClass::FutexMutex, LockClass::FutexRwLock, LockClass::Mutex, LockClass::RwLock];
+
+/// A lock that is held for `hold` of 1,000 instructions to write.
+fn writers(class: LockClass, hold: u32) -> Tape {
+    let mutex = matches!(class, LockClass::FutexMutex | LockClass::Mutex);
+    let (take, give) = match mutex {
+        true => (Event::MutexLock, Event::MutexUnlock),
+        false => (Event::WriteLock, Event::WriteUnlock),
+    };
+    Tape::new(1).lock(class, 0, &[]).then(1_000 - hold, take, 0).then(hold, give, 0)
+}
+
+/// `reads` read sections and `writes` write sections.
+fn sections(class: LockClass, reads: u32, writes: u32) -> Tape {
+    let tape = Tape::new(1)
+        .lock(class, 0, &[])
+        .times(reads, |tape| tape.then(1_000, Event::ReadLock, 0).then(50, Event::ReadUnlock, 0));
+    tape.times(writes, |tape| tape.then(1_000, Event::WriteLock, 0).then(50, Event::WriteUnlock, 0))
+}
+
+#[test]
+fn what_is_done_under_a_lock_is_done_by_one_thread_at_a_time() {
+    for class in CLASSES {
+        // 2,000 of 10,000 ns: Amdahl's bound is 5 threads' worth.
+        let ns = writers(class, 200).server_ns(10_000.0, 32);
+        let handover_ns = (WAKE_PS + WAKER_PAYS_PS) as f64 / PS_PER_NS + 4.0 * TURN_NS;
+        assert_within(ns, 32.0 * 2_000.0, 32.0 * (2_000.0 + handover_ns));
+    }
+}
+
+#[test]
+fn a_lock_that_is_seldom_busy_costs_its_line() {
+    for class in CLASSES {
+        let ns = writers(class, 1).server_ns(100_000.0, 4);
+        assert_within(ns, 100_000.0 + TRANSFER_NS / 2.0, 100_000.0 + 3.0 * TRANSFER_NS);
+    }
+}
+
+#[test]
+fn readers_alone_only_move_the_line() {
+    for class in [LockClass::FutexRwLock, LockClass::RwLock] {
+        let reads = sections(class, 2, 0);
+        let mut updates = reads.clone();
+        for step in &mut updates.0.steps[1..] {
+            step.event = Event::Update;
+        }
+        let answers = [reads.asked(10_000.0, 64), updates.asked(10_000.0, 64)]
+            .map(|question| replay(&question).expect("an answer"));
+        assert_eq!(answers[0], answers[1]);
+    }
+}
+
+#[test]
+fn a_writer_now_and_then_makes_readers_wait() {
+    for class in [LockClass::FutexRwLock, LockClass::RwLock] {
+        let reading = sections(class, 10, 0).server_ns(100_000.0, 32);
+        let writing = sections(class, 9, 1).server_ns(100_000.0, 32);
+        assert!(writing > reading * 1.01, "{class:?}: {writing} with a writer, {reading} without");
+    }
+}
+
+#[test]
+fn a_lock_of_another_line_is_another_lock() {
+    let mut tape = writers(LockClass::Mutex, 100);
+    tape.0.lines.push(Line::default());
+    let tape = tape.lock(LockClass::Mutex, 1, &[]);
+    let tape = tape.then(900, Event::MutexLock, 1).then(100, Event::MutexUnlock, 1);
+    let answer = replay(&tape.asked(20_000.0, 64)).expect("an answer");
+    // One lock for both would be twice this.
+    let handover_ns = (WAKE_PS + WAKER_PAYS_PS) as f64 / PS_PER_NS + 4.0 * TURN_NS;
+    assert_within(answer.ns.server, 64.0 * 1_000.0, 64.0 * (1_000.0 + handover_ns));
+    assert!(answer.waits_ns.iter().all(|waits| waits.server > 0.0));
+}
+
+#[test]
+fn who_takes_a_lock_again_goes_on() {
+    let nested = Tape::new(1).lock(LockClass::Mutex, 0, &[]).then(800, Event::MutexLock, 0);
+    let nested = nested.then(50, Event::MutexLock, 0).then(50, Event::MutexUnlock, 0);
+    let nested = nested.then(100, Event::MutexUnlock, 0);
+    assert!(nested.server_ns(10_000.0, 16) > 16.0 * 2_000.0);
+    assert_eq!(nested.server_ns(10_000.0, 1), 10_000.0);
+}
+
+#[test]
+fn locks_in_a_circle_are_told_and_not_waited_for() {
+    let tape = Tape::new(2).lock(LockClass::Mutex, 0, &[]).lock(LockClass::Mutex, 1, &[]);
+    let nest = |tape: Tape, outer, inner| {
+        let tape = tape.then(10, Event::MutexLock, outer).then(10, Event::MutexLock, inner);
+        tape.then(10, Event::MutexUnlock, inner).then(10, Event::MutexUnlock, outer)
+    };
+    let tape = nest(nest(tape, 0, 1), 1, 0);
+    let error = replay(&tape.asked(1_000.0, 8)).expect_err("a deadlock").to_string();
+    assert!(error.contains("wait for each other"), "{error}");
+    assert!(error.contains("sealane-lab count"), "{error}");
+}

@@ -1,0 +1,107 @@
+//! The text of a validation, for people: [`text`].
+
+use std::fmt::Write as _;
+
+use crate::{
+    document::{Knee, ValidatedCurve, Validation},
+    validate::{
+        published::{Published, Ratios},
+        score::off,
+    },
+};
+
+/// The error table, what it comes to, and where the figures come from.
+pub(super) fn text(validation: &Validation, published: &Published, ratios: &Ratios) -> String {
+    let mut out =
+        String::from("\nFORECAST / published share of its per-thread speed, by threads\n");
+    head(&mut out, validation);
+    for curve in &validation.curves {
+        row(&mut out, curve);
+    }
+    let _ = writeln!(out);
+    for curve in &validation.curves {
+        let recorded = if curve.recorded.is_empty() { "nothing" } else { &curve.recorded };
+        let _ =
+            writeln!(out, "  {:36} published {}; recorded {recorded}", curve.name, curve.version);
+    }
+    sums(&mut out, validation);
+    let _ = writeln!(
+        out,
+        "\npublished: {}\nclient beside server: {}\nknees below 14 threads are told as \"few\": \
+         forecasts of them come too early",
+        published.source(),
+        ratios.source()
+    );
+    out
+}
+
+fn head(out: &mut String, validation: &Validation) {
+    let whole = validation.curves.iter().find(|curve| !curve.points.is_empty());
+    let threads = whole.map(|curve| &curve.points[..]).unwrap_or_default();
+    let _ = write!(out, "  {:36}", "curve");
+    for point in threads {
+        let _ = write!(out, "  {:>9}", point.threads);
+    }
+    let last = threads.last().map_or(0, |point| point.threads);
+    let _ = writeln!(out, "  {:>8}  {:>15}", format!("off at {last}"), "70% at");
+}
+
+fn row(out: &mut String, curve: &ValidatedCurve) {
+    let name = if curve.fitted { format!("{} (FIT)", curve.name) } else { curve.name.clone() };
+    let _ = write!(out, "  {name:36}");
+    if let Some(failure) = &curve.failure {
+        let _ = writeln!(out, "  no forecast: {failure}");
+        return;
+    }
+    for point in &curve.points {
+        let pair = format!("{}/{}", short(point.forecast), short(point.published));
+        let _ = write!(out, "  {pair:>9}");
+    }
+    let last = curve.points.last().map(|point| (point.forecast, point.published));
+    let error = last.map(|(is, was)| format!("x{:.2}", is / was)).unwrap_or_default();
+    let miss = if last.is_some_and(|pair| off(pair) > 2.0) { " MISS" } else { "" };
+    let knees = format!("{}/{}", knee(&curve.knee[0]), knee(&curve.knee[1]));
+    let _ = writeln!(out, "  {error:>8}  {knees:>15}{miss}");
+}
+
+fn sums(out: &mut String, validation: &Validation) {
+    let (score, profile) = (&validation.score, &validation.profile);
+    let _ = writeln!(
+        out,
+        "\ns = {:.0} ns, profile {}: {}\nunfitted curves within x2 at the most threads: {} of {}; \
+         the bar is {}: {}\nunfitted points within x2: {} of {}; median x{:.2}, nine in ten within \
+         x{:.2}\nrank correlation at the most threads (Spearman): {:.2}",
+        profile.transfer_ns,
+        profile.name,
+        profile.source,
+        score.within_twice,
+        score.unfitted,
+        score.within_twice_min,
+        match score.passed {
+            Some(true) => "PASSED",
+            Some(false) => "FAILED",
+            None => "cannot be judged, recordings are missing",
+        },
+        score.points[1],
+        score.points[0],
+        score.median_factor,
+        score.p90_factor,
+        score.rank_correlation,
+    );
+}
+
+/// `.92`, `1.0`.
+fn short(share: f64) -> String {
+    let decimals = if share < 0.0995 { 3 } else { 2 };
+    let text = format!("{share:.decimals$}");
+    text.strip_prefix('0').map_or_else(|| text.clone(), str::to_owned)
+}
+
+fn knee(knee: &Knee) -> String {
+    match knee {
+        Knee::At { threads } => threads.to_string(),
+        Knee::FewCores => "few".into(),
+        Knee::NoneBelow { .. } => "none".into(),
+        Knee::Unknown => "?".into(),
+    }
+}
