@@ -16,16 +16,18 @@ pub(crate) mod words;
 use std::{
     env, fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use crate::{
-    document::Run,
+    document::{Forecast, Run},
     error::Error,
+    forecast::{self, Target, replays::Watch},
     interrupt::Interrupt,
     journal::{self, Journal},
     page,
     recording::Recording,
+    replay, transfer,
 };
 
 use notes::Notes;
@@ -42,9 +44,16 @@ pub struct Arguments {
     /// Records only these stacks of the set, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "record")]
     stack: Vec<String>,
-    /// Prints the command of each recording instead
-    #[arg(long, requires = "record")]
+    /// Prints the command of each recording instead: of the set with --record, else of what is there
+    #[arg(long)]
     commands: bool,
+    /// Forecasts each recording for `measured`, this machine, or one by its name; takes minutes
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Threads of the forecast, one per core
+    #[arg(long, default_value_t = 80, requires = "profile",
+        value_parser = clap::value_parser!(u32).range(2..=i64::from(replay::THREADS_MAX)))]
+    cores: u32,
     /// The page to write
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
@@ -67,45 +76,55 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(folder) = &arguments.record {
         let set = set::wanted(&arguments.stack)?;
         if arguments.commands {
-            set::print(&set, folder)?;
+            show(&set::commands(&set, folder))?;
             return Ok(true);
         }
-        well = set::record(&set, folder, |wanted| {
-            Err(Error::Unsupported(format!("{} {}", wanted.stack, stop.is_pressed())))
-        })?;
+        well = set::record(&set, folder, |wanted, file| wanted.make(file, &stop))?;
         from.push(folder.clone());
     }
-    let notes = Notes::own()?;
+    let target = match &arguments.profile {
+        None => None,
+        Some(name) => Some(Target {
+            profile: transfer::profile(name, &stop)?,
+            cores: vec![arguments.cores],
+            seed: SEED,
+        }),
+    };
     let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
-    gather(&files(&from)?, &mut journal.run)?;
+    gather(&files(&from)?, target.as_ref(), &stop, &mut journal.run)?;
+    if arguments.commands {
+        let commands = journal.run.findings.iter().map(|finding| words::command(finding) + "\n");
+        show(&commands.collect::<String>())?;
+        return Ok(well);
+    }
     journal.save(true)?;
+    let notes = Notes::own()?;
     if let Some(output) = &arguments.output {
         page::findings::write(&journal.run, &notes, output)?;
     }
     let text = text::text(&journal.run, &notes);
     match &arguments.text {
         Some(file) => fs::write(file, text).map_err(Error::file(file))?,
-        None => io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?,
+        None => show(&text)?,
     }
     Ok(well)
 }
 
-/// The text of a document of findings, as this program writes it.
-///
-/// # Errors
-/// The document cannot be read.
-pub fn text_of(document: &Path) -> Result<String, Error> {
-    Ok(text::text(&journal::read(document)?, &Notes::own()?))
-}
-
 /// What `files` say of stacks, each stack and scenario once: the last file that tells of it counts.
-fn gather(files: &[PathBuf], run: &mut Run) -> Result<(), Error> {
-    let mut forecasts = Vec::new();
+/// With a `target`, recordings are forecast too.
+fn gather(
+    files: &[PathBuf],
+    target: Option<&Target>,
+    stop: &Interrupt,
+    run: &mut Run,
+) -> Result<(), Error> {
+    let (mut forecasts, mut recordings) = (Vec::new(), Vec::new());
     for file in files {
         if file.to_string_lossy().ends_with(set::SUFFIX) {
             let recording = Recording::read(file)?;
             run.findings.push(sharing::finding(&recording));
-            run.stacks.push(recording.stack);
+            run.stacks.push(recording.stack.clone());
+            recordings.push(recording);
         } else {
             let document = journal::read(file)?;
             run.findings.extend(document.findings);
@@ -121,19 +140,12 @@ fn gather(files: &[PathBuf], run: &mut Run) -> Result<(), Error> {
             files.len()
         )));
     }
-    run.findings.reverse();
-    let mut seen = Vec::new();
-    run.findings.retain(|finding| {
-        let key = (finding.stack.clone(), finding.scenario.clone());
-        let new = !seen.contains(&key);
-        seen.push(key);
-        new
-    });
-    run.findings.sort_by(|a, b| (&a.stack, &a.scenario).cmp(&(&b.stack, &b.scenario)));
-    run.stacks.sort_by(|a, b| (&a.name, &a.sha256).cmp(&(&b.name, &b.sha256)));
-    run.stacks.dedup();
+    if let Some(target) = target {
+        forecasts.extend(forecast(&recordings, target, stop)?);
+    }
+    sort(run);
     for finding in &mut run.findings {
-        let same = |forecast: &&crate::document::Forecast| {
+        let same = |forecast: &&Forecast| {
             (&forecast.stack, &forecast.version, &forecast.scenario)
                 == (&finding.stack, &finding.version, &finding.scenario)
         };
@@ -142,6 +154,34 @@ fn gather(files: &[PathBuf], run: &mut Run) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// By name and scenario, of each the last.
+fn sort(run: &mut Run) {
+    run.findings.reverse();
+    run.findings.sort_by(|a, b| (&a.stack, &a.scenario).cmp(&(&b.stack, &b.scenario)));
+    run.findings.dedup_by(|b, a| (&a.stack, &a.scenario) == (&b.stack, &b.scenario));
+    run.stacks.sort_by(|a, b| (&a.name, &a.sha256).cmp(&(&b.name, &b.sha256)));
+    run.stacks.dedup();
+}
+
+fn forecast(
+    recordings: &[Recording],
+    target: &Target,
+    stop: &Interrupt,
+) -> Result<Vec<Forecast>, Error> {
+    let each_max = forecast::replays_max(target);
+    let watch = Watch::new(stop, recordings.len() as u64 * each_max);
+    let mut forecasts = Vec::new();
+    for (at, recording) in (1..).zip(recordings) {
+        forecasts.push(forecast::of(recording, target, &watch)?);
+        watch.skip_to(at * each_max);
+    }
+    Ok(forecasts)
+}
+
+fn show(text: &str) -> Result<(), Error> {
+    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
 /// All recordings and documents of `from`, folders' in the order of their names.
@@ -169,3 +209,5 @@ fn files(from: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
 
 const FILES_MAX: usize = 256;
 const FROM_MAX: usize = 64;
+/// Of the places at which threads begin: the same forecast each time.
+const SEED: u64 = 1;

@@ -2,16 +2,19 @@
 //! [`record`]: what is there already stays.
 
 use std::{
-    fs,
-    io::{self, Write},
+    env, fs,
     path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
 };
 
 use crate::{
     error::Error,
+    interrupt::Interrupt,
     progress::Progress,
-    recording::Recording,
     scenario::{Kind, Scenario},
+    steps::Child,
 };
 
 /// One recording that the page needs.
@@ -29,14 +32,40 @@ impl Wanted {
         folder.join(format!("{stack}-{}-1.3.{SUFFIX}", kind(&self.scenario)))
     }
 
-    /// The command line that makes it.
-    pub(super) fn command(&self, folder: &Path) -> String {
-        format!(
-            "sealane-lab count --stack {} --kind {} --record {}",
-            self.stack,
-            kind(&self.scenario),
-            self.file(folder).display()
-        )
+    /// The arguments that make it, in `file`.
+    fn arguments(&self, file: &Path) -> [String; 7] {
+        let file = file.display().to_string();
+        let words = ["count", "--stack", &self.stack, "--kind", kind(&self.scenario), "--record"];
+        let [count, stack, name, kind, of, record] = words.map(str::to_owned);
+        [count, stack, name, kind, of, record, file]
+    }
+
+    /// Makes it, in a process of its own, so that its command is the one that makes it again.
+    ///
+    /// # Errors
+    /// What that process says; Ctrl-C, which ends it.
+    pub(super) fn make(&self, file: &Path, stop: &Interrupt) -> Result<(), Error> {
+        let binary = env::current_exe().map_err(Error::io("this program's path"))?;
+        let mut command = Command::new(binary);
+        command.args(self.arguments(file));
+        let log = file.with_extension("log");
+        let mut child = Child::start(command, &log)?;
+        let status = loop {
+            if let Some(status) = child.ended() {
+                break status;
+            }
+            if stop.is_pressed() {
+                return Err(Error::Interrupted);
+            }
+            thread::sleep(END_CHECK);
+        };
+        let words = child.last_words();
+        drop(child);
+        let _ = fs::remove_file(log);
+        if status.success() && file.exists() {
+            return Ok(());
+        }
+        Err(Error::Check(words.trim_start_matches("sealane-lab: ").to_owned()))
     }
 }
 
@@ -70,7 +99,7 @@ pub(super) fn wanted(stacks: &[String]) -> Result<Vec<Wanted>, Error> {
 pub(super) fn record(
     set: &[Wanted],
     folder: &Path,
-    mut make: impl FnMut(&Wanted) -> Result<Recording, Error>,
+    mut make: impl FnMut(&Wanted, &Path) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     fs::create_dir_all(folder).map_err(Error::file(folder))?;
     let missing: Vec<&Wanted> = set.iter().filter(|it| !it.file(folder).exists()).collect();
@@ -78,8 +107,13 @@ pub(super) fn record(
     let mut well = true;
     for wanted in missing {
         progress.step(&format!("recording {}, {}", wanted.stack, kind(&wanted.scenario)));
-        match make(wanted) {
-            Ok(recording) => keep(&recording, &wanted.file(folder))?,
+        let file = wanted.file(folder);
+        // Under its name once it is whole, so that one that was cut short is made again.
+        let scratch = file.with_extension("part");
+        let made = make(wanted, &scratch);
+        let made = made.and_then(|()| fs::rename(&scratch, &file).map_err(Error::file(&file)));
+        match made {
+            Ok(()) => {}
             Err(error @ (Error::Interrupted | Error::Io { .. })) => return Err(error),
             Err(error) => {
                 well = false;
@@ -91,20 +125,12 @@ pub(super) fn record(
     Ok(well)
 }
 
-/// Under its name once it is whole, so that one that was cut short is made again.
-fn keep(recording: &Recording, file: &Path) -> Result<(), Error> {
-    let scratch = file.with_extension("part");
-    recording.write(&scratch)?;
-    fs::rename(&scratch, file).map_err(Error::file(file))
-}
-
-/// Prints the commands of `set`.
-///
-/// # Errors
-/// Standard output is closed.
-pub(super) fn print(set: &[Wanted], folder: &Path) -> Result<(), Error> {
-    let commands: String = set.iter().map(|wanted| wanted.command(folder) + "\n").collect();
-    io::stdout().write_all(commands.as_bytes()).map_err(Error::io("standard output"))
+/// The commands of `set`, a line each.
+pub(super) fn commands(set: &[Wanted], folder: &Path) -> String {
+    let command = |wanted: &Wanted| {
+        format!("sealane-lab {}\n", wanted.arguments(&wanted.file(folder)).join(" "))
+    };
+    set.iter().map(command).collect()
 }
 
 fn kind(scenario: &Scenario) -> &'static str {
@@ -132,49 +158,47 @@ const STACKS: [&str; 14] = [
     "rustls-ring",
     "sealane",
 ];
+const END_CHECK: Duration = Duration::from_millis(200);
 /// How the file of a recording ends.
 pub(super) const SUFFIX: &str = "json.gz";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::SCHEMA;
-
-    fn made(wanted: &Wanted) -> Recording {
-        let mut recording = Recording { schema: SCHEMA.into(), ..Recording::default() };
-        recording.stack.name = wanted.stack.clone();
-        recording
-    }
 
     #[test]
     fn what_is_there_stays_and_a_stack_that_cannot_be_recorded_stops_no_other() {
         let folder = tempfile::tempdir().expect("a folder");
         let set = wanted(&["boringssl".into(), "openssl@3.0".into()]).expect("known");
         assert_eq!(set.len(), 4);
-        made(&set[0]).write(&set[0].file(folder.path())).expect("written");
+        fs::write(set[0].file(folder.path()), "first").expect("written");
         let mut asked = Vec::new();
-        let well = record(&set, folder.path(), |wanted| {
+        let well = record(&set, folder.path(), |wanted, file| {
             asked.push(wanted.clone());
+            fs::write(file, "half").expect("written");
             match wanted.stack.as_str() {
                 "boringssl" => Err(Error::Unsupported("not built".into())),
-                _ => Ok(made(wanted)),
+                _ => Ok(()),
             }
         });
         assert!(!well.expect("not interrupted"));
         assert_eq!(asked, set[1..], "the first is there");
-        let again = record(&set, folder.path(), |wanted| Ok(made(wanted)));
+        let mut asked = Vec::new();
+        let again = record(&set, folder.path(), |wanted, file| {
+            asked.push(wanted.clone());
+            fs::write(file, "whole").map_err(Error::file(file))
+        });
         assert!(again.expect("recorded"));
-        for wanted in &set {
-            let recording = Recording::read(&wanted.file(folder.path())).expect("there");
-            assert_eq!(recording.stack.name, wanted.stack);
-        }
+        assert_eq!(asked, set[1..2], "half a file is none");
+        let text = fs::read_to_string(set[0].file(folder.path()));
+        assert_eq!(text.expect("there"), "first");
     }
 
     #[test]
-    fn an_interruption_ends_the_set_and_leaves_no_part() {
+    fn an_interruption_ends_the_set() {
         let folder = tempfile::tempdir().expect("a folder");
         let set = wanted(&["aws-lc".into()]).expect("known");
-        let ended = record(&set, folder.path(), |_| Err(Error::Interrupted));
+        let ended = record(&set, folder.path(), |_, _| Err(Error::Interrupted));
         assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
         assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0);
     }
@@ -187,8 +211,10 @@ mod tests {
 
     #[test]
     fn every_command_is_a_command_line() {
-        for wanted in wanted(&[]).expect("all") {
-            let command = wanted.command(Path::new("recordings"));
+        let set = wanted(&[]).expect("all");
+        let commands = commands(&set, Path::new("recordings"));
+        assert_eq!(commands.lines().count(), set.len());
+        for command in commands.lines() {
             let words = command.split(' ').skip(1).map(str::to_owned);
             crate::cli::parses(words).unwrap_or_else(|error| panic!("{command}: {error}"));
         }

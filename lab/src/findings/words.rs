@@ -240,14 +240,18 @@ pub(crate) fn pair(by: BySide<f64>) -> String {
     format!("{} / {}", number(by.server), number(by.client))
 }
 
-/// The command line that makes a recording again, as one types it.
+/// The command line that makes a recording again, as one types it: where the program and the file
+/// lay is nobody's business.
 pub(crate) fn command(finding: &Finding) -> String {
-    let word = |(at, word): (usize, &String)| match at {
-        // Where the program lay is nobody's business.
-        0 => word.rsplit('/').next().unwrap_or(word).to_owned(),
-        _ => word.clone(),
+    let name = |word: &String| match word.starts_with('/') {
+        true => word.rsplit('/').next().unwrap_or(word).to_owned(),
+        false => word.clone(),
     };
-    finding.recorded.command.iter().enumerate().map(word).collect::<Vec<_>>().join(" ")
+    let mut words: Vec<String> = finding.recorded.command.iter().map(name).collect();
+    if let Some(program) = words.first_mut() {
+        "sealane-lab".clone_into(program);
+    }
+    words.join(" ")
 }
 
 /// When, where and with what the recordings were made, each once.

@@ -100,6 +100,7 @@ pub(crate) fn is_far(forecast: f64, published: f64) -> bool {
 fn card(part: &Part<'_, Forecast>) -> String {
     let Forecast { version, verdict, server, .. } = part.of;
     let (kind, class) = match verdict.kind {
+        VerdictKind::Differs => ("Differs", "open"),
         VerdictKind::NoDifferenceShown => ("No difference shown", "open"),
         VerdictKind::NoKneeFound => ("No knee found", "fine"),
         VerdictKind::NotEnoughToSay => ("Not enough to say", "open"),
