@@ -3,10 +3,12 @@
 //! A note is tied to what was recorded, not to a stack's reputation: where no recording names its
 //! line any more, it is [`stale`](Notes::stale), and the page says so instead of repeating it.
 
+use std::ptr;
+
 use serde::Deserialize;
 
 use crate::{
-    document::{Finding, HotLine},
+    document::{Finding, HotLine, Site},
     error::Error,
 };
 
@@ -44,9 +46,10 @@ pub(crate) struct Stack {
 pub(crate) struct Note {
     /// The stacks that it is true of.
     stacks: Vec<String>,
-    /// Part of the line's symbol.
+    /// Part of the line's symbol; empty for memory, which is called after who writes it.
     symbol: String,
-    /// Part of a function on its busiest call path; empty if the symbol says enough.
+    /// Part of one of the innermost functions of its busiest call path; empty if the symbol says
+    /// enough.
     #[serde(default)]
     function: String,
     /// The thing itself, in a few words.
@@ -104,6 +107,12 @@ impl Notes {
         })
     }
 
+    /// The changes to stacks of which there are `findings`.
+    pub(crate) fn changes_of(&self, findings: &[Finding]) -> impl Iterator<Item = &Change> {
+        let is_recorded = |change: &&Change| findings.iter().any(|it| it.stack == change.stack);
+        self.changes.iter().filter(is_recorded)
+    }
+
     /// What is known of `line`, recorded of `stack`.
     pub(crate) fn about(&self, stack: &str, line: &HotLine) -> Option<&Note> {
         self.notes.iter().find(|note| note.fits(stack, line))
@@ -125,16 +134,19 @@ impl Notes {
         let mut stale = Vec::new();
         for note in &self.notes {
             for stack in note.stacks.iter().filter(is_recorded) {
-                if !lines(stack).iter().any(|line| note.fits(stack, line)) {
+                let is_it = |line: &&HotLine| {
+                    self.about(stack, line).is_some_and(|known| ptr::eq(known, note))
+                };
+                if !lines(stack).iter().any(is_it) {
                     stale.push(format!(
                         "no recording of {stack} names {} among its busiest lines: what was known \
                          of it is left out",
-                        note.symbol
+                        if note.symbol.is_empty() { &note.function } else { &note.symbol }
                     ));
                 }
             }
         }
-        for change in self.changes.iter().filter(|change| is_recorded(&&change.stack)) {
+        for change in self.changes_of(findings) {
             let lines = lines(&change.stack);
             for symbol in &change.symbols {
                 if !lines.iter().any(|line| line.symbol.contains(symbol.as_str())) {
@@ -151,12 +163,85 @@ impl Notes {
 
 impl Note {
     fn fits(&self, stack: &str, line: &HotLine) -> bool {
-        let on_path = |function: &String| function.contains(self.function.as_str());
+        let named = |function: &String| function.contains(self.function.as_str());
+        let on_path = |site: &Site| site.path.iter().take(INNER_FUNCTIONS).any(named);
         self.stacks.iter().any(|name| name == stack)
             && line.symbol.contains(self.symbol.as_str())
-            && (self.function.is_empty()
-                || line.sites.first().is_some_and(|site| site.path.iter().any(on_path)))
+            && (self.function.is_empty() || line.sites.first().is_some_and(on_path))
     }
 }
 
+/// Further out everything runs through the same functions, and would be taken for anything.
+const INNER_FUNCTIONS: usize = 6;
 const OWN: &str = include_str!("../../findings.toml");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTES: &str = r#"
+        stack = []
+        change = []
+        [[note]]
+        stacks = ["a", "b"]
+        symbol = ""
+        function = "namemap"
+        culprit = "the name map"
+        taken = "always"
+        removal = "a table without a lock"
+        [[note]]
+        stacks = ["a"]
+        symbol = "counter"
+        culprit = "the counter"
+        taken = "always"
+        removal = "none"
+    "#;
+
+    fn line(symbol: &str, path: &[&str]) -> HotLine {
+        let path = path.iter().map(|function| (*function).to_owned()).collect();
+        let sites = vec![Site { path, ..Site::default() }];
+        HotLine { symbol: symbol.into(), sites, ..HotLine::default() }
+    }
+
+    fn finding(stack: &str, hottest: Vec<HotLine>) -> Finding {
+        Finding { stack: stack.into(), hottest, ..Finding::default() }
+    }
+
+    #[test]
+    fn a_note_is_tied_to_what_was_recorded_of_its_own_stacks() {
+        let notes = Notes::parse(NOTES).expect("valid");
+        let about = |stack: &str, line: &HotLine| {
+            notes.about(stack, line).map(|note| note.culprit.clone()).unwrap_or_default()
+        };
+        let lookup = line("memory", &["rdlock", "ossl_namemap_name2num", "fetch"]);
+        assert_eq!(about("a", &lookup), "the name map");
+        assert_eq!(about("c", &lookup), "", "another stack");
+        assert_eq!(about("a", &line("the counter of all", &["add"])), "the counter");
+        let outside = ["1", "2", "3", "4", "5", "6", "ossl_namemap_name2num"];
+        assert_eq!(about("a", &line("memory", &outside)), "", "too far from the line");
+    }
+
+    #[test]
+    fn a_note_that_no_recording_bears_out_is_named() {
+        let notes = Notes::parse(NOTES).expect("valid");
+        let lookup = line("memory", &["ossl_namemap_name2num"]);
+        let findings = [finding("a", vec![lookup])];
+        let stale = notes.stale(&findings);
+        // Of the stack b nothing is recorded, so nothing is known to be wrong.
+        assert_eq!(stale.len(), 1, "{stale:?}");
+        assert!(stale[0].contains("no recording of a names counter"), "{stale:?}");
+    }
+
+    #[test]
+    fn the_labs_own_notes_can_be_read_and_name_what_they_are_about() {
+        let notes = Notes::own().expect("valid");
+        for note in &notes.notes {
+            assert!(!note.symbol.is_empty() || !note.function.is_empty(), "{note:?}");
+            for stack in &note.stacks {
+                assert!(notes.stack(stack).is_some(), "{stack} has no title");
+            }
+        }
+        let changed: Vec<&str> = notes.changes.iter().map(|change| &*change.stack).collect();
+        assert_eq!(changed, ["aws-lc"]);
+    }
+}

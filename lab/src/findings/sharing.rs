@@ -209,3 +209,95 @@ fn amounts(by: BTreeMap<&str, BySide<f64>>) -> Vec<Amount> {
 }
 
 const READ_SHARED: &str = "read-shared";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{LeftOut, Lock};
+
+    fn of(server: f64, client: f64) -> ByPart<f64> {
+        ByPart { server, client, ..ByPart::default() }
+    }
+
+    fn line(class: &str, symbol: &str, updates: ByPart<f64>) -> Line {
+        Line { class: class.into(), symbol: symbol.into(), updates, ..Line::default() }
+    }
+
+    fn step(event: Event, place: u32, path: u32) -> Step {
+        Step { gap: 1, event, place, path }
+    }
+
+    /// Two operations of a server that reads under a lock and of a client that counts.
+    fn recording() -> Recording {
+        let node = |caller, function: &str| PathNode {
+            caller,
+            function: function.into(),
+            owner: "a.so".into(),
+        };
+        let once = [
+            step(Event::Enter, 3, 0),
+            step(Event::ReadLock, 0, 2),
+            step(Event::Load, 1, 2),
+            step(Event::ReadUnlock, 0, 2),
+            step(Event::Enter, 4, 0),
+            step(Event::WriteLock, 0, 1),
+            step(Event::WriteUnlock, 0, 1),
+            step(Event::Enter, 0, 0),
+            step(Event::Update, 2, 1),
+            step(Event::Enter, 2, 0),
+            step(Event::Update, 2, 1),
+        ];
+        let setup = ByPart { server: 2.0, server_setup: 2.0, ..ByPart::default() };
+        let left = |writes| LeftOut { reason: "allocator".into(), lines: 1, writes };
+        Recording {
+            operations: 2,
+            lines: vec![
+                line("lock", "the lock", setup),
+                line("read-shared", "the table", of(0.0, 0.0)),
+                line("reference-count", "the count", of(0.0, 1.0)),
+            ],
+            locks: vec![Lock { line: 0, ..Lock::default() }],
+            paths: vec![node(None, ""), node(None, "outer"), node(Some(1), "inner")],
+            steps: [once, once].concat(),
+            left_out: vec![left(of(3.0, 1.0)), left(of(1.0, 1.0))],
+            ..Recording::default()
+        }
+    }
+
+    fn told(amounts: &[Amount]) -> Vec<(&str, f64, f64)> {
+        let told = |amount: &'_ Amount| (amount.by.server, amount.by.client);
+        amounts.iter().map(|it| (&*it.of, told(it).0, told(it).1)).collect()
+    }
+
+    #[test]
+    fn lines_locks_and_causes_are_those_of_one_operation_of_each_side() {
+        let found = finding(&recording());
+        assert_eq!((found.lines.server, found.lines.client), (1, 1), "what is only read is none");
+        assert_eq!((found.updates.server, found.updates.client), (4.0, 1.0));
+        assert_eq!(told(&found.causes), [("lock", 4.0, 0.0), ("reference-count", 0.0, 1.0)]);
+        assert_eq!(told(&found.locks), [("read", 1.0, 0.0), ("write", 1.0, 0.0)]);
+        assert_eq!(told(&found.left_out), [("allocator", 4.0, 2.0)]);
+    }
+
+    #[test]
+    fn a_line_has_the_paths_that_write_it_and_the_harness_is_nobody() {
+        let found = finding(&recording());
+        let [lock, count] = &found.hottest[..] else { panic!("{:?}", found.hottest) };
+        assert_eq!((&*lock.symbol, &*count.symbol), ("the lock", "the count"));
+        let paths: Vec<_> = lock.sites.iter().map(|site| site.path.join(" < ")).collect();
+        assert_eq!(paths, ["inner < outer", "outer"]);
+        assert_eq!(lock.sites[0].writes, BySide { server: 2.0, client: 0.0 });
+        assert_eq!(count.sites[0].writes, BySide { server: 0.0, client: 1.0 });
+    }
+
+    #[test]
+    fn the_servers_busiest_line_is_kept_behind_many_that_clients_write() {
+        let mut recording = recording();
+        recording.lines = (0..10).map(|at| line("lock", &at.to_string(), of(0.0, 9.0))).collect();
+        recording.lines.push(line("lock", "server's", of(2.0, 0.0)));
+        recording.steps.clear();
+        let found = finding(&recording);
+        assert_eq!(found.hottest.len(), HOT_LINES_MAX);
+        assert!(found.hottest.iter().any(|line| line.symbol == "server's"), "{:?}", found.hottest);
+    }
+}

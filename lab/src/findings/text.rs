@@ -29,8 +29,7 @@ pub(crate) fn text(run: &Run, notes: &Notes) -> String {
         one(&mut out, stack);
     }
     outlook(&mut out, &stacks);
-    for change in notes.changes.iter().filter(|it| stacks.iter().any(|told| told.name == it.stack))
-    {
+    for change in notes.changes_of(&run.findings) {
         let _ = writeln!(out, "## {}\n", change.title);
         for part in &change.parts {
             let _ = writeln!(out, "### {}\n\n{}\n", part.head, part.text.trim());

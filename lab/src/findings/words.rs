@@ -1,5 +1,7 @@
 //! What findings say, for the page and for the text alike: [`Told`], a stack's part.
 
+use std::ptr;
+
 use super::notes::{Note, Notes};
 use crate::{
     document::{Amount, BySide, Finding, HotLine, Run, ValidatedCurve},
@@ -21,6 +23,7 @@ pub(crate) struct Told<'a> {
     pub(crate) culprits: Vec<Culprit<'a>>,
     /// Published curves of the stack.
     pub(crate) published: Vec<&'a ValidatedCurve>,
+    notes: &'a Notes,
 }
 
 /// A line that is the busiest of a side.
@@ -54,6 +57,7 @@ fn stack<'a>(run: &'a Run, notes: &'a Notes, name: &'a str) -> Told<'a> {
         culprits: culprits(name, &findings, notes),
         findings,
         published: run.validation.iter().flat_map(|it| &it.curves).filter(of_it).collect(),
+        notes,
     }
 }
 
@@ -63,23 +67,25 @@ fn culprits<'a>(stack: &str, findings: &[&'a Finding], notes: &'a Notes) -> Vec<
         for side in [Side::Server, Side::Client] {
             let Some(line) = busiest(finding, side) else { continue };
             let sentence = sentence(finding, side, line);
-            let same = |known: &&mut Culprit<'_>| is_same(known.line, line);
+            let note = notes.about(stack, line);
+            // Of two recordings of one stack, lines are the same if their names and writers are.
+            let same = |known: &&mut Culprit<'_>| match (known.note, note) {
+                (Some(known), Some(note)) => ptr::eq(known, note),
+                (None, None) => is_same(known.line, line),
+                _ => false,
+            };
             match culprits.iter_mut().find(same) {
                 Some(known) => known.sentences.push(sentence),
-                None => culprits.push(Culprit {
-                    sentences: vec![sentence],
-                    line,
-                    note: notes.about(stack, line),
-                }),
+                None => culprits.push(Culprit { sentences: vec![sentence], line, note }),
             }
         }
     }
     culprits
 }
 
-/// Lines of two recordings of one stack are the same if their names are.
 fn is_same(a: &HotLine, b: &HotLine) -> bool {
-    (&a.symbol, &a.owner) == (&b.symbol, &b.owner)
+    let writer = |line: &HotLine| line.sites.first().map(|site| site.path.first().cloned());
+    (&a.symbol, &a.owner, writer(a)) == (&b.symbol, &b.owner, writer(b))
 }
 
 /// One of the two ends.
@@ -168,8 +174,7 @@ pub(crate) fn row(stack: &Told<'_>, finding: &Finding) -> [String; 8] {
 /// The line that a side updates most, by the name that people have for it, else by its symbol.
 pub(crate) fn culprit(stack: &Told<'_>, finding: &Finding, side: Side) -> String {
     let Some(line) = busiest(finding, side) else { return "none".into() };
-    let same = |culprit: &&Culprit<'_>| is_same(culprit.line, line);
-    let note = stack.culprits.iter().find(same).and_then(|culprit| culprit.note);
+    let note = stack.notes.about(stack.name, line);
     let name = note.map_or(line.symbol.as_str(), |note| note.culprit.as_str());
     let [part, all] = [line.updates, finding.updates].map(|by| number(side.of(by)));
     format!("{name}: {part} of {all}")

@@ -6,7 +6,7 @@ use crate::{
     document::{HotLine, Run, Site},
     error::Error,
     findings::{
-        notes::{Change, Notes},
+        notes::Notes,
         words::{self as findings, Culprit, FIGURES, LEAD, ORDER, RECIPE, Side, TITLE, Told},
     },
     plot::{Bar, BarPlot, Icicle, Path as CallPath, Row, Segment, Step, escape, number},
@@ -27,7 +27,7 @@ pub(crate) fn write(run: &Run, notes: &Notes, output: &Path) -> Result<Page, Err
     let stacks = findings::told(run, notes);
     let mut sections = vec![overview(&stacks), culprits(&stacks)];
     sections.extend(outlook(&stacks));
-    sections.extend(changes(&stacks, notes));
+    sections.extend(changes(run, notes));
     sections.push(again(&stacks));
     let page = super::assemble(TITLE, &hero(run, notes, &stacks), &sections);
     super::save(&page, format!("{TITLE}: {} stacks", stacks.len()), output)
@@ -232,10 +232,9 @@ fn outlook(stacks: &[Told<'_>]) -> Option<Section> {
     })
 }
 
-fn changes(stacks: &[Told<'_>], notes: &Notes) -> Option<Section> {
-    let of_it = |change: &&Change| stacks.iter().any(|stack| stack.name == change.stack);
+fn changes(run: &Run, notes: &Notes) -> Option<Section> {
     let mut body = String::new();
-    for change in notes.changes.iter().filter(of_it) {
+    for change in notes.changes_of(&run.findings) {
         let _ = write!(body, "<h3>{}</h3>", escape(&change.title));
         for part in &change.parts {
             let _ = write!(body, "<h3 class=\"group\">{}</h3>", escape(&part.head));
