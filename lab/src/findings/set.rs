@@ -112,6 +112,9 @@ pub(super) fn record(
         let scratch = file.with_extension("part");
         let made = make(wanted, &scratch);
         let made = made.and_then(|()| fs::rename(&scratch, &file).map_err(Error::file(&file)));
+        if made.is_err() {
+            let _ = fs::remove_file(&scratch);
+        }
         match made {
             Ok(()) => {}
             Err(error @ (Error::Interrupted | Error::Io { .. })) => return Err(error),
@@ -189,7 +192,7 @@ mod tests {
             fs::write(file, "whole").map_err(Error::file(file))
         });
         assert!(again.expect("recorded"));
-        assert_eq!(asked, set[1..2], "half a file is none");
+        assert_eq!(asked, set[2..], "half a file is none");
         let text = fs::read_to_string(set[0].file(folder.path()));
         assert_eq!(text.expect("there"), "first");
     }
