@@ -15,7 +15,7 @@ use crate::{
     findings, forecast, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    tickets, trial, validate, writeups,
+    tickets, transfer, trial, validate, writeups,
 };
 
 #[derive(Parser)]
@@ -63,6 +63,8 @@ enum Subject {
     Tickets(tickets::Arguments),
     /// Forecasts beside published curves of 80 cores: how far off they are
     Validate(validate::Arguments),
+    /// What it costs to move a cache line from one processor of this machine to another
+    Transfer(transfer::Arguments),
     /// Five faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
 
@@ -113,6 +115,7 @@ pub fn run() -> ExitCode {
         Subject::Stacks(arguments) => stacks::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
         Subject::Validate(arguments) => validate::run(&arguments),
+        Subject::Transfer(arguments) => transfer::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),
         Subject::Man { command } => man(command.as_deref()).map(|()| true),

@@ -1,9 +1,11 @@
 //! Recordings whose answer is known.
 
+mod cache;
 mod lines;
 mod locks;
 mod malformed;
 mod properties;
+mod rules;
 mod times;
 
 use super::*;

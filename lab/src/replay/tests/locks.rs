@@ -98,3 +98,11 @@ fn locks_in_a_circle_are_told_and_not_waited_for() {
     assert!(error.contains("wait for each other"), "{error}");
     assert!(error.contains("sealane-lab count"), "{error}");
 }
+
+#[test]
+fn waking_costs_and_who_is_kept_out_counts_with_its_waiting() {
+    // All is done under the lock: who gives it back has it again before the other has woken up.
+    let ns = writers(LockClass::RwLock, 1_000).server_ns(2_000.0, 2);
+    let each_ns = 2_000.0 + WAKER_PAYS_PS as f64 / PS_PER_NS;
+    assert_within(ns, 2.0 * each_ns, 2.0 * (each_ns + 2.0 * TURN_NS));
+}
