@@ -15,7 +15,7 @@ use crate::{
     findings, forecast, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    tickets, transfer, trial, validate, writeups,
+    tickets, transfer, trial, validate, why, writeups,
 };
 
 #[derive(Parser)]
@@ -65,6 +65,8 @@ enum Subject {
     Validate(validate::Arguments),
     /// What it costs to move a cache line from one processor of this machine to another
     Transfer(transfer::Arguments),
+    /// What a running server waits for: clients, a lock, one loop, or a processor
+    Why(why::Arguments),
     /// Five faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
 
@@ -116,6 +118,7 @@ pub fn run() -> ExitCode {
         Subject::Tickets(arguments) => tickets::run(&arguments),
         Subject::Validate(arguments) => validate::run(&arguments),
         Subject::Transfer(arguments) => transfer::run(&arguments),
+        Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),
         Subject::Man { command } => man(command.as_deref()).map(|()| true),

@@ -42,9 +42,12 @@ use crate::{
     interrupt::Interrupt,
     journal::Journal,
     phase,
+    recording::Recording,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
     trial::{Task, fault::Fault, launch},
 };
+
+pub(crate) use run::installed;
 
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -193,7 +196,7 @@ impl Tools {
     fn new(arguments: &Arguments) -> Result<Self, Error> {
         let stop = Interrupt::catch()?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-        let usual = if arguments.record.is_some() { 1 } else { 2 };
+        let usual = if arguments.record.is_some() { RECORDED } else { 2 };
         let handshakes = arguments.handshakes.unwrap_or(usual);
         Ok(Self { folder, stop, progress: Progress::start(), handshakes })
     }
@@ -239,6 +242,45 @@ fn counted(
         times.push(result);
     }
     Ok(subject::merged(times))
+}
+
+/// Locks of one stack, with the call paths to them.
+///
+/// # Errors
+/// What stopped the trial.
+pub(crate) fn locks(
+    stack: &str,
+    scenario: Scenario,
+    stop: &Interrupt,
+) -> Result<CountResult, Error> {
+    let (subject, tools) = alone(stack, scenario, stop)?;
+    tools.progress.step(format!("{stack}: locks"));
+    Ok(CountResult { locks: Some(subject.locks(&tools, true)?), ..subject.result() })
+}
+
+/// Shared lines of one stack, and what a thread does between them.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the trial.
+pub(crate) fn recorded(
+    stack: &str,
+    scenario: Scenario,
+    stop: &Interrupt,
+) -> Result<(CountResult, Recording), Error> {
+    let (subject, tools) = alone(stack, scenario, stop)?;
+    tools.progress.step(format!("{stack}: shared lines"));
+    let (counted, recording) = subject.recording(&tools)?;
+    let shared_writes = Some(counted.writes);
+    let instructions = Some(counted.instructions);
+    Ok((CountResult { shared_writes, instructions, ..subject.result() }, recording))
+}
+
+/// One stack that is counted once.
+fn alone(stack: &str, scenario: Scenario, stop: &Interrupt) -> Result<(Subject, Tools), Error> {
+    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+    let (stop, progress) = (stop.clone(), Progress::start());
+    let tools = Tools { folder, stop, progress, handshakes: RECORDED };
+    Ok((Subject::new(stack, scenario, None)?, tools))
 }
 
 /// Shared writes per operation of `task`, a trial of fixed length that marks its phases and answers
@@ -295,3 +337,6 @@ pub(crate) fn needs_valgrind() -> Result<(), Error> {
 fn show(text: &str) -> Result<(), Error> {
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
+
+/// Handshakes per thread in a recording: what follows is the same again.
+const RECORDED: u64 = 1;

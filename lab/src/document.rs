@@ -6,6 +6,7 @@
 
 mod findings;
 mod forecast;
+mod live;
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,10 @@ pub use findings::{
 pub use forecast::{
     Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost, Profile,
     Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
+};
+pub use live::{
+    Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
+    LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
 };
 
 /// The name and version of this format. The number grows when a field changes its meaning or goes
@@ -74,6 +79,9 @@ pub struct Run {
     /// Of `findings`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+    /// Of `why PID`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub live: Vec<Live>,
     /// Of `servers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,

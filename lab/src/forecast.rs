@@ -9,7 +9,7 @@
 mod base;
 mod lines;
 pub(crate) mod replays;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -52,7 +52,7 @@ pub struct Arguments {
     #[arg(long, default_value = "measured")]
     profile: String,
     /// Of the places at which threads begin
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Writes everything there, as one document
     #[arg(long, value_name = "FILE")]
@@ -69,6 +69,13 @@ pub(crate) struct Target {
     pub(crate) seed: u64,
 }
 
+impl Target {
+    /// With the usual seed.
+    pub(crate) fn new(profile: Profile, cores: &[u32]) -> Self {
+        Self { profile, cores: ascending(cores), seed: SEED }
+    }
+}
+
 /// The server's handshake.
 pub(crate) const SERVER: &[Part] = &[Part::Server];
 /// The client's.
@@ -81,11 +88,8 @@ const CLIENT: &[Part] = &[Part::Client];
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let stop = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
-    let target = Target {
-        profile: transfer::profile(&arguments.profile, &stop)?,
-        cores: ascending(&arguments.cores),
-        seed: arguments.seed,
-    };
+    let profile = transfer::profile(&arguments.profile, &stop)?;
+    let target = Target { seed: arguments.seed, ..Target::new(profile, &arguments.cores) };
     let recordings = recordings(arguments, &stop)?;
     let each_max = replays_max(&target);
     let watch = Watch::new(&stop, recordings.len() as u64 * each_max);
@@ -162,7 +166,7 @@ fn recordings(arguments: &Arguments, stop: &Interrupt) -> Result<Vec<Recording>,
 }
 
 /// Every forecast beside the first one of the same scenario.
-fn comparisons(forecasts: &[Forecast]) -> Vec<crate::document::ForecastComparison> {
+pub(crate) fn comparisons(forecasts: &[Forecast]) -> Vec<crate::document::ForecastComparison> {
     let mut comparisons = Vec::new();
     for (at, forecast) in forecasts.iter().enumerate() {
         let first = forecasts.iter().position(|first| first.scenario == forecast.scenario);
@@ -179,3 +183,6 @@ fn ascending(cores: &[u32]) -> Vec<u32> {
     cores.dedup();
     cores
 }
+
+/// Any would do.
+const SEED: u64 = 1;

@@ -7,6 +7,7 @@ mod curves;
 pub(crate) mod findings;
 mod frame;
 mod headline;
+mod live;
 mod lock_paths;
 mod matrix;
 mod method;
@@ -147,6 +148,7 @@ fn render(sources: &Sources, raw: bool) -> String {
         curves::section(sources),
         terminators::section(sources),
         node::section(sources),
+        live::section(sources),
         verdicts::section(sources),
         sharing::section(sources),
         validation::section(sources),

@@ -10,7 +10,7 @@
 mod curve;
 mod fit;
 mod published;
-mod score;
+pub(crate) mod score;
 mod table;
 #[cfg(test)]
 mod tests;

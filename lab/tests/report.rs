@@ -12,6 +12,9 @@
 mod browser;
 #[path = "report/forecasts.rs"]
 mod forecasts;
+#[path = "report/live.rs"]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures are made up")]
+mod live;
 #[path = "report/sample.rs"]
 #[allow(
     clippy::cast_possible_truncation,
@@ -126,18 +129,29 @@ fn forecasts_of_several_runs_are_compared_by_their_bands() {
         run.forecasts.retain(|forecast| forecast.stack == stack);
         run
     };
-    let text = words(&page_of(&[of("openssl@3.0"), of("rustls@0.23.17")]));
-    let expected = "rustls@0.23.17 and openssl@3.0: no difference shown at 80 threads.";
+    let text = words(&page_of(&[of("openssl@3.0"), of("rustls-aws-lc-rs")]));
+    let expected = "rustls-aws-lc-rs and openssl@3.0: no difference shown at 80 threads.";
     assert!(text.contains(expected), "{text:.3000}");
     let mut fallen = of("openssl@3.0");
     for point in &mut fallen.forecasts[0].server.points {
         point.efficiency /= 10.0;
         (point.low, point.high) = (point.low / 10.0, point.high / 10.0);
     }
-    let text = words(&page_of(&[fallen, of("rustls@0.23.17")]));
-    let expected = "At 80 threads, rustls@0.23.17 keeps more than 70% of its per-thread speed, \
-        openssl@3.0 about 4% (2\u{2013}11%).";
+    let text = words(&page_of(&[fallen, of("rustls-aws-lc-rs")]));
+    let expected =
+        "rustls-aws-lc-rs keeps more of its per-thread speed than openssl@3.0 at 80 threads.";
     assert!(text.contains(expected), "{text:.3000}");
+    let expected = "openssl@3.0 keeps 4% (2-10%).";
+    assert!(text.contains(expected), "{text:.3000}");
+}
+
+/// Every word of a page about a server that ran.
+#[test]
+fn the_page_of_a_running_server_says_what_it_said() {
+    let page = page_of(&[live::run()]);
+    assert_eq!(page.matches("<figure class=\"plot card\"").count(), 2, "two icicles");
+    assert!(!page.contains("<server>"), "a name is no markup");
+    same_as_file("live.txt", &words(&page));
 }
 
 #[test]

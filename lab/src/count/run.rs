@@ -206,7 +206,7 @@ fn signal(child: &Child, signal: Signal) {
 ///
 /// # Errors
 /// [`Error::Missing`] with the Debian package that brings it.
-pub(super) fn installed(name: &str, package: &str) -> Result<PathBuf, Error> {
+pub(crate) fn installed(name: &str, package: &str) -> Result<PathBuf, Error> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&folders).map(|folder| folder.join(name)).find(|it| it.is_file());
     found.ok_or_else(|| Error::Missing {

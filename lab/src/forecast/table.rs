@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// One stack in one scenario.
-pub(super) fn text(forecast: &Forecast) -> String {
+pub(crate) fn text(forecast: &Forecast) -> String {
     let Forecast { stack, version, scenario, verdict, .. } = forecast;
     let mut out = format!("\n{stack} ({version}): {}\n", words(scenario));
     for sentence in [&verdict.measured, &verdict.forecast] {
@@ -40,7 +40,7 @@ pub(super) fn text(forecast: &Forecast) -> String {
 }
 
 /// What was compared.
-pub(super) fn comparisons(comparisons: &[ForecastComparison]) -> String {
+pub(crate) fn comparisons(comparisons: &[ForecastComparison]) -> String {
     let mut out = String::new();
     for ForecastComparison { of, to, verdict, .. } in comparisons {
         let _ = writeln!(out, "\n{of} beside {to}");

@@ -2,8 +2,9 @@
 //! if it were not there.
 
 use crate::{
-    document::{Forecast, LineCost},
+    document::{CurvePoint, Forecast, LineCost},
     plot::{Icicle, Path, Step, escape, number},
+    verdict::share,
 };
 
 use super::{
@@ -33,10 +34,12 @@ fn lines_table(part: &Part<'_, Forecast>) -> String {
     let rows = lines.iter().take(LINES_SHOWN).map(|line| {
         let [server, client, setup] = line.writes.map(|n| Cell::Number(number(n)));
         vec![
-            Cell::Html(format!("<code>{}</code>", escape(&line.symbol))),
-            Cell::Text(line.class.replace('-', " ")),
-            Cell::Text(line.lock.clone().unwrap_or_default()),
-            Cell::Text(line.owner.clone()),
+            Cell::Html(format!(
+                "<code>{}</code><p class=\"context\">{}</p>",
+                escape(&line.symbol),
+                escape(&line.owner)
+            )),
+            Cell::Text(class(line)),
             server,
             client,
             setup,
@@ -46,25 +49,20 @@ fn lines_table(part: &Part<'_, Forecast>) -> String {
             Cell::Html(path("call path", &line.path)),
         ]
     });
-    let share = format!("#share of the waiting at {threads} threads (FORECAST)");
+    let of_waiting = format!("#share of the waiting at {threads} threads (FORECAST)");
     let without = format!("#without it, kept at {threads} threads (FORECAST)");
     let heads = [
-        "line",
+        "line, its owner",
         "class",
-        "lock",
-        "owner",
         "#server's writes (COUNTED)",
         "#client's",
         "#setup's",
-        &share,
+        &of_waiting,
         &without,
         "#knee without it (FORECAST)",
         "who writes it",
     ];
-    let kept = match words::fallen(server) {
-        Some(point) => words::about(point),
-        None => format!("above {}", words::percent(words::KNEE)),
-    };
+    let kept = share(last);
     let caption = format!(
         "{label}: lines that threads wait for, with writes per handshake, and what the server \
          would keep if a line were each thread's own. As it is: {kept} at {threads} threads; \
@@ -74,12 +72,16 @@ fn lines_table(part: &Part<'_, Forecast>) -> String {
     table(&caption, &heads, &rows.collect::<Vec<_>>())
 }
 
-/// What the server keeps without the line; above the knee there is no figure to give.
+/// What the line is for, and how its lock waits.
+fn class(line: &LineCost) -> String {
+    let class = line.class.replace('-', " ");
+    line.lock.as_ref().map_or(class.clone(), |lock| format!("{class}, {lock}"))
+}
+
+/// What the server keeps without the line.
 fn without(line: &LineCost) -> String {
-    if line.without >= words::KNEE {
-        return format!("above {}", words::percent(words::KNEE));
-    }
-    format!("about {}", words::percent(line.without))
+    let [low, high] = line.without_band;
+    share(&CurvePoint { threads: 0, efficiency: line.without, low, high })
 }
 
 /// All waiting by call path, where paths are known.

@@ -3,8 +3,9 @@
 
 use crate::{
     document::{Curve, Forecast, HandshakePoint, HandshakeSeries},
-    plot::{Ink, Level, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
+    plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
     scenario::Scenario,
+    verdict::share,
 };
 
 use super::{
@@ -67,14 +68,18 @@ fn plot(
 ) -> LinePlot {
     let mut lines = Vec::new();
     for part in parts {
-        let points = (side.of)(part.of).points.iter().map(|point| Point {
+        let curve = &(side.of)(part.of).points;
+        // By what efficiency means; forecasts begin with more.
+        let alone = Point { x: 1.0, y: 100.0, range: Some([100.0, 100.0]), hint: false };
+        let alone = curve.first().filter(|first| first.threads > 1).map(|_| alone);
+        let points = curve.iter().map(|point| Point {
             x: f64::from(point.threads),
             y: two_digits(100.0 * point.efficiency),
             range: Some([point.low, point.high].map(|end| two_digits(100.0 * end))),
             hint: false,
         });
-        let label = format!("{}, FORECAST from counts", part.label);
-        let (color, points) = (part.color, points.collect());
+        let label = format!("{}, FORECAST", part.label);
+        let (color, points) = (part.color, alone.into_iter().chain(points).collect());
         lines.push(Line { label, color, points, ink: Ink::Dashed, ideal: None });
         lines.extend(measured(sources, scenario, part, side.end));
         if side.end == Some(End::Server) {
@@ -93,7 +98,7 @@ fn plot(
         lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
         processors: Vec::new(),
         diagonal: None,
-        level: Some(Level { value: 100.0 * words::KNEE, label: "70%: the knee" }),
+        level: Some(threads::KNEE_LEVEL),
     }
 }
 
@@ -125,11 +130,8 @@ fn measured(
             };
             Some(Point { x: real(point.threads), y, range, hint: is_hint(point) })
         };
-        let base = match first.threads {
-            1 => String::new(),
-            more => format!(" against {more} threads"),
-        };
-        let label = format!("{}, MEASURED here{base}", series.label);
+        let base = against(first.threads);
+        let label = format!("{}, MEASURED{base}", series.label);
         let points = usable.iter().filter_map(point).collect();
         Some(Line { label, color: part.color, points, ..Line::default() })
     };
@@ -148,38 +150,47 @@ fn published(sources: &Sources, part: &Part<'_, Forecast>) -> Vec<Line> {
             y: 100.0 * point.published,
             ..Point::default()
         });
-        let base = curve.points.first().map_or(1, |point| point.threads);
-        let label = format!("{}, PUBLISHED against {base} threads", curve.name);
+        let against = against(
+            curve.points.first().map_or(1, |point| usize::try_from(point.threads).unwrap_or(0)),
+        );
+        let label = format!("{}, PUBLISHED{against}", curve.name);
         Line { label, color: part.color, points: points.collect(), ink: Ink::Signs, ideal: None }
     };
     curves.map(line).collect()
 }
 
-fn points_table(parts: &[Part<'_, Forecast>]) -> String {
-    let mut rows = Vec::new();
-    for part in parts {
-        let curves = SIDES.each_ref().map(|side| (side.of)(part.of));
-        let Some(longest) = curves.iter().max_by_key(|curve| curve.points.len()) else { continue };
-        for threads in longest.points.iter().map(|point| point.threads) {
-            let mut row = vec![Cell::Text(part.label.clone()), Cell::Number(threads.to_string())];
-            row.extend(curves.iter().map(|curve| {
-                let point = curve.points.iter().find(|point| point.threads == threads);
-                Cell::Number(point.map_or_else(String::new, |point| {
-                    match point.efficiency >= words::KNEE {
-                        true => format!("above {}", words::percent(words::KNEE)),
-                        false => words::about(*point),
-                    }
-                }))
-            }));
-            rows.push(row);
-        }
-        let mut row = vec![Cell::Text(part.label.clone()), Cell::Text("knee".into())];
-        row.extend(curves.iter().map(|curve| Cell::Number(words::knee(curve.knee))));
-        rows.push(row);
+/// The threads whose speed is 100%, unless it is one alone.
+fn against(threads: usize) -> String {
+    match threads {
+        0 | 1 => String::new(),
+        more => format!(" against {more} threads"),
     }
-    let heads =
-        ["stack", "#threads", "#server (FORECAST)", "#client (FORECAST)", "#whole loop (FORECAST)"];
-    table(POINTS_CAPTION, &heads, &rows)
+}
+
+/// A row for each side of each stack, a column for each number of threads.
+fn points_table(parts: &[Part<'_, Forecast>]) -> String {
+    let points = parts.iter().flat_map(|part| &part.of.server.points);
+    let mut threads: Vec<u32> = points.map(|point| point.threads).filter(|n| *n > 1).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let said = parts.iter().filter(|part| !part.of.server.points.is_empty());
+    let rows = said.flat_map(|part| {
+        SIDES.iter().map(|side| {
+            let curve = (side.of)(part.of);
+            let kept = |threads: &u32| {
+                let point = curve.points.iter().find(|point| point.threads == *threads);
+                Cell::Number(point.map_or_else(String::new, |point| share(point)))
+            };
+            let mut row = vec![Cell::Text(part.label.clone()), Cell::Text(side.title.into())];
+            row.push(Cell::Number(words::knee(curve.knee)));
+            row.extend(threads.iter().map(kept));
+            row
+        })
+    });
+    let columns: Vec<String> = threads.iter().map(|threads| format!("#{threads}")).collect();
+    let mut heads = vec!["stack", "FORECAST of", "#knee"];
+    heads.extend(columns.iter().map(String::as_str));
+    table(POINTS_CAPTION, &heads, &rows.collect::<Vec<_>>())
 }
 
 /// What every forecast rests on.
@@ -248,7 +259,7 @@ const LEAD: &str = "Forecasts are made from counts by playing one thread's share
     with many threads; nobody has measured them. Read the band, not its middle: two stacks whose \
     bands overlap show no difference. Above 70% the model is too coarse for a figure, and a knee \
     below 14 threads is only called few cores.";
-const POINTS_CAPTION: &str = "Speed per thread kept by threads: the forecast, and in brackets its \
-    band; above 70% there is no figure to give";
+const POINTS_CAPTION: &str = "Speed per thread kept, by threads: about so much, and in brackets \
+    the band of the forecast; above 70% there is no figure to give";
 const GROUNDS_CAPTION: &str = "What each forecast rests on: the time to move a contended line from \
     core to core, and the time per operation of one thread alone";

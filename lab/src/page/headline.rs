@@ -9,7 +9,7 @@ use crate::{
 use super::{
     card::Card,
     frame::Tag,
-    outlook, peers,
+    live, outlook, peers,
     sources::{Part, Sources},
     strategies::verdict,
     terminators::floor,
@@ -30,7 +30,8 @@ pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     let nothing = || "Nothing was measured: see what failed below.".into();
     let only = bulk_sentence(sources)
         .or_else(|| strategies_sentence(sources))
-        .or_else(|| outlook::validations(sources));
+        .or_else(|| outlook::validations(sources))
+        .or_else(|| live::sentence(sources));
     vec![only.unwrap_or_else(nothing)]
 }
 

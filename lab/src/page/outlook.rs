@@ -4,9 +4,11 @@
 use std::fmt::Write as _;
 
 use crate::{
-    document::{CurvePoint, Forecast, LineCost, ValidatedCurve, VerdictKind},
+    document::{Forecast, ForecastComparison, LineCost, ValidatedCurve, VerdictKind},
     plot::{escape, palette},
     scenario::Scenario,
+    validate::score::{TWICE, off},
+    verdict::{self, share},
 };
 
 use super::{
@@ -40,27 +42,30 @@ pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     match &parts[..] {
         [one] => said.extend(alone(one, scenario)),
         several => {
-            let pairs = neighbours(several);
-            said.push(match &pairs[..] {
-                [] => format!(
-                    "FORECAST from counts, {}: not enough to say which stack keeps more.",
-                    words::short(scenario)
-                ),
-                pairs => {
-                    format!("FORECAST from counts, {}: {}", words::short(scenario), pairs.join(" "))
-                }
-            });
+            let pairs: Vec<String> = neighbours(several).iter().map(short).collect();
+            let pairs = match &pairs[..] {
+                [] => "not enough to say which stack keeps more.".into(),
+                pairs => pairs.join(" "),
+            };
+            said.push(format!("FORECAST from counts, {}: {pairs}", words::short(scenario)));
         }
     }
     said
 }
 
-/// The pairs' sentences as a list, if there are any.
+/// What there is to say of each pair, with the counts behind it.
 pub(crate) fn neighbours_list(parts: &[Part<'_, Forecast>]) -> String {
-    let items: String = neighbours(parts)
-        .iter()
-        .map(|said| format!("<li>{} {}</li>", Tag::Forecast.html(), escape(said)))
-        .collect();
+    let mut items = String::new();
+    for ForecastComparison { verdict, .. } in neighbours(parts) {
+        items += "<li>";
+        for (tag, said) in [(Tag::Forecast, &verdict.forecast), (Tag::Measured, &verdict.measured)]
+        {
+            if !said.is_empty() {
+                let _ = write!(items, "{} {} ", tag.html(), escape(untagged(said)));
+            }
+        }
+        items += "</li>";
+    }
     if items.is_empty() { items } else { format!("<ul class=\"remarks\">{items}</ul>") }
 }
 
@@ -93,8 +98,7 @@ pub(crate) fn is_miss(curve: &ValidatedCurve) -> bool {
 
 /// Off by more than two either way.
 pub(crate) fn is_far(forecast: f64, published: f64) -> bool {
-    let ratio = forecast / published.max(f64::MIN_POSITIVE);
-    !(0.5 - ROUNDED..=2.0 + ROUNDED).contains(&ratio)
+    off((forecast, published)) > TWICE
 }
 
 fn card(part: &Part<'_, Forecast>) -> String {
@@ -107,22 +111,18 @@ fn card(part: &Part<'_, Forecast>) -> String {
         VerdictKind::Stops => ("Stops scaling", "stops"),
     };
     let last = server.points.last().filter(|_| verdict.kind != VerdictKind::NotEnoughToSay);
-    let figure = last.map_or_else(String::new, |last| match words::fallen(server) {
-        Some(point) => format!(
-            "<p class=\"big long\">about {} <small>{}</small></p><p class=\"of\">of its speed per \
-             thread kept by the server at {} threads {}</p>",
-            words::percent(point.efficiency),
-            words::band(point),
+    let figure = last.map_or_else(String::new, |last| {
+        let share = share(last);
+        let (figure, band) = match share.split_once(" (") {
+            Some((about, band)) => (format!("about {about}"), format!(" <small>({band}</small>")),
+            None => (share, String::new()),
+        };
+        format!(
+            "<p class=\"big long\">{figure}{band}</p><p class=\"of\">of its speed per thread kept \
+             by the server at {} threads {}</p>",
             last.threads,
             Tag::Forecast.html()
-        ),
-        None => format!(
-            "<p class=\"big long\">above {}</p><p class=\"of\">of its speed per thread kept by the \
-             server up to {} threads {}</p>",
-            words::percent(words::KNEE),
-            last.threads,
-            Tag::Forecast.html()
-        ),
+        )
     });
     let mut html = format!(
         "<article class=\"card stack\"><h3><span class=\"swatch {}\"></span>{}</h3>\
@@ -146,18 +146,14 @@ fn card(part: &Part<'_, Forecast>) -> String {
 fn facts(forecast: &Forecast) -> String {
     let Forecast { server, client, whole, lines, .. } = forecast;
     let mut facts: Vec<(String, String)> = Vec::new();
+    let Some(last) = server.points.last() else { return String::new() };
     for (name, curve) in [("server", server), ("client", client), ("whole loop", whole)] {
-        if let Some(last) = curve.points.last() {
-            let value = words::fallen(curve).map_or_else(|| "no knee found".into(), words::about);
-            facts.push((format!("{name} at {} threads (FORECAST)", last.threads), value));
-        }
+        facts.extend(curve.points.last().map(|last| (name.to_owned(), share(last))));
     }
-    if !server.points.is_empty() {
-        facts.push(("server's knee (FORECAST)".into(), words::knee(server.knee)));
-    }
+    facts.push(("server's knee".into(), words::knee(server.knee)));
     if let Some(LineCost { symbol, share_of_waiting, .. }) = lines.first() {
         let value = format!("{} of the waiting", words::percent(*share_of_waiting));
-        facts.push((format!("{symbol} (FORECAST)"), value));
+        facts.push((symbol.clone(), value));
     }
     let facts: String = facts
         .iter()
@@ -165,7 +161,11 @@ fn facts(forecast: &Forecast) -> String {
             format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(what), escape(value))
         })
         .collect();
-    format!("<dl>{facts}</dl>")
+    format!(
+        "<p class=\"context sides\">Kept at {} threads {}</p><dl>{facts}</dl>",
+        last.threads,
+        Tag::Forecast.html()
+    )
 }
 
 fn alone(part: &Part<'_, Forecast>, scenario: &Scenario) -> Option<String> {
@@ -179,50 +179,44 @@ fn alone(part: &Part<'_, Forecast>, scenario: &Scenario) -> Option<String> {
     Some(format!("FORECAST from counts: {label}'s server {keeps} ({context}).{line}"))
 }
 
-/// A sentence for each pair of stacks next to each other, by what their servers keep at the most
-/// threads that both were asked for.
-fn neighbours(parts: &[Part<'_, Forecast>]) -> Vec<String> {
-    let mut ranked: Vec<&Part<'_, Forecast>> =
-        parts.iter().filter(|part| !part.of.server.points.is_empty()).collect();
-    let last = |part: &Part<'_, Forecast>| {
-        part.of.server.points.last().map_or(0.0, |point| point.efficiency)
-    };
+/// Each pair of stacks next to each other, by what their servers keep at the most threads.
+fn neighbours(parts: &[Part<'_, Forecast>]) -> Vec<ForecastComparison> {
+    let mut ranked: Vec<Forecast> = parts
+        .iter()
+        .filter(|part| !part.of.server.points.is_empty())
+        .map(|part| Forecast { stack: part.label.clone(), ..part.of.clone() })
+        .collect();
+    let last =
+        |forecast: &Forecast| forecast.server.points.last().map_or(0.0, |last| last.efficiency);
     ranked.sort_by(|a, b| last(b).total_cmp(&last(a)));
-    let pairs = ranked.windows(2).filter_map(|pair| {
-        let [more, less] = pair else { return None };
-        let at = |part: &Part<'_, Forecast>, threads: u32| {
-            part.of.server.points.iter().copied().find(|point| point.threads == threads)
-        };
-        let common = more.of.server.points.iter().rev().find(|p| at(less, p.threads).is_some())?;
-        Some(pair_sentence((&more.label, *common), (&less.label, at(less, common.threads)?)))
+    let pairs = ranked.windows(2).filter_map(|pair| match pair {
+        [more, less] => Some(verdict::between(more, less)),
+        _ => None,
     });
     pairs.take(PAIRS_MAX).collect()
 }
 
-fn pair_sentence((more, high): (&str, CurvePoint), (less, low): (&str, CurvePoint)) -> String {
-    let threads = words::count(usize::try_from(high.threads).unwrap_or(usize::MAX), "thread");
-    let figure = |point: CurvePoint| match point.efficiency >= words::KNEE {
-        true => format!("more than {}", words::percent(words::KNEE)),
-        false => words::about(point),
-    };
-    if low.high >= high.low {
-        return format!("{more} and {less}: no difference shown at {threads}.");
+/// In short, for the top of the page.
+fn short(ForecastComparison { of, to, threads, verdict }: &ForecastComparison) -> String {
+    match verdict.kind {
+        VerdictKind::Differs => {
+            format!("{of} keeps more of its per-thread speed than {to} at {threads} threads.")
+        }
+        VerdictKind::NoDifferenceShown => {
+            format!("{of} and {to}: no difference shown at {threads} threads.")
+        }
+        _ => format!("{of} and {to}: not enough to say."),
     }
-    format!(
-        "At {threads}, {more} keeps {} of its per-thread speed, {less} {}.",
-        figure(high),
-        figure(low)
-    )
 }
 
 /// Without the word that begins it, which stands there as a tag.
 fn untagged(said: &str) -> &str {
-    let rest = ["FORECAST", "MEASURED"].into_iter().find_map(|tag| said.strip_prefix(tag));
-    rest.unwrap_or(said).trim_start_matches([':', ',', ' '])
+    match said.split_once(": ") {
+        Some((tag, rest)) if tag.starts_with("FORECAST") || tag.starts_with("MEASURED") => rest,
+        _ => said,
+    }
 }
 
 const CARDS_MAX: usize = 16;
 const SCENARIOS_MAX: usize = 4;
 const PAIRS_MAX: usize = 15;
-/// Published figures have two digits.
-const ROUNDED: f64 = 0.005;

@@ -64,51 +64,50 @@ fn groups(sources: &Sources) -> Vec<Group<'_>> {
     groups
 }
 
-/// What was counted; of a stack that was only forecast, what its recording has.
+/// By side; of a stack with a forecast, what its recording has, setup apart.
 fn writes_plot(parts: &[Part<'_, CountResult>], forecasts: &[Part<'_, Forecast>]) -> BarPlot {
-    let counted = |part: &&Part<'_, CountResult>| part.of.shared_writes.is_some();
-    let named: Vec<&str> =
-        parts.iter().filter(counted).map(|part| part.of.stack.as_str()).collect();
-    let recorded = forecasts.iter().filter(|part| !named.contains(&part.of.stack.as_str()));
-    let recorded = recorded.flat_map(|part| {
-        ENDS.into_iter().enumerate().map(|(at, end)| {
-            let of = |cause: &CauseWrites| cause.writes.get(at).copied().unwrap_or_default();
-            let is_named = |cause: &str| CLASSES.iter().any(|(class, _)| *class == cause);
-            let value = |class: &str| -> f64 {
-                let same = |cause: &&CauseWrites| match is_named(&cause.cause) {
-                    true => cause.cause == class,
-                    false => class == OTHER,
-                };
-                part.of.writes.iter().filter(same).map(of).sum()
-            };
-            let bars = CLASSES.map(|(class, _)| Some(Bar { value: value(class), range: None }));
-            let label = format!("{}, {end}", part.label);
-            Row { label, bars: bars.to_vec(), ..Row::default() }
-        })
-    });
-    let rows = parts.iter().filter_map(|part| Some((part, part.of.shared_writes.as_ref()?)));
-    let rows = rows.flat_map(|(part, writes)| {
-        SIDES.map(|(side, of)| {
-            let bars = CLASSES.iter().map(|(class, _)| {
-                Some(Bar { value: class_writes(writes, class, of), range: None })
-            });
-            let (total, allocator) = (of(&writes.total), of(&writes.allocator));
-            // The allocator's vary with chance, and are not the library's: out of its sum.
-            let sum = match allocator {
-                0.0 => number(total),
-                _ => format!("{} + {}", number(total), number(allocator)),
-            };
-            let label = format!("{}, {side}", part.label);
-            Row { label, bars: bars.collect(), sum: Some(sum), ..Row::default() }
-        })
-    });
-    plot(
-        "Writes to shared cache lines",
-        "writes per handshake",
-        &CLASSES,
-        &rows.chain(recorded).collect::<Vec<_>>(),
-        true,
-    )
+    let recorded = forecasts.iter().filter(|part| !part.of.writes.is_empty());
+    let mut rows: Vec<Row> = recorded.clone().flat_map(|part| recorded_rows(part, parts)).collect();
+    for part in parts {
+        let is_recorded = recorded.clone().any(|other| other.of.stack == part.of.stack);
+        if let Some(writes) = part.of.shared_writes.as_ref().filter(|_| !is_recorded) {
+            rows.extend(SIDES.map(|(side, of)| {
+                let bars = CLASSES.map(|(class, _)| class_writes(writes, class, of));
+                writes_row(format!("{}, {side}", part.label), bars)
+            }));
+        }
+    }
+    plot("Writes to shared cache lines", "writes per handshake", &CLASSES, &rows, true)
+}
+
+/// What was recorded, and the allocator's share, which is not, from the count of the same stack.
+fn recorded_rows(part: &Part<'_, Forecast>, counts: &[Part<'_, CountResult>]) -> [Row; 3] {
+    let same = counts.iter().filter(|count| count.of.stack == part.of.stack);
+    let allocator = same.filter_map(|count| count.of.shared_writes.as_ref()).next();
+    let allocator = allocator.map(|writes| writes.allocator).unwrap_or_default();
+    let allocator = [allocator.server, allocator.client, 0.0];
+    let is_named = |cause: &str| CLASSES.iter().any(|(class, _)| *class == cause);
+    [0, 1, 2].map(|end| {
+        let values = CLASSES.map(|(class, _)| {
+            let same =
+                |of: &&CauseWrites| of.cause == class || !is_named(&of.cause) && class == OTHER;
+            let sum: f64 = part.of.writes.iter().filter(same).map(|of| of.writes[end]).sum();
+            if class == ALLOCATOR { sum + allocator[end] } else { sum }
+        });
+        writes_row(format!("{}, {}", part.label, ENDS[end]), values)
+    })
+}
+
+/// The allocator's writes vary with chance, and are not the library's: out of the sum.
+fn writes_row(label: String, values: [f64; CLASSES.len()]) -> Row {
+    let [library @ .., allocator] = values;
+    let total = number(library.iter().sum());
+    let sum = match allocator {
+        0.0 => total,
+        _ => format!("{total} + {}", number(allocator)),
+    };
+    let bars = values.map(|value| Some(Bar { value, range: None })).to_vec();
+    Row { label, bars, sum: Some(sum), ..Row::default() }
 }
 
 /// Writes of one class; what the list of lines leaves out is `other`.
@@ -118,7 +117,7 @@ fn class_writes(writes: &SharedWrites, class: &str, of: fn(&BySide<f64>) -> f64)
         lines.map(|line| of(&line.writes)).sum()
     };
     match class {
-        "allocator" => of(&writes.allocator),
+        ALLOCATOR => of(&writes.allocator),
         OTHER => {
             let named = |class: &str| CLASSES[..NAMED].iter().any(|(name, _)| *name == class);
             let rest = of(&writes.total) - sum(&named);
@@ -310,11 +309,12 @@ const CLASSES: [(&str, usize); 6] = [
     ("global", 4),
     ("false-sharing", 2),
     (OTHER, 6),
-    ("allocator", 3),
+    (ALLOCATOR, 3),
 ];
 /// So many of them are named in the list of lines.
 const NAMED: usize = 4;
 const OTHER: &str = "other";
+const ALLOCATOR: &str = "allocator";
 const LOCK_KINDS: [(&str, usize); 3] = [("read", 0), ("write", 1), ("mutex", 2)];
 const CRUMB: f64 = 0.05;
 const LINES_SHOWN: usize = 12;

@@ -2,7 +2,10 @@
 
 use crate::{
     document::{HandshakePoint, HandshakeRound, HandshakeSeries},
-    plot::{Diagonal, Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
+    forecast::replays::KNEE,
+    plot::{
+        Diagonal, Ink, Level, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number,
+    },
     scenario::Scenario,
     statistics::Spread,
 };
@@ -275,6 +278,9 @@ pub(crate) fn whole(count: u64) -> f64 {
     count as f64
 }
 
+/// For plots of percent.
+pub(crate) const KNEE_LEVEL: Level =
+    Level { value: 100.0 * KNEE, label: "70%: the knee", top: 100.0 };
 /// Causes that lie in the machine, not in the stack or the harness.
 const DISTURBANCES: [&str; 3] = ["preempted", "starved", "steal"];
 const LEAD: &str = "Each thread makes handshakes with both ends in memory; all work in the same \

@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    document::{ValidatedCurve, Validation},
-    plot::{Ink, Level, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
+    document::{Score, ValidatedCurve, Validation},
+    plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
 };
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
     outlook::{self, is_far, is_miss},
     sources::Sources,
-    words,
+    threads, words,
 };
 
 /// The section, if any run validated.
 pub(crate) fn section(sources: &Sources) -> Option<Section> {
     let mut body = String::new();
     for validation in sources.runs.iter().filter_map(|source| source.run.validation.as_ref()) {
-        body += "<div class=\"grid three\">";
+        body += "<div class=\"grid\">";
         for (recorded, curves) in groups(validation) {
             let drawing = &plot(recorded, &curves).draw();
             if !drawing.keys.is_empty() {
@@ -27,6 +27,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         }
         body += "</div>";
         body += &errors_table(validation);
+        body += &score(&validation.score);
         let profile = &validation.profile;
         body += &format!(
             "<p class=\"told\">Time to move a line from core to core: {} ns ({}: {}).</p>",
@@ -51,7 +52,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
 fn groups(validation: &Validation) -> Vec<(&str, Vec<&ValidatedCurve>)> {
     let mut order: Vec<&str> = Vec::new();
     let mut by_stack: BTreeMap<&str, Vec<&ValidatedCurve>> = BTreeMap::new();
-    for curve in &validation.curves {
+    for curve in validation.curves.iter().filter(|curve| curve.failure.is_none()) {
         let name = curve.recorded.as_str();
         if !order.contains(&name) {
             order.push(name);
@@ -101,7 +102,7 @@ fn plot(recorded: &str, curves: &[&ValidatedCurve]) -> LinePlot {
         lines: lines.filter(|line| !line.points.is_empty()).collect(),
         processors: Vec::new(),
         diagonal: None,
-        level: Some(Level { value: 100.0 * words::KNEE, label: "70%: the knee" }),
+        level: Some(threads::KNEE_LEVEL),
     }
 }
 
@@ -114,27 +115,53 @@ fn errors_table(validation: &Validation) -> String {
     threads.sort_unstable();
     threads.dedup();
     let columns: Vec<String> = threads.iter().map(|threads| format!("#{threads}")).collect();
-    let mut heads = vec!["published curve", "recorded"];
+    let mut heads = vec!["published curve", "recorded", "verdict"];
+    heads.extend(["#error at the most", "#knee, FORECAST / PUBLISHED"]);
     heads.extend(columns.iter().map(String::as_str));
-    heads.extend(["#error at the most", "#knee, FORECAST / PUBLISHED", "verdict", "source"]);
+    heads.push("source");
     let rows = validation.curves.iter().map(|curve| {
-        let mut row = vec![Cell::Text(curve.name.clone()), Cell::Text(curve.recorded.clone())];
+        let error = curve.points.last().map(|point| point.forecast / point.published);
+        let error = error.map_or_else(String::new, |error| format!("\u{d7}{error:.2}"));
+        let [forecast, published] = curve.knee.map(words::knee);
+        let published_of = match curve.version.as_str() {
+            "" => curve.name.clone(),
+            version => format!("{} ({version})", curve.name),
+        };
+        let mut row = vec![
+            Cell::Text(published_of),
+            Cell::Text(curve.recorded.clone()),
+            Cell::Html(verdict(curve)),
+            Cell::Number(error),
+            Cell::Number(format!("{forecast} / {published}")),
+        ];
         row.extend(threads.iter().map(|threads| {
             let point = curve.points.iter().find(|point| point.threads == *threads);
-            point.map_or_else(
-                || Cell::Number(String::new()),
-                |point| pair(point.forecast, point.published),
-            )
+            let empty = || Cell::Number(String::new());
+            point.map_or_else(empty, |point| pair(point.forecast, point.published))
         }));
-        let error = curve.points.last().map(|point| point.forecast / point.published);
-        row.push(Cell::Number(error.map_or_else(String::new, |error| format!("\u{d7}{error:.2}"))));
-        let [forecast, published] = curve.knee.map(words::knee);
-        row.push(Cell::Number(format!("{forecast} / {published}")));
-        row.push(Cell::Html(verdict(curve)));
         row.push(Cell::Text(curve.source.clone()));
         row
     });
     table(TABLE_CAPTION, &heads, &rows.collect::<Vec<_>>())
+}
+
+/// How well all of them agree, in figures.
+fn score(score: &Score) -> String {
+    let Score { within_twice, within_twice_min, points: [all, near], .. } = score;
+    if *all == 0 {
+        return String::new();
+    }
+    let bar = match score.passed {
+        Some(true) => format!("The bar, {within_twice_min}, is reached"),
+        Some(false) => format!("The bar is {within_twice_min}: it is not reached"),
+        None => format!("The bar is {within_twice_min}; some recordings are missing"),
+    };
+    format!(
+        "<p class=\"told\">{bar} by {within_twice} of {} unfitted curves. Of their {all} points, \
+         {near} are forecast within twice and half; the median is off by \u{d7}{:.2}, nine in ten \
+         by no more than \u{d7}{:.2}. Rank correlation at the most threads: {:.2}.</p>",
+        score.unfitted, score.median_factor, score.p90_factor, score.rank_correlation
+    )
 }
 
 /// Both figures; what is far off is marked.
@@ -148,6 +175,9 @@ fn pair(forecast: f64, published: f64) -> Cell {
 
 fn verdict(curve: &ValidatedCurve) -> String {
     match curve {
+        ValidatedCurve { failure: Some(reason), .. } => {
+            format!("<span class=\"verdict open\">no forecast: {}</span>", escape(reason))
+        }
         _ if curve.points.is_empty() => "<span class=\"verdict open\">no forecast</span>".into(),
         _ if curve.fitted => "<span class=\"verdict open\">fitted on it</span>".into(),
         _ if is_miss(curve) => "<span class=\"verdict missed\">miss</span>".into(),

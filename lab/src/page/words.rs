@@ -2,8 +2,10 @@
 
 use crate::{
     document::{Curve, CurvePoint, Knee},
+    forecast::replays::{KNEE, KNEE_THREADS_MIN},
     plot::number,
     scenario::{Cipher, Group, Key, Kind, Negotiated, Scenario, Share, Version},
+    verdict::share,
 };
 
 /// What tells a scenario from others at a glance: `TLS 1.3, full handshake`.
@@ -66,51 +68,37 @@ pub(crate) fn count(number: usize, one: &str) -> String {
 
 /// A share of 1 as percent: whole, or one digit where it is less than 1%.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{}%", bare_percent(share))
+    let percent = 100.0 * share;
+    let digit = if percent >= 0.95 { percent.round() } else { (percent * 10.0).round() / 10.0 };
+    format!("{}%", number(digit))
 }
 
-/// A forecast, which is a band: `about 6% (3\u{2013}12%)`.
-pub(crate) fn about(point: CurvePoint) -> String {
-    format!("about {} ({})", percent(point.efficiency), band(point))
-}
-
-/// The band alone: `3\u{2013}12%`.
-pub(crate) fn band(point: CurvePoint) -> String {
-    format!("{}\u{2013}{}", bare_percent(point.low), percent(point.high))
-}
-
-/// The last point of a curve, where it falls below [`KNEE`]: the last 30% are beyond the model.
+/// The last point of a curve, where it falls below 70%: the last 30% are beyond the model.
 pub(crate) fn fallen(curve: &Curve) -> Option<CurvePoint> {
     curve.points.last().copied().filter(|point| point.efficiency < KNEE)
 }
 
-/// What a curve says of its end: `keeps about 6% (3\u{2013}12%) of its per-thread speed at 80
-/// threads`; nothing if there is none.
+/// What a curve says of its end: `keeps about 6% (3-12%) of its per-thread speed at 80 threads`; nothing if there is none.
 pub(crate) fn keeps(curve: &Curve) -> Option<String> {
     let last = curve.points.last()?;
     let threads = last.threads;
     Some(match fallen(curve) {
         Some(point) => {
-            format!("keeps {} of its per-thread speed at {threads} threads", about(point))
+            format!("keeps about {} of its per-thread speed at {threads} threads", share(&point))
         }
         None => format!("shows no knee below {threads} threads"),
     })
 }
 
-/// Where a curve falls below [`KNEE`]. Below 14 threads no number is given: forecasts are too
+/// Where a curve falls below 70%. Below 14 threads no number is given: forecasts are too
 /// early there.
 pub(crate) fn knee(knee: Knee) -> String {
     match knee {
-        Knee::At { threads } if threads >= FEW => format!("about {threads} threads"),
+        Knee::At { threads } if threads >= KNEE_THREADS_MIN => format!("about {threads} threads"),
         Knee::At { .. } | Knee::FewCores => "few cores".into(),
         Knee::NoneBelow { threads } => format!("no knee found below {threads}"),
         Knee::Unknown => "not looked for".into(),
     }
-}
-
-fn bare_percent(share: f64) -> String {
-    let percent = 100.0 * share;
-    if percent >= 0.95 { number(percent.round()) } else { number((percent * 10.0).round() / 10.0) }
 }
 
 fn version(version: Version) -> &'static str {
@@ -147,11 +135,6 @@ fn cipher(cipher: Cipher) -> &'static str {
     }
 }
 
-/// The share of its speed below which a curve is said to have a knee.
-pub(crate) const KNEE: f64 = 0.7;
-/// Fewer threads are no number for a knee.
-const FEW: u32 = 14;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +150,7 @@ mod tests {
         let said = |curve: &Curve| keeps(curve).unwrap();
         assert_eq!(
             said(&curve(0.058, 0.029, 0.116)),
-            "keeps about 6% (3\u{2013}12%) of its per-thread speed at 80 threads"
+            "keeps about 6% (3-12%) of its per-thread speed at 80 threads"
         );
         assert_eq!(said(&curve(0.71, 0.35, 1.0)), "shows no knee below 80 threads");
         assert_eq!(keeps(&Curve::default()), None);

@@ -67,6 +67,8 @@ pub(crate) struct Diagonal {
 pub(crate) struct Level {
     pub(crate) value: f64,
     pub(crate) label: &'static str,
+    /// Where the axis ends: what lies above did so by chance.
+    pub(crate) top: f64,
 }
 
 /// Which axis has both scales.
@@ -142,7 +144,11 @@ impl LinePlot {
             let most = xs.iter().copied().fold(base, f64::max);
             ys.push(most.min(bend) / base);
         }
-        (x, Axis::around(self.y_scale, &ys, HEIGHT - BOTTOM, TOP))
+        let mut y = Axis::around(self.y_scale, &ys, HEIGHT - BOTTOM, TOP);
+        if let Some(Level { top, .. }) = self.level {
+            y.max = y.max.min(top);
+        }
+        (x, y)
     }
 
     fn points(&self) -> impl Iterator<Item = &Point> {
@@ -164,7 +170,7 @@ impl LinePlot {
             }
             svg.path("ideal neutral", &path);
         }
-        if let Some(Level { value, label }) = self.level {
+        if let Some(Level { value, label, .. }) = self.level {
             let at = y.at(value);
             svg.line("level", [x.start, at], [x.end, at]);
             svg.text("remark", [x.end, at - 5.0], Anchor::End, label);

@@ -32,7 +32,7 @@ pub(super) fn score(curves: &[ValidatedCurve]) -> Score {
 }
 
 /// By what factor a forecast is off, either way: 1 or more.
-pub(super) fn off((forecast, published): (f64, f64)) -> f64 {
+pub(crate) fn off((forecast, published): (f64, f64)) -> f64 {
     (forecast / published).max(published / forecast)
 }
 
@@ -73,7 +73,7 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-const TWICE: f64 = 2.0;
+pub(crate) const TWICE: f64 = 2.0;
 /// The bar, set before the first forecast was made: of the 17 curves on which nothing was fitted.
 const WITHIN_TWICE_MIN: u32 = 15;
 

@@ -50,6 +50,8 @@ pub(crate) fn run() -> Run {
         findings: Vec::new(),
         forecasts: vec![],
         validation: None,
+        live: vec![],
+        forecast_comparisons: vec![],
         servers: Some(servers(&mut chance)),
         strategies: vec![strategies::tickets(&mut chance)],
         comparisons: comparisons(),

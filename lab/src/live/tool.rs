@@ -1,0 +1,244 @@
+//! An instrument that is a program of its own: [`Tool`], started, read within limits, and stopped
+//! in order. It is our child, and the only thing here that is ever signalled.
+
+use std::{
+    ffi::OsStr,
+    io::{self, Read},
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::{count::installed, document::Unseen, error::Error, interrupt::Interrupt};
+
+/// A running instrument.
+pub(super) struct Tool {
+    child: Child,
+    output: Option<JoinHandle<Vec<u8>>>,
+    said: Option<JoinHandle<Vec<u8>>>,
+    has_spoken: Arc<AtomicBool>,
+}
+
+/// One that has ended.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// `None` if it had to be killed.
+    pub(super) status: Option<ExitStatus>,
+    /// What it wrote, [`OUTPUT_BYTES_MAX`] at most.
+    pub(super) output: String,
+    /// And to standard error.
+    pub(super) said: String,
+}
+
+impl Tool {
+    /// Starts `program` of Debian's `package`.
+    ///
+    /// # Errors
+    /// It is not there, or does not start; `what` is then not to be seen.
+    pub(super) fn start<A: AsRef<OsStr>>(
+        (program, package): (&str, &str),
+        arguments: impl IntoIterator<Item = A>,
+        what: &str,
+    ) -> Result<Self, Unseen> {
+        let path = find(program, package, what)?;
+        let mut command = Command::new(path);
+        // Its words are read by a program: no language, and no pager. In its own group, Ctrl-C
+        // reaches the lab alone, which ends its instruments in order.
+        command.args(arguments).env("LC_ALL", "C").env("PAGER", "cat").process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| Unseen {
+            what: what.to_owned(),
+            why: format!("{program} does not start: {error}"),
+            remedy: format!("apt-get install --reinstall {package}"),
+        })?;
+        let has_spoken = Arc::new(AtomicBool::new(false));
+        let first = Arc::clone(&has_spoken);
+        let output = child.stdout.take().map(|pipe| collect(pipe, first));
+        let said = child.stderr.take().map(|pipe| collect(pipe, Arc::default()));
+        Ok(Self { child, output, said, has_spoken })
+    }
+
+    /// Whether it is still at work.
+    pub(super) fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Whether it has ended, and not well.
+    pub(super) fn has_failed(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(status)) if !status.success())
+    }
+
+    /// Whether something has come on its standard output.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.has_spoken.load(Ordering::Relaxed)
+    }
+
+    /// As if its operator pressed Ctrl-C: it writes what it has, and ends.
+    pub(super) fn stop(&mut self) {
+        if self.runs() {
+            self.signal(Signal::INT);
+        }
+    }
+
+    /// Waits for its end, for `within` at most or until the operator wants no more.
+    pub(super) fn end(mut self, within: Duration, stop: &Interrupt) -> Ended {
+        let deadline = Instant::now() + within;
+        while self.runs() && Instant::now() < deadline && !stop.is_pressed() {
+            thread::sleep(POLL);
+        }
+        if self.runs() && stop.is_pressed() {
+            self.stop();
+            let deadline = Instant::now() + STOP_TIME_MAX;
+            while self.runs() && Instant::now() < deadline {
+                thread::sleep(POLL);
+            }
+        }
+        let status = self.child.try_wait().ok().flatten();
+        self.kill();
+        Ended { status, output: text(self.output.take()), said: text(self.said.take()) }
+    }
+
+    fn kill(&mut self) {
+        if self.runs() {
+            self.signal(Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+
+    /// To its whole group; it has not been waited for, so that its number is still its own.
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        self.stop();
+        let deadline = Instant::now() + STOP_TIME_MAX;
+        while self.runs() && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+        self.kill();
+    }
+}
+
+impl Ended {
+    /// Whether it did what it was asked.
+    pub(super) fn is_well(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// The line of its words that tells most: the one that says error, else the first.
+    pub(super) fn words(&self) -> String {
+        let lines = self.said.lines().map(str::trim);
+        let mut lines = lines.filter(|line| !matches!(*line, "" | "Error:"));
+        let telling = lines.clone().find(|line| {
+            let line = line.to_lowercase();
+            ["denied", "not permitted", "paranoid", "error", "failed"]
+                .iter()
+                .any(|word| line.contains(word))
+        });
+        let line = telling.or_else(|| lines.next()).unwrap_or("it said nothing");
+        line.chars().take(WORDS_CHARS_MAX).collect()
+    }
+}
+
+/// The path of `program`.
+///
+/// # Errors
+/// It is not installed; `what` is then not to be seen.
+pub(super) fn find(program: &str, package: &str, what: &str) -> Result<PathBuf, Unseen> {
+    installed(program, package).map_err(|error| {
+        let remedy = match error {
+            Error::Missing { remedy, .. } => remedy,
+            other => other.to_string(),
+        };
+        Unseen { what: what.to_owned(), why: format!("{program} is missing"), remedy }
+    })
+}
+
+/// Reads to the end, so that the tool never waits for us, and keeps [`OUTPUT_BYTES_MAX`].
+fn collect(
+    mut pipe: impl Read + Send + 'static,
+    has_spoken: Arc<AtomicBool>,
+) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        let mut first = [0];
+        if pipe.read_exact(&mut first).is_ok() {
+            has_spoken.store(true, Ordering::Relaxed);
+            text.extend(first);
+        }
+        let _ = pipe.by_ref().take(OUTPUT_BYTES_MAX).read_to_end(&mut text);
+        let _ = io::copy(&mut pipe, &mut io::sink());
+        text
+    })
+}
+
+fn text(of: Option<JoinHandle<Vec<u8>>>) -> String {
+    let bytes = of.and_then(|thread| thread.join().ok()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const POLL: Duration = Duration::from_millis(10);
+/// From being asked to end until it is killed.
+const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+const WORDS_CHARS_MAX: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_names_its_package() {
+        let unseen = Tool::start(("no-such-tool", "its-package"), [""], "anything").err().unwrap();
+        assert_eq!(unseen.why, "no-such-tool is missing");
+        assert_eq!(unseen.remedy, "apt-get install its-package");
+    }
+
+    #[test]
+    fn a_tool_is_asked_to_end_and_says_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let ready = folder.path().join("ready");
+        let script =
+            "trap 'echo done; exit 3' INT; echo began; : > $0; while :; do sleep 0.01; done";
+        let arguments = ["-c".as_ref(), script.as_ref(), ready.as_os_str()];
+        let mut tool = Tool::start(("sh", "dash"), arguments, "anything").unwrap();
+        while !ready.exists() {
+            thread::yield_now();
+        }
+        tool.stop();
+        let ended = tool.end(Duration::from_secs(20), &Interrupt::default());
+        assert_eq!(ended.output, "began\ndone\n");
+        assert!(!ended.is_well() && ended.status.unwrap().code() == Some(3));
+    }
+
+    #[test]
+    fn one_that_does_not_end_is_killed_with_what_it_started() {
+        let script = "trap '' INT; sleep 600 & wait; sleep 600";
+        let tool = Tool::start(("sh", "dash"), ["-c", script], "anything").unwrap();
+        let stop = Interrupt::default();
+        stop.press();
+        let ended = tool.end(Duration::from_secs(600), &stop);
+        assert!(ended.status.is_none());
+    }
+
+    #[test]
+    fn the_line_that_tells_most_is_kept() {
+        let said = "Warning: old\nError:\nAccess denied to everything\n".to_owned();
+        let words = |said: &str| Ended { said: said.into(), ..Ended::default() }.words();
+        assert_eq!(words(&said), "Access denied to everything");
+        assert_eq!(words("\n"), "it said nothing");
+    }
+}
