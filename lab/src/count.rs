@@ -326,6 +326,24 @@ fn program(task: &Task) -> Result<Program, Error> {
     })
 }
 
+/// A recording of what one thread of `stack` does, as `--record` makes it.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the trial.
+pub(crate) fn record(
+    stack: &str,
+    scenario: &Scenario,
+    stop: &Interrupt,
+) -> Result<Recording, Error> {
+    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+    let progress = Progress::start();
+    progress.step(format!("{stack}: recording"));
+    let stop = stop.clone();
+    let tools = Tools { folder, stop, progress, handshakes: HANDSHAKES_RECORDED };
+    let (_, recording) = Subject::new(stack, scenario.clone(), None)?.recording(&tools)?;
+    Ok(recording)
+}
+
 /// Whether [`shared_writes`] can be counted here.
 ///
 /// # Errors

@@ -159,10 +159,7 @@ fn recordings(arguments: &Arguments, stop: &Interrupt) -> Result<Vec<Recording>,
         return arguments.recordings.iter().map(|file| Recording::read(file)).collect();
     }
     let scenario = arguments.asked.scenario();
-    {
-        let _ = (scenario, stop);
-        Ok(Vec::new())
-    }
+    arguments.stack.iter().map(|stack| count::record(stack, &scenario, stop)).collect()
 }
 
 /// Every forecast beside the first one of the same scenario.

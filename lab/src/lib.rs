@@ -22,6 +22,7 @@ pub mod forecast;
 pub mod handshake;
 pub mod histogram;
 pub mod interrupt;
+mod issuance;
 pub mod journal;
 mod live;
 mod load;

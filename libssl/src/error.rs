@@ -55,6 +55,9 @@ pub enum Error {
         /// A suite, group or version.
         what: String,
     },
+    /// The library cannot do what was asked of it, in its own words.
+    #[error("{0}")]
+    Refused(String),
     /// A call failed; the library's own words.
     #[error("{call}: {reason}")]
     Call {

@@ -1,5 +1,6 @@
 //! Any libssl by its path, loaded while the program runs: a [`Library`] makes a [`Context`], which
-//! makes [`Connection`]s that take and give bytes in memory. [`s2n`] is the same for s2n-tls.
+//! makes [`Connection`]s that take and give bytes in memory. [`s2n`] is the same for s2n-tls, and
+//! [`old_rustls`] for versions of rustls that cannot be linked beside the newest.
 //!
 //! ```text
 //! Library::open(path)     Context::new(settings)     context.connect() / accept()
@@ -21,6 +22,7 @@ mod error;
 pub mod heap;
 mod library;
 mod loader;
+pub mod old_rustls;
 pub mod s2n;
 mod session;
 

@@ -8,6 +8,7 @@
 //!       /NAME.log             of a step that failed
 //! ```
 
+mod old_rustls;
 mod recipe;
 mod step;
 
@@ -32,7 +33,7 @@ use crate::{
     stacks::cache,
     trial::{Fixed, Handshakes, Task, launch},
 };
-use recipe::{Place, Progress, RECIPES, Recipe, Step};
+use recipe::{Maker, Place, Progress, RECIPES, Recipe, Step};
 use step::Runner;
 
 /// The names of all stacks that can be built, and whether each one is.
@@ -157,7 +158,11 @@ impl Work {
     }
 
     fn build(&self, recipe: &Recipe, runner: &Runner<'_>) -> Result<(), Error> {
-        let sources = self.sources(recipe, runner)?;
+        let sources = match recipe.maker {
+            Maker::Cargo { .. } => self.folder.join("build"),
+            Maker::CMake { .. } | Maker::OpenSsl { .. } => self.sources(recipe, runner)?,
+        };
+        old_rustls::lay_out(recipe, &self.folder.join("build"))?;
         let needed = recipe.needs.map(cache::folder_of).transpose()?;
         let place = Place {
             sources: &sources.join(recipe.sources),

@@ -64,7 +64,8 @@ pub(crate) fn endpoint(connection: Connection) -> Box<dyn Endpoint> {
 /// Whether a stack's name is the path of a library, and not of another family's.
 fn is_path(name: &str) -> bool {
     let file = Path::new(name).file_name().and_then(|file| file.to_str());
-    name.contains('/') && file.is_some_and(|file| !file.starts_with("libs2n"))
+    let others = ["libs2n", "libold_rustls"];
+    name.contains('/') && file.is_some_and(|file| !others.iter().any(|it| file.starts_with(it)))
 }
 
 struct Libssl {
@@ -279,7 +280,9 @@ pub(super) fn negotiated(agreed: Agreed) -> Result<Negotiated, Error> {
 /// In the lab's words.
 pub(crate) fn failed(error: sealane_libssl::Error) -> Error {
     match error {
-        sealane_libssl::Error::Unsupported { .. } => Error::Unsupported(error.to_string()),
+        sealane_libssl::Error::Unsupported { .. } | sealane_libssl::Error::Refused(_) => {
+            Error::Unsupported(error.to_string())
+        }
         error => Error::Check(error.to_string()),
     }
 }

@@ -1,33 +1,25 @@
-//! rustls with each of its cryptographic libraries: `rustls-aws-lc`, `rustls-graviola`,
-//! `rustls-ring`.
-//!
-//! With [`Share::Context`] all threads clone the same two configs, so their reference counts are
-//! shared lines; with [`Share::Thread`] there are none. In neither case does the client keep its
-//! sessions in the config (see [`store`]); with [`Share::Session`] it does, as rustls's own
-//! benchmark: all threads take their sessions from one store behind one lock, and who finds none
-//! does a full handshake.
+//! rustls with each of its cryptographic libraries, as linked into the lab: `rustls-aws-lc`,
+//! `rustls-graviola`, `rustls-ring`. What is the same in every version of rustls is below, in
+//! [`contexts`].
 
+mod contexts;
 mod end;
+mod plaintext;
 mod settings;
 mod store;
 
-use std::sync::Arc;
+use rustls::crypto::{aws_lc_rs, ring};
 
-use rustls::{
-    ClientConfig, ServerConfig,
-    crypto::{CryptoProvider, aws_lc_rs, ring},
-    server::{
-        NoServerSessionStorage, ProducesTickets, ServerSessionMemoryCache, WebPkiClientVerifier,
-    },
-};
+pub(super) use contexts::{Client, issues_tickets};
 
 use crate::{
-    credentials::{Credentials, Side},
+    credentials::Credentials,
     error::Error,
-    scenario::{Kind, Scenario, Share, Version},
-    stack::{Endpoint, Identity, Prepared, Session, Stack, Worker},
+    scenario::Scenario,
+    stack::{Identity, Prepared, Stack},
     stacks::{Loaded, linked},
 };
+use contexts::Library;
 
 /// The names of these stacks.
 pub(super) fn names() -> Vec<String> {
@@ -37,69 +29,43 @@ pub(super) fn names() -> Vec<String> {
 /// The stack of that name.
 pub(super) fn load(name: &str) -> Option<Loaded> {
     let library = LIBRARIES.iter().find(|library| library.name == name)?;
-    Some(Ok(Box::new(Rustls(library))))
+    Some(Ok(Box::new(library)))
 }
 
-/// A client of rustls for a server of another make, which lives in this crate too.
-pub(super) struct Client(Arc<ClientConfig>);
-
-impl Client {
-    /// With the suite and group of `scenario` out of those of `provider`.
-    pub(super) fn new(
-        provider: &CryptoProvider,
-        scenario: &Scenario,
-        credentials: &Credentials,
-    ) -> Result<Self, Error> {
-        let provider = settings::narrowed(provider, scenario)?;
-        Ok(Self(Arc::new(settings::client_config(provider, scenario, credentials)?)))
-    }
-
-    /// The same config for one more thread.
-    pub(super) fn share(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-
-    /// See [`Worker::client`].
-    pub(super) fn connect(&self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
-        end::ClientEnd::boxed(&self.0, session)
-    }
-}
-
-struct Rustls(&'static Library);
-
-/// A cryptographic library behind rustls.
-struct Library {
+struct Rustls {
     name: &'static str,
-    /// As Cargo calls it.
+    /// The cryptography, as Cargo calls it.
     package: &'static str,
-    provider: fn() -> CryptoProvider,
-    ticketer: fn() -> Result<Arc<dyn ProducesTickets>, rustls::Error>,
+    library: Library,
 }
 
-const LIBRARIES: [Library; 3] = [
-    Library {
+const LIBRARIES: [Rustls; 3] = [
+    Rustls {
         name: "rustls-aws-lc",
         package: "aws-lc-rs",
-        provider: aws_lc_rs::default_provider,
-        ticketer: aws_lc_rs::Ticketer::new,
+        library: Library {
+            provider: aws_lc_rs::default_provider,
+            ticketer: aws_lc_rs::Ticketer::new,
+        },
     },
-    Library {
+    Rustls {
         name: "rustls-graviola",
         package: "graviola",
-        provider: rustls_graviola::default_provider,
-        ticketer: rustls_graviola::Ticketer::new,
+        library: Library {
+            provider: rustls_graviola::default_provider,
+            ticketer: rustls_graviola::Ticketer::new,
+        },
     },
-    Library {
+    Rustls {
         name: "rustls-ring",
         package: "ring",
-        provider: ring::default_provider,
-        ticketer: ring::Ticketer::new,
+        library: Library { provider: ring::default_provider, ticketer: ring::Ticketer::new },
     },
 ];
 
-impl Stack for Rustls {
+impl Stack for &'static Rustls {
     fn identity(&self) -> Identity {
-        linked::identity(self.0.name, &["rustls", self.0.package])
+        linked::identity(self.name, &["rustls", self.package])
     }
 
     fn prepare(
@@ -107,102 +73,6 @@ impl Stack for Rustls {
         scenario: &Scenario,
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error> {
-        let plan =
-            Plan { library: self.0, scenario: scenario.clone(), credentials: credentials.clone() };
-        // Built even if each thread builds its own, so that what cannot be built is told here.
-        let pair = plan.pair()?;
-        Ok(match scenario.share {
-            Share::Context | Share::Session => Box::new(Shared(pair)),
-            Share::Thread => Box::new(plan),
-        })
+        contexts::prepare(self.library, scenario, credentials)
     }
 }
-
-/// One pair of configs for all threads.
-struct Shared(Pair);
-
-impl Prepared for Shared {
-    fn worker(&self) -> Result<Box<dyn Worker>, Error> {
-        let Self(pair) = self;
-        Ok(Box::new(Pair { server: Arc::clone(&pair.server), client: pair.client.share() }))
-    }
-}
-
-/// What a thread needs to build a pair.
-struct Plan {
-    library: &'static Library,
-    scenario: Scenario,
-    credentials: Credentials,
-}
-
-impl Prepared for Plan {
-    fn worker(&self) -> Result<Box<dyn Worker>, Error> {
-        Ok(Box::new(self.pair()?))
-    }
-}
-
-impl Plan {
-    fn pair(&self) -> Result<Pair, Error> {
-        let provider = (self.library.provider)();
-        let client = Client::new(&provider, &self.scenario, &self.credentials)?;
-        let server = settings::narrowed(&provider, &self.scenario)?;
-        Ok(Pair { server: Arc::new(self.server_config(server)?), client })
-    }
-
-    fn server_config(&self, provider: CryptoProvider) -> Result<ServerConfig, Error> {
-        let provider = Arc::new(provider);
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(settings::versions(&self.scenario))
-            .map_err(|error| settings::refused(&error))?;
-        let builder = if self.scenario.client_certificate {
-            let roots = settings::roots(&self.credentials)?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| settings::refused(&error))?)
-        } else {
-            builder.with_no_client_auth()
-        };
-        let (chain, key) = settings::chain_and_key(&self.credentials, Side::Server)?;
-        let mut config =
-            builder.with_single_cert(chain, key).map_err(|error| settings::refused(&error))?;
-        config.session_storage = match self.scenario.kind {
-            Kind::SessionId => ServerSessionMemoryCache::new(match self.scenario.share {
-                Share::Session => settings::SHARED_SESSIONS_MAX,
-                Share::Context | Share::Thread => SESSIONS_MAX,
-            }),
-            Kind::Full | Kind::Ticket => Arc::new(NoServerSessionStorage {}),
-        };
-        config.send_tls13_tickets = usize::from(self.scenario.tickets);
-        if issues_tickets(&self.scenario) {
-            config.ticketer =
-                (self.library.ticketer)().map_err(|error| settings::refused(&error))?;
-        }
-        Ok(config)
-    }
-}
-
-/// Whether the server issues tickets.
-pub(super) fn issues_tickets(scenario: &Scenario) -> bool {
-    match scenario.version {
-        Version::Tls12 => scenario.kind == Kind::Ticket,
-        Version::Tls13 => scenario.tickets > 0,
-    }
-}
-
-/// Both ends' configs.
-struct Pair {
-    server: Arc<ServerConfig>,
-    client: Client,
-}
-
-impl Worker for Pair {
-    fn server(&mut self) -> Result<Box<dyn Endpoint>, Error> {
-        end::ServerEnd::boxed(&self.server)
-    }
-
-    fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
-        self.client.connect(session)
-    }
-}
-
-/// Sessions that the server keeps; each thread needs one at a time.
-const SESSIONS_MAX: usize = 4_096;

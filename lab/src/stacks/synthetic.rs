@@ -15,9 +15,9 @@
 //! | `rwlock` | reads under one read-write lock | 2, 0 | 4, 2 |
 //!
 //! Updates are atomic; stores are not. So the line of `counter` has 8 updates per handshake in the
-//! server and 4 in the client, exactly. A lock's figures are those of one that nobody waits for. Making and dropping a connection
-//! touches nothing that is shared. Nothing here is listed among the stacks: nobody measures it by
-//! mistake.
+//! server and 4 in the client, exactly. A lock's figures are those of one that nobody waits for.
+//! Making and dropping a connection touches nothing that is shared. Nothing here is listed among
+//! the stacks: nobody measures it by mistake.
 
 use std::{
     hint,

@@ -1,10 +1,6 @@
 //! Both ends of a rustls connection, over its buffered interface as most programs use it.
 
-use std::{
-    io::{BufRead, Write},
-    ops::DerefMut,
-    sync::Arc,
-};
+use std::{io::Write, ops::DerefMut, sync::Arc};
 
 use rustls::{
     ClientConfig, ClientConnection, CommonState, ConnectionCommon, HandshakeKind, ProtocolVersion,
@@ -12,6 +8,7 @@ use rustls::{
 };
 
 use super::{
+    plaintext,
     settings::{group, iana_name},
     store,
 };
@@ -139,16 +136,7 @@ fn receive<D: SideData>(
     let mut ended = false;
     while !incoming.is_empty() {
         ended |= take_records(tls, &mut incoming)?;
-        let mut reader = tls.reader();
-        // An error means here: nothing more for now.
-        while let Ok(bytes) = reader.fill_buf() {
-            if bytes.is_empty() {
-                break;
-            }
-            plaintext.extend_from_slice(bytes);
-            let len = bytes.len();
-            reader.consume(len);
-        }
+        plaintext::take(tls.reader(), plaintext);
     }
     write(tls, outgoing)?;
     Ok(ended)

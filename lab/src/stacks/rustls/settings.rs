@@ -124,7 +124,8 @@ fn named_group(group: Group) -> NamedGroup {
         Group::P256 => NamedGroup::secp256r1,
         Group::P384 => NamedGroup::secp384r1,
         Group::X25519 => NamedGroup::X25519,
-        Group::X25519MlKem768 => NamedGroup::X25519MLKEM768,
+        // By its number: older versions have no name for it.
+        Group::X25519MlKem768 => NamedGroup::from(0x11ec),
     }
 }
 
