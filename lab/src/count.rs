@@ -69,8 +69,8 @@ pub struct Arguments {
     /// Counts so often and says whether every time gave the same
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20))]
     repeats: u32,
-    /// Handshakes per thread in a memory trace, after as many to warm up [default: 2; 1 to record,
-    /// after at least 2]
+    /// Handshakes per thread in a memory trace, after as many to warm up [default: 2, or 1 to
+    /// record, of a kind that resumes after 2]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=50))]
     handshakes: Option<u64>,
     /// Counts instructions; without any of these three, all are counted

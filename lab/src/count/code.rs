@@ -111,6 +111,13 @@ impl Codes {
             ..Self::default()
         }
     }
+
+    /// With an instruction in the same function as another one.
+    pub(super) fn with_operation_at(mut self, pc: u64, like: u64) -> Self {
+        let found = self.operation(like);
+        self.found.insert(pc, found);
+        self
+    }
 }
 
 /// Of an x86-64 instruction; of others, nothing is known but that they go on.

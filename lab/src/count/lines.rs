@@ -1,14 +1,14 @@
 //! Writes to cache lines that another thread writes too: the program runs under valgrind's tool
 //! lackey, and its trace is read as it comes.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, time::Instant};
 
 use crate::{
     count::{
         class::{self, ALLOCATOR},
         code::Codes,
         progress::Progress,
-        record::Recorder,
+        record::{Limits, Recorder},
         recorded,
         run::{self, Program, Run},
         symbols::Symbols,
@@ -56,7 +56,7 @@ pub(super) fn record(
     progress: &Progress,
 ) -> Result<(Lines, Recording), Error> {
     let run = Run::start(&lackey()?, program, stop)?;
-    let recorder = Recorder::new(Codes::of(run.id()));
+    let recorder = Recorder::new(Codes::of(run.id()), Limits::default());
     let (mut trace, symbols) = traced(run, Trace::recorded_by(recorder), program, progress)?;
     let mut written = trace.take_written();
     let recorder = trace.recorder().ok_or_else(|| Error::Check("nothing was recorded".into()))?;
@@ -75,6 +75,8 @@ fn traced(
     let mut maps = String::new();
     let mut buffer = vec![0; READ_BYTES];
     let mut look_again = 0;
+    let started = Instant::now();
+    let mut warmed_up = None;
     loop {
         match run.read(&mut buffer)? {
             0 => break,
@@ -101,12 +103,25 @@ fn traced(
             }
             let begun = trace.instructions(&SERVER_SIDE) > 0;
             look_again = trace.read() + if begun { MAPS_EVERY_LINES } else { MAPS_SOON_LINES };
-            progress.trace(trace.read(), trace.instructions(&SERVER_SIDE));
+            if begun {
+                warmed_up.get_or_insert_with(|| started.elapsed());
+            }
+            let left = warmed_up.and_then(|time| program.left(time, started.elapsed()));
+            progress.trace(trace.read(), begun, left);
         }
     }
     run.end(&trace.words())?;
+    if trace.is_cut_short() {
+        return Err(Error::Check(format!(
+            "the trace ended in the middle of a line after {} lines; was valgrind ended?",
+            trace.read()
+        )));
+    }
     if trace.instructions(&SERVER_SIDE) == 0 {
-        return Err(Error::Check("the traced program never entered the server's phase".into()));
+        return Err(Error::Check(format!(
+            "the traced program never entered the server's phase, in {} lines of trace",
+            trace.read()
+        )));
     }
     Ok((trace, Symbols::new(&maps)))
 }

@@ -18,7 +18,7 @@ pub(super) struct Paths<'a> {
     /// The node of each call that was seen; `None` of the harness.
     calls: HashMap<u32, Option<u32>>,
     accesses: HashMap<u32, u32>,
-    takers: HashMap<u32, String>,
+    takers: HashMap<u32, [String; 2]>,
 }
 
 impl<'a> Paths<'a> {
@@ -49,20 +49,19 @@ impl<'a> Paths<'a> {
         node
     }
 
-    /// The function that does the lock operation which the access belongs to: the innermost one
-    /// that is no part of locks.
-    pub(super) fn taker(&mut self, seen: u32) -> String {
+    /// Who does the lock operation that the access belongs to: the innermost function that is no
+    /// part of locks, and the next one out.
+    pub(super) fn taker(&mut self, seen: u32) -> [String; 2] {
         if let Some(taker) = self.takers.get(&seen) {
             return taker.clone();
         }
         let path = self.seen.path(seen);
-        let taker = path
-            .iter()
-            .map(|pc| self.symbols.code(*pc))
-            .find(|code| {
-                operation::of(&code.functions) == operation::Found::Nothing && !class::is_lock(code)
-            })
-            .map_or_else(String::new, |code| class::name(&code.functions));
+        let mut others = path.iter().map(|pc| self.symbols.code(*pc)).filter(|code| {
+            operation::of(&code.functions) == operation::Found::Nothing && !class::is_lock(code)
+        });
+        let mut next =
+            || others.next().map_or_else(String::new, |code| class::name(&code.functions));
+        let taker = [next(), next()];
         self.takers.insert(seen, taker.clone());
         taker
     }

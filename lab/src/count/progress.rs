@@ -26,10 +26,15 @@ impl Progress {
         self.bar.set_message(self.bar.prefix());
     }
 
-    /// How far a trace is: its lines, and instructions counted.
-    pub(super) fn trace(&self, lines: u64, counted: u64) {
+    /// How far a trace is: its lines, whether the warm-up is over, and the time that is left, if
+    /// that can be told.
+    pub(super) fn trace(&self, lines: u64, begun: bool, left: Option<Duration>) {
         let what = self.bar.prefix();
-        let state = if counted == 0 { "warming up" } else { "counting" };
+        let state = match left {
+            Some(left) => format!("counting, about {} s left", left.as_secs()),
+            None if begun => "counting".to_owned(),
+            None => "warming up".to_owned(),
+        };
         let millions = lines as f64 / 1e6;
         self.bar.set_message(format!("{what}: {millions:.1} million lines of trace, {state}"));
     }

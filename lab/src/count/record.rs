@@ -36,6 +36,25 @@ pub(super) struct Recorder {
     places: HashMap<u64, u32>,
     threads: Vec<Thread>,
     subject: Option<Subject>,
+    limits: Limits,
+}
+
+/// How much is kept at most, all in memory; who meets one gets an error.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Accesses of the subject, of 20 bytes.
+    pub(super) kept: usize,
+    /// Cache lines, of about 80 bytes.
+    pub(super) lines: usize,
+    /// Call paths to accesses, of about 40 bytes.
+    pub(super) paths: usize,
+}
+
+impl Default for Limits {
+    /// Less than 2 GB together.
+    fn default() -> Self {
+        Self { kept: 32_000_000, lines: 8_000_000, paths: 8_000_000 }
+    }
 }
 
 /// One event of the subject.
@@ -58,10 +77,8 @@ pub(super) struct Touch {
     /// The line's first byte.
     pub(super) address: u64,
     first: Option<usize>,
-    /// A bit for each byte that the first thread touched.
-    first_bytes: u64,
-    /// And for each that another one did.
-    other_bytes: u64,
+    /// Whether another one touched it too.
+    is_shared: bool,
     /// When the subject kept an access to it.
     kept_at: Option<u32>,
 }
@@ -98,16 +115,17 @@ pub(super) struct Access {
 
 impl Recorder {
     /// Of a process whose instructions `codes` knows.
-    pub(super) fn new(codes: Codes) -> Self {
+    pub(super) fn new(codes: Codes, limits: Limits) -> Self {
         Self {
             codes,
-            nodes: Nodes::new(),
+            nodes: Nodes::new(limits.paths),
             locks: Locks::default(),
             kept: Vec::new(),
             touches: Vec::new(),
             places: HashMap::new(),
             threads: Vec::new(),
             subject: None,
+            limits,
         }
     }
 
@@ -149,7 +167,7 @@ impl Recorder {
         if let Some(subject) = self.subject.as_mut().filter(|it| it.number == thread) {
             subject.pc = pc;
             subject.at = subject.at.checked_add(1).ok_or_else(|| {
-                Error::Check("more than 2^32 instructions; record fewer handshakes".into())
+                Error::Check("more than 2^32 instructions; record fewer with --handshakes".into())
             })?;
             subject.shadow.step(pc, bytes, kind.flow, &mut self.nodes)?;
         }
@@ -178,7 +196,8 @@ impl Recorder {
         for line in address / LINE_BYTES..=(address + bytes.max(1) - 1) / LINE_BYTES {
             let place = self.place(line * LINE_BYTES)?;
             if counts {
-                self.touches[place as usize].note(thread, mask(access, line));
+                let touch = &mut self.touches[place as usize];
+                touch.is_shared |= *touch.first.get_or_insert(thread) != thread;
             }
             if keeps {
                 let event = match (is_write, atomic) {
@@ -218,20 +237,15 @@ impl Recorder {
         if let Some(place) = self.places.get(&address) {
             return Ok(*place);
         }
-        if self.touches.len() >= TOUCHES_MAX {
+        if self.touches.len() >= self.limits.lines {
             return Err(Error::Check(format!(
-                "more than {TOUCHES_MAX} cache lines were touched; record fewer handshakes"
+                "more than {} cache lines were touched; record fewer with --handshakes",
+                self.limits.lines
             )));
         }
         let place = u32::try_from(self.touches.len()).unwrap_or(u32::MAX);
         self.places.insert(address, place);
-        self.touches.push(Touch {
-            address,
-            first: None,
-            first_bytes: 0,
-            other_bytes: 0,
-            kept_at: None,
-        });
+        self.touches.push(Touch { address, first: None, is_shared: false, kept_at: None });
         Ok(place)
     }
 
@@ -291,9 +305,10 @@ impl Recorder {
     }
 
     fn keep(&mut self, kept: Kept) -> Result<(), Error> {
-        if self.kept.len() >= KEPT_MAX {
+        if self.kept.len() >= self.limits.kept {
             return Err(Error::Check(format!(
-                "more than {KEPT_MAX} accesses of one thread; record fewer handshakes"
+                "one thread has more than {} accesses; record fewer with --handshakes",
+                self.limits.kept
             )));
         }
         self.kept.push(kept);
@@ -319,36 +334,19 @@ impl Thread {
 impl Touch {
     /// Whether more than one thread touched it.
     pub(super) fn is_shared(&self) -> bool {
-        self.other_bytes != 0
+        self.is_shared
     }
-
-    fn note(&mut self, thread: usize, bytes: u64) {
-        if *self.first.get_or_insert(thread) == thread {
-            self.first_bytes |= bytes;
-        } else {
-            self.other_bytes |= bytes;
-        }
-    }
-}
-
-/// A bit for each byte of `line` that is touched.
-pub(super) fn mask(access: Access, line: u64) -> u64 {
-    let start = line * LINE_BYTES;
-    let first = access.address.max(start) - start;
-    let end = (access.address + access.bytes.max(1)).min(start + LINE_BYTES) - start;
-    let below = |bit: u64| if bit >= u64::from(u64::BITS) { u64::MAX } else { (1 << bit) - 1 };
-    below(end) & !below(first)
 }
 
 /// How far out a function that works on a lock may be called: in code that is not optimised, an
 /// atomic operation is a function of its own, and what that calls is one too.
 const CALLERS_ASKED: usize = 3;
-/// 640 MB.
-const KEPT_MAX: usize = 32_000_000;
 /// A line that was touched so few instructions ago is still there.
 const LOAD_AGAIN: u32 = 50;
 /// Variables of the thread's outermost function, which was entered before it was followed.
 const STACK_ABOVE: u64 = 512;
 /// What the innermost function may use below the last call.
 const STACK_BELOW: u64 = 64 * 1024;
-const TOUCHES_MAX: usize = 8_000_000;
+
+#[cfg(test)]
+mod tests;

@@ -47,7 +47,7 @@ pub(super) fn recording(
         building.line(line, handshakes as f64);
     }
     let kept = paired(until_the_last_mark(&recorder.kept));
-    building.name_locks(&kept);
+    building.take_locks(&kept);
     building.steps(&kept);
     building.count();
     let Building { mut recording, left_out, paths, .. } = building;
@@ -116,12 +116,13 @@ impl Building<'_> {
     }
 
     /// Takes over the locks in the lines that are replayed.
-    fn name_locks(&mut self, kept: &[Kept]) {
-        let mut takers: BTreeMap<u32, BTreeMap<String, u64>> = BTreeMap::new();
-        for kept in kept.iter().filter(|kept| is_on_lock(kept.event)) {
+    fn take_locks(&mut self, kept: &[Kept]) {
+        let mut takers: BTreeMap<u32, BTreeMap<[String; 2], u64>> = BTreeMap::new();
+        for kept in kept.iter().filter(|kept| takes_lock(kept.event)) {
             let taker = self.paths.taker(kept.node);
             *takers.entry(kept.lock).or_default().entry(taker).or_default() += 1;
         }
+        let mut callers = Vec::new();
         for (lock, takers) in takers {
             let (address, class) = self.recorder.locks.known[lock as usize];
             let line = address / LINE_BYTES * LINE_BYTES;
@@ -129,19 +130,32 @@ impl Building<'_> {
             let Some(line) = place.and_then(|place| self.lines.get(&place)).copied() else {
                 continue;
             };
-            let symbol = match self.symbols.variable(address) {
-                Some((_, name)) => name,
-                None => {
-                    let most = takers.iter().max_by_key(|(_, count)| **count);
-                    most.map_or_else(String::new, |(name, _)| format!("lock taken by {name}"))
-                }
+            let most = takers.into_iter().max_by_key(|(_, count)| *count);
+            let [taker, caller] = most.map(|(names, _)| names).unwrap_or_default();
+            let (symbol, caller) = match self.symbols.variable(address) {
+                Some((_, name)) => (name, String::new()),
+                None => (format!("lock taken by {taker}"), caller),
             };
-            let of_line = &mut self.recording.lines[line as usize].symbol;
-            if of_line.starts_with(NAMELESS_MEMORY) {
-                symbol.clone_into(of_line);
-            }
             self.locks.insert(lock, count_of(&self.recording.locks));
             self.recording.locks.push(Lock { class, line, symbol, holds: Vec::new() });
+            callers.push(caller);
+        }
+        self.name_locks(&callers);
+    }
+
+    /// Locks on the heap that one function takes are told apart by who mostly called it.
+    fn name_locks(&mut self, callers: &[String]) {
+        let Recording { locks, lines, .. } = &mut self.recording;
+        let names: Vec<String> = locks.iter().map(|lock| lock.symbol.clone()).collect();
+        for (lock, caller) in locks.iter_mut().zip(callers) {
+            let same = names.iter().filter(|name| **name == lock.symbol).count();
+            if same > 1 && !caller.is_empty() {
+                lock.symbol += &format!(" for {caller}");
+            }
+            let of_line = &mut lines[lock.line as usize].symbol;
+            if of_line.starts_with(NAMELESS_MEMORY) {
+                lock.symbol.clone_into(of_line);
+            }
         }
     }
 
@@ -175,11 +189,13 @@ impl Building<'_> {
         }
     }
 
-    /// Sums of what the steps say.
+    /// Sums of what the steps say. A line most of whose updates take or release locks is a lock's,
+    /// also where the instructions alone do not tell.
     fn count(&mut self) {
         let Recording { lines, locks, steps, instructions, operations, .. } = &mut self.recording;
         let each = 1.0 / *operations as f64;
         let mut now = Part::Outside;
+        let mut on_lock_minus_others = vec![0_i64; lines.len()];
         for step in steps {
             *instructions.of_mut(now) += f64::from(step.gap) * each;
             let line = match step.event {
@@ -190,6 +206,11 @@ impl Building<'_> {
                 event if is_on_lock(event) => locks[step.place as usize].line,
                 _ => step.place,
             };
+            on_lock_minus_others[line as usize] += match step.event {
+                Event::Load | Event::Store => 0,
+                Event::Update => -1,
+                _ => 1,
+            };
             let line = &mut lines[line as usize];
             let sum: &mut ByPart<f64> = match step.event {
                 Event::Load => &mut line.loads,
@@ -197,6 +218,11 @@ impl Building<'_> {
                 _ => &mut line.updates,
             };
             *sum.of_mut(now) += each;
+        }
+        for (line, balance) in lines.iter_mut().zip(on_lock_minus_others) {
+            if balance > 0 && line.class != FALSE_SHARING {
+                class::LOCK.clone_into(&mut line.class);
+            }
         }
     }
 }
@@ -220,11 +246,12 @@ fn paired(kept: &[Kept]) -> Vec<Kept> {
         }
         let taken = open.entry(lock).or_default();
         match event {
-            Event::MutexLock | Event::ReadLock | Event::WriteLock => taken.push(at),
-            _ => match taken.pop() {
-                Some(_) => {}
-                None => paired[at].event = Event::Update,
-            },
+            event if takes_lock(event) => taken.push(at),
+            _ => {
+                if taken.pop().is_none() {
+                    paired[at].event = Event::Update;
+                }
+            }
         }
     }
     for at in open.into_values().flatten() {
@@ -251,6 +278,10 @@ fn is_on_lock(event: Event) -> bool {
     !matches!(event, Event::Enter | Event::Load | Event::Store | Event::Update)
 }
 
+fn takes_lock(event: Event) -> bool {
+    matches!(event, Event::MutexLock | Event::ReadLock | Event::WriteLock)
+}
+
 /// Of a phase as a number.
 fn part(phase: usize) -> Part {
     const PARTS: [(Phase, Part); 4] = [
@@ -271,3 +302,6 @@ const FALSE_SHARING: &str = "false-sharing";
 const READ_SHARED: &str = "read-shared";
 const RECYCLED: &str = "recycled";
 const STACK: &str = "stack";
+
+#[cfg(test)]
+mod tests;

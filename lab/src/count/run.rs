@@ -29,8 +29,20 @@ pub(crate) struct Program {
     pub(crate) arguments: Vec<OsString>,
     /// If it is a trial: how many handshakes it must say that it counted.
     pub(crate) operations: Option<u64>,
+    /// If it is known: how many it does before.
+    pub(crate) warm_up: Option<u64>,
     /// What is added to its environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+impl Program {
+    /// The time that is left of a run which took `warm_up` up to its first counted handshake and
+    /// `so_far` until now. Rather too long: starting took a part of that.
+    pub(super) fn left(&self, warm_up: Duration, so_far: Duration) -> Option<Duration> {
+        let (counted, before) = (self.operations?, self.warm_up.filter(|count| *count > 0)?);
+        let all = warm_up.mul_f64(counted as f64 / before as f64);
+        Some((warm_up + all).saturating_sub(so_far))
+    }
 }
 
 /// A child and its instrument, running.
@@ -226,8 +238,9 @@ fn can_fix_addresses() -> bool {
 fn failed(what: &Path, status: ExitStatus, words: &str) -> Error {
     let lines: Vec<&str> = words.lines().collect();
     let last = lines[lines.len().saturating_sub(WORDS_SHOWN)..].join("\n");
+    let without = if status.success() { " and without its result" } else { "" };
     Error::Check(format!(
-        "{} ended with {status} under the instrument; if valgrind (Debian package valgrind) lacks \
+        "{} ended with {status}{without} under the instrument; if valgrind (Debian package valgrind) lacks \
          an instruction of this processor, its words tell:\n{last}",
         what.display()
     ))
@@ -238,6 +251,7 @@ const GATHER: Duration = Duration::from_millis(4);
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Many times the default, so that valgrind and its reader work side by side.
 const PIPE_BYTES: usize = 1024 * 1024;
-const RUN_TIME_MAX: Duration = Duration::from_secs(30 * 60);
+/// Of a machine that others use too; alone, the longest trace takes some minutes.
+const RUN_TIME_MAX: Duration = Duration::from_secs(60 * 60);
 const STOP_CHECK: Duration = Duration::from_millis(200);
 const WORDS_SHOWN: usize = 20;

@@ -92,7 +92,7 @@ fn follow(
                 0 => return Err(ended_early(&trace)),
                 some => trace.feed(&buffer[..some])?,
             }
-            tools.progress.trace(trace.read(), counted.len() as u64);
+            tools.progress.trace(trace.read(), !counted.is_empty(), None);
         } else if is_done {
             counted.push(trace.take_shared());
             instructions.push(both_lanes(&trace.take_busiest())?);

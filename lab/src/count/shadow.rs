@@ -38,6 +38,7 @@ pub(super) struct Frame {
 pub(super) struct Nodes {
     nodes: Vec<Node>,
     known: HashMap<Node, u32>,
+    nodes_max: usize,
 }
 
 /// One instruction on a call path.
@@ -127,9 +128,9 @@ impl Shadow {
 }
 
 impl Nodes {
-    /// None but the root.
-    pub(super) fn new() -> Self {
-        Self { nodes: vec![Node { caller: 0, pc: 0 }], known: HashMap::new() }
+    /// None but the root, and `nodes_max` at most.
+    pub(super) fn new(nodes_max: usize) -> Self {
+        Self { nodes: vec![Node { caller: 0, pc: 0 }], known: HashMap::new(), nodes_max }
     }
 
     /// The number of `node`.
@@ -140,9 +141,10 @@ impl Nodes {
         if let Some(number) = self.known.get(&node) {
             return Ok(*number);
         }
-        if self.nodes.len() >= NODES_MAX {
+        if self.nodes.len() >= self.nodes_max {
             return Err(Error::Check(format!(
-                "more than {NODES_MAX} call paths; record fewer handshakes"
+                "one thread's accesses have more than {} call paths; record fewer with --handshakes",
+                self.nodes_max
             )));
         }
         let number = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
@@ -171,8 +173,6 @@ impl Nodes {
 
 /// Deeper than any TLS library calls.
 const DEPTH_MAX: usize = 2_048;
-/// An OpenSSL handshake has about 60,000.
-const NODES_MAX: usize = 8_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -187,7 +187,7 @@ mod tests {
 
     impl Thread {
         fn new() -> Self {
-            Self { shadow: Shadow::new(), nodes: Nodes::new() }
+            Self { shadow: Shadow::new(), nodes: Nodes::new(1_000) }
         }
 
         fn does(&mut self, steps: &[(u64, Flow)]) -> Vec<u64> {
@@ -241,6 +241,7 @@ mod tests {
     fn recursion_beyond_the_limit_comes_back() {
         let mut thread = Thread::new();
         let deep = DEPTH_MAX + 10;
+        thread.nodes = Nodes::new(DEPTH_MAX + 1);
         thread.does(&vec![(100, Flow::Call); deep]);
         let mut back = vec![(100, Flow::Return)];
         back.extend(vec![(104, Flow::Return); deep - 1]);

@@ -11,12 +11,12 @@ use crate::{
         run::{self, Program},
     },
     credentials::Credentials,
-    document::{BySide, CountResult, LockCounts, SharedWrites},
+    document::{BySide, CountResult, LockCounts, Run, SharedWrites},
     error::Error,
     journal::Journal,
     machine, phase,
     recording::{ByPart, Recording},
-    scenario::Scenario,
+    scenario::{Kind, Scenario},
     trial::{Fixed, Handshakes, Line, Task, fault::Fault, launch},
 };
 
@@ -101,27 +101,27 @@ impl Subject {
     /// As [`Self::instructions`], or if a limit of the recorder is met.
     pub(super) fn recording(&self, tools: &Tools) -> Result<(Lines, Recording), Error> {
         self.needs_a_build_for_counting()?;
-        let warm_up = tools.handshakes.max(WARM_UP_MIN);
+        // What may fail within a second comes before what takes minutes.
+        let stack = launch::identity(&self.stack)?;
+        let step = |what| tools.progress.step(format!("{}: {what}", self.stack));
+        step("time without an instrument");
+        let native_ns = Some(self.native_ns(tools)?);
+        step("recording");
+        let least = if self.scenario.kind == Kind::Full { 1 } else { WARM_UP_TO_RESUME };
+        let warm_up = tools.handshakes.max(least);
         let length = Fixed { warm_up, count: tools.handshakes };
         let (program, handshakes) = self.trial(tools, THREADS, length)?;
         let (lines, recording) = lines::record(&program, handshakes, &tools.stop, &tools.progress)?;
-        tools.progress.step(format!("{}: time without an instrument", self.stack));
-        let journal = Journal::begin(env::args().collect(), None).run;
-        Ok((
-            lines,
-            Recording {
-                started: journal.started,
-                command: journal.command,
-                processor: journal.machine.processor,
-                stack: launch::identity(&self.stack)?,
-                scenario: self.scenario.clone(),
-                native_ns: Some(self.native_ns(tools)?),
-                ..recording
-            },
-        ))
+        let Run { started, command, machine, .. } = Journal::begin(env::args().collect(), None).run;
+        let scenario = self.scenario.clone();
+        let processor = machine.processor;
+        let recording =
+            Recording { started, command, processor, stack, scenario, native_ns, ..recording };
+        Ok((lines, recording))
     }
 
-    /// Time of one handshake of a single thread, without any instrument.
+    /// Time of one handshake of a single thread, without any instrument: the medians, which tell
+    /// less of who else was running, divided between handshake and setup as the sums are.
     fn native_ns(&self, tools: &Tools) -> Result<ByPart<f64>, Error> {
         let first = machine::allowed_processors().first().copied();
         let task = Handshakes {
@@ -135,13 +135,16 @@ impl Subject {
         else {
             return Err(Error::Check("the trial told something else than a window".into()));
         };
-        let count = round.per_thread.iter().sum::<u64>().max(1) as f64;
+        let [server, client, outside] = round.median_ns.map(|ns| ns as f64);
+        let setup = |setup: u64, rest: u64| setup as f64 / (setup + rest).max(1) as f64;
+        let of_server = setup(round.server_setup_ns, round.server_ns);
+        let of_client = setup(round.client_setup_ns, round.client_ns);
         Ok(ByPart {
-            client: round.client_ns as f64 / count,
-            client_setup: round.client_setup_ns as f64 / count,
-            outside: round.other_ns as f64 / count,
-            server: round.server_ns as f64 / count,
-            server_setup: round.server_setup_ns as f64 / count,
+            client: client * (1.0 - of_client),
+            client_setup: client * of_client,
+            outside,
+            server: server * (1.0 - of_server),
+            server_setup: server * of_server,
         })
     }
 
@@ -155,6 +158,7 @@ impl Subject {
             binary: self.binary.clone(),
             arguments: vec!["trial".into(), task.into()],
             operations: Some(operations),
+            warm_up: Some(fixed.warm_up * threads as u64),
             environment: Vec::new(),
         };
         Ok((program, operations))
@@ -272,7 +276,7 @@ const SITES: Fixed = Fixed { warm_up: 2, count: 20 };
 const NATIVE_MS: u64 = 500;
 const NATIVE_TIME_MAX: Duration = Duration::from_secs(60);
 /// The first handshake of a kind that resumes is a full one, and the next one the first of its kind.
-const WARM_UP_MIN: u64 = 2;
+const WARM_UP_TO_RESUME: u64 = 2;
 /// Two are enough to share.
 const THREADS: usize = 2;
 

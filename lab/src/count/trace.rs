@@ -186,6 +186,11 @@ impl Trace {
         self.read
     }
 
+    /// Whether it ended, so far, in the middle of a line.
+    pub(super) fn is_cut_short(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
     /// Who was told of everything.
     pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
         self.recorder.as_mut()
