@@ -335,13 +335,7 @@ pub(crate) fn record(
     scenario: &Scenario,
     stop: &Interrupt,
 ) -> Result<Recording, Error> {
-    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-    let progress = Progress::start();
-    progress.step(format!("{stack}: recording"));
-    let stop = stop.clone();
-    let tools = Tools { folder, stop, progress, handshakes: HANDSHAKES_RECORDED };
-    let (_, recording) = Subject::new(stack, scenario.clone(), None)?.recording(&tools)?;
-    Ok(recording)
+    recorded(stack, scenario.clone(), stop).map(|(_, recording)| recording)
 }
 
 /// Whether [`shared_writes`] can be counted here.

@@ -155,9 +155,9 @@ const STACKS: [&str; 14] = [
     "aws-lc",
     "s2n-tls",
     "rustls@0.23.16",
-    "rustls@0.23.16-ring",
+    "rustls-ring@0.23.16",
     "rustls@0.23.17",
-    "rustls@0.23.17-ring",
+    "rustls-ring@0.23.17",
     "rustls-ring",
     "sealane",
 ];
