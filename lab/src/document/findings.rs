@@ -92,4 +92,4 @@ pub const HOT_LINES_MAX: usize = 6;
 /// Call paths of one line.
 pub const SITES_MAX: usize = 8;
 /// Functions of one call path.
-pub const PATH_FUNCTIONS_MAX: usize = 12;
+pub const PATH_FUNCTIONS_MAX: usize = 8;

@@ -8,7 +8,7 @@ use std::ptr;
 use serde::Deserialize;
 
 use crate::{
-    document::{Finding, HotLine, Site},
+    document::{Finding, HotLine},
     error::Error,
 };
 
@@ -46,12 +46,8 @@ pub(crate) struct Stack {
 pub(crate) struct Note {
     /// The stacks that it is true of.
     stacks: Vec<String>,
-    /// Part of the line's symbol; empty for memory, which is called after who writes it.
+    /// Part of the line's symbol.
     symbol: String,
-    /// Part of one of the innermost functions of its busiest call path; empty if the symbol says
-    /// enough.
-    #[serde(default)]
-    function: String,
     /// The thing itself, in a few words.
     pub(crate) culprit: String,
     /// When a handshake comes there.
@@ -141,7 +137,7 @@ impl Notes {
                     stale.push(format!(
                         "no recording of {stack} names {} among its busiest lines: what was known \
                          of it is left out",
-                        if note.symbol.is_empty() { &note.function } else { &note.symbol }
+                        note.symbol
                     ));
                 }
             }
@@ -163,16 +159,10 @@ impl Notes {
 
 impl Note {
     fn fits(&self, stack: &str, line: &HotLine) -> bool {
-        let named = |function: &String| function.contains(self.function.as_str());
-        let on_path = |site: &Site| site.path.iter().take(INNER_FUNCTIONS).any(named);
-        self.stacks.iter().any(|name| name == stack)
-            && line.symbol.contains(self.symbol.as_str())
-            && (self.function.is_empty() || line.sites.first().is_some_and(on_path))
+        self.stacks.iter().any(|name| name == stack) && line.symbol.contains(&self.symbol)
     }
 }
 
-/// Further out everything runs through the same functions, and would be taken for anything.
-const INNER_FUNCTIONS: usize = 6;
 const OWN: &str = include_str!("../../findings.toml");
 
 #[cfg(test)]
@@ -184,8 +174,7 @@ mod tests {
         change = []
         [[note]]
         stacks = ["a", "b"]
-        symbol = ""
-        function = "namemap"
+        symbol = "namemap"
         culprit = "the name map"
         taken = "always"
         removal = "a table without a lock"
@@ -197,10 +186,8 @@ mod tests {
         removal = "none"
     "#;
 
-    fn line(symbol: &str, path: &[&str]) -> HotLine {
-        let path = path.iter().map(|function| (*function).to_owned()).collect();
-        let sites = vec![Site { path, ..Site::default() }];
-        HotLine { symbol: symbol.into(), sites, ..HotLine::default() }
+    fn line(symbol: &str) -> HotLine {
+        HotLine { symbol: symbol.into(), ..HotLine::default() }
     }
 
     fn finding(stack: &str, hottest: Vec<HotLine>) -> Finding {
@@ -213,18 +200,17 @@ mod tests {
         let about = |stack: &str, line: &HotLine| {
             notes.about(stack, line).map(|note| note.culprit.clone()).unwrap_or_default()
         };
-        let lookup = line("memory", &["rdlock", "ossl_namemap_name2num", "fetch"]);
+        let lookup = line("lock taken by ossl_namemap_name2num");
         assert_eq!(about("a", &lookup), "the name map");
         assert_eq!(about("c", &lookup), "", "another stack");
-        assert_eq!(about("a", &line("the counter of all", &["add"])), "the counter");
-        let outside = ["1", "2", "3", "4", "5", "6", "ossl_namemap_name2num"];
-        assert_eq!(about("a", &line("memory", &outside)), "", "too far from the line");
+        assert_eq!(about("a", &line("the counter of all")), "the counter");
+        assert_eq!(about("b", &line("the counter of all")), "", "not known of it");
     }
 
     #[test]
     fn a_note_that_no_recording_bears_out_is_named() {
         let notes = Notes::parse(NOTES).expect("valid");
-        let lookup = line("memory", &["ossl_namemap_name2num"]);
+        let lookup = line("lock taken by ossl_namemap_name2num");
         let findings = [finding("a", vec![lookup])];
         let stale = notes.stale(&findings);
         // Of the stack b nothing is recorded, so nothing is known to be wrong.
@@ -236,7 +222,7 @@ mod tests {
     fn the_labs_own_notes_can_be_read_and_name_what_they_are_about() {
         let notes = Notes::own().expect("valid");
         for note in &notes.notes {
-            assert!(!note.symbol.is_empty() || !note.function.is_empty(), "{note:?}");
+            assert!(!note.symbol.is_empty(), "{note:?}");
             for stack in &note.stacks {
                 assert!(notes.stack(stack).is_some(), "{stack} has no title");
             }

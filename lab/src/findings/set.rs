@@ -102,19 +102,17 @@ pub(super) fn record(
     mut make: impl FnMut(&Wanted, &Path) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    let unfinished = tempfile::tempdir_in(folder).map_err(Error::file(folder))?;
     let missing: Vec<&Wanted> = set.iter().filter(|it| !it.file(folder).exists()).collect();
     let mut progress = Progress::new(missing.len() as u64);
     let mut well = true;
     for wanted in missing {
         progress.step(&format!("recording {}, {}", wanted.stack, kind(&wanted.scenario)));
         let file = wanted.file(folder);
-        // Under its name once it is whole, so that one that was cut short is made again.
-        let scratch = file.with_extension("part");
+        // In its folder once it is whole, so that one that was cut short is made again.
+        let scratch = unfinished.path().join(file.file_name().unwrap_or_default());
         let made = make(wanted, &scratch);
         let made = made.and_then(|()| fs::rename(&scratch, &file).map_err(Error::file(&file)));
-        if made.is_err() {
-            let _ = fs::remove_file(&scratch);
-        }
         match made {
             Ok(()) => {}
             Err(error @ (Error::Interrupted | Error::Io { .. })) => return Err(error),

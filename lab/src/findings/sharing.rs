@@ -36,7 +36,7 @@ pub(super) fn finding(recording: &Recording) -> Finding {
         recorded: Recorded {
             started: recording.started.clone(),
             processor: recording.processor.clone(),
-            command: recording.command.clone(),
+            command: command(&recording.command),
             operations: recording.operations,
             sha256: recording.stack.sha256.clone(),
         },
@@ -82,7 +82,7 @@ fn hottest(recording: &Recording, written: &[(u32, &Line)]) -> Vec<HotLine> {
     let mut sites = sites(recording);
     let hot = |(at, line): (u32, &Line)| HotLine {
         class: line.class.clone(),
-        symbol: line.symbol.clone(),
+        symbol: without_folders(&line.symbol),
         owner: line.owner.clone(),
         updates: sides(&line.updates),
         stores: sides(&line.stores),
@@ -127,11 +127,34 @@ fn path(nodes: &[PathNode], node: u32) -> Vec<String> {
             break;
         }
         if !node.function.is_empty() {
-            functions.push(node.function.clone());
+            functions.push(without_folders(&node.function));
         }
         next = node.caller;
     }
     functions
+}
+
+/// As one types it: where the program and its file lay is nobody's business.
+fn command(words: &[String]) -> Vec<String> {
+    let mut words = words.to_vec();
+    if let Some(program) = words.first_mut() {
+        "sealane-lab".clone_into(program);
+    }
+    if let Some(file) = words.iter().position(|word| word == "--record")
+        && let Some(file) = words.get_mut(file + 1)
+    {
+        *file = file.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    words
+}
+
+/// A name that tells a place in the source, `name at folder/file.c:9`, without its folders: they are
+/// those of whoever built it.
+fn without_folders(name: &str) -> String {
+    match name.rsplit_once(" at ") {
+        Some((name, place)) => format!("{name} at {}", place.rsplit('/').next().unwrap_or(place)),
+        None => name.to_owned(),
+    }
 }
 
 /// Acquisitions by kind.
@@ -288,6 +311,17 @@ mod tests {
         assert_eq!(paths, ["inner < outer", "outer"]);
         assert_eq!(lock.sites[0].writes, BySide { server: 2.0, client: 0.0 });
         assert_eq!(count.sites[0].writes, BySide { server: 0.0, client: 1.0 });
+    }
+
+    #[test]
+    fn folders_of_whoever_built_and_recorded_it_are_left_out() {
+        let name = "up in free at registry/src/x-1/lib/refcount.h:50";
+        assert_eq!(without_folders(name), "up in free at refcount.h:50");
+        assert_eq!(without_folders("ube_lock"), "ube_lock");
+        let words = ["/home/x/sealane-lab", "count", "--record", "/home/x/a.json.gz", "--kind"];
+        let words = words.map(str::to_owned);
+        let said = command(&words).join(" ");
+        assert_eq!(said, "sealane-lab count --record a.json.gz --kind");
     }
 
     #[test]

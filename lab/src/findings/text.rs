@@ -100,12 +100,8 @@ fn line(out: &mut String, culprit: &Culprit<'_>) {
         }
     }
     for site in culprit.line.sites.iter().take(SITES_SHOWN) {
-        let _ = writeln!(
-            out,
-            "- {} writes by `{}`",
-            words::pair(site.writes),
-            site.path.iter().take(FUNCTIONS_SHOWN).cloned().collect::<Vec<_>>().join("` < `")
-        );
+        let _ =
+            writeln!(out, "- {} writes by `{}`", words::pair(site.writes), site.path.join("` < `"));
     }
     out.push('\n');
 }
@@ -156,6 +152,5 @@ fn escape(text: &str) -> String {
 }
 
 const TITLE: &str = words::TITLE;
-const FUNCTIONS_SHOWN: usize = 7;
 const SHA256_SHOWN: usize = 16;
 const SITES_SHOWN: usize = 3;

@@ -19,16 +19,16 @@ pub(crate) struct Told<'a> {
     pub(crate) about: &'a str,
     /// By handshake.
     pub(crate) findings: Vec<&'a Finding>,
-    /// The busiest line of each side and handshake, each line once.
+    /// The busiest line of each side and handshake and those that people know, each line once.
     pub(crate) culprits: Vec<Culprit<'a>>,
     /// Published curves of the stack.
     pub(crate) published: Vec<&'a ValidatedCurve>,
     notes: &'a Notes,
 }
 
-/// A line that is the busiest of a side.
+/// A line to tell of.
 pub(crate) struct Culprit<'a> {
-    /// Where it is the busiest, and by how much.
+    /// How much each side updates it.
     pub(crate) sentences: Vec<String>,
     pub(crate) line: &'a HotLine,
     pub(crate) note: Option<&'a Note>,
@@ -61,13 +61,20 @@ fn stack<'a>(run: &'a Run, notes: &'a Notes, name: &'a str) -> Told<'a> {
     }
 }
 
+/// The busiest line of each side, and every other one that people know.
 fn culprits<'a>(stack: &str, findings: &[&'a Finding], notes: &'a Notes) -> Vec<Culprit<'a>> {
     let mut culprits: Vec<Culprit<'a>> = Vec::new();
     for finding in findings {
-        for side in [Side::Server, Side::Client] {
-            let Some(line) = busiest(finding, side) else { continue };
-            let sentence = sentence(finding, side, line);
+        let busiest = [Side::Server, Side::Client].map(|side| busiest(finding, side));
+        for line in &finding.hottest {
             let note = notes.about(stack, line);
+            let is_busiest = busiest.iter().flatten().any(|busiest| ptr::eq(*busiest, line));
+            if note.is_none() && !is_busiest {
+                continue;
+            }
+            let sides = [Side::Server, Side::Client].into_iter();
+            let writes = sides.filter(|side| side.of(line.updates) > 0.0);
+            let sentences = writes.map(|side| sentence(finding, side, line));
             // Of two recordings of one stack, lines are the same if their names and writers are.
             let same = |known: &&mut Culprit<'_>| match (known.note, note) {
                 (Some(known), Some(note)) => ptr::eq(known, note),
@@ -75,8 +82,8 @@ fn culprits<'a>(stack: &str, findings: &[&'a Finding], notes: &'a Notes) -> Vec<
                 _ => false,
             };
             match culprits.iter_mut().find(same) {
-                Some(known) => known.sentences.push(sentence),
-                None => culprits.push(Culprit { sentences: vec![sentence], line, note }),
+                Some(known) => known.sentences.extend(sentences),
+                None => culprits.push(Culprit { sentences: sentences.collect(), line, note }),
             }
         }
     }
@@ -245,18 +252,9 @@ pub(crate) fn pair(by: BySide<f64>) -> String {
     format!("{} / {}", number(by.server), number(by.client))
 }
 
-/// The command line that makes a recording again, as one types it: where the program and the file
-/// lay is nobody's business.
+/// The command line that makes a recording again, as one types it.
 pub(crate) fn command(finding: &Finding) -> String {
-    let name = |word: &String| match word.starts_with('/') {
-        true => word.rsplit('/').next().unwrap_or(word).to_owned(),
-        false => word.clone(),
-    };
-    let mut words: Vec<String> = finding.recorded.command.iter().map(name).collect();
-    if let Some(program) = words.first_mut() {
-        "sealane-lab".clone_into(program);
-    }
-    words.join(" ")
+    finding.recorded.command.join(" ")
 }
 
 /// When, where and with what the recordings were made, each once.
