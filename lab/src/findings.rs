@@ -123,12 +123,10 @@ fn gather(
         if file.to_string_lossy().ends_with(set::SUFFIX) {
             let recording = Recording::read(file)?;
             run.findings.push(sharing::finding(&recording));
-            run.stacks.push(recording.stack.clone());
             recordings.push(recording);
         } else {
             let document = journal::read(file)?;
             run.findings.extend(document.findings);
-            run.stacks.extend(document.stacks);
             forecasts.extend(document.forecasts);
             run.validation = document.validation.or(run.validation.take());
         }
@@ -161,8 +159,6 @@ fn sort(run: &mut Run) {
     run.findings.reverse();
     run.findings.sort_by(|a, b| (&a.stack, &a.scenario).cmp(&(&b.stack, &b.scenario)));
     run.findings.dedup_by(|b, a| (&a.stack, &a.scenario) == (&b.stack, &b.scenario));
-    run.stacks.sort_by(|a, b| (&a.name, &a.sha256).cmp(&(&b.name, &b.sha256)));
-    run.stacks.dedup();
 }
 
 fn forecast(
