@@ -267,7 +267,7 @@ const LOCK_WORDS: [&str; 14] = [
     "sys::sync::",
 ];
 /// Folders below a crate's `src` that are shown.
-const CRATE_DEPTH_MAX: usize = 7;
+const CRATE_DEPTH_MAX: usize = 5;
 /// The file and the folders above it, of a path that has no `src` near its end.
 const OTHER_DEPTH: usize = 3;
 const NAME_CHARACTERS_MAX: usize = 110;

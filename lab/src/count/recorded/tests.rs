@@ -59,7 +59,8 @@ __attribute__((noinline)) void on_server(int me, volatile char *heap) {
   count_it();
   beside[me] += 1;
   together += 1;
-  if (me) told[0] += 1; else (void)told[0];
+  // A value that is not used is not read under valgrind.
+  if (me) told[0] += 1; else if (told[0] < 0) abort();
   heap[me] += 1;
   heap[2] += 1;
 }
