@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Records only these stacks of the set, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "record")]
     stack: Vec<String>,
-    /// Prints the command of each recording instead: of the set with --record, else of what is there
+    /// Prints the command of each recording instead: of the set with --record, else of those given
     #[arg(long)]
     commands: bool,
     /// Forecasts each recording for `measured`, this machine, or one by its name; takes minutes

@@ -56,7 +56,7 @@ pub(crate) struct Note {
     pub(crate) removal: String,
     /// Where its authors speak of it: `owner/project#number`, or a version.
     #[serde(default)]
-    pub(crate) upstream: Vec<String>,
+    pub(crate) told_in: Vec<String>,
 }
 
 /// A change that would remove a line.

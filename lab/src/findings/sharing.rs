@@ -148,8 +148,8 @@ fn command(words: &[String]) -> Vec<String> {
     words
 }
 
-/// A name that tells a place in the source, `name at folder/file.c:9`, without its folders: they are
-/// those of whoever built it.
+/// A name that tells a place in the source, `name at folder/file.c:9`, without its folders: they
+/// are those of whoever built it.
 fn without_folders(name: &str) -> String {
     match name.rsplit_once(" at ") {
         Some((name, place)) => format!("{name} at {}", place.rsplit('/').next().unwrap_or(place)),

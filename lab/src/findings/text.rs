@@ -95,8 +95,8 @@ fn line(out: &mut String, culprit: &Culprit<'_>) {
     if let Some(note) = culprit.note {
         let _ = writeln!(out, "- Taken: {}", note.taken);
         let _ = writeln!(out, "- Removed by: {}", note.removal);
-        if !note.upstream.is_empty() {
-            let _ = writeln!(out, "- Spoken of: {}", note.upstream.join(", "));
+        if !note.told_in.is_empty() {
+            let _ = writeln!(out, "- Spoken of: {}", note.told_in.join(", "));
         }
     }
     for site in culprit.line.sites.iter().take(SITES_SHOWN) {

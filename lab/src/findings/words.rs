@@ -5,6 +5,7 @@ use std::ptr;
 use super::notes::{Note, Notes};
 use crate::{
     document::{Amount, BySide, Finding, HotLine, Run, ValidatedCurve},
+    forecast::replays::KNEE,
     page::words,
     plot::number,
 };
@@ -204,16 +205,18 @@ pub(crate) fn outlook(stack: &Told<'_>) -> Vec<Outlook> {
         let keeps = words::keeps(&forecast.server)?;
         let profile = &forecast.profile;
         let without = forecast.lines.first().map_or_else(String::new, |line| {
-            format!(
-                "without {}: {} at most threads, knee: {}",
-                line.symbol,
-                words::percent(line.without),
-                words::knee(line.knee_without)
-            )
+            // The last 30% are beyond the model.
+            let kept = match line.without < KNEE {
+                true => format!("about {}, ", words::percent(line.without)),
+                false => String::new(),
+            };
+            format!("without {}: {kept}knee: {}", line.symbol, words::knee(line.knee_without))
         });
+        let server = &forecast.server;
+        let knee = words::fallen(server).map(|_| format!("; knee: {}", words::knee(server.knee)));
         Some(Outlook {
             case: format!("{}, on {}", words::short(&finding.scenario), profile.name),
-            forecast: format!("{keeps}; knee: {}", words::knee(forecast.server.knee)),
+            forecast: keeps + &knee.unwrap_or_default(),
             published: NOT_PUBLISHED.into(),
             without,
         })

@@ -164,11 +164,11 @@ fn row(culprit: &Culprit<'_>) -> Vec<Cell> {
     let (taken, removal) = match note {
         None => (String::new(), String::new()),
         Some(note) => {
-            let upstream = match note.upstream.is_empty() {
+            let told_in = match note.told_in.is_empty() {
                 true => String::new(),
-                false => format!(" ({})", note.upstream.join(", ")),
+                false => format!(" ({})", note.told_in.join(", ")),
             };
-            (note.taken.clone(), format!("{}{upstream}", note.removal))
+            (note.taken.clone(), format!("{}{told_in}", note.removal))
         }
     };
     vec![
