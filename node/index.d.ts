@@ -245,37 +245,25 @@ export interface LaneServer {
  * `resumeSession`, `OCSPRequest`) throw.
  */
 export class Server<
-    Request extends typeof http.IncomingMessage = typeof http.IncomingMessage,
-    Response extends typeof http.ServerResponse<InstanceType<Request>> = typeof http.ServerResponse,
-  >
-  extends http.Server<Request, Response>
-  implements LaneServer
-{
+  Request extends typeof http.IncomingMessage = typeof http.IncomingMessage,
+  Response extends typeof http.ServerResponse<InstanceType<Request>> = typeof http.ServerResponse,
+> extends http.Server<Request, Response> {
   constructor(onRequest?: http.RequestListener<Request, Response>);
   constructor(
     options: ServerOptions<Request, Response>,
     onRequest?: http.RequestListener<Request, Response>,
   );
-  addContext(servername: string, context: SecureContext | SecureContextOptions): void;
-  getTicketKeys(): Buffer;
-  reload(): Promise<void>;
-  removeContext(servername: string): boolean;
-  setSecureContext(options: SecureContext | (SecureContextOptions & TicketOptions)): void;
-  setTicketKeys(keys: Buffer | Buffer[]): void;
-  stats(): { lanes: LaneStats[] };
 }
 
+export interface Server<
+  Request extends typeof http.IncomingMessage = typeof http.IncomingMessage,
+  Response extends typeof http.ServerResponse<InstanceType<Request>> = typeof http.ServerResponse,
+> extends LaneServer {}
+
 /** A TLS server for any protocol, to its users node's `tls.Server`. */
-export class TLSServer extends net.Server implements LaneServer {
+export class TLSServer extends net.Server {
   constructor(onSecureConnection?: (socket: TLSSocket) => void);
   constructor(options: TLSServerOptions, onSecureConnection?: (socket: TLSSocket) => void);
-  addContext(servername: string, context: SecureContext | SecureContextOptions): void;
-  getTicketKeys(): Buffer;
-  reload(): Promise<void>;
-  removeContext(servername: string): boolean;
-  setSecureContext(options: SecureContext | (SecureContextOptions & TicketOptions)): void;
-  setTicketKeys(keys: Buffer | Buffer[]): void;
-  stats(): { lanes: LaneStats[] };
 
   addListener<E extends keyof TLSServerEvents>(event: E, listener: TLSServerEvents[E]): this;
   addListener(event: string, listener: (...args: any[]) => void): this;
@@ -291,6 +279,8 @@ export class TLSServer extends net.Server implements LaneServer {
   ): this;
   prependOnceListener(event: string, listener: (...args: any[]) => void): this;
 }
+
+export interface TLSServer extends LaneServer {}
 
 /** Events of {@link TLSServer}; {@link Server} has them beside those of `http.Server`. */
 export interface TLSServerEvents {

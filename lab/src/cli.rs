@@ -12,7 +12,7 @@ use clap_mangen::Man;
 use crate::{
     bulk, certificates, connect, contexts, count,
     error::Error,
-    forecast, gate, handshake, memory, node, offload, page, quick, ring,
+    findings, forecast, gate, handshake, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
     tickets, transfer, trial, validate, why, writeups,
@@ -37,6 +37,8 @@ enum Subject {
     Contexts(contexts::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
     Count(count::Arguments),
+    /// What TLS stacks share per handshake, from recordings: a page with each one's culprit
+    Findings(findings::Arguments),
     /// From counts, what share of its speed a thread keeps on many cores, and what stops it
     Forecast(forecast::Arguments),
     /// Fails a build that exceeds its shared writes, locks or instructions per operation
@@ -119,6 +121,7 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Connect(arguments) => connect::run(&arguments),
         Subject::Contexts(arguments) => contexts::run(&arguments),
         Subject::Count(arguments) => count::run(&arguments),
+        Subject::Findings(arguments) => findings::run(&arguments),
         Subject::Forecast(arguments) => forecast::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),
@@ -130,8 +133,8 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
-        Subject::Transfer(arguments) => transfer::run(&arguments),
         Subject::Validate(arguments) => validate::run(&arguments),
+        Subject::Transfer(arguments) => transfer::run(&arguments),
         Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),

@@ -4,6 +4,7 @@
 //! Times are nanoseconds, sizes bytes, unless a field's name says otherwise. A field that is not
 //! known is absent. A reader refuses a document whose `schema` it does not know.
 
+mod findings;
 mod forecast;
 mod gate;
 mod live;
@@ -17,6 +18,9 @@ use crate::{
     stack::Identity,
 };
 
+pub use findings::{
+    Amount, Finding, HOT_LINES_MAX, HotLine, PATH_FUNCTIONS_MAX, Recorded, SITES_MAX, Site,
+};
 pub use forecast::{
     Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost, Profile,
     Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
@@ -77,6 +81,9 @@ pub struct Run {
     /// Of `validate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,
+    /// Of `findings`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
     /// Of `why PID`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub live: Vec<Live>,

@@ -17,6 +17,7 @@ pub mod count;
 pub mod credentials;
 pub mod document;
 pub mod error;
+pub mod findings;
 pub mod forecast;
 pub mod gate;
 pub mod handshake;

@@ -4,6 +4,7 @@ mod card;
 mod carried;
 mod costs;
 mod curves;
+pub(crate) mod findings;
 mod frame;
 mod headline;
 mod live;
@@ -26,7 +27,7 @@ mod transfer;
 mod validation;
 mod verdicts;
 mod waiting;
-mod words;
+pub(crate) mod words;
 pub(crate) mod writeups;
 
 use std::{

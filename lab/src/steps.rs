@@ -21,7 +21,7 @@ use crate::{
     page::{self, Page},
 };
 
-use child::Child;
+pub(crate) use child::Child;
 
 /// One command of the lab.
 #[derive(Clone, Debug)]

@@ -306,7 +306,8 @@ class Channel {
     this.pendingIndex = 0;
     this.pendingFrom = 0;
     this.pendingBytes = bytes;
-    // As in node, it is called in the context of whoever wrote.
+    // As in node, it is called in the context of whoever wrote. AsyncResource.bind says the same,
+    // and takes 4 to 18 us for it.
     this.done = done;
     this.doneScope = new AsyncResource('SEALANEWRITE');
     // Whoever came first goes first.

@@ -206,8 +206,7 @@ class LaneServer {
   }
 
   stats() {
-    const lives = [...this.#listening].map((life) => life.stats());
-    return { ...lives.at(-1), lanes: lives.flatMap((life) => life.lanes) };
+    return { lanes: [...this.#listening].flatMap((life) => life.stats().lanes) };
   }
 
   /**

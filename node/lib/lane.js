@@ -96,6 +96,16 @@ class Lane {
     this.stalledCount = 0;
   }
 
+  /**
+   * Bytes that wait in the rings, for statistics.
+   * @returns {{ commandsDepth: number, eventsDepth: number }}
+   */
+  depths() {
+    // The memory of a lane that is gone may be another's.
+    if (this.#down) return { commandsDepth: 0, eventsDepth: 0 };
+    return { commandsDepth: this.commands.depth(), eventsDepth: this.events.depth() };
+  }
+
   /** What the addon's server is to be made with: aligned views of shared memory. */
   rings() {
     return { events: this.#eventsRegion, commands: this.#commandsRegion };

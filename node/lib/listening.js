@@ -101,7 +101,8 @@ class Listening {
   }
 
   stats() {
-    return this.#native.stats();
+    const { lanes } = this.#native.stats();
+    return { lanes: lanes.map((counts, i) => ({ ...counts, ...this.#lanes[i].depths() })) };
   }
 
   /** What was written goes out before the process, or the worker, is gone. */

@@ -63,11 +63,6 @@ impl Commands {
         std::mem::take(&mut self.read) && self.consumer.wakes()
     }
 
-    /// Bytes that the lane has not read.
-    pub fn depth(&self) -> usize {
-        self.consumer.unread().unwrap_or(0)
-    }
-
     fn header(&mut self) -> Result<Option<Header>, Broken> {
         if let Some(header) = self.ahead.take() {
             return Ok(Some(header));

@@ -74,12 +74,6 @@ impl Events {
         self.producer.is_abandoned()
     }
 
-    /// Bytes that JavaScript has not read.
-    pub fn depth(&mut self) -> usize {
-        self.room = self.producer.room();
-        crate::RING.bytes_max() - self.room
-    }
-
     fn has_room(&mut self, needed: usize) -> bool {
         if self.room < needed {
             self.room = self.producer.room();

@@ -211,10 +211,7 @@ impl Service for Bridge {
 
     fn turn_ended(&mut self) {
         self.announce();
-        let Parts { events, commands, counts, .. } = &mut self.parts;
-        counts.commands_depth.set(commands.depth() as u64);
-        counts.events_depth.set(events.depth() as u64);
-        counts.untaken.set(self.untaken as u64);
+        self.parts.counts.untaken.set(self.untaken as u64);
     }
 
     fn accepts(&self) -> bool {

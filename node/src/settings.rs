@@ -34,12 +34,8 @@ pub enum Handover {
 #[derive(Debug, Default)]
 #[repr(align(128))] // two cache lines, as of sealane_lanes::counters::Counters
 pub struct Counts {
-    /// Bytes of commands that it had not read at the end of its last turn.
-    pub commands_depth: Counter,
     /// Events about handshakes and keys for which there was no room.
     pub dropped: Counter,
-    /// Bytes of events that JavaScript had not read at the end of its last turn.
-    pub events_depth: Counter,
     /// Connections that were handed over.
     pub opened: Counter,
     /// Times that a connection found no room in the ring.

@@ -14,14 +14,14 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::{error::Error, process::tree as process_tree};
 
 /// A running child; dropping it asks it to end, then ends it and everything it started.
-pub(super) struct Child {
+pub(crate) struct Child {
     process: process::Child,
     log: PathBuf,
 }
 
 impl Child {
     /// Starts `command`, with what it prints in `log`.
-    pub(super) fn start(mut command: Command, log: &Path) -> Result<Self, Error> {
+    pub(crate) fn start(mut command: Command, log: &Path) -> Result<Self, Error> {
         let out = File::create(log).map_err(Error::file(log))?;
         let error = out.try_clone().map_err(Error::file(log))?;
         let what = format!("start {}", command.get_program().to_string_lossy());
@@ -31,12 +31,12 @@ impl Child {
     }
 
     /// How it ended, if it has.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
     }
 
     /// The last line of what it printed.
-    pub(super) fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
         last.unwrap_or("it ended without a word").trim().to_owned()

@@ -47,6 +47,7 @@ pub(crate) fn run() -> Run {
         bulk: bulk(&mut chance),
         memory: memory(),
         counts: STACKS.iter().take(4).map(count).collect(),
+        findings: Vec::new(),
         forecasts: vec![],
         validation: None,
         live: vec![],

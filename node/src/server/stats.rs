@@ -29,15 +29,13 @@ fn lane<'env>(env: &'env Env, counters: &Counters, counts: &Counts) -> Result<Ob
     let mut lane = Object::new(env)?;
     let resumed = counters.handshakes.cells().filter(|(_, resumed, ..)| *resumed);
     let resumed: u64 = resumed.map(|(.., count)| count).sum();
-    let named: [(&str, u64); 22] = [
+    let named: [(&str, u64); 20] = [
         ("acceptErrors", value(&counters.accept_errors)),
         ("accepted", value(&counters.accepted)),
         ("bytesRead", value(&counters.client_bytes)),
         ("bytesWritten", value(&counters.backend_bytes)),
-        ("commandsDepth", value(&counts.commands_depth)),
         ("connections", value(&counters.connections)),
         ("dropped", value(&counts.dropped)),
-        ("eventsDepth", value(&counts.events_depth)),
         ("generation", value(&counters.generation)),
         ("handshakeTimeUs", counters.handshake_time.sum_us()),
         ("handshakes", counters.handshakes.total()),

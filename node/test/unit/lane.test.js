@@ -359,6 +359,18 @@ test('a full ring keeps order and loses nothing', async () => {
   assert.equal(lane.stalledCount, 0);
 });
 
+test('what waits in the rings can be asked, and not once they are given back', async () => {
+  const { end, lane, socket } = opened();
+  const message = 16 + 32;
+  await commands(end);
+  end.send(Event.DATA, ID, Buffer.alloc(32));
+  assert.deepEqual(lane.depths(), { commandsDepth: 0, eventsDepth: message });
+  socket.write(Buffer.alloc(32));
+  assert.deepEqual(lane.depths(), { commandsDepth: message, eventsDepth: message });
+  lane.release();
+  assert.deepEqual(lane.depths(), { commandsDepth: 0, eventsDepth: 0 });
+});
+
 test('no context leaks from one connection into another', async () => {
   const storage = new AsyncLocalStorage();
   const seen = [];

@@ -1,0 +1,209 @@
+//! The command `findings`: what each stack's threads share today, from recordings, with who writes
+//! it and what would remove it; one page, the same as text, and a document.
+//!
+//! ```text
+//! recordings --> what is shared, summed --+--> page, text, document
+//! recordings --> forecasts ---------------+
+//! findings.toml: what people know --------+
+//! ```
+
+pub(crate) mod notes;
+mod set;
+mod sharing;
+mod text;
+pub(crate) mod words;
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use crate::{
+    document::{Forecast, Run},
+    error::Error,
+    forecast::{self, Target, replays::Watch},
+    interrupt::Interrupt,
+    journal::{self, Journal},
+    page,
+    recording::Recording,
+    replay, transfer,
+};
+
+use notes::Notes;
+
+/// Its arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Recordings, documents of `findings`, `forecast` and `validate`, or folders of these
+    #[arg(value_name = "FROM", required_unless_present = "record", num_args = 0..=FROM_MAX)]
+    from: Vec<PathBuf>,
+    /// Makes the recordings of the set that are not in this folder yet, and takes those that are
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
+    /// Records only these stacks of the set, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "record")]
+    stack: Vec<String>,
+    /// Prints the command of each recording instead: of the set with --record, else of those given
+    #[arg(long)]
+    commands: bool,
+    /// Forecasts each recording for `measured`, this machine, or one by its name; takes minutes
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Threads of the forecast, one per core
+    #[arg(long, default_value_t = 80, requires = "profile",
+        value_parser = clap::value_parser!(u32).range(2..=i64::from(replay::THREADS_MAX)))]
+    cores: u32,
+    /// The page to write
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+    /// Writes the text there instead of to standard output
+    #[arg(long, value_name = "FILE.md")]
+    text: Option<PathBuf>,
+    /// Writes all figures there, as one document
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// `true` if every recording of the set could be made.
+///
+/// # Errors
+/// What stopped it.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let stop = Interrupt::catch()?;
+    let mut well = true;
+    let mut from = arguments.from.clone();
+    if let Some(folder) = &arguments.record {
+        let set = set::wanted(&arguments.stack)?;
+        if arguments.commands {
+            show(&set::commands(&set, folder))?;
+            return Ok(true);
+        }
+        well = set::record(&set, folder, |wanted, file| wanted.make(file, &stop))?;
+        from.push(folder.clone());
+    }
+    let target = match &arguments.profile {
+        None => None,
+        Some(name) => Some(Target {
+            profile: transfer::profile(name, &stop)?,
+            cores: vec![arguments.cores],
+            seed: SEED,
+        }),
+    };
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    gather(&files(&from)?, target.as_ref(), &stop, &mut journal.run)?;
+    if arguments.commands {
+        let commands = journal.run.findings.iter().map(|finding| words::command(finding) + "\n");
+        show(&commands.collect::<String>())?;
+        return Ok(well);
+    }
+    journal.save(true)?;
+    let notes = Notes::own()?;
+    if let Some(output) = &arguments.output {
+        page::findings::write(&journal.run, &notes, output)?;
+    }
+    let text = text::text(&journal.run, &notes);
+    match &arguments.text {
+        Some(file) => fs::write(file, text).map_err(Error::file(file))?,
+        None => show(&text)?,
+    }
+    Ok(well)
+}
+
+/// What `files` say of stacks, each stack and scenario once: the last file that tells of it counts.
+/// With a `target`, recordings are forecast too.
+fn gather(
+    files: &[PathBuf],
+    target: Option<&Target>,
+    stop: &Interrupt,
+    run: &mut Run,
+) -> Result<(), Error> {
+    let (mut forecasts, mut recordings) = (Vec::new(), Vec::new());
+    for file in files {
+        if file.to_string_lossy().ends_with(set::SUFFIX) {
+            let recording = Recording::read(file)?;
+            run.findings.push(sharing::finding(&recording));
+            recordings.push(recording);
+        } else {
+            let document = journal::read(file)?;
+            run.findings.extend(document.findings);
+            forecasts.extend(document.forecasts);
+            run.validation = document.validation.or(run.validation.take());
+        }
+    }
+    if run.findings.is_empty() {
+        return Err(Error::Check(format!(
+            "there is no recording among {} files; sealane-lab findings --record FOLDER makes the \
+             set, sealane-lab count --record FILE a single one",
+            files.len()
+        )));
+    }
+    if let Some(target) = target {
+        forecasts.extend(forecast(&recordings, target, stop)?);
+    }
+    sort(run);
+    for finding in &mut run.findings {
+        let same = |forecast: &&Forecast| {
+            (&forecast.stack, &forecast.version, &forecast.scenario)
+                == (&finding.stack, &finding.version, &finding.scenario)
+        };
+        if let Some(forecast) = forecasts.iter().rfind(same) {
+            finding.forecast = Some(forecast.clone());
+        }
+    }
+    Ok(())
+}
+
+/// By name and scenario, of each the last.
+fn sort(run: &mut Run) {
+    run.findings.reverse();
+    run.findings.sort_by(|a, b| (&a.stack, &a.scenario).cmp(&(&b.stack, &b.scenario)));
+    run.findings.dedup_by(|b, a| (&a.stack, &a.scenario) == (&b.stack, &b.scenario));
+}
+
+fn forecast(
+    recordings: &[Recording],
+    target: &Target,
+    stop: &Interrupt,
+) -> Result<Vec<Forecast>, Error> {
+    let each_max = forecast::replays_max(target);
+    let watch = Watch::new(stop, recordings.len() as u64 * each_max);
+    let mut forecasts = Vec::new();
+    for (at, recording) in (1..).zip(recordings) {
+        forecasts.push(forecast::of(recording, target, &watch)?);
+        watch.skip_to(at * each_max);
+    }
+    Ok(forecasts)
+}
+
+fn show(text: &str) -> Result<(), Error> {
+    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
+}
+
+/// All recordings and documents of `from`, folders' in the order of their names.
+fn files(from: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for path in from {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let entries = fs::read_dir(path).map_err(Error::file(path))?;
+        let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        inside.retain(|file| {
+            let name = file.to_string_lossy();
+            name.ends_with(set::SUFFIX) || name.ends_with(".json")
+        });
+        inside.sort_unstable();
+        files.append(&mut inside);
+    }
+    match files.len() {
+        0..=FILES_MAX => Ok(files),
+        many => Err(Error::Check(format!("{many} files; at most {FILES_MAX} fit on a page"))),
+    }
+}
+
+const FILES_MAX: usize = 256;
+const FROM_MAX: usize = 64;
+/// Of the places at which threads begin: the same forecast each time.
+const SEED: u64 = 1;

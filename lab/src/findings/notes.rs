@@ -1,0 +1,233 @@
+//! What people know about the lines that recordings name: [`Notes`], written in `findings.toml`.
+//!
+//! A note is tied to what was recorded, not to a stack's reputation: where no recording names its
+//! line any more, it is [`stale`](Notes::stale), and the page says so instead of repeating it.
+
+use std::ptr;
+
+use serde::Deserialize;
+
+use crate::{
+    document::{Finding, HotLine},
+    error::Error,
+};
+
+/// All of them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Notes {
+    /// What stacks are called in sentences.
+    #[serde(rename = "stack")]
+    pub(crate) stacks: Vec<Stack>,
+    /// About lines; the first that fits one is taken.
+    #[serde(rename = "note")]
+    pub(crate) notes: Vec<Note>,
+    /// Changes to a stack, told so that its authors could make them.
+    #[serde(rename = "change")]
+    pub(crate) changes: Vec<Change>,
+}
+
+/// A stack in words.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stack {
+    /// As in [`Finding::stack`].
+    name: String,
+    /// As its authors call it.
+    pub(crate) title: String,
+    /// What is to be known of it whatever was recorded; may be empty.
+    #[serde(default)]
+    pub(crate) about: String,
+}
+
+/// What is known of one line.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Note {
+    /// The stacks that it is true of.
+    stacks: Vec<String>,
+    /// Part of the line's symbol.
+    symbol: String,
+    /// The thing itself, in a few words.
+    pub(crate) culprit: String,
+    /// When a handshake comes there.
+    pub(crate) taken: String,
+    /// What would remove it.
+    pub(crate) removal: String,
+    /// Where its authors speak of it: `owner/project#number`, or a version.
+    #[serde(default)]
+    pub(crate) told_in: Vec<String>,
+}
+
+/// A change that would remove a line.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    /// The stack whose recording it is about.
+    pub(crate) stack: String,
+    /// What it would bring.
+    pub(crate) title: String,
+    /// Symbols of the lines that it removes: each must be recorded.
+    pub(crate) symbols: Vec<String>,
+    /// In the order of reading.
+    #[serde(rename = "part")]
+    pub(crate) parts: Vec<ChangePart>,
+}
+
+/// A paragraph or several under one head.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangePart {
+    /// Its head.
+    pub(crate) head: String,
+    /// Paragraphs, with an empty line between them.
+    pub(crate) text: String,
+    /// Behind the text; empty if there is none.
+    #[serde(default)]
+    pub(crate) code: String,
+}
+
+impl Notes {
+    /// Those that come with the lab.
+    ///
+    /// # Errors
+    /// The file is not what this program reads; a test sees to it that it is.
+    pub(crate) fn own() -> Result<Self, Error> {
+        Self::parse(OWN)
+    }
+
+    fn parse(text: &str) -> Result<Self, Error> {
+        toml::from_str(text).map_err(|error| Error::Document {
+            file: "findings.toml".into(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// The changes to stacks of which there are `findings`.
+    pub(crate) fn changes_of(&self, findings: &[Finding]) -> impl Iterator<Item = &Change> {
+        let is_recorded = |change: &&Change| findings.iter().any(|it| it.stack == change.stack);
+        self.changes.iter().filter(is_recorded)
+    }
+
+    /// What is known of `line`, recorded of `stack`.
+    pub(crate) fn about(&self, stack: &str, line: &HotLine) -> Option<&Note> {
+        self.notes.iter().find(|note| note.fits(stack, line))
+    }
+
+    /// The words for a stack; a stack without any is called by its name.
+    pub(crate) fn stack(&self, name: &str) -> Option<&Stack> {
+        self.stacks.iter().find(|stack| stack.name == name)
+    }
+
+    /// What no recording bears out, in words: notes about a stack of which there is a recording,
+    /// none of which names the line.
+    pub(crate) fn stale(&self, findings: &[Finding]) -> Vec<String> {
+        let lines = |stack: &str| -> Vec<&HotLine> {
+            let of = findings.iter().filter(|finding| finding.stack == stack);
+            of.flat_map(|finding| &finding.hottest).collect()
+        };
+        let is_recorded = |stack: &&String| findings.iter().any(|of| of.stack == **stack);
+        let mut stale = Vec::new();
+        for note in &self.notes {
+            for stack in note.stacks.iter().filter(is_recorded) {
+                let is_it = |line: &&HotLine| {
+                    self.about(stack, line).is_some_and(|known| ptr::eq(known, note))
+                };
+                if !lines(stack).iter().any(is_it) {
+                    stale.push(format!(
+                        "no recording of {stack} names {} among its busiest lines: what was known \
+                         of it is left out",
+                        note.symbol
+                    ));
+                }
+            }
+        }
+        for change in self.changes_of(findings) {
+            let lines = lines(&change.stack);
+            for symbol in &change.symbols {
+                if !lines.iter().any(|line| line.symbol.contains(symbol.as_str())) {
+                    stale.push(format!(
+                        "no recording of {} names {symbol}, which a change would remove",
+                        change.stack
+                    ));
+                }
+            }
+        }
+        stale
+    }
+}
+
+impl Note {
+    fn fits(&self, stack: &str, line: &HotLine) -> bool {
+        self.stacks.iter().any(|name| name == stack) && line.symbol.contains(&self.symbol)
+    }
+}
+
+const OWN: &str = include_str!("../../findings.toml");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTES: &str = r#"
+        stack = []
+        change = []
+        [[note]]
+        stacks = ["a", "b"]
+        symbol = "namemap"
+        culprit = "the name map"
+        taken = "always"
+        removal = "a table without a lock"
+        [[note]]
+        stacks = ["a"]
+        symbol = "counter"
+        culprit = "the counter"
+        taken = "always"
+        removal = "none"
+    "#;
+
+    fn line(symbol: &str) -> HotLine {
+        HotLine { symbol: symbol.into(), ..HotLine::default() }
+    }
+
+    fn finding(stack: &str, hottest: Vec<HotLine>) -> Finding {
+        Finding { stack: stack.into(), hottest, ..Finding::default() }
+    }
+
+    #[test]
+    fn a_note_is_tied_to_what_was_recorded_of_its_own_stacks() {
+        let notes = Notes::parse(NOTES).expect("valid");
+        let about = |stack: &str, line: &HotLine| {
+            notes.about(stack, line).map(|note| note.culprit.clone()).unwrap_or_default()
+        };
+        let lookup = line("lock taken by ossl_namemap_name2num");
+        assert_eq!(about("a", &lookup), "the name map");
+        assert_eq!(about("c", &lookup), "", "another stack");
+        assert_eq!(about("a", &line("the counter of all")), "the counter");
+        assert_eq!(about("b", &line("the counter of all")), "", "not known of it");
+    }
+
+    #[test]
+    fn a_note_that_no_recording_bears_out_is_named() {
+        let notes = Notes::parse(NOTES).expect("valid");
+        let lookup = line("lock taken by ossl_namemap_name2num");
+        let findings = [finding("a", vec![lookup])];
+        let stale = notes.stale(&findings);
+        // Of the stack b nothing is recorded, so nothing is known to be wrong.
+        assert_eq!(stale.len(), 1, "{stale:?}");
+        assert!(stale[0].contains("no recording of a names counter"), "{stale:?}");
+    }
+
+    #[test]
+    fn the_labs_own_notes_can_be_read_and_name_what_they_are_about() {
+        let notes = Notes::own().expect("valid");
+        for note in &notes.notes {
+            assert!(!note.symbol.is_empty(), "{note:?}");
+            for stack in &note.stacks {
+                assert!(notes.stack(stack).is_some(), "{stack} has no title");
+            }
+        }
+        let changed: Vec<&str> = notes.changes.iter().map(|change| &*change.stack).collect();
+        assert_eq!(changed, ["aws-lc"]);
+    }
+}
