@@ -8,6 +8,11 @@
 // environment variable SEALANE_LAB_PHASE=ADDRESS on that thread. Threads that announce nothing are
 // not counted.
 //
+// With SEALANE_LAB_LOCKS_TIMES it also sums how long each lock was held, by the time stamp counter
+// where there is one, and notes the call path of the first call only. A span is left out if a path
+// was noted in it, or if it is so long that the thread had lost its processor. A mutex that a
+// condition variable gives back meanwhile counts as held.
+//
 // Not seen: locks that are atomics in the program's own code (Rust's standard library, Go), calls
 // inside the C library, and the mutex that a condition variable takes again.
 
@@ -21,12 +26,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
 
 enum {
   THREADS_MAX = 64,
   ROWS_MAX = 1 << 14,   // per thread; a power of two
   FRAMES_MAX = 24,      // of one call path
   FRAMES_OWN = 2,       // count() and the function that replaces the C library's
+  HELD_MAX = 32,        // locks that one thread holds at once and that are timed
+  SPAN_NS_MAX = 200000, // of a lock that is held while its thread runs
+  CLOCK_READINGS = 1000,
+  CALIBRATION_NS = 2000000,
 };
 
 enum kind { MUTEX, READ, WRITE, SPIN, KINDS };
@@ -37,6 +50,14 @@ struct row {
   uint64_t calls;
   uint8_t kind, phase, frames;
   uintptr_t path[FRAMES_MAX];
+  uint64_t spans, ticks; // timed ones, and their sum
+};
+
+struct held {
+  const void *lock;
+  struct row *row;
+  uint64_t begun;
+  int disturbed; // a path was noted meanwhile
 };
 
 struct table {
@@ -47,11 +68,14 @@ struct table {
 static struct table *tables[THREADS_MAX];
 static atomic_uint tables_used;
 static atomic_uint threads_lost;
-static int with_paths;
+static int with_paths, with_times;
+static uint64_t ticks_begin, ns_begin, span_ticks_max;
 
 static _Thread_local const volatile uint8_t *phase;
 static _Thread_local struct table *table;
 static _Thread_local int inside;
+static _Thread_local struct held held[HELD_MAX];
+static _Thread_local unsigned holding;
 
 static struct table *new_table(void) {
   unsigned place = atomic_fetch_add(&tables_used, 1);
@@ -68,6 +92,36 @@ static struct table *new_table(void) {
   return tables[place] = memory;
 }
 
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t ticks(void) {
+#if defined(__x86_64__)
+  unsigned processor;
+  return __rdtscp(&processor); // not before what comes before it
+#else
+  return now_ns();
+#endif
+}
+
+static double ns_per_tick(void) {
+  uint64_t passed = ticks() - ticks_begin;
+  return passed == 0 ? 1 : (double)(now_ns() - ns_begin) / (double)passed;
+}
+
+// What two readings around nothing tell, at the least.
+static uint64_t clock_ticks(void) {
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < CLOCK_READINGS; i++) {
+    uint64_t begun = ticks(), passed = ticks() - begun;
+    least = passed < least ? passed : least;
+  }
+  return least;
+}
+
 static uint64_t hash(const struct row *row) {
   uint64_t hash = (row->lock ^ ((uint64_t)row->kind << 60) ^ ((uint64_t)row->phase << 56)) *
                   0x9e3779b97f4a7c15u;
@@ -78,8 +132,46 @@ static uint64_t hash(const struct row *row) {
 }
 
 static int same(const struct row *a, const struct row *b) {
-  return a->lock == b->lock && a->kind == b->kind && a->phase == b->phase &&
-         a->frames == b->frames && memcmp(a->path, b->path, a->frames * sizeof *a->path) == 0;
+  if (a->lock != b->lock || a->kind != b->kind || a->phase != b->phase) {
+    return 0;
+  }
+  // With times, a row's path is a note only.
+  return with_times || (a->frames == b->frames &&
+                        memcmp(a->path, b->path, a->frames * sizeof *a->path) == 0);
+}
+
+static __attribute__((always_inline)) inline void note_path(struct row *row) {
+  void *frames[FRAMES_MAX + FRAMES_OWN];
+  int found = backtrace(frames, FRAMES_MAX + FRAMES_OWN);
+  for (int i = FRAMES_OWN; i < found; i++) {
+    row->path[row->frames++] = (uintptr_t)frames[i];
+  }
+  for (unsigned i = 0; i < holding; i++) {
+    held[i].disturbed = 1;
+  }
+}
+
+static void hold(const void *lock, struct row *row, int disturbed) {
+  if (holding < HELD_MAX) {
+    held[holding++] =
+        (struct held){.lock = lock, .row = row, .begun = ticks(), .disturbed = disturbed};
+  }
+}
+
+static void let_go(const void *lock) {
+  uint64_t ended = ticks();
+  for (unsigned i = holding; i-- > 0;) {
+    if (held[i].lock == lock) {
+      struct held one = held[i];
+      held[i] = held[--holding];
+      uint64_t passed = ended - one.begun;
+      if (!one.disturbed && passed <= span_ticks_max) {
+        one.row->spans++;
+        one.row->ticks += passed;
+      }
+      return;
+    }
+  }
 }
 
 static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
@@ -92,20 +184,23 @@ static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
   }
   inside = 1;
   if (with_paths) {
-    void *frames[FRAMES_MAX + FRAMES_OWN];
-    int found = backtrace(frames, FRAMES_MAX + FRAMES_OWN);
-    for (int i = FRAMES_OWN; i < found; i++) {
-      row.path[row.frames++] = (uintptr_t)frames[i];
-    }
+    note_path(&row);
   }
   uint64_t start = hash(&row);
   for (unsigned step = 0; step < ROWS_MAX; step++) {
     struct row *at = &table->rows[(start + step) % ROWS_MAX];
-    if (at->lock == 0) {
+    int is_new = at->lock == 0;
+    if (is_new) {
       *at = row;
     }
     if (same(at, &row)) {
       at->calls++;
+      if (with_times) {
+        if (is_new) {
+          note_path(at);
+        }
+        hold(lock, at, is_new);
+      }
       inside = 0;
       return;
     }
@@ -141,6 +236,15 @@ static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
     return result; \
   }
 
+#define GIVEN_BACK(name, type) \
+  int name(type *lock) { \
+    REAL(name) \
+    if (holding > 0) { \
+      let_go((const void *)lock); \
+    } \
+    return real(lock); \
+  }
+
 COUNTED(pthread_mutex_lock, pthread_mutex_t, MUTEX)
 COUNTED(pthread_mutex_trylock, pthread_mutex_t, MUTEX)
 COUNTED_UNTIL(pthread_mutex_timedlock, pthread_mutex_t, MUTEX)
@@ -152,6 +256,10 @@ COUNTED(pthread_rwlock_trywrlock, pthread_rwlock_t, WRITE)
 COUNTED_UNTIL(pthread_rwlock_timedwrlock, pthread_rwlock_t, WRITE)
 COUNTED(pthread_spin_lock, pthread_spinlock_t, SPIN)
 COUNTED(pthread_spin_trylock, pthread_spinlock_t, SPIN)
+
+GIVEN_BACK(pthread_mutex_unlock, pthread_mutex_t)
+GIVEN_BACK(pthread_rwlock_unlock, pthread_rwlock_t)
+GIVEN_BACK(pthread_spin_unlock, pthread_spinlock_t)
 
 // A thread that asks for SEALANE_LAB_PHASE=ADDRESS says where its phase is.
 char *getenv(const char *name) {
@@ -169,7 +277,13 @@ char *getenv(const char *name) {
 
 __attribute__((constructor)) static void begin(void) {
   with_paths = getenv("SEALANE_LAB_LOCKS_PATHS") != NULL;
-  if (with_paths) {
+  with_times = getenv("SEALANE_LAB_LOCKS_TIMES") != NULL;
+  ticks_begin = ticks();
+  ns_begin = now_ns();
+  while (with_times && now_ns() - ns_begin < CALIBRATION_NS) {
+  }
+  span_ticks_max = (uint64_t)(SPAN_NS_MAX / ns_per_tick());
+  if (with_paths || with_times) {
     void *frame;
     backtrace(&frame, 1); // loads libgcc now, not inside somebody's lock
   }
@@ -182,6 +296,10 @@ static void write_row(FILE *out, unsigned thread, const struct row *row) {
     fprintf(out, " %lx", (unsigned long)row->path[i]);
   }
   fputc('\n', out);
+  if (with_times) {
+    fprintf(out, "held %.3f %lu\n", (double)row->ticks * ns_per_tick(),
+            (unsigned long)row->spans);
+  }
 }
 
 static void write_maps(FILE *out) {
@@ -205,6 +323,9 @@ __attribute__((destructor)) static void end(void) {
   FILE *out = fopen(path, "w");
   if (out == NULL) {
     return; // the reader misses the last line and says so
+  }
+  if (with_times) {
+    fprintf(out, "clock %.3f\n", (double)clock_ticks() * ns_per_tick());
   }
   uint64_t lost = 0;
   for (unsigned i = 0; i < used && i < THREADS_MAX; i++) {

@@ -11,6 +11,8 @@ mod budget;
 mod class;
 mod code;
 mod held;
+mod holding;
+mod holds;
 mod instructions;
 mod lines;
 mod locks;
@@ -55,12 +57,13 @@ pub struct Arguments {
     stack: Vec<String>,
     /// Counts shared writes of this binary of sealane instead, running with two lanes
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stack", "budget",
-        "repeats", "handshakes", "instructions", "locks", "lines", "fault"])]
+        "repeats", "handshakes", "instructions", "locks", "lines", "holds",
+        "fault"])]
     serve: Option<PathBuf>,
     /// Holds shared writes to the budget in this file, and shows that an excess would be found
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stack", "repeats", "instructions",
-        "locks", "lines", "json", "fault", "kind", "tls", "cipher", "group", "key", "tickets",
-        "share", "client_certificate"])]
+        "locks", "lines", "holds", "json", "fault", "kind", "tls", "cipher", "group", "key",
+        "tickets", "share", "client_certificate"])]
     budget: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,
@@ -71,7 +74,7 @@ pub struct Arguments {
     /// record, of a kind that resumes after 2]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=50))]
     handshakes: Option<u64>,
-    /// Counts instructions; without any of these three, all are counted
+    /// Counts instructions; without any of these four, the first three are counted
     #[arg(long)]
     instructions: bool,
     /// Counts lock acquisitions, by lock and call path
@@ -85,6 +88,9 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["serve", "budget", "repeats",
         "instructions", "locks"])]
     record: Option<PathBuf>,
+    /// Times how long locks are held, in one thread at its own speed
+    #[arg(long)]
+    holds: bool,
     /// Writes all figures there, as one document
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -170,6 +176,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         };
         show(&table::text(&result))?;
         show(&differences)?;
+        if arguments.holds && result.failure.is_none() {
+            tools.progress.step(format!("{stack}: how long locks are held"));
+            show(&holds::text(&holds::measure(&subject, &tools)?))?;
+        }
         well &= differences.is_empty();
         journal.run.stacks.extend(launch::identity(stack).ok());
         journal.run.counts.push(result);
@@ -206,9 +216,9 @@ fn counted(
     arguments: &Arguments,
     tools: &Tools,
 ) -> Result<(CountResult, String), Error> {
-    let Arguments { instructions, locks, lines, repeats, .. } = *arguments;
+    let Arguments { instructions, locks, lines, holds, repeats, .. } = *arguments;
     let lines = lines || arguments.record.is_some();
-    let all = !(instructions || locks || lines);
+    let all = !(instructions || locks || lines || holds);
     let mut times = Vec::new();
     for time in 1..=repeats {
         let mut result = subject.result();

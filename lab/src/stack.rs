@@ -30,6 +30,26 @@ pub trait Stack: Send + Sync {
         scenario: &Scenario,
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error>;
+
+    /// Times from now on, in what is prepared, the calls that hold a lock which nothing can
+    /// interpose; a stack without such locks does nothing.
+    fn time_holds(&self) {}
+
+    /// What was timed.
+    fn holds(&self) -> Vec<TimedCall> {
+        Vec::new()
+    }
+}
+
+/// Calls of one function that hold a lock of the library's own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimedCall {
+    /// Its name without its type's.
+    pub function: String,
+    /// How often it was called, warm-up included.
+    pub calls: u64,
+    /// How long a call took, the mean, without the clock's own time.
+    pub ns: f64,
 }
 
 /// What the threads of a trial may share.

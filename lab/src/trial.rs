@@ -45,7 +45,7 @@ use crate::{
         trial::{self as ring, RingTask},
     },
     scenario::{Negotiated, Scenario},
-    stack::Identity,
+    stack::{Identity, TimedCall},
     stacks,
     tickets::{self, TicketsTask},
     trial::fault::Fault,
@@ -125,6 +125,11 @@ pub struct Handshakes {
     /// A fault to commit, which the harness must find: a test interface.
     #[serde(default)]
     pub fault: Option<Fault>,
+    /// Whether calls that hold a lock of the stack's own are timed, see [`Stack::time_holds`].
+    ///
+    /// [`Stack::time_holds`]: crate::stack::Stack::time_holds
+    #[serde(default)]
+    pub time_holds: bool,
 }
 
 /// Handshakes per thread.
@@ -155,6 +160,9 @@ pub enum Line {
         warm_up: u64,
         /// What both ends read back, the same every time.
         negotiated: Negotiated,
+        /// If it was asked for.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        holds: Vec<TimedCall>,
     },
     /// The window is closed.
     Window {

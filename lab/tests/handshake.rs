@@ -308,7 +308,8 @@ fn instruments_get_an_exact_number_of_handshakes() {
     for kind in ["full", "ticket"] {
         let (success, lines) = fixed(kind, 2);
         assert!(success, "{lines:?}");
-        let [Line::Started { marks }, Line::Fixed { operations, warm_up, negotiated }] = &lines[..]
+        let [Line::Started { marks }, Line::Fixed { operations, warm_up, negotiated, .. }] =
+            &lines[..]
         else {
             panic!("{lines:?}")
         };

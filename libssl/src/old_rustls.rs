@@ -104,7 +104,17 @@ impl Library {
         &self.path
     }
 
-    /// Builds what `request` asks for: in JSON, a scenario and a folder of credentials.
+    /// How long calls took that hold a lock, in JSON: of what was prepared to be timed.
+    #[must_use]
+    pub fn holds(&self) -> String {
+        let mut text = Vec::new();
+        // SAFETY: `append` takes a vector, which lives through the call.
+        unsafe { (self.api.old_rustls_holds)(append, (&raw mut text).cast()) };
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Builds what `request` asks for, in JSON: a `scenario`, the folder of `credentials`, and
+    /// whether to `time_holds`.
     ///
     /// # Errors
     /// [`Error::Refused`] if this version cannot do it, else [`Error::Call`].
@@ -279,9 +289,9 @@ impl Drop for Thread {
 unsafe extern "C" fn append(to: *mut c_void, start: *const u8, length: usize) {
     if length > 0 {
         // SAFETY: as demanded.
-        unsafe {
-            (*to.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(start, length))
-        }
+        let (to, bytes) =
+            unsafe { (&mut *to.cast::<Vec<u8>>(), std::slice::from_raw_parts(start, length)) };
+        to.extend_from_slice(bytes);
     }
 }
 
@@ -297,6 +307,7 @@ functions! {
         fn old_rustls_end_free(*mut RawEnd);
         fn old_rustls_error(Sink, *mut c_void) -> c_int;
         fn old_rustls_handshake(*mut RawEnd, *const u8, usize, Sink, *mut c_void) -> c_int;
+        fn old_rustls_holds(Sink, *mut c_void);
         fn old_rustls_interface() -> c_int;
         fn old_rustls_negotiated(*const RawEnd, Sink, *mut c_void) -> c_int;
         fn old_rustls_prepare(*const u8, usize) -> *mut RawShared;

@@ -72,7 +72,8 @@ impl Codes {
             Some(kind) => *kind,
             None => {
                 let bytes = self.symbols().instruction(pc);
-                let kind = bytes.map_or(Kind { flow: Flow::Unknown, atomic: false }, kind_of);
+                let unknown = Kind { flow: Flow::Unknown, atomic: false };
+                let kind = bytes.as_deref().map_or(unknown, kind_of);
                 self.kinds.insert(pc, kind);
                 kind
             }
@@ -121,11 +122,11 @@ impl Codes {
 }
 
 /// Of an x86-64 instruction; of others, nothing is known but that they go on.
-fn kind_of(bytes: Vec<u8>) -> Kind {
+fn kind_of(bytes: &[u8]) -> Kind {
     if !cfg!(target_arch = "x86_64") {
         return Kind::default();
     }
-    Kind { flow: flow(&bytes), atomic: is_atomic(&bytes) }
+    Kind { flow: flow(bytes), atomic: is_atomic(bytes) }
 }
 
 fn flow(bytes: &[u8]) -> Flow {

@@ -84,15 +84,18 @@ fn traced(
         }
         if trace.wants_marks() {
             maps = run.maps().unwrap_or(maps);
-            let symbols = Symbols::new(&maps);
-            let marks = symbols.address_of(phase::SYMBOL).ok_or_else(|| {
-                Error::Check(format!(
-                    "{} has no symbol {}; was it stripped?",
-                    program.binary.display(),
-                    phase::SYMBOL
-                ))
-            })?;
-            trace.set_marks(marks);
+            match Symbols::new(&maps).address_of(phase::SYMBOL) {
+                Some(marks) => trace.set_marks(marks),
+                None if maps.contains(&*program.binary.to_string_lossy()) => {
+                    return Err(Error::Check(format!(
+                        "{} has no symbol {}; was it stripped?",
+                        program.binary.display(),
+                        phase::SYMBOL
+                    )));
+                }
+                // It has ended, or never began; how, the end tells.
+                None => {}
+            }
         }
         if trace.read() > look_again {
             // Libraries that were loaded since. All are when the first handshake is counted, but

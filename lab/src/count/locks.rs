@@ -29,7 +29,7 @@ pub(super) fn count(
     folder: &Path,
     stop: &Interrupt,
 ) -> Result<LockCounts, Error> {
-    let rows = rows(program, false, folder, stop)?;
+    let rows = rows(program, Notes::Nothing, folder, stop)?;
     let per_handshake = 1.0 / handshakes as f64;
     let sum = |kinds: &[&str]| {
         let of = |phases: &[Phase]| -> f64 {
@@ -57,7 +57,7 @@ pub(super) fn sites(
     folder: &Path,
     stop: &Interrupt,
 ) -> Result<Vec<LockSite>, Error> {
-    let Rows { rows, maps } = rows(program, true, folder, stop)?;
+    let Rows { rows, maps, .. } = rows(program, Notes::Paths, folder, stop)?;
     let symbols = Symbols::new(&maps);
     let mut paths: BTreeMap<u64, Frame> = BTreeMap::new();
     for pc in rows.iter().flat_map(|row| &row.path) {
@@ -96,10 +96,73 @@ pub(super) fn sites(
     Ok(sites)
 }
 
+/// How long locks are held, by the name of the lock, its kind and the phase in which it is taken:
+/// calls per handshake, and the mean in nanoseconds without the clock's own time. `program` has
+/// one thread, so that nobody waits.
+///
+/// # Errors
+/// As [`count`].
+pub(super) fn holds(
+    program: &Program,
+    handshakes: u64,
+    folder: &Path,
+    stop: &Interrupt,
+) -> Result<Vec<NativeHold>, Error> {
+    let Rows { rows, maps, clock_ns } = rows(program, Notes::Times, folder, stop)?;
+    let symbols = Symbols::new(&maps);
+    let mut paths: BTreeMap<u64, Frame> = BTreeMap::new();
+    for pc in rows.iter().flat_map(|row| &row.path) {
+        paths.entry(*pc).or_insert_with(|| Frame::at(*pc, &symbols));
+    }
+    let names = names(&rows, &paths, &symbols);
+    let mut sums: BTreeMap<(String, String, usize), (u64, f64, u64)> = BTreeMap::new();
+    for row in &rows {
+        let lock = names.get(&row.lock).cloned().unwrap_or_default();
+        let sum = sums.entry((lock, row.kind.clone(), row.phase)).or_default();
+        *sum = (sum.0 + row.calls, sum.1 + row.held_ns, sum.2 + row.spans);
+    }
+    let hold = |((lock, kind, phase), (calls, held_ns, spans)): ((String, String, usize), _)| {
+        let (calls, held_ns, spans): (u64, f64, u64) = (calls, held_ns, spans);
+        (spans > 0).then(|| NativeHold {
+            lock,
+            kind,
+            phase,
+            calls: calls as f64 / handshakes as f64,
+            ns: (held_ns / spans as f64 - clock_ns).max(0.0),
+        })
+    };
+    Ok(sums.into_iter().filter_map(hold).collect())
+}
+
+/// See [`holds`].
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct NativeHold {
+    /// The variable, or who takes it.
+    pub(super) lock: String,
+    /// `mutex`, `read`, `write` or `spin`.
+    pub(super) kind: String,
+    /// As a number, see [`Phase`].
+    pub(super) phase: usize,
+    /// Per handshake.
+    pub(super) calls: f64,
+    /// The mean.
+    pub(super) ns: f64,
+}
+
+/// What the interposer notes beside the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notes {
+    Nothing,
+    Paths,
+    Times,
+}
+
 /// What the interposer wrote.
 struct Rows {
     rows: Vec<Row>,
     maps: String,
+    /// What its clock tells of no time at all.
+    clock_ns: f64,
 }
 
 impl Rows {
@@ -115,7 +178,8 @@ impl Rows {
     /// # Errors
     /// If it met one of its limits, or did not end.
     fn parse(text: &str) -> Result<Self, Error> {
-        let (mut rows, mut maps) = (Vec::new(), String::new());
+        let (mut rows, mut maps): (Vec<Row>, _) = (Vec::new(), String::new());
+        let mut clock_ns = 0.0;
         let mut ended = false;
         for line in text.lines() {
             match line.split_once(' ') {
@@ -125,6 +189,13 @@ impl Rows {
                     })?;
                     rows.push(row);
                 }
+                Some(("held", fields)) => {
+                    let last = rows.last_mut().and_then(|row| row.take_held(fields));
+                    last.ok_or_else(|| {
+                        Error::Check(format!("the interposer wrote what is no time: {line}"))
+                    })?;
+                }
+                Some(("clock", ns)) => clock_ns = ns.parse().unwrap_or(0.0),
                 Some(("map", map)) => {
                     maps.push_str(map);
                     maps.push('\n');
@@ -137,7 +208,7 @@ impl Rows {
             }
         }
         if ended {
-            return Ok(Self { rows, maps });
+            return Ok(Self { rows, maps, clock_ns });
         }
         Err(Error::Check(
             "the interposer wrote no counts: is the program linked statically, or did it end \
@@ -162,6 +233,9 @@ struct Row {
     calls: u64,
     /// Innermost first.
     path: Vec<u64>,
+    /// With times: how long it was held in all, in so many calls.
+    held_ns: f64,
+    spans: u64,
 }
 
 impl Row {
@@ -172,7 +246,13 @@ impl Row {
         let lock = u64::from_str_radix(fields.next()?, 16).ok()?;
         let calls = fields.next()?.parse().ok()?;
         let path = fields.map(|pc| u64::from_str_radix(pc, 16).ok()).collect::<Option<_>>()?;
-        Some(Self { thread, kind, phase, lock, calls, path })
+        Some(Self { thread, kind, phase, lock, calls, path, held_ns: 0.0, spans: 0 })
+    }
+
+    fn take_held(&mut self, fields: &str) -> Option<()> {
+        let (held_ns, spans) = fields.split_once(' ')?;
+        (self.held_ns, self.spans) = (held_ns.parse().ok()?, spans.parse().ok()?);
+        Some(())
     }
 
     fn is(&self, kinds: &[&str]) -> bool {
@@ -237,12 +317,7 @@ fn told(row: &Row, frames: &BTreeMap<u64, Frame>) -> Vec<String> {
     named.map(|frame| format!("{} ({})", frame.function, frame.owner)).take(PATH_MAX).collect()
 }
 
-fn rows(
-    program: &Program,
-    with_paths: bool,
-    folder: &Path,
-    stop: &Interrupt,
-) -> Result<Rows, Error> {
+fn rows(program: &Program, notes: Notes, folder: &Path, stop: &Interrupt) -> Result<Rows, Error> {
     let (library, written) = (folder.join("locks.so"), folder.join("locks.txt"));
     fs::write(&library, INTERPOSER).map_err(Error::file(&library))?;
     let _ = fs::remove_file(&written);
@@ -250,8 +325,10 @@ fn rows(
     let mut add = |name: &str, value: OsString| program.environment.push((name.into(), value));
     add("LD_PRELOAD", library.into());
     add("SEALANE_LAB_LOCKS", written.clone().into());
-    if with_paths {
-        add("SEALANE_LAB_LOCKS_PATHS", "1".into());
+    match notes {
+        Notes::Nothing => {}
+        Notes::Paths => add("SEALANE_LAB_LOCKS_PATHS", "1".into()),
+        Notes::Times => add("SEALANE_LAB_LOCKS_TIMES", "1".into()),
     }
     let mut run = Run::start(&[], &program, stop)?;
     let words = run.words()?;
@@ -282,6 +359,14 @@ mod tests {
         assert!(rows.rows[0].is(&["read"]) && rows.rows[0].is_in(&SERVER_SIDE));
         assert_eq!(rows.rows[0].path, [0xaa, 0xbb]);
         assert_eq!(rows.maps, "0-1 r 0 0 0 /x\n");
+    }
+
+    #[test]
+    fn times_stand_behind_their_row() {
+        let written = WRITTEN.replace("aa bb\n", "aa bb\nheld 120.5 6\nclock 8.25\n");
+        let rows = Rows::parse(&written).expect("rows");
+        assert_eq!((rows.rows[0].held_ns, rows.rows[0].spans, rows.clock_ns), (120.5, 6, 8.25));
+        assert!(Rows::parse(&WRITTEN.replace("row 0 read 1 7f00 12 aa bb", "held 1 1")).is_err());
     }
 
     #[test]

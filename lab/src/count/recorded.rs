@@ -239,19 +239,12 @@ fn until_the_last_mark(kept: &[Kept]) -> &[Kept] {
 fn paired(kept: &[Kept]) -> Vec<Kept> {
     let mut paired = kept.to_vec();
     let mut open: HashMap<u32, Vec<usize>> = HashMap::new();
-    for at in 0..paired.len() {
-        let Kept { event, lock, .. } = paired[at];
-        if !is_on_lock(event) {
-            continue;
-        }
-        let taken = open.entry(lock).or_default();
-        match event {
-            event if takes_lock(event) => taken.push(at),
-            _ => {
-                if taken.pop().is_none() {
-                    paired[at].event = Event::Update;
-                }
-            }
+    for (at, kept) in paired.iter_mut().enumerate().filter(|(_, kept)| is_on_lock(kept.event)) {
+        let taken = open.entry(kept.lock).or_default();
+        if takes_lock(kept.event) {
+            taken.push(at);
+        } else if taken.pop().is_none() {
+            kept.event = Event::Update;
         }
     }
     for at in open.into_values().flatten() {

@@ -5,7 +5,7 @@ use std::{env, path::PathBuf, time::Duration};
 
 use crate::{
     count::{
-        Tools, instructions,
+        Tools, holding, holds, instructions,
         lines::{self, Lines},
         locks,
         run::{self, Program},
@@ -17,6 +17,7 @@ use crate::{
     machine, phase,
     recording::{ByPart, Recording},
     scenario::{Kind, Scenario},
+    stack::TimedCall,
     trial::{Fixed, Handshakes, Line, Task, fault::Fault, launch},
 };
 
@@ -68,6 +69,27 @@ impl Subject {
         Ok(counts)
     }
 
+    /// How long locks of the C library are held, of one thread.
+    ///
+    /// # Errors
+    /// What stopped the trial.
+    pub(super) fn native_holds(&self, tools: &Tools) -> Result<Vec<locks::NativeHold>, Error> {
+        let (program, handshakes) = self.trial(tools, 1, HOLDS)?;
+        locks::holds(&program, handshakes, tools.folder.path(), &tools.stop)
+    }
+
+    /// How long calls take that hold a lock of the stack's own, and how many handshakes there were.
+    ///
+    /// # Errors
+    /// What stopped the trial.
+    pub(super) fn timed_calls(&self, tools: &Tools) -> Result<(Vec<TimedCall>, u64), Error> {
+        let task = Handshakes { time_holds: true, ..self.task(tools, 1, HOLDS)? };
+        match launch::run(&Task::Handshakes(task), HOLDS_TIME_MAX)? {
+            Line::Fixed { holds, .. } => Ok((holds, HOLDS.warm_up + HOLDS.count)),
+            _ => Err(Error::Check("the trial told something else than its holds".into())),
+        }
+    }
+
     /// Instructions by side.
     ///
     /// # Errors
@@ -107,6 +129,7 @@ impl Subject {
         let step = |what| tools.progress.step(format!("{}: {what}", self.stack));
         step("time without an instrument");
         let native_ns = Some(self.native_ns(tools)?);
+        let timed = holds::measure(self, tools)?;
         step("recording");
         let least = if self.scenario.kind == Kind::Full { 1 } else { WARM_UP_TO_RESUME };
         let warm_up = tools.handshakes.max(least);
@@ -120,8 +143,9 @@ impl Subject {
         }
         let scenario = self.scenario.clone();
         let processor = machine.processor;
-        let recording =
+        let mut recording =
             Recording { started, command, processor, stack, scenario, native_ns, ..recording };
+        holding::add(&mut recording, &timed);
         Ok((lines, recording))
     }
 
@@ -134,7 +158,7 @@ impl Subject {
             pin: first.into_iter().collect(),
             window_ms: NATIVE_MS,
             fixed: None,
-            ..self.handshakes(tools, 1, Fixed { warm_up: 0, count: 0 })?
+            ..self.task(tools, 1, Fixed { warm_up: 0, count: 0 })?
         };
         let Line::Window { round, .. } = launch::run(&Task::Handshakes(task), NATIVE_TIME_MAX)?
         else {
@@ -155,7 +179,7 @@ impl Subject {
 
     /// The trial and how many handshakes it does, all threads together.
     fn trial(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<(Program, u64), Error> {
-        let task = Task::Handshakes(self.handshakes(tools, threads, fixed)?);
+        let task = Task::Handshakes(self.task(tools, threads, fixed)?);
         let task = serde_json::to_string(&task)
             .map_err(|error| Error::Check(format!("a task as JSON: {error}")))?;
         let operations = fixed.count * threads as u64;
@@ -169,7 +193,7 @@ impl Subject {
         Ok((program, operations))
     }
 
-    fn handshakes(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<Handshakes, Error> {
+    fn task(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<Handshakes, Error> {
         let key = self.scenario.key;
         let folder = tools.folder.path().join(format!("{key:?}"));
         if !folder.exists() {
@@ -184,6 +208,7 @@ impl Subject {
             window_ms: 0,
             fixed: Some(fixed),
             fault: self.fault,
+            time_holds: false,
         })
     }
 
@@ -278,6 +303,9 @@ const IS_BUILT_FOR_COUNTING: bool = option_env!("VALGRIND_BUG_494162").is_some()
     && option_env!("AWS_LC_SYS_NO_JITTER_ENTROPY").is_some();
 /// So many that rare events show as what they are.
 const LOCKS: Fixed = Fixed { warm_up: 20, count: 200 };
+/// As long as a mean needs.
+const HOLDS: Fixed = Fixed { warm_up: 20, count: 500 };
+const HOLDS_TIME_MAX: Duration = Duration::from_secs(120);
 const LONG: Fixed = Fixed { warm_up: 2, count: 15 };
 const SHORT: Fixed = Fixed { warm_up: 2, count: 5 };
 /// Each call path is walked, which takes twenty times as long.

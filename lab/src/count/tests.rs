@@ -78,8 +78,12 @@ int main(int count, char **arguments) {
 "#;
 
 fn built(folder: &Path) -> PathBuf {
+    built_from(PROGRAM, folder)
+}
+
+fn built_from(text: &str, folder: &Path) -> PathBuf {
     let (source, binary) = (folder.join("program.c"), folder.join("program"));
-    fs::write(&source, PROGRAM).expect("a file");
+    fs::write(&source, text).expect("a file");
     let mut compile = Command::new("cc");
     // Atomic operations in line, as compilers do on x86-64 and as arm64 does not by itself.
     compile.args(["-O1", "-g", "-pthread", "-o"]).arg(&binary).arg(&source);
@@ -154,6 +158,62 @@ fn lock_calls_are_counted_by_lock_kind_side_and_path() {
     assert!(told.contains(&("lock (program)", "read", "on_client (program)")), "{told:?}");
     assert_eq!(told.len(), 2);
 }
+
+/// Of a lock that is held ten times as long as another one in the same program, ratios alone are
+/// looked at.
+#[test]
+fn a_lock_that_is_held_longer_has_a_longer_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = built_from(HOLDING, folder.path());
+    let holds = locks::holds(&program(&binary, 1_000), 1_000, folder.path(), &go_on());
+    let holds = holds.expect("times");
+    let of = |name: &str| {
+        let found = holds.iter().find(|hold| hold.lock.starts_with(name));
+        found.unwrap_or_else(|| panic!("no lock {name} in {holds:#?}"))
+    };
+    let (short, long, read) = (of("short"), of("long"), of("reading"));
+    assert_eq!((short.calls, short.kind.as_str(), short.phase), (1.0, "mutex", 1));
+    assert_eq!((read.calls, read.kind.as_str(), read.phase), (1.0, "read", 3));
+    for (what, ratio) in [("mutex", long.ns / short.ns), ("read", long.ns / read.ns)] {
+        assert!((5.0..20.0).contains(&ratio), "{what}: {ratio}, {holds:#?}");
+    }
+}
+
+/// One thread; in each round it holds two mutexes and a lock to read, one for ten times as many
+/// turns as the others.
+const HOLDING: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static __thread volatile char current;
+static pthread_mutex_t short_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t long_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t reading = PTHREAD_RWLOCK_INITIALIZER;
+static volatile unsigned long value;
+__attribute__((noinline)) static void work(int turns) {
+  while (turns-- > 0) value = value * 3 + 1;
+}
+int main(int count, char **arguments) {
+  char name[64];
+  snprintf(name, sizeof name, "SEALANE_LAB_PHASE=%lx", (unsigned long)&current);
+  getenv(name);
+  for (int left = count > 1 ? atoi(arguments[1]) : 0; left > 0; left--) {
+    current = 1;
+    pthread_mutex_lock(&short_mutex);
+    work(1000);
+    pthread_mutex_unlock(&short_mutex);
+    pthread_mutex_lock(&long_mutex);
+    work(10000);
+    pthread_mutex_unlock(&long_mutex);
+    current = 3;
+    pthread_rwlock_rdlock(&reading);
+    work(1000);
+    pthread_rwlock_unlock(&reading);
+    current = 0;
+  }
+  return 0;
+}
+"#;
 
 #[test]
 fn instructions_are_those_between_two_lengths() {

@@ -261,6 +261,7 @@ impl Work {
             window_ms: 0,
             fixed: Some(Fixed { warm_up: 1, count: 1 }),
             fault: None,
+            time_holds: false,
         });
         launch::run(&task, CHECK_TIME_MAX).map(|_| ())
     }

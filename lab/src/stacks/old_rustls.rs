@@ -2,7 +2,10 @@
 //! what `stacks build` made of the lab's own sources and that version, since Cargo links one 0.23
 //! only. Loaded as a libssl is, and driven as the linked one is.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use sealane_libssl::{
     Step,
@@ -14,7 +17,7 @@ use crate::{
     credentials::Credentials,
     error::Error,
     scenario::{Negotiated, Scenario},
-    stack::{Endpoint, Identity, Prepared, Progress, Session, Stack, Worker},
+    stack::{Endpoint, Identity, Prepared, Progress, Session, Stack, TimedCall, Worker},
     stacks::{Loaded, cache, libssl::failed},
 };
 
@@ -44,13 +47,20 @@ struct OldRustls {
     name: String,
     library: &'static Library,
     sha256: String,
+    /// Asked for before anything is prepared.
+    time_holds: AtomicBool,
 }
 
 impl OldRustls {
     fn boxed(name: &str, path: &Path) -> Loaded {
         let library = Library::open(path).map_err(failed)?;
         let sha256 = cache::sha256(library.path())?;
-        Ok(Box::new(Self { name: name.to_owned(), library, sha256 }))
+        Ok(Box::new(Self {
+            name: name.to_owned(),
+            library,
+            sha256,
+            time_holds: AtomicBool::new(false),
+        }))
     }
 }
 
@@ -73,8 +83,20 @@ impl Stack for OldRustls {
         scenario: &Scenario,
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error> {
-        let request = json!({ "scenario": scenario, "credentials": credentials.folder() });
+        let request = json!({
+            "scenario": scenario,
+            "credentials": credentials.folder(),
+            "time_holds": self.time_holds.load(Relaxed),
+        });
         Ok(Box::new(Prepares(self.library.prepare(&request.to_string()).map_err(failed)?)))
+    }
+
+    fn time_holds(&self) {
+        self.time_holds.store(true, Relaxed);
+    }
+
+    fn holds(&self) -> Vec<TimedCall> {
+        serde_json::from_str(&self.library.holds()).unwrap_or_default()
     }
 }
 

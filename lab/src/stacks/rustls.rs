@@ -7,6 +7,7 @@ mod end;
 mod plaintext;
 mod settings;
 mod store;
+mod timed;
 
 use rustls::crypto::{aws_lc_rs, ring};
 
@@ -16,7 +17,7 @@ use crate::{
     credentials::Credentials,
     error::Error,
     scenario::Scenario,
-    stack::{Identity, Prepared, Stack},
+    stack::{Identity, Prepared, Stack, TimedCall},
     stacks::{Loaded, linked},
 };
 use contexts::Library;
@@ -74,5 +75,13 @@ impl Stack for &'static Rustls {
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error> {
         contexts::prepare(self.library, scenario, credentials)
+    }
+
+    fn time_holds(&self) {
+        timed::begin();
+    }
+
+    fn holds(&self) -> Vec<TimedCall> {
+        timed::calls()
     }
 }

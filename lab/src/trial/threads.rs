@@ -47,8 +47,11 @@ pub(super) fn run(task: &Handshakes) -> Result<Line, Error> {
     }
     let misled = Fault::misled(task.fault, &task.scenario);
     let credentials = Credentials::at(&task.credentials);
-    let prepared: Arc<dyn Prepared> =
-        Arc::from(stacks::load(&task.stack)?.prepare(&misled, &credentials)?);
+    let stack = stacks::load(&task.stack)?;
+    if task.time_holds {
+        stack.time_holds();
+    }
+    let prepared: Arc<dyn Prepared> = Arc::from(stack.prepare(&misled, &credentials)?);
     let meeting = Arc::new(Meeting::new(task.threads));
     let (sender, events) = mpsc::channel();
     let mut threads = Vec::new();
@@ -72,7 +75,11 @@ pub(super) fn run(task: &Handshakes) -> Result<Line, Error> {
     for thread in threads {
         let _ = thread.join();
     }
-    account::result(task, &reports, meeting.steal_percent())
+    let mut line = account::result(task, &reports, meeting.steal_percent())?;
+    if let (true, Line::Fixed { holds, .. }) = (task.time_holds, &mut line) {
+        *holds = stack.holds();
+    }
+    Ok(line)
 }
 
 /// What a thread tells the main thread.

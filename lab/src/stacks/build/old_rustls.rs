@@ -49,7 +49,7 @@ serde_json = \"1\"
 thiserror = \"2\"
 ";
 
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 10] = [
     ("src/lib.rs", EXPORTS),
     ("src/credentials.rs", include_str!("../../credentials.rs")),
     ("src/error.rs", include_str!("../../error.rs")),
@@ -59,6 +59,7 @@ const SOURCES: [(&str, &str); 9] = [
     ("src/ends/end.rs", include_str!("../rustls/end.rs")),
     ("src/ends/settings.rs", include_str!("../rustls/settings.rs")),
     ("src/ends/store.rs", include_str!("../rustls/store.rs")),
+    ("src/ends/timed.rs", include_str!("../rustls/timed.rs")),
 ];
 
 #[cfg(test)]

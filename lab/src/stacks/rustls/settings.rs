@@ -5,13 +5,13 @@ use std::sync::Arc;
 use rustls::{
     CipherSuite, ClientConfig, NamedGroup, RootCertStore, SignatureScheme, SupportedCipherSuite,
     SupportedProtocolVersion,
-    client::{Resumption, Tls12Resumption},
+    client::{ClientSessionMemoryCache, Resumption, Tls12Resumption},
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     version::{TLS12, TLS13},
 };
 
-use super::store::ThreadStore;
+use super::{store::ThreadStore, timed};
 use crate::{
     credentials::{Credentials, Side},
     error::Error,
@@ -63,7 +63,8 @@ pub(super) fn client_config(
     };
     let resumption = match (scenario.share, scenario.kind) {
         (Share::Session, Kind::SessionId | Kind::Ticket) => {
-            Resumption::in_memory_sessions(SHARED_SESSIONS_MAX)
+            let sessions = ClientSessionMemoryCache::new(SHARED_SESSIONS_MAX);
+            Resumption::store(timed::client_sessions(Arc::new(sessions)))
         }
         _ => Resumption::store(Arc::new(ThreadStore)),
     };

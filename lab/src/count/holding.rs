@@ -1,0 +1,146 @@
+//! Puts native times into a recording: [`add`] finds each lock that was timed among those that were
+//! recorded, by the names of the lock and of who takes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    count::holds::HeldLock,
+    recording::{Event, Hold, LockClass, Part, Recording},
+};
+
+/// Calls are the recording's own, so that they agree with its steps; times are those of `timed`.
+pub(super) fn add(recording: &mut Recording, timed: &[HeldLock]) {
+    let takers = takers(recording);
+    let operations = recording.operations as f64;
+    for (lock, taken) in recording.locks.iter_mut().zip(&takers) {
+        let functions: BTreeSet<&str> = taken.functions.iter().map(String::as_str).collect();
+        for ((part, read), calls) in &taken.calls {
+            let same = timed.iter().filter(|held| {
+                (held.part as u32, held.read) == (*part, *read)
+                    && is_it(held, lock.class, &lock.symbol, &functions)
+            });
+            // One name may stand for several locks, and one lock have several names.
+            let (sum, weight) = same.fold((0.0, 0.0), |(sum, weight), held| {
+                (sum + held.ns * held.calls_per_operation, weight + held.calls_per_operation)
+            });
+            if weight > 0.0 {
+                let part = Part::ALL[*part as usize];
+                let calls = *calls as f64 / operations;
+                lock.holds.push(Hold { part, read: *read, calls, ns: sum / weight });
+            }
+        }
+    }
+}
+
+/// How one lock is taken.
+#[derive(Default)]
+struct Taken {
+    /// How often, by the part as a number and whether it is to read.
+    calls: BTreeMap<(u32, bool), u64>,
+    /// The functions around it, without what they belong to.
+    functions: BTreeSet<String>,
+}
+
+fn takers(recording: &Recording) -> Vec<Taken> {
+    let mut takers: Vec<Taken> = recording.locks.iter().map(|_| Taken::default()).collect();
+    let mut part = Part::Outside as u32;
+    for step in &recording.steps {
+        let read = match step.event {
+            Event::Enter => {
+                part = step.place;
+                continue;
+            }
+            Event::ReadLock => true,
+            Event::MutexLock | Event::WriteLock => false,
+            _ => continue,
+        };
+        let taken = &mut takers[step.place as usize];
+        *taken.calls.entry((part, read)).or_default() += 1;
+        let mut at = Some(step.path);
+        while let Some(node) = at {
+            let node = &recording.paths[node as usize];
+            taken.functions.extend(functions(&node.function).map(str::to_owned));
+            at = node.caller;
+        }
+    }
+    takers
+}
+
+/// `encrypt` and `send` of `<a::B as a::C>::encrypt in a::send at a/b.rs:7`.
+fn functions(told: &str) -> impl Iterator<Item = &str> {
+    let names = told.rsplit_once(" at ").map_or(told, |(names, _)| names);
+    names.split(" in ").map(|name| name.rsplit("::").next().unwrap_or_default())
+}
+
+fn is_it(held: &HeldLock, class: LockClass, symbol: &str, functions: &BTreeSet<&str>) -> bool {
+    match class {
+        LockClass::FutexMutex | LockClass::FutexRwLock => functions.contains(&*held.symbol),
+        LockClass::Mutex | LockClass::RwLock => match held.symbol.strip_prefix("taken by ") {
+            // A variable, and whose it is.
+            None => held.symbol.split(" (").next() == Some(symbol),
+            Some(taker) => symbol.strip_prefix("lock taken by ").is_some_and(|taken| {
+                let taken = taken.split(" for ").next().unwrap_or_default();
+                taken.split(" in ").any(|name| name == taker)
+            }),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Lock, PathNode, Step};
+
+    fn held(symbol: &str, read: bool, ns: f64) -> HeldLock {
+        let part = Part::Server;
+        HeldLock { symbol: symbol.into(), part, read, calls_per_operation: 1.0, ns }
+    }
+
+    /// Two operations; in the server's part each takes the lock once, in this function.
+    fn recording(class: LockClass, symbol: &str, function: &str, takes: Event) -> Recording {
+        let enter = Step { place: Part::Server as u32, ..Step::default() };
+        let take = Step { event: takes, path: 1, ..Step::default() };
+        let node = PathNode { function: function.into(), ..PathNode::default() };
+        Recording {
+            operations: 2,
+            locks: vec![Lock { class, symbol: symbol.into(), ..Lock::default() }],
+            paths: vec![PathNode::default(), node],
+            steps: vec![enter, take, take],
+            ..Recording::default()
+        }
+    }
+
+    #[test]
+    fn a_lock_is_found_by_its_variable_its_taker_or_the_function_that_holds_it() {
+        for (class, symbol, function, takes, timed) in [
+            (LockClass::RwLock, "a_lock", "f", Event::ReadLock, "a_lock (libcrypto.so.3)"),
+            (
+                LockClass::RwLock,
+                "lock taken by get in outer for caller",
+                "get in outer",
+                Event::ReadLock,
+                "taken by outer",
+            ),
+            (
+                LockClass::FutexRwLock,
+                "lock taken by x",
+                "<a::B as a::Produces>::encrypt at a/b.rs:7",
+                Event::ReadLock,
+                "encrypt",
+            ),
+        ] {
+            let mut recording = recording(class, symbol, function, takes);
+            let others = [held("taken by another", true, 9.0), held(timed, false, 9.0)];
+            add(&mut recording, &[&others[..], &[held(timed, true, 800.0)]].concat());
+            let expected = Hold { part: Part::Server, read: true, calls: 1.0, ns: 800.0 };
+            assert_eq!(recording.locks[0].holds, [expected], "{timed}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_was_not_timed_has_no_time() {
+        let mut recording = recording(LockClass::FutexMutex, "m", "a::take", Event::MutexLock);
+        add(&mut recording, &[held("encrypt", false, 800.0)]);
+        assert_eq!(recording.locks[0].holds, []);
+    }
+}
