@@ -63,7 +63,7 @@ pub struct Arguments {
     /// Holds shared writes to the budget in this file, and shows that an excess would be found
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stack", "repeats", "instructions",
         "locks", "lines", "holds", "json", "fault", "kind", "tls", "cipher", "group", "key",
-        "tickets", "share", "client_certificate"])]
+        "tickets", "share", "client_certificate", "chain"])]
     budget: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,
@@ -126,6 +126,9 @@ pub(crate) struct Asked {
     /// The client shows a certificate
     #[arg(long)]
     client_certificate: bool,
+    /// Certificates that the server sends: its own, its issuer's, the root's
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    chain: u8,
 }
 
 impl Asked {
@@ -138,6 +141,7 @@ impl Asked {
             group: self.group,
             key: self.key,
             client_certificate: self.client_certificate,
+            chain: self.chain,
             tickets: self.tickets,
             share: self.share,
         }
