@@ -131,6 +131,9 @@ pub(crate) struct Asked {
     /// The client shows a certificate
     #[arg(long)]
     client_certificate: bool,
+    /// Certificates that the server sends: its own, its issuer's, the root's
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    chain: u8,
 }
 
 impl Asked {
@@ -143,6 +146,7 @@ impl Asked {
             group: self.group,
             key: self.key,
             client_certificate: self.client_certificate,
+            chain: self.chain,
             tickets: self.tickets,
             share: self.share,
         }

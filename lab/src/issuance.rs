@@ -4,8 +4,8 @@ use std::{fs, ops::Range, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    RsaKeySize,
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, RsaKeySize,
 };
 
 use crate::{
@@ -20,6 +20,15 @@ impl Credentials {
     /// # Errors
     /// If a file cannot be written.
     pub fn make(folder: &Path, key: Key) -> Result<Self, Error> {
+        Self::make_chain(folder, key, 1)
+    }
+
+    /// The same, with a server that sends so many certificates: see
+    /// [`Scenario::chain`](crate::scenario::Scenario::chain).
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn make_chain(folder: &Path, key: Key, chain: u8) -> Result<Self, Error> {
         let mut root = CertificateParams::new(Vec::new()).map_err(|error| wrong(&error))?;
         root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         root.distinguished_name.push(rcgen::DnType::CommonName, "Sealane lab root");
@@ -28,6 +37,7 @@ impl Credentials {
         let made = Self::at(folder);
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
         write(&made.root(), &root.pem())?;
+        let issuer = if chain > 1 { Some(issuer(key, &root)?) } else { None };
         for (side, usage) in [
             (Side::Server, ExtendedKeyUsagePurpose::ServerAuth),
             (Side::Client, ExtendedKeyUsagePurpose::ClientAuth),
@@ -37,12 +47,32 @@ impl Credentials {
             leaf.distinguished_name.push(rcgen::DnType::CommonName, SERVER_NAME);
             leaf.extended_key_usages.push(usage);
             let leaf_key = key_pair(key)?;
-            let certificate = leaf.signed_by(&leaf_key, &root).map_err(|error| wrong(&error))?;
-            write(&made.certificate(side), &certificate.pem())?;
+            let sent = match (&issuer, side) {
+                (Some((issuer, pem)), Side::Server) => {
+                    let leaf = leaf.signed_by(&leaf_key, issuer).map_err(|error| wrong(&error))?;
+                    let root = if chain > 2 { root.pem() } else { String::new() };
+                    [leaf.pem(), pem.clone(), root].concat()
+                }
+                _ => leaf.signed_by(&leaf_key, &root).map_err(|error| wrong(&error))?.pem(),
+            };
+            write(&made.certificate(side), &sent)?;
             write(&made.key(side), &key_pem(key, &leaf_key))?;
         }
         Ok(made)
     }
+}
+
+/// An authority between root and leaf, and its certificate.
+fn issuer(
+    key: Key,
+    root: &CertifiedIssuer<'static, KeyPair>,
+) -> Result<(Issuer<'static, KeyPair>, String), Error> {
+    let mut params = CertificateParams::new(Vec::new()).map_err(|error| wrong(&error))?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(rcgen::DnType::CommonName, "Sealane lab issuer");
+    let own_key = key_pair(key)?;
+    let pem = params.signed_by(&own_key, root).map_err(|error| wrong(&error))?.pem();
+    Ok((Issuer::new(params, own_key), pem))
 }
 
 fn key_pair(key: Key) -> Result<KeyPair, Error> {

@@ -139,6 +139,7 @@ impl Arguments {
             group: self.group,
             key: self.key,
             client_certificate: self.client_certificate,
+            chain: 1,
             tickets: self.tickets,
             ..Scenario::default()
         }

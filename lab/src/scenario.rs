@@ -20,6 +20,9 @@ pub struct Scenario {
     pub key: Key,
     /// Whether the server demands a certificate of the client.
     pub client_certificate: bool,
+    /// Certificates that the server sends: its own, with 2 also its issuer's, with 3 the root's too.
+    #[serde(default = "leaf_alone", skip_serializing_if = "is_leaf_alone")]
+    pub chain: u8,
     /// TLS 1.3 tickets that the server sends after each handshake.
     pub tickets: u8,
     /// What the threads of a trial have in common.
@@ -35,6 +38,7 @@ impl Default for Scenario {
             group: Group::X25519,
             key: Key::P256,
             client_certificate: false,
+            chain: leaf_alone(),
             tickets: 2,
             share: Share::Context,
         }
@@ -209,6 +213,16 @@ pub struct Negotiated {
     pub resumed: bool,
     /// Whether the peer showed a certificate that this end verified.
     pub peer_certificate: bool,
+}
+
+fn leaf_alone() -> u8 {
+    1
+}
+
+// The signature is serde's.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_leaf_alone(chain: &u8) -> bool {
+    *chain == leaf_alone()
 }
 
 impl Scenario {

@@ -197,7 +197,7 @@ impl Subject {
         let key = self.scenario.key;
         let folder = tools.folder.path().join(format!("{key:?}"));
         if !folder.exists() {
-            Credentials::make(&folder, key)?;
+            Credentials::make_chain(&folder, key, self.scenario.chain)?;
         }
         Ok(Handshakes {
             stack: self.stack.clone(),

@@ -79,6 +79,7 @@ fn scenarios(arguments: &Arguments) -> Vec<Scenario> {
                             group: *group,
                             key: *key,
                             client_certificate: arguments.client_certificate,
+                            chain: 1,
                             tickets: arguments.tickets,
                             share: arguments.share,
                         });

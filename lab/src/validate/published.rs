@@ -131,8 +131,15 @@ impl PublishedCurve {
             cipher: Cipher::Aes256Gcm,
             key: Key::Rsa2048,
             share: self.share,
+            chain: self.chain(),
             ..Scenario::default()
         }
+    }
+
+    /// The benchmarks' servers sent their own certificate, its issuer's and the root's; who resumes
+    /// sends none.
+    fn chain(&self) -> u8 {
+        if self.kind == Kind::Full { 3 } else { 1 }
     }
 
     /// The point that all others are relative to: the fewest threads, and the time in ns.
@@ -159,11 +166,12 @@ impl PublishedCurve {
     pub(super) fn command(&self, folder: &Path) -> String {
         format!(
             "sealane-lab count --stack {} --kind {} --tls {} --share {} --cipher aes256-gcm --key \
-             rsa2048 --group x25519 --tickets 2 --record {}",
+             rsa2048 --group x25519 --tickets 2 --chain {} --record {}",
             self.stack,
             word(&self.kind),
             word(&self.tls),
             word(&self.share),
+            self.chain(),
             folder.join(format!("{}.json.gz", self.recording)).display()
         )
     }
