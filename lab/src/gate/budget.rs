@@ -294,6 +294,7 @@ fn scenario(table: &mut Table<'_>) -> Scenario {
         group: table.choice("group", usual.group),
         key: table.choice("key", usual.key),
         client_certificate: table.is_set("client_certificate"),
+        chain: u8::try_from(table.count("chain", 1..=3, usual.chain.into())).unwrap_or(usual.chain),
         tickets: u8::try_from(table.count("tickets", 0..=8, usual.tickets.into()))
             .unwrap_or(usual.tickets),
         share: table.choice("share", usual.share),
