@@ -179,7 +179,7 @@ fn points_table(parts: &[Part<'_, Forecast>]) -> String {
             let curve = (side.of)(part.of);
             let kept = |threads: &u32| {
                 let point = curve.points.iter().find(|point| point.threads == *threads);
-                Cell::Number(point.map_or_else(String::new, |point| share(point)))
+                Cell::Number(point.map_or_else(String::new, share))
             };
             let mut row = vec![Cell::Text(part.label.clone()), Cell::Text(side.title.into())];
             row.push(Cell::Number(words::knee(curve.knee)));
