@@ -2,7 +2,7 @@
 //! [`Recording`], made by `count --record` and replayed by [`replay`](crate::replay).
 //!
 //! ```text
-//! Enter(Server) --812 instructions--> Update(line 3) --40--> ReadLock(lock 0, line 7) --...--> Enter(Outside)
+//! Enter(Server) --812 instructions--> Update(line 3) --40--> ReadLock(lock 0, line 7) --...-->
 //! ```
 //! A file is this type as JSON, compressed with gzip.
 
@@ -212,7 +212,7 @@ pub enum Event {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// `allocator`, `recycled` (memory that one thread freed and another got, or data under a lock:
-    /// plain stores only, without a variable's name).
+    /// plain stores only, without a variable's name), `stack` (of another thread).
     pub reason: String,
     /// How many lines.
     pub lines: u64,

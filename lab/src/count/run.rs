@@ -240,8 +240,8 @@ fn failed(what: &Path, status: ExitStatus, words: &str) -> Error {
     let last = lines[lines.len().saturating_sub(WORDS_SHOWN)..].join("\n");
     let without = if status.success() { " and without its result" } else { "" };
     Error::Check(format!(
-        "{} ended with {status}{without} under the instrument; if valgrind (Debian package valgrind) lacks \
-         an instruction of this processor, its words tell:\n{last}",
+        "{} ended with {status}{without} under the instrument; if valgrind (Debian package \
+         valgrind) lacks an instruction of this processor, its words tell:\n{last}",
         what.display()
     ))
 }

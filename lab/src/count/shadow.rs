@@ -143,7 +143,8 @@ impl Nodes {
         }
         if self.nodes.len() >= self.nodes_max {
             return Err(Error::Check(format!(
-                "one thread's accesses have more than {} call paths; record fewer with --handshakes",
+                "one thread's accesses have more than {} call paths; record fewer with \
+                 --handshakes",
                 self.nodes_max
             )));
         }

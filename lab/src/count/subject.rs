@@ -313,7 +313,7 @@ const SITES: Fixed = Fixed { warm_up: 2, count: 20 };
 /// Long enough for a mean.
 const NATIVE_MS: u64 = 500;
 const NATIVE_TIME_MAX: Duration = Duration::from_secs(60);
-/// The first handshake of a kind that resumes is a full one, and the next one the first of its kind.
+/// The first handshake of a kind that resumes is a full one, the next one the first of its kind.
 const WARM_UP_TO_RESUME: u64 = 2;
 /// Two are enough to share.
 const THREADS: usize = 2;
