@@ -126,6 +126,8 @@ impl Subject {
         // What may fail within a second comes before what takes minutes.
         let mut stack = launch::identity(&self.stack)?;
         stack.path = file_name(&stack.path);
+        let words: Vec<String> = stack.build.split(' ').map(without_folder).collect();
+        stack.build = words.join(" ");
         let step = |what| tools.progress.step(format!("{}: {what}", self.stack));
         step("time without an instrument");
         let native_ns = Some(self.native_ns(tools)?);
@@ -289,6 +291,11 @@ fn median(values: impl Iterator<Item = f64>) -> (f64, f64) {
         }
         _ => (0.0, 0.0),
     }
+}
+
+/// A word of a library's own description, of a path the file's name.
+fn without_folder(word: &str) -> String {
+    if word.starts_with('/') { file_name(word) } else { word.to_owned() }
 }
 
 /// Of a path on this machine, which others have no use for.
