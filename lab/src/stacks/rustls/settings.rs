@@ -82,14 +82,15 @@ pub(super) fn roots(credentials: &Credentials) -> Result<Arc<RootCertStore>, Err
     Ok(Arc::new(roots))
 }
 
-/// A side's leaf and key.
+/// A side's certificates, its own first, and its key.
 pub(super) fn chain_and_key(
     credentials: &Credentials,
     side: Side,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
     let read = || {
-        let certificate = CertificateDer::from_pem_file(credentials.certificate(side))?;
-        Ok((vec![certificate], PrivateKeyDer::from_pem_file(credentials.key(side))?))
+        let chain = CertificateDer::pem_file_iter(credentials.certificate(side))?;
+        let key = PrivateKeyDer::from_pem_file(credentials.key(side))?;
+        Ok((chain.collect::<Result<_, _>>()?, key))
     };
     read().map_err(|error: rustls::pki_types::pem::Error| {
         let path = credentials.certificate(side);
