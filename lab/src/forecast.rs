@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! recordings (or a stack, recorded first) --replayed at each number of threads--> curves, knees
-//!                                         --and again without each of the top lines--> what it costs
+//!                                         --again without each of the top lines--> what it costs
 //! ```
 
 mod base;

@@ -62,8 +62,8 @@ fn forecasts() -> Vec<Forecast> {
                 VerdictKind::Stops,
                 "MEASURED: writes 1,979 times per handshake to memory that other threads write; \
                  10,800 of its updates, server and client, go to one line: namemap lock.",
-                "FORECAST (not measured): keeps about 38% (19-76%) of its per-thread speed at 80 threads; the \
-                 first line that stops it is namemap lock, with 88% of the waiting.",
+                "FORECAST (not measured): keeps about 38% (19-76%) of its per-thread speed at 80 \
+                 threads; the first line that stops it is namemap lock, with 88% of the waiting.",
             ),
             ..forecast("openssl@3.0", "OpenSSL 3.0.8 7 Feb 2023", [49.0, 9.0, 12.0])
         },
@@ -79,7 +79,8 @@ fn forecasts() -> Vec<Forecast> {
             verdict: verdict(
                 VerdictKind::Stops,
                 "MEASURED: writes 681 times per handshake to memory that other threads write.",
-                "FORECAST (not measured): keeps about 57% (29-100%) of its per-thread speed at 80 threads.",
+                "FORECAST (not measured): keeps about 57% (29-100%) of its per-thread speed at 80 \
+                 threads.",
             ),
             ..forecast("openssl@3.4", "OpenSSL 3.4.1 11 Feb 2025", [105.0, 60.0, 80.0])
         },
