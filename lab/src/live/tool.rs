@@ -193,7 +193,7 @@ fn text(of: Option<JoinHandle<Vec<u8>>>) -> String {
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const POLL: Duration = Duration::from_millis(10);
 /// From being asked to end until it is killed.
-const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+const STOP_TIME_MAX: Duration = Duration::from_secs(10);
 const WORDS_CHARS_MAX: usize = 300;
 
 #[cfg(test)]
