@@ -49,7 +49,7 @@ pub struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// How it went, as an exit status: see [`AFTER_HELP`].
+/// How it went, as an exit status: see `gate --help`.
 ///
 /// # Errors
 /// [`Error::Interrupted`]; whatever else stops it has a status.

@@ -10,7 +10,7 @@
 //! | `share = session` | the same, and clients share what they resume: one session, or a store |
 //! | `share = thread` | each thread has both to itself, and resumes its own sessions |
 //!
-//! Beside the libraries stands work whose counts are known beforehand, [`synthetic`].
+//! Beside the libraries stands work whose counts are known beforehand, `synthetic`.
 
 mod build;
 mod cache;

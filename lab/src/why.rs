@@ -1,5 +1,5 @@
 //! The command `why`: what a server waits for. A number is a process that runs, watched from
-//! outside by [`live`]; a name or a path is a stack.
+//! outside by `live`; a name or a path is a stack.
 
 mod stack;
 

@@ -1,5 +1,5 @@
 //! What a function's name tells: whether it belongs to a [lock](is_lock), waits for another
-//! [thread](is_meeting), or what [work](work) it does. Names are all that a profile has.
+//! [thread](is_meeting), or what [`work`] it does. Names are all that a profile has.
 
 /// Whether `function` takes or releases a lock, or waits for one.
 pub(super) fn is_lock(function: &str) -> bool {
