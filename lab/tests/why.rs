@@ -207,7 +207,7 @@ fn what_is_no_server_is_refused() {
     for (target, expected) in [
         ("4294967295", "there is none with this id"),
         ("2", "the kernel"),
-        ("no-such-thing", "no process id"),
+        ("no-such-thing", "no stack is called no-such-thing"),
     ] {
         // In a container, number 2 may be anything.
         if target == "2" && !fs::read_to_string("/proc/2/comm").is_ok_and(|c| c == "kthreadd\n") {
