@@ -14,9 +14,9 @@
 //! - Who loses a line goes on using it until half of the transfer that takes it is over.
 //! - A line that no thread has yet costs nothing: the uncontended time has that in it.
 //!
-//! Rules of locks are in `replay/locks.rs`. Threads have a core each: nobody is preempted. What the rules
-//! leave out: hits that are slower while a line is contended, sockets, siblings on one core, the
-//! scheduler, frequency.
+//! Rules of locks are in `replay/locks.rs`. Threads have a core each: nobody is preempted. What
+//! the rules leave out: hits that are slower while a line is contended, sockets, siblings on
+//! one core, the scheduler, frequency.
 
 mod cache;
 mod check;

@@ -20,7 +20,7 @@ pub struct Scenario {
     pub key: Key,
     /// Whether the server demands a certificate of the client.
     pub client_certificate: bool,
-    /// Certificates that the server sends: its own, with 2 its issuer's too, with 3 also the root's.
+    /// Certificates that the server sends: its own; with 2 its issuer's too; with 3 also the root.
     #[serde(default = "leaf_alone", skip_serializing_if = "is_leaf_alone")]
     pub chain: u8,
     /// TLS 1.3 tickets that the server sends after each handshake.
