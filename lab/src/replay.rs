@@ -12,6 +12,8 @@
 //! - Who writes a line that it does not have alone waits until the line is free, then `s`; all
 //!   others lose it. The line is free again 5 ns later.
 //! - Who loses a line goes on using it until half of the transfer that takes it is over.
+//! - Who takes a lock of pthread's reads its line first, whatever the recording says: where the
+//!   lock lies across two lines, the recording has that of the other one.
 //! - A line that no thread has yet costs nothing: the uncontended time has that in it.
 //!
 //! Rules of locks are in `replay/locks.rs`. Threads have a core each: nobody is preempted. What

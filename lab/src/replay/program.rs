@@ -143,6 +143,12 @@ impl<'a> Writing<'a> {
             return self.access(self.recording.locks[lock as usize].line, Kind::Write);
         }
         if let Some(lock) = self.lock(lock) {
+            let Place { line, class } = self.program.locks[lock as usize];
+            // Functions of pthread read a lock before they update it. Where its bytes lie across
+            // two lines, which is luck of the heap, the recording has that of another line.
+            if matches!(class, LockClass::Mutex | LockClass::RwLock) {
+                self.act(line, Kind::Load);
+            }
             self.act(lock, kind);
             self.held += 1;
         }

@@ -48,7 +48,7 @@ fn large_gaps_take_what_small_ones_may_not() {
 #[test]
 fn the_native_clock_says_how_long_a_lock_is_held() {
     let hold = Hold { part: Part::Server, read: false, calls: 1.0, ns: 500.0 };
-    let tape = Tape::new(2).lock(LockClass::Mutex, 0, &[hold]).then(100, Event::MutexLock, 0);
+    let tape = Tape::new(2).lock(LockClass::FutexMutex, 0, &[hold]).then(100, Event::MutexLock, 0);
     let tape = tape.then(300, Event::Update, 1).then(100, Event::MutexUnlock, 0).work(100);
     assert_eq!(gaps_ns(&tape.asked(2_500.0, 1)), [1_000.0, 375.0, 125.0, 1_000.0]);
     // It does not fit: the part's time is what is sure.
@@ -58,8 +58,8 @@ fn the_native_clock_says_how_long_a_lock_is_held() {
 #[test]
 fn a_hold_within_a_hold_is_part_of_it() {
     let hold = |ns| Hold { part: Part::Server, read: false, calls: 1.0, ns };
-    let tape = Tape::new(2).lock(LockClass::Mutex, 0, &[hold(500.0)]);
-    let tape = tape.lock(LockClass::Mutex, 1, &[hold(200.0)]).then(0, Event::MutexLock, 0);
+    let tape = Tape::new(2).lock(LockClass::FutexMutex, 0, &[hold(500.0)]);
+    let tape = tape.lock(LockClass::FutexMutex, 1, &[hold(200.0)]).then(0, Event::MutexLock, 0);
     let tape = tape.then(100, Event::MutexLock, 1).then(900, Event::MutexUnlock, 1);
     let tape = tape.then(50, Event::MutexUnlock, 0).work(100);
     assert_eq!(gaps_ns(&tape.asked(1_500.0, 1)), [0.0, 200.0, 200.0, 100.0, 1_000.0]);
@@ -69,7 +69,7 @@ fn a_hold_within_a_hold_is_part_of_it() {
 fn a_hold_of_another_part_or_way_is_not_taken() {
     let read = Hold { part: Part::Server, read: true, calls: 1.0, ns: 900.0 };
     let client = Hold { part: Part::Client, read: false, ..read };
-    let tape = Tape::new(1).lock(LockClass::RwLock, 0, &[read, client]);
+    let tape = Tape::new(1).lock(LockClass::FutexRwLock, 0, &[read, client]);
     let tape = tape.then(100, Event::WriteLock, 0).then(100, Event::WriteUnlock, 0);
     assert_eq!(gaps_ns(&tape.asked(1_000.0, 1)), [500.0, 500.0, 0.0]);
 }
