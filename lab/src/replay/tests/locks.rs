@@ -54,8 +54,8 @@ fn readers_alone_only_move_the_line() {
     }
 }
 
-/// What a step on a lock does to its line. Where the recorder has a lock of pthread's in one line, it
-/// has the load that comes first; where the lock lies across two, the replay has it.
+/// What a step on a lock does to its line. Where the recorder has a lock of pthread's in one
+/// line, it has the load that comes first; where the lock lies across two, the replay has it.
 fn as_accesses(step: Step, class: LockClass) -> Vec<Step> {
     let first = Step { event: Event::Load, ..step };
     let then = Step { event: Event::Update, ..step };
