@@ -17,13 +17,14 @@ use super::{
 /// The verdict, then what else is worth a line.
 pub(super) fn findings(live: &Live) -> Vec<LiveFinding> {
     let seen = Seen::of(live);
-    let verdicts: [fn(&Live, &Seen<'_>) -> Option<LiveFinding>; 8] = [
+    let verdicts: [fn(&Live, &Seen<'_>) -> Option<LiveFinding>; 9] = [
         too_little,
         sleeps_for_lock,
         works_at_locks,
         disk,
         one_loop,
         on_processor,
+        starved,
         clients,
         other_threads,
     ];
@@ -249,8 +250,17 @@ fn on_processor(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     Some(LiveFinding { kind: LiveKind::OnProcessor, sentence, rule })
 }
 
+/// [`processors`] is the verdict where the want of them is more than the want of clients.
+fn starved(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
+    let sum = |share: fn(&Worker<'_>) -> f64| seen.workers.iter().map(share).sum::<f64>();
+    if sum(|worker| worker.delayed) <= sum(|worker| worker.peers) {
+        return None;
+    }
+    processors(live, seen)
+}
+
 fn clients(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
-    let (waiting, mean) = seen.with(|worker| worker.peers, PART);
+    let (waiting, mean) = seen.with(|worker| worker.peers, 1.0 - BUSY_MIN);
     let busiest = seen.busiest()?;
     if waiting.is_empty() || busiest.ready >= BUSY_MIN {
         return None;
@@ -272,7 +282,7 @@ fn clients(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     let rule = format!(
         "threads sleep in calls on sockets {} of the time or more, none is busy for {}, and no \
          rule of a lock holds",
-        percent(PART),
+        percent(1.0 - BUSY_MIN),
         percent(BUSY_MIN)
     );
     Some(LiveFinding { kind: LiveKind::WaitsForClients, sentence, rule })

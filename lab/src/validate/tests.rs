@@ -1,6 +1,9 @@
 //! The published data, and a curve's forecast from a recording built here.
 
+use std::path::Path;
+
 use super::{
+    Task,
     curve::{Subject, forecast},
     published::{Published, PublishedCurve, Ratios},
     table,
@@ -10,7 +13,11 @@ use crate::{
     forecast::replays::Watch,
     interrupt::Interrupt,
     recording::{ByPart, Event, Line, Part, Recording, Step},
+    replay,
 };
+
+/// The committed recordings.
+const RECORDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings");
 
 #[test]
 fn published_curves_have_a_source_and_are_sane() {
@@ -58,6 +65,39 @@ fn recordings_are_named_once_and_their_commands_can_be_given() {
         let command = curve.command("folder".as_ref());
         let words = command.split_whitespace().skip(1).map(str::to_owned);
         crate::cli::parses(words).unwrap();
+    }
+}
+
+#[test]
+fn every_published_curve_has_a_recording_that_can_be_replayed() {
+    let (published, ratios) = (Published::shipped().unwrap(), Ratios::shipped().unwrap());
+    let task = Task { published: &published, ratios: &ratios, seed: 1 };
+    let found = task.recordings(Path::new(RECORDINGS)).unwrap();
+    for (curve, found) in published.curves.iter().zip(found) {
+        let recording = found.unwrap_or_else(|reason| panic!("{}: {reason}", curve.name));
+        replay::check(&recording).unwrap();
+        assert_eq!(recording.stack.name, curve.stack);
+        for text in [&recording.stack.path, &recording.stack.build, &recording.command[0]] {
+            assert!(!text.contains("/home") && !text.starts_with('/'), "a folder of ours: {text}");
+        }
+    }
+}
+
+/// All curves at all points take a minute of a release build: `./check --only forecast`.
+#[test]
+fn short_curves_are_within_a_factor_of_two_at_eight_threads() {
+    let (published, ratios) = (Published::shipped().unwrap(), Ratios::shipped().unwrap());
+    let stop = Interrupt::default();
+    let names = ["boringssl-ticket-1.2", "rustls-0.23.16-ticket-1.2", "rustls-0.23.17-ticket-1.2"];
+    for name in names {
+        let curve = published.curves.iter().find(|curve| curve.recording == name).unwrap();
+        let file = Path::new(RECORDINGS).join(format!("{name}.json.gz"));
+        let recording = Recording::read(&file).unwrap();
+        let subject = Subject { curve, recording: &recording, ratios: &ratios, seed: 1 };
+        let altra = crate::transfer::profile("altra", &stop).unwrap().transfer_ns;
+        let made = forecast(&subject, altra, &[8], false, &Watch::silent(&stop)).unwrap();
+        let pair = (made.efficiencies[0], curve.points(8)[0].1);
+        assert!(super::score::off(pair) <= 2.0, "{name}: {pair:?}");
     }
 }
 

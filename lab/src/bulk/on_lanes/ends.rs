@@ -141,14 +141,17 @@ impl Client {
             Err(error) => return Err(failed(&error)),
         }
         if self.stage == Stage::Handshake {
-            let progress = self.endpoint.handshake(buffer.filled(), &mut self.outgoing)?;
+            let progress = self.endpoint.handshake(buffer.filled(), &mut self.outgoing);
+            let progress = progress.map_err(|error| failed(&error))?;
             if progress == Progress::Done {
                 self.stage = Stage::Ready;
                 let _ = events.send(Event::Shaken(End::Client, self.endpoint.negotiated()?));
             }
         } else {
             let mut plaintext = Vec::new();
-            self.endpoint.receive(buffer.filled(), &mut plaintext, &mut self.outgoing)?;
+            let taken = self.endpoint.receive(buffer.filled(), &mut plaintext, &mut self.outgoing);
+            // Who finds a bad record tells the other end, which may be heard first.
+            taken.map_err(|error| failed(&error))?;
             if !plaintext.is_empty() {
                 return Err(failed(&"data came back"));
             }

@@ -108,6 +108,18 @@ fn one_busy_thread_is_the_limit_and_a_busy_machine_hides_it_not() {
 }
 
 #[test]
+fn who_wants_processors_more_than_clients_is_told_so() {
+    let worker = |tid, cpu, delay, peers| {
+        thread(tid, cpu, delay, &[("epoll_wait", peers), ("ready", 100 - peers)])
+    };
+    let verdict =
+        |cpu, delay, peers| kinds(&live((1..3).map(|t| worker(t, cpu, delay, peers)).collect()));
+    assert_eq!(verdict(25, 57, 18), [LiveKind::ProcessorsFull]);
+    assert_eq!(verdict(82, 0, 18), [LiveKind::WaitsForClients]);
+    assert_eq!(verdict(40, 20, 40), [LiveKind::WaitsForClients, LiveKind::ProcessorsFull]);
+}
+
+#[test]
 fn all_threads_busy_is_computing_and_its_work_is_named() {
     let mut server = live((1..5).map(|tid| thread(tid, 97, 0, &[("ready", 100)])).collect());
     assert_eq!(kinds(&server), [LiveKind::OnProcessor]);
