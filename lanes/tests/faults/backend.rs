@@ -1,7 +1,10 @@
 //! Backends on real sockets, each connection served by a thread.
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -14,7 +17,11 @@ pub(crate) type Got = (Vec<u8>, Seen);
 /// A listening backend; its thread ends with the process.
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
-    got: Receiver<Got>,
+    /// Who connected, and what that connection got.
+    got: Receiver<(SocketAddr, Got)>,
+    /// Connections that were accepted, and those whose result was taken out of `got`.
+    accepted: Arc<AtomicUsize>,
+    taken: Cell<usize>,
 }
 
 impl Backend {
@@ -23,19 +30,21 @@ impl Backend {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, got) = channel();
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let accepting = Arc::clone(&accepted);
         std::thread::spawn(move || {
-            for socket in listener.incoming() {
-                let socket = socket.unwrap();
+            while let Ok((socket, peer)) = listener.accept() {
+                accepting.fetch_add(1, Ordering::SeqCst);
                 socket.set_read_timeout(Some(PATIENCE)).unwrap();
                 socket.set_write_timeout(Some(PATIENCE)).unwrap();
                 let (sender, serve) = (sender.clone(), serve.clone());
                 std::thread::spawn(move || {
                     // The test may be over.
-                    let _ = sender.send(serve(socket));
+                    let _ = sender.send((peer, serve(socket)));
                 });
             }
         });
-        Self { address, got }
+        Self { address, got, accepted, taken: Cell::new(0) }
     }
 
     /// Takes everything up to the end and then sends `answer` and the end, if it was a clean one.
@@ -53,12 +62,29 @@ impl Backend {
 
     /// What the next connection got.
     pub(crate) fn got(&self) -> Got {
-        self.got.recv_timeout(PATIENCE).expect("a backend's connection ends")
+        self.next().1
     }
 
-    /// What the next connection got, if one ends soon.
-    pub(crate) fn got_within(&self, patience: Duration) -> Option<Got> {
-        self.got.recv_timeout(patience).ok()
+    /// What all other connections got that were made before this call, as late as they may end.
+    pub(crate) fn drain(&self) -> Vec<Got> {
+        // Connections are accepted in order: once this one has ended, all before it are counted.
+        let last = TcpStream::connect(self.address).unwrap();
+        let own = last.local_addr().unwrap();
+        drop(last);
+        let (mut drained, mut own_ended) = (Vec::new(), false);
+        while !own_ended || self.taken.get() < self.accepted.load(Ordering::SeqCst) {
+            match self.next() {
+                (peer, _) if peer == own => own_ended = true,
+                (_, got) => drained.push(got),
+            }
+        }
+        drained
+    }
+
+    fn next(&self) -> (SocketAddr, Got) {
+        let next = self.got.recv_timeout(PATIENCE).expect("a backend's connection ends");
+        self.taken.set(self.taken.get() + 1);
+        next
     }
 }
 

@@ -1,7 +1,5 @@
 //! Every system call of a connection fails once, in every way; then random ones, often.
 
-use std::time::Duration;
-
 use rustls::SupportedProtocolVersion;
 
 use crate::backend::{Backend, Got};
@@ -87,7 +85,7 @@ impl Exchange for Conversation {
         assert!(seen != Seen::Clean || whole, "{what}: {len} bytes look whole, {last:?}");
         assert!(self.answer.starts_with(&bytes), "{what}: the answer differs");
         self.rig.settle();
-        while let Some((bytes, seen)) = self.backend.got_within(Duration::from_millis(20)) {
+        for (bytes, seen) in self.backend.drain() {
             let whole = bytes == self.request;
             let len = bytes.len();
             assert!(seen != Seen::Clean || whole, "{what}: {len} look whole to the backend");
