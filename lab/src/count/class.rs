@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::{
     count::{
-        symbols::{Code, Function, NAMELESS, Symbols},
+        symbols::{self, Code, Function, Symbols},
         trace::{Shared, Write},
     },
+    demangle::CUT,
     document::{BySide, SharedLine},
     phase,
 };
@@ -98,14 +99,30 @@ fn is_allocator(code: &Code) -> bool {
     }
     code.functions.iter().any(|function| {
         // Without names for its inner functions, those that stand beside `malloc`.
-        let names = function.name.strip_prefix(NAMELESS).unwrap_or(&function.name);
-        names.split(" and ").flat_map(|name| name.split('.').take(1)).any(is_one)
+        let names = [&*function.name].into_iter().chain(symbols::neighbours(&function.name));
+        names.flat_map(|name| name.split('.').take(1)).any(is_one)
     })
 }
 
 /// Whether `code` is a part of taking or releasing locks.
 pub(super) fn is_lock(code: &Code) -> bool {
-    holds_any(code, &LOCK_WORDS, &LOCK_FILES)
+    code.functions.iter().any(is_lock_function)
+}
+
+/// The functions of `code` around those that take or release a lock in it; empty if there are none.
+pub(super) fn around_lock(code: &Code) -> &[Function] {
+    let last = code.functions.iter().rposition(is_lock_function);
+    &code.functions[last.map_or(0, |last| last + 1)..]
+}
+
+fn is_lock_function(function: &Function) -> bool {
+    is_lock_name(&function.name) || LOCK_FILES.iter().any(|file| function.file.contains(file))
+}
+
+/// Whether the function called `name` takes or releases a lock, or passes on to who does.
+pub(super) fn is_lock_name(name: &str) -> bool {
+    LOCK_WORDS.iter().any(|word| name.contains(word))
+        || LOCK_TYPES.iter().any(|of| name.starts_with(of))
 }
 
 fn is_reference_count(code: &Code) -> bool {
@@ -114,7 +131,7 @@ fn is_reference_count(code: &Code) -> bool {
 
 /// In a library without the names of its inner functions, the other half of a named `up_ref`.
 fn is_nameless_atomic(code: &Code) -> bool {
-    code.atomic && code.functions.iter().all(|function| function.name.starts_with(NAMELESS))
+    code.atomic && code.functions.iter().all(|function| symbols::is_nameless(&function.name))
 }
 
 /// Whether a function's name, or the file that it stands in, says so.
@@ -209,8 +226,12 @@ fn shortened(name: &str) -> String {
     if name.chars().count() <= NAME_CHARACTERS_MAX {
         return name.to_owned();
     }
-    let start: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
-    format!("{start}...")
+    // The first part tells whose it is, the last what it does.
+    let characters = name.chars().count();
+    let start: String = name.chars().take(NAME_START_CHARACTERS).collect();
+    let rest = NAME_CHARACTERS_MAX - NAME_START_CHARACTERS;
+    let end: String = name.chars().skip(characters - rest).collect();
+    format!("{start}{CUT}{end}")
 }
 
 const ALLOCATOR_FUNCTIONS: [&str; 31] = [
@@ -250,12 +271,26 @@ const ALLOCATOR_FUNCTIONS: [&str; 31] = [
 const HARNESS: [&str; 2] = ["sealane_lab::", "sealane_libssl::"];
 /// Of Rust's standard library.
 const LOCK_FILES: [&str; 3] = ["/std/src/sync/poison/", "/std/src/sys/sync/", "/std/src/sync/once"];
-const LOCK_WORDS: [&str; 14] = [
+/// Of C++: their members do nothing else.
+const LOCK_TYPES: [&str; 10] = [
+    "absl::Mutex::",
+    "absl::MutexLock::",
+    "bssl::Mutex::",
+    "bssl::StaticMutex::",
+    "bssl::internal::MutexLockBase<",
+    "std::lock_guard<",
+    "std::mutex::",
+    "std::scoped_lock<",
+    "std::shared_mutex::",
+    "std::unique_lock<std::",
+];
+const LOCK_WORDS: [&str; 15] = [
     "CRYPTO_MUTEX_",
     "CRYPTO_STATIC_MUTEX_",
     "CRYPTO_THREAD_read_lock",
     "CRYPTO_THREAD_unlock",
     "CRYPTO_THREAD_write_lock",
+    "__gthread_",
     "futex",
     "lll_lock",
     "pthread_mutex_",
@@ -271,9 +306,11 @@ const CRATE_DEPTH_MAX: usize = 5;
 /// The file and the folders above it, of a path that has no `src` near its end.
 const OTHER_DEPTH: usize = 3;
 const NAME_CHARACTERS_MAX: usize = 110;
+const NAME_START_CHARACTERS: usize = 70;
 const REFERENCE_COUNT_FILES: [&str; 1] = ["/alloc/src/sync.rs"];
-const REFERENCE_COUNT_WORDS: [&str; 12] = [
+const REFERENCE_COUNT_WORDS: [&str; 13] = [
     "Arc<",
+    "_Sp_counted_base<",
     "_clone",
     "_dup",
     "_free",
@@ -318,7 +355,8 @@ mod tests {
     fn classes_follow_the_rules() {
         let lock = code("libc.so.6", &["pthread_rwlock_rdlock"], true);
         let malloc = code("libc.so.6", &["_int_malloc"], false);
-        let inner = code("libc.so.6", &["between __default_morecore and malloc"], false);
+        let beside = "between __default_morecore and malloc: function at 0x9d000";
+        let inner = code("libc.so.6", &[beside], false);
         let up_ref = code("libcrypto.so.3", &["EVP_MD_up_ref"], true);
         let arc = code("lab", &["core::sync::atomic::atomic_add", "alloc::sync::Arc<T>"], true);
         let plain = code("lab", &["lab::writes"], false);
@@ -346,6 +384,33 @@ mod tests {
         assert_eq!(told(&[function("EVP_MD_up_ref", "")]), "EVP_MD_up_ref");
         let far = "/x/registry/src/host-1/openssl-src-3.0/openssl/include/internal/refcount.h";
         assert_eq!(short_path(far), "include/internal/refcount.h");
+    }
+
+    #[test]
+    fn who_takes_a_lock_is_no_part_of_it_in_any_language() {
+        let guard = "bssl::internal::MutexLockBase<&bssl::StaticMutex::LockRead(), \
+                     &bssl::StaticMutex::UnlockRead()>::MutexLockBase";
+        let inlined = code("libssl.so", &["__gthread_mutex_lock", guard, "bssl::tls_new"], true);
+        assert_eq!(name(around_lock(&inlined)), "bssl::tls_new");
+        for wrapper in [
+            "aws_lc_0_22_0_CRYPTO_STATIC_MUTEX_lock_read",
+            "bssl::StaticMutex::LockRead",
+            "CRYPTO_THREAD_read_lock",
+            "pthread_rwlock_rdlock",
+            "std::lock_guard<std::mutex>::lock_guard",
+        ] {
+            assert!(around_lock(&code("x.so", &[wrapper], true)).is_empty(), "{wrapper}");
+        }
+        let counted = "std::_Sp_counted_base<(__gnu_cxx::_Lock_policy)2>::_M_release";
+        assert_eq!(classed(&[(1, code("x.so", &[counted], true))]), Class::ReferenceCount);
+    }
+
+    #[test]
+    fn a_long_name_keeps_whose_it_is_and_what_it_does() {
+        let long = format!("<a::First as b::{}<c::Inner>>::encrypt", "Second".repeat(30));
+        let said = name(&[function(&long, "")]);
+        assert!(said.starts_with("<a::First as b::") && said.ends_with(">>::encrypt"), "{said}");
+        assert_eq!(said.chars().count(), NAME_CHARACTERS_MAX + CUT.len());
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn is_it(held: &HeldLock, class: LockClass, symbol: &str, functions: &BTreeSet<&
         LockClass::FutexMutex | LockClass::FutexRwLock => functions.contains(&*held.symbol),
         LockClass::Mutex | LockClass::RwLock => match held.symbol.strip_prefix("taken by ") {
             // A variable, and whose it is.
-            None => held.symbol.split(" (").next() == Some(symbol),
+            None => held.symbol.rsplit_once(" (").is_some_and(|(variable, _)| variable == symbol),
             Some(taker) => symbol.strip_prefix("lock taken by ").is_some_and(|taken| {
                 let taken = taken.split(" for ").next().unwrap_or_default();
                 taken.split(" in ").any(|name| name == taker)
