@@ -73,6 +73,9 @@ pub(super) const LOCK: &str = "lock";
 /// How the name of a line on the heap begins.
 pub(crate) const NAMELESS_MEMORY: &str = "memory written by ";
 
+/// How the name of a lock on the heap begins.
+pub(crate) const TAKEN_BY: &str = "lock taken by ";
+
 fn class(writers: &[(Write, Code)]) -> Class {
     let writes = |wanted: &dyn Fn(&Code) -> bool| -> u64 {
         writers.iter().filter(|(_, code)| wanted(code)).map(|(write, _)| write.count).sum()
