@@ -358,7 +358,7 @@ mod tests {
     fn classes_follow_the_rules() {
         let lock = code("libc.so.6", &["pthread_rwlock_rdlock"], true);
         let malloc = code("libc.so.6", &["_int_malloc"], false);
-        let beside = "between __default_morecore and malloc: function at 0x9d000";
+        let beside = "function at 0x9d000 between __default_morecore and malloc";
         let inner = code("libc.so.6", &[beside], false);
         let up_ref = code("libcrypto.so.3", &["EVP_MD_up_ref"], true);
         let arc = code("lab", &["core::sync::atomic::atomic_add", "alloc::sync::Arc<T>"], true);

@@ -139,7 +139,7 @@ mod tests {
             ("__lll_lock_wait_private", Found::Later),
             ("pthread_mutex_init", Found::Nothing),
             ("pthread_rwlock_destroy", Found::Nothing),
-            ("between pthread_mutex_lock and x: function at 0x80", Found::Nothing),
+            ("function at 0x80 between pthread_mutex_lock and x", Found::Nothing),
             ("EVP_MD_up_ref", Found::Nothing),
         ] {
             assert_eq!(found(&[(name, "")]), expected, "{name}");

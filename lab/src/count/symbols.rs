@@ -223,7 +223,7 @@ impl Mapped {
         }
         let [before, after] =
             [before, after].map(|symbol| symbol.map_or(NOBODY, |symbol| &symbol.name));
-        format!("{BETWEEN}{before}{AND}{after}{THERE}{place}")
+        format!("{place}{BETWEEN}{before}{AND}{after}")
     }
 
     fn variable(&self, address: u64) -> String {
@@ -305,14 +305,14 @@ fn reach(symbols: &[Symbol]) -> Vec<Reach> {
 
 /// Whether a function's name only tells where it stands.
 pub(super) fn is_nameless(function: &str) -> bool {
-    [BETWEEN, FUNCTION_AT, CODE_AT].iter().any(|start| function.starts_with(start))
+    [FUNCTION_AT, CODE_AT].iter().any(|start| function.starts_with(start))
 }
 
 /// The named functions beside one without a name, as far as there are any.
 pub(super) fn neighbours(function: &str) -> impl Iterator<Item = &str> {
-    let beside = function.strip_prefix(BETWEEN);
-    let names = beside.map(|text| text.split_once(THERE).map_or(text, |(names, _)| names));
-    names.into_iter().flat_map(|names| names.split(AND))
+    let nameless = is_nameless(function).then_some(function);
+    let beside = nameless.and_then(|name| name.split_once(BETWEEN));
+    beside.into_iter().flat_map(|(_, names)| names.split(AND))
 }
 
 /// Whether an x86-64 instruction has the prefix LOCK, or is an exchange with memory, which needs
@@ -326,10 +326,9 @@ pub(super) fn is_atomic(instruction: &[u8]) -> bool {
     cfg!(target_arch = "x86_64") && matches!(first, 0xf0 | 0x86 | 0x87)
 }
 
-/// How a function without a name is called by its neighbours: `between a and b: function at 0x80`.
-const BETWEEN: &str = "between ";
+/// How a function without a name is called: `function at 0x80 between a and b`.
+const BETWEEN: &str = " between ";
 const AND: &str = " and ";
-const THERE: &str = ": ";
 /// How an instruction is called of which not even the function is known.
 const CODE_AT: &str = "code at ";
 /// In the place of a neighbour's name.

@@ -271,7 +271,12 @@ fn told_as<'a>(stack: &Told<'a>, finding: &Finding, symbol: &str) -> String {
     let symbol = without_folders(symbol);
     let line = finding.hottest.iter().find(|line| line.symbol == symbol);
     let note = line.and_then(|line| stack.notes.about(stack.name, line));
-    note.map_or(symbol, |note| note.culprit.clone())
+    let Some(note) = note else { return symbol };
+    let about = finding.hottest.iter().filter_map(|line| stack.notes.about(stack.name, line));
+    match about.filter(|other| ptr::eq(*other, note)).count() {
+        0 | 1 => note.culprit.clone(),
+        lines => format!("one of {lines} lines of {}", note.culprit),
+    }
 }
 
 /// A class of line in words.

@@ -94,7 +94,7 @@ fn a_stripped_library_has_its_exports_and_no_name_reaches_further_than_its_symbo
             }
             // Each by itself, though both stand between the same two.
             let place = start - stripped.files[0].bias;
-            assert_eq!(said, format!("between first and last: function at {place:#x}"));
+            assert_eq!(said, format!("function at {place:#x} between first and last"));
             assert!(is_nameless(&said));
             assert_eq!(neighbours(&said).collect::<Vec<_>>(), ["first", "last"]);
         }
