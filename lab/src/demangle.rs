@@ -1,5 +1,5 @@
-//! Names as their authors wrote them: [`name`] of a symbol of C, C++ or Rust, [`within`] a text that
-//! holds such symbols.
+//! Names as their authors wrote them: [`name`] of a symbol of C, C++ or Rust, [`within`] a text
+//! that holds such symbols.
 
 use std::fmt::{self, Write};
 

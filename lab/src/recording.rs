@@ -275,7 +275,8 @@ impl Recording {
         )))
     }
 
-    /// Recordings that were made before names of C++ were spelt out are read as if they had been made since.
+    /// Recordings that were made before names of C++ were spelt out are read as if they had been
+    /// made since.
     fn spell_names(&mut self) {
         let lines = self
             .lines

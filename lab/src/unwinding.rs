@@ -1,5 +1,5 @@
-//! Where the functions of a file begin and end, [`Functions`]: the tables for unwinding tell it even
-//! of stripped files, without names.
+//! Where the functions of a file begin and end, [`Functions`]: the tables for unwinding tell it
+//! even of stripped files, without names.
 
 use addr2line::gimli::{
     BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection,

@@ -1,3 +1,5 @@
+//! Names in this program, and in a library and a program with and without their symbols.
+
 use std::process::Command;
 
 use super::*;
