@@ -38,7 +38,7 @@ use std::{
     path::PathBuf,
 };
 
-pub(crate) use class::{ALLOCATOR, NAMELESS_MEMORY};
+pub(crate) use class::{ALLOCATOR, NAMELESS_MEMORY, TAKEN_BY};
 #[cfg(test)]
 pub(crate) use plain::OPERATIONS;
 pub(crate) use plain::{Counts, Plain};

@@ -15,7 +15,7 @@ use std::{
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, scenario::Scenario, stack::Identity};
+use crate::{demangle, error::Error, scenario::Scenario, stack::Identity};
 
 /// One thread's operations, and all that is known of the lines and locks they touch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -258,11 +258,12 @@ impl Recording {
     /// It cannot be read, or is no recording of this version.
     pub fn read(file: &Path) -> Result<Self, Error> {
         let bytes = BufReader::new(File::open(file).map_err(Error::file(file))?);
-        let recording: Self = serde_json::from_reader(BufReader::new(GzDecoder::new(bytes)))
+        let mut recording: Self = serde_json::from_reader(BufReader::new(GzDecoder::new(bytes)))
             .map_err(|error| {
                 Error::Check(format!("{} is no recording: {error}", file.display()))
             })?;
         if recording.schema == SCHEMA {
+            recording.spell_names();
             return Ok(recording);
         }
         Err(Error::Check(format!(
@@ -272,6 +273,22 @@ impl Recording {
             recording.schema,
             recording.command.join(" ")
         )))
+    }
+
+    /// Recordings that were made before names of C++ were spelt out are read as if they had been
+    /// made since.
+    fn spell_names(&mut self) {
+        let lines = self
+            .lines
+            .iter_mut()
+            .flat_map(|line| line.writers.iter_mut().chain([&mut line.symbol]));
+        let locks = self.locks.iter_mut().map(|lock| &mut lock.symbol);
+        let paths = self.paths.iter_mut().map(|node| &mut node.function);
+        for name in lines.chain(locks).chain(paths) {
+            if let Some(spelt) = demangle::within(name) {
+                *name = spelt;
+            }
+        }
     }
 
     /// Writes `file`.
@@ -319,6 +336,26 @@ mod tests {
         };
         recording.write(&file).expect("written");
         assert_eq!(Recording::read(&file).expect("read"), recording);
+    }
+
+    #[test]
+    fn names_of_cpp_in_an_old_recording_are_spelt_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("x.json.gz");
+        let old = |name: &str| format!("lock taken by {name}");
+        let of = |name: &str| Recording {
+            schema: SCHEMA.into(),
+            lines: vec![Line {
+                symbol: old(name),
+                writers: vec![format!("{name} (libssl.so)")],
+                ..Line::default()
+            }],
+            locks: vec![Lock { symbol: old(name), ..Lock::default() }],
+            paths: vec![PathNode { function: name.into(), ..PathNode::default() }],
+            ..Recording::default()
+        };
+        of("_ZN4bssl11StaticMutex8LockReadEv").write(&file).expect("written");
+        assert_eq!(Recording::read(&file).expect("read"), of("bssl::StaticMutex::LockRead"));
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn a_note_whose_line_is_gone_is_not_repeated_but_told() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "aws-lc", Kind::Full, "another_lock", &["rdlock", "RAND_bytes"]);
     let text = String::from_utf8(run(&[folder.path().to_str().unwrap()]).stdout).unwrap();
-    assert!(text.contains("no recording of aws-lc names fork_detect_ube_lock"), "{text}");
+    assert!(text.contains("no recording of aws-lc has `fork_detect_ube_lock`"), "{text}");
     assert!(!text.contains("AWS-LC's lock of the fork generation"), "{text}");
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::{
     count::{
-        symbols::{Code, Function, NAMELESS, Symbols},
+        symbols::{self, Code, Function, Symbols},
         trace::{Shared, Write},
     },
+    demangle::CUT,
     document::{BySide, SharedLine},
     phase,
 };
@@ -72,6 +73,9 @@ pub(super) const LOCK: &str = "lock";
 /// How the name of a line on the heap begins.
 pub(crate) const NAMELESS_MEMORY: &str = "memory written by ";
 
+/// How the name of a lock on the heap begins.
+pub(crate) const TAKEN_BY: &str = "lock taken by ";
+
 fn class(writers: &[(Write, Code)]) -> Class {
     let writes = |wanted: &dyn Fn(&Code) -> bool| -> u64 {
         writers.iter().filter(|(_, code)| wanted(code)).map(|(write, _)| write.count).sum()
@@ -98,14 +102,30 @@ fn is_allocator(code: &Code) -> bool {
     }
     code.functions.iter().any(|function| {
         // Without names for its inner functions, those that stand beside `malloc`.
-        let names = function.name.strip_prefix(NAMELESS).unwrap_or(&function.name);
-        names.split(" and ").flat_map(|name| name.split('.').take(1)).any(is_one)
+        let names = [&*function.name].into_iter().chain(symbols::neighbours(&function.name));
+        names.flat_map(|name| name.split('.').take(1)).any(is_one)
     })
 }
 
 /// Whether `code` is a part of taking or releasing locks.
 pub(super) fn is_lock(code: &Code) -> bool {
-    holds_any(code, &LOCK_WORDS, &LOCK_FILES)
+    code.functions.iter().any(is_lock_function)
+}
+
+/// The functions of `code` around those that take or release a lock in it; empty if there are none.
+pub(super) fn around_lock(code: &Code) -> &[Function] {
+    let last = code.functions.iter().rposition(is_lock_function);
+    &code.functions[last.map_or(0, |last| last + 1)..]
+}
+
+fn is_lock_function(function: &Function) -> bool {
+    is_lock_name(&function.name) || LOCK_FILES.iter().any(|file| function.file.contains(file))
+}
+
+/// Whether the function called `name` takes or releases a lock, or passes on to who does.
+pub(super) fn is_lock_name(name: &str) -> bool {
+    LOCK_WORDS.iter().any(|word| name.contains(word))
+        || LOCK_TYPES.iter().any(|of| name.starts_with(of))
 }
 
 fn is_reference_count(code: &Code) -> bool {
@@ -114,7 +134,7 @@ fn is_reference_count(code: &Code) -> bool {
 
 /// In a library without the names of its inner functions, the other half of a named `up_ref`.
 fn is_nameless_atomic(code: &Code) -> bool {
-    code.atomic && code.functions.iter().all(|function| function.name.starts_with(NAMELESS))
+    code.atomic && code.functions.iter().all(|function| symbols::is_nameless(&function.name))
 }
 
 /// Whether a function's name, or the file that it stands in, says so.
@@ -209,8 +229,12 @@ fn shortened(name: &str) -> String {
     if name.chars().count() <= NAME_CHARACTERS_MAX {
         return name.to_owned();
     }
-    let start: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
-    format!("{start}...")
+    // The first part tells whose it is, the last what it does.
+    let characters = name.chars().count();
+    let start: String = name.chars().take(NAME_START_CHARACTERS).collect();
+    let rest = NAME_CHARACTERS_MAX - NAME_START_CHARACTERS;
+    let end: String = name.chars().skip(characters - rest).collect();
+    format!("{start}{CUT}{end}")
 }
 
 const ALLOCATOR_FUNCTIONS: [&str; 31] = [
@@ -250,12 +274,26 @@ const ALLOCATOR_FUNCTIONS: [&str; 31] = [
 const HARNESS: [&str; 2] = ["sealane_lab::", "sealane_libssl::"];
 /// Of Rust's standard library.
 const LOCK_FILES: [&str; 3] = ["/std/src/sync/poison/", "/std/src/sys/sync/", "/std/src/sync/once"];
-const LOCK_WORDS: [&str; 14] = [
+/// Of C++: their members do nothing else.
+const LOCK_TYPES: [&str; 10] = [
+    "absl::Mutex::",
+    "absl::MutexLock::",
+    "bssl::Mutex::",
+    "bssl::StaticMutex::",
+    "bssl::internal::MutexLockBase<",
+    "std::lock_guard<",
+    "std::mutex::",
+    "std::scoped_lock<",
+    "std::shared_mutex::",
+    "std::unique_lock<std::",
+];
+const LOCK_WORDS: [&str; 15] = [
     "CRYPTO_MUTEX_",
     "CRYPTO_STATIC_MUTEX_",
     "CRYPTO_THREAD_read_lock",
     "CRYPTO_THREAD_unlock",
     "CRYPTO_THREAD_write_lock",
+    "__gthread_",
     "futex",
     "lll_lock",
     "pthread_mutex_",
@@ -271,9 +309,11 @@ const CRATE_DEPTH_MAX: usize = 5;
 /// The file and the folders above it, of a path that has no `src` near its end.
 const OTHER_DEPTH: usize = 3;
 const NAME_CHARACTERS_MAX: usize = 110;
+const NAME_START_CHARACTERS: usize = 70;
 const REFERENCE_COUNT_FILES: [&str; 1] = ["/alloc/src/sync.rs"];
-const REFERENCE_COUNT_WORDS: [&str; 12] = [
+const REFERENCE_COUNT_WORDS: [&str; 13] = [
     "Arc<",
+    "_Sp_counted_base<",
     "_clone",
     "_dup",
     "_free",
@@ -294,66 +334,4 @@ const SYNTHETIC: &str = "sealane_lab::stacks::synthetic::";
 const WRITERS_SHOWN: usize = 6;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn function(name: &str, file: &str) -> Function {
-        Function { name: name.to_owned(), file: file.to_owned(), line: 0 }
-    }
-
-    fn code(owner: &str, functions: &[&str], atomic: bool) -> Code {
-        let functions = functions.iter().map(|name| function(name, "")).collect();
-        Code { owner: owner.to_owned(), functions, atomic }
-    }
-
-    fn classed(writers: &[(u64, Code)]) -> Class {
-        let writers: Vec<_> = writers
-            .iter()
-            .map(|(count, code)| (Write::of_phase(phase::Phase::Server, *count), code.clone()))
-            .collect();
-        class(&writers)
-    }
-
-    #[test]
-    fn classes_follow_the_rules() {
-        let lock = code("libc.so.6", &["pthread_rwlock_rdlock"], true);
-        let malloc = code("libc.so.6", &["_int_malloc"], false);
-        let inner = code("libc.so.6", &["between __default_morecore and malloc"], false);
-        let up_ref = code("libcrypto.so.3", &["EVP_MD_up_ref"], true);
-        let arc = code("lab", &["core::sync::atomic::atomic_add", "alloc::sync::Arc<T>"], true);
-        let plain = code("lab", &["lab::writes"], false);
-        assert_eq!(classed(&[(5, lock.clone()), (1, up_ref.clone())]), Class::Lock);
-        assert_eq!(classed(&[(1, malloc.clone()), (9, plain.clone())]), Class::Allocator);
-        assert_eq!(classed(&[(1, inner)]), Class::Allocator);
-        assert_eq!(classed(&[(1, code("program", &["_int_free"], false))]), Class::Allocator);
-        assert_eq!(classed(&[(1, malloc), (1, up_ref.clone())]), Class::Global);
-        assert_eq!(classed(&[(2, up_ref), (1, plain.clone())]), Class::ReferenceCount);
-        assert_eq!(classed(&[(1, arc)]), Class::ReferenceCount);
-        assert_eq!(classed(&[(1, plain)]), Class::Global);
-    }
-
-    #[test]
-    fn standard_library_code_is_told_with_what_it_serves() {
-        let atomic = function("atomic_add<usize>", "/rustc/1/library/core/src/sync/atomic.rs");
-        let clone = function("clone<T>", "/rustc/1/library/alloc/src/sync.rs");
-        let inlined = function("new", "/home/x/rustls-0.23.46/src/conn.rs");
-        let inlined = Function { line: 7, ..inlined };
-        let outer = function("rustls::server::accept", "/home/x/rustls-0.23.46/src/server.rs");
-        assert_eq!(
-            told(&[atomic, clone, inlined, outer]),
-            "clone<T> in new in rustls::server::accept at rustls-0.23.46/src/conn.rs:7"
-        );
-        assert_eq!(told(&[function("EVP_MD_up_ref", "")]), "EVP_MD_up_ref");
-        let far = "/x/registry/src/host-1/openssl-src-3.0/openssl/include/internal/refcount.h";
-        assert_eq!(short_path(far), "include/internal/refcount.h");
-    }
-
-    #[test]
-    fn files_of_the_standard_library_tell_locks_from_counts() {
-        let mut lock = code("lab", &["compare_exchange_weak<u32>", "read"], true);
-        lock.functions[1].file = "/rustc/1/library/std/src/sys/sync/rwlock/futex.rs".into();
-        assert_eq!(classed(&[(1, lock.clone())]), Class::Lock);
-        lock.functions[1].file = "/rustc/1/library/alloc/src/sync.rs".into();
-        assert_eq!(classed(&[(1, lock)]), Class::ReferenceCount);
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    count::holds::HeldLock,
+    count::{class::TAKEN_BY, holds::HeldLock},
     recording::{Event, Hold, LockClass, Part, Recording},
 };
 
@@ -77,8 +77,8 @@ fn is_it(held: &HeldLock, class: LockClass, symbol: &str, functions: &BTreeSet<&
         LockClass::FutexMutex | LockClass::FutexRwLock => functions.contains(&*held.symbol),
         LockClass::Mutex | LockClass::RwLock => match held.symbol.strip_prefix("taken by ") {
             // A variable, and whose it is.
-            None => held.symbol.split(" (").next() == Some(symbol),
-            Some(taker) => symbol.strip_prefix("lock taken by ").is_some_and(|taken| {
+            None => held.symbol.rsplit_once(" (").is_some_and(|(variable, _)| variable == symbol),
+            Some(taker) => symbol.strip_prefix(TAKEN_BY).is_some_and(|taken| {
                 let taken = taken.split(" for ").next().unwrap_or_default();
                 taken.split(" in ").any(|name| name == taker)
             }),

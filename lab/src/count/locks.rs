@@ -10,9 +10,10 @@ use std::{
 
 use crate::{
     count::{
+        class::is_lock_name,
         run::{Program, Run},
         slope::{self, LENGTHS},
-        symbols::{NAMELESS, Symbols},
+        symbols::{Symbols, is_nameless},
     },
     document::{BySide, LockCounts, LockSite},
     error::Error,
@@ -313,11 +314,11 @@ impl Frame {
     }
 
     fn is_named(&self) -> bool {
-        !self.function.is_empty() && !self.function.starts_with(NAMELESS)
+        !self.function.is_empty() && !is_nameless(&self.function)
     }
 
     fn is_wrapper(&self) -> bool {
-        WRAPPERS.iter().any(|wrapper| self.function.starts_with(wrapper))
+        is_lock_name(&self.function)
     }
 }
 
@@ -419,7 +420,6 @@ const NOTHING_LOST: (&str, &str) = ("threads 0 ", " calls 0 ");
 const PATHS: &str = "SEALANE_LAB_LOCKS_PATHS";
 const PATH_MAX: usize = 8;
 const SITES_MAX: usize = 40;
-const WRAPPERS: [&str; 3] = ["CRYPTO_MUTEX_", "CRYPTO_STATIC_MUTEX_", "CRYPTO_THREAD_"];
 
 #[cfg(test)]
 mod tests {

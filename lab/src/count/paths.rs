@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    count::{class, operation, shadow::Nodes, symbols::Symbols},
+    count::{class, shadow::Nodes, symbols::Symbols},
     recording::PathNode,
 };
 
@@ -56,12 +56,12 @@ impl<'a> Paths<'a> {
             return taker.clone();
         }
         let path = self.seen.path(seen);
-        let mut others = path.iter().map(|pc| self.symbols.code(*pc)).filter(|code| {
-            operation::of(&code.functions) == operation::Found::Nothing && !class::is_lock(code)
-        });
-        let mut next =
-            || others.next().map_or_else(String::new, |code| class::name(&code.functions));
-        let taker = [next(), next()];
+        let codes = path.iter().map(|pc| self.symbols.code(*pc));
+        let mut others = codes.map(|code| class::around_lock(&code).to_vec());
+        let mut next = || {
+            others.find(|functions| !functions.is_empty()).map(|functions| class::name(&functions))
+        };
+        let taker = [next().unwrap_or_default(), next().unwrap_or_default()];
         self.takers.insert(seen, taker.clone());
         taker
     }

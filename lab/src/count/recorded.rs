@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     count::{
-        class::{self, ALLOCATOR, NAMELESS_MEMORY},
+        class::{self, ALLOCATOR, NAMELESS_MEMORY, TAKEN_BY},
         paths::Paths,
         record::{Kept, Recorder},
         symbols::Symbols,
@@ -134,7 +134,7 @@ impl Building<'_> {
             let [taker, caller] = most.map(|(names, _)| names).unwrap_or_default();
             let (symbol, caller) = match self.symbols.variable(address) {
                 Some((_, name)) => (name, String::new()),
-                None => (format!("lock taken by {taker}"), caller),
+                None => (format!("{TAKEN_BY}{taker}"), caller),
             };
             self.locks.insert(lock, count_of(&self.recording.locks));
             self.recording.locks.push(Lock { class, line, symbol, holds: Vec::new() });

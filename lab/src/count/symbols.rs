@@ -9,7 +9,12 @@ use std::{
 };
 
 use addr2line::Loader;
-use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SymbolKind};
+
+use crate::{
+    demangle,
+    unwinding::{self, FUNCTION_AT, Functions},
+};
 
 /// Answers for one process.
 pub(super) struct Symbols {
@@ -58,7 +63,7 @@ impl Symbols {
         // The symbol's name is whole, the line table's may lack its path.
         let name = file.function(address);
         match functions.last_mut() {
-            Some(outermost) if !name.starts_with(NAMELESS) => outermost.name = name,
+            Some(outermost) if !is_nameless(&name) => outermost.name = name,
             Some(_) => {}
             None => functions.push(Function { name, ..Function::default() }),
         }
@@ -115,8 +120,13 @@ struct Mapped {
     /// From the first to behind the last address of the file, zeroed data included.
     extent: std::ops::Range<u64>,
     segments: Vec<Segment>,
-    /// By start.
+    /// By start; of two that begin together, the longer one first.
     symbols: Vec<Symbol>,
+    /// Up to each symbol, the last address that any of the same kind covers: where none reaches,
+    /// nobody looks further.
+    reach: Vec<Reach>,
+    /// Of the functions that have no symbol.
+    unnamed: Functions,
     /// `None` if it has no line table.
     lines: Option<Loader>,
 }
@@ -125,6 +135,13 @@ struct Segment {
     address: u64,
     offset: u64,
     bytes: u64,
+}
+
+/// See [`Mapped::reach`].
+#[derive(Clone, Copy, Default)]
+struct Reach {
+    code: u64,
+    data: u64,
 }
 
 #[derive(Clone)]
@@ -160,7 +177,9 @@ impl Mapped {
                     Segment { address: segment.address(), offset, bytes }
                 })
                 .collect(),
+            reach: reach(&symbols),
             symbols,
+            unnamed: Functions::of(&object),
             lines: has_lines.then(|| Loader::new(path).ok()).flatten(),
         })
     }
@@ -176,7 +195,7 @@ impl Mapped {
             if let Some(Ok(name)) = frame.function.as_ref().map(addr2line::FunctionName::raw_name) {
                 let at = frame.location;
                 functions.push(Function {
-                    name: demangle(&name),
+                    name: demangle::name(&name),
                     file: at.as_ref().and_then(|at| at.file).unwrap_or_default().to_owned(),
                     line: at.and_then(|at| at.line).unwrap_or_default(),
                 });
@@ -185,29 +204,45 @@ impl Mapped {
         functions
     }
 
-    /// The function at `address`. In a file without the names of its inner functions, between which
-    /// two of its public ones.
+    /// The function at `address`. A symbol answers for the bytes that it covers and for no others:
+    /// where none does, the function is called after its neighbours and after where it begins.
     fn function(&self, address: u64) -> String {
-        let code = |symbol: &&Symbol| symbol.is_code;
-        let next = self.symbols.partition_point(|symbol| symbol.start <= address);
-        let before = self.symbols[..next].iter().rev().find(code);
-        match before {
-            Some(symbol) if address < symbol.end => symbol.name.clone(),
-            _ => {
-                let after = self.symbols[next..].iter().find(code);
-                let name = |symbol: Option<&Symbol>| symbol.map_or("?", |s| &s.name).to_owned();
-                format!("{NAMELESS}{} and {}", name(before), name(after))
-            }
+        if let Some(symbol) = self.covering(address, true) {
+            return symbol.name.clone();
         }
+        let next = self.symbols.partition_point(|symbol| symbol.start <= address);
+        let code = |symbol: &&Symbol| symbol.is_code;
+        let before = self.symbols[..next].iter().rev().find(code);
+        let after = self.symbols[next..].iter().find(code);
+        let place = match self.unnamed.around(address) {
+            Some(start) => unwinding::name(start),
+            None => format!("{CODE_AT}{address:#x}"),
+        };
+        if before.or(after).is_none() {
+            return place;
+        }
+        let [before, after] =
+            [before, after].map(|symbol| symbol.map_or(NOBODY, |symbol| &symbol.name));
+        format!("{place}{BETWEEN}{before}{AND}{after}")
     }
 
     fn variable(&self, address: u64) -> String {
-        let next = self.symbols.partition_point(|symbol| symbol.start <= address);
-        let before = self.symbols[..next].iter().rev().find(|symbol| !symbol.is_code);
-        match before {
-            Some(symbol) if address < symbol.end => symbol.name.clone(),
-            _ => format!("data at {address:#x}"),
+        match self.covering(address, false) {
+            Some(symbol) => symbol.name.clone(),
+            None => format!("data at {address:#x}"),
         }
+    }
+
+    /// The symbol that begins last of those that cover `address`.
+    fn covering(&self, address: u64, is_code: bool) -> Option<&Symbol> {
+        let next = self.symbols.partition_point(|symbol| symbol.start <= address);
+        let before = self.symbols[..next].iter().zip(&self.reach[..next]).rev();
+        let reached = before.take_while(|(_, reach)| match is_code {
+            true => reach.code > address,
+            false => reach.data > address,
+        });
+        let mut covering = reached.map(|(symbol, _)| symbol);
+        covering.find(|symbol| symbol.is_code == is_code && address < symbol.end)
     }
 
     fn instruction(&self, address: u64) -> Option<Vec<u8>> {
@@ -229,12 +264,22 @@ fn symbols_of(object: &object::File<'_>) -> Vec<Symbol> {
         .chain(object.dynamic_symbols())
         .filter(|symbol| symbol.is_definition() && symbol.kind() != SymbolKind::Tls)
         .filter_map(|symbol| {
-            let is_code = symbol.kind() == SymbolKind::Text;
+            let is_code = match symbol.kind() {
+                SymbolKind::Text => true,
+                // Assembly often does not say what its symbols are.
+                SymbolKind::Unknown => is_in_code(object, &symbol),
+                _ => false,
+            };
             let (start, bytes) = (symbol.address(), symbol.size());
-            let name = demangle(symbol.name().ok()?);
+            let name = demangle::name(symbol.name().ok()?);
             (bytes > 0).then_some(Symbol { start, end: start + bytes, is_code, name })
         })
         .collect()
+}
+
+fn is_in_code<'a>(object: &object::File<'a>, symbol: &object::Symbol<'a, '_>) -> bool {
+    let section = symbol.section_index().and_then(|at| object.section_by_index(at).ok());
+    section.is_some_and(|section| section.kind() == SectionKind::Text)
 }
 
 /// Debian keeps the names of inner functions in files of their own, by build id.
@@ -246,10 +291,28 @@ fn separate_symbols(object: &object::File<'_>) -> Option<Vec<Symbol>> {
     Some(symbols_of(&object::File::parse(&*data).ok()?))
 }
 
-fn demangle(name: &str) -> String {
-    // A symbol's version, `name@@GLIBC_2.34`, is no part of its name.
-    let name = name.split('@').next().unwrap_or_default();
-    format!("{:#}", rustc_demangle::demangle(name))
+fn reach(symbols: &[Symbol]) -> Vec<Reach> {
+    let mut reach = Reach::default();
+    let further = |symbol: &Symbol| {
+        match symbol.is_code {
+            true => reach.code = reach.code.max(symbol.end),
+            false => reach.data = reach.data.max(symbol.end),
+        }
+        reach
+    };
+    symbols.iter().map(further).collect()
+}
+
+/// Whether a function's name only tells where it stands.
+pub(super) fn is_nameless(function: &str) -> bool {
+    [FUNCTION_AT, CODE_AT].iter().any(|start| function.starts_with(start))
+}
+
+/// The named functions beside one without a name, as far as there are any.
+pub(super) fn neighbours(function: &str) -> impl Iterator<Item = &str> {
+    let nameless = is_nameless(function).then_some(function);
+    let beside = nameless.and_then(|name| name.split_once(BETWEEN));
+    beside.into_iter().flat_map(|(_, names)| names.split(AND))
 }
 
 /// Whether an x86-64 instruction has the prefix LOCK, or is an exchange with memory, which needs
@@ -263,31 +326,16 @@ pub(super) fn is_atomic(instruction: &[u8]) -> bool {
     cfg!(target_arch = "x86_64") && matches!(first, 0xf0 | 0x86 | 0x87)
 }
 
-/// How the name of a function begins that has none.
-pub(super) const NAMELESS: &str = "between ";
+/// How a function without a name is called: `function at 0x80 between a and b`.
+const BETWEEN: &str = " between ";
+const AND: &str = " and ";
+/// How an instruction is called of which not even the function is known.
+const CODE_AT: &str = "code at ";
+/// In the place of a neighbour's name.
+const NOBODY: &str = "?";
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 const INSTRUCTION_BYTES: usize = 15;
 const PAGE_BYTES: u64 = 4096;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_process_is_named() {
-        let maps = fs::read_to_string("/proc/self/maps").expect("maps");
-        let symbols = Symbols::new(&maps);
-        let marks = symbols.address_of(crate::phase::SYMBOL).expect("the marks have a symbol");
-        assert_eq!(marks, crate::phase::address() as u64);
-        let (_, name) = symbols.variable(marks + 64).expect("a variable");
-        assert_eq!(name, crate::phase::SYMBOL);
-        assert_eq!(symbols.variable(0x10), None);
-    }
-
-    #[test]
-    fn atomic_instructions_are_known() {
-        assert!(is_atomic(&[0xf0, 0x48, 0x0f, 0xc1, 0x07]), "lock xadd");
-        assert!(is_atomic(&[0x48, 0x87, 0x07]), "xchg");
-        assert!(!is_atomic(&[0x48, 0x89, 0x07]), "mov");
-    }
-}
+mod tests;

@@ -48,6 +48,10 @@ pub(crate) struct Note {
     stacks: Vec<String>,
     /// Part of the line's symbol.
     symbol: String,
+    /// Part of the name of a function on a call path that writes the line; empty for any. What lies
+    /// on the heap is named by who writes it, which may be the same for many things.
+    #[serde(default)]
+    on_path: String,
     /// The thing itself, in a few words.
     pub(crate) culprit: String,
     /// When a handshake comes there.
@@ -135,9 +139,9 @@ impl Notes {
                 };
                 if !lines(stack).iter().any(is_it) {
                     stale.push(format!(
-                        "no recording of {stack} names {} among its busiest lines: what was known \
+                        "no recording of {stack} has {} among its busiest lines: what was known \
                          of it is left out",
-                        note.symbol
+                        note.line()
                     ));
                 }
             }
@@ -158,8 +162,19 @@ impl Notes {
 }
 
 impl Note {
+    /// What a recording must have for it.
+    fn line(&self) -> String {
+        match self.on_path.as_str() {
+            "" => format!("`{}`", self.symbol),
+            path => format!("`{}` with `{path}` on a path", self.symbol),
+        }
+    }
+
     fn fits(&self, stack: &str, line: &HotLine) -> bool {
-        self.stacks.iter().any(|name| name == stack) && line.symbol.contains(&self.symbol)
+        let mut functions = line.sites.iter().flat_map(|site| &site.path);
+        self.stacks.iter().any(|name| name == stack)
+            && line.symbol.contains(&self.symbol)
+            && (self.on_path.is_empty() || functions.any(|name| name.contains(&self.on_path)))
     }
 }
 
@@ -168,6 +183,14 @@ const OWN: &str = include_str!("../../findings.toml");
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        document::Site,
+        findings::{
+            sharing,
+            words::{self, Side},
+        },
+        recording::Recording,
+    };
 
     const NOTES: &str = r#"
         stack = []
@@ -215,7 +238,44 @@ mod tests {
         let stale = notes.stale(&findings);
         // Of the stack b nothing is recorded, so nothing is known to be wrong.
         assert_eq!(stale.len(), 1, "{stale:?}");
-        assert!(stale[0].contains("no recording of a names counter"), "{stale:?}");
+        assert!(stale[0].contains("no recording of a has `counter`"), "{stale:?}");
+    }
+
+    #[test]
+    fn what_has_no_name_of_its_own_is_known_by_the_paths_that_write_it() {
+        let notes = NOTES.replace("symbol = \"counter\"", "symbol = \"lock\"\non_path = \"seal\"");
+        let notes = Notes::parse(&notes).expect("valid");
+        let taken = |outer: &str| HotLine {
+            sites: vec![Site { path: vec!["lock".into(), outer.into()], ..Site::default() }],
+            ..line("lock taken by lock")
+        };
+        assert!(notes.about("a", &taken("a::seal_ticket")).is_some());
+        assert!(notes.about("a", &taken("a::open")).is_none(), "another lock");
+        let stale = notes.stale(&[finding("a", vec![taken("a::open")])]);
+        assert!(stale.iter().any(|told| told.contains("`lock` with `seal`")), "{stale:?}");
+    }
+
+    /// Recordings as committed: the busiest line of each side has a note, and no note is without
+    /// its line.
+    #[test]
+    fn every_busiest_line_that_is_recorded_is_explained() {
+        let notes = Notes::own().expect("valid");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings/findings");
+        let files = std::fs::read_dir(folder).expect("recordings");
+        let findings: Vec<Finding> = files
+            .map(|file| Recording::read(&file.expect("a file").path()).expect("a recording"))
+            .map(|recording| sharing::finding(&recording))
+            .collect();
+        assert!(findings.len() >= 20, "{}", findings.len());
+        for finding in &findings {
+            for side in [Side::Server, Side::Client] {
+                let Some(line) = words::busiest(finding, side) else { continue };
+                let about = notes.about(&finding.stack, line);
+                assert!(about.is_some(), "{}, {side:?}: {line:#?}", finding.stack);
+                assert!(!line.symbol.contains("_Z"), "{}", line.symbol);
+            }
+        }
+        assert_eq!(notes.stale(&findings), Vec::<String>::new());
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn command(words: &[String]) -> Vec<String> {
 
 /// A name that tells a place in the source, `name at folder/file.c:9`, without its folders: they
 /// are those of whoever built it.
-fn without_folders(name: &str) -> String {
+pub(super) fn without_folders(name: &str) -> String {
     match name.rsplit_once(" at ") {
         Some((name, place)) => format!("{name} at {}", place.rsplit('/').next().unwrap_or(place)),
         None => name.to_owned(),

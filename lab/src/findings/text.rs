@@ -93,10 +93,10 @@ fn line(out: &mut String, culprit: &Culprit<'_>) {
         let _ = writeln!(out, "- {sentence}");
     }
     if let Some(note) = culprit.note {
-        let _ = writeln!(out, "- Taken: {}", note.taken);
-        let _ = writeln!(out, "- Removed by: {}", note.removal);
+        let _ = writeln!(out, "- Why: {}", note.taken);
+        let _ = writeln!(out, "- What would remove it: {}", note.removal);
         if !note.told_in.is_empty() {
-            let _ = writeln!(out, "- Spoken of: {}", note.told_in.join(", "));
+            let _ = writeln!(out, "- Discussed in: {}", note.told_in.join(", "));
         }
     }
     for site in culprit.line.sites.iter().take(SITES_SHOWN) {

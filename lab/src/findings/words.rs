@@ -1,9 +1,13 @@
 //! What findings say, for the page and for the text alike: [`Told`], a stack's part.
 
-use std::ptr;
+use std::{collections::BTreeMap, ptr};
 
-use super::notes::{Note, Notes};
+use super::{
+    notes::{Note, Notes},
+    sharing::without_folders,
+};
 use crate::{
+    count::{NAMELESS_MEMORY, TAKEN_BY},
     document::{Amount, BySide, Finding, HotLine, Run, ValidatedCurve},
     forecast::replays::KNEE,
     page::words,
@@ -53,7 +57,7 @@ fn stack<'a>(run: &'a Run, notes: &'a Notes, name: &'a str) -> Told<'a> {
     let of_it = |curve: &&ValidatedCurve| curve.recorded.split(' ').next() == Some(name);
     Told {
         name,
-        title: format!("{title} ({})", versions.join(", ")),
+        title: titled(title, &versions.join(", ")),
         about: known.map_or("", |stack| stack.about.as_str()),
         culprits: culprits(name, &findings, notes),
         findings,
@@ -62,30 +66,41 @@ fn stack<'a>(run: &'a Run, notes: &'a Notes, name: &'a str) -> Told<'a> {
     }
 }
 
+/// A library that has no version calls itself by its name.
+fn titled(title: &str, version: &str) -> String {
+    if version.is_empty() || version == title {
+        return title.to_owned();
+    }
+    format!("{title} ({version})")
+}
+
 /// The busiest line of each side, and every other one that people know.
 fn culprits<'a>(stack: &str, findings: &[&'a Finding], notes: &'a Notes) -> Vec<Culprit<'a>> {
     let mut culprits: Vec<Culprit<'a>> = Vec::new();
     for finding in findings {
         let busiest = [Side::Server, Side::Client].map(|side| busiest(finding, side));
+        let mut of_culprit: BTreeMap<usize, Vec<&HotLine>> = BTreeMap::new();
         for line in &finding.hottest {
             let note = notes.about(stack, line);
             let is_busiest = busiest.iter().flatten().any(|busiest| ptr::eq(*busiest, line));
             if note.is_none() && !is_busiest {
                 continue;
             }
-            let sides = [Side::Server, Side::Client].into_iter();
-            let writes = sides.filter(|side| side.of(line.updates) > 0.0);
-            let sentences = writes.map(|side| sentence(finding, side, line));
             // Of two recordings of one stack, lines are the same if their names and writers are.
-            let same = |known: &&mut Culprit<'_>| match (known.note, note) {
+            let same = |known: &Culprit<'_>| match (known.note, note) {
                 (Some(known), Some(note)) => ptr::eq(known, note),
                 (None, None) => is_same(known.line, line),
                 _ => false,
             };
-            match culprits.iter_mut().find(same) {
-                Some(known) => known.sentences.extend(sentences),
-                None => culprits.push(Culprit { sentences: sentences.collect(), line, note }),
-            }
+            let at = culprits.iter().position(same).unwrap_or_else(|| {
+                culprits.push(Culprit { sentences: Vec::new(), line, note });
+                culprits.len() - 1
+            });
+            of_culprit.entry(at).or_default().push(line);
+        }
+        for (at, lines) in of_culprit {
+            let sides = [Side::Server, Side::Client].into_iter();
+            culprits[at].sentences.extend(sides.filter_map(|side| sentence(finding, side, &lines)));
         }
     }
     culprits
@@ -128,20 +143,35 @@ pub(crate) fn busiest(finding: &Finding, side: Side) -> Option<&HotLine> {
     )
 }
 
-fn sentence(finding: &Finding, side: Side, line: &HotLine) -> String {
-    let (part, all) = (side.of(line.updates), side.of(finding.updates));
-    format!(
-        "{}, {}: {} of its {} atomic updates per handshake",
+/// What `lines`, which are one culprit's, are to a side; `None` if it updates none of them.
+fn sentence(finding: &Finding, side: Side, lines: &[&HotLine]) -> Option<String> {
+    let parts: Vec<f64> = lines.iter().map(|line| side.of(line.updates)).collect();
+    let parts: Vec<String> = parts.into_iter().filter(|part| *part > 0.0).map(number).collect();
+    let several = match parts.len() {
+        0 => return None,
+        1 => String::new(),
+        lines => format!(", in {lines} cache lines"),
+    };
+    Some(format!(
+        "{}, {}: {} of its {} atomic updates per handshake{several}",
         words::short(&finding.scenario),
         side.word(),
-        number(part),
-        number(all)
-    )
+        parts.join(" + "),
+        number(side.of(finding.updates)),
+    ))
 }
 
-/// A line's name, class and owner.
+/// A line's class, and where it lies.
 pub(crate) fn line(line: &HotLine) -> String {
-    format!("{}, {}", class(&line.class), line.owner)
+    let place = match is_on_heap(line) {
+        true => "on the heap, written by",
+        false => "a variable of",
+    };
+    format!("{}, {place} {}", class(&line.class), line.owner)
+}
+
+fn is_on_heap(line: &HotLine) -> bool {
+    [NAMELESS_MEMORY, TAKEN_BY].iter().any(|start| line.symbol.starts_with(start))
 }
 
 /// Acquisitions of one kind.
@@ -210,7 +240,8 @@ pub(crate) fn outlook(stack: &Told<'_>) -> Vec<Outlook> {
                 true => format!("about {}, ", words::percent(line.without)),
                 false => String::new(),
             };
-            format!("without {}: {kept}knee: {}", line.symbol, words::knee(line.knee_without))
+            let name = told_as(stack, finding, &line.symbol);
+            format!("without {name}: {kept}knee: {}", words::knee(line.knee_without))
         });
         let server = &forecast.server;
         let knee = words::fallen(server).map(|_| format!("; knee: {}", words::knee(server.knee)));
@@ -233,6 +264,19 @@ pub(crate) fn outlook(stack: &Told<'_>) -> Vec<Outlook> {
         })
     });
     recorded.chain(published).collect()
+}
+
+/// The line with that symbol, by the name that people have for it.
+fn told_as<'a>(stack: &Told<'a>, finding: &Finding, symbol: &str) -> String {
+    let symbol = without_folders(symbol);
+    let line = finding.hottest.iter().find(|line| line.symbol == symbol);
+    let note = line.and_then(|line| stack.notes.about(stack.name, line));
+    let Some(note) = note else { return symbol };
+    let about = finding.hottest.iter().filter_map(|line| stack.notes.about(stack.name, line));
+    match about.filter(|other| ptr::eq(*other, note)).count() {
+        0 | 1 => note.culprit.clone(),
+        lines => format!("one of {lines} lines of {}", note.culprit),
+    }
 }
 
 /// A class of line in words.
@@ -279,7 +323,7 @@ pub(crate) const TITLE: &str = "What TLS stacks share";
 /// Under it.
 pub(crate) const LEAD: &str = "Threads that do TLS side by side wait for each other where they \
     write the same cache line: a lock, a reference count, a global. These are those lines, counted \
-    in one handshake of each stack, with who writes them and what would remove them.";
+    in one handshake of each stack, with who writes them, why, and what would remove them.";
 /// Before the commands.
 pub(crate) const RECIPE: &str = "Every recording is made by one command, which takes a minute or \
     two under valgrind; `sealane-lab findings --record FOLDER` runs all of them and goes on where \
@@ -299,4 +343,5 @@ pub(crate) const ORDER: &str = "In the order of names. A count is no rank: what 
 /// What the figures are.
 pub(crate) const FIGURES: &str = "Two threads, one after the other, under a memory trace; every \
     write to a cache line that both write is counted, with making and dropping the connection, \
-    without the allocator's. Figures are server / client, per handshake.";
+    without the allocator's. Figures are server / client, per handshake. A lock that is taken and \
+    given back is two updates. Paths begin with the innermost function.";

@@ -11,7 +11,8 @@ pub(super) fn is_lock(function: &str) -> bool {
 
 /// Whether it only passes on to a lock's function.
 pub(super) fn is_lock_wrapper(function: &str) -> bool {
-    LOCK_WRAPPERS.contains(&bare(function))
+    let name = bare(function);
+    LOCK_WRAPPERS.iter().any(|wrapper| name.contains(wrapper))
 }
 
 /// Whether it waits until another thread has something for it, which is no lock.
@@ -72,14 +73,15 @@ const LOCK_PARTS: [&str; 10] = [
     "SpinLock",
     "sync.(*RWMutex)",
 ];
+/// Parts of names: AWS-LC's have its version in front.
 const LOCK_WRAPPERS: [&str; 9] = [
-    "CRYPTO_MUTEX_lock_read",
-    "CRYPTO_MUTEX_lock_write",
-    "CRYPTO_MUTEX_unlock_read",
-    "CRYPTO_MUTEX_unlock_write",
+    "CRYPTO_MUTEX_",
+    "CRYPTO_STATIC_MUTEX_",
     "CRYPTO_THREAD_read_lock",
     "CRYPTO_THREAD_unlock",
     "CRYPTO_THREAD_write_lock",
+    "bssl::StaticMutex::",
+    "bssl::internal::MutexLockBase<",
     "ngx_shmtx_lock",
     "ngx_shmtx_unlock",
 ];
@@ -150,7 +152,14 @@ mod tests {
         for neither in ["clock_gettime", "block", "locked", "EVP_MD_fetch", "pthread_getspecific"] {
             assert!(!is_lock(neither) && !is_meeting(neither), "{neither}");
         }
-        assert!(is_lock_wrapper("CRYPTO_THREAD_read_lock@@OPENSSL_3.0.0"));
+        for wrapper in [
+            "CRYPTO_THREAD_read_lock@@OPENSSL_3.0.0",
+            "aws_lc_0_47_0_CRYPTO_STATIC_MUTEX_lock_read",
+            "bssl::StaticMutex::LockRead()",
+        ] {
+            assert!(is_lock_wrapper(wrapper), "{wrapper}");
+        }
+        assert!(!is_lock_wrapper("CRYPTO_THREAD_run_once"));
     }
 
     #[test]

@@ -1,26 +1,23 @@
-//! Functions of files without symbols: [`Nameless`] calls them after the place where they begin,
-//! which the tables for unwinding tell even of stripped files.
+//! Functions of files without symbols: [`Nameless`] calls them after the place where they begin.
 
 use std::{collections::HashMap, fs, path::Path};
 
-use addr2line::gimli::{
-    BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection,
-};
-use object::{Object, ObjectSection, ObjectSegment};
+use object::{Object, ObjectSegment};
+
+use crate::unwinding::{self, Functions};
 
 /// Keeps the tables of the files that it was asked about.
 #[derive(Debug, Default)]
 pub(super) struct Nameless {
-    files: HashMap<String, Functions>,
+    files: HashMap<String, Known>,
 }
 
 /// Of one file.
 #[derive(Debug, Default)]
-struct Functions {
+struct Known {
     /// Offset in the file, length, address.
     segments: Vec<[u64; 3]>,
-    /// First and last address of each function, ascending.
-    functions: Vec<(u64, u64)>,
+    functions: Functions,
 }
 
 impl Nameless {
@@ -29,16 +26,12 @@ impl Nameless {
         if self.files.len() >= FILES_MAX && !self.files.contains_key(path) {
             return UNKNOWN.into();
         }
-        let file =
-            self.files.entry(path.to_owned()).or_insert_with(|| Functions::of(Path::new(path)));
-        match file.around(offset) {
-            Some(start) => format!("function at {start:#x}"),
-            None => UNKNOWN.into(),
-        }
+        let file = self.files.entry(path.to_owned()).or_insert_with(|| Known::of(Path::new(path)));
+        file.around(offset).map_or_else(|| UNKNOWN.into(), unwinding::name)
     }
 }
 
-impl Functions {
+impl Known {
     /// Of a file that cannot be read, nothing is known.
     fn of(path: &Path) -> Self {
         let small = fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= BYTES_MAX);
@@ -48,27 +41,7 @@ impl Functions {
             let (offset, length) = segment.file_range();
             [offset, length, segment.address()]
         });
-        let mut all = Self { segments: segments.collect(), functions: Vec::new() };
-        let Some(section) = file.section_by_name(".eh_frame") else { return all };
-        let Ok(data) = section.data() else { return all };
-        let mut bases = BaseAddresses::default().set_eh_frame(section.address());
-        if let Some(text) = file.section_by_name(".text") {
-            bases = bases.set_text(text.address());
-        }
-        let frames = EhFrame::new(data, LittleEndian);
-        let mut entries = frames.entries(&bases);
-        while let (Ok(Some(entry)), true) = (entries.next(), all.functions.len() < FUNCTIONS_MAX) {
-            let CieOrFde::Fde(partial) = entry else { continue };
-            let parsed = partial.parse(|frames: &EhFrame<EndianSlice<'_, _>>, bases, at| {
-                frames.cie_from_offset(bases, at)
-            });
-            if let Ok(function) = parsed {
-                let start = function.initial_address();
-                all.functions.push((start, start.saturating_add(function.len())));
-            }
-        }
-        all.functions.sort_unstable();
-        all
+        Self { segments: segments.collect(), functions: Functions::of(&file) }
     }
 
     /// The address at which the function around a place in the file begins.
@@ -77,16 +50,12 @@ impl Functions {
             .segments
             .iter()
             .find(|[from, length, _]| offset >= *from && offset - from < *length)?;
-        let place = offset - from + address;
-        let after = self.functions.partition_point(|(start, _)| *start <= place);
-        let (start, end) = self.functions.get(after.checked_sub(1)?)?;
-        (place < *end).then_some(*start)
+        self.functions.around(offset - from + address)
     }
 }
 
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 const FILES_MAX: usize = 32;
-const FUNCTIONS_MAX: usize = 1_000_000;
 const UNKNOWN: &str = "function without a name";
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::document::{LiveFunction, LivePath, LiveProfile, LiveWork};
+use crate::{
+    demangle,
+    document::{LiveFunction, LivePath, LiveProfile, LiveWork},
+};
 
 use super::{
     code::{bare, is_lock, is_meeting, work},
@@ -216,7 +219,8 @@ fn frame(line: &str, nameless: &mut Nameless) -> Option<Frame> {
         "[unknown]" if owner != KERNEL => {
             nameless.name(path, u64::from_str_radix(address, 16).ok()?)
         }
-        name => bare(name).to_owned(),
+        // Not every build of perf spells out names of C++ and of Rust.
+        name => demangle::name(bare(name)),
     };
     Some(Frame { function, owner: owner.to_owned() })
 }

@@ -148,7 +148,7 @@ fn culprits(stacks: &[Told<'_>]) -> Section {
     Section {
         id: "culprits",
         short: "Culprits",
-        title: "What it is, where it is taken, what would remove it",
+        title: "What it is, why it is written, what would remove it",
         lead: "A line is known by its variable, or by who writes it; what people know of it is \
                tied to that name, and is left out where no recording has it."
             .into(),
@@ -270,6 +270,6 @@ fn again(stacks: &[Told<'_>]) -> Section {
     }
 }
 
-const HEADS: [&str; 5] = ["line", "recorded as", "how much", "where it is taken", "removed by"];
+const HEADS: [&str; 5] = ["line", "recorded as", "how much", "why", "what would remove it"];
 /// Deeper paths say no more, and are too narrow to be read.
 const DEPTH_MAX: usize = 12;
