@@ -87,6 +87,11 @@ impl Symbols {
         })
     }
 
+    /// Whether the process had loaded a file of that name.
+    pub(super) fn has_file(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file.name == name)
+    }
+
     fn file_at(&self, address: u64) -> Option<&Mapped> {
         self.files.iter().find(|file| {
             address.checked_sub(file.bias).is_some_and(|offset| file.extent.contains(&offset))
@@ -94,16 +99,25 @@ impl Symbols {
     }
 }
 
+/// Whether the C library in this memory map has names for its inner functions. Without them it is
+/// not known where a mutex is given back, and a part of malloc is a function between two others.
+pub(super) fn names_the_c_library(maps: &str) -> bool {
+    let lines = maps.split_inclusive('\n').filter(|line| line.contains(C_LIBRARY));
+    let symbols = Symbols::new(&lines.collect::<String>());
+    let is_named = |file: &Mapped| file.symbols.iter().any(|symbol| symbol.name == C_INNER);
+    symbols.files.iter().all(is_named)
+}
+
 /// The start and the file of a mapping that begins at the file's first byte.
 fn first_mapping(line: &str) -> Option<(u64, PathBuf)> {
     let mut fields = line.split_ascii_whitespace();
     let (range, offset) = (fields.next()?, fields.nth(1)?);
-    let path = fields.nth(2)?;
-    if !path.starts_with('/') || offset.bytes().any(|digit| digit != b'0') {
+    if offset.bytes().any(|digit| digit != b'0') {
         return None;
     }
     let start = u64::from_str_radix(range.split('-').next()?, 16).ok()?;
-    Some((start, PathBuf::from(path)))
+    // No other field has a slash; a path may have spaces.
+    Some((start, PathBuf::from(&line[line.find('/')?..])))
 }
 
 /// One mapped ELF file.
@@ -151,7 +165,7 @@ impl Mapped {
         Some(Self {
             name: path.file_name()?.to_string_lossy().into_owned(),
             file: File::open(path).ok()?,
-            bias: start - first / PAGE_BYTES * PAGE_BYTES,
+            bias: start.checked_sub(first / PAGE_BYTES * PAGE_BYTES)?,
             extent: first..end,
             segments: segments
                 .iter()
@@ -255,16 +269,22 @@ fn demangle(name: &str) -> String {
 /// Whether an x86-64 instruction has the prefix LOCK, or is an exchange with memory, which needs
 /// none; of other processors' it is not known.
 pub(super) fn is_atomic(instruction: &[u8]) -> bool {
-    let mut bytes = instruction.iter().copied();
-    let Some(first) = bytes.by_ref().find(|byte| !matches!(byte, 0x66 | 0xf2 | 0xf3 | 0x40..=0x4f))
-    else {
-        return false;
-    };
-    cfg!(target_arch = "x86_64") && matches!(first, 0xf0 | 0x86 | 0x87)
+    cfg!(target_arch = "x86_64") && matches!(behind_prefixes(instruction), [0xf0 | 0x86 | 0x87, ..])
+}
+
+/// The rest of an x86-64 instruction behind its prefixes, but for LOCK: BND, REP, NOTRACK, operand
+/// and address sizes, segments, REX.
+pub(super) fn behind_prefixes(instruction: &[u8]) -> &[u8] {
+    let is_prefix = |byte: &&u8| matches!(**byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
+    &instruction[instruction.iter().take_while(is_prefix).count()..]
 }
 
 /// How the name of a function begins that has none.
 pub(super) const NAMELESS: &str = "between ";
+/// Of the C library; another one, or one that is linked statically, has its names or has not.
+const C_LIBRARY: &str = "/libc.so.6";
+/// A function that no program can call.
+const C_INNER: &str = "_int_malloc";
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 const INSTRUCTION_BYTES: usize = 15;
 const PAGE_BYTES: u64 = 4096;
@@ -275,7 +295,10 @@ mod tests {
 
     #[test]
     fn this_process_is_named() {
+        // Of this program alone: other tests may map one with marks just now, to read it.
+        let own = std::env::current_exe().expect("a path").display().to_string();
         let maps = fs::read_to_string("/proc/self/maps").expect("maps");
+        let maps: String = maps.split_inclusive('\n').filter(|line| line.contains(&own)).collect();
         let symbols = Symbols::new(&maps);
         let marks = symbols.address_of(crate::phase::SYMBOL).expect("the marks have a symbol");
         assert_eq!(marks, crate::phase::address() as u64);
@@ -288,6 +311,38 @@ mod tests {
     fn atomic_instructions_are_known() {
         assert!(is_atomic(&[0xf0, 0x48, 0x0f, 0xc1, 0x07]), "lock xadd");
         assert!(is_atomic(&[0x48, 0x87, 0x07]), "xchg");
+        assert!(is_atomic(&[0x67, 0xf0, 0x0f, 0xc1, 0x07]), "lock xadd, an address of 32 bits");
+        assert!(is_atomic(&[0x64, 0xf0, 0x48, 0xff, 0x00]), "lock inc in a segment");
+        assert!(is_atomic(&[0x3e, 0x66, 0x87, 0x07]), "xchg of 16 bits, filled up");
+        assert!(is_atomic(&[0xf0, 0x48, 0x0f, 0xc7, 0x0f]), "lock cmpxchg16b");
         assert!(!is_atomic(&[0x48, 0x89, 0x07]), "mov");
+        assert!(!is_atomic(&[0x67, 0x48]), "cut off");
+    }
+
+    #[test]
+    fn a_c_library_without_its_inner_names_is_told_from_one_with_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (source, library) = (folder.path().join("x.c"), folder.path().join("libc.so.6"));
+        for (code, expected) in [
+            ("int malloc_x(void) { return 1; }", false),
+            ("int _int_malloc(int x) { return x; }", true),
+        ] {
+            fs::write(&source, code).expect("a file");
+            let mut compile = std::process::Command::new("cc");
+            compile.args(["-shared", "-fPIC", "-nostdlib", "-o"]).arg(&library).arg(&source);
+            assert!(compile.status().expect("cc").success(), "cc failed");
+            let maps = format!("7f00000-7f01000 r-xp 00000000 fd:01 1 {}\n", library.display());
+            assert_eq!(names_the_c_library(&maps), expected, "{code}");
+        }
+        assert!(names_the_c_library("7f00000-7f01000 r-xp 00000000 fd:01 1 /x/libother.so\n"));
+    }
+
+    #[test]
+    fn a_path_may_have_spaces() {
+        let line = "00400000-00401000 r-xp 00000000 fd:01 1234      /home/a b/my  program";
+        assert_eq!(first_mapping(line), Some((0x40_0000, "/home/a b/my  program".into())));
+        let rest = "00401000-00402000 r-xp 00001000 fd:01 1234      /home/a";
+        assert_eq!(first_mapping(rest), None);
+        assert_eq!(first_mapping("00400000-00401000 rw-p 00000000 00:00 0      [heap]"), None);
     }
 }
