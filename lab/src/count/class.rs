@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     count::{
+        operation::{self, Found},
         symbols::{Code, Function, NAMELESS, Symbols},
         trace::{Shared, Write},
     },
@@ -105,11 +106,22 @@ fn is_allocator(code: &Code) -> bool {
 
 /// Whether `code` is a part of taking or releasing locks.
 pub(super) fn is_lock(code: &Code) -> bool {
-    holds_any(code, &LOCK_WORDS, &LOCK_FILES)
+    holds_any(&code.functions, &LOCK_WORDS, &LOCK_FILES)
+}
+
+/// The functions, inlined into each other, that the lock functions among them are inlined into; all
+/// of them, if none is one.
+pub(super) fn around_locks(functions: &[Function]) -> &[Function] {
+    let is_one = |function: &Function| {
+        holds_any(std::slice::from_ref(function), &LOCK_WORDS, &LOCK_FILES)
+            || operation::of(std::slice::from_ref(function)) != Found::Nothing
+    };
+    let last = functions.iter().rposition(is_one);
+    &functions[last.map_or(0, |last| last + 1)..]
 }
 
 fn is_reference_count(code: &Code) -> bool {
-    code.atomic && holds_any(code, &REFERENCE_COUNT_WORDS, &REFERENCE_COUNT_FILES)
+    code.atomic && holds_any(&code.functions, &REFERENCE_COUNT_WORDS, &REFERENCE_COUNT_FILES)
 }
 
 /// In a library without the names of its inner functions, the other half of a named `up_ref`.
@@ -118,8 +130,8 @@ fn is_nameless_atomic(code: &Code) -> bool {
 }
 
 /// Whether a function's name, or the file that it stands in, says so.
-fn holds_any(code: &Code, words: &[&str], files: &[&str]) -> bool {
-    code.functions.iter().any(|function| {
+fn holds_any(functions: &[Function], words: &[&str], files: &[&str]) -> bool {
+    functions.iter().any(|function| {
         words.iter().any(|word| function.name.contains(word))
             || files.iter().any(|file| function.file.contains(file))
     })
@@ -205,12 +217,14 @@ fn short_path(path: &str) -> String {
     parts[first..].join("/")
 }
 
+/// Without its middle: what it is called stands at the end.
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= NAME_CHARACTERS_MAX {
+    let characters: Vec<char> = name.chars().collect();
+    if characters.len() <= NAME_CHARACTERS_MAX {
         return name.to_owned();
     }
-    let start: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
-    format!("{start}...")
+    let (start, end) = (&characters[..NAME_START], &characters[characters.len() - NAME_END..]);
+    start.iter().chain(&['.'; 3]).chain(end).collect()
 }
 
 const ALLOCATOR_FUNCTIONS: [&str; 31] = [
@@ -250,7 +264,7 @@ const ALLOCATOR_FUNCTIONS: [&str; 31] = [
 const HARNESS: [&str; 2] = ["sealane_lab::", "sealane_libssl::"];
 /// Of Rust's standard library.
 const LOCK_FILES: [&str; 3] = ["/std/src/sync/poison/", "/std/src/sys/sync/", "/std/src/sync/once"];
-const LOCK_WORDS: [&str; 14] = [
+const LOCK_WORDS: [&str; 19] = [
     "CRYPTO_MUTEX_",
     "CRYPTO_STATIC_MUTEX_",
     "CRYPTO_THREAD_read_lock",
@@ -258,10 +272,15 @@ const LOCK_WORDS: [&str; 14] = [
     "CRYPTO_THREAD_write_lock",
     "futex",
     "lll_lock",
+    "pthread_barrier_",
+    "pthread_cond_",
     "pthread_mutex_",
     "pthread_once",
     "pthread_rwlock_",
     "pthread_spin_",
+    "sem_post",
+    "sem_trywait",
+    "sem_wait",
     "sync::poison::mutex",
     "sync::poison::rwlock",
     "sys::sync::",
@@ -270,7 +289,9 @@ const LOCK_WORDS: [&str; 14] = [
 const CRATE_DEPTH_MAX: usize = 5;
 /// The file and the folders above it, of a path that has no `src` near its end.
 const OTHER_DEPTH: usize = 3;
-const NAME_CHARACTERS_MAX: usize = 110;
+const NAME_CHARACTERS_MAX: usize = NAME_START + NAME_END;
+const NAME_START: usize = 65;
+const NAME_END: usize = 45;
 const REFERENCE_COUNT_FILES: [&str; 1] = ["/alloc/src/sync.rs"];
 const REFERENCE_COUNT_WORDS: [&str; 12] = [
     "Arc<",
@@ -344,8 +365,31 @@ mod tests {
             "clone<T> in new in rustls::server::accept at rustls-0.23.46/src/conn.rs:7"
         );
         assert_eq!(told(&[function("EVP_MD_up_ref", "")]), "EVP_MD_up_ref");
+        let long = format!("<{} as b::Stores>::take_tls13_ticket", "a::".repeat(40));
+        let named = name(&[function(&long, "/x/rustls/src/a.rs")]);
+        assert!(named.ends_with(" as b::Stores>::take_tls13_ticket"), "{named}");
+        assert_eq!(named.chars().count(), NAME_CHARACTERS_MAX + 3);
         let far = "/x/registry/src/host-1/openssl-src-3.0/openssl/include/internal/refcount.h";
         assert_eq!(short_path(far), "include/internal/refcount.h");
+    }
+
+    #[test]
+    fn who_takes_a_lock_in_line_is_what_it_stands_in() {
+        let atomic = function("compare_exchange<u32>", "/rustc/1/library/core/src/sync/atomic.rs");
+        let lock = function("lock", "/rustc/1/library/std/src/sys/sync/mutex/futex.rs");
+        let outer = function("<a::Cache as a::Stores>::take", "/x/a/src/cache.rs");
+        let functions = [atomic, lock.clone(), outer.clone()];
+        assert_eq!(around_locks(&functions), [outer.clone()]);
+        assert_eq!(around_locks(&functions[..2]), []);
+        assert_eq!(around_locks(&functions[2..]), [outer]);
+        assert_eq!(around_locks(&[function("pthread_mutex_lock", "")]), []);
+    }
+
+    #[test]
+    fn what_waits_for_a_condition_or_a_semaphore_is_a_lock() {
+        for waits in ["pthread_cond_signal", "__new_sem_post", "pthread_barrier_wait"] {
+            assert_eq!(classed(&[(1, code("libc.so.6", &[waits], true))]), Class::Lock, "{waits}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    count::{class, operation, shadow::Nodes, symbols::Symbols},
+    count::{class, shadow::Nodes, symbols::Symbols},
     recording::PathNode,
 };
 
@@ -56,12 +56,12 @@ impl<'a> Paths<'a> {
             return taker.clone();
         }
         let path = self.seen.path(seen);
-        let mut others = path.iter().map(|pc| self.symbols.code(*pc)).filter(|code| {
-            operation::of(&code.functions) == operation::Found::Nothing && !class::is_lock(code)
+        let mut others = path.iter().filter_map(|pc| {
+            let functions = self.symbols.code(*pc).functions;
+            let others = class::around_locks(&functions);
+            (!others.is_empty()).then(|| class::name(others))
         });
-        let mut next =
-            || others.next().map_or_else(String::new, |code| class::name(&code.functions));
-        let taker = [next(), next()];
+        let taker = [(); 2].map(|()| others.next().unwrap_or_default());
         self.takers.insert(seen, taker.clone());
         taker
     }
