@@ -10,9 +10,13 @@
 // each process writes to a file of its own, whose name ends with its number.
 //
 // With SEALANE_LAB_LOCKS_TIMES it also sums how long each lock was held, by the time stamp counter
-// where there is one, and notes the call path of the first call only. A span is left out if a path
-// was noted in it, or if it is so long that the thread had lost its processor. A mutex that a
-// condition variable gives back meanwhile counts as held.
+// where there is one, and notes the call path of the first call only. A span is left out if this
+// file did more in it than look away, or if it is so long that the thread had lost its processor;
+// where most are that long, it is the lock that is held long, and they count. The longest hundredth
+// of what is left was interrupted and is left out too. So that locks around other locks have a time
+// as well, this file looks away in every second span, by chance: what is taken there is not noted,
+// and counts twice in the others. A mutex that a condition variable gives back meanwhile counts as
+// held.
 //
 // Not seen: locks that are atomics in the program's own code (Rust's standard library, Go), calls
 // inside the C library, and the mutex that a condition variable takes again.
@@ -39,7 +43,10 @@ enum {
   FRAMES_MAX = 24,      // of one call path
   FRAMES_OWN = 2,       // count() and the function that replaces the C library's
   HELD_MAX = 32,        // locks that one thread holds at once and that are timed
+  AWAY_MAX = 100000,    // calls while a lock is timed alone: more, and it was never given back
   SPAN_NS_MAX = 200000, // of a lock that is held while its thread runs
+  LENGTHS = 40,         // of spans; the last one is of all that are longer
+  INTERRUPTED = 100,    // one span of so many, the longest
   CLOCK_READINGS = 1000,
   CALIBRATION_NS = 2000000,
 };
@@ -47,19 +54,23 @@ enum {
 enum kind { MUTEX, READ, WRITE, SPIN, KINDS };
 static const char *const KIND_NAMES[KINDS] = {"mutex", "read", "write", "spin"};
 
+struct spans {
+  uint64_t count, ticks;
+};
+
 struct row {
   uintptr_t lock; // 0: free
   uint64_t calls;
   uint8_t kind, phase, frames;
   uintptr_t path[FRAMES_MAX];
-  uint64_t spans, ticks; // timed ones, and their sum
+  struct spans spans[LENGTHS]; // timed ones, by the logarithm of their ticks
 };
 
 struct held {
   const void *lock;
   struct row *row;
   uint64_t begun;
-  int disturbed; // a path was noted meanwhile
+  int disturbed; // something was noted meanwhile
 };
 
 struct table {
@@ -72,13 +83,18 @@ static atomic_uint tables_used;
 static atomic_uint threads_lost;
 static int with_all, with_paths, with_times;
 static const volatile uint8_t always = 1;
-static uint64_t ticks_begin, ns_begin, span_ticks_max;
+static uint64_t ticks_begin, ns_begin;
+static unsigned length_max; // of a lock that is held while its thread runs
 
 static _Thread_local const volatile uint8_t *phase;
 static _Thread_local struct table *table;
 static _Thread_local int inside;
 static _Thread_local struct held held[HELD_MAX];
 static _Thread_local unsigned holding;
+// Of the lock that is timed while nothing else is looked at, NULL: none.
+static _Thread_local const void *alone;
+static _Thread_local unsigned again, looked_away; // how often it was taken again, and others were
+static _Thread_local uint32_t chance = 1;
 
 static struct table *new_table(void) {
   unsigned place = atomic_fetch_add(&tables_used, 1);
@@ -149,28 +165,55 @@ static __attribute__((always_inline)) inline void note_path(struct row *row) {
   for (int i = FRAMES_OWN; i < found; i++) {
     row->path[row->frames++] = (uintptr_t)frames[i];
   }
-  for (unsigned i = 0; i < holding; i++) {
-    held[i].disturbed = 1;
-  }
+}
+
+static unsigned length(uint64_t ticks) {
+  unsigned logarithm = 63 - (unsigned)__builtin_clzll(ticks | 1);
+  return logarithm < LENGTHS ? logarithm : LENGTHS - 1;
 }
 
 static void hold(const void *lock, struct row *row, int disturbed) {
+  for (unsigned i = 0; i < holding; i++) {
+    held[i].disturbed = 1;
+  }
+  chance ^= chance << 13;
+  chance ^= chance >> 17;
+  chance ^= chance << 5;
   if (holding < HELD_MAX) {
+    again = looked_away = 0;
+    alone = chance & 1 ? lock : NULL;
     held[holding++] =
         (struct held){.lock = lock, .row = row, .begun = ticks(), .disturbed = disturbed};
   }
 }
 
+// Whether another lock is timed alone.
+static inline int looks_away(const void *lock) {
+  if (alone == NULL) {
+    return 0;
+  }
+  again += lock == alone;
+  if (looked_away++ == AWAY_MAX) {
+    alone = NULL;
+  }
+  return 1;
+}
+
 static void let_go(const void *lock) {
+  if (alone != NULL && (lock != alone || again-- > 0)) {
+    return;
+  }
   uint64_t ended = ticks();
+  alone = NULL;
   for (unsigned i = holding; i-- > 0;) {
     if (held[i].lock == lock) {
       struct held one = held[i];
       held[i] = held[--holding];
       uint64_t passed = ended - one.begun;
-      if (!one.disturbed && passed <= span_ticks_max) {
-        one.row->spans++;
-        one.row->ticks += passed;
+      if (!one.disturbed) {
+        struct spans *of = &one.row->spans[length(passed)];
+        of->count++;
+        of->ticks += passed;
       }
       return;
     }
@@ -185,10 +228,11 @@ static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
     phase = &always;
     table = new_table();
   }
-  struct row row = {.lock = (uintptr_t)lock, .kind = (uint8_t)kind, .phase = *phase};
-  if (row.phase == 0 || table == NULL) {
+  uint8_t now = *phase;
+  if (now == 0 || table == NULL || looks_away(lock)) {
     return;
   }
+  struct row row = {.lock = (uintptr_t)lock, .kind = (uint8_t)kind, .phase = now};
   inside = 1;
   if (with_paths) {
     note_path(&row);
@@ -201,7 +245,7 @@ static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
       *at = row;
     }
     if (same(at, &row)) {
-      at->calls++;
+      at->calls += (uint64_t)1 << holding; // nothing is held without times
       if (with_times) {
         if (is_new) {
           note_path(at);
@@ -289,12 +333,32 @@ __attribute__((constructor)) static void begin(void) {
   ns_begin = now_ns();
   while (with_times && now_ns() - ns_begin < CALIBRATION_NS) {
   }
-  span_ticks_max = (uint64_t)(SPAN_NS_MAX / ns_per_tick());
+  length_max = length((uint64_t)(SPAN_NS_MAX / ns_per_tick()));
   if (with_paths || with_times) {
     void *frame;
     backtrace(&frame, 1); // loads libgcc now, not inside somebody's lock
   }
   with_all = getenv("SEALANE_LAB_LOCKS_ALL") != NULL;
+}
+
+// Those that were not interrupted.
+static struct spans undisturbed(const struct row *row) {
+  uint64_t shorter = 0, all = 0;
+  for (unsigned i = 0; i < LENGTHS; i++) {
+    all += row->spans[i].count;
+    shorter += i <= length_max ? row->spans[i].count : 0;
+  }
+  int are_long = 2 * shorter < all;
+  uint64_t left_out = (are_long ? all : shorter) / INTERRUPTED;
+  struct spans sum = {0, 0};
+  for (unsigned i = are_long ? LENGTHS : length_max + 1; i-- > 0;) {
+    struct spans of = row->spans[i];
+    uint64_t longest = of.count < left_out ? of.count : left_out;
+    left_out -= longest;
+    sum.count += of.count - longest;
+    sum.ticks += of.count == 0 ? 0 : of.ticks / of.count * (of.count - longest);
+  }
+  return sum;
 }
 
 static void write_row(FILE *out, unsigned thread, const struct row *row) {
@@ -305,8 +369,9 @@ static void write_row(FILE *out, unsigned thread, const struct row *row) {
   }
   fputc('\n', out);
   if (with_times) {
-    fprintf(out, "held %.3f %lu\n", (double)row->ticks * ns_per_tick(),
-            (unsigned long)row->spans);
+    struct spans held = undisturbed(row);
+    fprintf(out, "held %.3f %lu\n", (double)held.ticks * ns_per_tick(),
+            (unsigned long)held.count);
   }
 }
 

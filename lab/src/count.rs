@@ -9,6 +9,7 @@
 
 mod class;
 mod code;
+mod heap;
 mod held;
 mod holding;
 mod holds;
@@ -35,7 +36,7 @@ mod trace;
 use std::{
     env,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 pub(crate) use class::{ALLOCATOR, NAMELESS_MEMORY, TAKEN_BY};
@@ -160,6 +161,13 @@ impl Asked {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if arguments.record.is_some() && arguments.stack.len() != 1 {
         return Err(Error::Check("--record is of one stack; run it once for each".into()));
+    }
+    let folder = arguments.record.as_deref().and_then(Path::parent);
+    if let Some(folder) = folder.filter(|it| !it.as_os_str().is_empty() && !it.is_dir()) {
+        return Err(Error::Check(format!(
+            "--record: there is no folder {}; make it first",
+            folder.display()
+        )));
     }
     let usual = if arguments.record.is_some() { HANDSHAKES_RECORDED } else { HANDSHAKES_COUNTED };
     let tools = Tools::new(arguments.handshakes.unwrap_or(usual))?;

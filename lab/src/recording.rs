@@ -6,9 +6,11 @@
 //! ```
 //! A file is this type as JSON, compressed with gzip.
 
+mod check;
+
 use std::{
     fs::File,
-    io::{BufReader, BufWriter, Write},
+    io::{BufReader, BufWriter, Read, Write},
     path::Path,
 };
 
@@ -211,8 +213,9 @@ pub enum Event {
 /// Shared lines that the replay does not know of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// `allocator`, `recycled` (memory that one thread freed and another got, or data under a lock:
-    /// plain stores only, without a variable's name), `stack` (of another thread).
+    /// `allocator`, `recycled` (data under a lock, or in a program with a heap of its own memory that
+    /// one thread freed and another got: plain stores only, of several threads to the same bytes,
+    /// without a variable's name), `stack` (of another thread).
     pub reason: String,
     /// How many lines.
     pub lines: u64,
@@ -252,27 +255,40 @@ impl<T> ByPart<T> {
 }
 
 impl Recording {
-    /// Reads `file`.
+    /// Reads `file`, which may come from anybody.
     ///
     /// # Errors
     /// It cannot be read, or is no recording of this version.
     pub fn read(file: &Path) -> Result<Self, Error> {
         let bytes = BufReader::new(File::open(file).map_err(Error::file(file))?);
-        let mut recording: Self = serde_json::from_reader(BufReader::new(GzDecoder::new(bytes)))
-            .map_err(|error| {
-                Error::Check(format!("{} is no recording: {error}", file.display()))
-            })?;
-        if recording.schema == SCHEMA {
-            recording.spell_names();
-            return Ok(recording);
+        Self::unpacked(BufReader::new(GzDecoder::new(bytes)))
+            .map_err(|reason| Error::Document { file: file.display().to_string(), reason })
+    }
+
+    /// From its JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the remedy.
+    pub fn unpacked(json: impl Read) -> Result<Self, String> {
+        let mut limited = json.take(JSON_BYTES_MAX);
+        let parsed: Result<Self, _> = serde_json::from_reader(&mut limited);
+        if limited.limit() == 0 {
+            return Err(format!("it has {JSON_BYTES_MAX} bytes of JSON or more: no recording has"));
         }
-        Err(Error::Check(format!(
-            "{} is a recording of version {:?}, and this lab reads {SCHEMA:?}; make it again with: \
-             {}",
-            file.display(),
-            recording.schema,
-            recording.command.join(" ")
-        )))
+        let mut recording = parsed.map_err(|error| format!("it is no recording: {error}"))?;
+        check::texts(&recording)?;
+        if recording.schema != SCHEMA {
+            return Err(format!(
+                "it is a recording of version {:?}, and this lab reads {SCHEMA:?}; make it again \
+                 with: {}",
+                recording.schema,
+                recording.command.join(" ")
+            ));
+        }
+        check::figures(&recording)?;
+        check::paths(&recording)?;
+        recording.spell_names();
+        Ok(recording)
     }
 
     /// Recordings that were made before names of C++ were spelt out are read as if they had been
@@ -317,6 +333,8 @@ impl From<Step> for (u32, Event, u32, u32) {
     }
 }
 
+/// A hundred times the largest known; as structs in memory it is at most eight times as much.
+const JSON_BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// The name and version of the format.
 pub const SCHEMA: &str = "sealane-lab-recording/1";
 
@@ -331,7 +349,8 @@ mod tests {
         let recording = Recording {
             schema: SCHEMA.into(),
             operations: 3,
-            steps: vec![Step { gap: 7, event: Event::Update, place: 1, path: 2 }],
+            paths: vec![PathNode::default()],
+            steps: vec![Step { gap: 7, event: Event::Update, place: 1, path: 0 }],
             ..Recording::default()
         };
         recording.write(&file).expect("written");
@@ -367,5 +386,60 @@ mod tests {
         old.write(&file).expect("written");
         let error = Recording::read(&file).expect_err("another version").to_string();
         assert!(error.contains("sealane-lab count"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_unpacks_to_more_than_the_limit_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("x.json.gz");
+        let mut packed = GzEncoder::new(File::create(&file).expect("a file"), Compression::fast());
+        packed.write_all(br#"{"schema":""#).expect("written");
+        let many = vec![b'x'; 1 << 20];
+        for _ in 0..JSON_BYTES_MAX >> 20 {
+            packed.write_all(&many).expect("written");
+        }
+        packed.write_all(br#""}"#).expect("written");
+        packed.finish().expect("written");
+        let error = Recording::read(&file).expect_err("too long").to_string();
+        assert!(error.contains("x.json.gz") && error.contains("bytes of JSON"), "{error}");
+    }
+
+    #[test]
+    fn what_no_recorder_writes_is_refused_with_its_field() {
+        let node = |caller| PathNode { caller, ..PathNode::default() };
+        let whole = || Recording {
+            schema: SCHEMA.into(),
+            operations: 1,
+            lines: vec![Line::default()],
+            locks: vec![Lock { holds: vec![Hold::default()], ..Lock::default() }],
+            paths: vec![PathNode::default(), node(Some(0))],
+            steps: vec![Step::default()],
+            left_out: vec![LeftOut::default()],
+            ..Recording::default()
+        };
+        let broken: [(&str, fn(&mut Recording)); 12] = [
+            ("operations", |it| it.operations = 0),
+            ("operations", |it| it.operations = u64::MAX),
+            ("instructions", |it| it.instructions.server = -1.0),
+            ("native_ns", |it| it.native_ns = Some(ByPart { client: 1e300, ..ByPart::default() })),
+            ("updates", |it| it.lines[0].updates.outside = -0.5),
+            ("holds", |it| it.locks[0].holds[0].ns = 1e18),
+            ("holds", |it| it.locks[0].holds[0].calls = -1.0),
+            ("left_out", |it| it.left_out[0].writes.client = f64::MAX),
+            ("paths", |it| it.paths[1].caller = Some(1)),
+            ("paths", |it| it.steps[0].path = 2),
+            ("symbol", |it| it.lines[0].symbol = "\u{1b}[2J".into()),
+            ("command", |it| it.command = vec!["a\nb".into()]),
+        ];
+        let read = |recording: &Recording| {
+            Recording::unpacked(&serde_json::to_vec(recording).expect("JSON")[..])
+        };
+        assert_eq!(read(&whole()), Ok(whole()));
+        for (field, break_it) in broken {
+            let mut recording = whole();
+            break_it(&mut recording);
+            let error = read(&recording).expect_err(field);
+            assert!(error.contains(field), "{field}: {error}");
+        }
     }
 }

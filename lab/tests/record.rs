@@ -208,7 +208,7 @@ fn a_trace_without_a_result_or_cut_short_is_none() {
 }
 
 #[test]
-fn missing_valgrind_and_two_stacks_are_refused() {
+fn missing_valgrind_a_missing_folder_and_two_stacks_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("recording.json.gz");
     let output = record("openssl", &file).env("PATH", "").output().unwrap();
@@ -217,5 +217,9 @@ fn missing_valgrind_and_two_stacks_are_refused() {
     let output = record("openssl,boringssl", &file).output().unwrap();
     let two = text(&output);
     assert!(!output.status.success() && two.contains("one stack"), "{two}");
+    let nowhere = folder.path().join("nowhere/recording.json.gz");
+    let output = record("synthetic:none", &nowhere).env("PATH", "").output().unwrap();
+    let text = text(&output);
+    assert!(!output.status.success() && text.contains("there is no folder"), "{text}");
     assert!(!file.exists());
 }

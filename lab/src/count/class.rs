@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     count::{
+        operation::{self, Found},
         symbols::{self, Code, Function, Symbols},
         trace::{Shared, Write},
     },
@@ -112,10 +113,15 @@ pub(super) fn is_lock(code: &Code) -> bool {
     code.functions.iter().any(is_lock_function)
 }
 
-/// The functions of `code` around those that take or release a lock in it; empty if there are none.
-pub(super) fn around_lock(code: &Code) -> &[Function] {
-    let last = code.functions.iter().rposition(is_lock_function);
-    &code.functions[last.map_or(0, |last| last + 1)..]
+/// The functions, inlined into each other, that the lock functions among them are inlined into; all
+/// of them, if none is one.
+pub(super) fn around_locks(functions: &[Function]) -> &[Function] {
+    let is_one = |function: &Function| {
+        is_lock_function(function)
+            || operation::of(std::slice::from_ref(function)) != Found::Nothing
+    };
+    let last = functions.iter().rposition(is_one);
+    &functions[last.map_or(0, |last| last + 1)..]
 }
 
 fn is_lock_function(function: &Function) -> bool {
@@ -129,7 +135,7 @@ pub(super) fn is_lock_name(name: &str) -> bool {
 }
 
 fn is_reference_count(code: &Code) -> bool {
-    code.atomic && holds_any(code, &REFERENCE_COUNT_WORDS, &REFERENCE_COUNT_FILES)
+    code.atomic && holds_any(&code.functions, &REFERENCE_COUNT_WORDS, &REFERENCE_COUNT_FILES)
 }
 
 /// In a library without the names of its inner functions, the other half of a named `up_ref`.
@@ -138,8 +144,8 @@ fn is_nameless_atomic(code: &Code) -> bool {
 }
 
 /// Whether a function's name, or the file that it stands in, says so.
-fn holds_any(code: &Code, words: &[&str], files: &[&str]) -> bool {
-    code.functions.iter().any(|function| {
+fn holds_any(functions: &[Function], words: &[&str], files: &[&str]) -> bool {
+    functions.iter().any(|function| {
         words.iter().any(|word| function.name.contains(word))
             || files.iter().any(|file| function.file.contains(file))
     })
@@ -225,16 +231,14 @@ fn short_path(path: &str) -> String {
     parts[first..].join("/")
 }
 
+/// Without its middle: the first part tells whose it is, the last what it does.
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= NAME_CHARACTERS_MAX {
+    let characters: Vec<char> = name.chars().collect();
+    if characters.len() <= NAME_CHARACTERS_MAX {
         return name.to_owned();
     }
-    // The first part tells whose it is, the last what it does.
-    let characters = name.chars().count();
-    let start: String = name.chars().take(NAME_START_CHARACTERS).collect();
-    let rest = NAME_CHARACTERS_MAX - NAME_START_CHARACTERS;
-    let end: String = name.chars().skip(characters - rest).collect();
-    format!("{start}{CUT}{end}")
+    let (start, end) = (&characters[..NAME_START], &characters[characters.len() - NAME_END..]);
+    [String::from_iter(start), String::from_iter(end)].join(CUT)
 }
 
 const ALLOCATOR_FUNCTIONS: [&str; 31] = [
@@ -287,7 +291,7 @@ const LOCK_TYPES: [&str; 10] = [
     "std::shared_mutex::",
     "std::unique_lock<std::",
 ];
-const LOCK_WORDS: [&str; 15] = [
+const LOCK_WORDS: [&str; 20] = [
     "CRYPTO_MUTEX_",
     "CRYPTO_STATIC_MUTEX_",
     "CRYPTO_THREAD_read_lock",
@@ -296,10 +300,15 @@ const LOCK_WORDS: [&str; 15] = [
     "__gthread_",
     "futex",
     "lll_lock",
+    "pthread_barrier_",
+    "pthread_cond_",
     "pthread_mutex_",
     "pthread_once",
     "pthread_rwlock_",
     "pthread_spin_",
+    "sem_post",
+    "sem_trywait",
+    "sem_wait",
     "sync::poison::mutex",
     "sync::poison::rwlock",
     "sys::sync::",
@@ -308,8 +317,9 @@ const LOCK_WORDS: [&str; 15] = [
 const CRATE_DEPTH_MAX: usize = 5;
 /// The file and the folders above it, of a path that has no `src` near its end.
 const OTHER_DEPTH: usize = 3;
-const NAME_CHARACTERS_MAX: usize = 110;
-const NAME_START_CHARACTERS: usize = 70;
+const NAME_CHARACTERS_MAX: usize = NAME_START + NAME_END;
+const NAME_START: usize = 65;
+const NAME_END: usize = 45;
 const REFERENCE_COUNT_FILES: [&str; 1] = ["/alloc/src/sync.rs"];
 const REFERENCE_COUNT_WORDS: [&str; 13] = [
     "Arc<",

@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs};
 
 use crate::count::{
     operation::{self, Found},
-    symbols::{Symbols, is_atomic},
+    symbols::{Symbols, behind_prefixes, is_atomic},
 };
 
 /// Answers for one process, and remembers.
@@ -130,10 +130,7 @@ fn kind_of(bytes: &[u8]) -> Kind {
 }
 
 fn flow(bytes: &[u8]) -> Flow {
-    // Prefixes: BND, REP, NOTRACK, an address size that linkers fill up with, REX.
-    let is_prefix = |byte: &&u8| matches!(**byte, 0xf2 | 0xf3 | 0x3e | 0x66 | 0x67 | 0x40..=0x4f);
-    let prefixes = bytes.iter().take_while(is_prefix).count();
-    match bytes[prefixes..] {
+    match *behind_prefixes(bytes) {
         [0xe8, ..] => Flow::Call,
         [0xff, modes, ..] if modes >> 3 & 7 == 2 => Flow::Call,
         [0xc3 | 0xc2, ..] => Flow::Return,
@@ -155,6 +152,7 @@ mod tests {
             (&[0xff, 0x15, 0, 0, 0, 0], Flow::Call),
             (&[0x41, 0xff, 0xd4], Flow::Call),
             (&[0x67, 0xe8, 0, 0, 0, 0], Flow::Call),
+            (&[0x64, 0xff, 0x14, 0x25, 0x10, 0, 0, 0], Flow::Call),
             (&[0xff, 0xe0], Flow::On),
             (&[0xff, 0x35, 0, 0, 0, 0], Flow::On),
             (&[0xc3], Flow::Return),

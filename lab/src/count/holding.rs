@@ -15,8 +15,10 @@ pub(super) fn add(recording: &mut Recording, timed: &[HeldLock]) {
     for (lock, taken) in recording.locks.iter_mut().zip(&takers) {
         let functions: BTreeSet<&str> = taken.functions.iter().map(String::as_str).collect();
         for ((part, read), calls) in &taken.calls {
+            let part = Part::ALL[*part as usize];
             let same = timed.iter().filter(|held| {
-                (held.part as u32, held.read) == (*part, *read)
+                held.read == *read
+                    && is_there(held, lock.class, part)
                     && is_it(held, lock.class, &lock.symbol, &functions)
             });
             // One name may stand for several locks, and one lock have several names.
@@ -24,7 +26,6 @@ pub(super) fn add(recording: &mut Recording, timed: &[HeldLock]) {
                 (sum + held.ns * held.calls_per_operation, weight + held.calls_per_operation)
             });
             if weight > 0.0 {
-                let part = Part::ALL[*part as usize];
                 let calls = *calls as f64 / operations;
                 lock.holds.push(Hold { part, read: *read, calls, ns: sum / weight });
             }
@@ -70,6 +71,15 @@ fn takers(recording: &Recording) -> Vec<Taken> {
 fn functions(told: &str) -> impl Iterator<Item = &str> {
     let names = told.rsplit_once(" at ").map_or(told, |(names, _)| names);
     names.split(" in ").map(|name| name.rsplit("::").next().unwrap_or_default())
+}
+
+/// Of a function of rustls, the side alone is known.
+fn is_there(held: &HeldLock, class: LockClass, part: Part) -> bool {
+    let is_client = |part| matches!(part, Part::Client | Part::ClientSetup);
+    match class {
+        LockClass::FutexMutex | LockClass::FutexRwLock => is_client(held.part) == is_client(part),
+        LockClass::Mutex | LockClass::RwLock => held.part == part,
+    }
 }
 
 fn is_it(held: &HeldLock, class: LockClass, symbol: &str, functions: &BTreeSet<&str>) -> bool {
@@ -135,6 +145,24 @@ mod tests {
             let expected = Hold { part: Part::Server, read: true, calls: 1.0, ns: 800.0 };
             assert_eq!(recording.locks[0].holds, [expected], "{timed}");
         }
+    }
+
+    #[test]
+    fn a_function_of_rustls_holds_its_lock_in_both_parts_of_its_side() {
+        let function = "lock<a> in <a::Cache as a::Stores>::tls12_session at a/b.rs:7";
+        let recorded = |part: Part| {
+            let class = LockClass::FutexMutex;
+            let mut recording = recording(class, "x", function, Event::MutexLock);
+            recording.steps[0].place = part as u32;
+            let part = Part::Client;
+            add(&mut recording, &[HeldLock { part, ..held("tls12_session", false, 90.0) }]);
+            recording.locks.remove(0).holds
+        };
+        for part in [Part::Client, Part::ClientSetup] {
+            let expected = Hold { part, read: false, calls: 1.0, ns: 90.0 };
+            assert_eq!(recorded(part), [expected]);
+        }
+        assert_eq!(recorded(Part::Server), []);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Writes to cache lines that another thread writes too: the program runs under valgrind's tool
 //! lackey, and its trace is read as it comes.
 
-use std::{ffi::OsString, time::Instant};
+use std::{ffi::OsString, path::Path, time::Instant};
 
 use crate::{
     count::{
         class::{self, ALLOCATOR},
         code::Codes,
+        heap,
         progress::Progress,
         record::{Limits, Recorder},
         recorded,
@@ -45,16 +46,18 @@ pub(super) fn count(
     Ok(result(&trace, &shared, &symbols, handshakes as f64))
 }
 
-/// As [`count`], and records what one thread does.
+/// As [`count`], and records what one thread does. Files that nobody keeps lie in `folder`.
 ///
 /// # Errors
 /// As [`count`], or if a limit of the recorder is met.
 pub(super) fn record(
     program: &Program,
     handshakes: u64,
+    folder: &Path,
     stop: &Interrupt,
     progress: &Progress,
 ) -> Result<(Lines, Recording), Error> {
+    let program = &heap::used_once(program.clone(), folder)?;
     let run = Run::start(&lackey()?, program, stop)?;
     let recorder = Recorder::new(Codes::of(run.id()), Limits::default());
     let (mut trace, symbols) = traced(run, Trace::recorded_by(recorder), program, progress)?;

@@ -90,8 +90,10 @@ fn operation(class: LockClass, does: Does) -> Found {
     Found::Operation { operation: Operation { class, does }, inlined: false }
 }
 
-const PTHREAD: [(&str, LockClass, Does); 17] = [
+const PTHREAD: [(&str, LockClass, Does); 18] = [
     ("mutex_clocklock", LockClass::Mutex, Does::Take),
+    // Taken again by who waited for a condition variable.
+    ("mutex_cond_lock", LockClass::Mutex, Does::Take),
     ("mutex_lock", LockClass::Mutex, Does::Take),
     ("mutex_timedlock", LockClass::Mutex, Does::Take),
     ("mutex_trylock", LockClass::Mutex, Does::Take),
@@ -133,6 +135,7 @@ mod tests {
             ("pthread_rwlock_rdlock", take(LockClass::RwLock, Does::TakeToRead)),
             ("__pthread_rwlock_unlock", take(LockClass::RwLock, Does::Release)),
             ("__GI___pthread_rwlock_wrlock", take(LockClass::RwLock, Does::Take)),
+            ("__pthread_mutex_cond_lock", take(LockClass::Mutex, Does::Take)),
             ("__pthread_mutex_lock_full", take(LockClass::Mutex, Does::Take)),
             ("__pthread_mutex_unlock_usercnt", take(LockClass::Mutex, Does::Release)),
             ("pthread_spin_trylock", take(LockClass::Mutex, Does::Take)),

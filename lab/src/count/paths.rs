@@ -56,12 +56,12 @@ impl<'a> Paths<'a> {
             return taker.clone();
         }
         let path = self.seen.path(seen);
-        let codes = path.iter().map(|pc| self.symbols.code(*pc));
-        let mut others = codes.map(|code| class::around_lock(&code).to_vec());
-        let mut next = || {
-            others.find(|functions| !functions.is_empty()).map(|functions| class::name(&functions))
-        };
-        let taker = [next().unwrap_or_default(), next().unwrap_or_default()];
+        let mut others = path.iter().filter_map(|pc| {
+            let functions = self.symbols.code(*pc).functions;
+            let others = class::around_locks(&functions);
+            (!others.is_empty()).then(|| class::name(others))
+        });
+        let taker = [(); 2].map(|()| others.next().unwrap_or_default());
         self.takers.insert(seen, taker.clone());
         taker
     }

@@ -17,7 +17,7 @@ use crate::{
         held::Locks,
         operation::Found,
         shadow::{Node, Nodes, Shadow},
-        trace::LINE_BYTES,
+        trace::{LINE_BYTES, lines_of},
     },
     error::Error,
     phase::Phase,
@@ -193,7 +193,7 @@ impl Recorder {
         let counts = of.phase != Phase::Outside as usize;
         let atomic = of.kind.atomic;
         let keeps = self.subject.as_ref().is_some_and(|subject| subject.number == thread);
-        for line in address / LINE_BYTES..=(address + bytes.max(1) - 1) / LINE_BYTES {
+        for line in lines_of(address, bytes) {
             let place = self.place(line * LINE_BYTES)?;
             if counts {
                 let touch = &mut self.touches[place as usize];

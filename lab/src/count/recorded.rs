@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     count::{
         class::{self, ALLOCATOR, NAMELESS_MEMORY, TAKEN_BY},
+        heap,
         paths::Paths,
         record::{Kept, Recorder},
         symbols::Symbols,
@@ -14,19 +15,22 @@ use crate::{
     error::Error,
     phase::Phase,
     recording::{ByPart, Event, LeftOut, Line, Lock, Part, Recording, SCHEMA, Step},
+    replay::STEPS_MAX,
 };
 
 /// The recording of `handshakes` handshakes, all threads together; `written` are the lines that
 /// any thread wrote. What was recorded, and when, is the caller's to add.
 ///
 /// # Errors
-/// Nothing was recorded, or one thread only did something.
+/// Nothing was recorded, one thread only did something, or it is too long to be replayed.
 pub(super) fn recording(
-    recorder: &Recorder,
+    recorder: &mut Recorder,
     written: &[Shared],
     symbols: &Symbols,
     handshakes: u64,
 ) -> Result<Recording, Error> {
+    let mut kept = std::mem::take(&mut recorder.kept);
+    let recorder = &*recorder;
     let threads = recorder.threads_entered();
     if threads < 2 {
         return Err(Error::Check(format!(
@@ -42,15 +46,24 @@ pub(super) fn recording(
         lines: HashMap::new(),
         locks: HashMap::new(),
         left_out: BTreeMap::new(),
+        used_once: symbols.has_file(heap::FILE),
     };
     for line in written {
         building.line(line, handshakes as f64);
     }
-    let kept = paired(until_the_last_mark(&recorder.kept));
+    end_at_the_last_mark(&mut kept);
+    pair(&mut kept);
     building.take_locks(&kept);
     building.steps(&kept);
     building.count();
     let Building { mut recording, left_out, paths, .. } = building;
+    if recording.steps.len() > STEPS_MAX {
+        return Err(Error::Check(format!(
+            "{} accesses to shared lines are more than the {STEPS_MAX} that can be replayed; \
+             record fewer with --handshakes",
+            recording.steps.len()
+        )));
+    }
     recording.left_out = left_out.into_values().collect();
     recording.paths = paths.into_nodes();
     Ok(recording)
@@ -66,6 +79,9 @@ struct Building<'a> {
     /// The number in [`Recording::locks`], by the recorder's.
     locks: HashMap<u32, u32>,
     left_out: BTreeMap<&'static str, LeftOut>,
+    /// Whether no memory was used twice: then heap memory that several threads write apart is false
+    /// sharing, not one object after another.
+    used_once: bool,
 }
 
 impl Building<'_> {
@@ -80,7 +96,10 @@ impl Building<'_> {
             Some(STACK)
         } else if named.class == ALLOCATOR {
             Some(ALLOCATOR)
-        } else if named.symbol.starts_with(NAMELESS_MEMORY) && !self.is_atomic(shared) {
+        } else if named.symbol.starts_with(NAMELESS_MEMORY)
+            && !self.is_atomic(shared)
+            && !(self.used_once && is_written_apart(shared))
+        {
             Some(RECYCLED)
         } else {
             None
@@ -227,19 +246,18 @@ impl Building<'_> {
     }
 }
 
-/// What happened between the first mark and the last one, which says that the last operation is
-/// over.
-fn until_the_last_mark(kept: &[Kept]) -> &[Kept] {
+/// Leaves what happened between the first mark and the last one, which says that the last operation
+/// is over.
+fn end_at_the_last_mark(kept: &mut Vec<Kept>) {
     let last = kept.iter().rposition(|kept| kept.event == Event::Enter);
-    &kept[..last.map_or(0, |last| last + 1)]
+    kept.truncate(last.map_or(0, |last| last + 1));
 }
 
 /// Locks that are not both taken and given back become plain updates: it failed to be taken, or
 /// another thread gives it back.
-fn paired(kept: &[Kept]) -> Vec<Kept> {
-    let mut paired = kept.to_vec();
+fn pair(all: &mut [Kept]) {
     let mut open: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (at, kept) in paired.iter_mut().enumerate().filter(|(_, kept)| is_on_lock(kept.event)) {
+    for (at, kept) in all.iter_mut().enumerate().filter(|(_, kept)| is_on_lock(kept.event)) {
         let taken = open.entry(kept.lock).or_default();
         if takes_lock(kept.event) {
             taken.push(at);
@@ -248,9 +266,8 @@ fn paired(kept: &[Kept]) -> Vec<Kept> {
         }
     }
     for at in open.into_values().flatten() {
-        paired[at].event = Event::Update;
+        all[at].event = Event::Update;
     }
-    paired
 }
 
 /// Whether several threads write and none writes a byte that another one does.

@@ -1,7 +1,7 @@
 //! What is counted: [`Subject`], one stack in one scenario, as a trial of fixed length under each
 //! instrument.
 
-use std::{env, path::PathBuf, time::Duration};
+use std::{env, fs, path::PathBuf, time::Duration};
 
 use crate::{
     count::{
@@ -9,6 +9,7 @@ use crate::{
         lines::{self, Lines},
         locks,
         run::{self, Program},
+        symbols,
     },
     credentials::Credentials,
     document::{BySide, CountResult, LockCounts, Run, SharedWrites},
@@ -124,6 +125,7 @@ impl Subject {
     pub(super) fn recording(&self, tools: &Tools) -> Result<(Lines, Recording), Error> {
         self.needs_a_build_for_counting()?;
         // What may fail within a second comes before what takes minutes.
+        needs_what_recordings_need()?;
         let mut stack = launch::identity(&self.stack)?;
         stack.path = file_name(&stack.path);
         let words: Vec<String> = stack.build.split(' ').map(without_folder).collect();
@@ -137,7 +139,9 @@ impl Subject {
         let warm_up = tools.handshakes.max(least);
         let length = Fixed { warm_up, count: tools.handshakes };
         let (program, handshakes) = self.trial(tools, THREADS, length)?;
-        let (lines, recording) = lines::record(&program, handshakes, &tools.stop, &tools.progress)?;
+        let folder = tools.folder.path();
+        let (lines, recording) =
+            lines::record(&program, handshakes, folder, &tools.stop, &tools.progress)?;
         let Run { started, mut command, machine, .. } =
             Journal::begin(env::args().collect(), None).run;
         if let Some(program) = command.first_mut() {
@@ -228,6 +232,26 @@ impl Subject {
             remedy: "lab/build-for-counting && target/count/count/sealane-lab count ...".into(),
         })
     }
+}
+
+/// What a count does without, though it tells less then.
+fn needs_what_recordings_need() -> Result<(), Error> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Error::Unsupported(
+            "a recording takes an x86-64 machine: of other processors' instructions it is not \
+             known which are calls, and which are atomic"
+                .into(),
+        ));
+    }
+    // The trial is this program, with the same C library.
+    let maps = fs::read_to_string("/proc/self/maps").map_err(Error::io("read the memory map"))?;
+    if symbols::names_the_c_library(&maps) {
+        return Ok(());
+    }
+    Err(Error::Missing {
+        program: "the names of the C library's inner functions, by which locks are known,".into(),
+        remedy: "apt-get install libc6-dbg".into(),
+    })
 }
 
 /// One result of several times: locks and lines of the first, the instructions' median; and in

@@ -92,6 +92,11 @@ impl Symbols {
         })
     }
 
+    /// Whether the process had loaded a file of that name.
+    pub(super) fn has_file(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file.name == name)
+    }
+
     fn file_at(&self, address: u64) -> Option<&Mapped> {
         self.files.iter().find(|file| {
             address.checked_sub(file.bias).is_some_and(|offset| file.extent.contains(&offset))
@@ -99,16 +104,25 @@ impl Symbols {
     }
 }
 
+/// Whether the C library in this memory map has names for its inner functions. Without them it is
+/// not known where a mutex is given back, and a part of malloc is a function between two others.
+pub(super) fn names_the_c_library(maps: &str) -> bool {
+    let lines = maps.split_inclusive('\n').filter(|line| line.contains(C_LIBRARY));
+    let symbols = Symbols::new(&lines.collect::<String>());
+    let is_named = |file: &Mapped| file.symbols.iter().any(|symbol| symbol.name == C_INNER);
+    symbols.files.iter().all(is_named)
+}
+
 /// The start and the file of a mapping that begins at the file's first byte.
 fn first_mapping(line: &str) -> Option<(u64, PathBuf)> {
     let mut fields = line.split_ascii_whitespace();
     let (range, offset) = (fields.next()?, fields.nth(1)?);
-    let path = fields.nth(2)?;
-    if !path.starts_with('/') || offset.bytes().any(|digit| digit != b'0') {
+    if offset.bytes().any(|digit| digit != b'0') {
         return None;
     }
     let start = u64::from_str_radix(range.split('-').next()?, 16).ok()?;
-    Some((start, PathBuf::from(path)))
+    // No other field has a slash; a path may have spaces.
+    Some((start, PathBuf::from(&line[line.find('/')?..])))
 }
 
 /// One mapped ELF file.
@@ -168,7 +182,7 @@ impl Mapped {
         Some(Self {
             name: path.file_name()?.to_string_lossy().into_owned(),
             file: File::open(path).ok()?,
-            bias: start - first / PAGE_BYTES * PAGE_BYTES,
+            bias: start.checked_sub(first / PAGE_BYTES * PAGE_BYTES)?,
             extent: first..end,
             segments: segments
                 .iter()
@@ -318,12 +332,14 @@ pub(super) fn neighbours(function: &str) -> impl Iterator<Item = &str> {
 /// Whether an x86-64 instruction has the prefix LOCK, or is an exchange with memory, which needs
 /// none; of other processors' it is not known.
 pub(super) fn is_atomic(instruction: &[u8]) -> bool {
-    let mut bytes = instruction.iter().copied();
-    let Some(first) = bytes.by_ref().find(|byte| !matches!(byte, 0x66 | 0xf2 | 0xf3 | 0x40..=0x4f))
-    else {
-        return false;
-    };
-    cfg!(target_arch = "x86_64") && matches!(first, 0xf0 | 0x86 | 0x87)
+    cfg!(target_arch = "x86_64") && matches!(behind_prefixes(instruction), [0xf0 | 0x86 | 0x87, ..])
+}
+
+/// The rest of an x86-64 instruction behind its prefixes, but for LOCK: BND, REP, NOTRACK, operand
+/// and address sizes, segments, REX.
+pub(super) fn behind_prefixes(instruction: &[u8]) -> &[u8] {
+    let is_prefix = |byte: &&u8| matches!(**byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
+    &instruction[instruction.iter().take_while(is_prefix).count()..]
 }
 
 /// How a function without a name is called: `function at 0x80 between a and b`.
@@ -333,6 +349,10 @@ const AND: &str = " and ";
 const CODE_AT: &str = "code at ";
 /// In the place of a neighbour's name.
 const NOBODY: &str = "?";
+/// Of the C library; another one, or one that is linked statically, has its names or has not.
+const C_LIBRARY: &str = "/libc.so.6";
+/// A function that no program can call.
+const C_INNER: &str = "_int_malloc";
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 const INSTRUCTION_BYTES: usize = 15;
 const PAGE_BYTES: u64 = 4096;

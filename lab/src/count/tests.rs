@@ -177,17 +177,29 @@ fn a_lock_that_is_held_longer_has_a_longer_time() {
     for (what, ratio) in [("mutex", long.ns / short.ns), ("read", long.ns / read.ns)] {
         assert!((5.0..20.0).contains(&ratio), "{what}: {ratio}, {holds:#?}");
     }
+    // Longer than a thread is likely to run without an interruption, every time.
+    let ratio = of("slow").ns / long.ns;
+    assert!(ratio > 30.0, "{ratio}, {holds:#?}");
+    // Around locks that are timed themselves, and around the same ones that are not.
+    let ratio = of("around_timed").ns / of("around_untimed").ns;
+    assert!((0.5..8.0).contains(&ratio), "{ratio}, {holds:#?}");
 }
 
 /// One thread; in each round it holds two mutexes and a lock to read, one for ten times as many
-/// turns as the others.
+/// turns as the others; in each tenth round a mutex for sixty times as many again, and two around
+/// calls for another one, of which the interposer sees those within the first.
 const HOLDING: &str = r#"
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 static __thread volatile char current;
 static pthread_mutex_t short_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t long_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t slow_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t around_timed = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t around_untimed = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t inner = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t reading = PTHREAD_RWLOCK_INITIALIZER;
 static volatile unsigned long value;
 __attribute__((noinline)) static void work(int turns) {
@@ -197,6 +209,9 @@ int main(int count, char **arguments) {
   char name[64];
   snprintf(name, sizeof name, "SEALANE_LAB_PHASE=%lx", (unsigned long)&current);
   getenv(name);
+  void *library = dlopen("libc.so.6", RTLD_NOW);
+  int (*take)(pthread_mutex_t *) = dlsym(library, "pthread_mutex_lock");
+  int (*give_back)(pthread_mutex_t *) = dlsym(library, "pthread_mutex_unlock");
   for (int left = count > 1 ? atoi(arguments[1]) : 0; left > 0; left--) {
     current = 1;
     pthread_mutex_lock(&short_mutex);
@@ -205,6 +220,23 @@ int main(int count, char **arguments) {
     pthread_mutex_lock(&long_mutex);
     work(10000);
     pthread_mutex_unlock(&long_mutex);
+    if (left % 10 == 0) {
+      pthread_mutex_lock(&slow_mutex);
+      work(600000);
+      pthread_mutex_unlock(&slow_mutex);
+      pthread_mutex_lock(&around_timed);
+      for (int i = 0; i < 200; i++) {
+        pthread_mutex_lock(&inner);
+        pthread_mutex_unlock(&inner);
+      }
+      pthread_mutex_unlock(&around_timed);
+      pthread_mutex_lock(&around_untimed);
+      for (int i = 0; i < 200; i++) {
+        take(&inner);
+        give_back(&inner);
+      }
+      pthread_mutex_unlock(&around_untimed);
+    }
     current = 3;
     pthread_rwlock_rdlock(&reading);
     work(1000);

@@ -9,7 +9,10 @@
 //!  L 0010f1c0,4                                loads are of interest to a recording only
 //! ```
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::HashMap,
+    ops::{Range, RangeInclusive},
+};
 
 use crate::{
     count::record::{Access, Recorder},
@@ -248,11 +251,11 @@ impl Trace {
         if self.phases[self.thread] == phase::Phase::Outside as usize {
             return Ok(());
         }
-        let last = (address + bytes.max(1) - 1) / LINE_BYTES;
-        for line in address / LINE_BYTES..=last {
+        let last = address.saturating_add(bytes.max(1) - 1);
+        for line in lines_of(address, bytes) {
             let first = address.max(line * LINE_BYTES);
-            let end = (address + bytes.max(1)).min((line + 1) * LINE_BYTES);
-            self.note(line, first, end - first)?;
+            let end = last.min(line * LINE_BYTES + (LINE_BYTES - 1));
+            self.note(line, first, end - first + 1)?;
         }
         Ok(())
     }
@@ -305,6 +308,11 @@ impl Trace {
     }
 }
 
+/// The numbers of the lines that an access touches.
+pub(super) fn lines_of(address: u64, bytes: u64) -> RangeInclusive<u64> {
+    address / LINE_BYTES..=address.saturating_add(bytes.max(1) - 1) / LINE_BYTES
+}
+
 /// The number that `text` begins with.
 fn hexadecimal(text: &[u8]) -> u64 {
     let mut value = 0;
@@ -319,14 +327,19 @@ fn hexadecimal(text: &[u8]) -> u64 {
     value
 }
 
-/// The number behind the comma.
+/// The number behind the comma. No instruction touches more than [`ACCESS_BYTES_MAX`]: who says so
+/// is not valgrind, but the program, whose words stand between its lines.
 fn length(text: &[u8]) -> u64 {
     let comma = text.iter().position(|byte| *byte == b',');
     comma.map_or(1, |comma| {
-        text[comma + 1..].iter().fold(0, |sum, digit| sum * 10 + u64::from(digit & 0xf))
+        text[comma + 1..]
+            .iter()
+            .fold(0, |sum, digit| (sum * 10 + u64::from(digit & 0xf)).min(ACCESS_BYTES_MAX))
     })
 }
 
+/// More than the whole state of a processor, which one instruction saves.
+const ACCESS_BYTES_MAX: u64 = 16 * 1024;
 /// Bytes of a cache line.
 pub(super) const LINE_BYTES: u64 = 64;
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -411,6 +424,18 @@ mod tests {
         );
         let shared = trace.take_shared();
         assert_eq!(by_address(&shared, &[Phase::Server]), [(0x20_0000, 2), (0x20_0040, 2)].into());
+    }
+
+    #[test]
+    fn a_program_that_prints_lines_like_those_of_a_trace_costs_little() {
+        let nines = "9".repeat(26);
+        let mut trace = trace(&format!(
+            "--1--   SCHED[2]:  acquired lock (x)\n S 00100040,1\nI  {0},{nines}\n S {0},{nines}\n M \n \
+             S ,\n L zz,zz\nI  \n S 10,{nines}\n",
+            "f".repeat(24)
+        ));
+        let lines = trace.take_written().len() as u64;
+        assert!(lines <= ACCESS_BYTES_MAX / LINE_BYTES + 3, "{lines}");
     }
 
     #[test]

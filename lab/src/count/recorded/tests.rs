@@ -25,13 +25,15 @@ static struct { _Alignas(64) pthread_mutex_t one; int between; } two_locks[1];
 static _Alignas(64) struct { char before[56]; pthread_rwlock_t lock; } across
     = { .lock = PTHREAD_RWLOCK_INITIALIZER };
 static _Alignas(64) struct { pthread_spinlock_t first, second; } spins;
+static _Alignas(64) struct { pthread_mutex_t one; pthread_cond_t never; } waits_for[1];
 static _Alignas(64) int references;
 static _Alignas(64) int counted_after_a_jump;
 static _Alignas(64) volatile int beside[16];
 static _Alignas(64) volatile int together;
 static _Alignas(64) volatile int told[16];
 static _Alignas(64) volatile int untouched[16];
-static volatile char *volatile moved;
+static volatile char *volatile moved, *volatile apart;
+static int *volatile handed[2];
 static pthread_barrier_t barrier;
 static jmp_buf back[2];
 static void enter(int phase) { marks[64 * phase] = 1; }
@@ -54,6 +56,9 @@ __attribute__((noinline)) void on_server(int me, volatile char *heap) {
   pthread_spin_lock(&spins.second);
   pthread_spin_unlock(&spins.second);
   pthread_spin_unlock(&spins.first);
+  pthread_mutex_lock(&waits_for->one);
+  pthread_cond_timedwait(&waits_for->never, &waits_for->one, &(struct timespec){0});
+  pthread_mutex_unlock(&waits_for->one);
   thing_up_ref();
   if (!setjmp(back[me])) leaves(me);
   count_it();
@@ -63,6 +68,16 @@ __attribute__((noinline)) void on_server(int me, volatile char *heap) {
   if (me) told[0] += 1; else if (told[0] < 0) abort();
   heap[me] += 1;
   heap[2] += 1;
+  apart[me] += 1;
+}
+// Each thread frees what the other one has used alone, and gets it in the next round.
+__attribute__((noinline)) void hand_over(int me) {
+  int *own = malloc(100);
+  __atomic_fetch_add(own, 1, __ATOMIC_SEQ_CST);
+  handed[me] = own;
+  pthread_barrier_wait(&barrier);
+  free(handed[!me]);
+  pthread_barrier_wait(&barrier);
 }
 static void *run(void *argument) {
   int me = argument != NULL;
@@ -70,6 +85,7 @@ static void *run(void *argument) {
   for (int i = 0; i < 3; i++) {
     enter(1);
     on_server(me, moved);
+    hand_over(me);
     enter(0);
     untouched[0] += 1;
   }
@@ -82,6 +98,8 @@ int main(void) {
   pthread_spin_init(&spins.second, 0);
   moved = aligned_alloc(64, 64);
   memset((char *)moved, 0, 64);
+  apart = aligned_alloc(64, 64);
+  memset((char *)apart, 0, 64);
   pthread_barrier_init(&barrier, NULL, 2);
   for (long i = 0; i < 2; i++) pthread_create(&threads[i], NULL, run, (void *)i);
   for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
@@ -98,7 +116,8 @@ fn recorded(folder: &Path, how: &[&str]) -> Recording {
     let program = Program { binary, ..Program::default() };
     let go_on = Interrupt::default();
     let (_, recording) =
-        lines::record(&program, ROUNDS * THREADS, &go_on, &Progress::start()).expect("valgrind");
+        lines::record(&program, ROUNDS * THREADS, folder, &go_on, &Progress::start())
+            .expect("valgrind");
     recording
 }
 
@@ -139,6 +158,7 @@ fn lines_are_classed_by_who_touches_which_of_their_bytes() {
         ("counted_after_a_jump", "global", 1.0, 0.0),
         ("beside", "false-sharing", 0.0, 1.0),
         ("together", "global", 0.0, 1.0),
+        ("memory written by on_server", "false-sharing", 0.0, 1.0),
     ] {
         let (_, line) = line(&recording, symbol);
         let told = (line.class.as_str(), line.updates.server, line.stores.server);
@@ -155,6 +175,8 @@ fn lines_are_classed_by_who_touches_which_of_their_bytes() {
     assert_eq!(left_out, [("recycled", 1)], "memory on the heap without an atomic write");
     let recycled = &recording.left_out[0];
     assert!((recycled.writes.server - 2.0).abs() < 1e-9, "{recycled:?}");
+    let of_one_thread = |line: &&Line| line.symbol.contains("memory written by hand_over");
+    assert_eq!(recording.lines.iter().find(of_one_thread), None, "memory that is used once");
     locks_are_told_apart(&recording);
     paths_survive_a_jump(&recording);
 }
@@ -184,6 +206,10 @@ fn locks_are_told_apart(recording: &Recording) {
     assert!(rwlock.iter().all(|(_, lock)| *lock == rwlock[0].1), "{rwlock:?}");
     let across = recording.lines.iter().filter(|line| line.symbol.contains("across"));
     assert_eq!(across.count(), 2);
+    // Given back and taken again while it waits for a condition.
+    let waits_for = lock_events(recording, "waits_for");
+    let events: Vec<_> = waits_for.iter().map(|(event, _)| *event).collect();
+    assert_eq!(events, [Event::MutexLock, Event::MutexUnlock].repeat(6));
     // Two in one line.
     let spins = lock_events(recording, "spins");
     let (first, second) = (spins[0].1, spins[1].1);
@@ -225,12 +251,15 @@ fn locks_without_their_other_half_become_updates() {
         kept(Event::MutexUnlock, 0),
         kept(Event::WriteLock, 1),
     ];
-    let paired: Vec<_> = paired(&events).iter().map(|kept| kept.event).collect();
+    let paired = |kept: &[Kept]| -> Vec<Event> {
+        let mut kept = kept.to_vec();
+        pair(&mut kept);
+        kept.iter().map(|kept| kept.event).collect()
+    };
     let expected =
         [Event::MutexLock, Event::MutexLock, Event::MutexUnlock, Event::MutexUnlock, Event::Update];
-    assert_eq!(paired, expected);
+    assert_eq!(paired(&events), expected);
     let failed =
         [kept(Event::MutexLock, 0), kept(Event::MutexLock, 0), kept(Event::MutexUnlock, 0)];
-    let paired: Vec<_> = super::paired(&failed).iter().map(|kept| kept.event).collect();
-    assert_eq!(paired, [Event::Update, Event::MutexLock, Event::MutexUnlock]);
+    assert_eq!(paired(&failed), [Event::Update, Event::MutexLock, Event::MutexUnlock]);
 }

@@ -6,7 +6,10 @@ use super::*;
 
 #[test]
 fn this_process_is_named() {
+    // Of this program alone: other tests may map one with marks just now, to read it.
+    let own = std::env::current_exe().expect("a path").display().to_string();
     let maps = fs::read_to_string("/proc/self/maps").expect("maps");
+    let maps: String = maps.split_inclusive('\n').filter(|line| line.contains(&own)).collect();
     let symbols = Symbols::new(&maps);
     let marks = symbols.address_of(crate::phase::SYMBOL).expect("the marks have a symbol");
     assert_eq!(marks, crate::phase::address() as u64);
@@ -19,7 +22,39 @@ fn this_process_is_named() {
 fn atomic_instructions_are_known() {
     assert!(is_atomic(&[0xf0, 0x48, 0x0f, 0xc1, 0x07]), "lock xadd");
     assert!(is_atomic(&[0x48, 0x87, 0x07]), "xchg");
+    assert!(is_atomic(&[0x67, 0xf0, 0x0f, 0xc1, 0x07]), "lock xadd, an address of 32 bits");
+    assert!(is_atomic(&[0x64, 0xf0, 0x48, 0xff, 0x00]), "lock inc in a segment");
+    assert!(is_atomic(&[0x3e, 0x66, 0x87, 0x07]), "xchg of 16 bits, filled up");
+    assert!(is_atomic(&[0xf0, 0x48, 0x0f, 0xc7, 0x0f]), "lock cmpxchg16b");
     assert!(!is_atomic(&[0x48, 0x89, 0x07]), "mov");
+    assert!(!is_atomic(&[0x67, 0x48]), "cut off");
+}
+
+#[test]
+fn a_c_library_without_its_inner_names_is_told_from_one_with_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, library) = (folder.path().join("x.c"), folder.path().join("libc.so.6"));
+    for (code, expected) in [
+        ("int malloc_x(void) { return 1; }", false),
+        ("int _int_malloc(int x) { return x; }", true),
+    ] {
+        fs::write(&source, code).expect("a file");
+        let mut compile = Command::new("cc");
+        compile.args(["-shared", "-fPIC", "-nostdlib", "-o"]).arg(&library).arg(&source);
+        assert!(compile.status().expect("cc").success(), "cc failed");
+        let maps = format!("7f00000-7f01000 r-xp 00000000 fd:01 1 {}\n", library.display());
+        assert_eq!(names_the_c_library(&maps), expected, "{code}");
+    }
+    assert!(names_the_c_library("7f00000-7f01000 r-xp 00000000 fd:01 1 /x/libother.so\n"));
+}
+
+#[test]
+fn a_path_may_have_spaces() {
+    let line = "00400000-00401000 r-xp 00000000 fd:01 1234      /home/a b/my  program";
+    assert_eq!(first_mapping(line), Some((0x40_0000, "/home/a b/my  program".into())));
+    let rest = "00401000-00402000 r-xp 00001000 fd:01 1234      /home/a";
+    assert_eq!(first_mapping(rest), None);
+    assert_eq!(first_mapping("00400000-00401000 rw-p 00000000 00:00 0      [heap]"), None);
 }
 
 /// Exported functions and variables with inner ones between them; `outer` has a function inside
