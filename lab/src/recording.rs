@@ -417,7 +417,8 @@ mod tests {
             left_out: vec![LeftOut::default()],
             ..Recording::default()
         };
-        let broken: [(&str, fn(&mut Recording)); 12] = [
+        type Break = fn(&mut Recording);
+        let broken: [(&str, Break); 12] = [
             ("operations", |it| it.operations = 0),
             ("operations", |it| it.operations = u64::MAX),
             ("instructions", |it| it.instructions.server = -1.0),
