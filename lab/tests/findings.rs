@@ -57,6 +57,7 @@ fn a_page_a_text_and_a_document_come_of_recordings() {
     let page = fs::read_to_string(&page).unwrap();
     assert!(page.contains("&lt;b&gt;&#39;|") || page.contains("&lt;b&gt;'|"), "escaped");
     assert!(!page.contains("<b>'|"), "a name is text");
+    assert!(page.contains("<code>rand_bytes_core</code>"), "code in a text is set as such");
     for section in ["overview", "culprits", "changes", "again"] {
         assert!(page.contains(&format!("id=\"{section}\"")), "{section}");
     }

@@ -168,16 +168,25 @@ fn row(culprit: &Culprit<'_>) -> Vec<Cell> {
                 true => String::new(),
                 false => format!(" ({})", note.told_in.join(", ")),
             };
-            (note.taken.clone(), format!("{}{told_in}", note.removal))
+            (prose(&note.taken), prose(&format!("{}{told_in}", note.removal)))
         }
     };
     vec![
         Cell::Text(name.to_owned()),
         Cell::Html(format!("{symbol}<p>{}</p>", escape(&findings::line(line)))),
         Cell::Html(said.collect()),
-        Cell::Text(taken),
-        Cell::Text(removal),
+        Cell::Html(taken),
+        Cell::Html(removal),
     ]
+}
+
+/// Text in which code stands between backticks.
+fn prose(text: &str) -> String {
+    let part = |(at, part): (usize, &str)| match at % 2 {
+        0 => escape(part),
+        _ => format!("<code>{}</code>", escape(part)),
+    };
+    text.split('`').enumerate().map(part).collect()
 }
 
 /// Who writes the line that both sides together update most.
@@ -239,7 +248,7 @@ fn changes(run: &Run, notes: &Notes) -> Option<Section> {
         for part in &change.parts {
             let _ = write!(body, "<h3 class=\"group\">{}</h3>", escape(&part.head));
             for paragraph in part.text.trim().split("\n\n") {
-                let _ = write!(body, "<p class=\"told\">{}</p>", escape(paragraph));
+                let _ = write!(body, "<p class=\"told\">{}</p>", prose(paragraph));
             }
             if !part.code.is_empty() {
                 let _ = write!(body, "<pre class=\"told\">{}</pre>", area(part.code.trim()));
