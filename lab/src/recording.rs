@@ -213,8 +213,8 @@ pub enum Event {
 /// Shared lines that the replay does not know of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// `allocator`, `recycled` (data under a lock, or in a program with a heap of its own memory that
-    /// one thread freed and another got: plain stores only, of several threads to the same bytes,
+    /// `allocator`, `recycled` (data under a lock, or in a program with a heap of its own what one
+    /// thread freed and another got: plain stores only, of several threads to the same bytes,
     /// without a variable's name), `stack` (of another thread).
     pub reason: String,
     /// How many lines.
@@ -380,7 +380,8 @@ mod tests {
             left_out: vec![LeftOut::default()],
             ..Recording::default()
         };
-        let broken: [(&str, fn(&mut Recording)); 12] = [
+        type Break = fn(&mut Recording);
+        let broken: [(&str, Break); 12] = [
             ("operations", |it| it.operations = 0),
             ("operations", |it| it.operations = u64::MAX),
             ("instructions", |it| it.instructions.server = -1.0),
