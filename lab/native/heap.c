@@ -31,7 +31,7 @@ static _Thread_local uintptr_t next, end;
 
 static void *none(void) {
   static const char words[] =
-      "the heap that uses no memory twice is full (native/heap.c); record fewer with --handshakes\n";
+      "the heap that uses no memory twice is full (native/heap.c): record fewer handshakes\n";
   ssize_t written = write(STDERR_FILENO, words, sizeof words - 1);
   (void)written;
   errno = ENOMEM;

@@ -213,8 +213,8 @@ pub enum Event {
 /// Shared lines that the replay does not know of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// `allocator`, `recycled` (data under a lock, or in a program with a heap of its own memory that
-    /// one thread freed and another got: plain stores only, of several threads to the same bytes,
+    /// `allocator`, `recycled` (data under a lock, or in a program with a heap of its own what one
+    /// thread freed and another got: plain stores only, of several threads to the same bytes,
     /// without a variable's name), `stack` (of another thread).
     pub reason: String,
     /// How many lines.

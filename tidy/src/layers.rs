@@ -128,7 +128,7 @@ struct Layer {
 const LAYERS: [Layer; 11] = [
     Layer {
         folder: "fuzz",
-        may_use: &["sealane", "sealane-engine", "sealane-node", "sealane-store"],
+        may_use: &["sealane", "sealane-engine", "sealane-lab", "sealane-node", "sealane-store"],
         bans: &[],
     },
     Layer { folder: "tidy", may_use: &[], bans: &[] },

@@ -338,7 +338,9 @@ pub(super) fn is_atomic(instruction: &[u8]) -> bool {
 /// The rest of an x86-64 instruction behind its prefixes, but for LOCK: BND, REP, NOTRACK, operand
 /// and address sizes, segments, REX.
 pub(super) fn behind_prefixes(instruction: &[u8]) -> &[u8] {
-    let is_prefix = |byte: &&u8| matches!(**byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
+    let is_segment = |byte: u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65);
+    let is_other = |byte: u8| matches!(byte, 0x40..=0x4f | 0x66 | 0x67 | 0xf2 | 0xf3);
+    let is_prefix = |byte: &&u8| is_segment(**byte) || is_other(**byte);
     &instruction[instruction.iter().take_while(is_prefix).count()..]
 }
 

@@ -430,8 +430,8 @@ mod tests {
     fn a_program_that_prints_lines_like_those_of_a_trace_costs_little() {
         let nines = "9".repeat(26);
         let mut trace = trace(&format!(
-            "--1--   SCHED[2]:  acquired lock (x)\n S 00100040,1\nI  {0},{nines}\n S {0},{nines}\n M \n \
-             S ,\n L zz,zz\nI  \n S 10,{nines}\n",
+            "--1--   SCHED[2]:  acquired lock (x)\n S 00100040,1\nI  {0},{nines}\n S {0},{nines}\n \
+             M \n S ,\n L zz,zz\nI  \n S 10,{nines}\n",
             "f".repeat(24)
         ));
         let lines = trace.take_written().len() as u64;
