@@ -131,4 +131,6 @@ fn where_two_threads_begin_decides_little() {
     let ns: Vec<f64> = (0..8).map(seeded).collect();
     let mean = ns.iter().sum::<f64>() / 8.0;
     assert!(ns.iter().all(|ns| (ns / mean - 1.0).abs() < 0.03), "{ns:?}");
+    // All 20 writes would wait for a transfer, or one.
+    assert_within(mean, 10_000.0 + 5.0 * TRANSFER_NS, 10_000.0 + 15.0 * TRANSFER_NS);
 }
