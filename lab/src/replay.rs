@@ -70,7 +70,8 @@ pub struct Answer {
     pub waits_ns: Vec<ByPart<f64>>,
 }
 
-/// Plays it a fixed number of times, of which the first third does not count. The time of an
+/// Plays it a fixed number of times, of which the first third does not count; few threads begin
+/// anew several times, elsewhere, as who meets whom hangs on where they began. The time of an
 /// operation is that of all threads together by what they did in it, so that a thread that is kept
 /// out of a lock counts with its waiting. The same question has the same answer, to the bit.
 ///
@@ -128,9 +129,12 @@ const SMALL_GAP_NS_PER_INSTRUCTION_MAX: f64 = 0.25;
 /// Times that each thread goes through the recording, on average: at least, at most.
 const PASSES_MIN: u64 = 3;
 const PASSES_MAX: u64 = 300;
-/// So many steps of all threads together are aimed at between the two.
+/// So many places at which threads begin, of all plays together, are aimed at: two threads play 32
+/// times.
+const STARTS_AIMED_AT: u64 = 64;
+/// So many steps of all threads in all plays together are aimed at within these bounds.
 const STEPS_AIMED_AT: u64 = 3_000_000;
-/// After so many turns of all threads it ends with what was measured until then.
+/// After so many turns of all threads a play ends with what was measured until then.
 const TURNS_MAX: u64 = 1 << 30;
 
 /// Virtual threads.

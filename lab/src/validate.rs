@@ -48,6 +48,9 @@ pub struct Arguments {
     /// Fits the cost of a moved line again, on the one curve that it was fitted on
     #[arg(long)]
     refit: bool,
+    /// Takes this for the cost of a moved line, in ns, instead of the fitted one
+    #[arg(long, value_name = "NS", conflicts_with = "refit")]
+    transfer_ns: Option<f64>,
     /// Prints the commands that make the recordings, and ends
     #[arg(long)]
     commands: bool,
@@ -77,6 +80,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let mut profile = transfer::profile(PROFILE, &stop)?;
     if arguments.refit {
         profile = task.refitted(&found, &stop)?;
+    }
+    if let Some(transfer_ns) = arguments.transfer_ns {
+        let source = "given on the command line".into();
+        profile = Profile { name: "given".into(), transfer_ns, source };
     }
     let validation = task.validation(&found, profile, &stop)?;
     let mut text = table::text(&validation, &published, &ratios);
@@ -109,8 +116,10 @@ impl Task<'_> {
             let file = folder.join(format!("{}.json.gz", curve.recording));
             Recording::read(&file).map_err(|error| error.to_string()).and_then(|recording| {
                 let same = recording.scenario == curve.scenario();
-                let differs = || format!("{} is of another scenario", file.display());
-                same.then_some(recording).ok_or_else(differs)
+                let differs = || format!("{} is of another stack or scenario", file.display());
+                (same && recording.stack.name == curve.stack)
+                    .then_some(recording)
+                    .ok_or_else(differs)
             })
         };
         let found: Found = self.published.curves.iter().map(read).collect();

@@ -2,7 +2,7 @@
 //! forecast stand in sentences of their own, each with its word in front.
 
 use crate::{
-    document::{CurvePoint, Forecast, ForecastComparison, Knee, Verdict, VerdictKind},
+    document::{Curve, CurvePoint, Forecast, ForecastComparison, Knee, Verdict, VerdictKind},
     forecast::replays::KNEE,
     recording::{Event, Part, Recording},
 };
@@ -21,26 +21,31 @@ pub(crate) fn of(recording: &Recording, forecast: &Forecast) -> Verdict {
     let Some(last) = forecast.server.points.last() else {
         return Verdict { kind: VerdictKind::NotEnoughToSay, measured, forecast: String::new() };
     };
-    let stands = last.efficiency >= KNEE;
+    let fallen = fallen(&forecast.server);
+    let point = fallen.unwrap_or(*last);
     let mut sentence = match forecast.server.knee {
-        Knee::NoneBelow { threads } if stands => format!("no knee found below {threads} threads"),
+        Knee::NoneBelow { threads } if fallen.is_none() => {
+            format!("no knee found below {threads} threads")
+        }
         Knee::At { threads } => format!(
             "{}; it falls below 70% at about {threads} threads",
-            kept(last, "its per-thread speed")
+            kept(&point, "its per-thread speed")
         ),
         Knee::FewCores => {
-            format!("{}; few cores are enough to stop it", kept(last, "its per-thread speed"))
+            format!("{}; few cores are enough to stop it", kept(&point, "its per-thread speed"))
         }
-        Knee::NoneBelow { .. } | Knee::Unknown => kept(last, "its per-thread speed"),
+        Knee::NoneBelow { .. } | Knee::Unknown => kept(&point, "its per-thread speed"),
     };
-    if let (false, Some(line)) = (stands, forecast.lines.first()) {
+    // What a line costs is told at the most threads.
+    let at_last = fallen.is_some_and(|point| point.threads == last.threads);
+    if let (true, Some(line)) = (at_last, forecast.lines.first()) {
         let [low, high] = line.without_band;
         let without = CurvePoint { efficiency: line.without, low, high, ..*last };
         sentence += &format!("; without {} it keeps {}", line.symbol, share(&without));
     }
     let profile = &forecast.profile;
     let constants = format!("s = {:.0} ns, profile {}", profile.transfer_ns, profile.name);
-    let kind = if stands { VerdictKind::NoKneeFound } else { VerdictKind::Stops };
+    let kind = if fallen.is_some() { VerdictKind::Stops } else { VerdictKind::NoKneeFound };
     Verdict { kind, measured, forecast: format!("{FORECAST}: {sentence}. {constants}.") }
 }
 
@@ -70,8 +75,9 @@ pub(crate) fn between(of: &Forecast, to: &Forecast) -> ForecastComparison {
         return comparison;
     };
     let apart = a.high < b.low || b.high < a.low;
-    let words = |name: &str, point: &CurvePoint| {
-        if point.efficiency >= KNEE {
+    let words = |one: &Forecast, point: &CurvePoint| {
+        let name = &one.stack;
+        if point.efficiency >= KNEE && fallen(&one.server).is_none() {
             format!("no knee found for {name}")
         } else {
             format!("{name} keeps {}", share(point))
@@ -90,11 +96,19 @@ pub(crate) fn between(of: &Forecast, to: &Forecast) -> ForecastComparison {
             "{FORECAST}: {which} at {} threads: {}, {}. Bands that overlap show no difference, and \
              what a thread keeps says nothing of how fast it is alone.",
             a.threads,
-            words(&of.stack, &a),
-            words(&to.stack, &b)
+            words(of, &a),
+            words(to, &b)
         ),
     };
     comparison
+}
+
+/// Where a curve that falls below 70% is told: at its end, or at its lowest point if it ends above
+/// again. The last 30% are beyond the model.
+pub(crate) fn fallen(curve: &Curve) -> Option<CurvePoint> {
+    let last = curve.points.last()?;
+    let lowest = curve.points.iter().min_by(|a, b| a.efficiency.total_cmp(&b.efficiency))?;
+    [last, lowest].into_iter().find(|point| point.efficiency < KNEE).copied()
 }
 
 /// Why a recording says nothing, if so.
@@ -144,7 +158,7 @@ fn writes_per_microsecond(forecast: &Forecast) -> String {
 }
 
 /// `keeps about 6% (3-12%) of ... at 80 threads`
-fn kept(point: &CurvePoint, what: &str) -> String {
+pub(crate) fn kept(point: &CurvePoint, what: &str) -> String {
     let CurvePoint { threads, .. } = point;
     format!("keeps about {} of {what} at {threads} threads", share(point))
 }
@@ -182,7 +196,7 @@ const FORECAST: &str = "FORECAST (not measured)";
 mod tests {
     use super::*;
     use crate::{
-        document::{Base, CauseWrites, Curve, LineCost, Profile},
+        document::{Base, CauseWrites, LineCost, Profile},
         recording::{ByPart, Line, Recording, Step},
     };
 
@@ -261,6 +275,24 @@ mod tests {
             verdict.forecast,
             "FORECAST (not measured): no knee found below 80 threads. s = 145 ns, profile altra."
         );
+    }
+
+    /// Waiting for a lock can keep threads from waiting for lines: a curve may rise again.
+    #[test]
+    fn a_knee_is_a_knee_though_the_curve_ends_above_it() {
+        let mut dips = forecast("dips", 0.75, [0.37, 1.0], Knee::At { threads: 15 });
+        let dip = CurvePoint { threads: 16, efficiency: 0.65, low: 0.32, high: 1.0 };
+        dips.server.points.insert(0, dip);
+        let verdict = of(&recording(), &dips);
+        assert_eq!(verdict.kind, VerdictKind::Stops);
+        assert_eq!(
+            verdict.forecast,
+            "FORECAST (not measured): keeps about 65% (32-100%) of its per-thread speed at 16 \
+             threads; it falls below 70% at about 15 threads. s = 145 ns, profile altra."
+        );
+        let low = forecast("low", 0.06, [0.03, 0.12], Knee::FewCores);
+        let said = between(&dips, &low).verdict.forecast;
+        assert!(said.contains("dips keeps more than 70%, low keeps 6%"), "{said}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::{
     forecast::replays::KNEE,
     page::words,
     plot::number,
+    verdict::fallen,
 };
 
 /// One stack: its findings, and what is known of the lines in them.
@@ -244,7 +245,7 @@ pub(crate) fn outlook(stack: &Told<'_>) -> Vec<Outlook> {
             format!("without {name}: {kept}knee: {}", words::knee(line.knee_without))
         });
         let server = &forecast.server;
-        let knee = words::fallen(server).map(|_| format!("; knee: {}", words::knee(server.knee)));
+        let knee = fallen(server).map(|_| format!("; knee: {}", words::knee(server.knee)));
         Some(Outlook {
             case: format!("{}, on {}", words::short(&finding.scenario), profile.name),
             forecast: keeps + &knee.unwrap_or_default(),

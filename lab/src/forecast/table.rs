@@ -6,6 +6,7 @@ use crate::{
     document::{Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost},
     forecast::replays::KNEE,
     scenario::Scenario,
+    transfer::MEASURED,
     verdict::{share, thousands},
 };
 
@@ -36,6 +37,14 @@ pub(crate) fn text(forecast: &Forecast) -> String {
         base.untimed_ns / 1e3,
         base.source
     );
+    if profile.name != MEASURED {
+        let _ = writeln!(
+            out,
+            "  two machines: a line is moved on {}, the thread's time is of where it was \
+             recorded",
+            profile.name
+        );
+    }
     out
 }
 

@@ -8,7 +8,7 @@ use crate::{
     plot::{escape, palette},
     scenario::Scenario,
     validate::score::{TWICE, off},
-    verdict::{self, share},
+    verdict::{self, fallen, share},
 };
 
 use super::{
@@ -171,7 +171,7 @@ fn facts(forecast: &Forecast) -> String {
 fn alone(part: &Part<'_, Forecast>, scenario: &Scenario) -> Option<String> {
     let (label, context) = (&part.label, words::short(scenario));
     let keeps = words::keeps(&part.of.server)?;
-    let line = part.of.lines.first().filter(|_| words::fallen(&part.of.server).is_some());
+    let line = part.of.lines.first().filter(|_| fallen(&part.of.server).is_some());
     let line = line.map_or_else(String::new, |line| {
         let share = words::percent(line.share_of_waiting);
         format!(" {share} of all waiting is for {}.", line.symbol)

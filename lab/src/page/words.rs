@@ -1,11 +1,11 @@
 //! Scenarios and units in the words of the page.
 
 use crate::{
-    document::{Curve, CurvePoint, Knee},
-    forecast::replays::{KNEE, KNEE_THREADS_MIN},
+    document::{Curve, Knee},
+    forecast::replays::KNEE_THREADS_MIN,
     plot::number,
     scenario::{Cipher, Group, Key, Kind, Negotiated, Scenario, Share, Version},
-    verdict::share,
+    verdict::{fallen, kept},
 };
 
 /// What tells a scenario from others at a glance: `TLS 1.3, full handshake`.
@@ -73,21 +73,13 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{}%", number(digit))
 }
 
-/// The last point of a curve, where it falls below 70%: the last 30% are beyond the model.
-pub(crate) fn fallen(curve: &Curve) -> Option<CurvePoint> {
-    curve.points.last().copied().filter(|point| point.efficiency < KNEE)
-}
-
 /// What a curve says of its end: `keeps about 6% (3-12%) of its per-thread speed at 80
 /// threads`; nothing if there is none.
 pub(crate) fn keeps(curve: &Curve) -> Option<String> {
     let last = curve.points.last()?;
-    let threads = last.threads;
     Some(match fallen(curve) {
-        Some(point) => {
-            format!("keeps about {} of its per-thread speed at {threads} threads", share(&point))
-        }
-        None => format!("shows no knee below {threads} threads"),
+        Some(point) => kept(&point, "its per-thread speed"),
+        None => format!("shows no knee below {} threads", last.threads),
     })
 }
 
@@ -139,6 +131,7 @@ fn cipher(cipher: Cipher) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::CurvePoint;
 
     fn curve(efficiency: f64, low: f64, high: f64) -> Curve {
         let first = CurvePoint { threads: 1, efficiency: 1.0, low: 1.0, high: 1.0 };

@@ -8,37 +8,35 @@ use std::{
 use fastrand::Rng;
 
 use super::{
-    PARTS, PASSES_MAX, PASSES_MIN, PS_PER_NS, Question, RECHECK_PS, SPIN_PS, STEPS_AIMED_AT,
-    TURNS_MAX, WAKE_PS, WAKER_PAYS_PS,
+    PARTS, PASSES_MAX, PASSES_MIN, PS_PER_NS, Question, RECHECK_PS, SPIN_PS, STARTS_AIMED_AT,
+    STEPS_AIMED_AT, TURNS_MAX, WAKE_PS, WAKER_PAYS_PS,
     cache::Caches,
     locks::{Lock, Released, Wait, Waiter},
     program::{Act, Kind, Program},
 };
 use crate::error::Error;
 
-/// Mean waiting per pass, in ns: for each line of the program, for each part.
+/// Mean waiting per pass, in ns: for each line of the program, for each part. Few threads fall into
+/// step with each other, in one way or another by where they began: they begin anew several times,
+/// elsewhere.
 ///
 /// # Errors
 /// All threads wait for each other.
 pub(super) fn play(program: &Program, question: &Question<'_>) -> Result<Vec<f64>, Error> {
-    let mut play = Play::new(program, question);
-    let mut turns = 0;
-    while play.passes < play.passes_max && turns < TURNS_MAX {
-        if !play.turn() {
-            return Err(deadlock(question));
+    let threads = u64::from(question.threads);
+    let pass = program.acts.len() as u64 * threads;
+    let plays_max = (STEPS_AIMED_AT / (pass * PASSES_MIN)).max(1);
+    let plays = STARTS_AIMED_AT.div_ceil(threads).min(plays_max);
+    let passes = (STEPS_AIMED_AT / (pass * plays)).clamp(PASSES_MIN, PASSES_MAX) * threads;
+    let mut random = Rng::with_seed(question.seed);
+    let mut waits_ns = vec![0.0; program.lines.len() * PARTS];
+    for _ in 0..plays {
+        let waited = Play::new(program, question, passes, &mut random).run(question)?;
+        for (sum, waited) in waits_ns.iter_mut().zip(waited) {
+            *sum += waited / plays as f64;
         }
-        turns += 1;
     }
-    play.stop();
-    let passes = play.progress() - play.counted_from;
-    if !play.counts || passes <= 0.0 {
-        return Err(Error::Check(format!(
-            "{} threads did not get far in {TURNS_MAX} turns of the replay of {}: its recording \
-             is too long",
-            question.threads, question.recording.stack.name
-        )));
-    }
-    Ok(play.waits_ps.iter().map(|ps| *ps as f64 / PS_PER_NS / passes).collect())
+    Ok(waits_ns)
 }
 
 struct Play<'a> {
@@ -99,9 +97,13 @@ enum State {
 }
 
 impl<'a> Play<'a> {
-    fn new(program: &'a Program, question: &Question<'_>) -> Self {
+    fn new(
+        program: &'a Program,
+        question: &Question<'_>,
+        passes_max: u64,
+        random: &mut Rng,
+    ) -> Self {
         let count = question.threads as usize;
-        let steps = (program.acts.len() * count) as u64;
         let mut play = Self {
             program,
             caches: Caches::new(program.lines.len(), count, question.machine.transfer_ns),
@@ -110,14 +112,13 @@ impl<'a> Play<'a> {
             turns: BinaryHeap::with_capacity(2 * count),
             waits_ps: vec![0; program.lines.len() * PARTS],
             passes: 0,
-            passes_max: (STEPS_AIMED_AT / steps).clamp(PASSES_MIN, PASSES_MAX) * count as u64,
+            passes_max,
             counts: false,
             counted_from: 0.0,
             now_ps: 0,
             released: Released::default(),
             resumed: Vec::new(),
         };
-        let mut random = Rng::with_seed(question.seed);
         for thread in 0..question.threads {
             let offset_ps = random.u64(0..program.whole_ps().max(1));
             let behind = program.at_ps.partition_point(|at_ps| *at_ps < offset_ps);
@@ -129,6 +130,27 @@ impl<'a> Play<'a> {
             play.turns.push(Reverse(Turn { at_ps, thread, number: 0 }));
         }
         play
+    }
+
+    /// To the end; what a pass waited, in the mean.
+    fn run(mut self, question: &Question<'_>) -> Result<impl Iterator<Item = f64>, Error> {
+        let mut turns = 0;
+        while self.passes < self.passes_max && turns < TURNS_MAX {
+            if !self.turn() {
+                return Err(deadlock(question));
+            }
+            turns += 1;
+        }
+        self.stop();
+        let passes = self.progress() - self.counted_from;
+        if !self.counts || passes <= 0.0 {
+            return Err(Error::Check(format!(
+                "{} threads did not get far in {TURNS_MAX} turns of the replay of {}: its \
+                 recording is too long",
+                question.threads, question.recording.stack.name
+            )));
+        }
+        Ok(self.waits_ps.into_iter().map(move |ps| ps as f64 / PS_PER_NS / passes))
     }
 
     /// The next thread's turn; `false` if none has one.

@@ -59,6 +59,8 @@ pub(super) struct PublishedCurve {
     /// The transfer cost was fitted on this one.
     #[serde(default)]
     pub(super) fitted: bool,
+    /// The curve of the same stack before a change that the report tells of.
+    pub(super) before: Option<String>,
     /// Threads, and handshakes per second and thread.
     pub(super) rates: Vec<(u32, f64)>,
     /// Threads, and rate over the rate at the fewest threads.
@@ -92,6 +94,14 @@ impl Published {
     /// The file is broken.
     pub(super) fn shipped() -> Result<Self, Error> {
         parse("rustls-threading-2024-11-28.toml", THREADING)
+    }
+
+    /// Each curve after a change, with the one before.
+    pub(super) fn changes(&self) -> impl Iterator<Item = (&PublishedCurve, &PublishedCurve)> {
+        self.curves.iter().filter_map(|after| {
+            let name = after.before.as_ref()?;
+            Some((after, self.curves.iter().find(|before| before.name == *name)?))
+        })
     }
 
     /// Points compared of one curve, at most.

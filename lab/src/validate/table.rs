@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::{
-    document::{Knee, ValidatedCurve, Validation},
+    document::{Knee, Score, ValidatedCurve, Validation},
     validate::{
         published::{Published, Ratios},
-        score::off,
+        score::{self, TWICE, off},
     },
 };
 
@@ -25,6 +25,7 @@ pub(super) fn text(validation: &Validation, published: &Published, ratios: &Rati
             writeln!(out, "  {:36} published {}; recorded {recorded}", curve.name, curve.version);
     }
     sums(&mut out, validation);
+    changes(&mut out, validation, published);
     let _ = writeln!(
         out,
         "\npublished: {}\nclient beside server: {}\nknees below 14 threads are told as \"few\": \
@@ -59,7 +60,7 @@ fn row(out: &mut String, curve: &ValidatedCurve) {
     }
     let last = curve.points.last().map(|point| (point.forecast, point.published));
     let error = last.map(|(is, was)| format!("x{:.2}", is / was)).unwrap_or_default();
-    let miss = if last.is_some_and(|pair| off(pair) > 2.0) { " MISS" } else { "" };
+    let miss = if last.is_some_and(|pair| off(pair) > TWICE) { " MISS" } else { "" };
     let knees = format!("{}/{}", knee(&curve.knee[0]), knee(&curve.knee[1]));
     let _ = writeln!(out, "  {error:>8}  {knees:>15}{miss}");
 }
@@ -88,6 +89,46 @@ fn sums(out: &mut String, validation: &Validation) {
         score.p90_factor,
         score.rank_correlation,
     );
+    // Of curves that stay high, x2 says little.
+    let falling: Vec<ValidatedCurve> =
+        validation.curves.iter().filter(|curve| is_falling(curve)).cloned().collect();
+    let Score {
+        unfitted, within_twice, points, median_factor, p90_factor, rank_correlation, ..
+    } = score::score(&falling);
+    let _ = writeln!(
+        out,
+        "of the {unfitted} unfitted curves that fall below a half: {within_twice} within x2 at the \
+         most threads, {} of {} points, median x{median_factor:.2}, nine in ten within \
+         x{p90_factor:.2}, rank correlation {rank_correlation:.2}",
+        points[1], points[0],
+    );
+}
+
+/// Unfitted, and published with less than a half at the most threads.
+fn is_falling(curve: &ValidatedCurve) -> bool {
+    !curve.fitted && curve.points.last().is_some_and(|point| point.published < 0.5)
+}
+
+/// What changes bring at the most threads: the rate after it over the one before, each from its own
+/// first published point.
+fn changes(out: &mut String, validation: &Validation, published: &Published) {
+    for (after, before) in published.changes() {
+        let ends = [after, before].map(|of| {
+            let validated = validation.curves.iter().find(|curve| curve.name == of.name)?;
+            Some((*validated.points.last()?, of.first()?.1))
+        });
+        let [Some((after_end, after_ns)), Some((before_end, before_ns))] = ends else { continue };
+        let rates = before_ns / after_ns;
+        let _ = writeln!(
+            out,
+            "{} over {} at {} threads: FORECAST x{:.2}, published x{:.2}",
+            after.name,
+            before.name,
+            after_end.threads,
+            rates * after_end.forecast / before_end.forecast,
+            rates * after_end.published / before_end.published
+        );
+    }
 }
 
 /// `.92`, `1.0`.

@@ -143,6 +143,87 @@ fn a_curve_is_relative_to_its_first_point() {
     assert!(matches!(made.knee, Knee::At { .. } | Knee::FewCores), "{:?}", made.knee);
 }
 
+/// What the curve of that recording's name is forecast to keep, from `recording` instead.
+fn forecast_of(recording: &Recording, name: &str, transfer_ns: f64, threads: u32) -> f64 {
+    let (published, ratios) = (Published::shipped().unwrap(), Ratios::shipped().unwrap());
+    let curve = published.curves.iter().find(|curve| curve.recording == name).unwrap();
+    let subject = Subject { curve, recording, ratios: &ratios, seed: 1 };
+    let stop = Interrupt::default();
+    let made = forecast(&subject, transfer_ns, &[threads], false, &Watch::silent(&stop));
+    made.unwrap().efficiencies[0]
+}
+
+fn near(is: f64, wanted: f64) {
+    assert!((is / wanted - 1.0).abs() <= 0.02, "{is} for {wanted}");
+}
+
+#[test]
+fn the_client_takes_its_published_share_and_what_it_takes_more() {
+    // A loop of 80 threads is 80 transfers of 100 us. The server, whose 3,322 us at two threads
+    // have a transfer in them, waits for all that the client, at 0.22 of 3,222 and 740 us more,
+    // does not fill.
+    let client_us = 0.22 * 3_222.0 + 740.0;
+    let kept = forecast_of(&counter(), "openssl-3.0-full-1.3", 1e5, 80);
+    near(kept, 3_322.0 / (8_000.0 - client_us));
+}
+
+#[test]
+fn the_time_alone_is_such_that_two_threads_come_to_the_published_rate() {
+    // Half of what two threads take is a transfer of 32 us: without looking for the time alone, it
+    // would be 96 us over the wait of 80 threads.
+    let kept = forecast_of(&counter(), "openssl-3.0-ticket-1.2", 3.2e4, 80);
+    near(kept, 64.3 / (80.0 * 32.0 - 1.11 * 32.3));
+}
+
+#[test]
+fn who_times_the_setup_sees_it_wait() {
+    let mut setup = counter();
+    setup.steps[0].place =
+        u32::try_from(Part::ALL.iter().position(|of| *of == Part::ServerSetup).unwrap()).unwrap();
+    setup.instructions = ByPart { server_setup: 20_000.0, ..setup.instructions };
+    // It is the server's time for rustls-bench, and nobody's for openssl-bench.
+    assert!(forecast_of(&setup, "rustls-0.23.16-ticket-1.2", 1e4, 80) < 0.1);
+    assert!(forecast_of(&setup, "openssl-3.0-ticket-1.2", 1e4, 80) > 0.99);
+}
+
+#[test]
+fn a_recording_of_another_stack_is_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |of: &str| Path::new(of).join("rustls-0.23.16-ticket-1.2.json.gz");
+    let of = Path::new(RECORDINGS).join("rustls-0.23.17-ticket-1.2.json.gz");
+    std::fs::copy(of, file(folder.path().to_str().unwrap())).unwrap();
+    let right = "rustls-0.23.17-ticket-1.2.json.gz";
+    std::fs::copy(Path::new(RECORDINGS).join(right), folder.path().join(right)).unwrap();
+    let (published, ratios) = (Published::shipped().unwrap(), Ratios::shipped().unwrap());
+    let task = Task { published: &published, ratios: &ratios, seed: 1 };
+    let found = task.recordings(folder.path()).unwrap();
+    let at = |name| published.curves.iter().position(|curve| curve.recording == name).unwrap();
+    assert!(found[at("rustls-0.23.17-ticket-1.2")].is_ok());
+    let reason = found[at("rustls-0.23.16-ticket-1.2")].as_ref().unwrap_err();
+    assert!(reason.contains("another stack"), "{reason}");
+}
+
+#[test]
+fn a_change_is_told_as_rates_beside_each_other() {
+    let curve = |name: &str, forecast, published| ValidatedCurve {
+        name: name.into(),
+        points: vec![ValidatedPoint { threads: 80, published, forecast }],
+        ..ValidatedCurve::default()
+    };
+    let curves = vec![
+        curve("rustls 0.23.16 ticket 1.2 (mutex)", 0.08, 4_695.0 / 54_207.0),
+        curve("rustls 0.23.17 ticket 1.2 (rwlock)", 0.80, 51_632.0 / 54_845.0),
+    ];
+    let validation = Validation { curves, ..Validation::default() };
+    let (published, ratios) = (Published::shipped().unwrap(), Ratios::shipped().unwrap());
+    let text = table::text(&validation, &published, &ratios);
+    assert!(text.contains("at 80 threads: FORECAST x10.12, published x11.00"), "{text}");
+    assert!(
+        text.contains("of the 1 unfitted curves that fall below a half: 1 within x2"),
+        "{text}"
+    );
+}
+
 #[test]
 fn what_is_missing_and_what_missed_is_in_the_table() {
     let point = |forecast, published| ValidatedPoint { threads: 80, published, forecast };

@@ -119,3 +119,18 @@ fn the_seed_decides_little_and_the_same_one_decides_the_same() {
         assert_within(ns, mean * 0.9, mean * 1.1);
     }
 }
+
+#[test]
+fn where_two_threads_begin_decides_little() {
+    // Half of the time a thread writes the line: the two meet there always, or never.
+    let tape = Tape::new(1).times(20, |tape| tape.then(50, Event::Update, 0)).work(1_000);
+    let seeded = |seed| {
+        let question = Question { seed, ..tape.asked(10_000.0, 2) };
+        replay(&question).expect("an answer").ns.server
+    };
+    let ns: Vec<f64> = (0..8).map(seeded).collect();
+    let mean = ns.iter().sum::<f64>() / 8.0;
+    assert!(ns.iter().all(|ns| (ns / mean - 1.0).abs() < 0.03), "{ns:?}");
+    // All 20 writes would wait for a transfer, or one.
+    assert_within(mean, 10_000.0 + 5.0 * TRANSFER_NS, 10_000.0 + 15.0 * TRANSFER_NS);
+}

@@ -89,4 +89,10 @@ fn several_operations_take_several_times_the_time() {
     tape.0.operations = 4;
     assert_eq!(gaps_ns(&tape.asked(1_000.0, 1)), [3_000.0, 1_000.0]);
     assert_eq!(tape.server_ns(1_000.0, 1), 1_000.0);
+    // A counter that each of four operations adds to, and one operation that does.
+    let one = || Tape::new(1).then(10, Event::Update, 0);
+    let mut four = one().times(3, |tape| tape.then(10, Event::Update, 0));
+    four.0.operations = 4;
+    let [one, four] = [one(), four].map(|tape| tape.server_ns(1_000.0, 100));
+    assert_within(four, one * 0.99, one * 1.01);
 }
