@@ -1,7 +1,11 @@
 //! Functions of files without symbols: [`Nameless`] calls them after the place where they begin,
 //! which the tables for unwinding tell even of stripped files.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs,
+    path::Path,
+};
 
 use addr2line::gimli::{
     BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection,
@@ -12,6 +16,7 @@ use object::{Object, ObjectSection, ObjectSegment};
 #[derive(Debug, Default)]
 pub(super) struct Nameless {
     files: HashMap<String, Functions>,
+    replaced: BTreeSet<String>,
 }
 
 /// Of one file.
@@ -35,6 +40,22 @@ impl Nameless {
             Some(start) => format!("function at {start:#x}"),
             None => UNKNOWN.into(),
         }
+    }
+
+    /// A name for any function of the file that was at `path` when the program began.
+    pub(super) fn replaced(&mut self, path: &str) -> String {
+        if MEMORY.iter().any(|start| path.starts_with(start)) {
+            return UNKNOWN.into();
+        }
+        if self.replaced.len() < FILES_MAX {
+            self.replaced.insert(path.to_owned());
+        }
+        REPLACED.into()
+    }
+
+    /// The paths of such files.
+    pub(super) fn all_replaced(&self) -> Vec<&str> {
+        self.replaced.iter().map(String::as_str).collect()
     }
 }
 
@@ -87,6 +108,9 @@ impl Functions {
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 const FILES_MAX: usize = 32;
 const FUNCTIONS_MAX: usize = 1_000_000;
+/// What is called deleted and never was a file.
+const MEMORY: [&str; 3] = ["/memfd:", "/dev/zero", "/SYSV"];
+const REPLACED: &str = "function of a replaced file";
 const UNKNOWN: &str = "function without a name";
 
 #[cfg(test)]
