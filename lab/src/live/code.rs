@@ -78,7 +78,7 @@ const LOCK_PARTS: [&str; 10] = [
     "SpinLock",
     "sync.(*RWMutex)",
 ];
-const LOCK_WRAPPERS: [&str; 9] = [
+const LOCK_WRAPPERS: [&str; 10] = [
     "CRYPTO_MUTEX_lock_read",
     "CRYPTO_MUTEX_lock_write",
     "CRYPTO_MUTEX_unlock_read",
@@ -86,6 +86,7 @@ const LOCK_WRAPPERS: [&str; 9] = [
     "CRYPTO_THREAD_read_lock",
     "CRYPTO_THREAD_unlock",
     "CRYPTO_THREAD_write_lock",
+    "ObjectSynchronizer::enter",
     "ngx_shmtx_lock",
     "ngx_shmtx_unlock",
 ];

@@ -1,7 +1,11 @@
 //! The server that is watched: [`Target`], a process and all that it started. It is looked at, and
 //! never signalled.
 
-use std::{fs, process};
+use std::{
+    fs::{self, File},
+    io::Read,
+    process,
+};
 
 use crate::{document::LiveProcess, error::Error, process::tree};
 
@@ -113,7 +117,10 @@ impl Stat {
 
 /// The text of a file in `/proc`; who chose a name in it may have cut a character, or worse.
 pub(super) fn text_of(path: &str) -> Option<String> {
-    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
+    let mut bytes = Vec::new();
+    // The kernel does not know how long such a file is, and is not asked.
+    File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Without what a terminal would obey: names are chosen by those who are watched.
@@ -124,6 +131,7 @@ pub(super) fn printable(name: &str) -> String {
 /// More are not followed; the sums then lack the others.
 pub(super) const PROCESSES_MAX: usize = 64;
 
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// `PF_KTHREAD` of the kernel's flags.
 const FLAG_OF_KERNEL: u64 = 0x0020_0000;
 /// The state of a process that has ended.

@@ -220,7 +220,7 @@ const ACCOUNTS_EVERY: Duration = Duration::from_millis(200);
 /// Threads in one look.
 const LOOK_MAX: usize = 128;
 /// The rest is at least so many times what was before it.
-const REST_MIN: u32 = 20;
+const REST_MIN: u32 = 10;
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
 pub(super) const THREADS_MAX: usize = 1_024;
 /// A tick of the kernel's interface, on every architecture that this runs on.

@@ -127,7 +127,9 @@ fn too_little(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
             "a signal has stopped it, as kill -STOP does, until it gets a SIGCONT"
         }
         () if live.samples < SAMPLES_MIN && live.ended => "it ended too soon",
-        () if live.samples < SAMPLES_MIN => "its threads were looked at too seldom",
+        () if live.samples < SAMPLES_MIN => {
+            "its threads were looked at too seldom, for which --seconds gives more time"
+        }
         () if seen.workers.is_empty() => {
             "no thread ran, and none slept in a call that tells what it waits for"
         }
