@@ -1,6 +1,8 @@
 //! What a thread does at a moment: [`state`]. It is ready, or stopped, or sleeps in a system call;
 //! what it waits for in `futex` is told by the form of the call, as far as that goes.
 
+use std::path::Path;
+
 use super::{
     names::{
         ASLEEP, DISK, FUTEX, MEMORY_MAP, MUTEX, MUTEX_OR_CONDITION, READY, STOPPED, call_name,
@@ -10,7 +12,10 @@ use super::{
 
 /// What thread `tid` does at this moment, in a word; `None` if it has ended.
 pub(super) fn state(pid: u32, tid: u32, hidden: &mut bool) -> Option<String> {
-    let folder = format!("/proc/{pid}/task/{tid}");
+    state_in(&format!("/proc/{pid}/task/{tid}"), hidden)
+}
+
+fn state_in(folder: &str, hidden: &mut bool) -> Option<String> {
     let stat = Stat::parse(&text_of(&format!("{folder}/stat"))?)?;
     match stat.state {
         'R' => return Some(READY.into()),
@@ -24,7 +29,8 @@ pub(super) fn state(pid: u32, tid: u32, hidden: &mut bool) -> Option<String> {
         let map = call.is_some_and(|call| MAP_CALLS.contains(&&*call));
         return Some(if map { MEMORY_MAP } else { DISK }.into());
     }
-    if call.is_some() {
+    // Who has just ended has nothing to hide.
+    if call.is_some() || !Path::new(folder).exists() {
         return call;
     }
     *hidden = true;
@@ -152,6 +158,23 @@ mod tests {
         }
         drop(held);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_hidden_is_told_as_far_as_the_kernels_function_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let stat = "12 (a) S 1 12 12 0 -1 4194560 9 9 9 9 31 32 0 0 20 0 4 0 777 1 1";
+        std::fs::write(folder.path().join("stat"), stat).unwrap();
+        let mut hidden = false;
+        assert_eq!(state_in(path, &mut hidden).as_deref(), Some(ASLEEP));
+        assert!(hidden);
+        std::fs::write(folder.path().join("wchan"), "ep_poll").unwrap();
+        assert_eq!(state_in(path, &mut hidden).as_deref(), Some("epoll_wait"));
+        let mut hidden = false;
+        std::fs::write(folder.path().join("syscall"), "running").unwrap();
+        assert_eq!(state_in(path, &mut hidden).as_deref(), Some(READY));
+        assert!(!hidden);
     }
 
     #[test]
