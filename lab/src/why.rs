@@ -25,7 +25,8 @@ pub struct Arguments {
     #[arg(value_name = "PID|STACK")]
     target: String,
     /// How long to watch it
-    #[arg(long, help_heading = RUNNING, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[arg(long, help_heading = RUNNING, default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
     /// Allows strace where nothing better works: it slows the server by many times
     #[arg(long, help_heading = RUNNING)]

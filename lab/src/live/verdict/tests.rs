@@ -1,7 +1,7 @@
 //! Made-up servers, and what is said of them.
 
 use super::*;
-use crate::document::{LiveFutex, LiveProfile, LiveWork, Unseen};
+use crate::document::{LiveFutex, LivePath, LiveProfile, LiveWork, Unseen};
 
 /// A thread of a second: CPU and delay in percent, and what it sleeps in, in percent.
 fn thread(tid: u32, cpu: u64, delay: u64, states: &[(&str, u32)]) -> LiveThread {
