@@ -20,6 +20,7 @@ use std::{
 };
 
 use crate::{
+    count,
     document::{Forecast, Run},
     error::Error,
     forecast::{self, Target, replays::Watch},
@@ -78,6 +79,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         if arguments.commands {
             show(&set::commands(&set, folder))?;
             return Ok(true);
+        }
+        // Said once, and not for each that cannot be made.
+        if set.iter().any(|wanted| !wanted.file(folder).exists()) {
+            count::needs_valgrind()?;
         }
         well = set::record(&set, folder, |wanted, file| wanted.make(file, &stop))?;
         from.push(folder.clone());

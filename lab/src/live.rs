@@ -14,7 +14,9 @@ mod code;
 mod nameless;
 mod names;
 mod profile;
+mod runtime;
 mod samples;
+mod state;
 pub(crate) mod table;
 mod target;
 mod threads;
@@ -23,7 +25,7 @@ mod uprobes;
 mod verdict;
 
 use std::{
-    fs, thread,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -58,7 +60,7 @@ pub(crate) fn watch(pid: u32, wish: Wish, stop: &Interrupt) -> Result<Live, Erro
     let target = Target::open(pid)?;
     let processes = target.processes();
     let processors_allowed = processors_allowed(pid);
-    let mut unseen = Vec::new();
+    let mut unseen: Vec<Unseen> = runtime::hidden_locks(&processes).into_iter().collect();
     let mut calls = match Calls::begin(&processes, wish) {
         Ok(calls) => Some(calls),
         Err(refused) => {
@@ -125,7 +127,16 @@ struct Used {
 fn threads_of(threads: Threads, target: &Target, processes: &[LiveProcess]) -> (Used, Vec<Unseen>) {
     let samples = threads.samples;
     let now = if target.lives() { target.processes() } else { processes.to_vec() };
-    let (threads, unseen) = threads.end(&now);
+    let (threads, mut unseen) = threads.end(&now);
+    let known = |pid| processes.iter().any(|process| process.pid == pid);
+    let later = now.iter().filter(|process| !known(process.pid)).count();
+    if later > 0 {
+        unseen.push(Unseen {
+            what: format!("what {later} more processes waited for, which began meanwhile"),
+            why: "only those that were there at first were looked at; CPU time is of all".into(),
+            remedy: "run this again, now that they run".into(),
+        });
+    }
     (Used { threads, samples }, unseen)
 }
 
@@ -197,7 +208,7 @@ fn kept<T>(begun: Result<T, Unseen>, unseen: &mut Vec<Unseen>) -> Option<T> {
 
 /// Processors in the mask of `pid`: those it may run on, as its `status` lists them (`0-3,8`).
 fn processors_allowed(pid: u32) -> usize {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = target::text_of(&format!("/proc/{pid}/status")).unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let ranges = list.unwrap_or_default().trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

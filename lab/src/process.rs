@@ -153,8 +153,9 @@ pub(crate) fn tree(first: u32) -> Result<Vec<u32>, Error> {
     let mut parents = Vec::new();
     for pid in numbers_in(Path::new("/proc"))? {
         // Others come and go while this reads.
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        if let Some(parent) = parent_in(&stat) {
+        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { continue };
+        // A name may be no text.
+        if let Some(parent) = parent_in(&String::from_utf8_lossy(&stat)) {
             parents.push((pid, parent));
         }
     }

@@ -25,14 +25,15 @@ pub struct Arguments {
     #[arg(value_name = "PID|STACK")]
     target: String,
     /// How long to watch it
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[arg(long, help_heading = RUNNING, default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
     /// Allows strace where nothing better works: it slows the server by many times
-    #[arg(long)]
+    #[arg(long, help_heading = RUNNING)]
     allow_slow: bool,
     /// Counts calls of lock functions for 2 more seconds: slows a server that takes many locks by
     /// up to 100 times
-    #[arg(long)]
+    #[arg(long, help_heading = RUNNING)]
     uprobes: bool,
     /// Writes everything there, as one document
     #[arg(long, value_name = "FILE")]
@@ -51,6 +52,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     match arguments.target.parse() {
         Ok(pid) => process(pid, arguments),
+        Err(_) if arguments.uprobes || arguments.allow_slow => Err(Error::Check(
+            "--uprobes and --allow-slow are for a running server, and this is no process id".into(),
+        )),
         Err(_) => {
             let Arguments { json, html, .. } = arguments;
             let output = stack::Output { json: json.as_deref(), html: html.as_deref() };
@@ -79,3 +83,5 @@ fn process(pid: u32, arguments: &Arguments) -> Result<bool, Error> {
     }
     if stop.is_pressed() { Err(Error::Interrupted) } else { Ok(true) }
 }
+
+const RUNNING: &str = "Of a running server";

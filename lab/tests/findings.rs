@@ -87,6 +87,17 @@ fn nothing_to_read_is_an_error_with_the_command_that_helps() {
 }
 
 #[test]
+fn a_set_that_cannot_be_made_without_valgrind_says_so_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
+    command.env("PATH", "").args(["findings", "--record"]).arg(folder.path());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(error.matches("apt-get install valgrind").count(), 1, "{error}");
+}
+
+#[test]
 fn the_commands_of_the_set_and_of_what_is_there_can_be_asked() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "mine", Kind::Full, "x", &["add"]);

@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -138,6 +138,14 @@ fn one_busy_thread_is_the_limit() {
 #[test]
 fn a_pool_without_work_waits_for_no_lock() {
     let child = own_child("child_with_an_idle_pool");
+    let (live, text) = why(child.id(), &Tools::None, &["--seconds", "1"]);
+    assert_eq!(live.findings[0].kind, LiveKind::WaitsForThreads, "{text}");
+}
+
+/// Rust's condition counts its calls, and the word of a mutex is 2 while somebody waits.
+#[test]
+fn a_pool_that_was_called_twice_waits_for_no_lock() {
+    let child = own_child("child_with_a_pool_that_was_called_twice");
     let (live, text) = why(child.id(), &Tools::None, &["--seconds", "1"]);
     assert_eq!(live.findings[0].kind, LiveKind::WaitsForThreads, "{text}");
 }
@@ -283,6 +291,35 @@ fn child_with_an_idle_pool() {
                 thread::park();
             }
         });
+    }
+    serve_until_killed();
+}
+
+/// As above: four threads in a condition that has been told of work twice.
+#[test]
+#[ignore = "a child of other tests"]
+fn child_with_a_pool_that_was_called_twice() {
+    if env::var_os(CHILD).is_none() {
+        return;
+    }
+    let pool = Arc::new((Mutex::new(0), Condvar::new()));
+    for _ in 0..4 {
+        let pool = Arc::clone(&pool);
+        thread::spawn(move || {
+            let mut waits = pool.0.lock().unwrap();
+            loop {
+                *waits += 1;
+                waits = pool.1.wait(waits).unwrap();
+            }
+        });
+    }
+    for all in [4, 8, 12] {
+        while *pool.0.lock().unwrap() < all {
+            thread::yield_now();
+        }
+        if all < 12 {
+            pool.1.notify_all();
+        }
     }
     serve_until_killed();
 }

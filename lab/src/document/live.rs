@@ -77,9 +77,10 @@ pub struct LiveThread {
     pub voluntary_switches: u64,
     /// Times that its processor was taken from it.
     pub involuntary_switches: u64,
-    /// Shares of the samples, 0 to 1: `ready` (on a processor or waiting for one), `disk`, `mutex`
-    /// (a `futex` of the form that glibc's and Rust's mutexes wait in), else the system call that
-    /// it slept in, or `asleep` where that was not to be seen.
+    /// Shares of the samples, 0 to 1: `ready` (on a processor or waiting for one), `stopped` (by a
+    /// signal), `disk`, `memory map` (the kernel's lock of it), `mutex` (a `futex` of the form that
+    /// mutexes and read-write locks of glibc, musl and Rust wait in), else the system call that it
+    /// slept in, or `asleep` where that was not to be seen.
     pub states: BTreeMap<String, f64>,
     /// Share of the time that it slept for a lock, 0 to 1, as far as that is told from other waits
     /// in `futex`: by their form, or by their time and call paths.

@@ -4,9 +4,16 @@
 /// Whether `function` takes or releases a lock, or waits for one.
 pub(super) fn is_lock(function: &str) -> bool {
     let name = bare(function);
-    !is_meeting(name)
-        && (LOCK_STARTS.iter().any(|start| name.starts_with(start))
-            || LOCK_PARTS.iter().any(|part| name.contains(part)))
+    is_monitor(name)
+        || !is_meeting(name)
+            && (LOCK_STARTS.iter().any(|start| name.starts_with(start))
+                || LOCK_PARTS.iter().any(|part| name.contains(part)))
+}
+
+/// Whether it waits for a lock of the Java virtual machine, which lets a thread sleep in a
+/// condition of the C library.
+pub(super) fn is_monitor(function: &str) -> bool {
+    MONITOR_STARTS.iter().any(|start| function.starts_with(start))
 }
 
 /// Whether it only passes on to a lock's function.
@@ -47,7 +54,7 @@ pub(super) fn bare(function: &str) -> &str {
     name
 }
 
-const LOCK_STARTS: [&str; 12] = [
+const LOCK_STARTS: [&str; 11] = [
     "___lll_lock",
     "__lll_",
     "lll_",
@@ -56,7 +63,6 @@ const LOCK_STARTS: [&str; 12] = [
     "pthread_rwlock_",
     "pthread_spin_",
     "je_malloc_mutex",
-    "queued_spin_lock_slowpath",
     "runtime.lock",
     "runtime.unlock",
     "sync.(*Mutex)",
@@ -74,17 +80,19 @@ const LOCK_PARTS: [&str; 10] = [
     "sync.(*RWMutex)",
 ];
 /// Parts of names: AWS-LC's have its version in front.
-const LOCK_WRAPPERS: [&str; 9] = [
+const LOCK_WRAPPERS: [&str; 10] = [
     "CRYPTO_MUTEX_",
     "CRYPTO_STATIC_MUTEX_",
     "CRYPTO_THREAD_read_lock",
     "CRYPTO_THREAD_unlock",
     "CRYPTO_THREAD_write_lock",
+    "ObjectSynchronizer::enter",
     "bssl::StaticMutex::",
     "bssl::internal::MutexLockBase<",
     "ngx_shmtx_lock",
     "ngx_shmtx_unlock",
 ];
+const MONITOR_STARTS: [&str; 2] = ["ObjectMonitor::Enter", "ObjectMonitor::enter"];
 const MEETING_PARTS: [&str; 9] = [
     "Condvar",
     "Parker",

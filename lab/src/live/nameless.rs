@@ -1,6 +1,10 @@
 //! Functions of files without symbols: [`Nameless`] calls them after the place where they begin.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs,
+    path::Path,
+};
 
 use object::{Object, ObjectSegment};
 
@@ -10,6 +14,7 @@ use crate::unwinding::{self, Functions};
 #[derive(Debug, Default)]
 pub(super) struct Nameless {
     files: HashMap<String, Known>,
+    replaced: BTreeSet<String>,
 }
 
 /// Of one file.
@@ -28,6 +33,22 @@ impl Nameless {
         }
         let file = self.files.entry(path.to_owned()).or_insert_with(|| Known::of(Path::new(path)));
         file.around(offset).map_or_else(|| UNKNOWN.into(), unwinding::name)
+    }
+
+    /// A name for any function of the file that was at `path` when the program began.
+    pub(super) fn replaced(&mut self, path: &str) -> String {
+        if MEMORY.iter().any(|start| path.starts_with(start)) {
+            return UNKNOWN.into();
+        }
+        if self.replaced.len() < FILES_MAX {
+            self.replaced.insert(path.to_owned());
+        }
+        REPLACED.into()
+    }
+
+    /// The paths of such files.
+    pub(super) fn all_replaced(&self) -> Vec<&str> {
+        self.replaced.iter().map(String::as_str).collect()
     }
 }
 
@@ -56,6 +77,9 @@ impl Known {
 
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 const FILES_MAX: usize = 32;
+/// What is called deleted and never was a file.
+const MEMORY: [&str; 3] = ["/memfd:", "/dev/zero", "/SYSV"];
+const REPLACED: &str = "function of a replaced file";
 const UNKNOWN: &str = "function without a name";
 
 #[cfg(test)]

@@ -22,12 +22,12 @@ impl Waits {
     pub(super) fn of(state: &str) -> Option<Self> {
         Some(match state {
             DISK => Self::Disk,
-            MUTEX => Self::Lock,
-            "accept" | "accept4" | "epoll_pwait" | "epoll_pwait2" | "epoll_wait"
+            MEMORY_MAP | MUTEX => Self::Lock,
+            "accept" | "accept4" | "connect" | "epoll_pwait" | "epoll_pwait2" | "epoll_wait"
             | "io_uring_enter" | "poll" | "ppoll" | "pselect6" | "read" | "readv" | "recvfrom"
             | "recvmsg" | "recvmmsg" | "select" | "sendfile" | "sendmsg" | "sendto" | "splice"
             | "write" | "writev" => Self::Peers,
-            "futex" | "futex_wait" | "futex_waitv" => Self::Threads,
+            FUTEX | "futex_wait" | "futex_waitv" => Self::Threads,
             "clock_nanosleep" | "nanosleep" => Self::Timer,
             "pause" | "rt_sigsuspend" | "rt_sigtimedwait" | "wait4" | "waitid" => Self::Nothing,
             _ => return None,
@@ -58,8 +58,16 @@ pub(super) fn call_number(name: &str) -> Option<u64> {
 pub(super) const READY: &str = "ready";
 /// Of one that waits for storage.
 pub(super) const DISK: &str = "disk";
+/// Of one that waits for the kernel's lock of its process's memory map.
+pub(super) const MEMORY_MAP: &str = "memory map";
+/// The system call in which threads wait for each other.
+pub(super) const FUTEX: &str = "futex";
 /// Of one whose `futex` has the form of a mutex.
 pub(super) const MUTEX: &str = "mutex";
+/// Of one whose `futex` has a form that conditions have too, until it is known whether it moves.
+pub(super) const MUTEX_OR_CONDITION: &str = "mutex or condition";
+/// Of one that a signal has stopped.
+pub(super) const STOPPED: &str = "stopped";
 /// Of one that sleeps where nobody may look.
 pub(super) const ASLEEP: &str = "asleep";
 

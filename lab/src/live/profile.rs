@@ -12,8 +12,10 @@ use crate::{
 };
 
 use super::{
+    nameless::Nameless,
     samples::{Events, Samples, fold},
-    tool::Tool,
+    target::printable,
+    tool::{Tool, for_at_most},
 };
 
 /// Samples being taken.
@@ -21,6 +23,7 @@ pub(super) struct Profile {
     tool: Tool,
     folder: tempfile::TempDir,
     pids: String,
+    seconds: u32,
     hertz: u32,
     begun: Instant,
     /// Whether the begins of waits are sampled too.
@@ -56,9 +59,9 @@ impl Profile {
         let hertz = SAMPLES_MAX / seconds.max(1).saturating_mul(processors);
         let hertz = hertz.clamp(HERTZ_MIN, HERTZ_MAX);
         let pids = pids.join(",");
-        let tool = record(&folder, &pids, hertz, true)?;
+        let tool = record(&folder, &pids, hertz, seconds, true)?;
         let (begun, unseen) = (Instant::now(), Vec::new());
-        Ok(Self { tool, folder, pids, hertz, begun, with_waits: true, unseen })
+        Ok(Self { tool, folder, pids, seconds, hertz, begun, with_waits: true, unseen })
     }
 
     /// Whether it takes samples by now, or never will: it writes its file's head before them.
@@ -72,7 +75,8 @@ impl Profile {
         if late || self.tool.runs() || has_bytes(&self.folder) {
             return;
         }
-        let Ok(again) = record(&self.folder, &self.pids, self.hertz, false) else { return };
+        let Self { folder, pids, hertz, seconds, .. } = &*self;
+        let Ok(again) = record(folder, pids, *hertz, *seconds, false) else { return };
         let refused = std::mem::replace(&mut self.tool, again);
         let ended = refused.end(Duration::ZERO, &Interrupt::default());
         self.with_waits = false;
@@ -113,13 +117,15 @@ impl Profile {
                 return profiled;
             }
         };
-        let mut events: Events = fold(&script.output);
+        let mut nameless = Nameless::default();
+        let mut events: Events = fold(&script.output, &mut nameless);
         if events.is_empty() && script.is_well() {
             // Nothing ran, which was seen.
             events.insert(CLOCK.into(), Samples::default());
         }
         profiled.profile = events.get(CLOCK).map(|samples| samples.profile(CLOCK, self.hertz));
         profiled.waits = events.remove(FUTEX);
+        profiled.unseen.extend(replaced(&nameless));
         if profiled.profile.is_none() && !script.is_well() {
             profiled.unseen.push(refused(&script.words()));
         } else if script.status.is_none() {
@@ -137,6 +143,7 @@ fn record(
     folder: &tempfile::TempDir,
     pids: &str,
     hertz: u32,
+    seconds: u32,
     with_waits: bool,
 ) -> Result<Tool, Unseen> {
     let data = folder.path().join(DATA).display().to_string();
@@ -148,7 +155,19 @@ fn record(
     // Debian's libraries have no frame pointers; their stacks are copied and unwound later.
     arguments.extend(["-F", &hertz, "--call-graph", STACK, "--max-size", DATA_MAX]);
     arguments.extend(["-o", &data, "-p", pids]);
+    let limit = for_at_most(seconds);
+    arguments.extend(limit.iter().map(String::as_str));
     Tool::start(PERF, arguments, WHAT)
+}
+
+/// What has no names because its file is not the one that runs.
+fn replaced(nameless: &Nameless) -> Option<Unseen> {
+    let paths = nameless.all_replaced();
+    (!paths.is_empty()).then(|| Unseen {
+        what: printable(&format!("names of functions of {}", paths.join(", "))),
+        why: "the file was replaced after the server began, as an update does".into(),
+        remedy: "restart the server, which then runs what is installed".into(),
+    })
 }
 
 fn has_bytes(folder: &tempfile::TempDir) -> bool {

@@ -8,8 +8,9 @@ use crate::{
 };
 
 use super::{
-    code::{bare, is_lock, is_meeting, work},
+    code::{bare, is_lock, is_meeting, is_monitor, work},
     nameless::Nameless,
+    target::printable,
 };
 
 /// One event's samples.
@@ -43,16 +44,15 @@ struct Frame {
 pub(super) type Events = BTreeMap<String, Samples>;
 
 /// Folds the text of `perf script -F comm,pid,tid,event,ip,sym,dso`.
-pub(super) fn fold(text: &str) -> Events {
+pub(super) fn fold(text: &str, nameless: &mut Nameless) -> Events {
     let mut events = Events::new();
-    let mut nameless = Nameless::default();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         let Some((tid, event)) = head(line) else { continue };
         let mut frames = Vec::new();
         for line in lines.by_ref().take_while(|line| !line.trim().is_empty()) {
             if frames.len() < DEPTH_MAX {
-                frames.extend(frame(line, &mut nameless));
+                frames.extend(frame(line, nameless));
             }
         }
         events.entry(event).or_default().add(tid, kernel_as_one(frames));
@@ -173,7 +173,11 @@ impl Frame {
 
 /// Innermost first: what stands nearest to the end decides.
 fn kind_of<'a>(functions: impl Iterator<Item = &'a str>) -> &'static str {
-    for function in functions.take(KIND_DEPTH) {
+    let near: Vec<&str> = functions.take(KIND_DEPTH).collect();
+    if near.iter().any(|function| is_monitor(function)) {
+        return LOCK;
+    }
+    for function in near {
         if is_meeting(function) {
             return THREAD;
         }
@@ -208,21 +212,22 @@ fn hex_digit(c: char) -> bool {
 /// `    1175 inner (/path/of/file)`; a function's name may hold blanks and brackets.
 fn frame(line: &str, nameless: &mut Nameless) -> Option<Frame> {
     let (address, rest) = line.trim().split_once(' ')?;
-    let (function, path) = rest.rsplit_once(" (")?;
-    let path = path.strip_suffix(')')?;
+    let replaced = rest.strip_suffix(" (deleted))");
+    let (function, path) = replaced.or(rest.strip_suffix(')'))?.rsplit_once(" (")?;
     let owner = match path.rsplit('/').next().unwrap_or(path) {
         _ if path.starts_with("[kernel") || path.ends_with(".ko") => KERNEL,
         "[unknown]" => "not known",
         name => name,
     };
     let function = match function {
+        "[unknown]" if replaced.is_some() => nameless.replaced(path),
         "[unknown]" if owner != KERNEL => {
             nameless.name(path, u64::from_str_radix(address, 16).ok()?)
         }
         // Not every build of perf spells out names of C++ and of Rust.
         name => demangle::name(bare(name)),
     };
-    Some(Frame { function, owner: owner.to_owned() })
+    Some(Frame { function: printable(&function), owner: printable(owner) })
 }
 
 /// What the kernel does in detail is not ours to tell: its frames become one, named by the system

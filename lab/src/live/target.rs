@@ -1,7 +1,11 @@
 //! The server that is watched: [`Target`], a process and all that it started. It is looked at, and
 //! never signalled.
 
-use std::{fs, process};
+use std::{
+    fs::{self, File},
+    io::Read,
+    process,
+};
 
 use crate::{document::LiveProcess, error::Error, process::tree};
 
@@ -38,22 +42,23 @@ impl Target {
                 stat.name
             ));
         }
-        if stat.state == ENDED {
+        if stat.has_ended() {
             return wrong("it has ended and waits for its parent to notice".into());
         }
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = text_of(&format!("/proc/{pid}/status")).unwrap_or_default();
         let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")).map(str::trim);
         if let Some(group) = group.filter(|group| *group != pid.to_string()) {
             return wrong(format!("it is a thread of process {group}; give that id"));
         }
         let executable = fs::read_link(format!("/proc/{pid}/exe"));
-        let executable = executable.map(|path| path.display().to_string()).unwrap_or_default();
+        let executable = executable.map(|path| printable(&path.to_string_lossy()));
+        let executable = executable.unwrap_or_default();
         Ok(Self { pid, name: stat.name, executable, started: stat.started })
     }
 
     /// Whether it still runs: the same process, not another that got its number.
     pub(super) fn lives(&self) -> bool {
-        Stat::of(self.pid).is_some_and(|s| s.started == self.started && s.state != ENDED)
+        Stat::of(self.pid).is_some_and(|stat| stat.started == self.started && !stat.has_ended())
     }
 
     /// It and its descendants, without the lab's own, [`PROCESSES_MAX`] at most.
@@ -62,7 +67,7 @@ impl Target {
         let all = tree(self.pid).unwrap_or_else(|_| vec![self.pid]);
         let theirs = all.into_iter().filter(|pid| !own.contains(pid));
         let processes = theirs.filter_map(|pid| {
-            let stat = Stat::of(pid).filter(|stat| stat.state != ENDED)?;
+            let stat = Stat::of(pid).filter(|stat| !stat.has_ended())?;
             Some(LiveProcess { pid, name: stat.name })
         });
         processes.take(PROCESSES_MAX).collect()
@@ -76,13 +81,20 @@ pub(super) struct Stat {
     pub(super) state: char,
     pub(super) user_ticks: u64,
     pub(super) system_ticks: u64,
+    /// Of the process.
+    threads: u64,
     started: u64,
     is_of_kernel: bool,
 }
 
 impl Stat {
     fn of(pid: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(&text_of(&format!("/proc/{pid}/stat"))?)
+    }
+
+    /// Its first thread may end before the others, which work on.
+    fn has_ended(&self) -> bool {
+        self.state == ENDED && self.threads < 2
     }
 
     /// The name stands in brackets, and may hold brackets and blanks itself.
@@ -92,19 +104,34 @@ impl Stat {
         // The state is field 3 of the whole line, and the first behind the name.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(Self {
-            name: before.split_once('(')?.1.to_owned(),
+            name: printable(before.split_once('(')?.1),
             state: fields.first()?.chars().next()?,
             user_ticks: number(14)?,
             system_ticks: number(15)?,
+            threads: number(20)?,
             started: number(22)?,
             is_of_kernel: number(9)? & FLAG_OF_KERNEL != 0,
         })
     }
 }
 
+/// The text of a file in `/proc`; who chose a name in it may have cut a character, or worse.
+pub(super) fn text_of(path: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    // The kernel does not know how long such a file is, and is not asked.
+    File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Without what a terminal would obey: names are chosen by those who are watched.
+pub(super) fn printable(name: &str) -> String {
+    name.replace(char::is_control, "\u{fffd}")
+}
+
 /// More are not followed; the sums then lack the others.
 pub(super) const PROCESSES_MAX: usize = 64;
 
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// `PF_KTHREAD` of the kernel's flags.
 const FLAG_OF_KERNEL: u64 = 0x0020_0000;
 /// The state of a process that has ended.
@@ -120,6 +147,14 @@ mod tests {
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.started), ("a) b (c", 'S', 777));
         assert_eq!((stat.user_ticks, stat.system_ticks, stat.is_of_kernel), (31, 32, false));
+        assert!(!stat.has_ended());
+        let leader = Stat::parse(&line.replace(" S ", " Z ")).unwrap();
+        assert!(!leader.has_ended(), "its other threads work on");
+        let alone = line.replace(" S ", " Z ").replace(" 4 0 777", " 1 0 777");
+        assert!(Stat::parse(&alone).unwrap().has_ended());
+        let hostile = line.replace("a) b (c", "\u{1b}[31m\n\u{9b}x");
+        let name = Stat::parse(&hostile).unwrap().name;
+        assert_eq!(name, "\u{fffd}[31m\u{fffd}\u{fffd}x", "no terminal obeys it");
         assert_eq!(Stat::parse("12 (a"), None);
         assert_eq!(Stat::parse("12 (a) S 1 2"), None);
     }

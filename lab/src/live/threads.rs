@@ -3,26 +3,34 @@
 use std::{
     collections::BTreeMap,
     fs,
+    ops::Bound::{Excluded, Unbounded},
     time::{Duration, Instant},
 };
 
-use crate::document::{LiveProcess, LiveThread, Unseen};
+use crate::{
+    document::{LiveProcess, LiveThread, Unseen},
+    processor::thread_cpu_ns,
+};
 
 use super::{
-    names::{ASLEEP, DISK, MUTEX, READY, call_name},
-    target::Stat,
+    names::{FUTEX, MUTEX, MUTEX_OR_CONDITION, Waits},
+    state::state,
+    target::{Stat, text_of},
 };
 
 /// Accounts at the start, and states since then.
 pub(super) struct Threads {
     known: BTreeMap<u32, Known>,
-    /// Of all threads together.
+    /// How often all threads have been looked at.
     pub(super) samples: u32,
+    /// The last one that was looked at this time round; 0 before the first.
+    seen_to: u32,
     /// A thread's system call could not be read.
     hidden: bool,
     /// More threads than are followed.
     cut: bool,
     next: Instant,
+    next_accounts: Instant,
 }
 
 /// One thread.
@@ -48,32 +56,47 @@ struct Account {
 impl Threads {
     /// Begins with the threads that `processes` have now.
     pub(super) fn begin(processes: &[LiveProcess]) -> Self {
-        let known = BTreeMap::new();
-        let mut threads =
-            Self { known, samples: 0, hidden: false, cut: false, next: Instant::now() };
+        let (known, now) = (BTreeMap::new(), Instant::now());
+        let mut threads = Self {
+            known,
+            samples: 0,
+            seen_to: 0,
+            hidden: false,
+            cut: false,
+            next: now,
+            next_accounts: now + ACCOUNTS_EVERY,
+        };
         threads.take_accounts(processes, true);
         threads
     }
 
-    /// Reads the state of every thread, if it is time.
+    /// Reads the state of the next threads, if it is time. A server of a thousand is not to feel
+    /// that somebody looks: a look has a limit, and a rest behind it by the CPU time that it took.
     pub(super) fn sample(&mut self, processes: &[LiveProcess]) {
         let now = Instant::now();
-        if now < self.next {
-            return;
-        }
-        self.samples += 1;
         // A thread may begin and end meanwhile: what was read of it last counts.
-        if self.samples.is_multiple_of(ACCOUNT_EVERY) {
-            self.take_accounts(processes, false);
+        if now >= self.next_accounts {
+            let rest = rest_after(|| self.take_accounts(processes, false));
+            self.next_accounts = now + ACCOUNTS_EVERY.max(rest);
         }
-        for (tid, thread) in &mut self.known {
+        if now >= self.next {
+            let rest = rest_after(|| self.look());
+            self.next = now + SAMPLE_EVERY.max(rest);
+        }
+    }
+
+    fn look(&mut self) {
+        let following = self.known.range_mut((Excluded(self.seen_to), Unbounded));
+        for (tid, thread) in following.take(LOOK_MAX) {
+            self.seen_to = *tid;
             if let Some(state) = state(thread.pid, *tid, &mut self.hidden) {
                 *thread.states.entry(state).or_default() += 1;
             }
         }
-        // A server of a thousand threads is not to feel that somebody looks.
-        let took = now.elapsed();
-        self.next = now + SAMPLE_EVERY.max(took * REST_MIN);
+        if self.known.last_key_value().is_none_or(|(last, _)| *last <= self.seen_to) {
+            self.samples += 1;
+            self.seen_to = 0;
+        }
     }
 
     /// All threads, most CPU time first; those that came later have what they used since.
@@ -131,17 +154,25 @@ impl Threads {
 
 impl Known {
     fn used(self, tid: u32) -> LiveThread {
-        let Self { pid, name, before, after, states } = self;
+        let Self { pid, name, before, after, mut states } = self;
+        // Who waits for a lock gets it some time; a condition may not come for as long as we look.
+        if let Some(unclear) = states.remove(MUTEX_OR_CONDITION) {
+            let moved = after.voluntary > before.voluntary;
+            let state = if moved { MUTEX } else { FUTEX };
+            *states.entry(state.into()).or_default() += unclear;
+        }
         let seen: u32 = states.values().sum();
         let share = |count: u32| f64::from(count) / f64::from(seen.max(1));
         let ticks = |after: u64, before: u64| after.saturating_sub(before) * TICK_NS;
         let states: BTreeMap<String, f64> =
             states.into_iter().map(|(state, count)| (state, share(count))).collect();
+        let locked = states.iter().filter(|(state, _)| Waits::of(state) == Some(Waits::Lock));
+        let locked = locked.map(|(_, share)| share);
         LiveThread {
             pid,
             tid,
             name,
-            lock_wait: states.get(MUTEX).copied().unwrap_or_default(),
+            lock_wait: locked.sum(),
             states,
             cpu_ns: after.cpu_ns.saturating_sub(before.cpu_ns),
             user_ns: ticks(after.user_ticks, before.user_ticks),
@@ -156,7 +187,7 @@ impl Known {
 
 /// A thread's name and what it has used; `None` if it has ended.
 fn account(pid: u32, tid: u32) -> Option<(String, Account)> {
-    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).ok();
+    let read = |file: &str| text_of(&format!("/proc/{pid}/task/{tid}/{file}"));
     let stat = Stat::parse(&read("stat")?)?;
     // Some kernels count no nanoseconds; then ticks must do.
     let schedule = read("schedstat").unwrap_or_default();
@@ -178,73 +209,18 @@ fn account(pid: u32, tid: u32) -> Option<(String, Account)> {
     Some((stat.name, account))
 }
 
-/// What a thread does at this moment; `None` if it has ended.
-fn state(pid: u32, tid: u32, hidden: &mut bool) -> Option<String> {
-    let folder = format!("/proc/{pid}/task/{tid}");
-    let stat = Stat::parse(&fs::read_to_string(format!("{folder}/stat")).ok()?)?;
-    match stat.state {
-        'R' => return Some(READY.into()),
-        'D' => return Some(DISK.into()),
-        'Z' | 'X' => return None,
-        _ => {}
-    }
-    match fs::read_to_string(format!("{folder}/syscall")) {
-        Ok(line) => Some(slept_in(&line)),
-        Err(_) => {
-            *hidden = true;
-            let place = fs::read_to_string(format!("{folder}/wchan")).unwrap_or_default();
-            Some(kernel_place(&place).into())
-        }
-    }
+/// How long to rest after `work`, so that it takes its share of a processor at most.
+fn rest_after(work: impl FnOnce()) -> Duration {
+    let before = thread_cpu_ns();
+    work();
+    Duration::from_nanos(thread_cpu_ns().saturating_sub(before)) * REST_MIN
 }
 
-/// What a line of `/proc/PID/task/TID/syscall` tells: number and arguments, or `running`.
-fn slept_in(line: &str) -> String {
-    let mut fields = line.split_whitespace();
-    let number = match fields.next() {
-        // It went on while we looked.
-        Some("running") => return READY.into(),
-        Some(number) => number.parse::<u64>(),
-        None => return ASLEEP.into(),
-    };
-    let Ok(number) = number else { return ASLEEP.into() };
-    let name = call_name(number);
-    let arguments: Vec<u64> = fields
-        .map_while(|field| u64::from_str_radix(field.trim_start_matches("0x"), 16).ok())
-        .collect();
-    match (name.as_str(), &arguments[..]) {
-        ("futex", [_, operation, value, ..]) if is_mutex(*operation, *value) => MUTEX.into(),
-        _ => name,
-    }
-}
-
-/// glibc's mutex waits for a word of 2, its read-write lock for one of 3, Rust's mutex for 2; a
-/// condition variable or a parked thread waits for others.
-fn is_mutex(operation: u64, value: u64) -> bool {
-    let waits = matches!(operation & FUTEX_OPERATION, FUTEX_WAIT | FUTEX_WAIT_BITSET);
-    waits && matches!(value & u64::from(u32::MAX), 2 | 3)
-}
-
-/// The kernel function that a thread sleeps in, as the call that leads there.
-fn kernel_place(place: &str) -> &'static str {
-    match place {
-        _ if place.contains("futex") => "futex",
-        _ if place.contains("ep_poll") => "epoll_wait",
-        _ if place.contains("csk_accept") => "accept",
-        _ if place.contains("poll_schedule") || place.contains("do_select") => "poll",
-        _ if place.contains("sigsuspend") => "rt_sigsuspend",
-        _ if place.contains("nanosleep") => "nanosleep",
-        _ => ASLEEP,
-    }
-}
-
-/// Samples between two readings of the accounts.
-const ACCOUNT_EVERY: u32 = 10;
-const FUTEX_OPERATION: u64 = 127;
-const FUTEX_WAIT: u64 = 0;
-const FUTEX_WAIT_BITSET: u64 = 9;
-/// Between two looks at least so many times what a look takes.
-const REST_MIN: u32 = 20;
+const ACCOUNTS_EVERY: Duration = Duration::from_millis(200);
+/// Threads in one look.
+const LOOK_MAX: usize = 128;
+/// The rest is at least so many times what was before it.
+const REST_MIN: u32 = 10;
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
 pub(super) const THREADS_MAX: usize = 1_024;
 /// A tick of the kernel's interface, on every architecture that this runs on.
@@ -254,39 +230,45 @@ const TICK_NS: u64 = 10_000_000;
 mod tests {
     use super::*;
 
+    /// A look is as long for a thousand threads as for a hundred, and all have their turn.
     #[test]
-    fn a_line_tells_the_call_and_a_mutex_by_its_form() {
-        let futex = (0..500).find(|number| call_name(*number) == "futex").unwrap();
-        let line =
-            |op: &str, value: &str| format!("{futex} 0x7f00 {op} {value} 0x0 0x0 0x0 0x1 0x2");
-        assert_eq!(slept_in(&line("0x80", "0x2")), MUTEX);
-        assert_eq!(slept_in(&line("0x89", "0x3")), MUTEX);
-        assert_eq!(slept_in(&line("0x89", "0xffffffff")), "futex", "a parked thread of Rust");
-        assert_eq!(slept_in(&line("0x189", "0x0")), "futex", "a condition of glibc");
-        assert_eq!(slept_in(&line("0x81", "0x2")), "futex", "it wakes, and waits for nothing");
-        assert_eq!(slept_in("running\n"), READY);
-        assert_eq!(slept_in("-1 0x7ffe 0x7f00\n"), ASLEEP);
-        assert_eq!(slept_in(""), ASLEEP);
+    fn many_threads_are_looked_at_in_turns() {
+        let mut threads = Threads::begin(&[]);
+        let idle = |_| Known {
+            pid: u32::MAX,
+            name: String::new(),
+            before: Account::default(),
+            after: Account::default(),
+            states: BTreeMap::new(),
+        };
+        threads.known = (1..=1_000).map(|tid| (tid, idle(tid))).collect();
+        let ends: Vec<(u32, u32)> = (0..9)
+            .map(|_| {
+                threads.look();
+                (threads.seen_to, threads.samples)
+            })
+            .collect();
+        let expected = [128, 256, 384, 512, 640, 768, 896].map(|tid| (tid, 0));
+        assert_eq!(ends, [&expected[..], &[(0, 1), (128, 1)]].concat());
     }
 
+    /// Rust's condition counts up from 0, and a mutex's word is 2: a pool that was asked twice
+    /// sleeps like those that wait for a mutex.
     #[test]
-    fn a_thread_that_sleeps_for_a_mutex_of_rust_is_seen_so() {
-        use std::sync::{Arc, Mutex};
-        let mutex = Arc::new(Mutex::new(()));
-        let held = mutex.lock().unwrap();
-        let other = Arc::clone(&mutex);
-        let (send, receive) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            send.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
-            drop(other.lock().unwrap());
-        });
-        let tid = u32::try_from(receive.recv().unwrap()).unwrap();
-        let mut hidden = false;
-        while state(std::process::id(), tid, &mut hidden).unwrap() != MUTEX {
-            assert!(!hidden);
-            std::thread::yield_now();
-        }
-        drop(held);
-        thread.join().unwrap();
+    fn who_never_moved_waits_for_no_mutex_unless_the_form_is_clear() {
+        let slept = |state: &str, switches| {
+            let known = Known {
+                pid: 1,
+                name: String::new(),
+                before: Account::default(),
+                after: Account { voluntary: switches, ..Account::default() },
+                states: [(state.to_owned(), 4)].into(),
+            };
+            let used = known.used(1);
+            (used.states.into_keys().next().unwrap(), used.lock_wait > 0.5)
+        };
+        assert_eq!(slept(MUTEX_OR_CONDITION, 0), (FUTEX.into(), false));
+        assert_eq!(slept(MUTEX_OR_CONDITION, 3), (MUTEX.into(), true));
+        assert_eq!(slept(MUTEX, 0), (MUTEX.into(), true), "a mutex that nobody gives back");
     }
 }

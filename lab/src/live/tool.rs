@@ -167,6 +167,14 @@ pub(super) fn find(program: &str, package: &str, what: &str) -> Result<PathBuf, 
     })
 }
 
+/// The arguments with which `perf` ends by itself, should nobody be left to end it: it lasts as
+/// long as a command that it is given.
+pub(super) fn for_at_most(seconds: u32) -> Vec<String> {
+    let seconds = seconds.saturating_add(LONGER_SECONDS).to_string();
+    let sleep = installed("sleep", "coreutils").map(|path| path.display().to_string());
+    sleep.map(|sleep| vec!["--".to_owned(), sleep, seconds]).unwrap_or_default()
+}
+
 /// Reads to the end, so that the tool never waits for us, and keeps [`OUTPUT_BYTES_MAX`].
 fn collect(
     mut pipe: impl Read + Send + 'static,
@@ -190,6 +198,8 @@ fn text(of: Option<JoinHandle<Vec<u8>>>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Beyond the time that the server is to be watched, an instrument has this until it ends itself.
+pub(super) const LONGER_SECONDS: u32 = 60;
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const POLL: Duration = Duration::from_millis(10);
 /// From being asked to end until it is killed.

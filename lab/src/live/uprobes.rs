@@ -11,7 +11,10 @@ use crate::{
     interrupt::Interrupt,
 };
 
-use super::calls::bpftrace::{REMEDY, filter, maps, own_namespace, run};
+use super::{
+    calls::bpftrace::{REMEDY, filter, maps, own_namespace, run},
+    target::{printable, text_of},
+};
 
 /// Counts for [`PROBE_SECONDS`].
 ///
@@ -33,6 +36,13 @@ pub(super) fn count(processes: &[LiveProcess], stop: &Interrupt) -> Result<LiveL
     let program = program(&pids, &file.display().to_string(), &functions);
     let tool = run(&program, WHAT)?;
     let ended = tool.end(Duration::from_secs(PROBE_SECONDS) + LOAD_TIME_MAX, stop);
+    if stop.is_pressed() {
+        return Err(Unseen {
+            what: WHAT.into(),
+            why: "interrupted".into(),
+            remedy: format!("let it count for {PROBE_SECONDS} seconds"),
+        });
+    }
     if !ended.is_well() || !ended.output.contains("\"attached_probes\"") {
         return Err(Unseen {
             what: WHAT.into(),
@@ -45,11 +55,13 @@ pub(super) fn count(processes: &[LiveProcess], stop: &Interrupt) -> Result<LiveL
 
 /// The file of a process that has lock functions: its C library, or the program itself.
 fn probed(pid: u32) -> Option<(PathBuf, Vec<&'static str>)> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let maps = text_of(&format!("/proc/{pid}/maps"))?;
     let mut paths: Vec<&str> = maps
         .lines()
         .filter(|line| line.contains(" r-xp "))
         .filter_map(|line| line.find('/').map(|at| &line[at..]))
+        // They stand in a program, between quotes, and who is watched chose them.
+        .filter(|path| !path.contains(['"', '\\']))
         .collect();
     // The C library defines them; others only call them.
     paths.sort_by_key(|path| !path.contains("/libc.so") && !path.contains("/libpthread"));
@@ -96,7 +108,7 @@ fn sites(output: &str) -> Vec<LiveLockSite> {
             let mut fields = key.splitn(3, ',');
             let function = fields.next()?.to_owned();
             let address: u64 = fields.next()?.parse().ok()?;
-            let caller = fields.next()?.split('+').next()?.to_owned();
+            let caller = printable(fields.next()?.split('+').next()?);
             let address = format!("{address:#x}");
             Some(LiveLockSite { function, address, caller, count: count.as_u64()? })
         })

@@ -1,18 +1,22 @@
 //! What the server waits for, in sentences: [`findings`]. Each follows from a rule that is printed
 //! beside it; the first rule that holds gives the verdict. Measured only: nothing is forecast.
 
+mod place;
+
 use std::collections::BTreeMap;
 
 use crate::{
-    document::{Live, LiveFinding, LiveKind, LivePath, LiveThread},
+    document::{Live, LiveFinding, LiveKind, LiveThread},
     plot::number,
 };
 
 use super::{
-    code::{bare, is_lock, is_lock_wrapper},
-    names::{READY, Waits},
+    names::{MEMORY_MAP, READY, STOPPED, Waits},
+    runtime,
     samples::LOCK,
 };
+
+use place::{Place, busiest_place};
 
 /// The verdict, then what else is worth a line.
 pub(super) fn findings(live: &Live) -> Vec<LiveFinding> {
@@ -109,19 +113,26 @@ impl<'a> Seen<'a> {
         (found, mean)
     }
 
-    /// `3 of 4 threads`.
-    fn of_all(&self, some: usize) -> String {
-        match self.workers.len() {
-            1 => "its only active thread".into(),
-            all => format!("{some} of {all} active threads"),
+    /// `3 of 4 active threads sleep`.
+    fn sleep(&self, some: usize) -> String {
+        match (some, self.workers.len()) {
+            (_, 1) => "its only active thread sleeps".into(),
+            (1, all) => format!("1 of {all} active threads sleeps"),
+            (_, all) => format!("{some} of {all} active threads sleep"),
         }
     }
 }
 
 fn too_little(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
+    let stopped = |thread: &LiveThread| thread.states.get(STOPPED).is_some_and(|it| *it >= HALF);
     let why = match () {
+        () if seen.workers.is_empty() && live.threads.iter().any(stopped) => {
+            "a signal has stopped it, as kill -STOP does, until it gets a SIGCONT"
+        }
         () if live.samples < SAMPLES_MIN && live.ended => "it ended too soon",
-        () if live.samples < SAMPLES_MIN => "its threads were looked at too seldom",
+        () if live.samples < SAMPLES_MIN => {
+            "its threads were looked at too seldom, for which --seconds gives more time"
+        }
         () if seen.workers.is_empty() => {
             "no thread ran, and none slept in a call that tells what it waits for"
         }
@@ -145,10 +156,15 @@ fn sleeps_for_lock(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
         return None;
     }
     let mut sentence = format!(
-        "{} sleep until another gives up a lock, {} of their time: it waits for a lock",
-        seen.of_all(waiting.len()),
+        "{} until another gives up a lock, {} of the time: it waits for a lock",
+        seen.sleep(waiting.len()),
         percent(mean)
     );
+    let for_map = |worker: &&&Worker<'_>| worker.thread.states.contains_key(MEMORY_MAP);
+    if waiting.iter().filter(for_map).count() * 2 > waiting.len() {
+        sentence += ", the kernel's of the process's memory map: mmap, munmap and their like wait \
+                     for each other, and page faults for them";
+    }
     if let Some(futex) = &live.futex {
         if let Some((waits, ns)) = futex.waits.zip(futex.waited_ns) {
             let (waits, seconds) = (number(waits as f64), number(ns as f64 / 1e9));
@@ -161,7 +177,8 @@ fn sleeps_for_lock(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     }
     let rule = format!(
         "at least 2 threads sleep for a lock {} of the time or more: in a futex that has a mutex's \
-         form, or in one that is reached through a lock's function",
+         form, in one that is reached through a lock's function, or in the kernel while they \
+         change the memory map",
         percent(PART)
     );
     Some(LiveFinding { kind: LiveKind::WaitsForLock, sentence, rule })
@@ -175,15 +192,25 @@ fn works_at_locks(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     }
     let paths = profile.paths.iter().filter(|path| path.kind == LOCK);
     let place = busiest_place(paths)?;
+    let Place { lock, under, owner } = place;
+    let waits = live.futex.as_ref().and_then(|futex| futex.waits).unwrap_or_default();
+    let one_slept = |worker: &Worker<'_>| worker.thread.lock_wait >= READY_MIN;
+    let slept = seen.workers.iter().any(one_slept) || waits as f64 > live.watched_seconds;
+    let what = if slept {
+        format!("lock contention in {owner}")
+    } else {
+        format!(
+            "no thread slept for one, so that the locks of {owner} are shared ones whose cache \
+             lines move, or each thread's own and taken very often; --uprobes tells them apart"
+        )
+    };
     let sentence = format!(
-        "{} of its CPU time is in {} under {}: lock contention in {}",
-        percent(profile.lock_share),
-        place.lock,
-        place.under,
-        place.owner
+        "{} of its CPU time is in {lock} under {under}: {what}",
+        percent(profile.lock_share)
     );
     let rule = format!(
-        "at least {} of {} samples or more are in lock functions, and several threads run",
+        "at least {} of {} samples or more are in lock functions, and several threads run; it is \
+         contention where threads slept in futex",
         percent(LOCK_SHARE_MIN),
         PROFILE_MIN
     );
@@ -196,8 +223,8 @@ fn disk(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
         return None;
     }
     let sentence = format!(
-        "{} sleep in the kernel for storage, {} of the time: it waits for the disk",
-        seen.of_all(waiting.len()),
+        "{} in the kernel for storage, {} of the time: it waits for the disk",
+        seen.sleep(waiting.len()),
         percent(mean)
     );
     let rule = format!("a thread is in the state D {} of the time or more", percent(PART));
@@ -237,10 +264,14 @@ fn on_processor(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     if busy.is_empty() || seen.wanted < BUSY_MIN * places as f64 {
         return None;
     }
+    let busy = match (busy.len(), seen.workers.len()) {
+        (_, 1) => "its only active thread is".to_owned(),
+        (1, all) => format!("1 of {all} active threads is"),
+        (some, all) => format!("{some} of {all} active threads are"),
+    };
     let sentence = format!(
-        "{} are on a processor, or ready for one, all the time; it used {} of {} processors: it \
+        "{busy} on a processor, or ready for one, all the time; it used {} of {} processors: it \
          computes{}",
-        seen.of_all(busy.len()),
         number(live.processors_used),
         live.processors_allowed,
         doing(live)
@@ -259,7 +290,7 @@ fn starved(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     processors(live, seen)
 }
 
-fn clients(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
+fn clients(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     let (waiting, mean) = seen.with(|worker| worker.peers, 1.0 - BUSY_MIN);
     let busiest = seen.busiest()?;
     if waiting.is_empty() || busiest.ready >= BUSY_MIN {
@@ -273,11 +304,12 @@ fn clients(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     }
     let (call, _) = calls.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let sentence = format!(
-        "{} sleep in {call} {} of the time, and the busiest {}: it waits for clients (or for \
-         backends, if it has any), not for a lock",
-        seen.of_all(waiting.len()),
+        "{} in {call} {} of the time, and the busiest {}: it waits for clients (or for backends, \
+         if it has any), {}",
+        seen.sleep(waiting.len()),
         percent(mean),
-        ran(busiest.cpu, busiest.ready)
+        ran(busiest.cpu, busiest.ready),
+        if hides_locks(live) { HIDDEN } else { "not for a lock" }
     );
     let rule = format!(
         "threads sleep in calls on sockets {} of the time or more, none is busy for {}, and no \
@@ -288,16 +320,17 @@ fn clients(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     Some(LiveFinding { kind: LiveKind::WaitsForClients, sentence, rule })
 }
 
-fn other_threads(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
+fn other_threads(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     let (waiting, mean) = seen.with(|worker| worker.threads, HALF);
     if waiting.is_empty() {
         return None;
     }
     let sentence = format!(
-        "{} sleep in futex {} of the time, without the form or the call path of a lock: they wait \
-         until another thread has work for them",
-        seen.of_all(waiting.len()),
-        percent(mean)
+        "{} in futex {} of the time, without the form or the call path of a lock: it waits until \
+         another thread has work, {}",
+        seen.sleep(waiting.len()),
+        percent(mean),
+        if hides_locks(live) { HIDDEN } else { "and not for a lock" }
     );
     let rule = format!(
         "threads sleep in futex {} of the time or more, none in calls on sockets, and no rule of a \
@@ -333,7 +366,8 @@ fn processors(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     }
     let sentence = format!(
         "of the time that its threads were ready, they had no processor for {}: it got {} of the \
-         {} that it may use; the rest went to other programs, or its threads are more than that",
+         {} that it may use; the rest went to other programs or is beyond a limit of its \
+         container, or its threads are more than that",
         percent(delayed / seen.wanted),
         number(cpu),
         live.processors_allowed
@@ -345,7 +379,10 @@ fn processors(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
 
 fn skew(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     let accepting = |worker: &&Worker<'_>| worker.thread.accepts.is_some_and(|some| some > 0);
-    let first = seen.workers.iter().find(accepting)?;
+    // Where one alone accepts, it may do so for all, as the first process of Node's cluster does.
+    let [first, _, ..] = seen.workers.iter().filter(accepting).collect::<Vec<_>>()[..] else {
+        return None;
+    };
     // A worker that got none has the name of those that got some.
     let same = |worker: &&Worker<'_>| {
         accepting(worker)
@@ -358,7 +395,8 @@ fn skew(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     let all: u64 = accepts.iter().map(|(count, _)| count).sum();
     let (most, tid) = accepts.iter().max().copied()?;
     let fair = all as f64 / accepts.len() as f64;
-    if accepts.len() < 2 || all < ACCEPTS_MIN || (most as f64) < SKEW_MIN * fair {
+    let by_chance = fair + CHANCE_MAX * fair.sqrt();
+    if all < ACCEPTS_MIN || (most as f64) < by_chance.max(SKEW_MIN * fair) {
         return None;
     }
     let sentence = format!(
@@ -368,46 +406,10 @@ fn skew(_: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
         accepts.len()
     );
     let rule = format!(
-        "of at least {ACCEPTS_MIN} connections one thread accepted {SKEW_MIN} times its share or \
-         more"
+        "several threads accept, and of at least {ACCEPTS_MIN} connections one accepted {SKEW_MIN} \
+         times its share or more, and more than chance gives it"
     );
     Some(LiveFinding { kind: LiveKind::AcceptSkew, sentence, rule })
-}
-
-/// Where a lock's call paths lead most often.
-struct Place {
-    /// Its functions, the busiest first.
-    lock: String,
-    /// The function that wanted it.
-    under: String,
-    /// That function's file.
-    owner: String,
-}
-
-fn busiest_place<'a>(paths: impl Iterator<Item = &'a LivePath>) -> Option<Place> {
-    let mut places: BTreeMap<(String, String), (f64, BTreeMap<String, f64>)> = BTreeMap::new();
-    for path in paths {
-        let frames = path.path.iter().map(|frame| {
-            frame.rsplit_once(" (").map_or((frame.as_str(), ""), |(function, owner)| {
-                (function, owner.trim_end_matches(')'))
-            })
-        });
-        let frames: Vec<(&str, &str)> = frames.collect();
-        let Some(last) = frames.iter().rposition(|(function, _)| is_lock(function)) else {
-            continue;
-        };
-        let callers = frames.get(last + 1..).unwrap_or_default();
-        let caller = callers.iter().find(|(function, _)| !is_lock_wrapper(function));
-        let (function, owner) = caller.copied().unwrap_or(("a caller that is not known", "?"));
-        let place = places.entry((function.to_owned(), owner.to_owned())).or_default();
-        place.0 += path.share;
-        *place.1.entry(bare(frames[last].0).to_owned()).or_default() += path.share;
-    }
-    let ((under, owner), (_, locks)) = places.into_iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
-    let mut locks: Vec<(String, f64)> = locks.into_iter().collect();
-    locks.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let names: Vec<String> = locks.into_iter().take(2).map(|(name, _)| name).collect();
-    Some(Place { lock: names.join(" and "), under, owner })
 }
 
 /// `, 78% of it in RSA`, if the profile tells.
@@ -435,14 +437,22 @@ fn ran(cpu: f64, ready: f64) -> String {
     }
 }
 
+/// Whether its runtime has locks of its own.
+fn hides_locks(live: &Live) -> bool {
+    live.unseen.iter().any(|unseen| unseen.what == runtime::WHAT)
+}
+
 fn percent(share: f64) -> String {
     format!("{}%", number((100.0 * share).round()))
 }
 
 const ACCEPTS_MIN: u64 = 20;
 const BUSY_MIN: f64 = 0.85;
+/// Standard deviations of what chance gives one of many.
+const CHANCE_MAX: f64 = 4.0;
 const DELAY_MIN: f64 = 0.25;
 const HALF: f64 = 0.5;
+const HIDDEN: &str = "or for a lock of its runtime, which is not to be seen from outside";
 /// Of a processor.
 const IDLE_MAX: f64 = 0.05;
 const LOCK_SHARE_MIN: f64 = 0.15;

@@ -119,7 +119,7 @@ fn add_counts(cards: &mut Vec<Card>, part: &Part<'_, CountResult>, context: &str
     }
     if let Some(locks) = &part.of.locks {
         let all = locks.read.server + locks.write.server + locks.mutex.server;
-        facts.push((number(all), "locks, server (COUNTED)".to_owned()));
+        facts.push((number(all), "pthread locks, server (COUNTED)".to_owned()));
     }
     let name = part.label.split(" (run ").next().unwrap_or(&part.label);
     let same = |card: &&mut Card| card.label == part.label || card.label == name;

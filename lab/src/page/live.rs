@@ -3,11 +3,12 @@
 use crate::{
     document::{Live, LiveFinding, LivePath, LiveThread, Unseen},
     live::table::states,
-    plot::{Icicle, Path, Step, escape, number},
+    plot::{Icicle, Path, escape, number},
 };
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
+    lock_paths::function_step,
     sources::Sources,
     words,
 };
@@ -123,20 +124,12 @@ fn icicle(title: &str, look: &str, unit: &str, paths: &[LivePath]) -> String {
         return String::new();
     }
     let paths = paths.iter().map(|path| Path {
-        steps: path.path.iter().rev().map(|frame| step(frame)).collect(),
+        steps: path.path.iter().rev().map(|frame| function_step(frame)).collect(),
         amount: 100.0 * path.share,
     });
     let (name, unit, root) = (title.into(), unit.into(), "all".into());
     let icicle = Icicle { name, unit, root, paths: paths.collect(), total: 100.0 };
     Figure { title, tag: Tag::Measured, look, drawing: &icicle.draw() }.html()
-}
-
-fn step(frame: &str) -> Step {
-    let (label, group) = match frame.rsplit_once(" (") {
-        Some((name, owner)) => (name, owner.trim_end_matches(')')),
-        None => (frame, "owner not known"),
-    };
-    Step { label: label.into(), group: group.into() }
 }
 
 fn calls(live: &Live) -> String {

@@ -139,7 +139,7 @@ fn errors_table(validation: &Validation) -> String {
             let empty = || Cell::Number(String::new());
             point.map_or_else(empty, |point| pair(point.forecast, point.published))
         }));
-        row.push(Cell::Text(curve.source.clone()));
+        row.push(Cell::Html(format!("<span class=\"source\">{}</span>", escape(&curve.source))));
         row
     });
     table(TABLE_CAPTION, &heads, &rows.collect::<Vec<_>>())

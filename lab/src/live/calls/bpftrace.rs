@@ -9,7 +9,7 @@ use crate::document::{LiveAddress, Unseen};
 use super::{ACCEPTS, Asked, Counted, Total, WHAT};
 use crate::live::{
     names::{call_name, call_number},
-    tool::{Tool, find},
+    tool::{LONGER_SECONDS, Tool, find},
 };
 
 pub(super) fn start(asked: &Asked) -> Result<Tool, Unseen> {
@@ -144,7 +144,6 @@ pub(in crate::live) const REMEDY: &str = "run this as root with tracefs mounted 
     PERFMON and SYS_ADMIN and the host's process ids";
 
 const ADDRESSES_MAX: usize = 20;
-const LONGER_SECONDS: u32 = 60;
 /// The kernel gives the first namespace of process ids this number, always.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 

@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 
 use crate::{
     document::Unseen,
-    live::{profile::PERF, tool::Tool},
+    live::{
+        profile::PERF,
+        tool::{Tool, for_at_most},
+    },
 };
 
 use super::{ACCEPTS, Asked, Counted, Total, WHAT};
 
 pub(super) fn start(asked: &Asked) -> Result<Tool, Unseen> {
     let pids: Vec<String> = asked.pids.iter().map(ToString::to_string).collect();
-    Tool::start(PERF, ["trace", "-s", "-p", &pids.join(",")], WHAT)
+    let arguments = ["trace", "-s", "-p", &pids.join(",")].map(Into::into);
+    Tool::start(PERF, arguments.into_iter().chain(for_at_most(asked.seconds)), WHAT)
 }
 
 /// From its summary, a table for each thread; `None` if there is none.

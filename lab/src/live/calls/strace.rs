@@ -3,13 +3,13 @@
 
 use crate::{
     document::Unseen,
-    live::tool::{Tool, find},
+    live::tool::{LONGER_SECONDS, Tool, find},
 };
 
 use super::{Asked, Counted, Total, WHAT};
 
 pub(super) fn start(asked: &Asked) -> Result<Tool, Unseen> {
-    find(STRACE.0, STRACE.1, WHAT)?;
+    let strace = find(STRACE.0, STRACE.1, WHAT)?;
     if !asked.allow_slow {
         return Err(Unseen {
             what: format!("{WHAT}, by strace"),
@@ -19,7 +19,12 @@ pub(super) fn start(asked: &Asked) -> Result<Tool, Unseen> {
     }
     let mut arguments: Vec<String> = ["-f", "-c", "-w"].map(Into::into).to_vec();
     arguments.extend(asked.pids.iter().flat_map(|pid| ["-p".to_owned(), pid.to_string()]));
-    Tool::start(STRACE, arguments, WHAT)
+    if find(TIMEOUT.0, TIMEOUT.1, WHAT).is_err() {
+        return Tool::start(STRACE, arguments, WHAT);
+    }
+    let seconds = asked.seconds.saturating_add(LONGER_SECONDS).to_string();
+    let limit = ["--signal=INT".to_owned(), seconds, strace.display().to_string()];
+    Tool::start(TIMEOUT, limit.into_iter().chain(arguments), WHAT)
 }
 
 /// From its summary; `None` if there is none.
@@ -50,6 +55,8 @@ pub(super) const REMEDY: &str = "run this as root, or as the server's own user w
 /// More is nonsense.
 const SECONDS_MAX: f64 = 1e9;
 const STRACE: (&str, &str) = ("strace", "strace");
+/// Ends it should nobody be left to: it would slow the server for ever.
+const TIMEOUT: (&str, &str) = ("timeout", "coreutils");
 
 #[cfg(test)]
 mod tests {

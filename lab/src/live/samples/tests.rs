@@ -24,7 +24,7 @@ cut 12/";
 
 #[test]
 fn samples_are_folded_by_event_thread_and_kind() {
-    let events = fold(TEXT);
+    let events = fold(TEXT, &mut Nameless::default());
     assert_eq!(events.keys().collect::<Vec<_>>(), ["sys_enter_futex", "task-clock"]);
     let clock = &events["task-clock"];
     let profile = clock.profile("task-clock", 99);
@@ -46,7 +46,7 @@ fn samples_are_folded_by_event_thread_and_kind() {
 #[test]
 fn nonsense_has_no_samples() {
     for text in ["", "\n\n", "x", "\t 1175 inner (/a)\n", "name 1/x 5 event: \n"] {
-        assert!(fold(text).is_empty(), "{text:?}");
+        assert!(fold(text, &mut Nameless::default()).is_empty(), "{text:?}");
     }
 }
 
@@ -55,4 +55,36 @@ fn a_function_that_holds_a_lock_is_no_lock() {
     let names = ["work", "a", "b", "c", "d", "e", "pthread_mutex_lock"];
     assert_eq!(kind_of(names.into_iter()), "");
     assert_eq!(kind_of(names.into_iter().skip(2)), LOCK);
+}
+
+/// Java's threads sleep for a monitor in a condition of the C library.
+#[test]
+fn a_monitor_of_java_is_a_lock() {
+    let wait = ["__futex_abstimed_wait_common", "pthread_cond_wait", "os::PlatformEvent::park"];
+    let of = |more| kind_of(wait.into_iter().chain([more]));
+    assert_eq!(of("ObjectMonitor::EnterI"), LOCK);
+    assert_eq!(of("ObjectMonitor::wait"), THREAD);
+}
+
+/// An update leaves a running server with a file that has no name any more; what has its name now
+/// is another.
+#[test]
+fn a_replaced_file_is_told_and_not_looked_into() {
+    let program = std::env::current_exe().unwrap();
+    let line = format!(" 1175 [unknown] ({} (deleted))", program.display());
+    let mut nameless = Nameless::default();
+    let frame = frame(&line, &mut nameless).unwrap();
+    assert_eq!(frame.function, "function of a replaced file");
+    assert_eq!(frame.owner, program.file_name().unwrap().to_str().unwrap());
+    assert_eq!(nameless.all_replaced(), [program.to_str().unwrap()]);
+    let made = "1175 [unknown] (/memfd:code (deleted))";
+    assert_eq!(super::frame(made, &mut nameless).unwrap().function, "function without a name");
+    assert_eq!(nameless.all_replaced().len(), 1, "code made at run time was no file");
+}
+
+#[test]
+fn a_terminal_obeys_no_name() {
+    let line = "1175 a\u{1b}[31m (/opt/\u{9b}31mserver)";
+    let said = frame(line, &mut Nameless::default()).unwrap().said();
+    assert_eq!(said, "a\u{fffd}[31m (\u{fffd}31mserver)");
 }
