@@ -137,6 +137,8 @@ struct Symbol {
 
 impl Mapped {
     fn open(path: &Path, start: u64) -> Option<Self> {
+        // A server's shared memory is mapped from /dev/zero, which has no end.
+        let _file = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         let data = fs::read(path).ok()?;
         let object = object::File::parse(&*data).ok()?;
         let segments: Vec<_> = object.segments().collect();
@@ -272,6 +274,12 @@ const PAGE_BYTES: u64 = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_is_mapped_from_a_device_has_no_names() {
+        let maps = "00001000-00002000 rw-s 00000000 00:01 9    /dev/zero (deleted)\n";
+        assert!(Symbols::new(maps).files.is_empty());
+    }
 
     #[test]
     fn this_process_is_named() {
