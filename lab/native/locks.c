@@ -9,6 +9,11 @@
 // not counted, unless SEALANE_LAB_LOCKS_ALL is set: then they are in phase 1 from start to end, and
 // each process writes to a file of its own, whose name ends with its number.
 //
+// With SEALANE_LAB_LOCKS_TABLES=FOLDER every call counts too, and the tables are files in that
+// folder, PROCESS.TABLE, which may be read at any time: nothing is lost of a process that never
+// ends, or that is ended by a signal. A thread that ends leaves its table to the next one. A table
+// that could not be had leaves a file `lost`.
+//
 // With SEALANE_LAB_LOCKS_TIMES it also sums how long each lock was held, by the time stamp counter
 // where there is one, and notes the call path of the first call only. A span is left out if this
 // file did more in it than look away, or if it is so long that the thread had lost its processor;
@@ -24,6 +29,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -49,6 +55,7 @@ enum {
   INTERRUPTED = 100,    // one span of so many, the longest
   CLOCK_READINGS = 1000,
   CALIBRATION_NS = 2000000,
+  PATH_BYTES = 4096,
 };
 
 enum kind { MUTEX, READ, WRITE, SPIN, KINDS };
@@ -81,6 +88,10 @@ struct table {
 static struct table *tables[THREADS_MAX];
 static atomic_uint tables_used;
 static atomic_uint threads_lost;
+static const char *folder; // of tables that are files; a copy, because servers that change their
+                           // title write it over their environment
+static atomic_bool taken[THREADS_MAX]; // by a thread that lives
+static pthread_key_t place_key;        // a thread's place, and one
 static int with_all, with_paths, with_times;
 static const volatile uint8_t always = 1;
 static uint64_t ticks_begin, ns_begin;
@@ -96,17 +107,66 @@ static _Thread_local const void *alone;
 static _Thread_local unsigned again, looked_away; // how often it was taken again, and others were
 static _Thread_local uint32_t chance = 1;
 
+static void name_in_folder(char *name, size_t bytes, unsigned place) {
+  snprintf(name, bytes, "%s/%ld.%u", folder, (long)getpid(), place);
+}
+
+static void lose_thread(void) {
+  atomic_fetch_add(&threads_lost, 1);
+  if (folder != NULL) {
+    char name[PATH_BYTES];
+    snprintf(name, sizeof name, "%s/lost", folder);
+    int file = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    if (file >= 0) {
+      close(file);
+    }
+  }
+}
+
+// What a thread that has ended left.
+static struct table *left_table(void) {
+  unsigned used = atomic_load(&tables_used);
+  for (unsigned place = 0; place < used && place < THREADS_MAX; place++) {
+    if (tables[place] != NULL && !atomic_exchange(&taken[place], 1)) {
+      pthread_setspecific(place_key, (void *)(uintptr_t)(place + 1));
+      return tables[place];
+    }
+  }
+  return NULL;
+}
+
 static struct table *new_table(void) {
+  struct table *left = folder == NULL ? NULL : left_table();
+  if (left != NULL) {
+    return left;
+  }
   unsigned place = atomic_fetch_add(&tables_used, 1);
   if (place >= THREADS_MAX) {
-    atomic_fetch_add(&threads_lost, 1);
+    lose_thread();
     return NULL;
   }
-  void *memory = mmap(NULL, sizeof(struct table), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  int file = -1, sharing = MAP_PRIVATE | MAP_ANONYMOUS;
+  if (folder != NULL) {
+    char name[PATH_BYTES];
+    name_in_folder(name, sizeof name, place);
+    file = open(name, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0644);
+    sharing = MAP_SHARED;
+    if (file < 0 || ftruncate(file, sizeof(struct table)) != 0) {
+      lose_thread();
+      return NULL;
+    }
+  }
+  void *memory = mmap(NULL, sizeof(struct table), PROT_READ | PROT_WRITE, sharing, file, 0);
+  if (file >= 0) {
+    close(file);
+  }
   if (memory == MAP_FAILED) {
-    atomic_fetch_add(&threads_lost, 1);
+    lose_thread();
     return NULL;
+  }
+  if (folder != NULL) {
+    atomic_store(&taken[place], 1);
+    pthread_setspecific(place_key, (void *)(uintptr_t)(place + 1));
   }
   return tables[place] = memory;
 }
@@ -225,8 +285,10 @@ static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
     return; // `inside`: backtrace() takes locks itself
   }
   if (phase == NULL) {
+    inside = 1;
     phase = &always;
     table = new_table();
+    inside = 0;
   }
   uint8_t now = *phase;
   if (now == 0 || table == NULL || looks_away(lock)) {
@@ -326,6 +388,23 @@ char *getenv(const char *name) {
   return real(name);
 }
 
+// Its table is free when a thread ends; if it takes locks later on, it gets one again.
+static void leave(void *place) {
+  table = NULL;
+  phase = NULL;
+  atomic_store(&taken[(uintptr_t)place - 1], 0);
+}
+
+// A process has its own tables, and one thread.
+static void begin_child(void) {
+  memset(tables, 0, sizeof tables);
+  memset(taken, 0, sizeof taken);
+  atomic_store(&tables_used, 0);
+  table = NULL;
+  phase = NULL;
+  pthread_setspecific(place_key, NULL);
+}
+
 __attribute__((constructor)) static void begin(void) {
   with_paths = getenv("SEALANE_LAB_LOCKS_PATHS") != NULL;
   with_times = getenv("SEALANE_LAB_LOCKS_TIMES") != NULL;
@@ -338,7 +417,15 @@ __attribute__((constructor)) static void begin(void) {
     void *frame;
     backtrace(&frame, 1); // loads libgcc now, not inside somebody's lock
   }
-  with_all = getenv("SEALANE_LAB_LOCKS_ALL") != NULL;
+  const char *named = getenv("SEALANE_LAB_LOCKS_TABLES");
+  if (named != NULL) {
+    static char copy[PATH_BYTES];
+    snprintf(copy, sizeof copy, "%s", named);
+    folder = copy;
+    pthread_key_create(&place_key, leave);
+    pthread_atfork(NULL, NULL, begin_child);
+  }
+  with_all = folder != NULL || getenv("SEALANE_LAB_LOCKS_ALL") != NULL;
 }
 
 // Those that were not interrupted.
@@ -390,12 +477,15 @@ __attribute__((destructor)) static void end(void) {
   int all = with_all;
   phase = NULL;
   with_all = 0;
+  if (folder != NULL) {
+    return; // all is written already
+  }
   const char *path = getenv("SEALANE_LAB_LOCKS");
   unsigned used = atomic_load(&tables_used);
   if (path == NULL || (used == 0 && !all)) {
     return; // a process that the program started, or one that never announced a phase
   }
-  char own[4096];
+  char own[PATH_BYTES];
   if (all) {
     snprintf(own, sizeof own, "%s.%ld", path, (long)getpid());
     path = own;

@@ -29,8 +29,10 @@ mod slope;
 mod subject;
 mod symbols;
 mod table;
+mod tables;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod trace;
 
 use std::{
@@ -45,7 +47,7 @@ pub(crate) use plain::OPERATIONS;
 pub(crate) use plain::{Counts, Plain};
 #[cfg(test)]
 pub(crate) use serve::PLACEHOLDERS;
-pub(crate) use serve::{Load, Server, found};
+pub(crate) use serve::{Load, Server, Wanted, found};
 
 use crate::{
     count::{progress::Progress, run::Program, subject::Subject},

@@ -23,11 +23,11 @@ use std::{
 };
 
 use crate::{
-    count::{self, Counts, Plain, Tools, found},
+    count::{self, Counts, Plain, Tools, Wanted, found},
     document::{BySide, CountResult, GateResult},
     error::Error,
     gate::{
-        budget::{Budget, Entry, Stack, Subject, Test},
+        budget::{Budget, Entry, Figure, Stack, Subject, Test},
         verdict::Found,
     },
     journal::Journal,
@@ -169,7 +169,12 @@ fn counted(entry: &Entry, fault: Option<Fault>, tools: &mut Tools) -> Result<Fou
             let asked = (with_trace, with_locks, *handshakes);
             return Ok(of_stack(count::of_stack((stack, scenario, fault), asked, tools)?));
         }
-        Subject::Server(server) => server.count(with_locks, tools)?,
+        Subject::Server(server) => {
+            let limits = |figure: Figure| entry.limits.iter().any(|limit| limit.figure == figure);
+            let writes = limits(Figure::Writes) || !entry.allowed.is_empty();
+            let instructions = limits(Figure::Instructions);
+            server.count(Wanted { instructions, locks: with_locks, writes }, tools)?
+        }
         Subject::Test(test) => plain(test)?.count(with_locks, tools)?,
     };
     let Counts { writes, instructions, locks } = found;

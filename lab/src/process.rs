@@ -169,6 +169,15 @@ pub(crate) fn tree(first: u32) -> Result<Vec<u32>, Error> {
     Ok(tree)
 }
 
+/// The clock ticks that the process `first` and all that descend from it have used so far.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub(crate) fn ticks(first: u32) -> Result<u64, Error> {
+    let of = |pid: u32| ticks_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+    Ok(tree(first)?.into_iter().filter_map(of).sum())
+}
+
 /// Processor time so far.
 pub(crate) struct Cpu {
     /// Nanoseconds by thread, exact.

@@ -257,18 +257,77 @@ fn a_stack_s_locks_are_held_to_their_limits() {
     assert!(text.contains("taken in ") && text.contains("libcrypto"), "{text}");
 }
 
+/// A server that everybody has, with one thread. It reads no certificate authorities, which would
+/// take valgrind longest.
+const OPENSSL: &str = "[[server]]\nname = \"s_server\"\ncommand = [\"openssl\", \"s_server\", \
+     \"-quiet\", \"-accept\", \"127.0.0.1:{port}\", \"-cert\", \"{cert}\", \"-key\", \"{cert}\", \
+     \"-no-CAfile\", \"-no-CApath\", \"-no-CAstore\"]\nconnections = 2\nat_once = 1\n";
+
 #[test]
-#[ignore = "valgrind takes minutes to start OpenSSL on a busy machine"]
-fn a_server_with_one_thread_is_no_subject() {
+fn a_server_keeps_its_budget() {
+    let gate = Gate::new(&format!(
+        "{OPENSSL}instructions_max = 100_000_000\nread_locks_max = 100_000\nmutexes_max = 10_000\n"
+    ));
+    let (status, text) = gate.run(&["--json", "run.json"]);
+    assert_eq!(status, Some(0), "{text}");
+    let run: Run = serde_json::from_slice(&fs::read(gate.path("run.json")).unwrap()).unwrap();
+    let counted =
+        |figure: &str| run.gates[0].figures.iter().find(|it| it.figure == figure).unwrap().counted;
+    // A key exchange and a signature take more, all of it together far less.
+    assert!((100_000.0..50_000_000.0).contains(&counted("instructions")), "{:?}", run.gates);
+    assert!(counted("read locks") > 0.0, "{:?}", run.gates);
+}
+
+#[test]
+fn a_server_s_locks_that_exceed_its_budget_are_told_with_where_they_are_taken() {
+    let gate = Gate::new(&format!("{OPENSSL}read_locks_max = 1\nwrite_locks_max = 10_000\n"));
+    let (status, text) = gate.run(&[]);
+    assert_eq!(status, Some(1), "{text}");
+    for wanted in [
+        "read locks per connection are more than the budget of 1 (budget.toml:1, \"s_server\")",
+        " read locks ",
+        "taken in ",
+        "(libcrypto.so",
+        "gate: 0 kept, 1 exceeded, 0 not counted",
+    ] {
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
+    }
+    assert!(!text.contains("write locks per connection are more"), "{text}");
+}
+
+#[test]
+fn a_server_that_cannot_be_counted_says_why() {
     let gate = Gate::new(
-        "[[server]]\nname = \"one\"\n\
-         command = [\"openssl\", \"s_server\", \"-quiet\", \"-naccept\", \
-         \"100\", \"-accept\", \"127.0.0.1:{port}\", \"-cert\", \"{cert}\", \"-key\", \"{cert}\"]\n\
-         connections = 2\nat_once = 1\nwrites_max = 0\n",
+        "[[server]]\nname = \"gone\"\n\
+         command = [\"sh\", \"-c\", \"setsid sleep 600 & echo bye >&2\"]\n\
+         mutexes_max = 0\n\
+         [[server]]\nname = \"ends\"\n\
+         command = [\"sh\", \"-c\", \"echo no such file >&2; exit 3\"]\n\
+         mutexes_max = 0\n\
+         [[server]]\nname = \"absent\"\ncommand = [\"no-such-server\"]\nmutexes_max = 0\n",
     );
     let (status, text) = gate.run(&[]);
     assert_eq!(status, Some(3), "{text}");
-    assert!(text.contains("nearly all connections of one went to one thread"), "{text}");
+    for wanted in [
+        "gone went to the background: keep it in the foreground",
+        "bye",
+        "ends ended too early, with exit status: 3",
+        "no such file",
+        "no-such-server is missing; run: apt-get install no-such-server",
+        "gate: 0 kept, 0 exceeded, 3 not counted",
+    ] {
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
+    }
+}
+
+#[test]
+#[ignore = "a memory trace of a server takes minutes on a busy machine"]
+fn a_server_with_one_thread_shares_nothing() {
+    let gate = Gate::new(&format!("{OPENSSL}writes_max = 0\n"));
+    let (status, text) = gate.run(&[]);
+    assert_eq!(status, Some(3), "{text}");
+    assert!(text.contains("nearly all connections of s_server went to one thread"), "{text}");
+    assert!(text.contains("limit instructions_max and mutexes_max instead"), "{text}");
 }
 
 #[test]

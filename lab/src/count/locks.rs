@@ -71,25 +71,30 @@ pub(super) fn sites(
 }
 
 /// What grew over three lengths of a program without marks, per operation, of which each did `step`
-/// more than the one before; all of it counts as the server's.
-pub(super) fn slope(lengths: &[Rows; LENGTHS], step: f64) -> LockCounts {
-    let [short, middle, long] = lengths.each_ref().map(Rows::by_site);
-    let mut counts = LockCounts { shared: lengths[LENGTHS - 1].shared(), ..LockCounts::default() };
-    for (site, calls) in long {
-        let of = |sites: &BTreeMap<Site, BySide<u64>>| sites.get(&site).map_or(0, |it| it.server);
-        let calls = slope::smaller_step([of(&short), of(&middle), calls.server]) as f64 / step;
-        if calls == 0.0 {
-            continue;
-        }
-        let (lock, kind, path) = site;
-        let sum = match kind.as_str() {
-            "read" => &mut counts.read,
-            "write" => &mut counts.write,
-            _ => &mut counts.mutex,
+/// more than the one before; all of it counts as the server's. `shared` locks are taken by two
+/// threads.
+pub(super) fn slope(lengths: &[Sites; LENGTHS], shared: u64, step: f64) -> LockCounts {
+    // The sums first: between two paths to a lock chance may move calls, which each step of a path
+    // would then leave out.
+    let sum = |kinds: &[&str]| -> BySide<f64> {
+        let of = |sites: &Sites| -> u64 {
+            let wanted = sites.iter().filter(|((_, kind, _), _)| kinds.contains(&kind.as_str()));
+            wanted.map(|(_, calls)| calls.server).sum()
         };
-        sum.server += calls;
-        let calls = BySide { server: calls, client: 0.0 };
-        counts.sites.push(LockSite { lock, kind, calls, path });
+        let calls = slope::smaller_step(lengths.each_ref().map(of));
+        BySide { server: calls as f64 / step, client: 0.0 }
+    };
+    let [read, write, mutex] = [&["read"][..], &["write"], &["mutex", "spin"]].map(sum);
+    let mut counts = LockCounts { read, write, mutex, shared, sites: Vec::new() };
+    let [short, middle, long] = lengths;
+    for (site, calls) in long {
+        let of = |sites: &Sites| sites.get(site).map_or(0, |it| it.server);
+        let calls = slope::smaller_step([of(short), of(middle), calls.server]) as f64 / step;
+        if calls > 0.0 {
+            let (lock, kind, path) = site.clone();
+            let calls = BySide { server: calls, client: 0.0 };
+            counts.sites.push(LockSite { lock, kind, calls, path });
+        }
     }
     counts.sites = busiest(counts.sites);
     counts
@@ -163,14 +168,17 @@ enum Notes {
 
 /// What the interposer wrote.
 pub(super) struct Rows {
-    rows: Vec<Row>,
-    maps: String,
+    pub(super) rows: Vec<Row>,
+    pub(super) maps: String,
     /// What its clock tells of no time at all.
-    clock_ns: f64,
+    pub(super) clock_ns: f64,
 }
 
 /// A lock, how it is taken, and by which functions, innermost first.
-type Site = (String, String, Vec<String>);
+pub(super) type Site = (String, String, Vec<String>);
+
+/// Calls by site.
+pub(super) type Sites = BTreeMap<Site, BySide<u64>>;
 
 impl Rows {
     /// The functions on the paths, and the locks' names.
@@ -185,13 +193,10 @@ impl Rows {
     }
 
     /// Calls by site.
-    fn by_site(&self) -> BTreeMap<Site, BySide<u64>> {
-        let (paths, names) = self.named();
-        let mut sites: BTreeMap<Site, BySide<u64>> = BTreeMap::new();
-        for row in &self.rows {
-            let path = told(row, &paths);
-            let lock = names.get(&row.lock).cloned().unwrap_or_default();
-            let calls = sites.entry((lock, row.kind.clone(), path)).or_default();
+    pub(super) fn by_site(&self) -> Sites {
+        let mut sites = Sites::new();
+        for (row, site) in self.rows.iter().zip(self.sites()) {
+            let calls = sites.entry(site).or_default();
             if row.is_in(&SERVER_SIDE) {
                 calls.server += row.calls;
             } else {
@@ -201,8 +206,17 @@ impl Rows {
         sites
     }
 
+    /// The site of each row.
+    pub(super) fn sites(&self) -> impl Iterator<Item = Site> {
+        let (paths, names) = self.named();
+        self.rows.iter().map(move |row| {
+            let lock = names.get(&row.lock).cloned().unwrap_or_default();
+            (lock, row.kind.clone(), told(row, &paths))
+        })
+    }
+
     /// Locks that at least two threads took.
-    fn shared(&self) -> u64 {
+    pub(super) fn shared(&self) -> u64 {
         let mut threads: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         for row in &self.rows {
             threads.entry(row.lock).or_default().insert(row.thread);
@@ -260,17 +274,18 @@ fn lost(what: &str) -> Error {
 }
 
 /// Acquisitions of one lock, by one thread, in one phase, on one path.
-struct Row {
-    thread: usize,
-    kind: String,
-    phase: usize,
-    lock: u64,
-    calls: u64,
+#[derive(Clone)]
+pub(super) struct Row {
+    pub(super) thread: usize,
+    pub(super) kind: String,
+    pub(super) phase: usize,
+    pub(super) lock: u64,
+    pub(super) calls: u64,
     /// Innermost first.
-    path: Vec<u64>,
+    pub(super) path: Vec<u64>,
     /// With times: how long it was held in all, in so many calls.
-    held_ns: f64,
-    spans: u64,
+    pub(super) held_ns: f64,
+    pub(super) spans: u64,
 }
 
 impl Row {
@@ -393,6 +408,17 @@ impl Interposer {
         program
     }
 
+    /// `program`, of which every call counts, with its path, in tables that lie in `tables` and can
+    /// be read while it runs.
+    pub(super) fn with_tables(&self, mut program: Program, tables: &Path) -> Program {
+        program.environment.extend([
+            ("LD_PRELOAD".into(), self.library.clone().into()),
+            (PATHS.into(), "1".into()),
+            (TABLES.into(), tables.into()),
+        ]);
+        program
+    }
+
     /// What the process with that number wrote.
     ///
     /// # Errors
@@ -420,6 +446,7 @@ const NOTHING_LOST: (&str, &str) = ("threads 0 ", " calls 0 ");
 const PATHS: &str = "SEALANE_LAB_LOCKS_PATHS";
 const PATH_MAX: usize = 8;
 const SITES_MAX: usize = 40;
+const TABLES: &str = "SEALANE_LAB_LOCKS_TABLES";
 
 #[cfg(test)]
 mod tests {

@@ -25,6 +25,7 @@ pub(crate) struct Plain {
 }
 
 /// Per operation.
+#[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) writes: SharedWrites,
     pub(crate) instructions: f64,
@@ -54,7 +55,10 @@ impl Plain {
             true => {
                 let [short, middle, long] =
                     self.lengths().map(|operations| self.locks(operations, tools));
-                Some(together(locks::slope(&[short?, middle?, long?], step), &grown))
+                let (lengths, shared) = ([short?, middle?, long?], |rows: &Rows| rows.shared());
+                let shared = lengths.iter().map(shared).max().unwrap_or_default();
+                let sites = lengths.map(|rows| rows.by_site());
+                Some(together(locks::slope(&sites, shared, step), &grown))
             }
             false => None,
         };
@@ -85,7 +89,7 @@ impl Plain {
             }
         }
         run.end(&trace.words())?;
-        let instructions = trace.take_busiest().iter().sum();
+        let instructions = trace.take_work().iter().map(|work| work.instructions).sum();
         Ok((Length { shared: trace.take_shared(), instructions }, maps))
     }
 

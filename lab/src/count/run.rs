@@ -117,6 +117,14 @@ impl Run {
         Ok(read)
     }
 
+    /// The bytes that are there, once [`Self::wait_for_bytes`] says so.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn read_now(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.errors.read(buffer).map_err(Error::io("read what a server prints"))
+    }
+
     /// Whether bytes, or the end, can be read within `time`.
     ///
     /// # Errors
@@ -172,6 +180,14 @@ impl Run {
     /// The system refuses.
     pub(super) fn has_ended(&mut self) -> Result<bool, Error> {
         Ok(self.child.try_wait().map_err(Error::io("wait for a child"))?.is_some())
+    }
+
+    /// How its first process ended, in words.
+    pub(super) fn how_it_ended(&mut self) -> String {
+        match self.child.try_wait() {
+            Ok(Some(status)) => status.to_string(),
+            _ => "no status".into(),
+        }
     }
 
     /// Waits for the end, which is near once its standard error has ended; `words` is what was read
@@ -233,7 +249,11 @@ fn signal(child: &Child, signal: Signal) {
 /// [`Error::Missing`] with the Debian package that brings it.
 pub(crate) fn installed(name: &str, package: &str) -> Result<PathBuf, Error> {
     let folders = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&folders).map(|folder| folder.join(name)).find(|it| it.is_file());
+    let found = env::split_paths(&folders)
+        // Debian keeps servers where a shell without a login does not look.
+        .chain(SERVER_FOLDERS.map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|it| it.is_file());
     found.ok_or_else(|| Error::Missing {
         program: name.to_owned(),
         remedy: format!("apt-get install {package}"),
@@ -267,5 +287,6 @@ const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const PIPE_BYTES: usize = 1024 * 1024;
 /// Of a machine that others use too; alone, the longest trace takes some minutes.
 const RUN_TIME_MAX: Duration = Duration::from_secs(60 * 60);
+const SERVER_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 const STOP_CHECK: Duration = Duration::from_millis(200);
 const WORDS_SHOWN: usize = 20;

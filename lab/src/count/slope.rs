@@ -48,22 +48,30 @@ impl Writer {
 }
 
 /// What operations wrote to shared lines, by each of the `step` ones by which lengths differ. A
-/// line is shared if at least two threads write it more often the more work there is.
+/// line is shared if at least two threads write it more often the more work there is. How much is
+/// written is told by instruction alone: how the work is dealt to threads may differ.
 pub(super) fn grown(
     lengths: [&[Shared]; LENGTHS],
     step: f64,
     writer: Writer,
     symbols: &Symbols,
 ) -> Grown {
-    let all = lengths.map(|lines| sums(lines, writer));
+    let by_writer = lengths.map(|lines| sums(lines, writer));
+    let by_instruction = lengths.map(|lines| sums(lines, Writer::Instruction));
     let growing = |write: &Write| {
-        let key = writer.key(write);
-        smaller_step(all.each_ref().map(|sums| of_key(sums, key))) as f64 / step >= GROWTH_MIN
+        let of = |sums: &[Sums; LENGTHS], writer: Writer| {
+            sums.each_ref().map(|sums| of_key(sums, writer.key(write)))
+        };
+        let step_of_all = smaller_step(of(&by_instruction, Writer::Instruction));
+        let [short, _, long] = of(&by_writer, writer);
+        let least = GROWTH_MIN * step;
+        step_of_all as f64 >= least && long.saturating_sub(short) as f64 >= least
     };
     let lines = lengths.map(|lines| of_growing(lines, &growing));
-    let sums = lines.each_ref().map(|lines| sums(lines, writer));
+    let sums = lines.each_ref().map(|lines| sums(lines, Writer::Instruction));
     let weight = |write: &Write| {
-        let counts = sums.each_ref().map(|sums| of_key(sums, writer.key(write)));
+        let key = Writer::Instruction.key(write);
+        let counts = sums.each_ref().map(|sums| of_key(sums, key));
         let share = write.count as f64 / counts[LENGTHS - 1] as f64;
         smaller_step(counts) as f64 / step * share
     };
@@ -114,11 +122,9 @@ fn sums(lines: &[Shared], writer: Writer) -> Sums {
 fn of_growing(lines: &[Shared], growing: &impl Fn(&Write) -> bool) -> Vec<Shared> {
     let of_growing = |line: &Shared| {
         let writes = line.writes.iter().filter(|write| growing(write));
-        Shared { address: line.address, writes: writes.copied().collect() }
+        Shared { address: line.address, writes: writes.copied().collect(), met: line.met }
     };
-    let is_shared =
-        |line: &Shared| line.writes.iter().any(|write| write.thread != line.writes[0].thread);
-    lines.iter().map(of_growing).filter(is_shared).collect()
+    lines.iter().map(of_growing).filter(Shared::has_writers).collect()
 }
 
 /// The most written one first, without those that chance wrote.
@@ -220,7 +226,7 @@ mod tests {
             let write = Write::of_phase(Phase::Server, *count);
             Write { thread: *thread, pc: *pc, address, ..write }
         };
-        Shared { address, writes: writes.iter().map(write).collect() }
+        Shared { address, writes: writes.iter().map(write).collect(), met: true }
     }
 
     fn total(lengths: &[impl AsRef<[Shared]>; LENGTHS], step: f64, writer: Writer) -> f64 {
@@ -236,6 +242,15 @@ mod tests {
             assert!((counted([10, 20, 30]) - 1.0).abs() < 1e-9);
             assert!(counted([10, 10, 10]).abs() < 1e-9, "once only");
             assert!(counted([10, 30, 30]).abs() < 1e-9, "by chance");
+        }
+    }
+
+    #[test]
+    fn work_that_is_dealt_unevenly_is_counted_whole() {
+        let of = |(a, b): (u64, u64)| [line(A, &[(2, LOOP, a), (3, LOOP, b)])];
+        let lengths = [(10, 10), (18, 22), (30, 30)].map(of);
+        for writer in [Writer::Instruction, Writer::ThreadAndInstruction] {
+            assert!((total(&lengths, 20.0, writer) - 1.0).abs() < 1e-9);
         }
     }
 

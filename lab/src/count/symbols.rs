@@ -168,6 +168,8 @@ struct Symbol {
 
 impl Mapped {
     fn open(path: &Path, start: u64) -> Option<Self> {
+        // A server's shared memory is mapped from /dev/zero, which has no end.
+        let _file = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         let data = fs::read(path).ok()?;
         let object = object::File::parse(&*data).ok()?;
         let segments: Vec<_> = object.segments().collect();

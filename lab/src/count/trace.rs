@@ -15,7 +15,10 @@ use std::{
 };
 
 use crate::{
-    count::record::{Access, Recorder},
+    count::{
+        record::{Access, Recorder},
+        threads::{Threads, Work},
+    },
     error::Error,
     phase,
 };
@@ -24,23 +27,35 @@ use crate::{
 pub(super) struct Trace {
     /// Where the marks lie; before that is known nothing is counted.
     marks: Option<Range<u64>>,
-    /// The phase of each thread, by valgrind's number for it.
+    /// The phase of each thread that has marked one.
     phases: Vec<usize>,
+    /// The phase of all others.
+    first_phase: usize,
+    threads: Threads,
+    /// Who runs.
     thread: usize,
     pc: u64,
     /// The bytes of a line whose end has not come yet.
     rest: Vec<u8>,
-    lines: HashMap<u64, Vec<Write>>,
+    lines: HashMap<u64, Written>,
     /// Instructions by phase, of all threads.
     instructions: [u64; PHASES],
-    /// Instructions by thread, in any phase.
-    by_thread: Vec<u64>,
     /// Lines read.
     read: u64,
     /// Lines of the trace that are the program's or valgrind's own words, the last ones.
     words: Vec<String>,
     /// Is told of everything.
     recorder: Option<Recorder>,
+}
+
+/// What was written to one line.
+#[derive(Default)]
+struct Written {
+    writes: Vec<Write>,
+    /// Who wrote it last.
+    last: usize,
+    /// Whether somebody wrote it while another one of its writers lived.
+    met: bool,
 }
 
 /// Writes of one instruction to one place.
@@ -66,19 +81,22 @@ impl Write {
     }
 }
 
-/// A cache line that at least two threads wrote.
+/// A cache line that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shared {
     /// The line's first byte.
     pub(super) address: u64,
     /// By instruction.
     pub(super) writes: Vec<Write>,
+    /// Whether threads wrote it that lived at the same time. What one leaves to another when it
+    /// ends is not shared.
+    pub(super) met: bool,
 }
 
 impl Shared {
-    /// Whether more than one thread wrote it.
+    /// Whether more than one thread shares it.
     pub(super) fn has_writers(&self) -> bool {
-        self.writes.iter().any(|write| write.thread != self.writes[0].thread)
+        self.met && self.writes.iter().any(|write| write.thread != self.writes[0].thread)
     }
 
     /// Writes in any of `phases`, of all threads.
@@ -93,13 +111,14 @@ impl Trace {
     pub(super) fn with_marks() -> Self {
         Self {
             marks: None,
-            phases: vec![phase::Phase::Outside as usize; THREADS_MAX],
+            phases: Vec::new(),
+            first_phase: phase::Phase::Outside as usize,
+            threads: Threads::by_number(),
             thread: 0,
             pc: 0,
             rest: Vec::new(),
             lines: HashMap::new(),
             instructions: [0; PHASES],
-            by_thread: vec![0; THREADS_MAX],
             read: 0,
             words: Vec::new(),
             recorder: None,
@@ -113,8 +132,13 @@ impl Trace {
 
     /// Of a program without marks: all that it does counts as the server's.
     pub(super) fn without_marks() -> Self {
-        let phases = vec![phase::Phase::Server as usize; THREADS_MAX];
-        Self { marks: Some(0..0), phases, ..Self::with_marks() }
+        let first_phase = phase::Phase::Server as usize;
+        Self { marks: Some(0..0), first_phase, ..Self::with_marks() }
+    }
+
+    /// The same, of a process whose threads may come and go.
+    pub(super) fn of_server() -> Self {
+        Self { threads: Threads::told_apart(), ..Self::without_marks() }
     }
 
     /// Where the marks lie.
@@ -165,7 +189,10 @@ impl Trace {
         let mut shared: Vec<Shared> = self
             .lines
             .drain()
-            .map(|(line, writes)| Shared { address: line * LINE_BYTES, writes })
+            .map(|(line, written)| {
+                let Written { writes, met, .. } = written;
+                Shared { address: line * LINE_BYTES, writes, met }
+            })
             .collect();
         let total = |line: &Shared| line.writes.iter().map(|write| write.count).sum::<u64>();
         shared.sort_by_key(|line| (std::cmp::Reverse(total(line)), line.address));
@@ -177,11 +204,9 @@ impl Trace {
         phases.iter().map(|phase| self.instructions[*phase as usize]).sum()
     }
 
-    /// Instructions of each thread since the last call, the busiest first.
-    pub(super) fn take_busiest(&mut self) -> Vec<u64> {
-        let mut busiest = std::mem::replace(&mut self.by_thread, vec![0; THREADS_MAX]);
-        busiest.sort_by_key(|instructions| std::cmp::Reverse(*instructions));
-        busiest
+    /// What each thread did since the last call, the busiest first.
+    pub(super) fn take_work(&mut self) -> Vec<Work> {
+        self.threads.take_work()
     }
 
     /// Lines read so far.
@@ -214,8 +239,8 @@ impl Trace {
         match line {
             [b'I', b' ', b' ', address @ ..] => {
                 self.pc = hexadecimal(address);
-                self.instructions[self.phases[self.thread]] += 1;
-                self.by_thread[self.thread] += 1;
+                self.instructions[self.phase()] += 1;
+                self.threads.count(self.thread);
                 if let Some(recorder) = &mut self.recorder {
                     recorder.instruction(self.thread, self.pc, length(address))?;
                 }
@@ -238,6 +263,9 @@ impl Trace {
         if marks.contains(&address) {
             let phase = (address - marks.start) / phase::MARK_STRIDE_BYTES as u64;
             let phase = usize::try_from(phase).unwrap_or(0).min(PHASES - 1);
+            if self.phases.len() <= self.thread {
+                self.phases.resize(self.thread + 1, self.first_phase);
+            }
             self.phases[self.thread] = phase;
             return match &mut self.recorder {
                 Some(recorder) => recorder.enter(self.thread, phase),
@@ -248,7 +276,7 @@ impl Trace {
         if let Some(recorder) = &mut self.recorder {
             recorder.access(self.thread, Access { address, bytes, is_write: true })?;
         }
-        if self.phases[self.thread] == phase::Phase::Outside as usize {
+        if self.phase() == phase::Phase::Outside as usize {
             return Ok(());
         }
         let last = address.saturating_add(bytes.max(1) - 1);
@@ -261,13 +289,18 @@ impl Trace {
     }
 
     fn note(&mut self, line: u64, address: u64, bytes: u64) -> Result<(), Error> {
-        let (thread, phase, pc) = (self.thread, self.phases[self.thread], self.pc);
+        let (thread, phase, pc) = (self.thread, self.phase(), self.pc);
         if self.lines.len() >= LINES_MAX {
             return Err(Error::Check(format!(
                 "more than {LINES_MAX} cache lines were written; count fewer handshakes"
             )));
         }
-        let writes = self.lines.entry(line).or_default();
+        let Written { writes, last, met } = self.lines.entry(line).or_default();
+        if *last != thread {
+            let others = || writes.iter().map(|write| write.thread).filter(|it| *it != thread);
+            *met = *met || others().any(|other| self.threads.lives(other));
+            *last = thread;
+        }
         let wanted = Write { thread, phase, pc, address, bytes, count: 0 };
         let same = |write: &Write| Write { count: 0, ..*write } == wanted;
         // What wrote a line last mostly writes it next: search from the end.
@@ -295,16 +328,19 @@ impl Trace {
             self.words.push(text.into_owned());
             return Ok(());
         };
-        if let Some((number, what)) = after.split_once("]:")
-            && what.contains("acquired lock")
-        {
-            let thread = number.parse().unwrap_or(THREADS_MAX);
-            if thread >= THREADS_MAX {
-                return Err(Error::Check(format!("more than {THREADS_MAX} threads in a trace")));
-            }
-            self.thread = thread;
+        let Some((number, what)) = after.split_once("]:") else { return Ok(()) };
+        let number = number.parse().unwrap_or(usize::MAX);
+        if what.contains("acquired lock") {
+            self.thread = self.threads.running(number, self.read)?;
+        } else if what.contains("exiting VG_(scheduler)") {
+            self.threads.ended(number, self.read);
         }
         Ok(())
+    }
+
+    /// Of whoever runs.
+    fn phase(&self) -> usize {
+        self.phases.get(self.thread).copied().unwrap_or(self.first_phase)
     }
 }
 
@@ -345,7 +381,6 @@ pub(super) const LINE_BYTES: u64 = 64;
 const LINE_BYTES_MAX: usize = 64 * 1024;
 const LINES_MAX: usize = 4_000_000;
 const PHASES: usize = 8;
-const THREADS_MAX: usize = 512;
 const TRACE_LINES_MAX: u64 = 4_000_000_000;
 const WORDS_MAX: usize = 20;
 const WRITERS_MAX: usize = 8_192;
@@ -436,6 +471,24 @@ mod tests {
         ));
         let lines = trace.take_written().len() as u64;
         assert!(lines <= ACCESS_BYTES_MAX / LINE_BYTES + 3, "{lines}");
+    }
+
+    #[test]
+    fn what_a_thread_leaves_to_the_next_one_is_not_shared() {
+        let text = |end: &str| {
+            format!(
+                "--1--   SCHED[1]:  acquired lock (x)\n--1--   SCHED[2]:  acquired lock (x)\n\
+                 I  00400000,3\n S 00200000,8\n{end}--1--   SCHED[3]:  acquired lock (x)\n\
+                 I  00400000,3\n S 00200000,8\n"
+            )
+        };
+        let shared = |text: &str| {
+            let mut trace = Trace::of_server();
+            trace.feed(text.as_bytes()).expect("within limits");
+            trace.take_shared().len()
+        };
+        assert_eq!(shared(&text("")), 1);
+        assert_eq!(shared(&text("--1--   SCHED[2]: exiting VG_(scheduler)\n")), 0);
     }
 
     #[test]

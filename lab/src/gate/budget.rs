@@ -277,8 +277,12 @@ fn server(table: &mut Table<'_>) -> Subject {
 }
 
 fn test(table: &mut Table<'_>) -> Subject {
+    let binary = table.text("binary");
+    if binary.rsplit_once('/').is_some_and(|(folder, _)| folder.contains('*')) {
+        table.note_at("binary", "may have `*` in the file's name only, not in its folders");
+    }
     Subject::Test(Test {
-        binary: table.text("binary"),
+        binary,
         arguments: table.texts("arguments"),
         operations: table.count("operations", 1..=100_000_000, OPERATIONS),
     })
@@ -391,6 +395,14 @@ b.toml:23: [[server]] number 1: files has names of files without a folder";
             "b.toml:1: the file: nothing is limited: give at least one [[stack]], [[server]] or \
              [[test]]"
         );
+    }
+
+    #[test]
+    fn the_example_of_a_site_is_a_budget() {
+        let text = include_str!("../../examples/gate-a-site/gate.toml");
+        let budget = Budget::parse("gate.toml", text).unwrap_or_else(|told| panic!("{told}"));
+        assert!(matches!(&budget.entries[0].subject, Subject::Server(server)
+            if server.files.contains_key("nginx.conf")));
     }
 
     #[test]

@@ -107,7 +107,9 @@ fn exceeded(entry: &Entry, limit: &Limit, found: &Found, file: &str) -> Option<S
     );
     for site in sites(limit, &found.locks.sites).take(SITES_TOLD) {
         let calls = self::side(site.calls, limit.of_client);
-        text += &format!("\n  {calls} {} of {}", limit.figure.words(), site.lock);
+        // A lock without a name is called after who takes it.
+        let of = if site.lock.starts_with(NAMELESS_LOCK) { "" } else { "of " };
+        text += &format!("\n  {calls} {} {of}{}", limit.figure.words(), site.lock);
         if !site.path.is_empty() {
             text += &format!("\n    taken in {}", site.path.join("\n      called by "));
         }
@@ -169,6 +171,7 @@ fn side_word(entry: &Entry, limit: &Limit) -> Option<&'static str> {
     })
 }
 
+const NAMELESS_LOCK: &str = "taken by ";
 const SITES_TOLD: usize = 4;
 
 #[cfg(test)]

@@ -79,9 +79,9 @@ fn who_takes_a_lock_in_line_is_what_it_stands_in() {
     let lock = function("lock", "/rustc/1/library/std/src/sys/sync/mutex/futex.rs");
     let outer = function("<a::Cache as a::Stores>::take", "/x/a/src/cache.rs");
     let functions = [atomic, lock, outer];
-    assert_eq!(around_locks(&functions), functions[2..]);
+    assert_eq!(around_locks(&functions), &functions[2..]);
     assert_eq!(around_locks(&functions[..2]), []);
-    assert_eq!(around_locks(&functions[2..]), functions[2..]);
+    assert_eq!(around_locks(&functions[2..]), &functions[2..]);
     assert_eq!(around_locks(&[function("pthread_mutex_lock", "")]), []);
 }
 

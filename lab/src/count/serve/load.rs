@@ -6,10 +6,10 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
-        mpsc::{Receiver, Sender},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustls::{
@@ -41,6 +41,8 @@ pub(super) struct Client {
     load: Load,
     at_once: u64,
     config: Arc<ClientConfig>,
+    /// Connections of the round that is under way.
+    finished: AtomicU64,
 }
 
 impl Client {
@@ -50,49 +52,29 @@ impl Client {
         config: Arc<ClientConfig>,
         (load, at_once): (Load, u64),
     ) -> Self {
-        Self { server: server.to_owned(), address, load, at_once, config }
+        let (server, finished) = (server.to_owned(), AtomicU64::new(0));
+        Self { server, address, load, at_once, config, finished }
     }
 
-    /// Does the connections of each round, as the other side says.
+    /// Does so many connections.
     ///
     /// # Errors
-    /// What went wrong with a connection.
-    pub(super) fn drive(
-        &self,
-        rounds: &[u64],
-        done: &Sender<Result<(), Error>>,
-        begin: &Receiver<()>,
-    ) -> Result<(), Error> {
-        self.wait_for_start()?;
-        for connections in rounds {
-            let mut left = *connections;
-            while left > 0 {
-                let now = left.min(self.at_once);
-                self.together(now)?;
-                left -= now;
-            }
-            let _ = done.send(Ok(()));
-            if begin.recv().is_err() {
-                return Ok(());
-            }
+    /// What went wrong with one.
+    pub(super) fn connect(&self, connections: u64) -> Result<(), Error> {
+        self.finished.store(0, Ordering::Relaxed);
+        let mut left = connections;
+        while left > 0 {
+            let now = left.min(self.at_once);
+            self.together(now)?;
+            self.finished.fetch_add(now, Ordering::Relaxed);
+            left -= now;
         }
         Ok(())
     }
 
-    fn wait_for_start(&self) -> Result<(), Error> {
-        let until = Instant::now() + START_TIME_MAX;
-        while let Err(error) = TcpStream::connect(self.address) {
-            if Instant::now() > until {
-                let (name, seconds) = (&self.server, START_TIME_MAX.as_secs());
-                return Err(Error::Check(format!(
-                    "{name} did not accept at {} within {seconds} s: {error}. Does it listen at \
-                     the port that {{port}} stands for?",
-                    self.address
-                )));
-            }
-            thread::sleep(START_STEP);
-        }
-        Ok(())
+    /// Connections that have ended of those that were asked for last.
+    pub(super) fn finished(&self) -> u64 {
+        self.finished.load(Ordering::Relaxed)
     }
 
     /// So many connections, all of them open before the first one ends.
@@ -218,5 +200,3 @@ pub(super) fn config(
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 const END_BYTES_MAX: u64 = 64 * 1024;
 const END_TIME_MAX: Duration = Duration::from_secs(10);
-const START_STEP: Duration = Duration::from_millis(100);
-const START_TIME_MAX: Duration = Duration::from_secs(15 * 60);

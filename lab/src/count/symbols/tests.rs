@@ -5,6 +5,12 @@ use std::process::Command;
 use super::*;
 
 #[test]
+fn memory_that_is_mapped_from_a_device_has_no_names() {
+    let maps = "00001000-00002000 rw-s 00000000 00:01 9    /dev/zero (deleted)\n";
+    assert!(Symbols::new(maps).files.is_empty());
+}
+
+#[test]
 fn this_process_is_named() {
     // Of this program alone: other tests may map one with marks just now, to read it.
     let own = std::env::current_exe().expect("a path").display().to_string();
