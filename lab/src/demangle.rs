@@ -1,5 +1,4 @@
-//! Names as their authors wrote them: [`name`] of a symbol of C, C++ or Rust, [`within`] a text
-//! that holds such symbols.
+//! Names as their authors wrote them: [`name`] of a symbol of C, C++ or Rust.
 
 use std::fmt::{self, Write};
 
@@ -20,15 +19,6 @@ pub(crate) fn name(symbol: &str) -> String {
         let _ = out.write_str(symbol);
     }
     out.finish()
-}
-
-/// `text` with every symbol of C++ in it spelt out; `None` if it holds none.
-pub(crate) fn within(text: &str) -> Option<String> {
-    let is_one = |word: &&str| word.starts_with(CPP);
-    text.split(' ').any(|word| is_one(&word)).then(|| {
-        let spelt = |word| if is_one(&word) { name(word) } else { word.to_owned() };
-        text.split(' ').map(spelt).collect::<Vec<_>>().join(" ")
-    })
 }
 
 /// `None` if it is no name of C++.
@@ -116,18 +106,6 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(name(symbol), expected, "{symbol}");
-        }
-    }
-
-    #[test]
-    fn every_mangled_name_in_a_text_is_spelt_out() {
-        let text = "lock taken by _ZN4bssl11StaticMutex8LockReadEv for get in \
-                    _ZN4bssl7tls_newEP6ssl_st at tls.cc:7";
-        let expected =
-            "lock taken by bssl::StaticMutex::LockRead for get in bssl::tls_new at tls.cc:7";
-        assert_eq!(within(text).as_deref(), Some(expected));
-        for unchanged in ["", " ", "<a::B as a::C>::encrypt at a/b.rs:7", "x  in y"] {
-            assert_eq!(within(unchanged), None);
         }
     }
 

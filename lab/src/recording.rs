@@ -17,7 +17,7 @@ use std::{
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::{Deserialize, Serialize};
 
-use crate::{demangle, error::Error, scenario::Scenario, stack::Identity};
+use crate::{error::Error, scenario::Scenario, stack::Identity};
 
 /// One thread's operations, and all that is known of the lines and locks they touch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -275,7 +275,7 @@ impl Recording {
         if limited.limit() == 0 {
             return Err(format!("it has {JSON_BYTES_MAX} bytes of JSON or more: no recording has"));
         }
-        let mut recording = parsed.map_err(|error| format!("it is no recording: {error}"))?;
+        let recording = parsed.map_err(|error| format!("it is no recording: {error}"))?;
         check::texts(&recording)?;
         if recording.schema != SCHEMA {
             return Err(format!(
@@ -287,24 +287,7 @@ impl Recording {
         }
         check::figures(&recording)?;
         check::paths(&recording)?;
-        recording.spell_names();
         Ok(recording)
-    }
-
-    /// Recordings that were made before names of C++ were spelt out are read as if they had been
-    /// made since.
-    fn spell_names(&mut self) {
-        let lines = self
-            .lines
-            .iter_mut()
-            .flat_map(|line| line.writers.iter_mut().chain([&mut line.symbol]));
-        let locks = self.locks.iter_mut().map(|lock| &mut lock.symbol);
-        let paths = self.paths.iter_mut().map(|node| &mut node.function);
-        for name in lines.chain(locks).chain(paths) {
-            if let Some(spelt) = demangle::within(name) {
-                *name = spelt;
-            }
-        }
     }
 
     /// Writes `file`.

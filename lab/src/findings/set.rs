@@ -47,7 +47,12 @@ impl Wanted {
     pub(super) fn make(&self, file: &Path, stop: &Interrupt) -> Result<(), Error> {
         let binary = env::current_exe().map_err(Error::io("this program's path"))?;
         let mut command = Command::new(binary);
-        command.args(self.arguments(file));
+        let (folder, name) = (file.parent(), file.file_name());
+        // The recording keeps its command, which tells nobody how folders are called here.
+        command.args(self.arguments(Path::new(name.unwrap_or_default())));
+        if let Some(folder) = folder.filter(|folder| folder.is_dir()) {
+            command.current_dir(folder);
+        }
         let log = file.with_extension("log");
         let mut child = Child::start(command, &log)?;
         let status = loop {
