@@ -341,26 +341,6 @@ mod tests {
     }
 
     #[test]
-    fn names_of_cpp_in_an_old_recording_are_spelt_out() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("x.json.gz");
-        let old = |name: &str| format!("lock taken by {name}");
-        let of = |name: &str| Recording {
-            schema: SCHEMA.into(),
-            lines: vec![Line {
-                symbol: old(name),
-                writers: vec![format!("{name} (libssl.so)")],
-                ..Line::default()
-            }],
-            locks: vec![Lock { symbol: old(name), ..Lock::default() }],
-            paths: vec![PathNode { function: name.into(), ..PathNode::default() }],
-            ..Recording::default()
-        };
-        of("_ZN4bssl11StaticMutex8LockReadEv").write(&file).expect("written");
-        assert_eq!(Recording::read(&file).expect("read"), of("bssl::StaticMutex::LockRead"));
-    }
-
-    #[test]
     fn another_version_is_refused_with_the_command_that_makes_it_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("x.json.gz");
