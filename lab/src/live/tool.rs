@@ -217,12 +217,13 @@ mod tests {
         assert_eq!(unseen.remedy, "apt-get install its-package");
     }
 
-    /// A shell that has run the first part of `script`, up to `: > $0`.
-    fn started(script: &str) -> Tool {
+    /// A program that has run the first part of `script`, up to where it makes the file that is its
+    /// argument.
+    fn started(program: (&str, &str), script: &str) -> Tool {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
         let arguments = ["-c".as_ref(), script.as_ref(), ready.as_os_str()];
-        let tool = Tool::start(("sh", "dash"), arguments, "anything").unwrap();
+        let tool = Tool::start(program, arguments, "anything").unwrap();
         while !ready.exists() {
             thread::yield_now();
         }
@@ -231,9 +232,15 @@ mod tests {
 
     #[test]
     fn a_tool_is_asked_to_end_and_says_its_last_words() {
-        let script =
-            "trap 'echo done; exit 3' INT; echo began; : > $0; while :; do sleep 0.01; done";
-        let mut tool = started(script);
+        // Like the instruments it has a handler of its own. A shell has none where the lab was
+        // started in the background, with this signal ignored.
+        let script = "import signal, sys, time\n\
+                      def end(*_):\n    print('done')\n    sys.exit(3)\n\
+                      signal.signal(signal.SIGINT, end)\n\
+                      print('began')\n\
+                      open(sys.argv[1], 'w').close()\n\
+                      while True: time.sleep(1)\n";
+        let mut tool = started(("python3", "python3"), script);
         tool.stop();
         let ended = tool.end(Duration::from_secs(60), &Interrupt::default());
         assert_eq!(ended.output, "began\ndone\n");
@@ -242,7 +249,7 @@ mod tests {
 
     #[test]
     fn one_that_does_not_end_is_killed_with_what_it_started() {
-        let tool = started("trap '' INT; : > $0; sleep 600 & wait; sleep 600");
+        let tool = started(("sh", "dash"), "trap '' INT; : > $0; sleep 600 & wait; sleep 600");
         let stop = Interrupt::default();
         stop.press();
         let ended = tool.end(Duration::from_secs(600), &stop);
