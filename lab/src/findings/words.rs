@@ -55,7 +55,7 @@ fn stack<'a>(run: &'a Run, notes: &'a Notes, name: &'a str) -> Told<'a> {
     let title = known.map_or(name, |stack| stack.title.as_str());
     let mut versions: Vec<&str> = findings.iter().map(|it| it.version.as_str()).collect();
     versions.dedup();
-    let of_it = |curve: &&ValidatedCurve| curve.recorded.split(' ').next() == Some(name);
+    let of_it = |curve: &&ValidatedCurve| curve.stack == name;
     Told {
         name,
         title: titled(title, &versions.join(", ")),
