@@ -130,5 +130,6 @@ fn random_calls_may_fail_often_while_orders_come() {
         assert_eq!(echo.rig.counters().panics.value(), 0);
         echo.stop();
     }
-    assert!(spoilt > 400, "only {spoilt} calls were spoilt");
+    // How many calls there are depends on how the kernel cuts the bytes.
+    assert!(spoilt > 200, "only {spoilt} calls were spoilt");
 }

@@ -169,5 +169,6 @@ fn random_calls_may_fail_often() {
             conversation.rig.stop();
         }
     }
-    assert!(spoilt > 400, "only {spoilt} calls were spoilt");
+    // How many calls there are depends on how the kernel cuts the bytes.
+    assert!(spoilt > 200, "only {spoilt} calls were spoilt");
 }
