@@ -515,8 +515,8 @@ impl Tools {
 }
 
 /// What `why` says of process `pid`, as a document and as text.
-/// Looks until the verdict is one of `expected`. Where others take the processors each time, that is
-/// the verdict, and a true one.
+/// Looks until the verdict is one of `expected`. Where others take the processors each time, that
+/// is the verdict, and a true one.
 fn why_unless_starved(
     pid: u32,
     tools: &Tools,
