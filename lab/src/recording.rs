@@ -290,6 +290,15 @@ impl Recording {
         Ok(recording)
     }
 
+    /// The place, in `lines`, of what `step` writes; taking a lock, or giving it back, is a write.
+    pub(crate) fn written_line(&self, step: &Step) -> Option<u32> {
+        match step.event {
+            Event::Enter | Event::Load => None,
+            Event::Store | Event::Update => Some(step.place),
+            _ => self.locks.get(step.place as usize).map(|lock| lock.line),
+        }
+    }
+
     /// Writes `file`.
     ///
     /// # Errors

@@ -152,8 +152,13 @@ pub(super) fn summed(shared: &[Shared], symbols: &Symbols, handshakes: f64) -> S
     writes
 }
 
-/// The command line of lackey, up to the program's own.
+/// The command line of lackey, which writes its trace to its standard error, up to the program's own.
 pub(super) fn lackey() -> Result<Vec<OsString>, Error> {
+    lackey_with(["--log-fd=2".into()])
+}
+
+/// The same with `more` options, of which one tells where the trace goes.
+pub(super) fn lackey_with<const N: usize>(more: [OsString; N]) -> Result<Vec<OsString>, Error> {
     let valgrind = run::installed("valgrind", "valgrind")?;
     let options = [
         "--tool=lackey",
@@ -163,9 +168,9 @@ pub(super) fn lackey() -> Result<Vec<OsString>, Error> {
         "--trace-sched=yes",
         // Threads take turns, so that each line of two threads is written by both in the window.
         "--fair-sched=yes",
-        "--log-fd=2",
     ];
-    Ok([valgrind.into_os_string()].into_iter().chain(options.map(OsString::from)).collect())
+    let options = options.map(OsString::from).into_iter().chain(more);
+    Ok([valgrind.into_os_string()].into_iter().chain(options).collect())
 }
 
 const MAPS_EVERY_LINES: u64 = 500_000;

@@ -95,14 +95,7 @@ fn hottest(recording: &Recording, written: &[(u32, &Line)]) -> Vec<HotLine> {
 fn sites(recording: &Recording) -> BTreeMap<u32, Vec<Site>> {
     let mut found: BTreeMap<u32, BTreeMap<Vec<String>, BySide<f64>>> = BTreeMap::new();
     for (part, step) in parts(recording) {
-        let line = match step.event {
-            Event::Enter | Event::Load => continue,
-            Event::Store | Event::Update => step.place,
-            _ => match recording.locks.get(step.place as usize) {
-                Some(lock) => lock.line,
-                None => continue,
-            },
-        };
+        let Some(line) = recording.written_line(step) else { continue };
         let path = path(&recording.paths, step.path);
         let writes = found.entry(line).or_default().entry(path).or_default();
         note(writes, part);

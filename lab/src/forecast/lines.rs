@@ -94,14 +94,7 @@ fn lock(recording: &Recording, line: u32) -> Option<String> {
 fn busiest(recording: &Recording) -> BTreeMap<u32, u32> {
     let mut counts: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for step in &recording.steps {
-        let line = match step.event {
-            Event::Enter | Event::Load => continue,
-            Event::Store | Event::Update => step.place,
-            _ => match recording.locks.get(step.place as usize) {
-                Some(lock) => lock.line,
-                None => continue,
-            },
-        };
+        let Some(line) = recording.written_line(step) else { continue };
         // A path that nobody knows is none.
         if step.path != 0 {
             *counts.entry((line, step.path)).or_default() += 1;

@@ -13,7 +13,7 @@ use rustix::fs::FallocateFlags;
 
 use crate::{
     count::{
-        run,
+        lines,
         slope::Length,
         symbols::Symbols,
         threads::Work,
@@ -49,22 +49,10 @@ pub(super) struct Taken {
 /// # Errors
 /// If valgrind is not installed.
 pub(super) fn instrument(folder: &Path) -> Result<Vec<OsString>, Error> {
-    let valgrind = run::installed("valgrind", "valgrind")?;
     let mut file = OsString::from("--log-file=");
     file.push(folder.join(PREFIX));
     file.push("%p");
-    let options = [
-        "--tool=lackey",
-        "--basic-counts=no",
-        "--trace-mem=yes",
-        // Which thread runs.
-        "--trace-sched=yes",
-        // Threads take turns, so that each line of two threads is written by both in the window.
-        "--fair-sched=yes",
-        "--trace-children=yes",
-    ];
-    let options = options.map(OsString::from).into_iter().chain([file]);
-    Ok([valgrind.into_os_string()].into_iter().chain(options).collect())
+    lines::lackey_with(["--trace-children=yes".into(), file])
 }
 
 impl Traces {
