@@ -12,7 +12,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
@@ -24,6 +24,7 @@ use sealane_lab::{
     document::{Run, Strategies},
     scenario::Key,
 };
+use sealane_reserved_port::ReservedPort;
 
 #[test]
 fn every_strategy_builds_as_many_contexts_as_its_name_says() {
@@ -130,7 +131,7 @@ fn a_server_that_is_there_gets_the_client_s_certificate_and_must_be_trusted() {
     ];
     let [ca, cert, key, other] = files.each_ref().map(|path| path.to_str().unwrap());
     for protocol in ["redis", "tls"] {
-        let target = format!("--target={protocol}://localhost:{}", redis.port);
+        let target = format!("--target={protocol}://localhost:{}", redis.reserved.address().port());
         let quick = [&*target, "--strategy=per-client", "--clients=3", "--swaps=1"];
         let shown = ["--ca", ca, "--cert", cert, "--key", key];
         let (output, found) = contexts(folder.path(), &[&quick[..], &shown].concat());
@@ -227,15 +228,16 @@ fn texts(output: &Output) -> (String, String) {
 /// A Redis that demands a certificate of its clients.
 struct Redis {
     child: Child,
-    port: u16,
+    reserved: ReservedPort,
 }
 
 impl Redis {
     fn start(folder: &Path, credentials: &Credentials) -> Self {
         // Redis cannot be asked for any free port.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let reserved = ReservedPort::on_loopback().unwrap();
+        let port = reserved.address().port().to_string();
         let child = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--port", "0", "--tls-port", &port.to_string()])
+            .args(["--bind", "127.0.0.1", "--port", "0", "--tls-port", &port])
             .args(["--tls-auth-clients", "yes", "--save", "", "--tls-cert-file"])
             .arg(credentials.certificate(Side::Server))
             .arg("--tls-key-file")
@@ -248,11 +250,11 @@ impl Redis {
             .spawn()
             .expect("the package redis-server");
         let deadline = Instant::now() + Duration::from_secs(30);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while TcpStream::connect(reserved.address()).is_err() {
             assert!(Instant::now() < deadline, "Redis does not listen");
             thread::sleep(Duration::from_millis(5));
         }
-        Self { child, port }
+        Self { child, reserved }
     }
 }
 

@@ -12,7 +12,7 @@
 use std::{
     env, fs,
     io::Read,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -26,6 +26,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use sealane_lab::document::{Live, LiveKind, Run};
+use sealane_reserved_port::ReservedPort;
 use tempfile::TempDir;
 
 #[test]
@@ -44,7 +45,7 @@ fn an_idle_nginx_waits_for_clients() {
 #[test]
 fn a_loaded_nginx_waits_for_no_lock_and_its_calls_are_counted() {
     let server = nginx();
-    let load = Load::on(server.address);
+    let load = Load::on(server.address());
     let (live, text) = why(server.id(), &Tools::All, &["--seconds", "2"]);
     drop(load);
     let kinds: Vec<LiveKind> = live.findings.iter().map(|finding| finding.kind).collect();
@@ -65,7 +66,7 @@ fn a_loaded_nginx_waits_for_no_lock_and_its_calls_are_counted() {
 #[test]
 fn each_instrument_stands_in_for_the_one_before() {
     let server = nginx();
-    let load = Load::on(server.address);
+    let load = Load::on(server.address());
     let counted_by = |tools: &[&str], more: &[&str]| {
         let arguments = [&["--seconds", "2"], more].concat();
         let (live, text) = why(server.id(), &Tools::only(tools), &arguments);
@@ -90,7 +91,7 @@ fn each_instrument_stands_in_for_the_one_before() {
 #[test]
 fn openssl_s_server_under_load_is_one_loop_or_waits_for_clients() {
     let server = s_server();
-    let load = Load::on(server.address);
+    let load = Load::on(server.address());
     let expected = [LiveKind::SingleLoop, LiveKind::WaitsForClients];
     why_unless_starved(server.id(), &Tools::All, &["--seconds", "2"], &expected);
     drop(load);
@@ -344,17 +345,21 @@ fn own_child(test: &str) -> Server {
         output.read_exact(&mut byte).unwrap();
         said.extend(byte);
     }
-    Server { process, address: SocketAddr::from(([127, 0, 0, 1], 0)), _folder: None }
+    Server { process, reserved: None, _folder: None }
 }
 
 /// A server of a test; dropping it ends it.
 struct Server {
     process: Child,
-    address: SocketAddr,
+    reserved: Option<ReservedPort>,
     _folder: Option<TempDir>,
 }
 
 impl Server {
+    fn address(&self) -> SocketAddr {
+        self.reserved.as_ref().unwrap().address()
+    }
+
     fn id(&self) -> u32 {
         self.process.id()
     }
@@ -371,16 +376,16 @@ impl Server {
     }
 
     /// Starts `command`, and waits until it accepts.
-    fn start(mut command: Command, address: SocketAddr, folder: TempDir) -> Self {
+    fn start(mut command: Command, reserved: ReservedPort, folder: TempDir) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn().expect("./check --only install brings it");
         let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(address).is_err() {
+        while TcpStream::connect(reserved.address()).is_err() {
             assert!(Instant::now() < deadline, "it does not accept");
             assert!(process.try_wait().unwrap().is_none(), "it ended");
             thread::sleep(Duration::from_millis(10));
         }
-        Self { process, address, _folder: Some(folder) }
+        Self { process, reserved: Some(reserved), _folder: Some(folder) }
     }
 }
 
@@ -391,28 +396,36 @@ impl Drop for Server {
 }
 
 fn nginx() -> Server {
-    let (folder, address) = (credentials(), free_address());
+    let (folder, reserved) = (credentials(), ReservedPort::on_loopback().unwrap());
     let file = folder.path().join("nginx.conf");
     let text = format!(
         "worker_processes 2;\ndaemon off;\npid nginx.pid;\nerror_log error.log;\n\
          events {{ worker_connections 64; }}\nhttp {{\n  access_log off;\n  server {{\n\
-         listen {address} ssl;\nssl_certificate certificate.pem;\nssl_certificate_key key.pem;\n\
-         location / {{ return 200 \"x\"; }}\n  }}\n}}\n"
+         listen {} ssl;\nssl_certificate certificate.pem;\nssl_certificate_key key.pem;\n\
+         location / {{ return 200 \"x\"; }}\n  }}\n}}\n",
+        reserved.address()
     );
     fs::write(&file, text).unwrap();
     let mut command = Command::new("nginx");
     command.arg("-p").arg(folder.path()).arg("-c").arg(&file);
     command.env("PATH", format!("{}:/usr/sbin:/sbin", env::var("PATH").unwrap()));
-    Server::start(command, address, folder)
+    Server::start(command, reserved, folder)
 }
 
 fn s_server() -> Server {
-    let (folder, address) = (credentials(), free_address());
+    let (folder, reserved) = (credentials(), ReservedPort::on_loopback().unwrap());
     let mut command = Command::new("openssl");
-    command.args(["s_server", "-quiet", "-www", "-accept", &address.to_string(), "-cert"]);
+    command.args([
+        "s_server",
+        "-quiet",
+        "-www",
+        "-accept",
+        &reserved.address().to_string(),
+        "-cert",
+    ]);
     command.arg(folder.path().join("certificate.pem"));
     command.arg("-key").arg(folder.path().join("key.pem"));
-    Server::start(command, address, folder)
+    Server::start(command, reserved, folder)
 }
 
 fn sealane() -> Server {
@@ -421,15 +434,16 @@ fn sealane() -> Server {
         .status()
         .unwrap();
     assert!(built.success(), "sealane does not build");
-    let (folder, address) = (credentials(), free_address());
+    let (folder, reserved) = (credentials(), ReservedPort::on_loopback().unwrap());
     let whole = folder.path().join("whole.pem");
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     fs::write(&whole, read("certificate.pem") + &read("key.pem")).unwrap();
     let path = Path::new(env!("CARGO_BIN_EXE_sealane-lab")).with_file_name("sealane");
     let mut command = Command::new(path);
-    command.args(["serve", "--lanes", "2", "--listen", &address.to_string()]);
-    command.args(["--backend", &free_address().to_string(), "--certificates"]).arg(whole);
-    Server::start(command, address, folder)
+    command.args(["serve", "--lanes", "2", "--listen", &reserved.address().to_string()]);
+    let nobody = format!("unix:{}", folder.path().join("nobody").display());
+    command.args(["--backend", &nobody, "--certificates"]).arg(whole);
+    Server::start(command, reserved, folder)
 }
 
 /// A folder with `certificate.pem` and `key.pem`.
@@ -441,10 +455,6 @@ fn credentials() -> TempDir {
     fs::write(folder.path().join("certificate.pem"), signed.cert.pem()).unwrap();
     fs::write(folder.path().join("key.pem"), signed.signing_key.serialize_pem()).unwrap();
     folder
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// A client, until it is dropped.

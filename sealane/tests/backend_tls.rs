@@ -11,7 +11,7 @@
 mod harness;
 
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,9 +25,10 @@ use harness::sealane::{BINARY, ListenerSettings, Metrics, Sealane, Settings, rep
 use harness::secured::{SecuredBackend, finish};
 use harness::secured_nginx::SecuredNginx;
 use harness::tools::{self, required};
-use harness::{PATIENCE, free_port, noise, sha256, wait_for};
+use harness::{PATIENCE, noise, sha256, wait_for};
 use rustix::process::Signal;
 use rustls::version::TLS13;
+use sealane_reserved_port::ReservedPort;
 use tempfile::TempDir;
 
 /// Who signs what backends show.
@@ -183,8 +184,9 @@ fn openssl(folder: &TempDir, inner: &Authority, place: [&str; 2]) -> Option<Proc
 
 #[test]
 fn openssl_sees_its_sessions_resumed() {
-    let (folder, inner, port) = (tempfile::tempdir().unwrap(), inner(), free_port());
-    let address = format!("127.0.0.1:{port}");
+    let (folder, inner) = (tempfile::tempdir().unwrap(), inner());
+    let reserved = ReservedPort::on_loopback().unwrap();
+    let address = reserved.address().to_string();
     let Some(_process) = openssl(&folder, &inner, ["-accept", &address]) else { return };
     wait_for("s_server listens", || TcpStream::connect(&address).ok());
     let site = Site::start(&format!("tls://{address}"), &inner, "roots = [\"ca.pem\"]");
@@ -423,7 +425,7 @@ fn equal_options_of_two_listeners_share_their_sessions() {
     let mut site = Site::start(&backend.written(), &inner, "roots = [\"ca.pem\"]");
     let mut second = site.settings.listeners[0].clone();
     second.name = "second".into();
-    second.address.set_port(free_port());
+    second.move_to(Ipv4Addr::LOCALHOST.into());
     site.settings.listeners.push(second);
     site.settings.write(site.folder.path());
     assert!(site.reload());

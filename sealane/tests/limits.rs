@@ -12,17 +12,18 @@
 mod harness;
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::thread;
 
+use harness::PATIENCE;
 use harness::backend::Backend;
 use harness::certificates::{Authority, KeyKind, NAMES};
 use harness::client::{Client, Connector};
 use harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
-use harness::{PATIENCE, wait_for};
 use rustls::version::{TLS12, TLS13};
+use sealane_reserved_port::ReservedPort;
 use tempfile::TempDir;
 
 /// Sealane on one lane in front of an echo.
@@ -158,10 +159,8 @@ fn unknown_names_are_refused_with_the_right_alert() {
 
 #[test]
 fn a_backend_that_refuses_is_passed_over_and_one_that_is_alone_cuts() {
-    // Bound, so that nobody else gets the port, but not listening.
-    let closed = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    closed.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-    let closed = closed.local_addr().unwrap().as_socket().unwrap().to_string();
+    let nobody = ReservedPort::on_loopback().unwrap();
+    let closed = nobody.address().to_string();
     let site = Site::start(|settings, _| {
         settings.listeners[0].backends.insert(0, closed.clone());
     });
@@ -189,11 +188,7 @@ fn ipv6_in_front_and_a_unix_socket_behind() {
                 stream.write_all(&bytes).unwrap();
             }
         });
-        let port = wait_for("a port", || {
-            let port = harness::free_port();
-            TcpListener::bind((Ipv6Addr::LOCALHOST, port)).ok().map(|_| port)
-        });
-        settings.listeners[0].address = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+        settings.listeners[0].move_to(Ipv6Addr::LOCALHOST.into());
         settings.listeners[0].backends = vec![format!("unix:{}", path.display())];
     });
     for connector in &site.connectors {

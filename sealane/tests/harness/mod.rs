@@ -13,9 +13,6 @@ pub mod secured;
 pub mod secured_nginx;
 pub mod tools;
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long anything that a test waits for may take on a slow machine before the test fails.
@@ -30,20 +27,6 @@ pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
         }
         assert!(Instant::now() < until, "waited {PATIENCE:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A port of 127.0.0.1 that nothing listens on, below those that outgoing connections get. Where it
-/// begins to look is left to chance, because other tests look at the same time.
-pub fn free_port() -> u16 {
-    static START: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    loop {
-        let number = START.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
-        let port = 20_000 + u16::try_from(number).unwrap();
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

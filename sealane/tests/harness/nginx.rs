@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use sealane_reserved_port::ReservedPort;
+
 use super::process::Process;
-use super::{free_port, noise, sha256, wait_for};
+use super::{noise, sha256, wait_for};
 
 /// A running nginx, with its files.
 pub struct Nginx {
@@ -14,6 +16,7 @@ pub struct Nginx {
     /// Speaks HTTP/2 from the first byte. One port for both takes nginx 1.25.1.
     pub http2: u16,
     folder: PathBuf,
+    reserved: [ReservedPort; 3],
 }
 
 impl Nginx {
@@ -28,7 +31,8 @@ impl Nginx {
             std::fs::write(folder.join("www").join(size.to_string()), bytes).unwrap();
         }
         std::fs::write(folder.join("www/page.html"), PAGE).unwrap();
-        let (http1, http2, taken) = (free_port(), free_port(), free_port());
+        let reserved = [(); 3].map(|()| ReservedPort::on_loopback().unwrap());
+        let [http1, http2, taken] = [0, 1, 2].map(|i| reserved[i].address().port());
         let text = CONFIG
             .replace("FOLDER", folder.to_str().unwrap())
             .replace("HTTP1", &http1.to_string())
@@ -43,7 +47,8 @@ impl Nginx {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        let nginx = Self { process: Process::new(nginx), http1, http2, folder };
+        let process = Process::new(nginx);
+        let nginx = Self { process, http1, http2, folder, reserved };
         for port in [http1, http2] {
             wait_for("nginx listens", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
         }

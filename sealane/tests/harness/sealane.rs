@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
+use sealane_reserved_port::ReservedPort;
 
 use super::process::Process;
-use super::{PATIENCE, free_port, wait_for};
+use super::{PATIENCE, wait_for};
 
 /// A configuration file that a test writes, and may write again.
 #[derive(Clone)]
@@ -35,18 +36,29 @@ pub struct ListenerSettings {
     pub backends: Vec<String>,
     /// Further lines of its table.
     pub more: String,
+    /// Of `address`, unless that was chosen otherwise.
+    reserved: Arc<ReservedPort>,
 }
 
 impl ListenerSettings {
-    /// A listener on a free port in front of one backend.
+    /// A listener on a port of its own in front of one backend.
     pub fn new(name: &str, certificates: &Path, backend: &impl ToString) -> Self {
+        let reserved = Arc::new(ReservedPort::on_loopback().unwrap());
         Self {
             name: name.into(),
-            address: SocketAddr::from(([127, 0, 0, 1], free_port())),
+            address: reserved.address(),
             certificates: certificates.into(),
             backends: vec![backend.to_string()],
             more: String::new(),
+            reserved,
         }
+    }
+
+    /// Gives it a port of `address` that no other listener has.
+    pub fn move_to(&mut self, address: IpAddr) {
+        let reserved = Arc::new(ReservedPort::on(address).unwrap());
+        self.address = reserved.address();
+        self.reserved = reserved;
     }
 
     /// With further lines of its table.

@@ -5,30 +5,31 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
+use sealane_reserved_port::ReservedPort;
 
 use super::certificates::{Authority, KeyKind, NAMES};
 use super::process::Process;
 use super::tools::required;
-use super::{PATIENCE, free_port, noise, wait_for};
+use super::{PATIENCE, noise, wait_for};
 
 /// A running nginx that speaks TLS, or nothing on a machine that has none.
 pub struct SecuredNginx {
     process: Process,
-    port: u16,
+    reserved: ReservedPort,
 }
 
 impl SecuredNginx {
     /// Its certificate, and what is signed by it, are from `inner`; `more` is for its server block.
     pub fn start(folder: &Path, inner: &Authority, version: &str, more: &str) -> Option<Self> {
         let program = required("nginx")?;
-        let port = free_port();
+        let reserved = ReservedPort::on_loopback().unwrap();
         std::fs::create_dir_all(folder.join("www")).unwrap();
         std::fs::write(folder.join("www/large"), noise(1_000_000, 3)).unwrap();
         std::fs::write(folder.join("leaf.pem"), inner.leaf(KeyKind::P256, &NAMES)).unwrap();
         inner.write(folder);
         let text = NGINX
             .replace("FOLDER", folder.to_str().unwrap())
-            .replace("PORT", &port.to_string())
+            .replace("PORT", &reserved.address().port().to_string())
             .replace("VERSION", version)
             .replace("MORE", more);
         std::fs::write(folder.join("nginx.conf"), text).unwrap();
@@ -40,14 +41,14 @@ impl SecuredNginx {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        let nginx = Self { process: Process::new(child), port };
-        wait_for("nginx listens", || TcpStream::connect(("127.0.0.1", port)).ok());
+        let nginx = Self { process: Process::new(child), reserved };
+        wait_for("nginx listens", || TcpStream::connect(nginx.reserved.address()).ok());
         Some(nginx)
     }
 
     /// As it stands in a configuration.
     pub fn written(&self) -> String {
-        format!("tls://127.0.0.1:{}", self.port)
+        format!("tls://{}", self.reserved.address())
     }
 }
 
