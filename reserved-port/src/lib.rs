@@ -11,8 +11,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 ///
 /// A server that is told the address can listen there, again and again: all it takes is
 /// `SO_REUSEADDR` or `SO_REUSEPORT`, of which servers set one. Until one does, connections are
-/// refused. Whoever asks for any free port, to listen or to connect from, in this process or another,
-/// never gets this one.
+/// refused. Whoever asks for any free port, to listen or to connect from, in this process or in
+/// another, never gets this one.
 ///
 /// To look for a free port and let it go is not the same: until the server has it, it may be
 /// anybody's, and the server that answers there somebody else's.
