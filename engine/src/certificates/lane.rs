@@ -20,6 +20,7 @@ use super::{
     StoredCertificate,
 };
 use crate::policy::SchemeSet;
+use crate::tickets::{self, LeafDigest};
 
 /// The keys one lane has decoded, at most a given number, the least recently used leaving first.
 ///
@@ -34,6 +35,8 @@ pub struct LaneKeys {
 /// A decoded key, or why there is none.
 struct Held {
     decoded: Result<Arc<CertifiedKey>, CertificateError>,
+    /// Of the certificate as it is sent; none where there is no key.
+    leaf: Option<LeafDigest>,
     /// The key for policies that restrict what it signs with, the newest last.
     restricted: Vec<(SchemeSet, Arc<CertifiedKey>)>,
 }
@@ -133,7 +136,8 @@ impl LaneKeys {
         digest: CertificateDigest,
         decoded: Result<Arc<CertifiedKey>, CertificateError>,
     ) {
-        let held = Held { decoded, restricted: Vec::new() };
+        let leaf = decoded.as_deref().ok().and_then(leaf_of);
+        let held = Held { decoded, leaf, restricted: Vec::new() };
         if self.keys.push(digest, held).is_some() {
             self.counters.evictions += 1;
         }
@@ -159,6 +163,11 @@ impl LaneKeys {
             held.push((schemes, Arc::clone(&made)));
         }
         made
+    }
+
+    /// The digest of the certificate of `key`, which is that of `digest`.
+    fn leaf(&self, digest: CertificateDigest, key: &CertifiedKey) -> Option<LeafDigest> {
+        self.keys.peek(&digest).and_then(|held| held.leaf).or_else(|| leaf_of(key))
     }
 
     pub(crate) fn note_store_failure(&mut self) {
@@ -309,12 +318,22 @@ impl Lane {
             }
             (Found::Nothing | Found::Stored(_), _) => None,
         };
-        Ok(resolved.map(|(digest, is_accepted, key)| match self.schemes {
-            Some(schemes) if is_accepted => keys.restricted(digest, &key, schemes),
-            Some(_) => keys.restricted(digest, &key, SchemeSet::NONE),
-            None => key,
+        Ok(resolved.map(|(digest, is_accepted, key)| {
+            if let Some(leaf) = keys.leaf(digest, &key) {
+                tickets::note_served(leaf);
+            }
+            match self.schemes {
+                Some(schemes) if is_accepted => keys.restricted(digest, &key, schemes),
+                Some(_) => keys.restricted(digest, &key, SchemeSet::NONE),
+                None => key,
+            }
         }))
     }
+}
+
+/// What tickets of sessions that begin with `key` are bound to.
+fn leaf_of(key: &CertifiedKey) -> Option<LeafDigest> {
+    key.cert.first().map(|leaf| LeafDigest::of(leaf))
 }
 
 /// Those that the client accepts, then the others.
