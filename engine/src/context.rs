@@ -19,7 +19,7 @@ use crate::hello::Hello;
 use crate::policy::{ClientCertificates, Policy, SchemeSet};
 use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
 use crate::session::ServerSession;
-use crate::tickets::{LaneClock, LaneTickets, TicketRoot, UnixSeconds};
+use crate::tickets::{LaneClock, LaneTickets, TicketRoot, TicketRootError, UnixSeconds};
 
 mod key_log;
 
@@ -64,6 +64,19 @@ impl LaneResources {
         let clock = Arc::new(LaneClock::new(now));
         let tickets = LaneTickets::new(root, Arc::clone(&clock), random::fill);
         Self { clock, keys: Rc::new(RefCell::new(LaneKeys::new(keys_max))), tickets }
+    }
+
+    /// Sets the lane's clock and lets what goes by it follow: ticket keys rotate, and in a new
+    /// second random bytes come from a new seed. A lane does it in each of its turns.
+    ///
+    /// # Errors
+    /// Clock and ticket root contradict each other: no tickets are issued or opened.
+    pub fn tell_time(&self, now: UnixSeconds) -> Result<(), TicketRootError> {
+        if self.clock.now() != Some(now) {
+            self.clock.set(now);
+            random::renew();
+        }
+        self.tickets.rotate()
     }
 }
 
