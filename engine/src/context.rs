@@ -93,6 +93,7 @@ pub struct LaneContext {
     key_log: Option<Arc<LaneKeyLog>>,
     /// The lane's alone, like its resolver's.
     keys: Fragile<Rc<RefCell<LaneKeys>>>,
+    resolver: Arc<LaneResolver>,
     served: Served,
     server_order: Arc<ServerConfig>,
     /// For clients that put ChaCha20-Poly1305 first because they lack AES instructions.
@@ -120,13 +121,14 @@ impl LaneContext {
         // client waits. One that cannot be read is asked again by each hello.
         drop(served.view());
         let keys = Rc::clone(&lane.keys);
-        let resolver = LaneResolver::new(
+        let resolver = Arc::new(LaneResolver::new(
             served.clone(),
             Arc::clone(&provider),
             Rc::clone(&keys),
             SchemeSet::restricting(&policy.schemes),
-        );
-        let mut config = server_config(context, provider, &clients, Arc::new(resolver), lane)?;
+        ));
+        let answers: Arc<LaneResolver> = Arc::clone(&resolver);
+        let mut config = server_config(context, provider, &clients, answers, lane)?;
         let key_log = context.key_log.then(|| Arc::new(LaneKeyLog::new()));
         if let Some(key_log) = &key_log {
             let key_log: Arc<LaneKeyLog> = Arc::clone(key_log);
@@ -142,6 +144,7 @@ impl LaneContext {
             context: Arc::clone(context),
             key_log,
             keys: Fragile::new(keys),
+            resolver,
             served,
             server_order: Arc::new(config),
             client_order: Arc::new(client_order),
@@ -178,6 +181,12 @@ impl LaneContext {
         }
         let config = if hello.prefers_chacha20 { &self.client_order } else { &self.server_order };
         Ok(Arc::clone(config))
+    }
+
+    /// Whether the lane serves this context now. One that it has left for another still ends the
+    /// handshakes that it began, but no key that is decoded for them is kept.
+    pub fn set_current(&self, is_current: bool) {
+        self.resolver.set_current(is_current);
     }
 
     /// What this is a replica of.
