@@ -13,7 +13,6 @@
 )]
 
 #[path = "binary/harness/mod.rs"]
-#[allow(dead_code, reason = "the tests of `binary` use the rest")]
 mod harness;
 
 use std::collections::BTreeMap;
@@ -29,7 +28,6 @@ use rustix::process::Signal;
 use rustls::version::{TLS12, TLS13};
 use tempfile::TempDir;
 
-use crate::harness;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::{Client, Connector};

@@ -17,5 +17,7 @@ mod drain;
 mod harness;
 mod limits;
 mod reload;
+mod resumption;
+mod secrets;
 mod service;
 mod store;

@@ -1,5 +1,6 @@
 //! What the tests of the binary share: real certificates, a real nginx, real backends, and Sealane
 //! itself as a process.
+#![allow(dead_code, reason = "`binary` and `figures` use their own part each")]
 #![allow(unreachable_pub, reason = "nothing of a test binary can be reached from outside")]
 
 pub mod backend;

@@ -1,23 +1,15 @@
 //! Files with secrets that everybody may read: `check` and `serve` say the same of them.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
-
-mod harness;
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use harness::backend::Backend;
-use harness::certificates::{Authority, KeyKind};
-use harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
-use harness::tools;
 use rustix::process::Signal;
+
+use crate::harness::backend::Backend;
+use crate::harness::certificates::{Authority, KeyKind};
+use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
+use crate::harness::tools;
 
 fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();

@@ -1,30 +1,22 @@
 //! Where tickets resume, with real clients: where their certificate is served, and nowhere else.
 //! And what TLS 1.2 must bring along for that.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, and prints its figures"
-)]
-
-mod harness;
-
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::backend::Backend;
-use harness::certificates::{Authority, KeyKind};
-use harness::client::Connector;
-use harness::sealane::{BINARY, ListenerSettings, Sealane, Settings, replace};
-use harness::tools::{output, required, run_with_input};
 use rustix::process::Signal;
 use rustls::version::{TLS12, TLS13};
 use rustls::{Error, SupportedProtocolVersion};
 use tempfile::TempDir;
+
+use crate::harness;
+use crate::harness::backend::Backend;
+use crate::harness::certificates::{Authority, KeyKind};
+use crate::harness::client::Connector;
+use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings, replace};
+use crate::harness::tools::{output, required, run_with_input};
 
 /// Two sites behind listeners of equal policy, each with a backend of its own.
 struct Sites {
