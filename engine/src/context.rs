@@ -167,6 +167,11 @@ impl LaneContext {
         Ok(Arc::clone(config))
     }
 
+    /// Whether clients are asked for certificates.
+    pub fn asks_certificates(&self) -> bool {
+        self.clients.is_some()
+    }
+
     /// What this is a replica of.
     pub fn context(&self) -> &Arc<Context> {
         &self.context

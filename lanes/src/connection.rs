@@ -16,13 +16,14 @@ use crate::cause::Cause;
 use crate::core::Outlet;
 use crate::pool::Pending;
 use crate::token::Token;
+use crate::unfinished::Kept;
 
 /// Everything a lane keeps for a connection, beside its generation and what its service keeps.
 pub(crate) struct Connection {
     pub(crate) token: u64,
     pub(crate) socket: Socket,
     pub(crate) attached: Option<Attached>,
-    /// Counts the attached sockets, so that an event for one does not reach the next.
+    /// Counts the attached sockets from 1, so that an event for one does not reach the next.
     pub(crate) attachment: u8,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) phase: Phase,
@@ -32,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) server_name: Option<Box<str>>,
     /// The start of a ClientHello whose end has not arrived, or a whole one that waits.
     pub(crate) early: Box<[u8]>,
+    /// What the lane counts of that, and of what the sessions keep.
+    pub(crate) kept: Kept,
     /// Ciphertext that the client's socket did not take.
     pub(crate) outgoing: Option<Pending>,
     /// Plaintext that the service did not take.
@@ -43,7 +46,7 @@ pub(crate) struct Connection {
     pub(crate) accepted_at: Instant,
     pub(crate) accepted_ms: u64,
     pub(crate) handshake_us: Option<u32>,
-    /// When a byte last moved.
+    /// When plaintext or a whole record last came, or a byte left.
     pub(crate) active_ms: u64,
     /// The entry of the timer wheel that counts; others of this connection are stale.
     pub(crate) armed_ms: u64,
@@ -166,6 +169,7 @@ impl Connection {
             context: None,
             server_name: None,
             early: Box::default(),
+            kept: Kept::default(),
             outgoing: None,
             untaken: None,
             inward: Direction::Open,
@@ -246,6 +250,16 @@ impl Connection {
     /// Bytes that stand in front of the next ones from the client.
     pub(crate) fn carried_len(&self) -> usize {
         self.session.as_ref().map_or(self.early.len(), |session| session.partial_len())
+    }
+
+    /// Bytes that wait for their rest, of the client and of the attached socket's peer.
+    pub(crate) fn unfinished_len(&self) -> usize {
+        self.carried_len() + self.attached.as_ref().map_or(0, Attached::unfinished_len)
+    }
+
+    /// Appends `more` to those bytes where nothing but more waiting comes of it.
+    pub(crate) fn append_carried(&mut self, more: &[u8]) -> bool {
+        self.session.as_mut().is_some_and(|session| session.append_partial(more))
     }
 
     /// Moves those bytes into `into`.

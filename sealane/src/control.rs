@@ -203,7 +203,7 @@ impl Control {
 
     fn open_admin(&mut self) -> Result<(), ServeError> {
         let Some(address) = &self.config.admin else { return Ok(()) };
-        let admin = Admin::start(address, self.state.clone())
+        let admin = Admin::start(address, &self.config.admin_hosts, self.state.clone())
             .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
         self.admin = Some(admin);
         Ok(())
@@ -315,6 +315,10 @@ impl Control {
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let config = self.keep_what_needs_a_restart(config);
+        if let Some((key, problem)) = config.limits.too_few_for(config.lanes) {
+            // Fewer lanes in the file, which run only after the next start.
+            return Err(vec![format!("limits.{key}: {problem}")]);
+        }
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
         let built = build(&config, self.number + 1, &mut self.registries, self.root.current())?;
@@ -353,8 +357,9 @@ impl Control {
             config.limits.decoded_keys_per_lane_max = keys_max;
             kept.push("limits.decoded_keys_per_lane");
         }
-        if config.admin != running.admin {
+        if (&config.admin, &config.admin_hosts) != (&running.admin, &running.admin_hosts) {
             config.admin.clone_from(&running.admin);
+            config.admin_hosts.clone_from(&running.admin_hosts);
             kept.push("admin");
         }
         if config.access_log != running.access_log {
