@@ -114,6 +114,9 @@ pub(crate) struct Socket {
     pub(crate) wants_room: bool,
 }
 
+/// Plaintext that may wait while more is read ahead.
+const READ_AHEAD_BYTES_MAX: usize = 16 * 1024;
+
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self {
@@ -216,7 +219,8 @@ impl Connection {
             Phase::Established if self.abandoned => false,
             // Behind close_notify only FIN can come, which tells nothing new, or an error.
             Phase::Established if self.inward != Direction::Open => self.socket.failed,
-            Phase::Established => self.untaken.is_none() && !self.attached_has_pending(),
+            Phase::Established if self.untaken.is_some() => self.reads_ahead(),
+            Phase::Established => !self.attached_has_pending(),
             Phase::Handshake | Phase::Hello => self.outgoing.is_none(),
             Phase::Lingering { .. } => true,
         };
@@ -229,6 +233,15 @@ impl Connection {
             && self.outgoing.is_none()
             && self.outward == Direction::Open
             && self.attached.as_ref().is_some_and(Attached::wants_reading)
+    }
+
+    /// Whether the client is read although what it has sent waits: while the attached socket's peer
+    /// is being reached, which may take seconds, so that the client's end is noticed, and an error
+    /// of its answered by an alert.
+    fn reads_ahead(&self) -> bool {
+        let waiting = self.untaken.as_ref().map_or(0, |untaken| untaken.len());
+        waiting <= READ_AHEAD_BYTES_MAX
+            && self.attached.as_ref().is_some_and(|attached| !attached.is_reached())
     }
 
     fn attached_has_pending(&self) -> bool {

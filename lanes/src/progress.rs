@@ -13,6 +13,7 @@ use crate::core::{Core, to_ms};
 use crate::kernel::Kernel;
 use crate::lane::{Entry, Lane};
 use crate::link::Link;
+use crate::pool::Pending;
 use crate::service::Service;
 
 /// How long session tickets wait for the first response before they leave alone.
@@ -267,11 +268,17 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             let len = plain.len() as u64;
             self.entry.connection.client_bytes += len;
             self.core.counters.client_bytes.add(len);
-            self.with_state(|service, state, link, settings| {
-                service.plaintext(state, link, plain, settings)
-            })?;
-            if !plain.is_empty() && !self.entry.connection.abandoned {
-                self.entry.connection.untaken = Some(self.core.pool.detach(plain));
+            if let Some(waiting) = self.entry.connection.untaken.take() {
+                let joined = Pending::holding(&[waiting.filled(), plain.filled()].concat());
+                self.core.pool.give_back(waiting);
+                self.entry.connection.untaken = Some(joined);
+            } else {
+                self.with_state(|service, state, link, settings| {
+                    service.plaintext(state, link, plain, settings)
+                })?;
+                if !plain.is_empty() && !self.entry.connection.abandoned {
+                    self.entry.connection.untaken = Some(self.core.pool.detach(plain));
+                }
             }
         }
         if fed.peer_closed && !self.entry.connection.abandoned {

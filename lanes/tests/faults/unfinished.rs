@@ -44,7 +44,8 @@ fn the_longest_wait_ends_where_a_lane_keeps_too_much() {
     let _others = among_others();
     let limits = Limits { unfinished_bytes_max: 100_000, ..Limits::default() };
     let rig = Rig::start(Wanted::limited(limits));
-    let version = VERSIONS[1];
+    // Without tickets that come when they like.
+    let version = VERSIONS[0];
     let mut steady = Client::connect(&rig, version).unwrap();
     let mut clients: Vec<_> = (0..8).map(|_| Client::connect(&rig, version).unwrap()).collect();
     let begun = [&RECORD_HEADER[..], &[7; 15_995]].concat();

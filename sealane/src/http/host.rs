@@ -1,7 +1,7 @@
 //! By which names a server may be asked for: a web page whose owner points a name of his at this
 //! machine must not be able to read what is served here.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Status;
 
@@ -38,7 +38,7 @@ impl Hosts {
 
     fn allows(&self, name: Name<'_>) -> bool {
         match name {
-            Name::Address(_) => true,
+            Name::Address => true,
             Name::Text(text) => {
                 let text = text.strip_suffix('.').unwrap_or(text);
                 text.eq_ignore_ascii_case("localhost")
@@ -50,7 +50,7 @@ impl Hosts {
 
 /// A host as it is written in a request.
 enum Name<'a> {
-    Address(IpAddr),
+    Address,
     Text(&'a str),
 }
 
@@ -59,15 +59,15 @@ fn name(text: &str) -> Option<Name<'_>> {
     let (name, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (address, port) = rest.split_once(']')?;
-            (Name::Address(address.parse::<Ipv6Addr>().ok()?.into()), port)
+            (address.parse::<Ipv6Addr>().ok().map(|_| Name::Address)?, port)
         }
         None => {
             let end = text.find(':').unwrap_or(text.len());
             let (host, port) = text.split_at(end);
             let is_name = !host.is_empty()
                 && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-            let address = host.parse::<Ipv4Addr>().map(|address| Name::Address(address.into()));
-            (address.ok().or(is_name.then_some(Name::Text(host)))?, port)
+            let address = host.parse::<Ipv4Addr>().ok().map(|_| Name::Address);
+            (address.or(is_name.then_some(Name::Text(host)))?, port)
         }
     };
     let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
