@@ -8,11 +8,18 @@ use rustls::{CommonState, HandshakeKind, ServerConfig};
 
 use super::driver::{End, TlsSession};
 use super::error::SessionError;
-use super::unfinished::{Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX};
 use super::RECORD_WIRE_MAX;
+use super::unfinished::{Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX};
+use crate::tickets::Binding;
 
 /// The server's side of a TLS connection.
-pub type ServerSession = TlsSession<UnbufferedServerConnection>;
+pub type ServerSession = TlsSession<ServerEnd>;
+
+/// rustls' connection, and what the session's tickets are bound to.
+pub struct ServerEnd {
+    binding: Binding,
+    tls: UnbufferedServerConnection,
+}
 
 impl ServerSession {
     /// A session that expects a ClientHello.
@@ -20,7 +27,8 @@ impl ServerSession {
     /// # Errors
     /// The configuration is unusable: a fault of ours.
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, SessionError> {
-        Ok(Self::start(UnbufferedServerConnection::new(config)?))
+        let tls = UnbufferedServerConnection::new(config)?;
+        Ok(Self::start(ServerEnd { binding: Binding::default(), tls }))
     }
 
     /// The same session, where the client sends more than the few short messages that each does.
@@ -50,28 +58,33 @@ impl Awaited {
     }
 }
 
-impl End for UnbufferedServerConnection {
+impl End for ServerEnd {
     type Data = ServerConnectionData;
     type Awaited = Awaited;
     // Tickets are the only thing that a TLS 1.3 server writes at that moment.
     const HOLDS_TICKETS: bool = true;
 
     fn turn<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
-        self.process_tls_records(incoming)
+        let Self { binding, tls } = self;
+        if tls.is_handshaking() {
+            return binding.during(|| tls.process_tls_records(incoming));
+        }
+        binding.release();
+        tls.process_tls_records(incoming)
     }
 
     fn negotiated(&self) -> &CommonState {
-        self
+        &self.tls
     }
 
     fn note(&self, awaited: &mut Awaited, incoming_len: usize) {
-        if self.protocol_version().is_none() {
+        if self.tls.protocol_version().is_none() {
             awaited.hello_len = u32::try_from(incoming_len).unwrap_or(u32::MAX);
         }
     }
 
     fn bounds(&self, awaited: &Awaited) -> Bounds {
-        if self.protocol_version().is_none() {
+        if self.tls.protocol_version().is_none() {
             // Lanes look at the hello before there is a session, and bound it themselves.
             return Bounds::of_all(PARTIAL_BYTES_MAX);
         }
@@ -79,11 +92,11 @@ impl End for UnbufferedServerConnection {
         if awaited.early_data {
             others_max = others_max.max(RECORD_WIRE_MAX);
         }
-        if self.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest) {
+        if self.tls.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest) {
             // The second hello is the first one with another key share.
             others_max += (awaited.hello_len as usize).min(PARTIAL_BYTES_MAX);
         }
-        let is_due = awaited.certificate && self.peer_certificates().is_none();
+        let is_due = awaited.certificate && self.tls.peer_certificates().is_none();
         Bounds { bytes_max: if is_due { PARTIAL_BYTES_MAX } else { others_max }, others_max }
     }
 }
