@@ -171,6 +171,11 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             counters.ended(Cause::LimitConnections).add(1);
             return;
         }
+        if !self.service.admits(address, &current.listener(position).settings) {
+            reset_on_close(&fd);
+            counters.ended(Cause::Blocked).add(1);
+            return;
+        }
         let (handshakes_max, timeout) = (limits.handshakes_max, limits.handshake_timeout);
         let generation = Rc::clone(current);
 

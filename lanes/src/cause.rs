@@ -48,6 +48,8 @@ causes! {
     /// The backend's stream ended without close_notify; the client is reset, never told a clean
     /// end.
     BackendTruncated = "backend_truncated", Backend;
+    /// The service admits nobody from the client's address.
+    Blocked = "blocked", Client;
     /// Both sides ended cleanly.
     Clean = "clean", Nobody;
     /// The certificate that the client was asked for is missing, or was refused in the handshake.

@@ -2,7 +2,7 @@
 //! a connection that is old.
 
 use std::io::{ErrorKind, Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealane_lanes::cause::Cause;
 use sealane_lanes::limits::Limits;
@@ -10,7 +10,7 @@ use sealane_lanes::limits::Limits;
 use crate::backend::{Backend, RESET, read_to_end};
 use crate::client::{Client, Seen, VERSIONS};
 use crate::hostile::stalled;
-use crate::rig::{Rig, Wanted, among_others, eventually};
+use crate::rig::{PATIENCE, Rig, Wanted, among_others, eventually};
 
 /// The header of a full record of application data.
 const RECORD_HEADER: [u8; 5] = [23, 3, 3, 0x40, 0x10];
@@ -95,7 +95,9 @@ fn at_its_greatest_age_a_connection_ends_whatever_it_does() {
         });
         let rig = Rig::start(Wanted { limits: limits.clone(), ..Wanted::relay(backend.address) });
         let mut client = Client::connect(&rig, version).unwrap();
+        let until = Instant::now() + PATIENCE;
         let ended = loop {
+            assert!(Instant::now() < until, "it goes on for ever");
             if client.send(b"busy").is_err() || client.receive(4).is_err() {
                 break client.read_to_end();
             }
