@@ -13,63 +13,68 @@ use crate::token::{Source, Token};
 /// What a lane's connections keep of such bytes in all.
 #[derive(Default)]
 pub(crate) struct Unfinished {
-    bytes: usize,
+    units: usize,
     /// Connections that keep some.
     holders: usize,
     /// Who began to keep some, in that order; for most of them the rest has come since.
     order: VecDeque<Wait>,
-    /// Counts the waits.
-    last: u32,
+    /// Counts the waits, and begins again: two of one number would have to be of one connection.
+    last: u16,
 }
 
 /// A connection's wait for the rest of something: one that begins again is another.
 #[derive(Clone, Copy)]
 struct Wait {
     token: u64,
-    number: u32,
+    number: u16,
 }
 
-/// What one connection keeps.
+/// What one connection keeps. Small, because every connection has it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Kept {
-    bytes: u32,
+    /// In units of [`UNIT_BYTES`], rounded up.
+    units: u16,
     /// The number of the wait.
-    number: u32,
+    number: u16,
     /// What was waited for has come: what is kept now waits for something else.
     pub(crate) is_another: bool,
 }
 
+/// Bytes are counted by so many.
+const UNIT_BYTES: usize = 16;
 /// Waits that are over and may stand behind one that is not.
 const STALE_WAITS_MAX: usize = 4096;
 
 impl Unfinished {
-    /// Takes note of what a connection keeps now. Only when it keeps more has anything to be done
-    /// about it, which it says.
+    /// Takes note of what a connection keeps now. Returns whether a wait begins or takes more: only
+    /// then is there anything to be limited.
     fn note(&mut self, connection: &mut Connection) -> bool {
-        let len = connection.unfinished_len();
+        // Sessions and whoever looks at hellos bound it, at a fifth of what fits.
+        let units = connection.unfinished_len().div_ceil(UNIT_BYTES);
+        let units = u16::try_from(units).unwrap_or(u16::MAX);
         let kept = &mut connection.kept;
-        let before = kept.bytes as usize;
-        let is_another = std::mem::take(&mut kept.is_another) && len > 0;
-        if len == before && !is_another {
+        let before = kept.units;
+        let is_another = std::mem::take(&mut kept.is_another) && units > 0;
+        if units == before && !is_another {
             return false;
         }
-        if before == 0 || is_another {
+        let begins = before == 0 || is_another;
+        if begins {
             self.last = self.last.wrapping_add(1);
             kept.number = self.last;
             self.order.push_back(Wait { token: connection.token, number: self.last });
         }
         self.holders += usize::from(before == 0);
-        self.holders -= usize::from(len == 0);
-        self.bytes = self.bytes - before + len;
-        // A session bounds it at some 80 KiB, and so does whoever looks at hellos.
-        kept.bytes = u32::try_from(len).unwrap_or(u32::MAX);
-        len > before
+        self.holders -= usize::from(units == 0);
+        self.units = self.units - usize::from(before) + usize::from(units);
+        kept.units = units;
+        begins || units > before
     }
 
     /// Forgets a connection that ended.
     pub(crate) fn forget(&mut self, kept: Kept) {
-        self.bytes -= kept.bytes as usize;
-        self.holders -= usize::from(kept.bytes > 0);
+        self.units -= usize::from(kept.units);
+        self.holders -= usize::from(kept.units > 0);
     }
 }
 
@@ -87,8 +92,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             self.core.unfinished.order = order;
         }
         let Some(current) = &self.current else { return };
-        let bytes_max = current.generation.limits.unfinished_bytes_max;
-        while self.core.unfinished.bytes > bytes_max {
+        let units_max = current.generation.limits.unfinished_bytes_max / UNIT_BYTES;
+        while self.core.unfinished.units > units_max {
             let Some(oldest) = self.core.unfinished.order.pop_front() else { return };
             if let Some(slot) = self.waiting_slot(oldest) {
                 self.end(slot, Cause::LimitUnfinished);
@@ -104,7 +109,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let connection = &self.entries.get(slot)?.connection;
         let waits = connection.token == wait.token
             && connection.kept.number == wait.number
-            && connection.kept.bytes > 0;
+            && connection.kept.units > 0;
         waits.then_some(slot)
     }
 }
