@@ -99,7 +99,7 @@ fn curl_over_http1_and_http2_with_every_kind_of_key() {
                 let wrote = "%{http_version} %{ssl_verify_result} %{http_code}";
                 let said = output(curl().arg("-o").arg(&file).args(["-w", wrote, &url]));
                 assert_eq!(said, format!("{name} 0 200"), "{key:?} {version:?}");
-                let hash = crate::harness::sha256(&std::fs::read(&file).unwrap());
+                let hash = harness::sha256(&std::fs::read(&file).unwrap());
                 assert_eq!(hash, site.nginx.hash_of(SIZE));
                 let sent = format!("@{}", file.display());
                 let url = format!("https://localhost:{port}/upload");

@@ -155,7 +155,7 @@ fn at_its_greatest_age_a_connection_is_told_the_end() {
 #[test]
 fn the_table_of_open_files_does_not_grow_while_connections_arrive() {
     const CONNECTIONS: usize = 4_000;
-    if crate::harness::raise_descriptor_limit() < 4 * CONNECTIONS as u64 {
+    if harness::raise_descriptor_limit() < 4 * CONNECTIONS as u64 {
         println!("SKIPPED: this process may not have the descriptors");
         return;
     }
@@ -260,10 +260,10 @@ fn ipv6_in_front_and_a_unix_socket_behind() {
     });
     for connector in &site.connectors {
         let mut client = connector.connect(site.address).unwrap();
-        let bytes = crate::harness::noise(3_000_000, 9);
+        let bytes = harness::noise(3_000_000, 9);
         client.write_all(&bytes).unwrap();
         client.end(true).unwrap();
-        assert_eq!(crate::harness::sha256(&client.read_rest().unwrap()), crate::harness::sha256(&bytes));
+        assert_eq!(harness::sha256(&client.read_rest().unwrap()), harness::sha256(&bytes));
     }
     site.wait_until_ended("clean", 2);
 }

@@ -91,7 +91,7 @@ fn suites_are_named_as_haproxy_names_them() {
                 continue;
             }
             let connector = Connector::with_suite(authority.der(), *suite);
-            let [ours, theirs] = [address, haproxy.address].map(|address| {
+            let [ours, theirs] = [address, haproxy.port.address()].map(|address| {
                 let mut client = connector.connect(address).unwrap();
                 client.end(false).unwrap();
                 told.recv_timeout(PATIENCE).unwrap()

@@ -46,7 +46,7 @@ impl Sites {
     }
 
     fn reload(&self) {
-        let reloads = |metrics: &crate::harness::sealane::Metrics| {
+        let reloads = |metrics: &harness::sealane::Metrics| {
             metrics.sum("sealane_reloads_total", &[("outcome", "accepted")])
         };
         let before = reloads(&self.sealane.metrics());
