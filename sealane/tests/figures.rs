@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use rustls::version::{TLS12, TLS13};
@@ -184,6 +184,25 @@ fn traced(strace: &Path, thread: u32, log: &Path, work: impl FnOnce()) -> BTreeM
         }
     }
     calls
+}
+
+#[test]
+fn random_bytes_come_from_a_new_seed_in_every_second_with_a_handshake() {
+    let Some(strace) = required("strace") else { return };
+    let site = Site::start(&Backend::echo());
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let lanes = site.sealane.process.threads("lane-");
+    let calls = traced(&strace, lanes[0], &site.folder.path().join("strace"), || {
+        for _ in 0..3 {
+            let before = second();
+            wait_for("the next second", || (second() > before).then_some(()));
+            exchange(site.full().connect(site.address).unwrap());
+            site.wait_until_open(0);
+        }
+    });
+    let seeds = calls.get("getrandom").copied().unwrap_or_default();
+    // Without that, three handshakes take no seed, or at most one.
+    assert!(seeds >= 3, "{calls:?}");
 }
 
 #[test]

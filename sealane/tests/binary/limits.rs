@@ -118,6 +118,81 @@ fn silence_has_an_end_before_and_after_the_handshake() {
     site.wait_until_ended("idle", 1);
 }
 
+/// One byte a second of a record that never ends kept a connection, and its backend's, for good.
+#[test]
+fn bytes_that_complete_no_record_are_silence() {
+    let site = Site::limited("idle_timeout = \"2s\"");
+    let mut dribbling = site.connect();
+    dribbling.echo(b"a word").unwrap();
+    let mut socket = dribbling.stream.try_clone().unwrap();
+    socket.write_all(&[23, 3, 3, 0x40, 0]).unwrap();
+    let mut busy = site.connect();
+    // By its end the other one has been reset, whatever it sent meanwhile.
+    wait_for("the end of the one that dribbles", || {
+        let _ = socket.write_all(&[0]);
+        busy.echo(b"still here").unwrap();
+        (site.sealane.metrics().ended("idle") == 1).then_some(())
+    });
+    assert!(dribbling.read_rest().is_err(), "an idle timeout is no clean end");
+    busy.echo(b"and still").unwrap();
+}
+
+#[test]
+fn at_its_greatest_age_a_connection_is_told_the_end() {
+    let site = Site::limited("connection_age = \"1s\"");
+    for (before, connector) in site.connectors.iter().enumerate() {
+        let mut client = connector.connect(site.address).unwrap();
+        while client.echo(b"busy").is_ok() {}
+        // What reads now is close_notify, or the end behind it: no reset, and nothing that is cut.
+        assert_eq!(client.read_rest().unwrap(), b"");
+        drop(client);
+        site.wait_until_ended("limit_age", before as u64 + 1);
+    }
+    assert_eq!(site.sealane.metrics().ended("idle"), 0);
+}
+
+/// Each growth of a table that threads share stops the lane that needs it for some milliseconds.
+#[test]
+fn the_table_of_open_files_does_not_grow_while_connections_arrive() {
+    const CONNECTIONS: usize = 4_000;
+    if harness::raise_descriptor_limit() < 4 * CONNECTIONS as u64 {
+        println!("SKIPPED: this process may not have the descriptors");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let backend = Backend::echo_for_many();
+    let listener = ListenerSettings::new("site", &certificate, &backend.address);
+    let address = listener.address;
+    let sealane = Sealane::start(folder.path(), &Settings::new(vec![listener]));
+    let table = || {
+        let path = format!("/proc/{}/status", sealane.process.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+        size.trim().parse::<usize>().unwrap()
+    };
+    let before = table();
+    let connector = Connector::with_x25519(authority.der(), &TLS13);
+    let mut growths = 0;
+    let mut last = before;
+    let clients: Vec<Client> = (0..CONNECTIONS)
+        .map(|_| {
+            let client = connector.connect(address).unwrap();
+            let size = table();
+            growths += usize::from(size != last);
+            last = size;
+            client
+        })
+        .collect();
+    let open = sealane.wait_for_metrics("all are open", |m| m.open() == CONNECTIONS as u64);
+    println!("{} open, a table of {before}, {growths} growths", open.open());
+    assert!(sealane.process.descriptors() > CONNECTIONS, "they cost descriptors");
+    assert_eq!((growths, table()), (0, before));
+    drop(clients);
+}
+
 #[test]
 fn plain_http_gets_an_answer_that_says_so() {
     let site = Site::limited("");

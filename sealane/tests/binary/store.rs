@@ -1,108 +1,20 @@
 //! Certificates in a store, changed by the command while Sealane serves from it.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::version::{TLS12, TLS13};
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::harness::backend::Backend;
-use crate::harness::certificates::{Authority, KeyKind};
+use crate::harness::certificates::KeyKind;
 use crate::harness::client::Connector;
-use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
+use crate::harness::sealane::{BINARY, ListenerSettings, Sealane};
+use crate::harness::site::{Site, error_text};
 use crate::harness::tools;
-
-/// A store, its key, and a Sealane that serves from it in front of an echo.
-struct Site {
-    authority: Authority,
-    folder: TempDir,
-    sealane: Option<Sealane>,
-    settings: Settings,
-}
-
-impl Site {
-    /// With a store that holds a certificate for `kept.test`.
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = PathBuf::from(format!("store:{}", folder.path().join("store").display()));
-        let backend = Backend::echo();
-        let listener = ListenerSettings::new("site", &store, &backend.address)
-            .with("unknown_names = \"refuse\"");
-        let mut settings = Settings::new(vec![listener]);
-        settings.more = "store_key = { file = \"key\" }".into();
-        let site = Self { authority: Authority::new(), folder, sealane: None, settings };
-        site.import(&["kept.test"], &["--create"]);
-        site
-    }
-
-    fn start() -> Self {
-        let mut site = Self::new();
-        site.sealane = Some(Sealane::start(site.path(), &site.settings));
-        site
-    }
-
-    fn sealane(&self) -> &Sealane {
-        self.sealane.as_ref().unwrap()
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn key_file(&self) -> PathBuf {
-        self.path().join("key")
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.settings.listeners[0].address
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
-        command.arg("certificates").args(words).arg("--store").arg(self.path().join("store"));
-        if matches!(words[0], "import" | "reseal" | "verify") {
-            command.arg("--key-file").arg(self.key_file());
-        }
-        command
-    }
-
-    /// What a command that must succeed prints.
-    fn run(&self, words: &[&str]) -> String {
-        tools::output(&mut self.command(words))
-    }
-
-    /// Imports a new certificate for `names` and returns it.
-    fn import(&self, names: &[&str], more: &[&str]) -> CertificateDer<'static> {
-        let text = self.authority.leaf(KeyKind::P256, names);
-        let file = self.path().join("import.pem");
-        std::fs::write(&file, &text).unwrap();
-        self.run(&[&["import", file.to_str().unwrap()], more].concat());
-        CertificateDer::from_pem_slice(text.as_bytes()).unwrap()
-    }
-
-    fn connector(&self, name: &str) -> Connector {
-        Connector::new(self.authority.der(), &TLS13).with_name(name).without_tickets()
-    }
-
-    /// The certificate that a client gets for `name`, which it has verified, over a connection that
-    /// carries bytes.
-    fn served(&self, name: &str) -> std::io::Result<CertificateDer<'static>> {
-        let mut client = self.connector(name).connect(self.address())?;
-        client.echo(name.as_bytes())?;
-        Ok(client.tls.peer_certificates().unwrap()[0].clone().into_owned())
-    }
-}
-
-fn error_text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 #[test]
 fn what_is_imported_or_removed_is_served_from_the_next_hello_on() {

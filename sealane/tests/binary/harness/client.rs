@@ -7,8 +7,10 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::{TLS12, TLS13};
 use rustls::{
-    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, SupportedProtocolVersion,
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, SupportedCipherSuite,
+    SupportedProtocolVersion,
 };
 
 /// How a test's clients connect; clones share their tickets.
@@ -34,6 +36,14 @@ impl Connector {
     ) -> Self {
         let groups = vec![aws_lc_rs::kx_group::X25519];
         let provider = CryptoProvider { kx_groups: groups, ..aws_lc_rs::default_provider() };
+        Self::of_provider(provider, authority, version)
+    }
+
+    /// Speaks one suite only, in its version.
+    pub fn with_suite(authority: CertificateDer<'static>, suite: SupportedCipherSuite) -> Self {
+        let provider =
+            CryptoProvider { cipher_suites: vec![suite], ..aws_lc_rs::default_provider() };
+        let version = if suite.tls13().is_some() { &TLS13 } else { &TLS12 };
         Self::of_provider(provider, authority, version)
     }
 

@@ -11,6 +11,7 @@ pub mod process;
 pub mod sealane;
 pub mod secured;
 pub mod secured_nginx;
+pub mod site;
 pub mod tools;
 
 use std::time::{Duration, Instant};
