@@ -378,12 +378,15 @@ impl Control {
         }
     }
 
-    /// What has to happen now and then: forget what no generation names any more, and keep the
-    /// ticket root in step with the clock.
+    /// What has to happen now and then: forget what no generation names any more, notice stores
+    /// that somebody else changed, and keep the ticket root in step with the clock.
     fn look_after(&mut self) {
         self.generations.retain(|generation| Arc::strong_count(generation) > 1);
         self.registries.backends.prune();
         self.registries.stores.prune();
+        for news in self.registries.stores.look_after() {
+            say(&news);
+        }
         if let Some(problem) = self.root.advance() {
             say(&problem);
         }

@@ -3,6 +3,7 @@
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error};
 
+use crate::anchors::unnamed;
 use crate::certificates::days;
 
 /// Why a session ended.
@@ -47,6 +48,9 @@ fn words(error: &Error) -> String {
 fn refused(error: &CertificateError) -> String {
     use CertificateError as E;
     match error {
+        E::BadEncoding => {
+            "one of its certificates is not valid X.509; issue or copy it again".into()
+        }
         E::Expired => "it has expired; renew it".into(),
         E::ExpiredContext { time, not_after } => {
             format!("it expired {} ago; renew it", between(*not_after, *time))
@@ -73,13 +77,22 @@ fn refused(error: &CertificateError) -> String {
             "it is an authority's (CA:TRUE) and may not name a server itself; issue another from it"
                 .into()
         }
+        E::InvalidPurpose => {
+            "it is for something else; issue one whose purposes have this one".into()
+        }
+        error if unnamed(error) == Some(&webpki::Error::PathLenConstraintViolated) => {
+            "more authorities stand in its chain than one of them allows below itself (its path \
+             length)"
+                .into()
+        }
+        E::Other(other) => other.to_string(),
         other => other.to_string(),
     }
 }
 
 /// Whether rustls refused a certificate as a peer's own because it is an authority's.
 pub(crate) fn is_authority_as_leaf(error: &CertificateError) -> bool {
-    matches!(error, CertificateError::Other(other) if format!("{:?}", other.0) == CA_AS_LEAF)
+    unnamed(error) == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
 fn between(earlier: UnixTime, later: UnixTime) -> String {
@@ -105,8 +118,6 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// How rustls' verifiers name a CA's certificate that a peer presents as its own.
-const CA_AS_LEAF: &str = "CaUsedAsEndEntity";
 /// Characters of a host name (RFC 1035 section 2.3.4).
 const NAME_CHARS_MAX: usize = 255;
 /// Names of a refused certificate that an error lists.
