@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fragile::Fragile;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::server::{NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError};
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::time_provider::TimeProvider as _;
 
 use crate::certificates::{
@@ -111,7 +111,7 @@ impl LaneContext {
     pub fn new(context: &Arc<Context>, lane: &LaneResources) -> Result<Self, ContextError> {
         let policy = &context.policy;
         let provider = Arc::new(policy_provider(context.provider, policy)?.crypto);
-        let clients = verifier(&policy.clients, &provider)?;
+        let clients = verifier(&policy.clients, &provider);
         let served = Served {
             index: Arc::clone(&context.certificates),
             store: context.store.clone(),
@@ -183,6 +183,11 @@ impl LaneContext {
         Ok(Arc::clone(config))
     }
 
+    /// Whether clients are asked for certificates.
+    pub fn asks_certificates(&self) -> bool {
+        self.clients.is_some()
+    }
+
     /// Whether the lane serves this context now. One that it has left for another still ends the
     /// handshakes that it began, but no key that is decoded for them is kept.
     pub fn set_current(&self, is_current: bool) {
@@ -248,9 +253,6 @@ impl Refusal {
 /// Why a context cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// The verifier of clients' certificates cannot be made: a fault of ours.
-    #[error("clients' certificates cannot be verified: {0}")]
-    Clients(#[from] VerifierBuilderError),
     /// The provider cannot run on this machine, or the policy names no group.
     #[error(transparent)]
     Provider(#[from] ProviderError),
@@ -259,16 +261,13 @@ pub enum ContextError {
     Settings(#[from] rustls::Error),
 }
 
-fn verifier(
-    clients: &ClientCertificates,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Option<Arc<LaneVerifier>>, VerifierBuilderError> {
+fn verifier(clients: &ClientCertificates, provider: &CryptoProvider) -> Option<Arc<LaneVerifier>> {
     let (roots, required) = match clients {
         ClientCertificates::Asked(roots) => (roots, false),
-        ClientCertificates::NotAsked => return Ok(None),
+        ClientCertificates::NotAsked => return None,
         ClientCertificates::Required(roots) => (roots, true),
     };
-    Ok(Some(Arc::new(LaneVerifier::new(roots, required, Arc::clone(provider))?)))
+    Some(Arc::new(LaneVerifier::new(roots, required, provider)))
 }
 
 fn server_config(
