@@ -12,11 +12,11 @@ use sealane_reserved_port::ReservedPort;
 use tempfile::TempDir;
 
 use crate::harness;
-use crate::harness::{PATIENCE, wait_for};
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::{Client, Connector};
 use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
+use crate::harness::{PATIENCE, wait_for};
 
 /// Sealane on one lane in front of an echo.
 struct Site {
