@@ -1,0 +1,3 @@
+'use strict';
+const FAILING = {};
+module.exports = { FAILING };
