@@ -1,3 +1,4 @@
 'use strict';
 const FAILING = {};
-module.exports = { FAILING };
+const FAILING_SUITES = {};
+module.exports = { FAILING, FAILING_SUITES };

@@ -6,7 +6,9 @@ const { spawn } = require('node:child_process');
 const fs = require('node:fs');
 const { join } = require('node:path');
 
-const FILE_LIMIT_MS = 120_000;
+/** Of a file that runs beside others, and of one that has the machine to itself: some compute. */
+const LIMIT_MS = 45_000;
+const LIMIT_ALONE_MS = 150_000;
 /** Of what a test prints; more is cut off at its start. */
 const OUTPUT_CHARACTERS_MAX = 100_000;
 const SHIM = join(__dirname, 'shim.js');
@@ -14,19 +16,24 @@ const HEADER_BYTES = 4096;
 
 /**
  * @param {{
- *   node: string, file: string, args?: string[], cwd: string, slot: number, scratch: string,
- *   withSealane: boolean,
- * }} how `slot` is no other's at that time
+ *   node: string, file: string, args?: string[], cwd: string, env?: Record<string, string>,
+ *   alone?: boolean, preload?: boolean, slot: number, scratch: string, withSealane: boolean,
+ * }} how `slot` is no other's at that time; with `preload: false` the program looks for the
+ *   servers itself
  * @returns {Promise<{ outcome: 'fail' | 'pass' | 'skip', servers: number, output: string }>}
  */
-async function runOne({ node, file, args = [], cwd, slot, scratch, withSealane }) {
+async function runOne(how) {
+  const { node, file, args = [], cwd, preload = true, slot, scratch, withSealane } = how;
+  const limitMs = how.alone ? LIMIT_ALONE_MS : LIMIT_MS;
   const folder = fs.mkdtempSync(join(scratch, 't'));
   const seen = join(folder, 'servers');
   fs.writeFileSync(seen, '');
   const env = {
     ...process.env,
+    ...how.env,
+    IMPLEMENTATION: withSealane ? 'sealane' : 'node',
     NODE_COMMON_PORT: String(PORT_FIRST + slot),
-    NODE_OPTIONS: withSealane ? `--require ${JSON.stringify(SHIM)}` : '',
+    NODE_OPTIONS: withSealane && preload ? `--require ${JSON.stringify(SHIM)}` : '',
     NODE_TEST_DIR: folder,
     SERVERS_SEEN: seen,
     TEST_THREAD_ID: String(slot),
@@ -39,13 +46,13 @@ async function runOne({ node, file, args = [], cwd, slot, scratch, withSealane }
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  const { code, signal, output, late } = await ended(child);
+  const { code, signal, output, late } = await ended(child, limitMs);
   const servers = fs.statSync(seen).size;
   fs.rmSync(folder, { force: true, recursive: true });
   const passed = code === 0;
   const outcome = passed ? (SKIPPED.test(output) ? 'skip' : 'pass') : 'fail';
-  const how = late ? `not done after ${FILE_LIMIT_MS / 1000} s` : `exit ${signal ?? code}`;
-  return { outcome, output: passed ? output : `${output}\n${how}\n`, servers };
+  const end = late ? `not done after ${limitMs / 1000} s` : `exit ${signal ?? code}`;
+  return { outcome, output: passed ? output : `${output}\n${end}\n`, servers };
 }
 
 /** As node's own runner: the line `// Flags:` of a test is for its command line. */
@@ -58,14 +65,14 @@ function flagsOf(file) {
   return [...lines].flatMap(([, flags]) => flags.trim().split(/\s+/));
 }
 
-function ended(child) {
+function ended(child, limitMs) {
   return new Promise((resolve) => {
     let output = '';
     let late = false;
     const limit = setTimeout(() => {
       late = true;
       endGroup(child);
-    }, FILE_LIMIT_MS);
+    }, limitMs);
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8').on('data', (text) => {
         output = (output + text).slice(-OUTPUT_CHARACTERS_MAX);

@@ -94,13 +94,21 @@ async function runAll(files, { node = process.execPath, verbose }) {
     const results = [];
     const each = async (file, slot) => {
       const result = await tested(FAILING[file.name], (withSealane) =>
-        runOne({ ...how, file: file.path, slot, withSealane }),
+        runOne({ ...how, alone: file.alone, file: file.path, slot, withSealane }),
       );
       results.push({ file: file.name, ...result });
       tell(results.at(-1), verbose);
     };
-    await inSlots(files.filter(({ alone }) => !alone), availableParallelism(), each);
-    await inSlots(files.filter(({ alone }) => alone), 1, each);
+    await inSlots(
+      files.filter(({ alone }) => !alone),
+      availableParallelism(),
+      each,
+    );
+    await inSlots(
+      files.filter(({ alone }) => alone),
+      1,
+      each,
+    );
     return results;
   } finally {
     fs.rmSync(scratch, { force: true, recursive: true });

@@ -44,8 +44,13 @@ function converted(options) {
 }
 
 /** A class of servers that takes what was written for node's: also called as a function. */
-function standIn(Server) {
+function standIn(Server, NodeServer) {
   class Seen extends Server {
+    /** As before: what is no server of node's own to others does not become one by this file. */
+    static [Symbol.hasInstance](value) {
+      return Function.prototype[Symbol.hasInstance].call(NodeServer, value);
+    }
+
     constructor(options, ...rest) {
       super(converted(options), ...rest);
       tell();
@@ -77,17 +82,21 @@ tls.createSecureContext = function createSecureContext(...args) {
   return context;
 };
 
-tls.Server = standIn(sealane.TLSServer);
+tls.Server = standIn(sealane.TLSServer, tls.Server);
 tls.createServer = function createServer(options, listener) {
   return new tls.Server(options, listener);
 };
 
-https.Server = standIn(sealane.Server);
+https.Server = standIn(sealane.Server, https.Server);
 https.createServer = function createServer(options, listener) {
   return new https.Server(options, listener);
 };
 
 http2.createSecureServer = function createSecureServer(options, listener) {
+  if (options !== undefined && (options === null || typeof options !== 'object')) {
+    // Node says what is wrong with it.
+    return nodes.createSecureServer(options, listener);
+  }
   const entries = Object.entries(options ?? {});
   const server = nodes.createSecureServer(
     Object.fromEntries(entries.filter(([name]) => !isOfTLS(name))),

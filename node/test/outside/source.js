@@ -41,7 +41,7 @@ function sourcePackage({ name, version, part }) {
   return folder;
 }
 
-/** @returns {string} the path of the tarball, whose signature apt has seen */
+/** @returns {string} the path of the tarball, whose hash stands in what Debian has signed */
 function download(name, version, scratch) {
   const apt = aptOf(scratch);
   run('apt-get', [...apt, '-qq', 'update'], scratch);
@@ -55,9 +55,13 @@ function download(name, version, scratch) {
         'version as an argument, or make the list fit the newer one',
     );
   }
-  run('apt-get', [...apt, '-qq', 'source', '--download-only', `${name}=${exact}`], scratch);
-  const tarball = fs.readdirSync(scratch).find((file) => /\.orig\.tar\.\w+$/.test(file));
-  return join(scratch, tarball);
+  const files = run('apt-get', [...apt, 'source', '--print-uris', `${name}=${exact}`], scratch);
+  const [, address, file, hash] = TARBALL.exec(files);
+  const tarball = join(scratch, file);
+  // Not every mirror knows a name by its escaped form.
+  const uri = decodeURIComponent(address);
+  run('/usr/lib/apt/apt-helper', [...apt, 'download-file', uri, tarball, hash], scratch);
+  return tarball;
 }
 
 /** Options that make apt use a list of its own in `scratch`, and write nowhere else. */
@@ -93,5 +97,8 @@ function run(program, args, cwd) {
   const options = { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] };
   return execFileSync(program, args, { ...options, timeout: COMMAND_LIMIT_MS });
 }
+
+/** The line of `--print-uris` for what upstream published, and not for a part beside it. */
+const TARBALL = /^'(\S+)' (\S+\.orig\.tar\.\w+) \d+ (\w+:\w+)$/m;
 
 module.exports = { sourcePackage };
