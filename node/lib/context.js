@@ -14,9 +14,10 @@ const contextKeys = Object.freeze({
   again: Symbol('again'),
   forServer: Symbol('forServer'),
   hasFiles: Symbol('hasFiles'),
+  material: Symbol('material'),
   reread: Symbol('reread'),
 });
-const { again, forServer, hasFiles, reread } = contextKeys;
+const { again, forServer, hasFiles, material, reread } = contextKeys;
 
 /** What a server adds to each context that it uses, in node's terms: options of the server. */
 const PLAIN_HTTPS = Object.freeze({
@@ -106,6 +107,16 @@ class SecureContext {
   async [reread](settings) {
     const context = await native().Context.createAsync(this.#all(settings));
     return this.#keep(JSON.stringify(settings), context);
+  }
+
+  /**
+   * What node's own TLS needs to serve this name, or no name, as a server with these settings does.
+   *
+   * @param {typeof PLAIN_HTTPS} settings
+   * @param {string} name
+   */
+  [material](settings, name) {
+    return { ...this.#all(settings), identities: this[forServer](settings).identities(name) };
   }
 
   /** One with the same options that has parsed nothing yet. */

@@ -29,6 +29,8 @@ class LaneServer {
   #listening = new Set();
   /** The addon's contexts by number, of connections that may ask for their certificate. */
   #served = new Map();
+  /** Counts what changes for sockets that node's own TLS serves. */
+  #revision = 0;
   #publishing = false;
   #reloading = Promise.resolve();
 
@@ -270,18 +272,54 @@ class LaneServer {
 
   /** @param {(error: Error | null, context: object | null) => void} chosen gets the addon's */
   choose(name, chosen) {
+    this.#ask(name, (context) => context && this.#made(context), chosen);
+  }
+
+  /** Asks SNICallback, and gives what `convert` makes of the answer. */
+  #ask(name, convert, done) {
     const { SNICallback } = this.#read.server;
     SNICallback.call(this.#server, name, (error, context) => {
-      if (error || !context) {
-        chosen(error ?? null, null);
+      if (error) {
+        done(error, null);
         return;
       }
       try {
-        chosen(null, this.#made(asSecureContext(context, 'the context of SNICallback')));
+        const secure = context ? asSecureContext(context, 'the context of SNICallback') : null;
+        done(null, convert(secure));
       } catch (wrong) {
-        chosen(wrong, null);
+        done(wrong, null);
       }
     });
+  }
+
+  /** Changes with all that `forNode` tells. */
+  get revision() {
+    return this.#revision;
+  }
+
+  /** What node's own TLS needs to serve the same as the lanes. */
+  forNode() {
+    const { net, server, tickets } = this.#read;
+    const chosen = (name) => this.#contextFor(name);
+    return {
+      ask:
+        server.SNICallback &&
+        ((name, done) => this.#ask(name, (context) => context ?? chosen(name), done)),
+      context: chosen,
+      handshakeTimeout: server.handshakeTimeout ?? HANDSHAKE_TIMEOUT_MS,
+      pauseOnConnect: net.pauseOnConnect ?? false,
+      sessionIdContext: this.#sessionIdContext,
+      sessionTimeout: tickets.sessionTimeout ?? SESSION_TIMEOUT_S,
+      settings: this.#forContexts(),
+      ticketKey: this.#sealedKeys()[0],
+    };
+  }
+
+  /** As lanes look names up: as it is, as a wildcard, else the server's own. */
+  #contextFor(name) {
+    const asked = name.toLowerCase();
+    const wildcard = asked.replace(/^[^.]*/, '*');
+    return this.#named.get(asked) ?? this.#named.get(wildcard) ?? this.#context;
   }
 
   /** The certificate, as DER, of a context that lanes serve or served not long ago. */
@@ -359,6 +397,7 @@ class LaneServer {
   }
 
   #publishTickets() {
+    this.#revision += 1;
     const keys = this.#sealedKeys();
     for (const life of this.#listening) {
       life.setTicketKeys(keys);
@@ -367,6 +406,7 @@ class LaneServer {
 
   /** Once per tick, however many names change in it. */
   #publish() {
+    this.#revision += 1;
     if (this.#publishing || !this.running) {
       return;
     }

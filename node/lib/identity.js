@@ -4,6 +4,7 @@
 // the same for sockets on a ring and on a descriptor.
 
 const { X509Certificate } = require('node:crypto');
+const tls = require('node:tls');
 const { Opened } = require('./open.js');
 
 /** Where a socket has its channel. */
@@ -100,11 +101,13 @@ const NOT_OFFERED = {
   getFinished: ['Finished messages do not leave the lane', 'use client certificates'],
   getPeerFinished: ['Finished messages do not leave the lane', 'use client certificates'],
   getSharedSigalgs: ["the client's algorithms do not leave the lane", 'set options.sigalgs'],
+  getTypeOfService: ['the descriptor stays with its lane', 'set it where packets are routed'],
   renegotiate: ['renegotiation does not exist in TLS 1.3', 'set requestCert on the server'],
   setKeyCert: ['the handshake is done', 'choose a context in SNICallback'],
   setMaxSendFragment: ['a lane chooses the size of its records', 'write smaller chunks'],
   setServername: ['only a client asks for a name', 'read servername'],
   setSession: ['only a client resumes a session', 'give servers equal ticketKeys'],
+  setTypeOfService: ['the descriptor stays with its lane', 'set it where packets are routed'],
 };
 
 /**
@@ -120,6 +123,8 @@ function defineIdentity(prototype) {
   }
   const methods = { ...METHODS };
   for (const [name, [reason, alternative]] of Object.entries(NOT_OFFERED)) {
+    // What this release of node does not have, nobody may find here.
+    if (!(name in tls.TLSSocket.prototype)) continue;
     methods[name] = () => {
       const text = `TLSSocket.${name} is not offered: ${reason}; ${alternative}`;
       throw Object.assign(new Error(text), {

@@ -5,8 +5,8 @@
 
 const { AsyncResource } = require('node:async_hooks');
 const fs = require('node:fs');
-const { Duplex } = require('node:stream');
 const { coded, handshakeError, listenError } = require('./errors.js');
+const { FailedSocket } = require('./failed.js');
 const { Lane } = require('./lane.js');
 const { native } = require('./native.js');
 
@@ -190,7 +190,7 @@ class Listening {
     const asked = this.#asked[lane.number];
     const error = asked.get(id) ?? handshakeError(failed);
     asked.delete(id);
-    this.#core.handshakeFailed(error, failedSocket(failed));
+    this.#core.handshakeFailed(error, new FailedSocket(failed));
   }
 
   #hello(lane, id, name, answer) {
@@ -300,19 +300,6 @@ function endAll() {
   for (const listening of living) {
     listening.endNow();
   }
-}
-
-/** Stands in 'tlsClientError' for what has never been a connection: destroyed, with its peer. */
-function failedSocket({ remoteAddress, remotePort, remoteFamily }) {
-  const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
-  Object.assign(socket, {
-    authorized: false,
-    encrypted: true,
-    remoteAddress,
-    remoteFamily,
-    remotePort,
-  });
-  return socket.destroy();
 }
 
 function unlink(path) {

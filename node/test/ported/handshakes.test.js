@@ -84,7 +84,8 @@ test('tlsClientError comes with a socket that tells who it was', async (t) => {
   client.write('junk junk junk junk');
   const [error, socket] = await failed;
   assert.ok(error instanceof Error);
-  assert.ok(socket);
+  assert.ok(socket instanceof tls.TLSSocket);
+  assert.strictEqual(socket.setTimeout(1), socket);
   if (isSealane) {
     assert.strictEqual(socket.remoteAddress, '127.0.0.1');
     assert.strictEqual(socket.remotePort, localPort);
