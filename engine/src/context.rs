@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fragile::Fragile;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::server::{NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError};
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::time_provider::TimeProvider as _;
 
 use crate::certificates::{
@@ -97,7 +97,7 @@ impl LaneContext {
     pub fn new(context: &Arc<Context>, lane: &LaneResources) -> Result<Self, ContextError> {
         let policy = &context.policy;
         let provider = Arc::new(policy_provider(context.provider, policy)?.crypto);
-        let clients = verifier(&policy.clients, &provider)?;
+        let clients = verifier(&policy.clients, &provider);
         let served = Served {
             index: Arc::clone(&context.certificates),
             store: context.store.clone(),
@@ -226,9 +226,6 @@ impl Refusal {
 /// Why a context cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// The verifier of clients' certificates cannot be made: a fault of ours.
-    #[error("clients' certificates cannot be verified: {0}")]
-    Clients(#[from] VerifierBuilderError),
     /// The provider cannot run on this machine, or the policy names no group.
     #[error(transparent)]
     Provider(#[from] ProviderError),
@@ -239,14 +236,14 @@ pub enum ContextError {
 
 fn verifier(
     clients: &ClientCertificates,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Option<Arc<LaneVerifier>>, VerifierBuilderError> {
+    provider: &CryptoProvider,
+) -> Option<Arc<LaneVerifier>> {
     let (roots, required) = match clients {
         ClientCertificates::Asked(roots) => (roots, false),
-        ClientCertificates::NotAsked => return Ok(None),
+        ClientCertificates::NotAsked => return None,
         ClientCertificates::Required(roots) => (roots, true),
     };
-    Ok(Some(Arc::new(LaneVerifier::new(roots, required, Arc::clone(provider))?)))
+    Some(Arc::new(LaneVerifier::new(roots, required, provider)))
 }
 
 fn server_config(

@@ -19,12 +19,14 @@
 //! everywhere: a lane sets its [`tickets::LaneClock`].
 #![forbid(unsafe_code)]
 
+mod anchors;
 pub mod buffer;
 pub mod certificates;
 pub mod client;
 pub mod client_certificates;
 pub mod context;
 pub mod hello;
+pub mod peer_chain;
 pub mod policy;
 pub mod provider;
 pub mod session;

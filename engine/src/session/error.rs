@@ -4,6 +4,7 @@ use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error};
 
 use super::PARTIAL_BYTES_MAX;
+use crate::anchors::unnamed;
 use crate::certificates::days;
 
 /// Why a session ended.
@@ -48,6 +49,7 @@ fn words(error: &Error) -> String {
 fn refused(error: &CertificateError) -> String {
     use CertificateError as E;
     match error {
+        E::BadEncoding => "one of its certificates is not valid X.509; issue or copy it again".into(),
         E::Expired => "it has expired; renew it".into(),
         E::ExpiredContext { time, not_after } => {
             format!("it expired {} ago; renew it", between(*not_after, *time))
@@ -74,13 +76,20 @@ fn refused(error: &CertificateError) -> String {
             "it is an authority's (CA:TRUE) and may not name a server itself; issue another from it"
                 .into()
         }
+        E::InvalidPurpose => "it is for something else; issue one whose purposes have this one".into(),
+        error if unnamed(error) == Some(&webpki::Error::PathLenConstraintViolated) => {
+            "more authorities stand in its chain than one of them allows below itself (its path \
+             length)"
+                .into()
+        }
+        E::Other(other) => other.to_string(),
         other => other.to_string(),
     }
 }
 
 /// Whether rustls refused a certificate as a peer's own because it is an authority's.
 pub(crate) fn is_authority_as_leaf(error: &CertificateError) -> bool {
-    matches!(error, CertificateError::Other(other) if format!("{:?}", other.0) == CA_AS_LEAF)
+    unnamed(error) == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
 fn between(earlier: UnixTime, later: UnixTime) -> String {
@@ -106,8 +115,6 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// How rustls' verifiers name a CA's certificate that a peer presents as its own.
-const CA_AS_LEAF: &str = "CaUsedAsEndEntity";
 /// Characters of a host name (RFC 1035 section 2.3.4).
 const NAME_CHARS_MAX: usize = 255;
 /// Names of a refused certificate that an error lists.
