@@ -64,7 +64,11 @@ function standIn(Server, NodeServer) {
       super.setSecureContext(ours(options));
     }
   }
-  return new Proxy(Seen, { apply: (_target, _this, args) => new Seen(...args) });
+  return new Proxy(Seen, {
+    // A class of node's that inherits calls it with what it makes.
+    apply: (_target, self, args) =>
+      self instanceof Seen ? Reflect.apply(NodeServer, self, args) : new Seen(...args),
+  });
 }
 
 function tell() {
