@@ -264,15 +264,21 @@ function asBytes(value, option, expected = 'a string or a Buffer') {
  * @returns {Buffer[]}
  */
 function ticketKeys(value, option) {
+  if (Array.isArray(value) && value.length === 0) {
+    throw invalidType(option, 'a Buffer, or an array of these', value);
+  }
   const keys = (Array.isArray(value) ? value : [value]).map((key) => {
     // A copy, which nobody overwrites.
     const copy = Buffer.from(asBytes(key, option, 'a Buffer, or an array of these'));
     if (copy.length !== TICKET_KEY_BYTES) {
-      throw invalidValue(option, undefined, `must be of exactly 48 bytes, not ${copy.length}`);
+      const reason = `has ${copy.length} bytes`;
+      // As node says it.
+      const instead = `Session ticket keys must be a ${TICKET_KEY_BYTES}-byte buffer`;
+      throw invalidValue(option, undefined, reason, instead);
     }
     return copy;
   });
-  if (keys.length < 1 || keys.length > TICKET_KEYS_MAX) {
+  if (keys.length > TICKET_KEYS_MAX) {
     throw outOfRange(option, `1 to ${TICKET_KEYS_MAX} keys`, keys.length);
   }
   return keys;
