@@ -108,8 +108,8 @@ impl Certificate {
 
     /// Decodes the key and drops it, for a check before anything is served.
     ///
-    /// The index compares public halves only; this also finds a private half that does not belong
-    /// to the public one, and a key that `provider` does not take.
+    /// Beyond [`KEYS_TRIED_MAX`] keys an index compares public halves only; this also finds a private
+    /// half that does not belong to the public one, and a key that `provider` does not take.
     pub fn verify(&self, provider: &CryptoProvider) -> Result<(), CertificateError> {
         self.decode(provider).map(drop)
     }
@@ -234,6 +234,9 @@ fn decode(
 pub const CERTIFICATES_MAX: usize = 200_000;
 /// Certificates in one chain, the server's own included.
 pub const CHAIN_CERTIFICATES_MAX: usize = 10;
+/// Keys of one index that are decoded before it is served, to see whether they can be used: an
+/// elliptic-curve key takes about 50 us, one of RSA several hundred.
+pub const KEYS_TRIED_MAX: usize = 256;
 /// Names in one certificate.
 pub const NAMES_PER_CERTIFICATE_MAX: usize = 1_000;
 /// Bytes of a host name without its trailing dot (RFC 1035).

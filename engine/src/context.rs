@@ -234,10 +234,7 @@ pub enum ContextError {
     Settings(#[from] rustls::Error),
 }
 
-fn verifier(
-    clients: &ClientCertificates,
-    provider: &CryptoProvider,
-) -> Option<Arc<LaneVerifier>> {
+fn verifier(clients: &ClientCertificates, provider: &CryptoProvider) -> Option<Arc<LaneVerifier>> {
     let (roots, required) = match clients {
         ClientCertificates::Asked(roots) => (roots, false),
         ClientCertificates::NotAsked => return None,

@@ -82,7 +82,8 @@ impl<'a> PeerChain<'a> {
                 each.may_have_issued(&below) && line.iter().all(|used| used.subject != each.subject)
             });
             // Of equals, the first.
-            let best = fitting.min_by_key(|each| (!each.is_valid_at(now_s), !is_anchor(each.issuer)));
+            let best =
+                fitting.min_by_key(|each| (!each.is_valid_at(now_s), !is_anchor(each.issuer)));
             let Some(best) = best else { break };
             line.push(best);
             below = best;

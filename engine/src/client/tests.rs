@@ -1,5 +1,6 @@
 //! Contexts against servers in memory.
 
+mod chains;
 mod swap;
 
 use std::sync::Arc;

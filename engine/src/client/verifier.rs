@@ -33,11 +33,8 @@ impl ServerCertVerifier for LaneVerifier {
         if let Some(anchors) = self.context.believed() {
             let chain = PeerChain::parse(end_entity, intermediates)?;
             let (algorithms, usage) = (&self.algorithms, KeyUsage::server_auth());
-            let own = anchors.verify(
-                end_entity,
-                &chain,
-                &Asked { algorithms, crls: &[], now, usage },
-            )?;
+            let own =
+                anchors.verify(end_entity, &chain, &Asked { algorithms, crls: &[], now, usage })?;
             own.verify_is_valid_for_subject_name(name).map_err(refusal)?;
         }
         Ok(ServerCertVerified::assertion())

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::danger::ClientCertVerified;
-use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::{CertificateError, DistinguishedName, Error};
 use sha2::{Digest, Sha256};
 use webpki::{CertRevocationList, KeyUsage, OwnedCertRevocationList};

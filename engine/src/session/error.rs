@@ -49,7 +49,9 @@ fn words(error: &Error) -> String {
 fn refused(error: &CertificateError) -> String {
     use CertificateError as E;
     match error {
-        E::BadEncoding => "one of its certificates is not valid X.509; issue or copy it again".into(),
+        E::BadEncoding => {
+            "one of its certificates is not valid X.509; issue or copy it again".into()
+        }
         E::Expired => "it has expired; renew it".into(),
         E::ExpiredContext { time, not_after } => {
             format!("it expired {} ago; renew it", between(*not_after, *time))
@@ -76,7 +78,9 @@ fn refused(error: &CertificateError) -> String {
             "it is an authority's (CA:TRUE) and may not name a server itself; issue another from it"
                 .into()
         }
-        E::InvalidPurpose => "it is for something else; issue one whose purposes have this one".into(),
+        E::InvalidPurpose => {
+            "it is for something else; issue one whose purposes have this one".into()
+        }
         error if unnamed(error) == Some(&webpki::Error::PathLenConstraintViolated) => {
             "more authorities stand in its chain than one of them allows below itself (its path \
              length)"
