@@ -3,7 +3,8 @@
  * handshakes and records run on Rust threads, called lanes.
  *
  * What differs from node's own is said where it differs. An option that is not offered throws, with
- * the reason and the alternative; none is ignored.
+ * the reason and the alternative. What is passed over, such as suites that there are not, or options
+ * that nobody knows, is told by a warning of the process, once.
  */
 
 /// <reference types="node" />
@@ -24,6 +25,8 @@ export interface EncryptedKey {
 
 /** What a client sees of a server: certificates, keys, versions, suites. */
 export interface SecureContextOptions {
+  /** It is so anyway. */
+  allowPartialTrustChain?: boolean | undefined;
   /**
    * PEM of the authorities that may issue client certificates. Default, where `requestCert` is set:
    * the roots that this node believes in, whose names clients are not told. As in node, issuers
@@ -39,14 +42,17 @@ export interface SecureContextOptions {
    */
   certificates?: string | URL | Array<string | URL> | undefined;
   /**
-   * Suites between colons, by OpenSSL's or IANA's names. Offered are the three of TLS 1.3, and
-   * ECDHE with AES-GCM or ChaCha20-Poly1305 of TLS 1.2. Default: all. Unlike in node, filters such
-   * as `!aNULL`, `HIGH` or `@SECLEVEL` throw.
+   * Suites in OpenSSL's language, or by IANA's names. Offered are the three of TLS 1.3, and ECDHE
+   * with AES-GCM or ChaCha20-Poly1305 of TLS 1.2; others are passed over, unless nothing is left.
+   * Unlike in node, a security level above 2 throws. Default: `tls.DEFAULT_CIPHERS`.
    */
   ciphers?: string | undefined;
   /** PEM revocation lists for client certificates. */
   crl?: Pem | Pem[] | undefined;
-  /** Groups between colons, such as `X25519:P-256`, or `auto`. Default: `auto`. */
+  /**
+   * Groups between colons, such as `X25519:P-256`, or `auto`. Those of OpenSSL that are not offered
+   * are passed over, unless nothing is left. Default: `auto`.
+   */
   ecdhCurve?: string | undefined;
   /** Ours: the same as `ecdhCurve`, by the name that TLS 1.3 has for it. */
   groups?: string | undefined;
@@ -60,6 +66,10 @@ export interface SecureContextOptions {
   minVersion?: nodeTls.SecureVersion | undefined;
   /** Of those private keys that are encrypted. */
   passphrase?: string | undefined;
+  /** Bits `SSL_OP_*` of `crypto.constants` that ask for what is so anyway, or can be had. */
+  secureOptions?: number | undefined;
+  /** `TLS_method`, `TLSv1_2_method` and their like; older ones throw. */
+  secureProtocol?: string | undefined;
   /** Signature schemes between colons, by OpenSSL's or IANA's names. Default: all. */
   sigalgs?: string | undefined;
 }

@@ -126,7 +126,7 @@ class SecureContext {
 
   #all(settings) {
     const { ca, ...own } = this.#settings;
-    const all = { ...own, ...settings, tickets: true };
+    const all = { ...own, ...settings };
     if (settings.requestCert) {
       all.ca = ca.length > 0 ? ca : defaultAuthorities();
       // As in node: who names no authorities takes what clients choose to show, and judges it.

@@ -14,6 +14,7 @@ const {
 const { coded, invalidType, invalidValue, unauthorizedError } = require('./errors.js');
 const { Listening } = require('./listening.js');
 const { CALLS, defaultLanes, readOptions, ticketKeys } = require('./options.js');
+const { warnOnce } = require('./warnings.js');
 
 /** The lanes of one server, and what they serve. */
 class LaneServer {
@@ -287,6 +288,8 @@ class LaneServer {
         const secure = context ? asSecureContext(context, 'the context of SNICallback') : null;
         done(null, convert(secure));
       } catch (wrong) {
+        // Whoever does not listen for 'tlsClientError' would see clients fail for no reason.
+        warnOnce('SNICallback', `SNICallback gave no context that can be served: ${wrong.message}`);
         done(wrong, null);
       }
     });

@@ -3,7 +3,7 @@
 // Sockets that a program has opened itself, and hands to a server by `emit('connection', socket)`:
 // node's own TLS serves them, with what the server's lanes serve.
 
-const { createPrivateKey, hkdfSync } = require('node:crypto');
+const { constants, createPrivateKey, hkdfSync } = require('node:crypto');
 // As they are now: a program may put a server of ours in the place of node's.
 const { createSecureContext, createServer } = require('node:tls');
 const { contextKeys } = require('./context.js');
@@ -146,6 +146,7 @@ function contextOptions({ identities, suites, groups, schemes, ...settings }) {
     ),
     maxVersion,
     minVersion,
+    secureOptions: settings.tickets ? undefined : constants.SSL_OP_NO_TICKET,
     sigalgs: schemes?.join(':'),
   };
 }
