@@ -95,6 +95,9 @@ function rowOf(name, value, on) {
     if (value === false || value === 0) {
       return undefined;
     }
+    if (row.concerns && !row.concerns(value)) {
+      return PASSED_OVER;
+    }
     throw invalidValue(option, undefined, row.refused, row.instead);
   }
   if (on.groups.includes(row.group) || row === PASSED_OVER) {
@@ -330,7 +333,9 @@ const BELONGS = Object.freeze({
 const same = (group, read) => ({ group, how: 'same', read });
 const converted = (group, read) => ({ group, how: 'converted', read });
 const ours = (group, read) => ({ group, how: 'ours', read });
-const refused = (reason, instead) => ({ how: 'refused', refused: reason, instead });
+const refused = (reason, instead, concerns) => {
+  return { how: 'refused', refused: reason, instead, concerns };
+};
 
 const OPENSSL_ONLY = 'is a setting of OpenSSL, which does not serve these connections';
 
@@ -425,6 +430,7 @@ const OPTIONS = Object.freeze({
   context: refused(
     "is the inside of a SecureContext of node's tls, which does not give its keys out",
     'make one with createSecureContext of this package',
+    (value) => value.constructor?.name === 'SecureContext',
   ),
   dhparam: refused(
     'is not offered: key exchange is over elliptic curves only',
