@@ -39,6 +39,8 @@ async function runOne(how) {
     TEST_THREAD_ID: String(slot),
   };
   delete env.NODE_EXTRA_CA_CERTS;
+  // Else what it runs reports to the runner of this process.
+  delete env.NODE_TEST_CONTEXT;
   const child = spawn(node, [...flagsOf(file), ...args, file], {
     cwd,
     // Its own processes end with it.
