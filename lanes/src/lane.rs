@@ -309,7 +309,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let lingered = matches!(connection.phase, Phase::Lingering { .. });
         let left = cause.client_left() && (S::AWAITS_LAST_BYTES || connection.attached.is_none());
         let is_stopped = cause == Cause::LaneStopped && connection.phase == Phase::Established;
-        let is_plain = cause.closes_plainly() || S::STOPS_PLAINLY && is_stopped;
+        let is_plain = cause.closes_plainly()
+            || S::STOPS_PLAINLY && is_stopped
+            || S::TIMES_OUT_PLAINLY && cause == Cause::HandshakeTimeout;
         if !is_plain && !left && !lingered {
             reset_on_close(&connection.socket.fd);
         } else if connection.abandoned || is_plain && cause != Cause::Clean {

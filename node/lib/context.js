@@ -7,7 +7,7 @@ const { isIP } = require('node:net');
 const { domainToASCII } = require('node:url');
 const { invalidType, invalidValue } = require('./errors.js');
 const { native } = require('./native.js');
-const { CALLS, defaultAuthorities, meaning, readOptions } = require('./options.js');
+const { CALLS, OPTIONS, defaultAuthorities, meaning, readOptions } = require('./options.js');
 
 /** Names of what servers do with contexts, and others need not see. */
 const contextKeys = Object.freeze({
@@ -163,6 +163,10 @@ function asSecureContext(value, name) {
   }
   if (value.context !== undefined && value.constructor?.name === 'SecureContext') {
     throw invalidValue(name, undefined, "is a SecureContext of node's tls", INSTEAD);
+  }
+  const given = Object.keys(value);
+  if (given.length > 0 && !given.some((option) => Object.hasOwn(OPTIONS, option))) {
+    throw invalidValue(name, undefined, `has no option of a context, but ${given[0]}`, INSTEAD);
   }
   return createSecureContext(value);
 }

@@ -7,6 +7,7 @@ const { constants, createPrivateKey, hkdfSync } = require('node:crypto');
 // As they are now: a program may put a server of ours in the place of node's.
 const { createSecureContext, createServer } = require('node:tls');
 const { contextKeys } = require('./context.js');
+const { certificatePem } = require('./credentials.js');
 const { kChannel } = require('./identity.js');
 const { GROUPS, SUITES } = require('./offers.js');
 
@@ -166,11 +167,6 @@ function curvesOf(groups) {
   return (known.length > 0 ? known : groups)
     .map((name) => GROUPS.find((row) => row[0] === name).at(-1))
     .join(':');
-}
-
-function certificatePem(der) {
-  const lines = der.toString('base64').replace(/.{64}/g, '$&\n');
-  return `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`;
 }
 
 const HYBRID = 'X25519MLKEM768';

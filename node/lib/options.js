@@ -10,7 +10,7 @@ const os = require('node:os');
 const net = require('node:net');
 const tls = require('node:tls');
 const { readSuites } = require('./ciphers.js');
-const { completeChains, readKeys, readPem } = require('./credentials.js');
+const { completeChains, readAuthorities, readKeys, readPem } = require('./credentials.js');
 const { invalidType, invalidValue, outOfRange, throwMistakes } = require('./errors.js');
 const { readGroups, readSchemes } = require('./offers.js');
 const {
@@ -344,7 +344,7 @@ const OPTIONS = Object.freeze({
   // What a client sees of the server: tls.createSecureContext.
   // It is so anyway: a certificate given in ca is trusted as it is, whoever issued it.
   allowPartialTrustChain: same('context', boolean),
-  ca: converted('context', readPem),
+  ca: converted('context', readAuthorities),
   cert: converted('context', readPem),
   ciphers: converted('context', suites),
   crl: converted('context', readPem),

@@ -171,6 +171,9 @@ impl Service for Bridge {
     /// As at the end of a process.
     const STOPS_PLAINLY: bool = true;
 
+    /// As in Node, whose clients see no error.
+    const TIMES_OUT_PLAINLY: bool = true;
+
     fn bell(&self) -> Option<BorrowedFd<'_>> {
         Some(self.parts.bell.as_fd())
     }

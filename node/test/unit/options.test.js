@@ -368,3 +368,38 @@ test('an issuer that only ca holds is sent with the certificate', () => {
   const chain = meant({ cert, key, ca: [cert] }).cert;
   assert.deepEqual(chain, [cert], 'a certificate is no issuer of itself');
 });
+
+test("certificates under OpenSSL's other labels are taken, and its trust is kept to", () => {
+  const labelled = (...args) => {
+    const run = spawnSync('openssl', ['x509', '-trustout', ...args], { input: cert });
+    assert.equal(run.status, 0, String(run.stderr));
+    assert.match(String(run.stdout), /BEGIN TRUSTED CERTIFICATE/);
+    return run.stdout;
+  };
+  const [plain] = meant({ ca: cert }).ca;
+  const old = Buffer.from(String(cert).replaceAll(' CERTIFICATE', ' X509 CERTIFICATE'));
+  const der = (pem) => new crypto.X509Certificate(pem).raw;
+  for (const ca of [
+    old,
+    labelled(),
+    labelled('-setalias', 'an alias'),
+    labelled('-addtrust', 'clientAuth', '-addtrust', 'emailProtection'),
+    labelled('-addtrust', 'anyExtendedKeyUsage'),
+    labelled('-addreject', 'serverAuth'),
+  ]) {
+    const [got] = meant({ ca }).ca;
+    assert.match(String(got), /^-----BEGIN CERTIFICATE-----/m);
+    assert.deepEqual(der(got), der(plain));
+    assert.deepEqual(der(meant({ cert: ca, key }).cert[0]), der(plain));
+  }
+  for (const ca of [
+    labelled('-addtrust', 'serverAuth'),
+    labelled('-addreject', 'clientAuth'),
+    labelled('-addreject', 'anyExtendedKeyUsage', '-addtrust', 'clientAuth'),
+  ]) {
+    assert.throws(() => read({ ca }), { message: /is not trusted to issue those of clients/ });
+    assert.ok(meant({ cert: ca, key }).cert, 'it is the own one');
+  }
+  const [broken] = meant({ ca: '-----BEGIN TRUSTED CERTIFICATE-----\nMIIB\n-----END TRUSTED ' }).ca;
+  assert.ok(broken, 'the addon tells what is wrong');
+});
