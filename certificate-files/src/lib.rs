@@ -4,6 +4,8 @@
 //! them all.
 #![forbid(unsafe_code)]
 
+mod secrecy;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -16,6 +18,7 @@ use sealane_engine::certificates::{
     CertificateError, CertificateIndex, CertificateWarning, DefaultCertificate, IndexBuilder,
     PEM_BYTES_MAX,
 };
+pub use secrecy::{Exposed, mode_for_others};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -28,7 +31,7 @@ pub fn load(
     now_s: i64,
 ) -> LoadedCertificates {
     let mut builder = IndexBuilder::new(provider, now_s);
-    let mut errors = add(sources, bounds.certificates, &mut builder);
+    let Found { mut errors, exposed } = find(sources, bounds.certificates, &mut builder);
     let indexed = builder.finish(default);
     // That nothing is left follows from the files that could not be read.
     let follows = |e: &CertificateError| *e == CertificateError::NoneGiven && !errors.is_empty();
@@ -38,7 +41,10 @@ pub fn load(
     if names > bound.max {
         errors.push(CertificateFileError::TooManyNames { names, bound });
     }
-    LoadedCertificates { errors, index: indexed.index, warnings: indexed.warnings }
+    let indexed_warnings = indexed.warnings.into_iter().map(CertificateFileWarning::Certificate);
+    let warnings = exposed.into_iter().map(CertificateFileWarning::Exposed);
+    let warnings = warnings.chain(indexed_warnings).collect();
+    LoadedCertificates { errors, index: indexed.index, warnings }
 }
 
 /// Adds the certificates of `sources`, at most so many, to those that `builder` has. Returns why
@@ -48,11 +54,22 @@ pub fn add(
     bound: Bound,
     builder: &mut IndexBuilder<'_>,
 ) -> Vec<CertificateFileError> {
+    find(sources, bound, builder).errors
+}
+
+/// What is wrong with the files of some sources.
+struct Found {
+    errors: Vec<CertificateFileError>,
+    exposed: Vec<Exposed>,
+}
+
+fn find(sources: &[CertificateSource], bound: Bound, builder: &mut IndexBuilder<'_>) -> Found {
     let mut loader = Loader {
         builder,
         certificates_left: bound.max,
         chain: file_buffer(),
         errors: Vec::new(),
+        exposed: Vec::new(),
         key: file_buffer(),
     };
     for source in sources {
@@ -61,7 +78,7 @@ pub fn add(
             break;
         }
     }
-    loader.errors
+    Found { errors: loader.errors, exposed: loader.exposed }
 }
 
 /// Where certificates and keys are read from.
@@ -113,7 +130,18 @@ pub struct LoadedCertificates {
     /// Those that are in order.
     pub index: CertificateIndex,
     /// What the operator should know of those.
-    pub warnings: Vec<CertificateWarning>,
+    pub warnings: Vec<CertificateFileWarning>,
+}
+
+/// What can be served, but is probably not meant.
+#[derive(Debug, Error)]
+pub enum CertificateFileWarning {
+    /// Of a certificate.
+    #[error("{0}")]
+    Certificate(CertificateWarning),
+    /// Of the file of a private key.
+    #[error(transparent)]
+    Exposed(Exposed),
 }
 
 /// Why a file is not in the index. The fault is the operator's.
@@ -181,6 +209,7 @@ struct Loader<'a, 'p> {
     /// Reused for every file and zeroed at the end: it has held keys.
     chain: Zeroizing<Vec<u8>>,
     errors: Vec<CertificateFileError>,
+    exposed: Vec<Exposed>,
     key: Zeroizing<Vec<u8>>,
 }
 
@@ -239,6 +268,7 @@ impl Loader<'_, '_> {
         if !self.take_place() {
             return false;
         }
+        self.exposed.extend(Exposed::find(path));
         match read(path, &mut self.chain) {
             Ok(()) => self.builder.add(&path.to_string_lossy(), &self.chain),
             Err(error) => self.errors.push(error),
@@ -250,6 +280,7 @@ impl Loader<'_, '_> {
         if !self.take_place() {
             return false;
         }
+        self.exposed.extend(Exposed::find(key));
         match (read(chain, &mut self.chain), read(key, &mut self.key)) {
             (Ok(()), Ok(())) => self.builder.add_pair(
                 &chain.to_string_lossy(),

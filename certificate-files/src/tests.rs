@@ -1,6 +1,7 @@
 //! Real directories, files, links and devices.
 
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt as _;
 
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
@@ -157,4 +158,51 @@ fn bounds_hold_and_say_what_to_do() {
     assert_eq!(errors, ["more than 1 certificates for one listener; buy more"]);
     let (_, errors) = load(bounds(2, 1));
     assert_eq!(errors, ["2 names for one listener, 1 are allowed; ask for more"]);
+}
+
+#[test]
+fn of_a_private_key_that_everybody_may_read_the_operator_is_warned() {
+    let (a_chain, a_key) = certificate("a.test");
+    let (b_chain, b_key) = certificate("b.test");
+    let directory = directory(&HashMap::from([
+        ("a.crt", a_chain),
+        ("a.key", a_key),
+        ("b.pem", b_chain + &b_key),
+    ]));
+    let set = |name: &str, mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(directory.path().join(name), permissions).unwrap();
+    };
+    let exposed = || {
+        let loaded = load_path(directory.path());
+        assert_eq!(errors(&loaded, directory.path()), [""; 0]);
+        let of = |warning: &CertificateFileWarning| match warning {
+            CertificateFileWarning::Exposed(Exposed { path, mode }) => {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                Some(format!("{name} {mode:o}"))
+            }
+            CertificateFileWarning::Certificate(_) => None,
+        };
+        loaded.warnings.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    set("a.crt", 0o644);
+    for (folder, key, pem, expected) in [
+        (0o755, 0o600, 0o640, &[][..]),
+        (0o755, 0o440, 0o400, &[]),
+        (0o755, 0o644, 0o600, &["a.key 644"]),
+        (0o755, 0o600, 0o604, &["b.pem 604"]),
+        (0o711, 0o602, 0o666, &["a.key 602", "b.pem 666"]),
+        // Nobody else comes to them.
+        (0o750, 0o644, 0o666, &[]),
+    ] {
+        set("", folder);
+        set("a.key", key);
+        set("b.pem", pem);
+        assert_eq!(exposed(), expected, "{folder:o}");
+    }
+    // A link is as open as what it leads to.
+    set("", 0o755);
+    let private = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(directory.path(), private.path().join("link")).unwrap();
+    assert_eq!(load_path(&private.path().join("link/b.pem")).warnings.len(), 2);
 }

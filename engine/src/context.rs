@@ -19,7 +19,7 @@ use crate::hello::Hello;
 use crate::policy::{ClientCertificates, Policy, SchemeSet};
 use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
 use crate::session::ServerSession;
-use crate::tickets::{LaneClock, LaneTickets, TicketRoot, UnixSeconds};
+use crate::tickets::{LaneClock, LaneTickets, TicketRoot, TicketRootError, UnixSeconds};
 
 mod key_log;
 
@@ -65,6 +65,19 @@ impl LaneResources {
         let tickets = LaneTickets::new(root, Arc::clone(&clock), random::fill);
         Self { clock, keys: Rc::new(RefCell::new(LaneKeys::new(keys_max))), tickets }
     }
+
+    /// Sets the lane's clock and lets what goes by it follow: ticket keys rotate, and in a new
+    /// second random bytes come from a new seed. A lane does it in each of its turns.
+    ///
+    /// # Errors
+    /// Clock and ticket root contradict each other: no tickets are issued or opened.
+    pub fn tell_time(&self, now: UnixSeconds) -> Result<(), TicketRootError> {
+        if self.clock.now() != Some(now) {
+            self.clock.set(now);
+            random::renew();
+        }
+        self.tickets.rotate()
+    }
 }
 
 /// A lane's own replica of a [`Context`].
@@ -80,6 +93,7 @@ pub struct LaneContext {
     key_log: Option<Arc<LaneKeyLog>>,
     /// The lane's alone, like its resolver's.
     keys: Fragile<Rc<RefCell<LaneKeys>>>,
+    resolver: Arc<LaneResolver>,
     served: Served,
     server_order: Arc<ServerConfig>,
     /// For clients that put ChaCha20-Poly1305 first because they lack AES instructions.
@@ -107,13 +121,14 @@ impl LaneContext {
         // client waits. One that cannot be read is asked again by each hello.
         drop(served.view());
         let keys = Rc::clone(&lane.keys);
-        let resolver = LaneResolver::new(
+        let resolver = Arc::new(LaneResolver::new(
             served.clone(),
             Arc::clone(&provider),
             Rc::clone(&keys),
             SchemeSet::restricting(&policy.schemes),
-        );
-        let mut config = server_config(context, provider, &clients, Arc::new(resolver), lane)?;
+        ));
+        let answers: Arc<LaneResolver> = Arc::clone(&resolver);
+        let mut config = server_config(context, provider, &clients, answers, lane)?;
         let key_log = context.key_log.then(|| Arc::new(LaneKeyLog::new()));
         if let Some(key_log) = &key_log {
             let key_log: Arc<LaneKeyLog> = Arc::clone(key_log);
@@ -129,6 +144,7 @@ impl LaneContext {
             context: Arc::clone(context),
             key_log,
             keys: Fragile::new(keys),
+            resolver,
             served,
             server_order: Arc::new(config),
             client_order: Arc::new(client_order),
@@ -165,6 +181,12 @@ impl LaneContext {
         }
         let config = if hello.prefers_chacha20 { &self.client_order } else { &self.server_order };
         Ok(Arc::clone(config))
+    }
+
+    /// Whether the lane serves this context now. One that it has left for another still ends the
+    /// handshakes that it began, but no key that is decoded for them is kept.
+    pub fn set_current(&self, is_current: bool) {
+        self.resolver.set_current(is_current);
     }
 
     /// What this is a replica of.
@@ -264,6 +286,9 @@ fn server_config(
     config.alpn_protocols.clone_from(&context.policy.alpn);
     // Only tickets resume: a session store would be a lock, or would not reach across lanes.
     config.session_storage = Arc::new(NoServerSessionStorage {});
+    // Without it a session of TLS 1.2 is not bound to the certificate that it began with, and whoever
+    // relays a handshake can make two sessions of one master secret (RFC 7627).
+    config.require_ems = true;
     config.send_tls13_tickets = context.tickets.min(TICKETS_MAX);
     if context.tickets > 0 {
         config.ticketer = Arc::new(lane.tickets.ticketer(context.policy.digest()));

@@ -14,7 +14,7 @@ pub use client::ClientSession;
 pub use driver::{End, TlsSession};
 pub use error::SessionError;
 pub(crate) use error::is_authority_as_leaf;
-pub use server::ServerSession;
+pub use server::{ServerEnd, ServerSession};
 
 use crate::buffer::Buffer;
 

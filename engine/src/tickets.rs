@@ -12,7 +12,11 @@
 //!  |                    |
 //!  +--HKDF "key", policy digest--> key of (epoch e, policy)   other policy: other key
 //!
-//! ticket = epoch (8 bytes, authenticated) | nonce (24) | sealed session | tag (16)
+//! key --HKDF "seal"--> of the cipher      key --HKDF "nonce"--> of HMAC
+//!
+//! nonce  = HMAC(24 random bytes | epoch | certificate | session), its first 24 bytes
+//! ticket = epoch (8 bytes) | nonce (24) | sealed session | tag (16)
+//!          authenticated with it: epoch | certificate (SHA-256 of the server's own, 32 bytes)
 //! ```
 //!
 //! # What opens a ticket
@@ -23,8 +27,20 @@
 //! back gets the same master secret in a ticket of the new epoch (RFC 5077 leaves no other way);
 //! TLS 1.3 makes a fresh secret each time.
 //!
-//! A ticket is bound to the listener's policy by its key, and to the server name by rustls, which
-//! writes the name into the ticket and makes a full handshake if another one is asked for.
+//! # What a ticket is bound to
+//! To the listener's policy by its key; to the server name by rustls, which writes the name into the
+//! ticket and makes a full handshake if another one is asked for; and to the certificate that the
+//! session began with, by its digest. So it resumes only where a full handshake of the same hello
+//! would show the very same certificate: resumption gets a client nowhere that it could not come to
+//! anew. At a listener or on a machine that serves something else for the name, or after the
+//! certificate was removed or replaced, the handshake is full, and the client judges what it is
+//! shown. For names that nothing covers, and for none, the same holds of the default certificate.
+//! Of several kinds of key for a name it is the one that this client would be shown.
+//!
+//! It is the whole certificate and not its key alone: a certificate may be replaced because of what
+//! it says, under the key that it had. A renewal costs each client one full handshake. It is not
+//! the chain either, nor how the key is written down: machines with one certificate may differ in
+//! both. How the digest comes to the ticketer: [`binding`].
 //!
 //! # Shared secrets
 //! ```text
@@ -48,8 +64,10 @@
 //! [`LaneTickets::rotate`] reports both.
 //!
 //! # The bound
-//! Sealing is XChaCha20-Poly1305 with nonces of 192 random bits, because lanes and machines that
-//! share a key cannot share a counter. 1,000,000 tickets/s for 12 h (43,200 s) are 4.3e10 = 2^35.4
+//! Sealing is XChaCha20-Poly1305 with nonces of 192 bits that nobody can tell from random ones,
+//! because lanes and machines that share a key cannot share a counter. The session goes into its
+//! nonce: two copies of a machine that go on with the same random bytes have the same nonce for the
+//! same ticket only. 1,000,000 tickets/s for 12 h (43,200 s) are 4.3e10 = 2^35.4
 //! per lane; on 2^10 lanes of 2^10 machines q = 2^55.4 under one key. Two nonces collide with
 //! probability at most q^2 / 2^193 = 2^-82. With the longest lifetime (7 days) and clocks that are
 //! an epoch apart (a key is then used for two lifetimes) q = 2^60.2, and still 2^-72. AES-GCM's 96
@@ -69,12 +87,15 @@
 //! A ticket that no secret of a shared root opens costs as many tries as there are secrets, and a
 //! derivation for each key that is not held. A try costs less than sealing: the tag comes first.
 
+mod binding;
 mod clock;
 mod lane;
 mod root;
 mod sealing;
 mod ticketer;
 
+pub use binding::LeafDigest;
+pub(crate) use binding::{Binding, note as note_served};
 pub use clock::{LaneClock, UnixSeconds};
 pub use lane::{FillRandom, KEYS_HELD_MAX, LaneTickets};
 pub use root::{

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use rustls::server::ProducesTickets;
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::random;
-use sealane_engine::tickets::{LaneClock, LaneTickets, TicketRoot, Ticketer, UnixSeconds};
+use sealane_engine::tickets::{
+    LaneClock, LaneTickets, LeafDigest, TicketRoot, Ticketer, UnixSeconds,
+};
 
 const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
 
@@ -23,13 +24,15 @@ thread_local! {
 }
 
 fuzz_target!(|bytes: &[u8]| {
+    let [leaf, other] = [b"leaf1", b"leaf2"].map(|der| LeafDigest::of(der));
     TICKETER.with(|ticketer| {
-        assert_eq!(ticketer.decrypt(bytes), None);
-        if let Some(mut ticket) = ticketer.encrypt(bytes) {
-            assert_eq!(ticketer.decrypt(&ticket).as_deref(), Some(bytes));
+        assert_eq!(ticketer.open(&leaf, bytes), None);
+        if let Some(mut ticket) = ticketer.seal(&leaf, bytes) {
+            assert_eq!(ticketer.open(&leaf, &ticket).as_deref(), Some(bytes));
+            assert_eq!(ticketer.open(&other, &ticket), None);
             let at = bytes.first().map_or(0, |byte| usize::from(*byte) % ticket.len());
             ticket[at] ^= 1;
-            assert_eq!(ticketer.decrypt(&ticket), None, "byte {at} was changed");
+            assert_eq!(ticketer.open(&leaf, &ticket), None, "byte {at} was changed");
         }
     });
     if let Ok(text) = std::str::from_utf8(bytes) {

@@ -412,7 +412,7 @@ void must(bool holds, const char *what) {
   die(std::string(what) + ": " + text);
 }
 
-void pin_down(SSL_CTX *context, const Options &options) {
+void pin_down(SSL_CTX *context, const Options &options, const char *groups) {
   bool is_tls13 = options.text("--version") == "1.3";
   int version = is_tls13 ? TLS1_3_VERSION : TLS1_2_VERSION;
   must(SSL_CTX_set_min_proto_version(context, version) == 1, "protocol version");
@@ -426,14 +426,14 @@ void pin_down(SSL_CTX *context, const Options &options) {
 #endif
   }
 #ifdef OPENSSL_IS_BORINGSSL
-  must(SSL_CTX_set1_curves_list(context, options.text("--group").c_str()) == 1, "group");
+  must(SSL_CTX_set1_curves_list(context, options.text(groups).c_str()) == 1, "group");
 #else
-  must(SSL_CTX_set1_groups_list(context, options.text("--group").c_str()) == 1, "group");
+  must(SSL_CTX_set1_groups_list(context, options.text(groups).c_str()) == 1, "group");
 #endif
 }
 
 void prepare_server(asio::ssl::context &context, const Options &options) {
-  pin_down(context.native_handle(), options);
+  pin_down(context.native_handle(), options, "--group");
   context.use_certificate_chain_file(options.text("--certificate"));
   context.use_private_key_file(options.text("--key"), asio::ssl::context::pem);
   must(SSL_CTX_set_num_tickets(context.native_handle(), options.number("--tickets")) == 1,
@@ -441,7 +441,7 @@ void prepare_server(asio::ssl::context &context, const Options &options) {
 }
 
 void prepare_client(asio::ssl::context &context, const Options &options) {
-  pin_down(context.native_handle(), options);
+  pin_down(context.native_handle(), options, "--client-groups");
   context.load_verify_file(options.text("--root"));
   context.set_verify_mode(asio::ssl::verify_peer);
 }

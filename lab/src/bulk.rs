@@ -18,7 +18,7 @@ mod on_tokio;
 mod plan;
 mod rounds;
 pub(crate) mod sockets;
-mod table;
+pub(crate) mod table;
 pub mod task;
 
 use std::{

@@ -1,7 +1,7 @@
 //! The command `handshake`: handshakes per second and thread, in memory, by stack, scenario and
 //! number of threads, in interleaved rounds of one process each.
 
-mod figures;
+pub(crate) mod figures;
 mod measure;
 mod plan;
 mod table;

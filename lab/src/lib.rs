@@ -14,6 +14,7 @@ pub mod compat;
 pub mod connect;
 pub mod contexts;
 pub mod count;
+mod counted;
 pub mod credentials;
 mod demangle;
 pub mod document;

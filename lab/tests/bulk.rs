@@ -19,6 +19,7 @@ use std::{
 use sealane_lab::{
     document::{BulkSeries, Run},
     journal,
+    scenario::Version,
 };
 
 /// Every runtime with each kind of loop that it has, and a stack that it drives.
@@ -170,6 +171,20 @@ fn the_emulated_lock_is_taken_and_only_where_it_is_asked_for() {
         assert_eq!((calls(without), with.emulate.as_deref()), (0, Some("error-lock")));
         // 4 connections, 4 messages of 4 records, two ends, twice each; a read may bring less.
         assert!(calls(with) >= 4 * 4 * 4 * 2 * 2, "{}", calls(with));
+    }
+}
+
+#[test]
+fn every_runtime_speaks_what_the_write_up_ran_and_checks_a_key_of_either_kind() {
+    for driver in DRIVERS {
+        for key in ["p256", "rsa2048"] {
+            let mut command = driven(driver);
+            command.args(["--tls", "1.2", "--key", key, "--messages", "2", "--size", "1K"]);
+            let (output, run) = document(command);
+            assert!(output.status.success(), "{driver:?}, {key}: {}", text(&output));
+            let negotiated = only(&run).negotiated.as_ref().unwrap();
+            assert_eq!(negotiated.version, Version::Tls12, "{driver:?}, {key}");
+        }
     }
 }
 

@@ -91,7 +91,12 @@ fn the_system_s_roots_are_parsed_once_for_equal_options() {
 
 #[test]
 fn each_check_finds_its_fault() {
-    let faults = [("rebuild", ["E1", "E7"]), ("leak", ["E1", "E4"]), ("torn-swap", ["E3", "E3"])];
+    let faults = [
+        ("rebuild", ["E1", "E7"]),
+        ("leak", ["E1", "E4"]),
+        ("torn-swap", ["E3", "E3"]),
+        ("hoard", ["E4", "E4"]),
+    ];
     for (fault, failed) in faults {
         let folder = tempfile::tempdir().unwrap();
         let roots = one_root(folder.path());

@@ -68,6 +68,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
         self.close_listeners(|key| !keys.iter().any(|(kept, _)| kept == key));
         self.current = Some(Rc::new(replica));
+        self.settle_replicas();
         for (key, position) in keys {
             let known = self.listeners.iter_mut().find(|(_, listener)| listener.key == key);
             match known {

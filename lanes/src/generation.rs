@@ -85,6 +85,11 @@ impl<S> LaneGeneration<S> {
         self.contexts.iter().all(|contexts| contexts.own.warm_up().is_ok())
     }
 
+    /// The TLS contexts of all listeners.
+    pub(crate) fn all_contexts(&self) -> &[ListenerContexts] {
+        &self.contexts
+    }
+
     /// The TLS contexts of the listener at `position`.
     pub(crate) fn contexts(&self, position: usize) -> &ListenerContexts {
         &self.contexts[position]

@@ -146,10 +146,19 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     fn tell_time(&mut self) {
         self.core.read_clock();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.resources.clock.set(UnixSeconds(unix.as_secs()));
+        let now = UnixSeconds(unix.as_secs());
+        if self.replicas.is_unsettled && self.resources.clock.now() != Some(now) {
+            self.settle_replicas();
+        }
         // An error means that the clock and the ticket root contradict each other: the lane then
         // issues no tickets, and the control plane, which sees the same, reports it.
-        let _ = self.resources.tickets.rotate();
+        let _ = self.resources.tell_time(now);
+    }
+
+    /// Lets keys go whose certificates no context has that is served now.
+    pub(crate) fn settle_replicas(&mut self) {
+        let listeners = self.current.as_ref().map(|current| current.all_contexts());
+        self.replicas.settle(listeners.unwrap_or_default(), &self.resources);
     }
 
     fn handle(&mut self, event: &Event) {

@@ -17,6 +17,9 @@ pub(crate) struct Replicas {
     known: HashMap<*const Context, Weak<LaneContext>>,
     /// How many may be known before those that are gone are forgotten.
     forget_at: usize,
+    /// Whether a context has gone since [`Self::settle`] that orders could name. The lane settles
+    /// that in the next second, so that many of them cost one pass.
+    pub(crate) is_unsettled: bool,
     provided: HashMap<ContextId, Rc<LaneContext>>,
 }
 
@@ -32,7 +35,12 @@ const FORGET_AT_MIN: usize = 64;
 
 impl Replicas {
     pub(crate) fn new() -> Self {
-        Self { known: HashMap::new(), forget_at: FORGET_AT_MIN, provided: HashMap::new() }
+        Self {
+            known: HashMap::new(),
+            forget_at: FORGET_AT_MIN,
+            is_unsettled: false,
+            provided: HashMap::new(),
+        }
     }
 
     /// The replica of `context`: the one that is in use already, or a new one.
@@ -79,14 +87,38 @@ impl Replicas {
         context: &Arc<Context>,
         resources: &LaneResources,
     ) {
-        match self.of(context, resources) {
-            Ok(replica) => self.provided.insert(id, replica),
+        let before = match self.of(context, resources) {
+            Ok(replica) => {
+                replica.set_current(true);
+                self.provided.insert(id, replica)
+            }
             Err(_) => self.provided.remove(&id),
         };
+        self.is_unsettled |= before.is_some();
     }
 
     pub(crate) fn withdraw(&mut self, id: ContextId) {
-        self.provided.remove(&id);
+        self.is_unsettled |= self.provided.remove(&id).is_some();
+    }
+
+    /// Tells every replica whether it is served now, by `listeners` or where an order names it, and
+    /// lets the decoded keys go that only others need.
+    pub(crate) fn settle(&mut self, listeners: &[ListenerContexts], resources: &LaneResources) {
+        for replica in self.known.values().filter_map(Weak::upgrade) {
+            replica.set_current(false);
+        }
+        let current: Vec<&LaneContext> = listeners
+            .iter()
+            .flat_map(|listener| std::iter::once(&listener.own).chain(listener.named.values()))
+            .chain(self.provided.values())
+            .map(|replica| &**replica)
+            .collect();
+        for replica in &current {
+            replica.set_current(true);
+        }
+        let served = current.iter().map(|replica| &*replica.context().certificates);
+        resources.keys.borrow_mut().forget_unserved(served);
+        self.is_unsettled = false;
     }
 
     pub(crate) fn provided(&self, id: ContextId) -> Option<Rc<LaneContext>> {
@@ -112,7 +144,7 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::time::Duration;
 
-    use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
+    use sealane_engine::certificates::{Certificate, DefaultCertificate, IndexBuilder};
     use sealane_engine::policy::{Group, Policy};
     use sealane_engine::provider::{ProviderChoice, lane_provider};
     use sealane_engine::tickets::{TicketRoot, UnixSeconds};
@@ -154,6 +186,55 @@ mod tests {
         assert!(gone.upgrade().is_none(), "the id stands for another");
         replicas.withdraw(ContextId(1));
         assert!(replicas.provided(ContextId(1)).is_none());
+    }
+
+    /// A context with a certificate for `name`, and the certificate.
+    fn context_for(name: &str) -> (Arc<Context>, Arc<Certificate>) {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+        let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
+        let mut builder = IndexBuilder::new(&provider, 0);
+        builder.add(name, pem.as_bytes());
+        let index = builder.finish(DefaultCertificate::First).index;
+        let certificate = Arc::clone(&index.find(name)[0]);
+        let certificates = Arc::new(index);
+        let empty = context();
+        let policy = Policy::default();
+        (Arc::new(Context { policy, certificates, store: None, ..*empty }), certificate)
+    }
+
+    #[test]
+    fn the_keys_that_a_lane_holds_are_those_of_contexts_that_it_serves() {
+        let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
+        let now = UnixSeconds(1_000_000);
+        let root = TicketRoot::generate(Duration::from_secs(600), now, |bytes| bytes.fill(1));
+        let resources = LaneResources::new(root.unwrap(), now, NonZeroUsize::new(8).unwrap());
+        let mut replicas = Replicas::new();
+        let made = ["a.test", "b.test", "c.test", "d.test"].map(context_for);
+        let [own, named, ordered, _] = made.each_ref().map(|(context, _)| context);
+        let listener = |own: &Arc<Context>, replicas: &mut Replicas| ListenerContexts {
+            own: replicas.of(own, &resources).unwrap(),
+            named: [("b.test".into(), replicas.of(named, &resources).unwrap())].into(),
+        };
+        let decode_all = || {
+            let mut keys = resources.keys.borrow_mut();
+            for (_, certificate) in &made {
+                keys.certified_key(certificate, &provider).unwrap();
+            }
+        };
+        let listeners = [listener(own, &mut replicas)];
+        replicas.provide(ContextId(1), ordered, &resources);
+        decode_all();
+        assert!(!replicas.is_unsettled);
+        replicas.settle(&listeners, &resources);
+        assert_eq!(resources.keys.borrow().len(), 3);
+        replicas.withdraw(ContextId(1));
+        assert!(replicas.is_unsettled);
+        replicas.settle(&listeners, &resources);
+        assert_eq!((resources.keys.borrow().len(), replicas.is_unsettled), (2, false));
+        let changed = [listener(named, &mut replicas)];
+        replicas.settle(&changed, &resources);
+        assert_eq!(resources.keys.borrow().len(), 1);
     }
 
     #[test]

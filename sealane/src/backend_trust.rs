@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sealane_certificate_files::{CertificateFileError, read_at_most};
+use sealane_certificate_files::{CertificateFileError, Exposed, read_at_most};
 use sealane_engine::certificates::PEM_BYTES_MAX;
 use sealane_engine::client::{
     ClientIdentity, ClientOptions, ClientOptionsError, ROOTS_BYTES_MAX, Roots, Verification,
@@ -32,6 +32,12 @@ pub fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTru
         }
         Trust::Roots(sources) => loaded.roots(sources),
     };
+    let key = tls.client_certificate.as_ref().map(|source| match source {
+        CertificateSource::Pair { key, .. } => key,
+        CertificateSource::Path(path) => path,
+    });
+    let exposed = key.and_then(|key| Exposed::find(key));
+    loaded.warnings.extend(exposed.map(|exposed| exposed.to_string()));
     let identity = tls.client_certificate.as_ref().map(|source| loaded.identity(source, now_s));
     if let Some(roots) = roots.filter(|_| loaded.errors.is_empty()) {
         loaded.options = Some(ClientOptions {

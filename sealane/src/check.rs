@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
-use sealane_certificate_files::LoadedCertificates;
+use sealane_certificate_files::{Exposed, LoadedCertificates};
 use sealane_engine::certificates::Certificate;
 use sealane_engine::client::ClientContexts;
 use sealane_engine::provider::{Provider, ProviderChoice, ProviderError, lane_provider};
@@ -158,6 +158,9 @@ impl Report {
             Err(RootProblem::Absent(text)) => self.warnings.push(Finding::general(text)),
             Err(RootProblem::Wrong(text)) => self.errors.push(Finding::general(text)),
         }
+        let exposed = config.tickets.root.as_deref().and_then(Exposed::find);
+        let warning = exposed.map(|exposed| Finding::general(format!("tickets.root: {exposed}")));
+        self.warnings.extend(warning);
     }
 
     fn check_certificates(

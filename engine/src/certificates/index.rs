@@ -5,11 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::builder::PlacedName;
-use super::{AskedName, Certificate, DefaultCertificate};
+use super::{AskedName, Certificate, CertificateDigest, DefaultCertificate};
 
 /// All certificates of one generation. Immutable: lanes share it by reading only.
 #[derive(Debug)]
 pub struct CertificateIndex {
+    /// Positions in `certificates`, sorted by the digests of what stands there.
+    by_digest: Box<[u32]>,
     certificates: Box<[Arc<Certificate>]>,
     default: Box<[Arc<Certificate>]>,
     /// The certificates of each name side by side; `names` points in here.
@@ -27,7 +29,11 @@ impl CertificateIndex {
             names.entry(placed.name).or_insert(position..position).end = position + 1;
         }
         names.shrink_to_fit();
-        Self { certificates: certificates.into(), default: Box::default(), groups, names }
+        // No index has more certificates than a position has numbers: CERTIFICATES_MAX.
+        let mut by_digest: Box<[u32]> = (0_u32..).take(certificates.len()).collect();
+        by_digest.sort_unstable_by_key(|position| certificates[*position as usize].digest().0);
+        let certificates = certificates.into();
+        Self { by_digest, certificates, default: Box::default(), groups, names }
     }
 
     /// The certificates served for `server_name`, one of each kind of key, best first; empty for
@@ -51,6 +57,12 @@ impl CertificateIndex {
     /// All certificates in their configured order, also those that lost every name to another.
     pub fn iter(&self) -> std::slice::Iter<'_, Arc<Certificate>> {
         self.certificates.iter()
+    }
+
+    /// Whether a certificate is here, served or not.
+    pub(super) fn contains(&self, digest: &CertificateDigest) -> bool {
+        let at = |position: &u32| self.certificates[*position as usize].digest().0;
+        self.by_digest.binary_search_by_key(&digest.0, at).is_ok()
     }
 
     /// How many certificates there are.
@@ -87,7 +99,8 @@ impl CertificateIndex {
         let buckets = (self.names.capacity() * 8 / 7).next_power_of_two();
         let table = allocation_bytes(buckets * (size_of::<(Arc<str>, Range<usize>)>() + 1));
         let pointers = self.certificates.len() + self.groups.len() + self.default.len();
-        certificates + table + pointers * size_of::<Arc<Certificate>>()
+        let sorted = allocation_bytes(size_of_val(&*self.by_digest));
+        certificates + sorted + table + pointers * size_of::<Arc<Certificate>>()
     }
 
     /// Chooses the default; false if there is no such certificate.

@@ -1,7 +1,7 @@
 //! What one lane decoded, and how it answers a hello.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
@@ -16,10 +16,11 @@ use rustls::sign::CertifiedKey;
 use super::restricted::Restricted;
 use super::served::Found;
 use super::{
-    Certificate, CertificateDigest, CertificateError, Served, StoreFailure, StoreId, StoreView,
-    StoredCertificate,
+    Certificate, CertificateDigest, CertificateError, CertificateIndex, Served, StoreFailure,
+    StoreId, StoreView, StoredCertificate,
 };
 use crate::policy::SchemeSet;
+use crate::tickets::{self, LeafDigest};
 
 /// The keys one lane has decoded, at most a given number, the least recently used leaving first.
 ///
@@ -33,7 +34,11 @@ pub struct LaneKeys {
 
 /// A decoded key, or why there is none.
 struct Held {
+    /// Whether it came from a file, and not from a store, which says itself what has left it.
+    is_of_file: bool,
     decoded: Result<Arc<CertifiedKey>, CertificateError>,
+    /// Of the certificate as it is sent; none where there is no key.
+    leaf: Option<LeafDigest>,
     /// The key for policies that restrict what it signs with, the newest last.
     restricted: Vec<(SchemeSet, Arc<CertifiedKey>)>,
 }
@@ -63,18 +68,63 @@ impl LaneKeys {
         certificate: &Certificate,
         provider: &CryptoProvider,
     ) -> Result<Arc<CertifiedKey>, CertificateError> {
-        let digest = certificate.digest();
-        if let Some(known) = self.keys.get(&digest) {
+        let (decoded, is_held) = self.look_up(certificate, provider);
+        if !is_held {
+            self.keep(certificate.digest(), decoded.clone(), true);
+        }
+        decoded
+    }
+
+    /// The same for a context that is served no more: what is decoded for it is not kept.
+    fn passing_key(
+        &mut self,
+        certificate: &Certificate,
+        provider: &CryptoProvider,
+    ) -> Result<Arc<CertifiedKey>, CertificateError> {
+        self.look_up(certificate, provider).0
+    }
+
+    /// The decoded key of `certificate`, and whether it was held already.
+    fn look_up(
+        &mut self,
+        certificate: &Certificate,
+        provider: &CryptoProvider,
+    ) -> (Result<Arc<CertifiedKey>, CertificateError>, bool) {
+        if let Some(known) = self.keys.get(&certificate.digest()) {
             self.counters.hits += 1;
-            return known.decoded.clone();
+            return (known.decoded.clone(), true);
         }
         let decoded = certificate.decode(provider);
         match &decoded {
             Ok(_) => self.counters.decoded += 1,
             Err(_) => self.counters.failures += 1,
         }
-        self.keep(digest, decoded.clone());
-        decoded
+        (decoded, false)
+    }
+
+    /// Drops the keys of files that are in none of the indexes that are served now.
+    ///
+    /// It takes as many steps as keys are held, or as an index has certificates, for each index the
+    /// smaller of the two.
+    pub fn forget_unserved<'i>(&mut self, served: impl IntoIterator<Item = &'i CertificateIndex>) {
+        let of_files = self.keys.iter().filter(|(_, held)| held.is_of_file);
+        let mut unserved: HashSet<CertificateDigest> =
+            of_files.map(|(digest, _)| *digest).collect();
+        for index in served {
+            if unserved.is_empty() {
+                return;
+            }
+            if index.len() < unserved.len() {
+                for certificate in index {
+                    unserved.remove(&certificate.digest());
+                }
+            } else {
+                unserved.retain(|digest| !index.contains(digest));
+            }
+        }
+        for digest in &unserved {
+            self.keys.pop(digest);
+        }
     }
 
     /// The decoded key of a certificate of a store, unsealed and decoded now if this lane does not
@@ -97,7 +147,7 @@ impl LaneKeys {
             Ok(certified) => {
                 let certified = Arc::new(certified);
                 self.counters.decoded += 1;
-                self.keep(digest, Ok(Arc::clone(&certified)));
+                self.keep(digest, Ok(Arc::clone(&certified)), false);
                 Ok(certified)
             }
             Err(_) => {
@@ -132,8 +182,10 @@ impl LaneKeys {
         &mut self,
         digest: CertificateDigest,
         decoded: Result<Arc<CertifiedKey>, CertificateError>,
+        is_of_file: bool,
     ) {
-        let held = Held { decoded, restricted: Vec::new() };
+        let leaf = decoded.as_deref().ok().and_then(leaf_of);
+        let held = Held { is_of_file, decoded, leaf, restricted: Vec::new() };
         if self.keys.push(digest, held).is_some() {
             self.counters.evictions += 1;
         }
@@ -159,6 +211,11 @@ impl LaneKeys {
             held.push((schemes, Arc::clone(&made)));
         }
         made
+    }
+
+    /// The digest of the certificate of `key`, which is that of `digest`.
+    fn leaf(&self, digest: CertificateDigest, key: &CertifiedKey) -> Option<LeafDigest> {
+        self.keys.peek(&digest).and_then(|held| held.leaf).or_else(|| leaf_of(key))
     }
 
     pub(crate) fn note_store_failure(&mut self) {
@@ -225,7 +282,15 @@ impl LaneResolver {
         keys: Rc<RefCell<LaneKeys>>,
         schemes: Option<SchemeSet>,
     ) -> Self {
-        Self { lane: Fragile::new(Lane { keys, provider, schemes, served }) }
+        let is_current = Cell::new(true);
+        Self { lane: Fragile::new(Lane { is_current, keys, provider, schemes, served }) }
+    }
+
+    /// Whether what it serves is what the lane serves now. If not, nothing that it decodes is kept.
+    pub(crate) fn set_current(&self, is_current: bool) {
+        if let Ok(lane) = self.lane.try_get() {
+            lane.is_current.set(is_current);
+        }
     }
 }
 
@@ -242,6 +307,7 @@ impl fmt::Debug for LaneResolver {
 }
 
 struct Lane {
+    is_current: Cell<bool>,
     keys: Rc<RefCell<LaneKeys>>,
     provider: Arc<CryptoProvider>,
     schemes: Option<SchemeSet>,
@@ -296,7 +362,11 @@ impl Lane {
             (Found::Indexed(found), _) => {
                 let is_accepted = |each: &Arc<Certificate>| each.key_type().is_accepted(schemes);
                 best_first(found, is_accepted).find_map(|each| {
-                    let key = keys.certified_key(each, provider).ok()?;
+                    let key = match self.is_current.get() {
+                        true => keys.certified_key(each, provider),
+                        false => keys.passing_key(each, provider),
+                    };
+                    let key = key.ok()?;
                     Some((each.digest(), is_accepted(each), key))
                 })
             }
@@ -309,12 +379,22 @@ impl Lane {
             }
             (Found::Nothing | Found::Stored(_), _) => None,
         };
-        Ok(resolved.map(|(digest, is_accepted, key)| match self.schemes {
-            Some(schemes) if is_accepted => keys.restricted(digest, &key, schemes),
-            Some(_) => keys.restricted(digest, &key, SchemeSet::NONE),
-            None => key,
+        Ok(resolved.map(|(digest, is_accepted, key)| {
+            if let Some(leaf) = keys.leaf(digest, &key) {
+                tickets::note_served(leaf);
+            }
+            match self.schemes {
+                Some(schemes) if is_accepted => keys.restricted(digest, &key, schemes),
+                Some(_) => keys.restricted(digest, &key, SchemeSet::NONE),
+                None => key,
+            }
         }))
     }
+}
+
+/// What tickets of sessions that begin with `key` are bound to.
+fn leaf_of(key: &CertifiedKey) -> Option<LeafDigest> {
+    key.cert.first().map(|leaf| LeafDigest::of(leaf))
 }
 
 /// Those that the client accepts, then the others.

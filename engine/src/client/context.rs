@@ -79,6 +79,9 @@ impl ClientContext {
             }
         };
         config.alpn_protocols.clone_from(&options.alpn);
+        // A server that relays the handshake could pass on what this client's certificate vouches
+        // for (RFC 7627); TLS 1.3 has no such gap.
+        config.require_ems = true;
         // rustls' store is behind a lock, which no other lane ever takes.
         config.resumption = match options.resumption {
             true => Resumption::in_memory_sessions(LANE_SESSIONS_MAX),

@@ -2,15 +2,20 @@
 //!
 //! ChaCha20 with fast key erasure: each refill of the buffer replaces the key, and bytes are erased
 //! as they are handed out, so what is in memory tells nothing about bytes handed out before. The
-//! kernel's generator gives the first key and is mixed in again after [`RESEED_INTERVAL_BYTES`].
+//! kernel's generator gives the first key and is mixed in again after [`RESEED_INTERVAL_BYTES`], and
+//! after [`renew`], which a lane calls in each second of its clock.
 //!
 //! What this does not protect against:
-//! - A virtual machine restored from a snapshot, or running as two copies of one, repeats the bytes
-//!   of up to one interval on each lane. The kernel's own generator learns of that where the host
-//!   reports it (vmgenid); this one learns of it at the next reseed. Restart Sealane after a
-//!   restore.
-//! - A fork: both processes would hand out the same bytes. Sealane never forks after a lane has
-//!   warmed up; a program that embeds lanes must not either, short of an immediate exec.
+//! - Two copies of one process hand out the same bytes until each has asked the kernel again: a
+//!   virtual machine restored from a snapshot or copied, or a fork. That is at most the rest of a
+//!   second or of an interval, whichever ends first, if the kernels themselves differ by then. A
+//!   kernel learns that it was copied where the host reports it (vmgenid); elsewhere it may take it
+//!   a minute. Meanwhile the copies repeat server randoms and key shares, each to its own clients: a
+//!   client of both knows the key exchange of whoever met the other copy with the same share.
+//!   Tickets repeat nothing (see [`crate::tickets`]), and ECDSA signatures are made with what is
+//!   signed. So restart Sealane after a restore, and do not copy a running one.
+//! - A fork is one of these copies. Sealane never forks after a lane has warmed up; a program that
+//!   embeds lanes must not either, short of an immediate exec.
 //! - Whoever reads the memory of a running process knows the bytes up to the next reseed; the
 //!   private keys lie in the same memory.
 
@@ -29,6 +34,12 @@ pub fn fill(bytes: &mut [u8]) -> Result<(), ProviderError> {
     GENERATOR
         .try_with(|generator| generator.borrow_mut().fill(bytes, getrandom::fill))
         .unwrap_or(Err(ProviderError::ThreadEnds))
+}
+
+/// Lets the generator of the calling thread ask the kernel before it hands out another byte.
+pub fn renew() {
+    // A thread that ends hands out nothing any more.
+    let _ = GENERATOR.try_with(|generator| generator.borrow_mut().expire());
 }
 
 thread_local! {
@@ -72,6 +83,13 @@ impl Generator {
         Ok(())
     }
 
+    /// Gives up the bytes that it has; the key stays, to be mixed in.
+    fn expire(&mut self) {
+        self.buffer[self.next..].zeroize();
+        self.next = BUFFER_BYTES;
+        self.budget_bytes = 0;
+    }
+
     fn refill<E>(&mut self, seed: impl Fn(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let mut key = Zeroizing::new([0; KEY_BYTES]);
         if self.budget_bytes < BUFFER_BYTES {
@@ -97,8 +115,9 @@ impl Drop for Generator {
     }
 }
 
-/// How many bytes a lane makes from one seed: about 5,000 handshakes.
-pub const RESEED_INTERVAL_BYTES: usize = 1 << 20;
+/// How many bytes a lane makes from one seed: about 80 handshakes, so that the call of the kernel,
+/// half a microsecond, is nothing among them.
+pub const RESEED_INTERVAL_BYTES: usize = 1 << 14;
 
 const BUFFER_BYTES: usize = 1024;
 const KEY_BYTES: usize = 32;
@@ -152,6 +171,51 @@ mod tests {
             generator.fill(&mut bytes, count(&asked)).unwrap();
         }
         assert_eq!(asked.get(), 4);
+    }
+
+    #[test]
+    fn two_copies_part_when_their_seconds_end() {
+        let mut original = Generator::unseeded();
+        original.fill(&mut [0; 100], count(&Cell::new(0))).unwrap();
+        let Generator { buffer, next, budget_bytes } = original;
+        let mut copy = Generator { buffer, next, budget_bytes };
+        let draw = |generator: &mut Generator, seed: u8| {
+            let mut bytes = [0; 32];
+            let kernel = |key: &mut [u8]| {
+                key.fill(seed);
+                Ok::<_, getrandom::Error>(())
+            };
+            generator.fill(&mut bytes, kernel).unwrap();
+            bytes
+        };
+        assert_eq!(draw(&mut original, 1), draw(&mut copy, 2), "as the documentation says");
+        original.expire();
+        copy.expire();
+        assert_ne!(draw(&mut original, 1), draw(&mut copy, 2));
+        // The kernels may repeat themselves; then the copies do, and nothing else is worse.
+        assert_ne!(original.buffer[..KEY_BYTES], [1; KEY_BYTES]);
+    }
+
+    #[test]
+    fn two_copies_part_within_one_interval() {
+        let mut generator = Generator::unseeded();
+        generator.fill(&mut [0; 1], count(&Cell::new(0))).unwrap();
+        let asked = Cell::new(0);
+        generator.fill(&mut [0; RESEED_INTERVAL_BYTES], count(&asked)).unwrap();
+        assert_eq!(asked.get(), 1);
+    }
+
+    #[test]
+    fn renewing_leaves_nothing_to_hand_out() {
+        fill(&mut [0; 100]).unwrap();
+        renew();
+        let left = GENERATOR.with_borrow(|generator| {
+            assert_eq!(generator.budget_bytes, 0);
+            generator.buffer[KEY_BYTES..].iter().filter(|byte| **byte != 0).count()
+        });
+        assert_eq!(left, 0);
+        fill(&mut [0; 100]).unwrap();
+        GENERATOR.with_borrow(|generator| assert_ne!(generator.budget_bytes, 0));
     }
 
     #[test]

@@ -307,7 +307,7 @@ fn extract(secret: &[u8; 48]) -> Secret {
 }
 
 /// HKDF-Expand (RFC 5869) of SHA-256, keyed by `secret`, to its first block.
-fn derive(secret: &Secret, label: &[u8], context: &[u8]) -> Secret {
+pub(super) fn derive(secret: &[u8; 32], label: &[u8], context: &[u8]) -> Secret {
     // The first block is HMAC(secret, info | 1), which is what Extract computes with the secret as
     // its salt; unlike the library's Expand it has no length that it could refuse.
     let mut hmac = HkdfExtract::<Sha256>::new(Some(secret.as_slice()));

@@ -3,8 +3,15 @@
 use std::fmt;
 
 use chacha20poly1305::{AeadInPlace, KeyInit, Tag, XChaCha20Poly1305, XNonce};
+use hkdf::HkdfExtract;
+use sha2::Sha256;
+use zeroize::Zeroize as _;
 
-use crate::tickets::Epoch;
+use crate::tickets::{
+    Epoch, LeafDigest,
+    binding::LEAF_DIGEST_BYTES,
+    root::{Secret, derive},
+};
 
 /// A key for the tickets of one epoch; it opens what it sealed and nothing else.
 ///
@@ -14,12 +21,15 @@ pub struct TicketKey {
     epoch: Epoch,
     // Zeroed on drop by its crate.
     key: XChaCha20Poly1305,
+    nonces: Secret,
 }
 
 impl TicketKey {
     /// A key for the tickets of `epoch`; the caller zeroes `secret`.
     pub fn new(epoch: Epoch, secret: &[u8; 32]) -> Self {
-        Self { epoch, key: XChaCha20Poly1305::new(secret.into()) }
+        let key = derive(secret, LABEL_SEAL, &[]);
+        let nonces = derive(secret, LABEL_NONCE, &[]);
+        Self { epoch, key: XChaCha20Poly1305::new((&*key).into()), nonces }
     }
 
     /// The epoch that its tickets carry.
@@ -27,37 +37,74 @@ impl TicketKey {
         self.epoch
     }
 
-    /// A ticket for the session `plain`; none if it would be longer than [`TICKET_BYTES_MAX`].
+    /// A ticket for the session `plain`, which began with the certificate `leaf`; none if it would
+    /// be longer than [`TICKET_BYTES_MAX`].
     ///
-    /// No `nonce` may come twice under one key: it is 24 random bytes.
-    pub fn seal(&self, nonce: [u8; NONCE_BYTES], plain: &[u8]) -> Option<Vec<u8>> {
+    /// `random` should not come twice, and does where a machine was copied: the nonce is made of
+    /// the session as well, so that two sessions have two nonces even then.
+    pub fn seal(
+        &self,
+        random: &[u8; NONCE_BYTES],
+        leaf: &LeafDigest,
+        plain: &[u8],
+    ) -> Option<Vec<u8>> {
         if plain.len() > TICKET_BYTES_MAX - OVERHEAD_BYTES {
             return None;
         }
+        let bound = bound_to(self.epoch, leaf);
+        let nonce = self.nonce(random, &bound, plain)?;
         // Reserved whole, so that the session is in no other buffer before it is sealed in place.
         let mut ticket = Vec::with_capacity(plain.len() + OVERHEAD_BYTES);
-        let epoch = self.epoch.0.to_be_bytes();
-        ticket.extend_from_slice(&epoch);
+        ticket.extend_from_slice(&self.epoch.0.to_be_bytes());
         ticket.extend_from_slice(&nonce);
         ticket.extend_from_slice(plain);
         let sealed = ticket.get_mut(EPOCH_BYTES + NONCE_BYTES..)?;
-        let nonce = XNonce::from(nonce);
-        let tag = self.key.encrypt_in_place_detached(&nonce, &epoch, sealed).ok()?;
+        let tag = self.key.encrypt_in_place_detached(&XNonce::from(nonce), &bound, sealed).ok()?;
         ticket.extend_from_slice(&tag);
         Some(ticket)
     }
 
-    /// The session in a ticket of this key; none if it is of another key, or no ticket at all.
-    pub fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+    /// The session in a ticket of this key that began with `leaf`; none if it is of another key or
+    /// certificate, or no ticket at all.
+    pub fn open(&self, leaf: &LeafDigest, ticket: &[u8]) -> Option<Vec<u8>> {
         let Ticket { epoch, nonce, sealed, tag } = Ticket::parse(ticket)?;
         if u64::from_be_bytes(*epoch) != self.epoch.0 {
             return None;
         }
         let mut plain = sealed.to_vec();
         let (nonce, tag) = (XNonce::from(*nonce), Tag::from(*tag));
-        self.key.decrypt_in_place_detached(&nonce, epoch, &mut plain, &tag).ok()?;
+        let bound = bound_to(self.epoch, leaf);
+        self.key.decrypt_in_place_detached(&nonce, &bound, &mut plain, &tag).ok()?;
         Some(plain)
     }
+
+    /// The front of HMAC-SHA256, keyed apart from the cipher, over all that the ticket is made of.
+    fn nonce(
+        &self,
+        random: &[u8; NONCE_BYTES],
+        bound: &[u8; BOUND_BYTES],
+        plain: &[u8],
+    ) -> Option<[u8; NONCE_BYTES]> {
+        // Extract is HMAC with the salt as its key. All but the last part have one length.
+        let mut hmac = HkdfExtract::<Sha256>::new(Some(self.nonces.as_slice()));
+        hmac.input_ikm(random);
+        hmac.input_ikm(bound);
+        hmac.input_ikm(plain);
+        let (mut block, _) = hmac.finalize();
+        let nonce = block.first_chunk().copied();
+        block.as_mut_slice().zeroize();
+        nonce
+    }
+}
+
+/// What is authenticated with a ticket: its epoch, which stands in it, and the certificate that its
+/// session began with, which does not.
+fn bound_to(epoch: Epoch, leaf: &LeafDigest) -> [u8; BOUND_BYTES] {
+    let mut bound = [0; BOUND_BYTES];
+    let (front, rest) = bound.split_at_mut(EPOCH_BYTES);
+    front.copy_from_slice(&epoch.0.to_be_bytes());
+    rest.copy_from_slice(&leaf.0);
+    bound
 }
 
 impl fmt::Debug for TicketKey {
@@ -94,15 +141,20 @@ impl<'a> Ticket<'a> {
 /// The longest ticket: room for a session with a client's chain of three RSA-4096 certificates.
 pub const TICKET_BYTES_MAX: usize = 8_192;
 
-/// Random bytes in each ticket.
+/// Bytes of each ticket's nonce, and of the random bytes that go into it.
 pub const NONCE_BYTES: usize = 24;
 
+const BOUND_BYTES: usize = EPOCH_BYTES + LEAF_DIGEST_BYTES;
 const EPOCH_BYTES: usize = 8;
+const LABEL_NONCE: &[u8] = b"sealane ticket 2 nonce";
+const LABEL_SEAL: &[u8] = b"sealane ticket 2 seal";
 const TAG_BYTES: usize = 16;
 const OVERHEAD_BYTES: usize = EPOCH_BYTES + NONCE_BYTES + TAG_BYTES;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -120,11 +172,31 @@ mod tests {
 
     #[test]
     fn a_key_opens_its_own_tickets_only() {
+        let leaf = LeafDigest::of(b"leaf");
         let key = TicketKey::new(Epoch(7), &[1; 32]);
-        let ticket = key.seal([2; NONCE_BYTES], b"session").unwrap();
-        assert_eq!(key.open(&ticket).as_deref(), Some(&b"session"[..]));
+        let ticket = key.seal(&[2; NONCE_BYTES], &leaf, b"session").unwrap();
+        assert_eq!(key.open(&leaf, &ticket).as_deref(), Some(&b"session"[..]));
+        assert_eq!(key.open(&LeafDigest::of(b"other"), &ticket), None);
         for other in [TicketKey::new(Epoch(8), &[1; 32]), TicketKey::new(Epoch(7), &[2; 32])] {
-            assert_eq!(other.open(&ticket), None, "{other:?}");
+            assert_eq!(other.open(&leaf, &ticket), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn whatever_differs_the_nonce_does_though_the_random_bytes_do_not() {
+        let [leaf, other] = [b"leaf1", b"leaf2"].map(|der| LeafDigest::of(der));
+        let key = TicketKey::new(Epoch(7), &[1; 32]);
+        let nonces: HashSet<[u8; NONCE_BYTES]> = [
+            key.seal(&[2; NONCE_BYTES], &leaf, b"session"),
+            key.seal(&[2; NONCE_BYTES], &leaf, b"another"),
+            key.seal(&[2; NONCE_BYTES], &leaf, b"session of another length"),
+            key.seal(&[2; NONCE_BYTES], &other, b"session"),
+            key.seal(&[3; NONCE_BYTES], &leaf, b"session"),
+            TicketKey::new(Epoch(7), &[2; 32]).seal(&[2; NONCE_BYTES], &leaf, b"session"),
+        ]
+        .into_iter()
+        .map(|ticket| *Ticket::parse(&ticket.unwrap()).unwrap().nonce)
+        .collect();
+        assert_eq!(nonces.len(), 6);
     }
 }

@@ -62,10 +62,10 @@ fn lanes_rotate_at_the_same_second_with_no_message() {
     for (now, epoch) in [(ends.0 - 1, EPOCH), (ends.0, EPOCH + 1)] {
         for (lane, other) in [(&first, &second), (&second, &first)] {
             lane.clock.set(UnixSeconds(now));
-            let ticket = lane.ticketer(POLICY).encrypt(b"session").unwrap();
+            let ticket = lane.ticketer(POLICY).seal(&LEAF, b"session").unwrap();
             assert_eq!(epoch_of(&ticket), epoch);
             // The other one's clock may not have come to this second yet.
-            assert_eq!(other.ticketer(POLICY).decrypt(&ticket).unwrap(), b"session");
+            assert_eq!(other.ticketer(POLICY).open(&LEAF, &ticket).unwrap(), b"session");
         }
     }
 }
@@ -97,11 +97,11 @@ fn a_ticket_does_not_resume_under_another_name() {
 fn a_replica_of_an_advanced_root_cannot_open_older_tickets() {
     let machine = Machine::new();
     let [first, _] = machine.lanes(START);
-    let ticket = first.ticketer(POLICY).encrypt(b"session").unwrap();
+    let ticket = first.ticketer(POLICY).seal(&LEAF, b"session").unwrap();
     let mut root = machine.root.clone();
     let replica_opens = |root: &TicketRoot| {
         let lane = machine.lane(root.clone(), START);
-        lane.ticketer(POLICY).decrypt(&ticket).is_some()
+        lane.ticketer(POLICY).open(&LEAF, &ticket).is_some()
     };
     root.advance_to(root.oldest_accepted_at(START)).unwrap();
     assert!(replica_opens(&root));
@@ -115,47 +115,47 @@ fn a_machine_whose_clock_is_an_epoch_ahead_is_understood() {
     let machine = Machine::new();
     let [ahead, behind] = machine.lanes(START);
     ahead.clock.set(UnixSeconds(START.0 + LIFETIME_S));
-    let ticket = ahead.ticketer(POLICY).encrypt(b"session").unwrap();
+    let ticket = ahead.ticketer(POLICY).seal(&LEAF, b"session").unwrap();
     assert_eq!(epoch_of(&ticket), EPOCH + 1);
-    let opens = behind.ticketer(POLICY).decrypt(&ticket);
+    let opens = behind.ticketer(POLICY).open(&LEAF, &ticket);
     assert_eq!(opens.unwrap(), b"session");
     // Nothing was advanced for it: the epoch's own tickets still open.
-    let own = behind.ticketer(POLICY).encrypt(b"own").unwrap();
+    let own = behind.ticketer(POLICY).seal(&LEAF, b"own").unwrap();
     assert_eq!(epoch_of(&own), EPOCH);
     ahead.clock.set(UnixSeconds(START.0 + 2 * LIFETIME_S));
-    let too_new = ahead.ticketer(POLICY).encrypt(b"session").unwrap();
-    assert!(behind.ticketer(POLICY).decrypt(&too_new).is_none());
+    let too_new = ahead.ticketer(POLICY).seal(&LEAF, b"session").unwrap();
+    assert!(behind.ticketer(POLICY).open(&LEAF, &too_new).is_none());
 }
 
 #[test]
 fn a_clock_that_goes_back_brings_nothing_back() {
     let [lane, _] = Machine::new().lanes(START);
     let ticketer = lane.ticketer(POLICY);
-    let old = ticketer.encrypt(b"old").unwrap();
+    let old = ticketer.seal(&LEAF, b"old").unwrap();
     let later = UnixSeconds(START.0 + 3 * LIFETIME_S);
     lane.clock.set(later);
-    let new = ticketer.encrypt(b"new").unwrap();
-    assert!(ticketer.decrypt(&old).is_none());
+    let new = ticketer.seal(&LEAF, b"new").unwrap();
+    assert!(ticketer.open(&LEAF, &old).is_none());
 
     // One epoch back: its root is still held. Two back: sealed for the oldest that is left.
     for (back, epoch) in [(1, EPOCH + 2), (2, EPOCH + 2)] {
         lane.clock.set(UnixSeconds(later.0 - back * LIFETIME_S));
         assert_eq!(lane.tickets.rotate(), Ok(()));
-        let ticket = ticketer.encrypt(b"back").unwrap();
+        let ticket = ticketer.seal(&LEAF, b"back").unwrap();
         assert_eq!(epoch_of(&ticket), epoch);
-        assert_eq!(ticketer.decrypt(&ticket).unwrap(), b"back");
-        assert!(ticketer.decrypt(&old).is_none());
+        assert_eq!(ticketer.open(&LEAF, &ticket).unwrap(), b"back");
+        assert!(ticketer.open(&LEAF, &old).is_none());
     }
 
     for far_back in [START, UnixSeconds(0)] {
         lane.clock.set(far_back);
         assert!(matches!(lane.tickets.rotate(), Err(TicketRootError::ClockBehind { .. })));
-        assert!(ticketer.encrypt(b"back").is_none());
-        assert!(ticketer.decrypt(&old).is_none() && ticketer.decrypt(&new).is_none());
+        assert!(ticketer.seal(&LEAF, b"back").is_none());
+        assert!(ticketer.open(&LEAF, &old).is_none() && ticketer.open(&LEAF, &new).is_none());
     }
     lane.clock.set(later);
-    assert_eq!(ticketer.decrypt(&new).unwrap(), b"new");
-    assert!(ticketer.decrypt(&old).is_none());
+    assert_eq!(ticketer.open(&LEAF, &new).unwrap(), b"new");
+    assert!(ticketer.open(&LEAF, &old).is_none());
 }
 
 #[test]
@@ -191,10 +191,11 @@ fn a_ticket_is_epoch_nonce_and_what_is_sealed() {
         bytes.fill(0xee);
         Ok(())
     });
-    let ticket = tickets.ticketer(POLICY).encrypt(b"name a.test").unwrap();
+    let ticket = tickets.ticketer(POLICY).seal(&LEAF, b"name a.test").unwrap();
     assert_eq!(ticket.len(), 8 + 24 + 11 + 16);
     assert_eq!(epoch_of(&ticket), EPOCH);
-    assert_eq!(ticket[8..32], [0xee; 24]);
+    let again = tickets.ticketer(POLICY).seal(&LEAF, b"name b.test").unwrap();
+    assert_ne!(ticket[8..32], again[8..32], "equal random bytes make no equal nonce");
     assert!(!ticket.windows(6).any(|window| window == b"a.test"));
 }
 
@@ -203,22 +204,60 @@ fn tickets_have_a_longest_length() {
     let [lane, _] = Machine::new().lanes(START);
     let ticketer = lane.ticketer(POLICY);
     let longest = vec![1; TICKET_BYTES_MAX - 48];
-    let ticket = ticketer.encrypt(&longest).unwrap();
+    let ticket = ticketer.seal(&LEAF, &longest).unwrap();
     assert_eq!(ticket.len(), TICKET_BYTES_MAX);
-    assert_eq!(ticketer.decrypt(&ticket).unwrap(), longest);
-    assert!(ticketer.encrypt(&vec![1; longest.len() + 1]).is_none());
+    assert_eq!(ticketer.open(&LEAF, &ticket).unwrap(), longest);
+    assert!(ticketer.seal(&LEAF, &vec![1; longest.len() + 1]).is_none());
     assert_eq!(ticketer.lifetime(), LIFETIME_DEFAULT_S);
+}
+
+#[test]
+fn a_ticket_opens_for_the_certificate_that_its_session_began_with() {
+    let [first, second] = Machine::new().lanes(START);
+    let ticket = first.ticketer(POLICY).seal(&LEAF, b"session").unwrap();
+    assert_eq!(second.ticketer(POLICY).open(&LEAF, &ticket).unwrap(), b"session");
+    assert_eq!(second.ticketer(POLICY).open(&LeafDigest::of(b"other"), &ticket), None);
+}
+
+#[test]
+fn rustls_gets_no_ticket_while_it_is_no_sessions_turn() {
+    let [lane, _] = Machine::new().lanes(START);
+    let ticketer = lane.ticketer(POLICY);
+    assert!(ticketer.encrypt(b"session").is_none());
+    let ticket = ticketer.seal(&LEAF, b"session").unwrap();
+    assert!(ticketer.decrypt(&ticket).is_none());
+}
+
+#[test]
+fn two_copies_of_a_lane_share_no_nonce_between_different_sessions() {
+    // All that a copy of the process has: the keys, the clock, and the generator's next bytes.
+    let copy = || {
+        let root = TicketRoot::generate(Duration::from_secs(LIFETIME_S), START, |b| b.fill(5));
+        let clock = Arc::new(LaneClock::new(START));
+        let tickets = LaneTickets::new(root.unwrap(), clock, |bytes| {
+            bytes.fill(0xee);
+            Ok(())
+        });
+        tickets.ticketer(POLICY)
+    };
+    let known = copy().seal(&LEAF, b"the session of an attacker").unwrap();
+    let victim = copy().seal(&LEAF, b"the session of its victim!").unwrap();
+    let (nonces, sealed) = (8..32, 32..58);
+    assert_ne!(known[nonces.clone()], victim[nonces]);
+    let xor = |i: usize| known[i] ^ victim[i] ^ b"the session of an attacker"[i - 32];
+    let guessed: Vec<u8> = sealed.map(xor).collect();
+    assert_ne!(guessed, b"the session of its victim!");
 }
 
 #[test]
 fn on_another_thread_a_ticketer_neither_seals_nor_opens() {
     let [lane, _] = Machine::new().lanes(START);
     let ticketer = lane.ticketer(POLICY);
-    let ticket = ticketer.encrypt(b"session").unwrap();
+    let ticket = ticketer.seal(&LEAF, b"session").unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            assert!(ticketer.encrypt(b"session").is_none());
-            assert!(ticketer.decrypt(&ticket).is_none());
+            assert!(ticketer.seal(&LEAF, b"session").is_none());
+            assert!(ticketer.open(&LEAF, &ticket).is_none());
         });
     });
 }
@@ -233,7 +272,7 @@ proptest! {
         let [lane, _] = Machine::new().lanes(START);
         let mut ticket = [&epoch.to_be_bytes()[..], &rest].concat();
         ticket.truncate(cut);
-        prop_assert!(lane.ticketer(POLICY).decrypt(&ticket).is_none());
+        prop_assert!(lane.ticketer(POLICY).open(&LEAF, &ticket).is_none());
     }
 
     #[test]
@@ -244,15 +283,15 @@ proptest! {
         extra in prop::collection::vec(any::<u8>(), 1..TICKET_BYTES_MAX),
     ) {
         let [first, second] = Machine::new().lanes(START);
-        let ticket = first.ticketer(POLICY).encrypt(&plain).unwrap();
+        let ticket = first.ticketer(POLICY).seal(&LEAF, &plain).unwrap();
         let opener = second.ticketer(POLICY);
-        prop_assert_eq!(opener.decrypt(&ticket), Some(plain));
-        prop_assert!(opener.decrypt(&ticket[..at.index(ticket.len())]).is_none());
-        prop_assert!(opener.decrypt(&[&ticket[..], &extra].concat()).is_none());
+        prop_assert_eq!(opener.open(&LEAF, &ticket), Some(plain));
+        prop_assert!(opener.open(&LEAF, &ticket[..at.index(ticket.len())]).is_none());
+        prop_assert!(opener.open(&LEAF, &[&ticket[..], &extra].concat()).is_none());
         let mut changed = ticket;
         let at = at.index(changed.len());
         changed[at] ^= 1_u8 << bit;
-        prop_assert!(opener.decrypt(&changed).is_none());
+        prop_assert!(opener.open(&LEAF, &changed).is_none());
     }
 }
 
@@ -310,8 +349,30 @@ impl Lane {
                 .unwrap();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 2;
-        config.ticketer = Arc::new(self.ticketer(policy));
+        config.ticketer = Arc::new(OneCertificate(self.ticketer(policy)));
         config
+    }
+}
+
+/// For sessions that rustls drives alone, all with one certificate.
+#[derive(Debug)]
+struct OneCertificate(Ticketer);
+
+impl ProducesTickets for OneCertificate {
+    fn enabled(&self) -> bool {
+        self.0.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.0.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.0.seal(&LEAF, plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.0.open(&LEAF, cipher)
     }
 }
 
@@ -414,6 +475,7 @@ fn epoch_of(ticket: &[u8]) -> u64 {
 
 const EPOCH: u64 = 40_000;
 const FULL: HandshakeKind = HandshakeKind::Full;
+const LEAF: LeafDigest = LeafDigest([3; 32]);
 const LIFETIME_S: u64 = LIFETIME_DEFAULT_S as u64;
 const POLICY: PolicyDigest = PolicyDigest([1; 32]);
 const RESUMED: HandshakeKind = HandshakeKind::Resumed;

@@ -8,7 +8,7 @@ use rustls::server::ProducesTickets;
 use crate::{
     policy::PolicyDigest,
     tickets::{
-        FillRandom, LaneClock,
+        FillRandom, LaneClock, LeafDigest, binding,
         lane::Replica,
         sealing::{NONCE_BYTES, epoch_of},
     },
@@ -18,11 +18,36 @@ use crate::{
 ///
 /// rustls wants it shareable; it works on its lane's thread only. On another thread it neither
 /// seals nor opens, and dropping it there panics: a lane drops its own contexts.
+///
+/// For rustls it seals and opens only in a turn of a [`ServerSession`](crate::session::ServerSession)
+/// whose hello a [`LaneResolver`](crate::certificates::LaneResolver) has answered: what that served
+/// is what the ticket is bound to.
 pub struct Ticketer {
     pub(super) clock: Arc<LaneClock>,
     pub(super) policy: PolicyDigest,
     pub(super) random: FillRandom,
     pub(super) replica: Fragile<Rc<RefCell<Replica>>>,
+}
+
+impl Ticketer {
+    /// A ticket for the session `plain`, which began with the certificate `leaf`.
+    pub fn seal(&self, leaf: &LeafDigest, plain: &[u8]) -> Option<Vec<u8>> {
+        let mut random = [0; NONCE_BYTES];
+        (self.random)(&mut random).ok()?;
+        let mut replica = self.replica.try_get().ok()?.try_borrow_mut().ok()?;
+        replica.sealing_key(self.clock.now()?, &self.policy)?.seal(&random, leaf, plain)
+    }
+
+    /// The session in a ticket; none if it began with another certificate than `leaf`.
+    pub fn open(&self, leaf: &LeafDigest, ticket: &[u8]) -> Option<Vec<u8>> {
+        let epoch = epoch_of(ticket)?;
+        let mut replica = self.replica.try_get().ok()?.try_borrow_mut().ok()?;
+        let now = self.clock.now()?;
+        let secrets = 0..replica.secrets();
+        secrets.into_iter().find_map(|secret| {
+            replica.opening_key(now, epoch, secret, &self.policy)?.open(leaf, ticket)
+        })
+    }
 }
 
 impl ProducesTickets for Ticketer {
@@ -37,20 +62,11 @@ impl ProducesTickets for Ticketer {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let mut nonce = [0; NONCE_BYTES];
-        (self.random)(&mut nonce).ok()?;
-        let mut replica = self.replica.try_get().ok()?.try_borrow_mut().ok()?;
-        replica.sealing_key(self.clock.now()?, &self.policy)?.seal(nonce, plain)
+        self.seal(&binding::noted()?, plain)
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        let epoch = epoch_of(cipher)?;
-        let mut replica = self.replica.try_get().ok()?.try_borrow_mut().ok()?;
-        let now = self.clock.now()?;
-        let secrets = 0..replica.secrets();
-        secrets
-            .into_iter()
-            .find_map(|secret| replica.opening_key(now, epoch, secret, &self.policy)?.open(cipher))
+        self.open(&binding::noted()?, cipher)
     }
 }
 

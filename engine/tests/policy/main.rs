@@ -12,6 +12,7 @@ mod key_log;
 mod rig;
 mod signatures;
 mod suites;
+mod tickets;
 
 use std::sync::Arc;
 

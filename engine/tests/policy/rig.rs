@@ -39,30 +39,9 @@ impl Server {
         policy: Policy,
         names: &[(&str, &'static SignatureAlgorithm)],
     ) -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let crypto = lane_provider(choice, &Group::ALL).unwrap().crypto;
-        let mut builder = IndexBuilder::new(&crypto, 1_800_000_000);
-        for (name, algorithm) in names {
-            let key = if *algorithm == &rcgen::PKCS_RSA_SHA256 {
-                KeyPair::generate_rsa_for(algorithm, RsaKeySize::_2048).unwrap()
-            } else {
-                KeyPair::generate_for(algorithm).unwrap()
-            };
-            let leaf = CertificateParams::new([(*name).to_owned()]).unwrap();
-            let leaf = leaf.signed_by(&key, &ca).unwrap();
-            builder.add(name, format!("{}{}", leaf.pem(), key.serialize_pem()).as_bytes());
-        }
-        let indexed = builder.finish(DefaultCertificate::First);
-        assert_eq!(indexed.errors, []);
-        let root = TicketRoot::generate(Duration::from_secs(43_200), NOW, |b| b.fill(7)).unwrap();
-        let lane = LaneResources::new(root, NOW, NonZeroUsize::new(16).unwrap());
-        let certificates = Arc::new(indexed.index);
-        let context = context(policy, &certificates, choice, &lane, false).unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(ca.der().clone()).unwrap();
-        Self { certificates, choice, context, lane, roots }
+        let issuer = Issuer::new();
+        let issued = names.iter().map(|(name, algorithm)| issuer.issue(&[*name], algorithm));
+        issuer.serve(choice, policy, &issued.collect::<Vec<_>>())
     }
 
     /// Goes on with another policy, on the same lane.
@@ -104,42 +83,112 @@ impl Server {
         config: &Arc<ClientConfig>,
         name: &'static str,
     ) -> Result<ServerSession, Failed> {
-        let name = name.try_into().unwrap();
-        let mut client = ClientConnection::new(Arc::clone(config), name).unwrap();
-        let mut plain = Buffer::with_capacity(1 << 16);
-        let mut wire = Buffer::with_capacity(1 << 18);
-        let mut session = None;
+        let mut meeting = Meeting::new(config, name);
         for _ in 0..8 {
-            let mut sent = Vec::new();
-            while client.wants_write() {
-                client.write_tls(&mut sent).unwrap();
-            }
-            if !sent.is_empty() {
-                let session = match &mut session {
-                    Some(session) => session,
-                    None => match self.begin(&sent) {
-                        Ok(begun) => session.insert(begun),
-                        Err(alert) => return Err(Failed::received(&mut client, &alert)),
-                    },
-                };
-                if session.feed(&mut sent, &mut plain, &mut wire).is_err() {
-                    return Err(Failed::received(&mut client, wire.filled()));
-                }
-            }
-            client.read_tls(&mut wire.filled()).unwrap();
-            wire.clear();
-            client.process_new_packets().map_err(Failed::Client)?;
-            if let Some(session) = &mut session {
-                session.release_held(&mut wire);
-            }
+            meeting.advance(self)?;
         }
-        Ok(session.filter(ServerSession::is_established).expect("eight flights are enough"))
+        let session = meeting.session.filter(ServerSession::is_established);
+        Ok(session.expect("eight flights are enough"))
     }
 
     fn begin(&self, hello: &[u8]) -> Result<ServerSession, [u8; 7]> {
         let Peek::Hello(hello) = hello::peek(hello, 1 << 14) else { panic!("a whole hello") };
         let config = self.context.admit(&hello).map_err(Refusal::alert)?;
         Ok(ServerSession::new(config).unwrap())
+    }
+}
+
+/// An authority, whose certificates any number of servers have.
+pub(crate) struct Issuer(CertifiedIssuer<'static, KeyPair>);
+
+impl Issuer {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// A certificate for `names`, which may be addresses, and its key.
+    pub(crate) fn issue(&self, names: &[&str], algorithm: &'static SignatureAlgorithm) -> String {
+        let key = if algorithm == &rcgen::PKCS_RSA_SHA256 {
+            KeyPair::generate_rsa_for(algorithm, RsaKeySize::_2048).unwrap()
+        } else {
+            KeyPair::generate_for(algorithm).unwrap()
+        };
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let leaf = CertificateParams::new(names).unwrap().signed_by(&key, &self.0).unwrap();
+        leaf.pem() + &key.serialize_pem()
+    }
+
+    /// A machine that serves what was issued; the tickets of all come from one root.
+    pub(crate) fn serve(
+        &self,
+        choice: ProviderChoice,
+        policy: Policy,
+        issued: &[String],
+    ) -> Server {
+        let crypto = lane_provider(choice, &Group::ALL).unwrap().crypto;
+        let mut builder = IndexBuilder::new(&crypto, 1_800_000_000);
+        for (number, text) in issued.iter().enumerate() {
+            builder.add(&number.to_string(), text.as_bytes());
+        }
+        let indexed = builder.finish(DefaultCertificate::First);
+        assert_eq!(indexed.errors, []);
+        let root = TicketRoot::generate(Duration::from_secs(43_200), NOW, |b| b.fill(7)).unwrap();
+        let lane = LaneResources::new(root, NOW, NonZeroUsize::new(16).unwrap());
+        let certificates = Arc::new(indexed.index);
+        let context = context(policy, &certificates, choice, &lane, false).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        Server { certificates, choice, context, lane, roots }
+    }
+}
+
+/// A client and, once its hello has come, a server's session with it.
+pub(crate) struct Meeting {
+    client: ClientConnection,
+    plain: Buffer,
+    pub(crate) session: Option<ServerSession>,
+    wire: Buffer,
+}
+
+impl Meeting {
+    pub(crate) fn new(config: &Arc<ClientConfig>, name: &'static str) -> Self {
+        let name = name.try_into().unwrap();
+        Self {
+            client: ClientConnection::new(Arc::clone(config), name).unwrap(),
+            plain: Buffer::with_capacity(1 << 16),
+            session: None,
+            wire: Buffer::with_capacity(1 << 18),
+        }
+    }
+
+    /// What the client has to say, and the answer to it.
+    pub(crate) fn advance(&mut self, server: &Server) -> Result<(), Failed> {
+        let Self { client, plain, session, wire } = self;
+        let mut sent = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut sent).unwrap();
+        }
+        if !sent.is_empty() {
+            let session = match session {
+                Some(session) => session,
+                None => match server.begin(&sent) {
+                    Ok(begun) => session.insert(begun),
+                    Err(alert) => return Err(Failed::received(client, &alert)),
+                },
+            };
+            if session.feed(&mut sent, plain, wire).is_err() {
+                return Err(Failed::received(client, wire.filled()));
+            }
+        }
+        client.read_tls(&mut wire.filled()).unwrap();
+        wire.clear();
+        client.process_new_packets().map_err(Failed::Client)?;
+        if let Some(session) = session {
+            session.release_held(wire);
+        }
+        Ok(())
     }
 }
 

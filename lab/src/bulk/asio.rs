@@ -20,7 +20,7 @@ use crate::{
     document::BulkRound,
     error::Error,
     native::Program,
-    scenario::{Cipher, Group, Key, Negotiated, Version},
+    scenario::{Cipher, Group, Key, Negotiated, Scenario, Version},
     stack::Identity,
 };
 
@@ -181,6 +181,7 @@ fn arguments(task: &BulkTask) -> Vec<String> {
         ),
         ("--suite", suite(task)),
         ("--group", group_name(task.scenario.group).to_owned()),
+        ("--client-groups", client_groups(&task.scenario)),
         ("--certificate", path(credentials.certificate(Side::Server))),
         ("--key", path(credentials.key(Side::Server))),
         ("--root", path(credentials.root())),
@@ -206,6 +207,18 @@ fn suite(task: &BulkTask) -> String {
         (Version::Tls12, Key::Rsa2048 | Key::Rsa4096) => format!("ECDHE-RSA-{cipher}"),
         (Version::Tls12, _) => format!("ECDHE-ECDSA-{cipher}"),
     }
+}
+
+/// The one group, and in TLS 1.2 the curve of the certificate's key: whoever verifies must know it.
+fn client_groups(scenario: &Scenario) -> String {
+    let curve = match scenario.key {
+        Key::P256 => Some(Group::P256),
+        Key::P384 => Some(Group::P384),
+        Key::Ed25519 | Key::Rsa2048 | Key::Rsa4096 => None,
+    };
+    let verified = |curve: &Group| scenario.version == Version::Tls12 && *curve != scenario.group;
+    let groups = [Some(scenario.group), curve.filter(verified)];
+    groups.into_iter().flatten().map(group_name).collect::<Vec<_>>().join(":")
 }
 
 fn group_name(group: Group) -> &'static str {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::{
+    counted::Counted,
     document::{BulkRound, BulkSeries, Run},
     statistics::Spread,
 };
@@ -130,22 +131,14 @@ pub(crate) fn rate(round: &BulkRound) -> f64 {
     round.bytes as f64 / round.wall_ns as f64 * 1e3
 }
 
-fn rates(series: &BulkSeries) -> Option<Spread> {
-    Spread::of(&counted(series).map(rate).collect::<Vec<f64>>())
-}
-
-/// The rounds that count; if none does, all, and [`row`] says so.
-fn counted(series: &BulkSeries) -> impl Iterator<Item = &BulkRound> {
-    let all_invalid = all_invalid(series);
-    series.rounds.iter().filter(move |round| all_invalid || round.invalid.is_none())
-}
-
-fn all_invalid(series: &BulkSeries) -> bool {
-    series.rounds.iter().all(|round| round.invalid.is_some())
+/// MB/s of the rounds that count.
+pub(crate) fn rates(series: &BulkSeries) -> Option<Spread> {
+    let rounds = Counted::of(&series.rounds).rounds.into_iter();
+    Spread::of(&rounds.map(rate).collect::<Vec<f64>>())
 }
 
 /// How many rounds count of how many, with a mark if none does.
-fn rounds(series: &BulkSeries) -> String {
+pub(crate) fn rounds(series: &BulkSeries) -> String {
     let all = series.rounds.len();
     let valid = series.rounds.iter().filter(|round| round.invalid.is_none()).count();
     match valid {
@@ -163,7 +156,7 @@ fn check_ms_per_gb(round: &BulkRound) -> f64 {
 }
 
 fn median(series: &BulkSeries, figure: impl Fn(&BulkRound) -> f64) -> Option<f64> {
-    let values: Vec<f64> = counted(series).map(figure).collect();
+    let values: Vec<f64> = Counted::of(&series.rounds).rounds.into_iter().map(figure).collect();
     Spread::of(&values).map(|spread| spread.median)
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     contexts::{
         library::SEALANE,
+        mongoc,
         target::Protocol,
         task::{STRATEGIES, Strategy},
     },
@@ -69,7 +70,8 @@ impl Judge {
         checks.map(|(id, claim, (holds, shown))| check(id, claim, holds, shown)).collect()
     }
 
-    /// The engine beside MongoDB's own driver, if that took part: E2 as users have it.
+    /// The engine beside MongoDB's own driver, if that took part: E2 as users have it. A driver
+    /// that has the cure is held to what the cure promises.
     fn beside_libmongoc(
         &self,
         rows: &[&StrategyRow],
@@ -88,6 +90,11 @@ impl Judge {
             self.clients,
             theirs / own,
         );
+        if !mongoc::is_per_socket(&libmongoc.strategy) {
+            let once = all(libmongoc, "certificates_parsed", |value| value == self.bundle as f64);
+            let claim = "libmongoc parses the roots once for the clients of a pool, since 1.28";
+            return Some(("E2", claim, (Some(once), shown)));
+        }
         let holds = (self.bundle >= BUNDLE_MIN).then_some(own * CPU_RATIO_MIN <= theirs);
         let claim = "the engine's clients cost a tenth of libmongoc's CPU, or less";
         Some(("E2", claim, (holds, shown)))
@@ -179,6 +186,21 @@ impl Judge {
                 wrong.push(format!("{name} freed {freed:.0} of {built:.0}"));
             }
         }
+        wrong.extend(self.heard.iter().filter_map(|((check, stack), told)| {
+            let figures = told.as_ref().ok().filter(|_| *check == "E3")?;
+            let [threads, most, after] =
+                ["threads", "live_most", "live_after"].map(|name| value(figures, name));
+            // One in the slot, one that was just taken out of it, and one in the hands of each
+            // thread; when the threads have ended, the one in the slot.
+            let held = most <= threads + 2.0 && after.total_cmp(&1.0).is_eq();
+            let text = || {
+                format!(
+                    "{stack}: while contexts were swapped, {most:.0} were there at once with \
+                     {threads:.0} threads, and {after:.0} when these had ended"
+                )
+            };
+            (!held).then(text)
+        }));
         let right = (sums[0] > 0.0).then(|| format!("{:.0} built, {:.0} freed", sums[0], sums[1]));
         verdict(&wrong, right.as_slice(), "")
     }

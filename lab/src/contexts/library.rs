@@ -28,7 +28,10 @@ pub(super) trait Library: Send + Sync {
     /// As [`build`](Self::build).
     fn slot<'a>(&'a self, files: &Files) -> Result<Box<dyn Slot + 'a>, Error>;
 
-    /// What was built and freed, once nothing is kept any more.
+    /// What was built and freed so far.
+    fn census(&self) -> Census;
+
+    /// The same, once nothing is kept any more.
     fn end(self: Box<Self>) -> Census;
 }
 
@@ -89,6 +92,13 @@ pub(super) struct Census {
     pub(super) freed: u64,
     /// Root certificates that were read into them.
     pub(super) certificates: u64,
+}
+
+impl Census {
+    /// Contexts that are there now.
+    pub(super) fn live(self) -> u64 {
+        self.built.saturating_sub(self.freed)
+    }
 }
 
 /// The library of the stack `name`.

@@ -9,18 +9,36 @@ use std::{
 use serde::Deserialize;
 
 use crate::{
-    contexts::{pings::milliseconds, task::Libmongoc},
+    contexts::{
+        pings::milliseconds,
+        task::{Libmongoc, Strategy},
+    },
     error::Error,
     native::Program,
     trial::Line,
 };
 
-/// Its name and version, as on this machine.
+/// The row of the driver that this machine has: its name, its version, and who builds a context.
 ///
 /// # Errors
 /// [`Error::Missing`] if it is not installed.
-pub(super) fn name() -> Result<String, Error> {
-    Ok(format!("libmongoc {}", ask("--modversion")?.trim()))
+pub(super) fn row() -> Result<String, Error> {
+    let version = ask("--modversion")?;
+    Ok(row_of(version.trim()))
+}
+
+/// Whether a row is one of a driver that builds a context for every socket.
+pub(super) fn is_per_socket(row: &str) -> bool {
+    row.ends_with(&format!("({})", Strategy::PerSocket.name()))
+}
+
+fn row_of(version: &str) -> String {
+    let number = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
+    let mut parts = version.split('.');
+    let version_of: (u32, u32) = (number(parts.next()), number(parts.next()));
+    let strategy =
+        if version_of < PER_POOL_SINCE { Strategy::PerSocket } else { Strategy::PerPool };
+    format!("libmongoc {version} ({})", strategy.name())
 }
 
 /// Runs the pooled clients, and checks what they say.
@@ -110,6 +128,8 @@ struct Said {
 
 const SOURCE: &str = include_str!("../../native/mongoc-ping.c");
 const PACKAGE: &str = "libmongoc-1.0";
+/// CDRIVER-4656: clients of a pool have had one context since then.
+const PER_POOL_SINCE: (u32, u32) = (1, 28);
 /// The program's own functions must come before libssl's in the driver's eyes: `-rdynamic`.
 const FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-pthread", "-rdynamic"];
 const LIBRARIES: [&str; 2] = ["-lssl", "-lcrypto"];
@@ -117,3 +137,23 @@ const LIBRARIES: [&str; 2] = ["-lssl", "-lcrypto"];
 const CLIENTS_MAX: usize = 2_000;
 /// 2,000 clients took 100 s of one processor.
 const TIME_MAX: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_is_called_by_what_its_version_does() {
+        for (version, strategy) in [
+            ("1.23.1", "(per-socket)"),
+            ("1.27.6", "(per-socket)"),
+            ("1.28.0", "(per-pool)"),
+            ("1.30.4", "(per-pool)"),
+            ("2.0.0-rc1", "(per-pool)"),
+        ] {
+            let row = row_of(version);
+            assert_eq!(row, format!("libmongoc {version} {strategy}"));
+            assert_eq!(is_per_socket(&row), strategy == "(per-socket)");
+        }
+    }
+}

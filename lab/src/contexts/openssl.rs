@@ -92,11 +92,20 @@ impl Library for OpenSsl {
         Ok(Box::new(Place { library: self, held: Mutex::new(self.build(files)?) }))
     }
 
+    fn census(&self) -> Census {
+        census()
+    }
+
     fn end(self: Box<Self>) -> Census {
         drop(self);
-        let sealane_libssl::Census { built, freed, roots } = sealane_libssl::Census::now();
-        Census { built, freed, certificates: roots }
+        census()
     }
+}
+
+/// Of the process, as the library's own hooks count.
+fn census() -> Census {
+    let sealane_libssl::Census { built, freed, roots } = sealane_libssl::Census::now();
+    Census { built, freed, certificates: roots }
 }
 
 /// A context of the library's, which threads share as it is.

@@ -54,18 +54,20 @@ impl Library for Sealane {
         Ok(Box::new(Place { library: self, slot }))
     }
 
-    fn end(self: Box<Self>) -> Census {
-        let Self { table, others } = *self;
-        let table = table.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let others = others.into_inner().unwrap_or_else(PoisonError::into_inner);
+    fn census(&self) -> Census {
+        let (table, others) = (held(&self.table), held(&self.others));
         let mut all = Census { built: 0, freed: 0, certificates: 0 };
-        for counted in others.iter().chain([&table]) {
+        for counted in others.iter().chain([&*table]) {
             let ClientContextCounts { built, certificates_parsed, freed } = counted.counts();
             all.built += built;
             all.freed += freed;
             all.certificates += certificates_parsed;
         }
         all
+    }
+
+    fn end(self: Box<Self>) -> Census {
+        self.census()
     }
 }
 

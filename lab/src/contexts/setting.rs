@@ -159,13 +159,13 @@ impl<'a> Setting<'a> {
         let client =
             ClientTask { stack: stack.to_owned(), target: target.clone(), files: files.clone() };
         let mut cells = Vec::new();
-        if let Some(name) = &self.libmongoc
+        if let Some(row) = &self.libmongoc
             && (stack, target.protocol) == (MONGOCS_STACK, Protocol::Mongodb)
         {
             let (target, files) = (target.clone(), files.clone());
             let clients = self.clients();
             let job = ContextsTask::Libmongoc(Libmongoc { target, files, clients });
-            let strategy = format!("{name} ({})", Strategy::PerSocket.name());
+            let strategy = row.clone();
             cells.push(Cell { strategy, variant: variant.clone(), task: Task::Contexts(job) });
         }
         let cell = |strategy: Strategy, threads, variant: &BTreeMap<_, _>| {
@@ -275,7 +275,7 @@ impl Rivals {
 fn chosen(asked: &[String], mongodb: bool) -> Result<(Vec<String>, Option<String>), Error> {
     if asked.is_empty() {
         let stacks = DEFAULT_STACKS.map(str::to_owned).to_vec();
-        return Ok((stacks, mongodb.then(|| mongoc::name().ok()).flatten()));
+        return Ok((stacks, mongodb.then(|| mongoc::row().ok()).flatten()));
     }
     let mut stacks = asked.to_vec();
     stacks.retain(|stack| stack != LIBMONGOC);
@@ -284,7 +284,7 @@ fn chosen(asked: &[String], mongodb: bool) -> Result<(Vec<String>, Option<String
         let text = "libmongoc stands beside --stack openssl and --target mongodb";
         return Err(Error::Unsupported(text.into()));
     }
-    Ok((stacks, driver.then(mongoc::name).transpose()?))
+    Ok((stacks, driver.then(mongoc::row).transpose()?))
 }
 
 /// Where systems keep the roots that they trust.

@@ -37,14 +37,18 @@ pub(super) fn run(task: &Swaps) -> Result<Line, Error> {
         course.outlives_its_swap()?;
         counts
     };
+    let Counts { trusted, refused, live_most, live_after } = counts;
     if task.fault == Some(Fault::Leak) {
         std::mem::forget(library.build(&files(task, 0))?);
     }
     let Census { built, freed, .. } = library.end();
     let figures = [
         ("swaps", task.swaps as f64),
-        ("trusted", counts.trusted as f64),
-        ("refused", counts.refused as f64),
+        ("trusted", trusted as f64),
+        ("refused", refused as f64),
+        ("threads", task.threads as f64),
+        ("live_most", live_most as f64),
+        ("live_after", live_after as f64),
         ("contexts_built", built as f64),
         ("contexts_freed", freed as f64),
     ];
@@ -52,15 +56,20 @@ pub(super) fn run(task: &Swaps) -> Result<Line, Error> {
     Ok(Line::Figures { figures, times: BTreeMap::new() })
 }
 
-/// Handshakes of all threads.
+/// Handshakes of all threads, and contexts that were there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     trusted: u64,
     refused: u64,
+    /// The most contexts that were there when a swap had ended.
+    live_most: u64,
+    /// Contexts that were there when all threads had ended.
+    live_after: u64,
 }
 
 struct Course<'a> {
     task: &'a Swaps,
+    library: &'a dyn Library,
     peers: [Peer; 2],
     slot: Box<dyn Slot + 'a>,
     /// Swaps that have begun.
@@ -76,6 +85,7 @@ impl<'a> Course<'a> {
         let [one, other] = &task.targets;
         Ok(Self {
             task,
+            library,
             peers: [Peer::find(one)?, Peer::find(other)?],
             slot: library.slot(&files(task, 0))?,
             begun: AtomicU64::new(0),
@@ -92,7 +102,18 @@ impl<'a> Course<'a> {
             let swapped = self.swap_all();
             self.over.store(true, SeqCst);
             let mut all = Counts::default();
-            let mut failure = swapped;
+            let mut failure = Ok(());
+            // What a faulty program keeps is there until all has been counted.
+            let hoard = match swapped {
+                Ok((live_most, hoard)) => {
+                    all.live_most = live_most;
+                    hoard
+                }
+                Err(error) => {
+                    failure = Err(error);
+                    Vec::new()
+                }
+            };
             for thread in threads {
                 let crashed = |_| Error::Check("a thread panicked while it connected".into());
                 match thread.join().map_err(crashed).flatten() {
@@ -103,25 +124,33 @@ impl<'a> Course<'a> {
                     Err(error) => failure = failure.and(Err(error)),
                 }
             }
+            all.live_after = self.library.census().live();
+            drop(hoard);
             failure.map(|()| all)
         })
     }
 
-    fn swap_all(&self) -> Result<(), Error> {
+    /// The most contexts that were there after a swap, and what the fault of this name keeps.
+    fn swap_all(&self) -> Result<(u64, Vec<Box<dyn Endpoint>>), Error> {
         let start = Instant::now();
+        let (mut live_most, mut hoard) = (0, Vec::new());
         for number in 1..=self.task.swaps {
             let due = start + Duration::from_nanos(number * 1_000_000_000 / self.task.per_second);
             thread::sleep(due.saturating_duration_since(Instant::now()));
             if self.over.load(SeqCst) {
                 break;
             }
+            if self.task.fault == Some(Fault::Hoard) {
+                hoard.push(self.slot.lane()?.connect(&self.peers[0].name)?);
+            }
             self.begun.store(number, SeqCst);
             if self.task.fault != Some(Fault::TornSwap) {
                 self.slot.swap(&files(self.task, number))?;
             }
             self.ended.store(number, SeqCst);
+            live_most = live_most.max(self.library.census().live());
         }
-        Ok(())
+        Ok((live_most, hoard))
     }
 
     /// Tries one server after the other, thread `number` beginning with its own; and then, when

@@ -147,6 +147,8 @@ pub struct Swaps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
+    /// Every context that was swapped out is kept until all has been measured.
+    Hoard,
     /// A context is never freed.
     Leak,
     /// Every socket builds a context, whatever the strategy's name.

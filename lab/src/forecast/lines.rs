@@ -9,7 +9,7 @@ use crate::{
         SERVER,
         replays::{Replays, Speed, band},
     },
-    recording::{ByPart, Event, Line, LockClass, Part, Recording},
+    recording::{ByPart, Line, LockClass, Part, Recording},
 };
 
 /// Lines that are named.

@@ -1,6 +1,7 @@
 //! Figures out of rounds: what the table shows and what is compared.
 
 use crate::{
+    counted::Counted,
     document::{Comparison, HandshakePoint, HandshakeRound, HandshakeSeries, Run},
     statistics::{Row, Spread, compare},
 };
@@ -9,7 +10,7 @@ use crate::{
 pub(super) type Figure = fn(&HandshakeRound) -> f64;
 
 /// Handshakes per second of wall time and thread.
-pub(super) fn rate_per_thread(round: &HandshakeRound) -> f64 {
+pub(crate) fn rate_per_thread(round: &HandshakeRound) -> f64 {
     count(round) * 1e9 / (round.window_ns as f64 * round.per_thread.len() as f64)
 }
 
@@ -42,23 +43,9 @@ fn count(round: &HandshakeRound) -> f64 {
     round.per_thread.iter().sum::<u64>() as f64
 }
 
-/// The rounds whose figures may be shown, and whether they count.
-pub(super) struct Shown<'a> {
-    pub(super) rounds: Vec<&'a HandshakeRound>,
-    /// If not, they were all disturbed, but their time adds up.
-    pub(super) count: bool,
-}
-
-/// The rounds that count; if there is none, the disturbed ones. A round whose time does not add up,
-/// or in which nothing happened, is never shown.
-pub(super) fn shown(point: &HandshakePoint) -> Shown<'_> {
-    let usable = |round: &&HandshakeRound| {
-        round.invalid.as_deref() != Some("accounting") && count(round) > 0.0
-    };
-    let usable: Vec<_> = point.rounds.iter().filter(usable).collect();
-    let valid: Vec<_> = usable.iter().copied().filter(|round| round.invalid.is_none()).collect();
-    let count = !valid.is_empty();
-    Shown { rounds: if count { valid } else { usable }, count }
+/// The rounds that the figures of a point are made of.
+pub(crate) fn shown(point: &HandshakePoint) -> Counted<'_, HandshakeRound> {
+    Counted::of(&point.rounds)
 }
 
 /// The median over the rounds shown.

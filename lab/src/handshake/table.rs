@@ -6,9 +6,10 @@ use std::{
     io::{self, Write as _},
 };
 
-use super::figures::{self, Shown, median, shown};
+use super::figures::{self, median, shown};
 use crate::{
     compat,
+    counted::Counted,
     document::{HandshakePoint, HandshakeSeries, Run},
     error::Error,
     histogram::Times,
@@ -48,7 +49,7 @@ pub fn text(run: &Run) -> String {
 pub(super) fn compat(tool: compat::Tool, run: &Run) -> String {
     let points = |series: &HandshakeSeries| {
         let line = |point: &HandshakePoint| {
-            let Shown { rounds, .. } = shown(point);
+            let Counted { rounds, .. } = shown(point);
             if rounds.is_empty() {
                 return String::new();
             }
@@ -69,13 +70,13 @@ pub(super) fn write_troubles(run: &Run) -> Result<(), Error> {
         }
         for point in series.points.iter().filter(|point| !point.rounds.is_empty()) {
             let (threads, causes) = (threads(point.threads), causes(point));
-            let Shown { rounds, count } = shown(point);
+            let Counted { rounds, is_hint } = shown(point);
             if rounds.is_empty() {
                 let _ = writeln!(
                     text,
                     "{stack}: NO FIGURES: with {threads} no round can be used: {causes} ({title})"
                 );
-            } else if !count {
+            } else if is_hint {
                 let _ = writeln!(text, "{stack}, {threads}: every round was disturbed: {causes}");
             }
         }
@@ -103,15 +104,15 @@ fn rows(series: &HandshakeSeries, disturbed: &mut bool) -> Vec<String> {
     let single = series.points.first().filter(|point| point.threads == 1);
     let single = single.and_then(|point| median(&shown(point).rounds, figures::rate_per_thread));
     let row = |point: &HandshakePoint| {
-        let Shown { rounds, count } = shown(point);
+        let Counted { rounds, is_hint } = shown(point);
         let rate = median(&rounds, figures::rate_per_thread)?;
         let speed_up = single.map_or("-".to_owned(), |single| {
             format!("{:.2}", rate * point.threads as f64 / single)
         });
         let figure = |figure: figures::Figure| median(&rounds, figure).unwrap_or_default();
         let server_us = figure(figures::server_us);
-        *disturbed |= !count;
-        let mark = if count { ' ' } else { '*' };
+        *disturbed |= is_hint;
+        let mark = if is_hint { '*' } else { ' ' };
         let stack = &series.stack;
         let threads = point.threads;
         Some(format!(

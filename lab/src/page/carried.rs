@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    counted::Counted,
     document::{BulkRound, BulkSeries},
     plot::{bytes, escape, number},
     statistics::Spread,
@@ -35,8 +36,10 @@ pub(crate) fn costs(parts: &[Part<'_, BulkSeries>]) -> String {
         ];
         html += &table(CAPTION, &heads, &rows);
     }
-    let rows: Vec<Vec<Cell>> =
-        parts.iter().filter_map(|part| ends(&part.label, counted(part.of).last()?)).collect();
+    let rows: Vec<Vec<Cell>> = parts
+        .iter()
+        .filter_map(|part| ends(&part.label, Counted::of(&part.of.rounds).rounds.last()?))
+        .collect();
     if !rows.is_empty() {
         let heads = [
             "what",
@@ -54,7 +57,7 @@ pub(crate) fn costs(parts: &[Part<'_, BulkSeries>]) -> String {
 fn discarded(parts: &[Part<'_, BulkSeries>]) -> String {
     let mut html = String::new();
     for part in parts.iter().filter(|part| !part.of.rounds.is_empty()) {
-        if counted(part.of).next().is_none() {
+        if Counted::of(&part.of.rounds).rounds.is_empty() {
             let causes = part.of.rounds.iter().filter_map(|round| round.invalid.as_deref());
             let causes: BTreeSet<&str> = causes.collect();
             let causes: Vec<&str> = causes.into_iter().collect();
@@ -70,10 +73,11 @@ fn discarded(parts: &[Part<'_, BulkSeries>]) -> String {
 
 fn row(label: &str, series: &BulkSeries) -> Option<Vec<Cell>> {
     let rate = mb_per_s(series)?;
-    let valid: Vec<&BulkRound> = counted(series).collect();
-    let discarded = series.rounds.len() - valid.len();
+    let Counted { rounds, is_hint } = Counted::of(&series.rounds);
+    let valid = series.rounds.iter().filter(|round| round.invalid.is_none()).count();
+    let hint = if is_hint { "~ " } else { "" };
     let median = |of: fn(&BulkRound) -> f64| {
-        let values: Vec<f64> = valid.iter().map(|round| of(round)).collect();
+        let values: Vec<f64> = rounds.iter().map(|round| of(round)).collect();
         let spread = Spread::of(&values).filter(|spread| spread.median > 0.0);
         spread.map(|spread| spread.median)
     };
@@ -85,13 +89,13 @@ fn row(label: &str, series: &BulkSeries) -> Option<Vec<Cell>> {
         Cell::Text(series.driver.clone().unwrap_or_else(|| "lab".into())),
         Cell::Number(series.threads.to_string()),
         Cell::Number(bytes(whole(series.message_bytes))),
-        Cell::Number(spread(rate)),
+        Cell::Number(format!("{hint}{}", spread(rate))),
         Cell::Number(text(median(|round| whole(round.cpu_ns) / whole(round.bytes.max(1))))),
         Cell::Number(checks.unwrap_or_default()),
         Cell::Text(verified(series).into()),
         Cell::Number(text(median(|r| whole(r.lock_calls) * 1e6 / whole(r.bytes.max(1))))),
         Cell::Number(number(median(|round| whole(round.migrated)).unwrap_or(0.0))),
-        Cell::Number(format!("{} + {discarded}", valid.len())),
+        Cell::Number(format!("{valid} + {}", series.rounds.len() - valid)),
     ])
 }
 
@@ -125,11 +129,8 @@ fn verified(series: &BulkSeries) -> &str {
     }
 }
 
-fn counted(series: &BulkSeries) -> impl Iterator<Item = &BulkRound> {
-    series.rounds.iter().filter(|round| round.invalid.is_none() && round.wall_ns > 0)
-}
-
-const CAPTION: &str = "What transfers cost: medians of the valid rounds. All bytes that \
+const CAPTION: &str = "What transfers cost: medians of the valid rounds; \
+    ~ every round was disturbed: a hint. All bytes that \
     arrived were compared with those sent, by themselves or by their SHA-256, inside the clock: \
     all equal, or there would be an error and no figure. 1 GB is 1,000,000,000 bytes.";
 const ENDS_CAPTION: &str = "In memory: both ends and the rest (comparison, clocks) apart, and how \

@@ -1,6 +1,7 @@
 //! Rate per thread and speed-up by number of threads; what a stack keeps of its speed.
 
 use crate::{
+    counted::Counted,
     document::{HandshakePoint, HandshakeRound, HandshakeSeries},
     forecast::replays::KNEE,
     plot::{
@@ -172,14 +173,14 @@ pub(crate) fn kept(series: &HandshakeSeries, processors: usize) -> Option<Kept> 
     Some(Kept { threads: last.threads, share })
 }
 
-/// Rates per thread of the valid rounds, per second.
+/// Rates per thread of the rounds that count, per second.
 pub(crate) fn rates(point: &HandshakePoint) -> Vec<f64> {
     let rate = |round: &HandshakeRound| {
         let done: u64 = round.per_thread.iter().sum();
         let threads = real(point.threads.max(1));
         whole(done) / (whole(round.window_ns) / 1e9) / threads
     };
-    valid(point).map(rate).collect()
+    counted(point).map(rate).collect()
 }
 
 /// One of the two ends of a handshake.
@@ -191,7 +192,7 @@ pub(crate) enum End {
     Client,
 }
 
-/// Wall microseconds per handshake at one end, median of the valid rounds. In a round it is the
+/// Wall microseconds per handshake at one end, median of the rounds that count. In a round it is the
 /// median too, where the round has it: a sum also tells who ran when a thread was preempted.
 pub(crate) fn time_us(point: &HandshakePoint, end: End) -> Option<f64> {
     let of_round = |round: &HandshakeRound| {
@@ -201,7 +202,7 @@ pub(crate) fn time_us(point: &HandshakePoint, end: End) -> Option<f64> {
         };
         if median_ns > 0 { whole(median_ns) / 1e3 } else { whole(sum_ns) / 1e3 / done(round) }
     };
-    let values: Vec<f64> = valid(point).map(of_round).collect();
+    let values: Vec<f64> = counted(point).map(of_round).collect();
     Spread::of(&values).map(|spread| spread.median)
 }
 
@@ -228,30 +229,18 @@ fn rate_point(point: &HandshakePoint) -> Option<Point> {
 }
 
 fn cpu_us(point: &HandshakePoint) -> Vec<f64> {
-    let rounds = valid(point).filter(|round| round.cpu_ns > 0 && done(round) > 0.0);
+    let rounds = counted(point).filter(|round| round.cpu_ns > 0 && done(round) > 0.0);
     rounds.map(|round| whole(round.cpu_ns) / 1e3 / done(round)).collect()
 }
 
-/// The rounds that count. If every one was disturbed from outside, those: the point is a hint.
-fn valid(point: &HandshakePoint) -> impl Iterator<Item = &HandshakeRound> {
-    let hint = is_hint(point);
-    let counts = move |round: &&HandshakeRound| match &round.invalid {
-        None => true,
-        Some(cause) => hint && is_disturbance(cause),
-    };
-    let rounds = point.rounds.iter().filter(counts);
-    rounds.filter(|round| round.window_ns > 0 && done(round) > 0.0)
+/// The rounds that figures are made of.
+fn counted(point: &HandshakePoint) -> impl Iterator<Item = &HandshakeRound> {
+    Counted::of(&point.rounds).rounds.into_iter()
 }
 
-/// Whether a point has only rounds that others' work on the machine disturbed. A round whose
-/// accounts do not add up is no hint either.
+/// Whether a point has only rounds that others' work on the machine disturbed.
 pub(crate) fn is_hint(point: &HandshakePoint) -> bool {
-    let causes = || point.rounds.iter().map(|round| round.invalid.as_deref());
-    causes().all(|cause| cause.is_some()) && causes().flatten().any(is_disturbance)
-}
-
-fn is_disturbance(cause: &str) -> bool {
-    DISTURBANCES.iter().any(|known| cause.starts_with(known))
+    Counted::of(&point.rounds).is_hint
 }
 
 fn done(round: &HandshakeRound) -> f64 {
@@ -281,8 +270,6 @@ pub(crate) fn whole(count: u64) -> f64 {
 /// For plots of percent.
 pub(crate) const KNEE_LEVEL: Level =
     Level { value: 100.0 * KNEE, label: "70%: the knee", top: 100.0 };
-/// Causes that lie in the machine, not in the stack or the harness.
-const DISTURBANCES: [&str; 3] = ["preempted", "starved", "steal"];
 const LEAD: &str = "Each thread makes handshakes with both ends in memory; all work in the same \
     fixed window. Nothing is drawn past the last measured number of threads.";
 const RATE_TITLE: &str = "Rate per thread";

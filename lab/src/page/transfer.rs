@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    counted::Counted,
     document::{BulkSeries, MemoryResult},
     plot::{
         Bar, BarPlot, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks, bytes,
@@ -150,8 +151,8 @@ pub(crate) fn by_threads<'a>(
     for (label, color, part) in labelled {
         processors.push(real(sources.runs[part.run].run.machine.processors));
         let Some(Spread { median, min, max }) = mb_per_s(part.of) else { continue };
-        let point =
-            Point { x: real(part.of.threads), y: median, range: Some([min, max]), hint: false };
+        let (x, hint) = (real(part.of.threads), is_hint(part.of));
+        let point = Point { x, y: median, range: Some([min, max]), hint };
         match lines.iter_mut().find(|line| line.label == label) {
             Some(line) => line.points.push(point),
             None => lines.push(Line { label, color, points: vec![point], ..Line::default() }),
@@ -226,12 +227,17 @@ fn memory_figure(side: &str, states: &[&str], parts: &[Part<'_, MemoryResult>]) 
     Figure { title: &title, tag: Tag::Measured, look: &look, drawing: &plot.draw() }.html()
 }
 
-/// Megabytes per second of the valid rounds.
+/// Megabytes per second of the rounds that count.
 pub(crate) fn mb_per_s(series: &BulkSeries) -> Option<Spread> {
-    let valid = series.rounds.iter().filter(|r| r.invalid.is_none() && r.wall_ns > 0);
+    let rounds = Counted::of(&series.rounds).rounds.into_iter();
     let rates: Vec<f64> =
-        valid.map(|round| whole(round.bytes) / 1e6 / (whole(round.wall_ns) / 1e9)).collect();
+        rounds.map(|round| whole(round.bytes) / 1e6 / (whole(round.wall_ns) / 1e9)).collect();
     Spread::of(&rates)
+}
+
+/// Whether a series has only rounds that others' work on the machine disturbed.
+pub(crate) fn is_hint(series: &BulkSeries) -> bool {
+    Counted::of(&series.rounds).is_hint
 }
 
 const GONE: &str = "What the process still holds for each connection that it had. 0 means that \

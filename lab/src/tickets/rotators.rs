@@ -14,10 +14,10 @@ use std::{
 
 use sealane_engine::{
     provider::random,
-    tickets::{Epoch, NONCE_BYTES, TicketKey, UnixSeconds},
+    tickets::{Epoch, LeafDigest, NONCE_BYTES, TicketKey, UnixSeconds},
 };
 
-use super::tally::Tally;
+use super::{strategy::LEAF, tally::Tally};
 
 /// rustls' `TicketSwitcher`, which its tickets had until 0.23.17: the lock is held while a ticket
 /// is sealed or opened. The next key waits ready, so none is made under the lock.
@@ -98,6 +98,7 @@ impl Rotator {
 /// The keys in use.
 pub(super) struct Keys {
     current: TicketKey,
+    leaf: LeafDigest,
     previous: Option<TicketKey>,
     switch_at: UnixSeconds,
 }
@@ -105,7 +106,8 @@ pub(super) struct Keys {
 impl Keys {
     fn new(now: UnixSeconds, lifetime_s: u64, tally: &Tally) -> Option<Self> {
         let switch_at = UnixSeconds(now.0.saturating_add(lifetime_s));
-        Some(Self { current: generate(tally)?, previous: None, switch_at })
+        let leaf = LeafDigest::of(LEAF);
+        Some(Self { current: generate(tally)?, leaf, previous: None, switch_at })
     }
 
     fn switch(&mut self, next: TicketKey, now: UnixSeconds, lifetime_s: u64) {
@@ -114,14 +116,14 @@ impl Keys {
     }
 
     pub(super) fn seal(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let mut nonce = [0; NONCE_BYTES];
-        random::fill(&mut nonce).ok()?;
-        self.current.seal(nonce, plain)
+        let mut random = [0; NONCE_BYTES];
+        random::fill(&mut random).ok()?;
+        self.current.seal(&random, &self.leaf, plain)
     }
 
     pub(super) fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        let previous = || self.previous.as_ref()?.open(ticket);
-        self.current.open(ticket).or_else(previous)
+        let previous = || self.previous.as_ref()?.open(&self.leaf, ticket);
+        self.current.open(&self.leaf, ticket).or_else(previous)
     }
 }
 

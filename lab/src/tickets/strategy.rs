@@ -3,11 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rustls::server::ProducesTickets;
 use sealane_engine::{
     policy::PolicyDigest,
     provider::random,
-    tickets::{LaneClock, LaneTickets, TicketRoot, Ticketer, UnixSeconds},
+    tickets::{LaneClock, LaneTickets, LeafDigest, TicketRoot, Ticketer, UnixSeconds},
 };
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +84,8 @@ impl Shared {
             Self::Lane(root) => {
                 let clock = Arc::new(LaneClock::new(now));
                 let tickets = LaneTickets::new(root.clone(), Arc::clone(&clock), random::fill);
-                Keys::Lane { clock, ticketer: Box::new(tickets.ticketer(POLICY)), tickets }
+                let ticketer = Box::new(tickets.ticketer(POLICY));
+                Keys::Lane { clock, leaf: LeafDigest::of(LEAF), ticketer, tickets }
             }
             Self::Mutex(switcher) => Keys::Mutex(switcher),
             Self::RwLock(rotator) => Keys::RwLock(rotator),
@@ -103,7 +103,7 @@ pub(super) struct Issuer<'a> {
 }
 
 enum Keys<'a> {
-    Lane { clock: Arc<LaneClock>, tickets: LaneTickets, ticketer: Box<Ticketer> },
+    Lane { clock: Arc<LaneClock>, leaf: LeafDigest, tickets: LaneTickets, ticketer: Box<Ticketer> },
     Mutex(&'a Switcher),
     RwLock(&'a Rotator),
 }
@@ -128,7 +128,7 @@ impl Issuer<'_> {
     /// None was made.
     pub(super) fn issue(&self, session: &[u8]) -> Result<Vec<u8>, Error> {
         let ticket = match &self.keys {
-            Keys::Lane { ticketer, .. } => ticketer.encrypt(session),
+            Keys::Lane { leaf, ticketer, .. } => ticketer.seal(leaf, session),
             Keys::Mutex(shared) => shared.with(self.now, &self.tally, |keys| keys.seal(session)),
             Keys::RwLock(shared) => shared.with(self.now, &self.tally, |keys| keys.seal(session)),
         };
@@ -138,12 +138,15 @@ impl Issuer<'_> {
     /// The session of a ticket, if it opens.
     pub(super) fn resume(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         match &self.keys {
-            Keys::Lane { ticketer, .. } => ticketer.decrypt(ticket),
+            Keys::Lane { leaf, ticketer, .. } => ticketer.open(leaf, ticket),
             Keys::Mutex(shared) => shared.with(self.now, &self.tally, |keys| keys.open(ticket)),
             Keys::RwLock(shared) => shared.with(self.now, &self.tally, |keys| keys.open(ticket)),
         }
     }
 }
+
+/// Stands for the one certificate that is served here.
+pub(super) const LEAF: &[u8] = b"the certificate of every listener";
 
 /// The one policy of every listener here.
 const POLICY: PolicyDigest = PolicyDigest([0x5e; 32]);

@@ -1,6 +1,7 @@
 //! Adds up what the threads report, and judges whether the round counts.
 
 use crate::{
+    counted::ACCOUNTING,
     document::HandshakeRound,
     error::Error,
     histogram::Times as Histogram,
@@ -185,7 +186,7 @@ fn invalid(
     let wanted = threads * round.window_ns;
     let off = accounted.abs_diff(wanted) as f64 / wanted as f64;
     let cause = if off > ACCOUNTING_TOLERANCE {
-        "accounting"
+        ACCOUNTING
     } else if round.per_thread.contains(&0) {
         "starved"
     } else if steal_percent > STEAL_PERCENT_MAX {

@@ -16,7 +16,7 @@ use sealane_lanes::orders::{Chosen, ConnectionId, ContextId};
 
 use crate::client::{Anyone, Client, Seen, VERSIONS, config, seen};
 use crate::ordered::{Command, Driver, Told};
-use crate::rig::{NAME, Wanted, among_others, context, provider, roots, ticket_root};
+use crate::rig::{NAME, Rig, Wanted, among_others, context, provider, roots, ticket_root};
 
 fn named(pattern: &str, context: &Arc<Context>) -> NamedContext {
     NamedContext { pattern: pattern.into(), context: Arc::clone(context) }
@@ -94,6 +94,34 @@ fn a_context_that_comes_again_has_one_replica_until_nobody_needs_it() {
     driver.rig.handle.post(Mail::Withdraw(ContextId(7)));
     crate::rig::eventually("nobody holds a replica", || holders() == 1);
     driver.stop();
+}
+
+#[test]
+fn a_key_leaves_with_the_generation_that_served_its_certificate() {
+    let _others = among_others();
+    let two = Arc::new(context("two.test", UnknownNames::ServeDefault));
+    let with_two = || {
+        let mut wanted = Wanted::echo();
+        wanted.named = vec![named("two.test", &two)];
+        wanted
+    };
+    let rig = Rig::start(with_two());
+    let decoded = || {
+        for name in [NAME, "two.test"] {
+            let mut client = Client::named(&rig, config(VERSIONS[1]), name);
+            client.handshake().unwrap();
+            client.send(b"hello?").unwrap();
+            assert_eq!(client.receive(6).unwrap(), b"hello?");
+        }
+        rig.counters().keys_decoded.value()
+    };
+    assert_eq!(decoded(), 2);
+    rig.publish(2, with_two());
+    assert_eq!(decoded(), 2, "what stays is not decoded again");
+    rig.publish(3, Wanted::echo());
+    rig.publish(4, with_two());
+    assert_eq!(decoded(), 3, "what had gone is");
+    rig.stop();
 }
 
 #[test]

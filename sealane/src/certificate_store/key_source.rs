@@ -3,12 +3,13 @@
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use sealane_certificate_files::{Exposed, mode_for_others};
 use sealane_store::{SealingKeyError, SealingKeys};
 use zeroize::Zeroizing;
 
@@ -64,16 +65,8 @@ pub enum KeySourceError {
         what: String,
     },
     /// A file that others can read.
-    #[error(
-        "{}: every user of this machine may read or write this key (mode {mode:03o}); chmod 600 \
-         it, and take a new key if others have been here", path.display()
-    )]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    #[error(transparent)]
+    Exposed(Exposed),
     /// Not started by systemd with credentials.
     #[error(
         "credential {name}: CREDENTIALS_DIRECTORY is not set; start Sealane by a systemd unit with \
@@ -127,9 +120,8 @@ fn text_of(path: &Path, check: Check) -> Result<Zeroizing<String>, KeySourceErro
     }
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    let mode = metadata.mode() & 0o777;
-    if check == Check::SizeAndMode && mode & OTHERS != 0 {
-        return Err(KeySourceError::Exposed { path: path.into(), mode });
+    if let (Check::SizeAndMode, Some(mode)) = (check, mode_for_others(&metadata)) {
+        return Err(KeySourceError::Exposed(Exposed { path: path.into(), mode }));
     }
     read_text(file).map_err(unreadable)
 }
@@ -198,8 +190,6 @@ const COMMAND_TICK: Duration = Duration::from_millis(5);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a text with sealing keys.
 const KEY_SOURCE_BYTES_MAX: usize = 4096;
-/// Permissions of everybody who is neither the owner nor in the group.
-const OTHERS: u32 = 0o007;
 
 #[cfg(test)]
 mod tests {

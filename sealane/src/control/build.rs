@@ -5,7 +5,7 @@ use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sealane_engine::certificates::{CertificateIndex, CertificateWarning, ListenerStore};
+use sealane_engine::certificates::{CertificateIndex, ListenerStore};
 use sealane_engine::client::{ClientContext, ClientContexts};
 use sealane_engine::context::{Context, LaneContext, LaneResources};
 use sealane_engine::provider::lane_provider;
@@ -205,7 +205,7 @@ fn load_certificates(
     let loaded = certificate_files::load(listener, &config.limits, &provider.crypto, now_s());
     let named = |text: String| format!("listener `{}`: {text}", listener.name);
     found.problems.extend(loaded.errors.into_iter().map(|error| named(error.to_string())));
-    let shown = loaded.warnings.iter().take(WARNINGS_SHOWN_MAX).map(CertificateWarning::to_string);
+    let shown = loaded.warnings.iter().take(WARNINGS_SHOWN_MAX).map(ToString::to_string);
     found.warnings.extend(shown.map(named));
     if let Some(more) = loaded.warnings.len().checked_sub(WARNINGS_SHOWN_MAX + 1) {
         found.warnings.push(named(format!("… and {} more; `sealane check` lists all", more + 1)));

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use sealane_certificate_files::Exposed;
 use sealane_engine::provider::random;
 use sealane_engine::tickets::TicketRoot;
 use zeroize::Zeroizing;
@@ -36,6 +37,9 @@ impl KeptRoot {
             Some(root) => root,
             None => create(file, settings)?,
         };
+        if let Some(exposed) = Exposed::find(file) {
+            super::say(&format!("warning: tickets.root: {exposed}"));
+        }
         let mut kept = Self { root, file: Some(file.clone()), unsaved: false, reported: None };
         // A file that cannot be written, such as a mounted secret, or a clock that is wrong: said,
         // and tried again.

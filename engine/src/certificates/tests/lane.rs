@@ -46,6 +46,49 @@ fn keys_outlive_a_generation() {
 }
 
 #[test]
+fn keys_of_files_leave_with_the_last_index_that_holds_them() {
+    let texts = ["a.test", "b.test", "c.test"].map(|name| pem_p256(&[name]));
+    let [a, b, c] = texts.each_ref().map(|text| index(&[text]));
+    let all = index(&[&texts[0], &texts[1], &texts[2]]);
+    let provider = provider();
+    let mut keys = LaneKeys::new(NonZeroUsize::new(8).unwrap());
+    let decode_all = |keys: &mut LaneKeys| {
+        for certificate in &all {
+            keys.certified_key(certificate, &provider).unwrap();
+        }
+        keys.counters().decoded
+    };
+    assert_eq!(decode_all(&mut keys), 3);
+    // A large index and several small ones are gone through in two ways.
+    keys.forget_unserved([&all]);
+    keys.forget_unserved([&a, &c, &b]);
+    assert_eq!((keys.len(), decode_all(&mut keys)), (3, 3));
+    keys.forget_unserved([&c, &a]);
+    assert_eq!((keys.len(), decode_all(&mut keys)), (2, 4));
+    keys.forget_unserved([&index(&[&texts[0], &texts[1], &pem_p256(&["d.test"])])]);
+    assert_eq!((keys.len(), decode_all(&mut keys)), (2, 5));
+    keys.forget_unserved([]);
+    assert!(keys.is_empty());
+}
+
+#[test]
+fn what_is_served_no_more_is_decoded_but_not_kept() {
+    let lane = TestLane::new(three_names(), UnknownNames::Refuse);
+    let schemes = [SignatureScheme::ECDSA_NISTP256_SHA256];
+    assert_eq!(lane.resolve("a.test", &schemes), "a");
+    lane.resolver.set_current(false);
+    for _ in 0..2 {
+        assert_eq!(lane.resolve("a.test", &schemes), "a");
+        assert_eq!(lane.resolve("b.test", &schemes), "b");
+    }
+    let counters = lane.keys.borrow().counters();
+    assert_eq!((counters.hits, counters.decoded, lane.keys.borrow().len()), (2, 3, 1));
+    lane.resolver.set_current(true);
+    assert_eq!(lane.resolve("b.test", &schemes), "b");
+    assert_eq!(lane.keys.borrow().len(), 2);
+}
+
+#[test]
 fn a_bad_key_is_decoded_once() {
     let index = index_with_bad_key();
     let mut keys = LaneKeys::new(NonZeroUsize::MIN);

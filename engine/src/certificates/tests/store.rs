@@ -179,6 +179,17 @@ fn a_key_is_opened_once_and_dropped_when_its_certificate_has_left() {
 }
 
 #[test]
+fn keys_of_a_store_stay_when_files_leave() {
+    let lane = TestLane::new(index(&[&pem_p256(&["file.test"])]), None, true);
+    lane.store.set("a.test", Some(one(&["a.test"])));
+    assert!(lane.leaf("a.test").is_some() && lane.leaf("file.test").is_some());
+    assert_eq!(lane.keys.borrow().len(), 2);
+    lane.keys.borrow_mut().forget_unserved([]);
+    assert!(lane.leaf("a.test").is_some());
+    assert_eq!((lane.keys.borrow().len(), lane.counters().opened), (1, 1));
+}
+
+#[test]
 fn a_store_that_fails_takes_its_own_names_along_and_no_other() {
     let lane = TestLane::new(index(&[&pem_p256(&["file.test"])]), None, false);
     lane.store.set("a.test", Some(one(&["a.test"])));

@@ -21,33 +21,33 @@ fn independent_roots_of_the_same_secrets_resume_each_others_sessions() {
 fn a_ticket_opens_in_the_epochs_beside_its_own_and_in_no_other() {
     let machine = Machine::new();
     let sealing = machine.lane(shared(&[A], HOUR_S), START);
-    let ticket = sealing.ticketer(POLICY).encrypt(b"session").unwrap();
+    let ticket = sealing.ticketer(POLICY).seal(&LEAF, b"session").unwrap();
     let opening = machine.lane(shared(&[A], HOUR_S), START);
     let hour = u64::from(HOUR_S);
     // Forward and back: nothing is erased for good.
     for (epochs, opens) in [(0, true), (1, true), (2, false), (1, true), (0, true)] {
         opening.clock.set(UnixSeconds(START.0 + epochs * hour));
         assert_eq!(opening.tickets.rotate(), Ok(()));
-        assert_eq!(opening.ticketer(POLICY).decrypt(&ticket).is_some(), opens, "{epochs}");
+        assert_eq!(opening.ticketer(POLICY).open(&LEAF, &ticket).is_some(), opens, "{epochs}");
     }
     for (epochs, opens) in [(1, true), (2, false)] {
         opening.clock.set(UnixSeconds(START.0 - epochs * hour));
-        assert_eq!(opening.ticketer(POLICY).decrypt(&ticket).is_some(), opens, "-{epochs}");
+        assert_eq!(opening.ticketer(POLICY).open(&LEAF, &ticket).is_some(), opens, "-{epochs}");
     }
     let far = UnixSeconds(START.0 + 2 * RATCHET_STEPS_MAX * hour);
     opening.clock.set(far);
-    let ticket = opening.ticketer(POLICY).encrypt(b"session").unwrap();
-    assert_eq!(opening.ticketer(POLICY).decrypt(&ticket).unwrap(), b"session");
+    let ticket = opening.ticketer(POLICY).seal(&LEAF, b"session").unwrap();
+    assert_eq!(opening.ticketer(POLICY).open(&LEAF, &ticket).unwrap(), b"session");
 }
 
 #[test]
 fn the_first_secret_seals_and_each_opens() {
     let machine = Machine::new();
     let lane = |secrets: &[[u8; 48]]| machine.lane(shared(secrets, HOUR_S), START);
-    let opens = |lane: &Lane, ticket: &[u8]| lane.ticketer(POLICY).decrypt(ticket).is_some();
+    let opens = |lane: &Lane, ticket: &[u8]| lane.ticketer(POLICY).open(&LEAF, ticket).is_some();
     let (old, both, new) = (lane(&[A]), lane(&[B, A]), lane(&[B]));
-    let before = old.ticketer(POLICY).encrypt(b"before").unwrap();
-    let after = both.ticketer(POLICY).encrypt(b"after").unwrap();
+    let before = old.ticketer(POLICY).seal(&LEAF, b"before").unwrap();
+    let after = both.ticketer(POLICY).seal(&LEAF, b"after").unwrap();
     assert_eq!([&old, &both, &new].map(|lane| opens(lane, &before)), [true, true, false]);
     assert_eq!([&old, &both, &new].map(|lane| opens(lane, &after)), [false, true, true]);
     // As many secrets as there may be, each with the key of another policy.
@@ -56,9 +56,9 @@ fn the_first_secret_seals_and_each_opens() {
     for secret in &most {
         for policy in 0..8 {
             let policy = PolicyDigest([policy; 32]);
-            let ticket = lane(&[*secret]).ticketer(policy).encrypt(b"session").unwrap();
-            assert_eq!(all.ticketer(policy).decrypt(&ticket).unwrap(), b"session");
-            assert!(all.ticketer(POLICY_OF_NOBODY).decrypt(&ticket).is_none());
+            let ticket = lane(&[*secret]).ticketer(policy).seal(&LEAF, b"session").unwrap();
+            assert_eq!(all.ticketer(policy).open(&LEAF, &ticket).unwrap(), b"session");
+            assert!(all.ticketer(POLICY_OF_NOBODY).open(&LEAF, &ticket).is_none());
         }
     }
 }
@@ -69,26 +69,26 @@ fn replacing_reaches_ticketers_that_are_there_already() {
         let machine = Machine::new();
         let [lane, _] = machine.lanes(START);
         let ticketer = lane.ticketer(POLICY);
-        let own = ticketer.encrypt(b"own").unwrap();
+        let own = ticketer.seal(&LEAF, b"own").unwrap();
         assert_eq!(ticketer.lifetime(), LIFETIME_DEFAULT_S);
 
         lane.tickets.replace(shared(&[A], HOUR_S));
         assert_eq!(ticketer.lifetime(), HOUR_S);
         assert_eq!(lane.tickets.rotates_at(), UnixSeconds(START.0 + u64::from(HOUR_S)));
-        assert!(ticketer.decrypt(&own).is_none());
-        let ticket = ticketer.encrypt(b"session").unwrap();
+        assert!(ticketer.open(&LEAF, &own).is_none());
+        let ticket = ticketer.seal(&LEAF, b"session").unwrap();
         let mut client = Client::new(&lane.certificate, version);
         client.connect(&lane, POLICY, "a.test");
 
         lane.tickets.replace(shared(&[B, A], HOUR_S));
-        assert_eq!(ticketer.decrypt(&ticket).unwrap(), b"session");
+        assert_eq!(ticketer.open(&LEAF, &ticket).unwrap(), b"session");
         assert_eq!(client.connect(&lane, POLICY, "a.test"), RESUMED, "{version:?}");
         lane.tickets.replace(shared(&[B], HOUR_S));
-        assert!(ticketer.decrypt(&ticket).is_none());
+        assert!(ticketer.open(&LEAF, &ticket).is_none());
         // The ticket of the connection before was sealed with the new one.
         assert_eq!(client.connect(&lane, POLICY, "a.test"), RESUMED, "{version:?}");
         lane.tickets.replace(machine.root.clone());
-        assert_eq!(ticketer.decrypt(&own).unwrap(), b"own");
+        assert_eq!(ticketer.open(&LEAF, &own).unwrap(), b"own");
     }
 }
 
@@ -137,13 +137,13 @@ proptest! {
         }
         let machine = Machine::new();
         let sealing = machine.lane(shared(&ours, lifetime_s), UnixSeconds(now));
-        let ticket = sealing.ticketer(POLICY).encrypt(&plain).unwrap();
+        let ticket = sealing.ticketer(POLICY).seal(&LEAF, &plain).unwrap();
         let then = UnixSeconds(now + later * u64::from(lifetime_s));
         let opening = machine.lane(shared(&theirs, lifetime_s), then);
-        let opened = opening.ticketer(POLICY).decrypt(&ticket);
+        let opened = opening.ticketer(POLICY).open(&LEAF, &ticket);
         let expected = later < 2 && theirs.contains(&ours[0]);
         prop_assert_eq!(opened, expected.then_some(plain));
-        prop_assert!(opening.ticketer(POLICY_OF_NOBODY).decrypt(&ticket).is_none());
+        prop_assert!(opening.ticketer(POLICY_OF_NOBODY).open(&LEAF, &ticket).is_none());
     }
 
     #[test]
@@ -153,10 +153,10 @@ proptest! {
         bit in 0..8,
     ) {
         let lane = Machine::new().lane(shared(&[B, A], HOUR_S), START);
-        let mut ticket = lane.ticketer(POLICY).encrypt(&plain).unwrap();
+        let mut ticket = lane.ticketer(POLICY).seal(&LEAF, &plain).unwrap();
         let at = at.index(ticket.len());
         ticket[at] ^= 1_u8 << bit;
-        prop_assert!(lane.ticketer(POLICY).decrypt(&ticket).is_none());
+        prop_assert!(lane.ticketer(POLICY).open(&LEAF, &ticket).is_none());
     }
 }
 

@@ -1,0 +1,98 @@
+//! What a ticket is bound to: the server's certificate that its session began with.
+//!
+//! rustls hands its ticketer a session's bytes and nothing else. But it asks the lane's resolver for
+//! a certificate at every hello, also one that resumes, and in the same turn for what is in the
+//! ticket. So the resolver notes here what it served, and the ticketer reads it. Tickets are sealed
+//! turns later, at the end of the handshake: until then the session keeps its [`Binding`], and puts
+//! it back for each of its turns. Between turns nothing is noted, and nothing is sealed or opened.
+
+use std::cell::Cell;
+
+use sha2::{Digest, Sha256};
+
+/// Tells a server's own certificate from all others: SHA-256 over it as it is sent, without its
+/// issuers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafDigest(pub(super) [u8; LEAF_DIGEST_BYTES]);
+
+impl LeafDigest {
+    /// Of a certificate in DER.
+    pub fn of(der: &[u8]) -> Self {
+        Self(Sha256::digest(der).into())
+    }
+}
+
+/// What one session keeps until its handshake is over.
+#[derive(Debug, Default)]
+pub(crate) struct Binding(Option<Box<LeafDigest>>);
+
+impl Binding {
+    /// Lets a session take its turn: what it is bound to is noted meanwhile, and kept if it changed.
+    pub(crate) fn during<T>(&mut self, turn: impl FnOnce() -> T) -> T {
+        let before = self.0.as_deref().copied();
+        NOTED.set(Noted::Turn(before));
+        let outcome = turn();
+        if let Noted::Turn(after) = NOTED.replace(Noted::NoTurn)
+            && after != before
+        {
+            self.0 = after.map(Box::new);
+        }
+        outcome
+    }
+
+    /// The handshake is over: no ticket follows.
+    pub(crate) fn release(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Notes what the session whose turn it is was served.
+pub(crate) fn note(leaf: LeafDigest) {
+    if let Noted::Turn(_) = NOTED.get() {
+        NOTED.set(Noted::Turn(Some(leaf)));
+    }
+}
+
+/// What the session whose turn it is was served; none if it is nobody's turn.
+pub(super) fn noted() -> Option<LeafDigest> {
+    match NOTED.get() {
+        Noted::NoTurn => None,
+        Noted::Turn(leaf) => leaf,
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Noted {
+    NoTurn,
+    Turn(Option<LeafDigest>),
+}
+
+thread_local! {
+    static NOTED: Cell<Noted> = const { Cell::new(Noted::NoTurn) };
+}
+
+pub(super) const LEAF_DIGEST_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_session_finds_what_it_was_served_and_nobody_else_does() {
+        let [one, two] = [b"one", b"two"].map(|der| LeafDigest::of(der));
+        let [mut first, mut second] = [Binding::default(), Binding::default()];
+        note(one);
+        assert_eq!(noted(), None, "it is nobody's turn");
+        first.during(|| {
+            assert_eq!(noted(), None);
+            note(one);
+            assert_eq!(noted(), Some(one));
+        });
+        assert_eq!(noted(), None);
+        second.during(|| note(two));
+        first.during(|| assert_eq!(noted(), Some(one)));
+        second.during(|| assert_eq!(noted(), Some(two)));
+        first.release();
+        first.during(|| assert_eq!(noted(), None));
+    }
+}
