@@ -34,6 +34,8 @@ pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
 pub use key::{EncodedKey, KeyEncoding};
 pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
+#[cfg(test)]
+pub(crate) use leaf::PARSED;
 use leaf::public_key_info;
 pub(crate) use leaf::{AuthorityLimits, Linked, is_authority, is_self_issued, not_after_s};
 pub use name::AskedName;

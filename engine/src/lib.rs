@@ -25,6 +25,8 @@ pub mod certificates;
 pub mod client;
 pub mod client_certificates;
 pub mod context;
+#[cfg(test)]
+mod costs;
 pub mod hello;
 pub mod peer_chain;
 pub mod policy;

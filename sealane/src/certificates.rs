@@ -96,7 +96,7 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
                 certificate.label()
             ));
         }
-        // The index compared public halves only.
+        // Of many, the index compared public halves only.
         problems.extend(certificate.verify(&provider.crypto).err().map(|error| error.to_string()));
         progress.step(1);
     }

@@ -297,3 +297,46 @@ fn chromium_takes_a_page_over_http2() {
     assert!(page.contains("protocol=h2 secure=true scheme=https:"), "{page}");
     site.stop();
 }
+
+/// What `openssl x509 -req -signkey` of OpenSSL 3.0 makes: every client takes it whose user says
+/// so, and `check` and `serve` agree.
+#[test]
+fn a_certificate_of_version_1_is_served_to_real_clients() {
+    let (Some(openssl), Some(curl)) = (required("openssl"), required("curl")) else { return };
+    for algorithm in [&["EC", "-pkeyopt", "ec_paramgen_curve:P-256"][..], &["RSA"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (key, request) = (at("key.pem"), at("request.pem"));
+        let certificates = folder.path().join("certificates");
+        std::fs::create_dir(&certificates).unwrap();
+        let certificate = at("certificates/one.crt");
+        let openssl = |arguments: &[&str]| run(Command::new(&openssl).args(arguments));
+        openssl(&[&["genpkey", "-out", &key, "-algorithm"], algorithm].concat());
+        openssl(&["req", "-new", "-key", &key, "-subj", "/CN=localhost", "-out", &request]);
+        openssl(&["x509", "-req", "-in", &request, "-signkey", &key, "-out", &certificate]);
+        std::fs::copy(&key, at("certificates/one.key")).unwrap();
+        let text =
+            output(Command::new("openssl").args(["x509", "-noout", "-text", "-in", &certificate]));
+        assert!(text.contains("Version: 1 (0x0)"), "{text}");
+
+        let nginx = Nginx::start(folder.path(), &[1]);
+        let listener =
+            ListenerSettings::new("web", &certificates, &format!("127.0.0.1:{}", nginx.http1));
+        let port = listener.address.port();
+        let sealane = Sealane::start(folder.path(), &Settings::new(vec![listener]));
+        for (option, version) in [("-tls1_2", "1.2"), ("-tls1_3", "1.3")] {
+            let mut s_client = Command::new("openssl");
+            s_client.args(["s_client", option, "-connect", &format!("127.0.0.1:{port}")]);
+            s_client.args(["-servername", "localhost", "-CAfile", &certificate]);
+            s_client.args(["-verify_return_error", "-ign_eof"]);
+            let said = output_with_input(&mut s_client, b"GET /1 HTTP/1.0\r\n\r\n");
+            assert!(said.contains("HTTP/1.1 200 OK"), "{said}");
+            let mut curl = Command::new(&curl);
+            curl.args(["--silent", "--show-error", "--fail", "--insecure", "-o", "/dev/null"]);
+            curl.args([&format!("--tlsv{version}"), "--tls-max", version, "-w", "%{http_code}"]);
+            let said = output(curl.arg(format!("https://localhost:{port}/1")));
+            assert_eq!(said, "200", "{version}");
+        }
+        assert_eq!(sealane.stop(), Some(0));
+    }
+}

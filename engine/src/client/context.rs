@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
 use rustls::sign::SingleCertAndKey;
 
 use super::error::ClientOptionsError;
@@ -66,14 +67,10 @@ impl ClientContext {
     ) -> Result<Arc<ClientConfig>, ClientOptionsError> {
         let options = &self.options;
         let provider = Arc::new(lane_provider(options.provider, &options.groups)?.crypto);
-        let verifier = LaneVerifier {
-            algorithms: provider.signature_verification_algorithms,
-            context: Arc::clone(self),
-        };
         let builder = ClientConfig::builder_with_details(Arc::clone(&provider), clock)
             .with_protocol_versions(options.versions.supported())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier));
+            .with_custom_certificate_verifier(Arc::new(self.verifier(&provider)));
         let mut config = match &options.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
@@ -91,6 +88,12 @@ impl ClientContext {
             false => Resumption::disabled(),
         };
         Ok(Arc::new(config))
+    }
+
+    /// The calling lane's own verifier.
+    pub(crate) fn verifier(self: &Arc<Self>, provider: &CryptoProvider) -> LaneVerifier {
+        let algorithms = provider.signature_verification_algorithms;
+        LaneVerifier { algorithms, context: Arc::clone(self) }
     }
 
     /// Who vouches for servers; none if nothing is asked of their certificates.

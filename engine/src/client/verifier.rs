@@ -14,7 +14,7 @@ use crate::peer_chain::PeerChain;
 
 /// A lane's own verifier. The roots behind it are memory that all lanes read and none writes.
 #[derive(Debug)]
-pub(super) struct LaneVerifier {
+pub(crate) struct LaneVerifier {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
     /// Whoever holds the configuration with this verifier, a connection among them, holds the
     /// context: it is freed after its last connection.
