@@ -17,6 +17,7 @@ class FailedSocket extends Duplex {
     this.authorized = false;
     this.encrypted = true;
     this._parent = null;
+    this._secureEstablished = false;
     this.servername = servername;
     const peer = { remoteAddress, remoteFamily, remotePort };
     for (const [name, value] of Object.entries(peer)) {

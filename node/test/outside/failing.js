@@ -18,6 +18,11 @@ const REFUSED = [
     ],
   },
   {
+    why: 'refused: a name whose last label is a number',
+    says: /alert illegal parameter/,
+    files: ['parallel/test-https-agent-sni'],
+  },
+  {
     why: 'refused: ciphers without forward secrecy, and those below the security level',
     says: /no cipher match in/,
     files: [
