@@ -183,6 +183,11 @@ impl LaneContext {
         Ok(Arc::clone(config))
     }
 
+    /// Whether clients are asked for certificates.
+    pub fn asks_certificates(&self) -> bool {
+        self.clients.is_some()
+    }
+
     /// Whether the lane serves this context now. One that it has left for another still ends the
     /// handshakes that it began, but no key that is decoded for them is kept.
     pub fn set_current(&self, is_current: bool) {

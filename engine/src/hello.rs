@@ -23,6 +23,8 @@ pub enum Peek {
 /// The parts of a ClientHello that decide how the session is set up.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Hello {
+    /// Whether data follows that the client hopes to be read before the handshake is done.
+    pub offers_early_data: bool,
     /// Whether TLS 1.3 is among the offered versions.
     pub offers_tls13: bool,
     /// Whether ChaCha20-Poly1305 is offered before every AES suite: the mark of a client without
@@ -59,6 +61,7 @@ const CLIENT_HELLO: u8 = 1;
 /// RFC 8446 section 5.1: a plaintext record carries at most 2^14 bytes.
 const RECORD_PAYLOAD_MAX: usize = 1 << 14;
 const EXTENSION_SERVER_NAME: u16 = 0;
+const EXTENSION_EARLY_DATA: u16 = 42;
 const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
 const TLS13: u16 = 0x0304;
 /// RFC 1035 section 2.3.4.
@@ -162,6 +165,7 @@ fn parse_client_hello(body: &[u8]) -> Option<Hello> {
         let kind = extensions.u16()?;
         let content = extensions.vector16()?;
         match kind {
+            EXTENSION_EARLY_DATA => hello.offers_early_data = true,
             EXTENSION_SERVER_NAME => hello.server_name = host_name(content),
             EXTENSION_SUPPORTED_VERSIONS => {
                 let versions = Reader(content).vector8()?;

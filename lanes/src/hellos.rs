@@ -5,7 +5,7 @@ use std::rc::Rc;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::context::{LaneContext, Refusal};
 use sealane_engine::hello::{self, Hello, Peek};
-use sealane_engine::session::ServerSession;
+use sealane_engine::session::{Awaited, ServerSession};
 
 use crate::cause::Cause;
 use crate::connection::Phase;
@@ -101,8 +101,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         connection.server_name = hello.server_name;
         match admitted {
             Ok((config, context)) => {
+                let awaited = Awaited::new(context.asks_certificates(), hello.offers_early_data);
                 let session = ServerSession::new(config).map_err(|_| Cause::Internal)?;
-                connection.session = Some(Box::new(session));
+                connection.session = Some(Box::new(session.awaiting(awaited)));
                 connection.context = Some(context);
                 connection.phase = Phase::Handshake;
                 Ok(true)

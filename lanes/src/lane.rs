@@ -216,7 +216,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     ) {
         let cause = match outcome {
             Ok(Ok(())) => match self.watch_attached(slot) {
-                Ok(()) => return self.queue(slot),
+                Ok(()) => {
+                    self.queue(slot);
+                    return self.limit_unfinished(slot);
+                }
                 Err(_) => Cause::Internal,
             },
             Ok(Err(cause)) => *cause,
@@ -306,6 +309,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if connection.is_handshaking() {
             counters.handshaking.subtract(1);
         }
+        self.core.unfinished.forget(connection.kept);
         let lingered = matches!(connection.phase, Phase::Lingering { .. });
         let left = cause.client_left() && (S::AWAITS_LAST_BYTES || connection.attached.is_none());
         let is_stopped = cause == Cause::LaneStopped && connection.phase == Phase::Established;

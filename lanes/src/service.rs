@@ -1,5 +1,6 @@
 //! Who takes the plaintext: the relay of the terminator, or the Node addon.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -122,6 +123,12 @@ pub trait Service {
         true
     }
 
+    /// A client has been accepted: whether it may go on to its handshake. If not, it is reset, and the
+    /// connection ends as [`Cause::Blocked`] without having begun.
+    fn admits(&mut self, _client: Option<SocketAddr>, _settings: &Self::Settings) -> bool {
+        true
+    }
+
     /// A ClientHello has arrived: who decides under which context the client is admitted? With
     /// [`Choice::Wait`] nothing more is read from it until an [`Order::Choose`] comes; meanwhile
     /// the handshake's timeout goes on.
@@ -229,7 +236,7 @@ pub struct End<'a> {
     /// Why it ended.
     pub cause: Cause,
     /// The client's address, if the kernel told.
-    pub client: Option<std::net::SocketAddr>,
+    pub client: Option<SocketAddr>,
     /// The listener's number in the configuration.
     pub listener: u32,
     /// The generation that it lived under.

@@ -33,6 +33,8 @@ class LaneServer {
   /** Counts what changes for sockets that node's own TLS serves. */
   #revision = 0;
   #publishing = false;
+  /** How many rules of the block list the lanes were told. */
+  #rules = 0;
   #reloading = Promise.resolve();
 
   /**
@@ -112,9 +114,12 @@ class LaneServer {
     };
   }
 
-  /** The contexts that lanes serve now. */
+  /** The contexts that lanes serve now, and whom they turn away. */
   generation() {
+    const blocked = this.#read.net.blockList?.rules ?? [];
+    this.#rules = blocked.length;
     return {
+      blocked,
       context: this.#made(this.#context),
       named: [...this.#named].map(([name, context]) => [name, this.#made(context)]),
     };
@@ -268,7 +273,14 @@ class LaneServer {
     }
     const { blockList } = this.#read.net;
     const { remoteAddress, remoteFamily } = socket;
-    return Boolean(remoteFamily && blockList?.check(remoteAddress, remoteFamily.toLowerCase()));
+    // Lanes turn away whom they were told of; a rule that is new since then is noticed here, once.
+    if (!remoteFamily || !blockList?.check(remoteAddress, remoteFamily.toLowerCase())) {
+      return false;
+    }
+    if (blockList.rules.length !== this.#rules) {
+      this.#publish();
+    }
+    return true;
   }
 
   /** @param {(error: Error | null, context: object | null) => void} chosen gets the addon's */

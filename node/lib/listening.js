@@ -83,8 +83,7 @@ class Listening {
 
   /** Resolves when the lanes accept connections. */
   async start() {
-    const { context, named } = this.#core.generation();
-    this.#native.publish(context, named);
+    this.publish(this.#core.generation());
     await this.#native.start();
   }
 
@@ -92,8 +91,8 @@ class Listening {
     return this.#open;
   }
 
-  publish({ context, named }) {
-    this.#native.publish(context, named);
+  publish({ context, named, blocked }) {
+    this.#native.publish(context, named, blocked);
   }
 
   setTicketKeys(keys) {

@@ -126,9 +126,13 @@ const KEY_BYTES: usize = 32;
 mod tests {
     use std::cell::Cell;
     use std::collections::HashSet;
+    use std::num::NonZeroUsize;
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
+    use crate::context::LaneResources;
+    use crate::tickets::{TicketRoot, UnixSeconds};
 
     #[test]
     fn bytes_do_not_repeat_on_a_thread_or_across_threads() {
@@ -197,12 +201,27 @@ mod tests {
     }
 
     #[test]
-    fn two_copies_part_within_one_interval() {
+    fn two_copies_part_within_a_hundred_handshakes() {
         let mut generator = Generator::unseeded();
         generator.fill(&mut [0; 1], count(&Cell::new(0))).unwrap();
         let asked = Cell::new(0);
-        generator.fill(&mut [0; RESEED_INTERVAL_BYTES], count(&asked)).unwrap();
+        // Of 200 bytes each: a server random, a key share, the nonces of signature and tickets.
+        generator.fill(&mut [0; 100 * 200], count(&asked)).unwrap();
         assert_eq!(asked.get(), 1);
+    }
+
+    #[test]
+    fn a_lane_asks_anew_when_its_clock_goes_on() {
+        let now = UnixSeconds(1_000_000);
+        let root = TicketRoot::generate(Duration::from_secs(600), now, |bytes| bytes.fill(1));
+        let lane = LaneResources::new(root.unwrap(), now, NonZeroUsize::MIN);
+        let is_renewed = |at: u64| {
+            fill(&mut [0; 1]).unwrap();
+            lane.tell_time(UnixSeconds(at)).unwrap();
+            GENERATOR.with_borrow(|generator| generator.budget_bytes == 0)
+        };
+        let expected = [(now.0, false), (now.0 + 1, true), (now.0 + 1, false), (now.0, true)];
+        assert_eq!(expected.map(|(at, _)| (at, is_renewed(at))), expected);
     }
 
     #[test]

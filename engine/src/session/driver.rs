@@ -6,17 +6,20 @@ use rustls::unbuffered::{
 };
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
-use super::{Fed, PARTIAL_BYTES_MAX, RECORD_OVERHEAD_MAX, RECORD_PLAIN_MAX, Session, SessionError};
+use super::unfinished::{Bounds, ESTABLISHED_PARTIAL_BYTES_MAX, Unfinished};
+use super::{Fed, RECORD_OVERHEAD_MAX, RECORD_PLAIN_MAX, Session, SessionError};
 use crate::buffer::Buffer;
 
 /// One end of a TLS connection; [`ServerSession`](super::ServerSession) and
 /// [`ClientSession`](super::ClientSession) say which.
-pub struct TlsSession<E> {
+pub struct TlsSession<E: End> {
     tls: E,
-    /// Start of a record whose end has not arrived, or of a message spread over records.
-    partial: Box<[u8]>,
+    /// Start of a record whose end has not arrived, or of a message spread over records. A pointer,
+    /// because most connections have none, and every connection has room for it.
+    unfinished: Option<Box<Unfinished>>,
     /// Encrypted session tickets that wait for company.
     held: Box<[u8]>,
+    pub(super) awaited: E::Awaited,
     established: bool,
 }
 
@@ -24,6 +27,8 @@ pub struct TlsSession<E> {
 pub trait End {
     /// rustls' name for the end.
     type Data;
+    /// What its peer may still send before the handshake is complete.
+    type Awaited: Default;
     /// Whether what is written as the handshake completes may wait for the first data.
     const HOLDS_TICKETS: bool;
 
@@ -32,11 +37,18 @@ pub trait End {
 
     /// What was negotiated.
     fn negotiated(&self) -> &CommonState;
+
+    /// Takes note of `incoming_len` bytes that are about to be processed in the handshake.
+    fn note(&self, _awaited: &mut Self::Awaited, _incoming_len: usize) {}
+
+    /// How much may wait for its end before the handshake is complete.
+    fn bounds(&self, awaited: &Self::Awaited) -> Bounds;
 }
 
 impl<E: End> TlsSession<E> {
     pub(super) fn start(tls: E) -> Self {
-        Self { tls, partial: Box::default(), held: Box::default(), established: false }
+        let (awaited, held) = (E::Awaited::default(), Box::default());
+        Self { tls, unfinished: None, held, awaited, established: false }
     }
 
     /// Whether the handshake is complete.
@@ -168,12 +180,37 @@ impl<E: End> TlsSession<E> {
         }
     }
 
-    fn keep_partial(&mut self, rest: &[u8]) -> Result<(), SessionError> {
-        if rest.len() > PARTIAL_BYTES_MAX {
-            return Err(SessionError::PartialTooLong);
+    /// Keeps what waits for its end, unless it is more than may wait: then the peer is told why.
+    fn keep_unfinished(
+        &mut self,
+        mut unfinished: Box<Unfinished>,
+        (incoming, done): (&[u8], usize),
+        wire: &mut Buffer,
+    ) -> Result<(), SessionError> {
+        let rest = &incoming[done..];
+        if rest.is_empty() {
+            return Ok(());
         }
-        self.partial = rest.into();
+        unfinished.keep(rest, done);
+        if let Err(error) = unfinished.check(self.bounds()) {
+            // rustls writes the alert itself, under the keys of the moment, if it meets a record
+            // that cannot be.
+            self.release_held(wire);
+            let mut spoilt = unfinished.spoilt();
+            if self.tls.turn(&mut spoilt).state.is_err() {
+                self.write_alert(&mut spoilt, wire);
+            }
+            return Err(error);
+        }
+        self.unfinished = Some(unfinished);
         Ok(())
+    }
+
+    fn bounds(&self) -> Bounds {
+        if self.established {
+            return Bounds::of_all(ESTABLISHED_PARTIAL_BYTES_MAX);
+        }
+        self.tls.bounds(&self.awaited)
     }
 }
 
@@ -184,14 +221,18 @@ impl<E: End> Session for TlsSession<E> {
         plain: &mut Buffer,
         wire: &mut Buffer,
     ) -> Result<Fed, SessionError> {
-        debug_assert!(self.partial.is_empty(), "take_partial comes before feed");
+        let mut unfinished = self.unfinished.take().unwrap_or_default();
+        debug_assert!(unfinished.bytes.is_empty(), "take_partial comes before feed");
         let mut fed = Fed::default();
+        let arrived = unfinished.count_records(incoming);
+        if !self.established {
+            self.tls.note(&mut self.awaited, incoming.len());
+        }
         let (done, outcome) = self.process(incoming, plain, wire, &mut fed);
-        let rest = &mut incoming[done..];
         if let Err(error) = outcome {
             // They were encrypted before the alert is.
             self.release_held(wire);
-            self.write_alert(rest, wire);
+            self.write_alert(&mut incoming[done..], wire);
             return Err(error);
         }
         if !self.established && !self.tls.negotiated().is_handshaking() {
@@ -200,20 +241,28 @@ impl<E: End> Session for TlsSession<E> {
         }
         // Behind close_notify nothing counts (RFC 8446 section 6.1).
         if !fed.peer_closed {
-            self.keep_partial(rest)?;
+            self.keep_unfinished(unfinished, (incoming, done), wire)?;
         }
+        fed.records = arrived && self.unfinished.as_ref().is_none_or(|kept| kept.whole == 0);
         Ok(fed)
     }
 
     fn partial_len(&self) -> usize {
-        self.partial.len()
+        self.unfinished.as_ref().map_or(0, |unfinished| unfinished.bytes.len())
     }
 
     fn take_partial(&mut self, into: &mut Buffer) {
-        if !self.partial.is_empty() {
-            into.append(&self.partial);
-            self.partial = Box::default();
+        if let Some(unfinished) = &mut self.unfinished {
+            into.append(&std::mem::take(&mut unfinished.bytes));
         }
+    }
+
+    fn append_partial(&mut self, more: &[u8]) -> bool {
+        let Some(mut unfinished) = self.unfinished.take() else { return false };
+        let bounds = self.bounds();
+        let is_appended = unfinished.append(more, bounds);
+        self.unfinished = Some(unfinished);
+        is_appended
     }
 
     fn seal(&mut self, plain: &[u8], wire: &mut Buffer) -> Result<usize, SessionError> {
@@ -235,7 +284,8 @@ impl<E: End> Session for TlsSession<E> {
             let chunk = &plain[taken..taken + chunk_len];
             // The partial record must be shown to rustls even here: it remembers how much of it it
             // has seen, and indexes into it.
-            encrypt(&mut self.tls, &mut self.partial, wire, |traffic, room| {
+            let partial = shown(&mut self.unfinished);
+            encrypt(&mut self.tls, partial, wire, |traffic, room| {
                 traffic.encrypt(chunk, room)
             })?;
             taken += chunk_len;
@@ -245,7 +295,7 @@ impl<E: End> Session for TlsSession<E> {
 
     fn close(&mut self, wire: &mut Buffer) -> Result<(), SessionError> {
         self.release_held(wire);
-        encrypt(&mut self.tls, &mut self.partial, wire, |traffic, room| {
+        encrypt(&mut self.tls, shown(&mut self.unfinished), wire, |traffic, room| {
             traffic.queue_close_notify(room)
         })
     }
@@ -272,6 +322,11 @@ impl<E: End> std::fmt::Debug for TlsSession<E> {
             .field("established", &self.established)
             .finish_non_exhaustive()
     }
+}
+
+/// What rustls must be shown even when it is only to write.
+fn shown(unfinished: &mut Option<Box<Unfinished>>) -> &mut [u8] {
+    unfinished.as_mut().map_or(&mut [], |unfinished| &mut unfinished.bytes)
 }
 
 /// One turn of the crank: what rustls did.

@@ -3,7 +3,6 @@
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error};
 
-use super::PARTIAL_BYTES_MAX;
 use crate::anchors::unnamed;
 use crate::certificates::days;
 
@@ -16,9 +15,9 @@ pub enum SessionError {
     /// Plaintext was offered before the handshake was complete: a fault of ours.
     #[error("the session is not established yet")]
     NotEstablished,
-    /// More bytes of unfinished records than [`PARTIAL_BYTES_MAX`].
-    #[error("the peer sent a handshake message of more than {PARTIAL_BYTES_MAX} bytes")]
-    PartialTooLong,
+    /// A record or message of more bytes than so many, which the session may keep at this point.
+    #[error("the peer began a message that needs more than {0} bytes before it can be read")]
+    PartialTooLong(usize),
     /// The caller lent a plaintext buffer smaller than the ciphertext: a fault of ours.
     #[error("the lent plaintext buffer is smaller than the ciphertext")]
     PlainTooSmall,

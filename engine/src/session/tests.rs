@@ -1,6 +1,7 @@
 //! Pairs in memory: our sessions with rustls' own and with each other, over streams cut at
 //! arbitrary places.
 
+mod bounds;
 mod clients;
 mod fragments;
 pub(crate) mod lent;
