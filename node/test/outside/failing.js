@@ -46,6 +46,11 @@ const REFUSED = [
     files: ['parallel/test-tls-getcipher', 'parallel/test-tls-honorcipherorder'],
   },
   {
+    why: "refused: a client's own certificate of version 1",
+    says: /rejected, but should NOT have been/,
+    files: ['parallel/test-tls-server-verify'],
+  },
+  {
     why: 'refused: finite-field Diffie-Hellman',
     says: /options\.dhparam is not offered/,
     files: ['parallel/test-tls-client-mindhsize'],
@@ -57,7 +62,7 @@ const REFUSED = [
   },
   {
     why: 'refused: getSharedSigalgs',
-    says: /getSharedSigalgs is not offered/,
+    says: /getSharedSigalgs is not offered|ERR_SSL_NO_SHARED_SIGNATURE_ALGORITHMS/,
     files: ['parallel/test-tls-set-sigalgs'],
   },
   {
@@ -149,7 +154,11 @@ const OTHERWISE = [
   {
     why: 'differs: a client whose handshake SNICallback ends gets an alert',
     says: /unrecognized name|ERR_SSL_TLSV1_UNRECOGNIZED_NAME/,
-    files: ['parallel/test-tls-empty-sni-context', 'parallel/test-tls-sni-servername'],
+    files: [
+      'parallel/test-tls-empty-sni-context',
+      'parallel/test-tls-sni-option',
+      'parallel/test-tls-sni-servername',
+    ],
   },
   {
     why: 'differs: a session that resumes gets a fresh ticket',
@@ -172,6 +181,11 @@ const OTHERWISE = [
     files: ['parallel/test-tls-basic-validations', 'sequential/test-tls-session-timeout'],
   },
   {
+    why: "differs: errors have node's codes, and texts of their own",
+    says: /Expecting SSL unknown protocol/,
+    files: ['parallel/test-tls-server-failed-handshake-emits-clienterror'],
+  },
+  {
     why: 'differs: a certificate without its key is refused at once',
     says: /options\.cert comes without options\.key/,
     files: ['parallel/test-https-options-boolean-check', 'parallel/test-tls-options-boolean-check'],
@@ -180,6 +194,11 @@ const OTHERWISE = [
     why: 'differs: the alert for a record that is none',
     says: /ERR_SSL_TLSV1_ALERT_DECODE_ERROR/,
     files: ['parallel/test-tls-alert-handling'],
+  },
+  {
+    why: 'differs: the alert for a client without a certificate',
+    says: /ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED/,
+    files: ['parallel/test-tls-client-auth'],
   },
   {
     why: 'differs: the alert for TLS below 1.2',
