@@ -18,7 +18,7 @@ const COMMAND_LIMIT_MS = 300_000;
 /**
  * The folder of a source package as its authors published it, without Debian's patches.
  *
- * @param {{ name: string, version: string, part?: string }} wanted upstream's version, and the
+ * @param {{ name: string, version: string, part?: string }} wanted the authors' version, and the
  *   folder of the tarball that is kept: all of it unless said
  * @returns {string}
  */
@@ -98,7 +98,7 @@ function run(program, args, cwd) {
   return execFileSync(program, args, { ...options, timeout: COMMAND_LIMIT_MS });
 }
 
-/** The line of `--print-uris` for what upstream published, and not for a part beside it. */
+/** The line of `--print-uris` for what the authors published, and not for a part beside it. */
 const TARBALL = /^'(\S+)' (\S+\.orig\.tar\.\w+) \d+ (\w+:\w+)$/m;
 
 module.exports = { sourcePackage };
