@@ -93,6 +93,7 @@ fn lines_end_where_their_text_ends() {
     breaks_at("whitespace", 2, "README.md", "# Title\nwords \n");
     breaks_at("whitespace", 1, "README.md", "# Title\r\n");
     breaks_at("whitespace", 2, "README.md", "# Title\nno end");
+    holds("fuzz/seeds/http/get", "GET / HTTP/1.1\r\n\r\n");
 }
 
 #[test]
