@@ -3,13 +3,15 @@
  * handshakes and records run on Rust threads, called lanes.
  *
  * What differs from node's own is said where it differs. An option that is not offered throws, with
- * the reason and the alternative; none is ignored.
+ * the reason and the alternative. What is passed over, such as suites that there are not, or options
+ * that nobody knows, is told by a warning of the process, once.
  */
 
 /// <reference types="node" />
 
 import type { KeyObject } from 'node:crypto';
 import * as http from 'node:http';
+import * as https from 'node:https';
 import * as net from 'node:net';
 import * as nodeTls from 'node:tls';
 
@@ -23,6 +25,8 @@ export interface EncryptedKey {
 
 /** What a client sees of a server: certificates, keys, versions, suites. */
 export interface SecureContextOptions {
+  /** It is so anyway. */
+  allowPartialTrustChain?: boolean | undefined;
   /**
    * PEM of the authorities that may issue client certificates. Default, where `requestCert` is set:
    * the roots that this node believes in, whose names clients are not told. As in node, issuers
@@ -38,14 +42,17 @@ export interface SecureContextOptions {
    */
   certificates?: string | URL | Array<string | URL> | undefined;
   /**
-   * Suites between colons, by OpenSSL's or IANA's names. Offered are the three of TLS 1.3, and
-   * ECDHE with AES-GCM or ChaCha20-Poly1305 of TLS 1.2. Default: all. Unlike in node, filters such
-   * as `!aNULL`, `HIGH` or `@SECLEVEL` throw.
+   * Suites in OpenSSL's language, or by IANA's names. Offered are the three of TLS 1.3, and ECDHE
+   * with AES-GCM or ChaCha20-Poly1305 of TLS 1.2; others are passed over, unless nothing is left.
+   * Unlike in node, a security level above 2 throws. Default: `tls.DEFAULT_CIPHERS`.
    */
   ciphers?: string | undefined;
   /** PEM revocation lists for client certificates. */
   crl?: Pem | Pem[] | undefined;
-  /** Groups between colons, such as `X25519:P-256`, or `auto`. Default: `auto`. */
+  /**
+   * Groups between colons, such as `X25519:P-256`, or `auto`. Those of OpenSSL that are not offered
+   * are passed over, unless nothing is left. Default: `auto`.
+   */
   ecdhCurve?: string | undefined;
   /** Ours: the same as `ecdhCurve`, by the name that TLS 1.3 has for it. */
   groups?: string | undefined;
@@ -59,6 +66,10 @@ export interface SecureContextOptions {
   minVersion?: nodeTls.SecureVersion | undefined;
   /** Of those private keys that are encrypted. */
   passphrase?: string | undefined;
+  /** Bits `SSL_OP_*` of `crypto.constants` that ask for what is so anyway, or can be had. */
+  secureOptions?: number | undefined;
+  /** `TLS_method`, `TLSv1_2_method` and their like; older ones throw. */
+  secureProtocol?: string | undefined;
   /** Signature schemes between colons, by OpenSSL's or IANA's names. Default: all. */
   sigalgs?: string | undefined;
 }
@@ -210,15 +221,25 @@ export interface LaneStats {
   wakeups: number;
 }
 
+/**
+ * A context, or the options of one. Node's own forms are in the type so that its servers' methods
+ * are ours too; a `SecureContext` of node's `tls`, which does not give its keys out, throws.
+ */
+export type AnyContext =
+  | SecureContext
+  | SecureContextOptions
+  | nodeTls.SecureContext
+  | nodeTls.SecureContextOptions;
+
 /** What every server of ours has beside what it inherits from node's. */
 export interface LaneServer {
   /**
    * Clients that ask for this name, or match it if it begins with `*.`, get this context. Unlike in
    * node, a name that is there is replaced, and an exact name goes before a wildcard.
    */
-  addContext(servername: string, context: SecureContext | SecureContextOptions): void;
+  addContext(servername: string, context: AnyContext): void;
   /** The key that seals tickets now. */
-  getTicketKeys(): Buffer;
+  getTicketKeys(): ReturnType<nodeTls.Server['getTicketKeys']>;
   /**
    * Reads the files of `certificates` again, off the thread. On an error all stays as it was. No
    * connection is lost.
@@ -230,7 +251,7 @@ export interface LaneServer {
    * From now on new connections, on all lanes, get this context. Unlike in node, a
    * {@link SecureContext} is taken too.
    */
-  setSecureContext(options: SecureContext | (SecureContextOptions & TicketOptions)): void;
+  setSecureContext(options: AnyContext & TicketOptions): void;
   /**
    * Tickets are sealed with the first key and opened with any: give `[new, ...old]` to rotate.
    */
@@ -240,14 +261,15 @@ export interface LaneServer {
 }
 
 /**
- * An HTTPS server, to its users node's `https.Server`. 'connection' and 'secureConnection' both
- * come after the handshake, with the same socket. Events and options of sessions (`newSession`,
- * `resumeSession`, `OCSPRequest`) throw.
+ * An `https.Server` of node's whose TLS is done by lanes. 'connection' and 'secureConnection' both
+ * come after the handshake, with the same socket. A socket that the program hands over itself, by
+ * `emit('connection', socket)`, is served by node's own TLS. Events and options of sessions
+ * (`newSession`, `resumeSession`, `OCSPRequest`) throw.
  */
 export class Server<
   Request extends typeof http.IncomingMessage = typeof http.IncomingMessage,
   Response extends typeof http.ServerResponse<InstanceType<Request>> = typeof http.ServerResponse,
-> extends http.Server<Request, Response> {
+> extends https.Server<Request, Response> {
   constructor(onRequest?: http.RequestListener<Request, Response>);
   constructor(
     options: ServerOptions<Request, Response>,
@@ -258,10 +280,14 @@ export class Server<
 export interface Server<
   Request extends typeof http.IncomingMessage = typeof http.IncomingMessage,
   Response extends typeof http.ServerResponse<InstanceType<Request>> = typeof http.ServerResponse,
-> extends LaneServer {}
+> extends LaneServer {
+  addContext(servername: string, context: AnyContext): void;
+  setSecureContext(options: AnyContext & TicketOptions): void;
+  setTicketKeys(keys: Buffer | Buffer[]): void;
+}
 
-/** A TLS server for any protocol, to its users node's `tls.Server`. */
-export class TLSServer extends net.Server {
+/** A `tls.Server` of node's, for any protocol, whose TLS is done by lanes. */
+export class TLSServer extends nodeTls.Server {
   constructor(onSecureConnection?: (socket: TLSSocket) => void);
   constructor(options: TLSServerOptions, onSecureConnection?: (socket: TLSSocket) => void);
 
@@ -280,7 +306,12 @@ export class TLSServer extends net.Server {
   prependOnceListener(event: string, listener: (...args: any[]) => void): this;
 }
 
-export interface TLSServer extends LaneServer {}
+// What both parents have is said once more, as ours.
+export interface TLSServer extends LaneServer {
+  addContext(servername: string, context: AnyContext): void;
+  setSecureContext(options: AnyContext & TicketOptions): void;
+  setTicketKeys(keys: Buffer | Buffer[]): void;
+}
 
 /** Events of {@link TLSServer}; {@link Server} has them beside those of `http.Server`. */
 export interface TLSServerEvents {
@@ -307,7 +338,7 @@ export interface HandshakeError extends Error {
 }
 
 /**
- * A connection, to its users node's `tls.TLSSocket`, of which it is no instance; servers make them.
+ * A connection: an instance of node's `tls.TLSSocket`, without a handle of node's; servers make them.
  * Not offered are `renegotiate`, `getFinished`, `getPeerFinished` and `enableTrace`, which throw.
  */
 export class TLSSocket extends nodeTls.TLSSocket {

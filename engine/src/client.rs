@@ -49,7 +49,6 @@ mod table;
 mod tests;
 mod verifier;
 
-pub(crate) use context::parse as parse_roots;
 pub use context::{ClientContext, LANE_SESSIONS_MAX};
 pub use error::{ClientOptionsError, ConnectError};
 pub use options::{

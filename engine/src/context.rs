@@ -8,15 +8,16 @@ use std::sync::Arc;
 use fragile::Fragile;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::server::{NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError};
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::time_provider::TimeProvider as _;
 
+use crate::alert::{self, ALERT_RECORD_LEN, AlertDescription};
 use crate::certificates::{
     CertificateIndex, LaneKeys, LaneResolver, ListenerStore, Served, StoreFailure,
 };
 use crate::client_certificates::{ClientStanding, LaneVerifier};
 use crate::hello::Hello;
-use crate::policy::{ClientCertificates, Policy, SchemeSet};
+use crate::policy::{ClientCertificates, Policy, SchemeSet, Versions};
 use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
 use crate::session::ServerSession;
 use crate::tickets::{LaneClock, LaneTickets, TicketRoot, TicketRootError, UnixSeconds};
@@ -46,6 +47,10 @@ pub struct Context {
 
 /// More tickets than this help no client.
 pub const TICKETS_MAX: usize = 4;
+
+/// Bytes of early data, under a key that is not ours, that a handshake may leave behind: those of a
+/// client that resumes with a ticket of another terminator.
+pub const EARLY_DATA_SKIPPED_MAX: u32 = 128 * 1024;
 
 /// What a lane owns across generations.
 #[derive(Debug)]
@@ -111,7 +116,7 @@ impl LaneContext {
     pub fn new(context: &Arc<Context>, lane: &LaneResources) -> Result<Self, ContextError> {
         let policy = &context.policy;
         let provider = Arc::new(policy_provider(context.provider, policy)?.crypto);
-        let clients = verifier(&policy.clients, &provider)?;
+        let clients = verifier(&policy.clients, &provider);
         let served = Served {
             index: Arc::clone(&context.certificates),
             store: context.store.clone(),
@@ -162,9 +167,17 @@ impl LaneContext {
     /// The configuration for a client, or why it is refused before a session exists.
     ///
     /// # Errors
-    /// The client asks for an unknown name, or none, and nothing stands in for that. A store that
-    /// cannot be read knows no name; that is counted.
+    /// The hello breaks a rule that rustls does not know. Or the client asks for an unknown name,
+    /// or none, and nothing stands in for that; a store that cannot be read knows no name, and that
+    /// is counted.
     pub fn admit(&self, hello: &Hello) -> Result<Arc<ServerConfig>, Refusal> {
+        let has_tls13 = self.context.policy.versions != Versions::Tls12;
+        if hello.is_fallback && has_tls13 && !hello.offers_tls13 {
+            return Err(Refusal::Fallback);
+        }
+        if hello.lacks_for_tls13 && has_tls13 {
+            return Err(Refusal::MissingExtension);
+        }
         let covered = self.served.covers(hello.server_name.as_deref());
         let is_covered = covered.unwrap_or_else(|StoreFailure| {
             if let Ok(keys) = self.keys.try_get() {
@@ -181,6 +194,11 @@ impl LaneContext {
         }
         let config = if hello.prefers_chacha20 { &self.client_order } else { &self.server_order };
         Ok(Arc::clone(config))
+    }
+
+    /// Whether clients are asked for certificates.
+    pub fn asks_certificates(&self) -> bool {
+        self.clients.is_some()
     }
 
     /// Whether the lane serves this context now. One that it has left for another still ends the
@@ -221,6 +239,10 @@ impl LaneContext {
 /// Why a ClientHello is answered with an alert and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// A fallback to a version below the best of the context: somebody may have forced it.
+    Fallback,
+    /// TLS 1.3 without an extension that it needs.
+    MissingExtension,
     /// No server name from a client that speaks TLS 1.3.
     NoName,
     /// No server name from a client that speaks at most TLS 1.2.
@@ -231,26 +253,23 @@ pub enum Refusal {
 
 impl Refusal {
     /// The fatal alert to send, as a whole record.
-    pub fn alert(self) -> [u8; 7] {
-        const FATAL: u8 = 2;
-        let description = match self {
-            // RFC 8446 section 9.2: a server that requires the name answers so.
-            Self::NoName => 109,
+    pub fn alert(self) -> [u8; ALERT_RECORD_LEN] {
+        alert::fatal(match self {
+            // RFC 7507 section 3.
+            Self::Fallback => AlertDescription::InappropriateFallback,
+            // RFC 8446 section 9.2, also for a server that requires the name.
+            Self::MissingExtension | Self::NoName => AlertDescription::MissingExtension,
             // TLS 1.2 has no missing_extension; handshake_failure is what it offers.
-            Self::NoNameTls12 => 40,
-            // RFC 6066 section 3: unrecognized_name.
-            Self::UnknownName => 112,
-        };
-        [21, 3, 3, 0, 2, FATAL, description]
+            Self::NoNameTls12 => AlertDescription::HandshakeFailure,
+            // RFC 6066 section 3.
+            Self::UnknownName => AlertDescription::UnrecognisedName,
+        })
     }
 }
 
 /// Why a context cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// The verifier of clients' certificates cannot be made: a fault of ours.
-    #[error("clients' certificates cannot be verified: {0}")]
-    Clients(#[from] VerifierBuilderError),
     /// The provider cannot run on this machine, or the policy names no group.
     #[error(transparent)]
     Provider(#[from] ProviderError),
@@ -259,16 +278,13 @@ pub enum ContextError {
     Settings(#[from] rustls::Error),
 }
 
-fn verifier(
-    clients: &ClientCertificates,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Option<Arc<LaneVerifier>>, VerifierBuilderError> {
+fn verifier(clients: &ClientCertificates, provider: &CryptoProvider) -> Option<Arc<LaneVerifier>> {
     let (roots, required) = match clients {
         ClientCertificates::Asked(roots) => (roots, false),
-        ClientCertificates::NotAsked => return Ok(None),
+        ClientCertificates::NotAsked => return None,
         ClientCertificates::Required(roots) => (roots, true),
     };
-    Ok(Some(Arc::new(LaneVerifier::new(roots, required, Arc::clone(provider))?)))
+    Some(Arc::new(LaneVerifier::new(roots, required, provider)))
 }
 
 fn server_config(
@@ -296,6 +312,8 @@ fn server_config(
     // whoever relays a handshake can make two sessions of one master secret (RFC 7627).
     config.require_ems = true;
     config.send_tls13_tickets = context.tickets.min(TICKETS_MAX);
+    // How much rustls skips. It accepts early data only of sessions in a store, and there is none.
+    config.max_early_data_size = EARLY_DATA_SKIPPED_MAX;
     if context.tickets > 0 {
         config.ticketer = Arc::new(lane.tickets.ticketer(context.policy.digest()));
     }

@@ -19,12 +19,17 @@
 //! everywhere: a lane sets its [`tickets::LaneClock`].
 #![forbid(unsafe_code)]
 
+pub mod alert;
+mod anchors;
 pub mod buffer;
 pub mod certificates;
 pub mod client;
 pub mod client_certificates;
 pub mod context;
+#[cfg(test)]
+mod costs;
 pub mod hello;
+pub mod peer_chain;
 pub mod policy;
 pub mod provider;
 pub mod session;

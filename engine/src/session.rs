@@ -7,14 +7,19 @@
 
 mod client;
 mod driver;
+mod early_data;
 mod error;
 mod server;
+mod unfinished;
 
 pub use client::ClientSession;
 pub use driver::{End, TlsSession};
 pub use error::SessionError;
 pub(crate) use error::is_authority_as_leaf;
-pub use server::{ServerEnd, ServerSession};
+pub use server::{Awaited, ServerEnd, ServerSession};
+pub use unfinished::{
+    ESTABLISHED_PARTIAL_BYTES_MAX, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX,
+};
 
 use crate::buffer::Buffer;
 
@@ -41,6 +46,11 @@ pub trait Session {
     /// Moves the incomplete record that the last call left over to the front of `into`, where the
     /// next bytes of the peer are to follow.
     fn take_partial(&mut self, into: &mut Buffer);
+
+    /// Appends `more` to the incomplete record that the last call left over, if it neither
+    /// completes the record nor may end the session; otherwise it must be fed. Returns whether it
+    /// did. Bytes that come one by one cost no copy of all that came before them.
+    fn append_partial(&mut self, more: &[u8]) -> bool;
 
     /// Encrypts the front of `plain` into `wire`, behind anything held back, and returns how many
     /// bytes of `plain` that took: all, unless `wire` is too small.
@@ -69,6 +79,8 @@ pub struct Fed {
     pub established: bool,
     /// The peer sent close_notify: everything it had to say has arrived.
     pub peer_closed: bool,
+    /// Whole records came, whatever they held, and no message waits for more of them.
+    pub records: bool,
 }
 
 /// Plaintext bytes of one full record (RFC 8446 section 5.1).
@@ -78,8 +90,6 @@ pub const RECORD_OVERHEAD_MAX: usize = 64;
 /// Ciphertext bytes of one full record, as sent by us or accepted from a peer (RFC 5246 allows it
 /// 2,048 bytes more than the plaintext).
 pub const RECORD_WIRE_MAX: usize = RECORD_PLAIN_MAX + 2048 + 5;
-/// Unfinished bytes that a session keeps between calls: a handshake message may span records.
-pub const PARTIAL_BYTES_MAX: usize = 64 * 1024 + RECORD_WIRE_MAX;
 /// Room that a lent `wire` buffer needs beside data: a whole server flight with a long chain.
 pub const FLIGHT_BYTES_MAX: usize = 128 * 1024;
 

@@ -12,11 +12,12 @@
 mod redis_pool;
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use sealane_reserved_port::ReservedPort;
 use tempfile::TempDir;
 
 use redis_pool::ping_all;
@@ -25,7 +26,7 @@ use redis_pool::ping_all;
 struct Redis {
     child: Child,
     folder: TempDir,
-    port: u16,
+    reserved: ReservedPort,
 }
 
 impl Redis {
@@ -41,24 +42,19 @@ impl Redis {
         write("ca.pem", authority.pem());
         write("redis.crt", certificate.pem());
         write("redis.key", key.serialize_pem());
+        let reserved = ReservedPort::on_loopback().unwrap();
+        let mut child = spawn(&folder, reserved.address().port());
         let deadline = Instant::now() + PATIENCE;
-        // Another process may take the port before Redis does; it then ends at once.
-        loop {
-            let port = free_port();
-            let mut child = spawn(&folder, port);
-            while child.try_wait().unwrap().is_none() {
-                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                    return Self { child, folder, port };
-                }
-                assert!(Instant::now() < deadline, "redis-server does not listen");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            assert!(Instant::now() < deadline, "redis-server ends at once");
+        while TcpStream::connect(reserved.address()).is_err() {
+            assert!(child.try_wait().unwrap().is_none(), "redis-server ended at once");
+            assert!(Instant::now() < deadline, "redis-server does not listen");
+            std::thread::sleep(Duration::from_millis(5));
         }
+        Self { child, folder, reserved }
     }
 
     fn address(&self, host: &str) -> String {
-        format!("{host}:{}", self.port)
+        format!("{host}:{}", self.reserved.address().port())
     }
 
     fn file(&self, name: &str) -> String {
@@ -84,10 +80,6 @@ fn spawn(folder: &TempDir, port: u16) -> Child {
         .stdout(Stdio::null())
         .spawn()
         .expect("redis-server starts; install the package redis-server")
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

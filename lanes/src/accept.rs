@@ -16,7 +16,7 @@ use crate::kernel::{Kernel, reset_on_close};
 use crate::lane::{Entry, Lane};
 use crate::link::Link;
 use crate::service::Service;
-use crate::token::{Source, Token};
+use crate::token::{SLOTS_MAX, Source, Token};
 
 /// A listening socket of this lane.
 pub(crate) struct LaneListener {
@@ -166,9 +166,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         counters.accepted.add(1);
         let Some(current) = &self.current else { return };
         let limits = &current.generation.limits;
-        if self.entries.len() >= limits.connections_max {
+        if self.entries.len() >= limits.connections_max.min(SLOTS_MAX) {
             reset_on_close(&fd);
             counters.ended(Cause::LimitConnections).add(1);
+            return;
+        }
+        if !self.service.admits(address, &current.listener(position).settings) {
+            reset_on_close(&fd);
+            counters.ended(Cause::Blocked).add(1);
             return;
         }
         let (handshakes_max, timeout) = (limits.handshakes_max, limits.handshake_timeout);

@@ -16,6 +16,7 @@ use crate::core::{Outlet, PushError};
 use crate::kernel::{Address, Kernel, reset_on_close, shut_write};
 use crate::link::Link;
 use crate::pool::Pending;
+use crate::token::Token;
 
 /// What a connection keeps of the socket attached to it.
 pub(crate) struct Attached {
@@ -64,9 +65,21 @@ impl Attached {
         self.tls.as_ref().is_some_and(|tls| tls.outgoing.is_some())
     }
 
+    /// Whether the peer has taken a byte, under TLS one of what a client sends: until then it is
+    /// being reached.
+    pub(crate) fn is_reached(&self) -> bool {
+        let is_secured = self.tls.as_ref().is_none_or(|tls| tls.session.is_established());
+        self.socket.writes > 0 && is_secured
+    }
+
     /// Whether the peer must be told the end in words, before the socket is closed.
     pub(crate) fn speaks_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// Bytes of the peer that wait for their rest.
+    pub(crate) fn unfinished_len(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.session.partial_len())
     }
 
     /// Takes what waits, when the connection is over.
@@ -85,7 +98,7 @@ impl<K: Kernel> Link<'_, K> {
     pub fn attach(&mut self, address: &Address) -> io::Result<()> {
         self.detach();
         let fd = self.core.kernel.connect(address)?;
-        self.connection.attachment = self.connection.attachment.wrapping_add(1);
+        self.connection.attachment = Token::next_attachment(self.connection.attachment);
         self.connection.attached = Some(Attached::new(Socket::new(fd)));
         Ok(())
     }
@@ -98,7 +111,7 @@ impl<K: Kernel> Link<'_, K> {
     pub fn attach_socket(&mut self, fd: OwnedFd) -> io::Result<()> {
         self.detach();
         rustix::io::ioctl_fionbio(&fd, true)?;
-        self.connection.attachment = self.connection.attachment.wrapping_add(1);
+        self.connection.attachment = Token::next_attachment(self.connection.attachment);
         self.connection.attached = Some(Attached::new(Socket::connected(fd)));
         Ok(())
     }
@@ -253,6 +266,7 @@ impl<K: Kernel> Link<'_, K> {
         let room = self.core.read_len(0);
         let (received, ended) = match self.read_attached(&mut into.spare_mut()[..room])? {
             Arrived::Bytes { len, last } => {
+                self.connection.active_ms = self.core.now_ms;
                 into.fill(len);
                 (Received::Bytes { last }, last)
             }
@@ -277,6 +291,10 @@ impl<K: Kernel> Link<'_, K> {
         match arrived {
             // Whether these are the last is not for FIN to say.
             Arrived::Bytes { len, .. } => {
+                let arrived = &sealed.spare_mut()[carried_len..carried_len + len];
+                if tls.session.append_partial(arrived) {
+                    return Ok(Received::Nothing);
+                }
                 tls.session.take_partial(sealed);
                 sealed.fill(len);
             }
@@ -286,8 +304,12 @@ impl<K: Kernel> Link<'_, K> {
         let fed = tls.session.feed(sealed.filled_mut(), into, &mut self.core.wire);
         let fed = fed.map_err(|error| tls.fail(error));
         socket.ended = fed.as_ref().is_ok_and(|fed| fed.peer_closed);
+        if fed.as_ref().is_ok_and(|fed| fed.records) {
+            self.connection.active_ms = self.core.now_ms;
+            self.connection.kept.is_another = true;
+        }
         let answered = if self.core.wire.is_empty() { Ok(()) } else { self.push_attached() };
-        let Fed { established, peer_closed: last } = fed?;
+        let Fed { established, peer_closed: last, .. } = fed?;
         answered?;
         if let Some(Attached { socket, .. }) = &mut self.connection.attached {
             // That it is established shows in no event of the socket's.
@@ -313,7 +335,6 @@ impl<K: Kernel> Link<'_, K> {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Arrived::Nothing),
             Err(error) => return Err(error),
         };
-        self.connection.active_ms = self.core.now_ms;
         if len == 0 {
             return Ok(Arrived::End);
         }

@@ -1,6 +1,7 @@
 //! Why a connection ended, and whose doing it was.
 
 use rustls::AlertDescription;
+use sealane_engine::context::Refusal;
 use sealane_engine::session::SessionError;
 
 macro_rules! causes {
@@ -48,6 +49,8 @@ causes! {
     /// The backend's stream ended without close_notify; the client is reset, never told a clean
     /// end.
     BackendTruncated = "backend_truncated", Backend;
+    /// The service admits nobody from the client's address.
+    Blocked = "blocked", Client;
     /// Both sides ended cleanly.
     Clean = "clean", Nobody;
     /// The certificate that the client was asked for is missing, or was refused in the handshake.
@@ -66,14 +69,18 @@ causes! {
     /// A ClientHello of more than `hello_bytes_max`, or as much together with what follows it while
     /// the hello waits for an answer.
     HelloTooLong = "hello_too_long", Client;
-    /// No byte moved for `idle_timeout`.
+    /// Nothing came for `idle_timeout`, neither plaintext nor a whole record, and nothing left.
     Idle = "idle", Nobody;
     /// A fault of ours: a panic or a broken promise, contained in this connection.
     Internal = "internal", Us;
+    /// The connection was as old as `connection_age_max` allows; the client was told the end.
+    LimitAge = "limit_age", Limit;
     /// `connections_max` was reached; the newest connection was reset.
     LimitConnections = "limit_connections", Limit;
     /// `handshakes_max` was reached; the oldest handshake in flight was reset.
     LimitHandshakes = "limit_handshakes", Limit;
+    /// `unfinished_bytes_max` was reached; the connection whose bytes had waited longest was reset.
+    LimitUnfinished = "limit_unfinished", Limit;
     /// The lane stopped: at the end of a drain, or at a second signal.
     LaneStopped = "lane_stopped", Us;
     /// No protocol in common with the client's ALPN offer.
@@ -122,19 +129,27 @@ impl Cause {
         matches!(self, Self::ClientGone | Self::ClientTruncated)
     }
 
+    /// The cause behind a hello that a context does not admit.
+    pub(crate) fn of_refusal(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Fallback | Refusal::MissingExtension => Self::HandshakeFailed,
+            Refusal::NoName | Refusal::NoNameTls12 | Refusal::UnknownName => Self::UnknownName,
+        }
+    }
+
     /// The cause behind a failed session, during its handshake or afterwards.
     pub(crate) fn of_session(error: &SessionError, established: bool) -> Self {
         use rustls::Error;
         match error {
             SessionError::Tls(Error::NoApplicationProtocol) => Self::NoCommonAlpn,
             SessionError::Tls(Error::PeerIncompatible(_)) => Self::NothingInCommon,
-            SessionError::Tls(_) | SessionError::PartialTooLong if established => {
+            SessionError::Tls(_) | SessionError::PartialTooLong(_) if established => {
                 Self::ProtocolError
             }
             SessionError::Tls(Error::NoCertificatesPresented | Error::InvalidCertificate(_)) => {
                 Self::ClientCertificate
             }
-            SessionError::Tls(_) | SessionError::PartialTooLong => Self::HandshakeFailed,
+            SessionError::Tls(_) | SessionError::PartialTooLong(_) => Self::HandshakeFailed,
             SessionError::KeysExhausted
             | SessionError::NotEstablished
             | SessionError::PlainTooSmall
@@ -159,10 +174,10 @@ impl Cause {
             SessionError::Tls(Error::AlertReceived(alert)) if refuses_us(*alert) => {
                 Self::BackendHandshakeFailed
             }
-            SessionError::Tls(_) | SessionError::PartialTooLong if established => {
+            SessionError::Tls(_) | SessionError::PartialTooLong(_) if established => {
                 Self::BackendProtocolError
             }
-            SessionError::Tls(_) | SessionError::PartialTooLong => Self::BackendHandshakeFailed,
+            SessionError::Tls(_) | SessionError::PartialTooLong(_) => Self::BackendHandshakeFailed,
             SessionError::KeysExhausted
             | SessionError::NotEstablished
             | SessionError::PlainTooSmall

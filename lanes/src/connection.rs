@@ -9,6 +9,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt::socket_error;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::context::LaneContext;
+use sealane_engine::hello::Gathering;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::attached::Attached;
@@ -16,13 +17,14 @@ use crate::cause::Cause;
 use crate::core::Outlet;
 use crate::pool::Pending;
 use crate::token::Token;
+use crate::unfinished::Kept;
 
 /// Everything a lane keeps for a connection, beside its generation and what its service keeps.
 pub(crate) struct Connection {
     pub(crate) token: u64,
     pub(crate) socket: Socket,
     pub(crate) attached: Option<Attached>,
-    /// Counts the attached sockets, so that an event for one does not reach the next.
+    /// Counts the attached sockets from 1, so that an event for one does not reach the next.
     pub(crate) attachment: u8,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) phase: Phase,
@@ -30,8 +32,12 @@ pub(crate) struct Connection {
     /// The context that the session was begun under.
     pub(crate) context: Option<Rc<LaneContext>>,
     pub(crate) server_name: Option<Box<str>>,
-    /// The start of a ClientHello whose end has not arrived, or a whole one that waits.
+    /// A whole ClientHello that waits, and what came with it.
     pub(crate) early: Box<[u8]>,
+    /// A ClientHello whose end has not arrived.
+    pub(crate) gathering: Option<Box<Gathering>>,
+    /// What the lane counts of that, and of what the sessions keep.
+    pub(crate) kept: Kept,
     /// Ciphertext that the client's socket did not take.
     pub(crate) outgoing: Option<Pending>,
     /// Plaintext that the service did not take.
@@ -43,7 +49,7 @@ pub(crate) struct Connection {
     pub(crate) accepted_at: Instant,
     pub(crate) accepted_ms: u64,
     pub(crate) handshake_us: Option<u32>,
-    /// When a byte last moved.
+    /// When plaintext or a whole record last came, or a byte left.
     pub(crate) active_ms: u64,
     /// The entry of the timer wheel that counts; others of this connection are stale.
     pub(crate) armed_ms: u64,
@@ -111,6 +117,9 @@ pub(crate) struct Socket {
     pub(crate) wants_room: bool,
 }
 
+/// Plaintext that may wait while more is read ahead.
+const READ_AHEAD_BYTES_MAX: usize = 16 * 1024;
+
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self {
@@ -166,6 +175,8 @@ impl Connection {
             context: None,
             server_name: None,
             early: Box::default(),
+            gathering: None,
+            kept: Kept::default(),
             outgoing: None,
             untaken: None,
             inward: Direction::Open,
@@ -212,7 +223,8 @@ impl Connection {
             Phase::Established if self.abandoned => false,
             // Behind close_notify only FIN can come, which tells nothing new, or an error.
             Phase::Established if self.inward != Direction::Open => self.socket.failed,
-            Phase::Established => self.untaken.is_none() && !self.attached_has_pending(),
+            Phase::Established if self.untaken.is_some() => self.reads_ahead(),
+            Phase::Established => !self.attached_has_pending(),
             Phase::Handshake | Phase::Hello => self.outgoing.is_none(),
             Phase::Lingering { .. } => true,
         };
@@ -225,6 +237,15 @@ impl Connection {
             && self.outgoing.is_none()
             && self.outward == Direction::Open
             && self.attached.as_ref().is_some_and(Attached::wants_reading)
+    }
+
+    /// Whether the client is read although what it has sent waits: while the attached socket's peer
+    /// is being reached, which may take seconds, so that the client's end is noticed, and an error
+    /// of its answered by an alert.
+    fn reads_ahead(&self) -> bool {
+        let waiting = self.untaken.as_ref().map_or(0, |untaken| untaken.len());
+        waiting <= READ_AHEAD_BYTES_MAX
+            && self.attached.as_ref().is_some_and(|attached| !attached.is_reached())
     }
 
     fn attached_has_pending(&self) -> bool {
@@ -243,16 +264,32 @@ impl Connection {
             && !self.attached_has_pending()
     }
 
-    /// Bytes that stand in front of the next ones from the client.
+    /// Bytes that stand in front of the next ones from the client, or will: the start of a hello
+    /// is put there when the rest has come.
     pub(crate) fn carried_len(&self) -> usize {
-        self.session.as_ref().map_or(self.early.len(), |session| session.partial_len())
+        match (&self.session, &self.gathering) {
+            (Some(session), _) => session.partial_len(),
+            (None, Some(gathering)) => gathering.room_len(),
+            (None, None) => self.early.len(),
+        }
     }
 
-    /// Moves those bytes into `into`.
+    /// Bytes that wait for their rest, of the client and of the attached socket's peer.
+    pub(crate) fn unfinished_len(&self) -> usize {
+        self.carried_len() + self.attached.as_ref().map_or(0, Attached::unfinished_len)
+    }
+
+    /// Appends `more` to those bytes where nothing but more waiting comes of it.
+    pub(crate) fn append_carried(&mut self, more: &[u8]) -> bool {
+        self.session.as_mut().is_some_and(|session| session.append_partial(more))
+    }
+
+    /// Moves those bytes into `into`, or leaves room for them.
     pub(crate) fn take_carried(&mut self, into: &mut Buffer) {
-        match &mut self.session {
-            Some(session) => session.take_partial(into),
-            None => {
+        match (&mut self.session, &self.gathering) {
+            (Some(session), _) => session.take_partial(into),
+            (None, Some(gathering)) => into.fill(gathering.room_len()),
+            (None, None) => {
                 into.append(&std::mem::take(&mut self.early));
             }
         }

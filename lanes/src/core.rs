@@ -17,6 +17,7 @@ use crate::counters::Counters;
 use crate::kernel::Kernel;
 use crate::pool::{Pending, Pool};
 use crate::token::Token;
+use crate::unfinished::Unfinished;
 use crate::wheel::Wheel;
 
 /// What one lane owns beside its connections and its service.
@@ -35,6 +36,7 @@ pub(crate) struct Core<K: Kernel> {
     /// Connections that hold tickets back, in the order in which patience ends. A wait of fixed
     /// length needs no wheel, and most entries are stale before their time.
     pub(crate) tickets: VecDeque<(u64, u64)>,
+    pub(crate) unfinished: Unfinished,
     pub(crate) counters: Arc<Counters>,
     started_at: Instant,
     /// The time of this turn, since the lane started.
@@ -85,6 +87,7 @@ impl<K: Kernel> Core<K> {
             pool: Pool::new(BUFFER_BYTES),
             wheel: Wheel::new(),
             tickets: VecDeque::new(),
+            unfinished: Unfinished::default(),
             counters,
             started_at: Instant::now(),
             now_ms: 0,

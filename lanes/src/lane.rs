@@ -216,7 +216,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     ) {
         let cause = match outcome {
             Ok(Ok(())) => match self.watch_attached(slot) {
-                Ok(()) => return self.queue(slot),
+                Ok(()) => {
+                    self.queue(slot);
+                    return self.limit_unfinished(slot);
+                }
                 Err(_) => Cause::Internal,
             },
             Ok(Err(cause)) => *cause,
@@ -306,10 +309,13 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if connection.is_handshaking() {
             counters.handshaking.subtract(1);
         }
+        self.core.unfinished.forget(connection.kept);
         let lingered = matches!(connection.phase, Phase::Lingering { .. });
         let left = cause.client_left() && (S::AWAITS_LAST_BYTES || connection.attached.is_none());
         let is_stopped = cause == Cause::LaneStopped && connection.phase == Phase::Established;
-        let is_plain = cause.closes_plainly() || S::STOPS_PLAINLY && is_stopped;
+        let is_plain = cause.closes_plainly()
+            || S::STOPS_PLAINLY && is_stopped
+            || S::TURNS_AWAY_PLAINLY && matches!(cause, Cause::HandshakeTimeout | Cause::NotTls);
         if !is_plain && !left && !lingered {
             reset_on_close(&connection.socket.fd);
         } else if connection.abandoned || is_plain && cause != Cause::Clean {

@@ -22,6 +22,7 @@ pub mod cause;
 mod connection;
 mod core;
 pub mod counters;
+pub mod descriptors;
 mod drain;
 pub mod generation;
 mod hellos;
@@ -38,6 +39,7 @@ mod replicas;
 pub mod service;
 pub mod start;
 mod token;
+mod unfinished;
 mod wheel;
 
 pub use lane::LaneEnd;

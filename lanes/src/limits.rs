@@ -6,27 +6,35 @@ use std::time::Duration;
 /// a shared counter would be a cache line that every lane writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open client connections. At the limit the newest suffers: it is accepted and reset.
+    /// From accept to the end of a connection that is still established; without it there is no
+    /// end. The client gets close_notify, the backend a reset.
+    pub connection_age_max: Option<Duration>,
+    /// Open client connections, of which a lane has never more than 16,777,213. At the limit the
+    /// newest suffers: it is accepted and reset.
     pub connections_max: usize,
     /// Handshakes in flight. At the limit the oldest suffers: it is reset, the new one goes on.
     pub handshakes_max: usize,
     /// From accept to the end of the handshake.
     pub handshake_timeout: Duration,
-    /// Without a byte in either direction on an established connection.
+    /// Without plaintext or a whole record in either direction on an established connection.
     pub idle_timeout: Duration,
     /// One attempt to connect to a backend.
     pub connect_timeout: Duration,
     /// From the first signal to the end of the last connection.
     pub drain_timeout: Duration,
-    /// Bytes of a ClientHello, records included.
+    /// Bytes of a ClientHello as a message: the headers of its records do not count.
     pub hello_bytes_max: usize,
     /// Private keys that a lane keeps decoded; the least recently used goes first.
     pub decoded_keys_max: usize,
+    /// Bytes of unfinished hellos, messages and records that connections keep. At the limit the
+    /// connection suffers that has waited longest for the rest of its bytes: it is reset.
+    pub unfinished_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            connection_age_max: None,
             connections_max: 100_000,
             handshakes_max: 4_096,
             handshake_timeout: Duration::from_secs(10),
@@ -35,6 +43,7 @@ impl Default for Limits {
             drain_timeout: Duration::from_secs(30),
             hello_bytes_max: 16 * 1024,
             decoded_keys_max: 1_024,
+            unfinished_bytes_max: 64 * 1024 * 1024,
         }
     }
 }

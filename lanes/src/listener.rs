@@ -144,8 +144,10 @@ fn socket(wanted: &Bind) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
     use std::time::Duration;
+
+    use sealane_reserved_port::ReservedPort;
 
     use super::*;
     use crate::kernel::{Kernel, Linux};
@@ -167,14 +169,17 @@ mod tests {
 
     #[test]
     fn every_address_of_one_family_leaves_the_other_family_free() {
-        let (_sockets, bound) = bind("0.0.0.0:0".parse().unwrap(), 2).unwrap();
-        bind(format!("[::]:{}", bound.port()).parse().unwrap(), 2).unwrap();
+        let both = ReservedPort::on(Ipv6Addr::UNSPECIFIED.into()).unwrap();
+        let of_ipv4 = (Ipv4Addr::UNSPECIFIED, both.address().port()).into();
+        let _sockets = bind(of_ipv4, 2).unwrap();
+        bind(both.address(), 2).unwrap();
     }
 
     #[test]
     fn an_address_within_one_of_ours_can_be_bound_beside_it() {
-        let (_sockets, bound) = bind("0.0.0.0:0".parse().unwrap(), 2).unwrap();
-        let within = format!("127.0.0.1:{}", bound.port()).parse().unwrap();
+        let reserved = ReservedPort::on(Ipv4Addr::UNSPECIFIED.into()).unwrap();
+        let _sockets = bind(reserved.address(), 2).unwrap();
+        let within = (Ipv4Addr::LOCALHOST, reserved.address().port()).into();
         assert_eq!(bind(within, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
         bind_beside(within, 2).unwrap();
     }

@@ -29,7 +29,7 @@ pub enum Order<C> {
 pub struct ConnectionId(pub(crate) u64);
 
 impl ConnectionId {
-    /// The slot in the low 32 bits, the generation of the slot above, in at most 31.
+    /// The slot in the low 32 bits, and the generation of the slot in the others.
     pub fn bits(self) -> u64 {
         self.0
     }
@@ -146,13 +146,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token::SLOTS_MAX;
 
     #[test]
-    fn an_id_is_two_words_of_at_most_32_and_31_bits() {
-        let last = Token::connection(u32::MAX as usize, u32::MAX);
+    fn an_id_is_two_words_of_32_bits() {
+        let last = Token::connection(SLOTS_MAX - 1, u32::MAX);
         let id = ConnectionId(last.bits());
-        assert_eq!(id.slot(), u32::MAX as usize);
-        assert!(id.bits() >> 32 < 1 << 31, "{id:?}");
+        assert_eq!((id.slot(), id.bits() >> 32), (SLOTS_MAX - 1, u32::MAX.into()));
+        assert_eq!(id.bits() & u64::from(u32::MAX), SLOTS_MAX as u64 - 1);
         assert_eq!(ConnectionId::from_bits(id.bits()), id);
     }
 }

@@ -13,6 +13,7 @@ use crate::core::{Core, to_ms};
 use crate::kernel::Kernel;
 use crate::lane::{Entry, Lane};
 use crate::link::Link;
+use crate::pool::Pending;
 use crate::service::Service;
 
 /// How long session tickets wait for the first response before they leave alone.
@@ -78,7 +79,12 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     /// Ends the connection cleanly if both of its ends have been passed on.
     pub(crate) fn finished(&self) -> Result<(), Cause> {
-        if self.entry.connection.is_finished() { Err(Cause::Clean) } else { Ok(()) }
+        let connection = &self.entry.connection;
+        match connection.phase {
+            _ if !connection.is_finished() => Ok(()),
+            Phase::Lingering { cause, .. } => Err(cause),
+            _ => Err(Cause::Clean),
+        }
     }
 
     /// Calls the service, if the connection has got as far as having one.
@@ -176,11 +182,14 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                     connection.socket.readable = false;
                 }
                 let last = drained && connection.socket.hangup && !connection.socket.failed;
-                connection.active_ms = self.core.now_ms;
-                connection.take_carried(&mut received);
-                received.fill(len);
-                self.take_ciphertext(&mut received)
-                    .and_then(|()| if last { self.client_stream_ended() } else { Ok(()) })
+                let taken = if connection.append_carried(&spare[..len]) {
+                    Ok(())
+                } else {
+                    connection.take_carried(&mut received);
+                    received.fill(len);
+                    self.take_ciphertext(&mut received)
+                };
+                taken.and_then(|()| if last { self.client_stream_ended() } else { Ok(()) })
             }
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => {
@@ -225,7 +234,13 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let mut plain = std::mem::take(&mut self.core.plain);
         let fed = session.feed(received.filled_mut(), &mut plain, &mut self.core.wire);
         let outcome = match fed {
-            Ok(fed) => self.take_plaintext(fed, &mut plain),
+            Ok(fed) => {
+                if fed.records {
+                    connection.active_ms = self.core.now_ms;
+                    connection.kept.is_another = true;
+                }
+                self.take_plaintext(fed, &mut plain)
+            }
             Err(error) => {
                 let cause = Cause::of_session(&error, established);
                 if self.core.wire.is_empty() { Err(cause) } else { self.refuse(cause) }
@@ -253,11 +268,17 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             let len = plain.len() as u64;
             self.entry.connection.client_bytes += len;
             self.core.counters.client_bytes.add(len);
-            self.with_state(|service, state, link, settings| {
-                service.plaintext(state, link, plain, settings)
-            })?;
-            if !plain.is_empty() && !self.entry.connection.abandoned {
-                self.entry.connection.untaken = Some(self.core.pool.detach(plain));
+            if let Some(waiting) = self.entry.connection.untaken.take() {
+                let joined = Pending::holding(&[waiting.filled(), plain.filled()].concat());
+                self.core.pool.give_back(waiting);
+                self.entry.connection.untaken = Some(joined);
+            } else {
+                self.with_state(|service, state, link, settings| {
+                    service.plaintext(state, link, plain, settings)
+                })?;
+                if !plain.is_empty() && !self.entry.connection.abandoned {
+                    self.entry.connection.untaken = Some(self.core.pool.detach(plain));
+                }
             }
         }
         if fed.peer_closed && !self.entry.connection.abandoned {
@@ -330,12 +351,24 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         }
         let (due_ms, cause) = self.own_deadline();
         if due_ms <= now_ms {
-            return Err(cause);
+            return if cause == Cause::LimitAge { self.end_of_age() } else { Err(cause) };
         }
         let connection = &self.entry.connection;
         let next_ms = connection.service_due_ms.min(due_ms);
         self.link().arm(next_ms);
         Ok(())
+    }
+
+    /// The connection is as old as it may be: the client is told that nothing follows. Whoever is
+    /// attached sees a reset, for what the client still had to say does not come.
+    fn end_of_age(&mut self) -> Result<(), Cause> {
+        let connection = &mut self.entry.connection;
+        if connection.outward == Direction::Open {
+            let session = connection.session.as_mut().ok_or(Cause::Internal)?;
+            let closed = session.close(&mut self.core.wire);
+            closed.map_err(|error| Cause::of_session(&error, true))?;
+        }
+        self.link().linger(Cause::LimitAge)
     }
 
     /// When this connection's patience ends, and what that is called.
@@ -344,7 +377,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let limits = &self.entry.generation.generation.limits;
         match connection.phase {
             Phase::Established => {
-                (connection.active_ms.saturating_add(to_ms(limits.idle_timeout)), Cause::Idle)
+                let idle_ms = connection.active_ms.saturating_add(to_ms(limits.idle_timeout));
+                let age_ms = limits.connection_age_max.map_or(u64::MAX, to_ms);
+                let old_ms = connection.accepted_ms.saturating_add(age_ms);
+                if old_ms < idle_ms { (old_ms, Cause::LimitAge) } else { (idle_ms, Cause::Idle) }
             }
             Phase::Handshake | Phase::Hello | Phase::Waiting => {
                 let timeout_ms = to_ms(limits.handshake_timeout);

@@ -1,5 +1,6 @@
 //! Who takes the plaintext: the relay of the terminator, or the Node addon.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -60,6 +61,11 @@ pub trait Service {
     /// by the missing close_notify. If not, it is reset.
     const STOPS_PLAINLY: bool = false;
 
+    /// Whether a client that took too long for its handshake, or speaks something else than TLS,
+    /// sees the end of its stream, which nobody can take for the end of anything that was sent. If
+    /// not, it is reset, and the kernel keeps nothing of it.
+    const TURNS_AWAY_PLAINLY: bool = false;
+
     /// Prepares to serve `generation`, whose connections come after this call; those of earlier
     /// ones may go on. `clock` is the lane's own. Returns whether the lane can serve it: if not,
     /// it goes on with the one before.
@@ -114,6 +120,12 @@ pub trait Service {
     /// Whether more clients may be accepted; asked before the first turn and at the end of each.
     /// While it is false the listeners rest, and clients wait in the kernel's queue.
     fn accepts(&self) -> bool {
+        true
+    }
+
+    /// A client has been accepted: whether it may go on to its handshake. If not, it is reset, and
+    /// the connection ends as [`Cause::Blocked`] without having begun.
+    fn admits(&mut self, _client: Option<SocketAddr>, _settings: &Self::Settings) -> bool {
         true
     }
 
@@ -224,7 +236,7 @@ pub struct End<'a> {
     /// Why it ended.
     pub cause: Cause,
     /// The client's address, if the kernel told.
-    pub client: Option<std::net::SocketAddr>,
+    pub client: Option<SocketAddr>,
     /// The listener's number in the configuration.
     pub listener: u32,
     /// The generation that it lived under.

@@ -22,25 +22,31 @@ pub(crate) enum Source {
     Orders,
 }
 
-const KIND_SHIFT: u32 = 62;
-const ATTACHED: u64 = 1 << 61;
-const ATTACHMENT_SHIFT: u32 = 53;
+/// Slots of a lane: more connections than that it never has.
+pub(crate) const SLOTS_MAX: usize = (1 << ATTACHMENT_SHIFT) - 3;
+
+const ATTACHMENT_SHIFT: u32 = 24;
 const ATTACHMENT_MASK: u64 = 0xff << ATTACHMENT_SHIFT;
 const GENERATION_SHIFT: u32 = 32;
-const GENERATIONS: u32 = 1 << 21;
-const SLOT_MASK: u64 = (1 << 32) - 1;
+const SLOT_MASK: u64 = (1 << ATTACHMENT_SHIFT) - 1;
+/// What is no connection has the place of one that never is; a listener's number is its generation.
+const SLOT_LISTENER: u64 = SLOT_MASK;
+const SLOT_BELL: u64 = SLOT_MASK - 1;
+const SLOT_ORDERS: u64 = SLOT_MASK - 2;
+
+const _: () = assert!(SLOTS_MAX as u64 == SLOT_ORDERS);
 
 impl Token {
-    pub(crate) const BELL: Self = Self(2 << KIND_SHIFT);
-    pub(crate) const ORDERS: Self = Self(3 << KIND_SHIFT);
+    pub(crate) const BELL: Self = Self(SLOT_BELL);
+    pub(crate) const ORDERS: Self = Self(SLOT_ORDERS);
 
+    /// A connection in `slot`, below [`SLOTS_MAX`].
     pub(crate) fn connection(slot: usize, generation: u32) -> Self {
-        let generation = u64::from(generation % GENERATIONS) << GENERATION_SHIFT;
-        Self(generation | (slot as u64 & SLOT_MASK))
+        Self(u64::from(generation) << GENERATION_SHIFT | (slot as u64 & SLOT_MASK))
     }
 
     pub(crate) fn listener(index: usize) -> Self {
-        Self(1 << KIND_SHIFT | index as u64)
+        Self((index as u64) << GENERATION_SHIFT | SLOT_LISTENER)
     }
 
     pub(crate) fn from_bits(bits: u64) -> Self {
@@ -51,34 +57,39 @@ impl Token {
         self.0
     }
 
-    /// The same connection's attached socket of this number.
+    /// The same connection's attached socket of this number, which is not 0.
     pub(crate) fn attached(self, attachment: u8) -> Self {
-        Self(self.client().0 | ATTACHED | u64::from(attachment) << ATTACHMENT_SHIFT)
+        Self(self.client().0 | u64::from(attachment) << ATTACHMENT_SHIFT)
+    }
+
+    /// The number of the attached socket behind the one of `attachment`; 0 stands for none so far.
+    pub(crate) fn next_attachment(attachment: u8) -> u8 {
+        attachment.checked_add(1).unwrap_or(1)
     }
 
     /// The same connection's client socket.
     pub(crate) fn client(self) -> Self {
-        Self(self.0 & !(ATTACHED | ATTACHMENT_MASK))
+        Self(self.0 & !ATTACHMENT_MASK)
     }
 
     fn attachment(self) -> Option<u8> {
-        let number = (self.0 & ATTACHMENT_MASK) >> ATTACHMENT_SHIFT;
-        (self.0 & ATTACHED != 0).then_some(number.to_le_bytes()[0])
+        let [_, _, _, attachment, ..] = self.0.to_le_bytes();
+        (attachment != 0).then_some(attachment)
     }
 
-    /// The slot of a connection, the number of a listener.
+    /// The slot of a connection.
     pub(crate) fn slot(self) -> usize {
-        // 32 bits always fit on the 64-bit targets that Sealane supports.
+        // 24 bits fit everywhere.
         (self.0 & SLOT_MASK) as usize
     }
 
     pub(crate) fn source(self) -> Source {
-        let index = self.slot();
-        match self.0 >> KIND_SHIFT {
-            0 => Source::Connection { slot: index, attachment: self.attachment() },
-            1 => Source::Listener(index),
-            2 => Source::Bell,
-            _ => Source::Orders,
+        match self.0 & SLOT_MASK {
+            SLOT_BELL => Source::Bell,
+            // 32 bits always fit on the 64-bit targets that Sealane supports.
+            SLOT_LISTENER => Source::Listener((self.0 >> GENERATION_SHIFT) as usize),
+            SLOT_ORDERS => Source::Orders,
+            _ => Source::Connection { slot: self.slot(), attachment: self.attachment() },
         }
     }
 }
@@ -95,10 +106,43 @@ mod tests {
         assert_eq!(attached.source(), Source::Connection { slot: 7, attachment: Some(255) });
         assert_eq!(first.source(), Source::Connection { slot: 7, attachment: None });
         assert_eq!(attached.client(), first);
-        assert_ne!(attached, attached.attached(0), "the connection's next attached socket");
+        assert_ne!(attached, attached.attached(1), "the connection's next attached socket");
         assert_eq!(Token::listener(3).source(), Source::Listener(3));
         assert_eq!(Token::BELL.source(), Source::Bell);
         assert_eq!(Token::ORDERS.source(), Source::Orders);
-        assert_eq!(Token::connection(u32::MAX as usize, u32::MAX).bits() >> ATTACHMENT_SHIFT, 0);
+        let last = Token::connection(SLOTS_MAX - 1, u32::MAX).attached(255);
+        assert_eq!(
+            last.source(),
+            Source::Connection { slot: SLOTS_MAX - 1, attachment: Some(255) }
+        );
+    }
+
+    #[test]
+    fn tenants_of_a_slot_differ_until_a_whole_word_has_been_counted() {
+        let first = Token::connection(7, u32::MAX - 2);
+        let mut generation = u32::MAX - 2;
+        for _ in 0..6 {
+            generation = generation.wrapping_add(1);
+            let next = Token::connection(7, generation);
+            assert_ne!(next, first);
+            assert_eq!(next.source(), Source::Connection { slot: 7, attachment: None });
+        }
+        for bit in 0..32 {
+            assert_ne!(Token::connection(7, 5), Token::connection(7, 5 ^ 1 << bit), "bit {bit}");
+        }
+        assert_eq!(Token::connection(7, generation.wrapping_sub(6)), first);
+    }
+
+    #[test]
+    fn attached_sockets_are_numbered_from_one_and_again() {
+        let mut number = 0;
+        let numbers: Vec<_> = (0..256)
+            .map(|_| {
+                number = Token::next_attachment(number);
+                number
+            })
+            .collect();
+        assert!(!numbers.contains(&0), "that would be the client's socket");
+        assert_eq!((numbers[0], numbers[254], numbers[255]), (1, 255, 1));
     }
 }

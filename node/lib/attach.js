@@ -37,11 +37,6 @@ function attach(server, options) {
   }
   read.net = { ...ownOfNet(server), noDelay: true, ...read.net };
   begin(server, read, protocolsOf(server));
-  if (server instanceof tls.Server) {
-    // It would begin a handshake of its own.
-    const [beginHandshake] = server.listeners('connection');
-    server.removeListener('connection', beginHandshake);
-  }
   define(server);
   return server;
 }

@@ -7,16 +7,17 @@ const { isIP } = require('node:net');
 const { domainToASCII } = require('node:url');
 const { invalidType, invalidValue } = require('./errors.js');
 const { native } = require('./native.js');
-const { CALLS, defaultAuthorities, meaning, readOptions } = require('./options.js');
+const { CALLS, OPTIONS, defaultAuthorities, meaning, readOptions } = require('./options.js');
 
 /** Names of what servers do with contexts, and others need not see. */
 const contextKeys = Object.freeze({
   again: Symbol('again'),
   forServer: Symbol('forServer'),
   hasFiles: Symbol('hasFiles'),
+  material: Symbol('material'),
   reread: Symbol('reread'),
 });
-const { again, forServer, hasFiles, reread } = contextKeys;
+const { again, forServer, hasFiles, material, reread } = contextKeys;
 
 /** What a server adds to each context that it uses, in node's terms: options of the server. */
 const PLAIN_HTTPS = Object.freeze({
@@ -108,6 +109,16 @@ class SecureContext {
     return this.#keep(JSON.stringify(settings), context);
   }
 
+  /**
+   * What node's own TLS needs to serve this name, or no name, as a server with these settings does.
+   *
+   * @param {typeof PLAIN_HTTPS} settings
+   * @param {string} name
+   */
+  [material](settings, name) {
+    return { ...this.#all(settings), identities: this[forServer](settings).identities(name) };
+  }
+
   /** One with the same options that has parsed nothing yet. */
   [again]() {
     return new SecureContext(INTERNAL, this.#settings);
@@ -115,7 +126,7 @@ class SecureContext {
 
   #all(settings) {
     const { ca, ...own } = this.#settings;
-    const all = { ...own, ...settings, tickets: true };
+    const all = { ...own, ...settings };
     if (settings.requestCert) {
       all.ca = ca.length > 0 ? ca : defaultAuthorities();
       // As in node: who names no authorities takes what clients choose to show, and judges it.
@@ -152,6 +163,10 @@ function asSecureContext(value, name) {
   }
   if (value.context !== undefined && value.constructor?.name === 'SecureContext') {
     throw invalidValue(name, undefined, "is a SecureContext of node's tls", INSTEAD);
+  }
+  const given = Object.keys(value);
+  if (given.length > 0 && !given.some((option) => Object.hasOwn(OPTIONS, option))) {
+    throw invalidValue(name, undefined, `has no option of a context, but ${given[0]}`, INSTEAD);
   }
   return createSecureContext(value);
 }

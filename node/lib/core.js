@@ -14,6 +14,7 @@ const {
 const { coded, invalidType, invalidValue, unauthorizedError } = require('./errors.js');
 const { Listening } = require('./listening.js');
 const { CALLS, defaultLanes, readOptions, ticketKeys } = require('./options.js');
+const { warnOnce } = require('./warnings.js');
 
 /** The lanes of one server, and what they serve. */
 class LaneServer {
@@ -29,7 +30,11 @@ class LaneServer {
   #listening = new Set();
   /** The addon's contexts by number, of connections that may ask for their certificate. */
   #served = new Map();
+  /** Counts what changes for sockets that node's own TLS serves. */
+  #revision = 0;
   #publishing = false;
+  /** How many rules of the block list the lanes were told. */
+  #rules = 0;
   #reloading = Promise.resolve();
 
   /**
@@ -109,9 +114,12 @@ class LaneServer {
     };
   }
 
-  /** The contexts that lanes serve now. */
+  /** The contexts that lanes serve now, and whom they turn away. */
   generation() {
+    const blocked = this.#read.net.blockList?.rules ?? [];
+    this.#rules = blocked.length;
     return {
+      blocked,
       context: this.#made(this.#context),
       named: [...this.#named].map(([name, context]) => [name, this.#made(context)]),
     };
@@ -265,23 +273,68 @@ class LaneServer {
     }
     const { blockList } = this.#read.net;
     const { remoteAddress, remoteFamily } = socket;
-    return Boolean(remoteFamily && blockList?.check(remoteAddress, remoteFamily.toLowerCase()));
+    // Lanes turn away whom they were told of; a rule that is new since then is noticed here, once.
+    if (!remoteFamily || !blockList?.check(remoteAddress, remoteFamily.toLowerCase())) {
+      return false;
+    }
+    if (blockList.rules.length !== this.#rules) {
+      this.#publish();
+    }
+    return true;
   }
 
   /** @param {(error: Error | null, context: object | null) => void} chosen gets the addon's */
   choose(name, chosen) {
+    this.#ask(name, (context) => context && this.#made(context), chosen);
+  }
+
+  /** Asks SNICallback, and gives what `convert` makes of the answer. */
+  #ask(name, convert, done) {
     const { SNICallback } = this.#read.server;
     SNICallback.call(this.#server, name, (error, context) => {
-      if (error || !context) {
-        chosen(error ?? null, null);
+      if (error) {
+        done(error, null);
         return;
       }
       try {
-        chosen(null, this.#made(asSecureContext(context, 'the context of SNICallback')));
+        const secure = context ? asSecureContext(context, 'the context of SNICallback') : null;
+        done(null, convert(secure));
       } catch (wrong) {
-        chosen(wrong, null);
+        // Whoever does not listen for 'tlsClientError' would see clients fail for no reason.
+        warnOnce('SNICallback', `SNICallback gave no context that can be served: ${wrong.message}`);
+        done(wrong, null);
       }
     });
+  }
+
+  /** Changes with all that `forNode` tells. */
+  get revision() {
+    return this.#revision;
+  }
+
+  /** What node's own TLS needs to serve the same as the lanes. */
+  forNode() {
+    const { net, server, tickets } = this.#read;
+    const chosen = (name) => this.#contextFor(name);
+    return {
+      ask:
+        server.SNICallback &&
+        ((name, done) => this.#ask(name, (context) => context ?? chosen(name), done)),
+      context: chosen,
+      handshakeTimeout: server.handshakeTimeout ?? HANDSHAKE_TIMEOUT_MS,
+      pauseOnConnect: net.pauseOnConnect ?? false,
+      sessionIdContext: this.#sessionIdContext,
+      sessionTimeout: tickets.sessionTimeout ?? SESSION_TIMEOUT_S,
+      settings: this.#forContexts(),
+      ticketKey: this.#sealedKeys()[0],
+    };
+  }
+
+  /** As lanes look names up: as it is, as a wildcard, else the server's own. */
+  #contextFor(name) {
+    const asked = name.toLowerCase();
+    const wildcard = asked.replace(/^[^.]*/, '*');
+    return this.#named.get(asked) ?? this.#named.get(wildcard) ?? this.#context;
   }
 
   /** The certificate, as DER, of a context that lanes serve or served not long ago. */
@@ -359,6 +412,7 @@ class LaneServer {
   }
 
   #publishTickets() {
+    this.#revision += 1;
     const keys = this.#sealedKeys();
     for (const life of this.#listening) {
       life.setTicketKeys(keys);
@@ -367,6 +421,7 @@ class LaneServer {
 
   /** Once per tick, however many names change in it. */
   #publish() {
+    this.#revision += 1;
     if (this.#publishing || !this.running) {
       return;
     }

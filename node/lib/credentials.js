@@ -14,12 +14,92 @@ const { invalidType, invalidValue } = require('./errors.js');
  * @returns {Buffer[]}
  */
 function readPem(value, option) {
+  return readChecked(value, option, () => {});
+}
+
+/** The same; `check` gets what OpenSSL has put behind a certificate. */
+function readChecked(value, option, check) {
   return list(value).map((one) => {
     const pem = bytes(one);
     if (pem === undefined) {
       throw invalidType(option, 'a string, a Buffer, or an array of these', one);
     }
-    return pem;
+    return OTHER_LABELS.some((label) => pem.includes(label)) ? underOneLabel(pem, check) : pem;
+  });
+}
+
+/** Certificates under OpenSSL's other two labels, as everybody writes them. */
+function underOneLabel(pem, check) {
+  const text = pem.toString('latin1').replace(OTHERWISE_LABELLED, (_whole, label, base64) => {
+    const der = Buffer.from(base64, 'base64');
+    const end = endOf(der, 0);
+    if (label === 'TRUSTED') {
+      check(der.subarray(end));
+    }
+    return certificatePem(der.subarray(0, end)).trim();
+  });
+  return Buffer.from(text, 'latin1');
+}
+
+/** @param {Buffer} der @returns {string} */
+function certificatePem(der) {
+  const lines = der.toString('base64').match(/.{1,64}/g) ?? [];
+  return `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`;
+}
+
+/**
+ * Whether an authority with these settings may vouch for clients: a sequence of uses that it is
+ * trusted for, and one, tagged, of uses that it is not.
+ */
+function trustsClients(settings) {
+  if (settings.length === 0) {
+    return true;
+  }
+  const end = endOf(settings, 0);
+  let at = contentOf(settings, 0);
+  let trusted = true;
+  while (at < end) {
+    const [tag, next] = [settings[at], endOf(settings, at)];
+    const uses = settings.subarray(at, next);
+    const hasClients = CLIENT_USES.some((use) => uses.includes(use));
+    if (tag === SEQUENCE) trusted = hasClients;
+    if (tag === REJECTED && hasClients) return false;
+    at = next;
+  }
+  return trusted;
+}
+
+/** Where the value at this place of DER begins, and where it ends; never before or beyond. */
+function contentOf(der, at) {
+  const length = der[at + 1];
+  return at + 2 + (length > 0x80 ? Math.min(length & 0x7f, 4) : 0);
+}
+
+function endOf(der, at) {
+  const start = contentOf(der, at);
+  const long = start - at - 2;
+  const length = long === 0 ? der[at + 1] : der.subarray(at + 2, start).reduce(asNumber, 0);
+  return Math.min(start + (length || 0), der.length);
+}
+
+function asNumber(high, low) {
+  return high * 256 + low;
+}
+
+/**
+ * Authorities of clients: the same, without those that OpenSSL was told to trust for other uses.
+ *
+ * @param {unknown} value
+ * @param {string} option
+ * @returns {Buffer[]}
+ */
+function readAuthorities(value, option) {
+  return readChecked(value, option, (settings) => {
+    if (!trustsClients(settings)) {
+      const reason = 'holds a TRUSTED CERTIFICATE that is not trusted to issue those of clients';
+      const instead = 'leave it out, or write it anew: openssl x509 -in OLD -out NEW';
+      throw invalidValue(option, undefined, reason, instead);
+    }
   });
 }
 
@@ -140,5 +220,15 @@ function bytes(value) {
 
 const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----.*?-----END [^-]*-----/gs;
 const CHAIN_LENGTH_MAX = 8;
+const OTHER_LABELS = Object.freeze(['BEGIN TRUSTED CERTIFICATE', 'BEGIN X509 CERTIFICATE']);
+const OTHERWISE_LABELLED =
+  /-----BEGIN (TRUSTED|X509) CERTIFICATE-----([^-]*)-----END \1 CERTIFICATE-----/g;
+const SEQUENCE = 0x30;
+const REJECTED = 0xa0;
+/** As DER: clients' certificates, and any use. */
+const CLIENT_USES = Object.freeze([
+  Buffer.from('06082b06010505070302', 'hex'),
+  Buffer.from('0604551d2500', 'hex'),
+]);
 
-module.exports = { completeChains, readKeys, readPem };
+module.exports = { certificatePem, completeChains, readAuthorities, readKeys, readPem };

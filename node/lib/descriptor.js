@@ -7,6 +7,7 @@ const { AsyncResource } = require('node:async_hooks');
 const net = require('node:net');
 const { Command, Option } = require('./message.js');
 const { defineIdentity, kChannel } = require('./identity.js');
+const { inheritFromNode } = require('./inherited.js');
 const { Opened } = require('./open.js');
 
 /** The state of a connection on a descriptor. What it has no room to say, it does without. */
@@ -112,6 +113,7 @@ class DescriptorSocket extends net.Socket {
 }
 
 defineIdentity(DescriptorSocket.prototype);
+inheritFromNode(DescriptorSocket.prototype, net.Socket.prototype);
 
 /**
  * Node's socket for a connection whose OPEN came with a descriptor.

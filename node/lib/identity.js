@@ -4,6 +4,7 @@
 // the same for sockets on a ring and on a descriptor.
 
 const { X509Certificate } = require('node:crypto');
+const tls = require('node:tls');
 const { Opened } = require('./open.js');
 
 /** Where a socket has its channel. */
@@ -16,8 +17,11 @@ function opened(socket) {
 }
 
 const GETTERS = {
-  authorized: (it) => it.authorized,
-  authorizationError: (it) => it.authorizationError,
+  // Whoever believes a client by its certificate reads that certificate: it must be there.
+  authorized: (it, socket) => it.authorized && leafOf(socket) !== undefined,
+  authorizationError: (it, socket) =>
+    it.authorizationError ??
+    (it.authorized && leafOf(socket) === undefined ? 'CERT_REJECTED' : null),
   servername: (it) => it.serverName,
   alpnProtocol: (it) => it.alpn,
   remoteAddress: (it) => it.remote.address,
@@ -62,14 +66,13 @@ const METHODS = {
 
   /** @param {boolean} [detailed] with the issuers, as far as the client sent them */
   getPeerCertificate(detailed) {
-    const chain = opened(this).chain.map((der) => new X509Certificate(der));
-    if (chain.length === 0) return {};
-    return legacyChain(detailed ? chain : chain.slice(0, 1), detailed);
+    const leaf = leafOf(this);
+    if (leaf === undefined) return {};
+    return detailed ? legacyChain([leaf, ...issuersOf(this)]) : legacy(leaf);
   },
 
   getPeerX509Certificate() {
-    const [der] = opened(this).chain;
-    return der && new X509Certificate(der);
+    return leafOf(this);
   },
 
   getCertificate() {
@@ -100,11 +103,13 @@ const NOT_OFFERED = {
   getFinished: ['Finished messages do not leave the lane', 'use client certificates'],
   getPeerFinished: ['Finished messages do not leave the lane', 'use client certificates'],
   getSharedSigalgs: ["the client's algorithms do not leave the lane", 'set options.sigalgs'],
+  getTypeOfService: ['the descriptor stays with its lane', 'set it where packets are routed'],
   renegotiate: ['renegotiation does not exist in TLS 1.3', 'set requestCert on the server'],
   setKeyCert: ['the handshake is done', 'choose a context in SNICallback'],
   setMaxSendFragment: ['a lane chooses the size of its records', 'write smaller chunks'],
   setServername: ['only a client asks for a name', 'read servername'],
   setSession: ['only a client resumes a session', 'give servers equal ticketKeys'],
+  setTypeOfService: ['the descriptor stays with its lane', 'set it where packets are routed'],
 };
 
 /**
@@ -114,12 +119,14 @@ const NOT_OFFERED = {
 function defineIdentity(prototype) {
   for (const [name, read] of Object.entries(GETTERS)) {
     const get = function () {
-      return read(opened(this));
+      return read(opened(this), this);
     };
     Object.defineProperty(prototype, name, { configurable: true, enumerable: true, get });
   }
   const methods = { ...METHODS };
   for (const [name, [reason, alternative]] of Object.entries(NOT_OFFERED)) {
+    // What this release of node does not have, nobody may find here.
+    if (!(name in tls.TLSSocket.prototype)) continue;
     methods[name] = () => {
       const text = `TLSSocket.${name} is not offered: ${reason}; ${alternative}`;
       throw Object.assign(new Error(text), {
@@ -134,15 +141,53 @@ function defineIdentity(prototype) {
   }
 }
 
+/** The client's own certificate, read once; undefined if there is none that can be told. */
+function leafOf(socket) {
+  const channel = socket[kChannel];
+  if (channel.leaf === undefined) {
+    const leaf = readable(opened(socket).leaf);
+    channel.leaf = leaf !== undefined && legacyOf(leaf) !== undefined ? leaf : null;
+  }
+  return channel.leaf ?? undefined;
+}
+
+/** What the client sent behind it, up to the first that OpenSSL cannot read. */
+function issuersOf(socket) {
+  const issuers = [];
+  for (const der of opened(socket).chain.slice(1)) {
+    const issuer = readable(der);
+    if (issuer === undefined || legacyOf(issuer) === undefined) break;
+    issuers.push(issuer);
+  }
+  return issuers;
+}
+
+/** A stranger chose these bytes, and OpenSSL throws at what it cannot read. */
+function readable(der) {
+  if (der === undefined) return undefined;
+  try {
+    return new X509Certificate(der);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The same of a certificate whose fields OpenSSL cannot all tell. */
+function legacyOf(certificate) {
+  try {
+    return legacy(certificate);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Certificates as getPeerCertificate tells them, each linked to its issuer. */
-function legacyChain(chain, detailed) {
+function legacyChain(chain) {
   const objects = chain.map(legacy);
   for (let i = 0; i + 1 < objects.length; i++) objects[i].issuerCertificate = objects[i + 1];
   const last = chain.length - 1;
   // One that issued itself ends the chain, and says so by a circle.
-  if (detailed && chain[last].checkIssued(chain[last])) {
-    objects[last].issuerCertificate = objects[last];
-  }
+  if (chain[last].checkIssued(chain[last])) objects[last].issuerCertificate = objects[last];
   return objects[0];
 }
 

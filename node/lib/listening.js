@@ -5,8 +5,8 @@
 
 const { AsyncResource } = require('node:async_hooks');
 const fs = require('node:fs');
-const { Duplex } = require('node:stream');
 const { coded, handshakeError, listenError } = require('./errors.js');
+const { FailedSocket } = require('./failed.js');
 const { Lane } = require('./lane.js');
 const { native } = require('./native.js');
 
@@ -24,7 +24,7 @@ class Listening {
   #unref = false;
   #path;
   #ended;
-  /** By lane, the handshakes that wait for SNICallback, or failed by the error that it gave. */
+  /** By lane, who waits for SNICallback or failed by the error that it gave: name and error. */
   #asked;
   /** What lanes hold to answer hellos with: the addon's contexts by number, oldest use first. */
   #provided = new Map();
@@ -83,8 +83,7 @@ class Listening {
 
   /** Resolves when the lanes accept connections. */
   async start() {
-    const { context, named } = this.#core.generation();
-    this.#native.publish(context, named);
+    this.publish(this.#core.generation());
     await this.#native.start();
   }
 
@@ -92,8 +91,8 @@ class Listening {
     return this.#open;
   }
 
-  publish({ context, named }) {
-    this.#native.publish(context, named);
+  publish({ context, named, blocked }) {
+    this.#native.publish(context, named, blocked);
   }
 
   setTicketKeys(keys) {
@@ -188,9 +187,10 @@ class Listening {
 
   #failed(lane, id, failed) {
     const asked = this.#asked[lane.number];
-    const error = asked.get(id) ?? handshakeError(failed);
+    const { error, name } = asked.get(id) ?? {};
     asked.delete(id);
-    this.#core.handshakeFailed(error, failedSocket(failed));
+    const socket = new FailedSocket({ ...failed, servername: name });
+    this.#core.handshakeFailed(error ?? handshakeError(failed), socket);
   }
 
   #hello(lane, id, name, answer) {
@@ -199,7 +199,7 @@ class Listening {
       return;
     }
     const asked = this.#asked[lane.number];
-    asked.set(id, null);
+    asked.set(id, { error: null, name });
     if (asked.size > ASKED_MAX) {
       // A lane without room does not tell of each handshake that failed.
       asked.delete(asked.keys().next().value);
@@ -217,7 +217,7 @@ class Listening {
       }
       // Told when the lane says that the handshake has ended, unless it has said so already.
       if (asked.has(id)) {
-        asked.set(id, error);
+        asked.set(id, { error, name });
       }
       answer(REFUSE);
     };
@@ -300,19 +300,6 @@ function endAll() {
   for (const listening of living) {
     listening.endNow();
   }
-}
-
-/** Stands in 'tlsClientError' for what has never been a connection: destroyed, with its peer. */
-function failedSocket({ remoteAddress, remotePort, remoteFamily }) {
-  const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
-  Object.assign(socket, {
-    authorized: false,
-    encrypted: true,
-    remoteAddress,
-    remoteFamily,
-    remotePort,
-  });
-  return socket.destroy();
 }
 
 function unlink(path) {

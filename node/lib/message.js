@@ -53,13 +53,7 @@ const Flag = Object.freeze({ END: 1, DESTROY: 2 });
 const Option = Object.freeze({ NO_DELAY: 1, KEEP_ALIVE: 2 });
 
 /** Flags of OPEN. */
-const Opening = Object.freeze({
-  RESUMED: 1,
-  VERIFIED: 2,
-  DESCRIPTOR: 4,
-  ASKED: 8,
-  CHAIN_LEFT_OUT: 16,
-});
+const Opening = Object.freeze({ RESUMED: 1, VERIFIED: 2, DESCRIPTOR: 4, ASKED: 8 });
 
 module.exports = {
   CREDIT_BYTES_MIN,

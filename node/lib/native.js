@@ -22,7 +22,7 @@ function load(on) {
     );
   }
   const problems = [];
-  for (const from of [beside(target), `sealane-${target}`]) {
+  for (const from of [beside(target), `@sealane/${target}`]) {
     try {
       return on.load(from);
     } catch (error) {
@@ -32,7 +32,7 @@ function load(on) {
   throw coded(
     'ERR_SEALANE_BINARY',
     `sealane cannot load its binary for ${target}:\n  ${problems.join('\n  ')}\n` +
-      `Install the package sealane-${target} (npm leaves it out with --omit=optional or with a ` +
+      `Install the package @sealane/${target} (npm leaves it out with --omit=optional or with a ` +
       'lock file from another platform), or run node/build in a checkout',
     { target },
   );

@@ -1,9 +1,11 @@
 'use strict';
 
-// What can be negotiated, by every name under which node's users know it: the lists of `ciphers`,
+// What can be negotiated, by every name under which node's users know it; and the lists of
 // `ecdhCurve` and `sigalgs`, read into the names of the IANA registries.
 
+const { getCurves } = require('node:crypto');
 const { invalidValue } = require('./errors.js');
+const { warnOnce } = require('./warnings.js');
 
 /** Suites in the order of preference that node has by default, with OpenSSL's names. */
 const SUITES = Object.freeze([
@@ -39,73 +41,83 @@ const SCHEMES = Object.freeze([
 ]);
 
 /**
- * Reads `ciphers`. As in node, a list that names no suite of TLS 1.3 leaves those as they are, and
- * one that names no other means TLS 1.3 alone.
+ * Reads `ecdhCurve`.
  *
  * @param {string} list
  * @param {string} option
- * @returns {{ suites: string[], only13: boolean }}
  */
-function readSuites(list, option) {
-  const named = readList(list, option, SUITES, (row) => row[1]);
-  const of13 = named.filter(is13);
-  if (of13.length > 0) {
-    return { suites: named, only13: of13.length === named.length };
-  }
-  const all13 = SUITES.map((row) => row[0]).filter(is13);
-  return { suites: [...all13, ...named], only13: false };
-}
-
-/** @param {string} list @param {string} option */
 function readGroups(list, option) {
-  return readList(list, option, GROUPS, (row) => row.at(-1));
+  const isElsewhere = (name) => OTHER_GROUPS.test(name) || getCurves().includes(name);
+  return readList(list, option, GROUPS, (row) => row.at(-1), isElsewhere);
 }
 
-/** @param {string} list @param {string} option */
+/**
+ * Reads `sigalgs`.
+ *
+ * @param {string} list
+ * @param {string} option
+ */
 function readSchemes(list, option) {
-  return readList(list, option, SCHEMES, (row) => row[0]);
+  return readList(
+    list,
+    option,
+    SCHEMES,
+    (row) => row[0],
+    (name) => OTHER_SCHEMES.test(name),
+  );
 }
 
-/** Names between colons, each once, in the order of the list. */
-function readList(list, option, rows, shown) {
+/**
+ * Names between colons, each once, in the order of the list. What OpenSSL has beside these is passed
+ * over; what nobody has is a mistake, as in node.
+ */
+function readList(list, option, rows, shown, isElsewhere) {
   const found = new Set();
+  const absent = [];
   const unknown = [];
   for (const name of list.split(':').map((one) => one.trim())) {
-    const row = rows.find((names) => names.some((one) => equal(one, name)));
+    const row = rows.find((names) => names.some((one) => sameName(one, name)));
     if (row) {
       found.add(row[0]);
+    } else if (isElsewhere(name)) {
+      absent.push(name);
     } else if (name !== '') {
       unknown.push(name);
     }
   }
   if (unknown.length > 0 || found.size === 0) {
-    const reason = unknown.length > 0 ? `names ${unknown.map(told).join(', ')}` : 'names nothing';
+    const wrong = [...unknown, ...absent];
+    const reason =
+      wrong.length > 0 ? `names ${listed(wrong)}, which is not offered` : 'names nothing';
     const offered = rows.map(shown).join(':');
     throw invalidValue(option, list, reason, `name some of these, between colons: ${offered}`);
+  }
+  if (absent.length > 0) {
+    warnOnce(option, `${option} names ${listed(absent)}, which sealane does not offer`);
   }
   return [...found];
 }
 
-function told(name) {
-  // A key that got here by mistake must not get into a log.
-  if (!/^[\w!+@=.-]{1,64}$/.test(name) || name.includes('-----')) {
-    return 'what is no name at all';
-  }
-  if (/^[!+-]|^(ALL|HIGH|MEDIUM|LOW|DEFAULT|COMPLEMENTOFDEFAULT|k[A-Z]+|a[A-Z]+)$/.test(name)) {
-    return `'${name}', which is a filter over OpenSSL's own list`;
-  }
-  if (name.startsWith('@')) {
-    return `'${name}', which is an order to OpenSSL`;
-  }
-  return `'${name}', which is not offered`;
+/** Names as they may be shown: a key that got here by mistake must not get into a log. */
+function listed(names) {
+  const isName = (name) => /^[\w!+@=./-]{1,64}$/.test(name) && !name.includes('-----');
+  const shown = names.slice(0, SHOWN_MAX).map((one) => (isName(one) ? `'${one}'` : 'no name'));
+  const more = names.length - shown.length;
+  return `${shown.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
-function equal(one, other) {
+function sameName(one, other) {
   return one.toLowerCase() === other.toLowerCase();
 }
 
-function is13(suite) {
-  return !suite.includes('_WITH_');
-}
+const SHOWN_MAX = 12;
+/** Groups of OpenSSL that its list of curves does not tell. */
+const OTHER_GROUPS = /^(P-(192|224|521)|X448|ffdhe\d+|.*MLKEM\d+|X25519Kyber768Draft00)$/i;
+/** Schemes of OpenSSL, the weak ones among them. */
+const OTHER_SCHEMES = new RegExp(
+  '^((RSA|DSA|ECDSA|RSA-PSS|PSS)\\+SHA(1|224|256|384|512)|ed448|rsa_pss_pss_sha\\d+|' +
+    'rsa_pkcs1_sha1|rsa_pkcs1_sha224|ecdsa_sha1|ecdsa_sha224|ecdsa_brainpool\\w+|mldsa\\d+)$',
+  'i',
+);
 
-module.exports = { GROUPS, SCHEMES, SUITES, readGroups, readSchemes, readSuites };
+module.exports = { GROUPS, SCHEMES, SUITES, listed, readGroups, readSchemes, sameName };

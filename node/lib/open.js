@@ -7,6 +7,9 @@ const { Opening } = require('./message.js');
 /** Bytes of OPEN's payload in front of names and certificates. */
 const FIXED_BYTES = 56;
 
+/** Bytes of an address, of either family. */
+const ADDRESS_BYTES = 16;
+
 /** Bytes of FAILED's payload in front of the text. */
 const FAILED_FIXED_BYTES = 28;
 
@@ -99,15 +102,26 @@ class Opened {
     return this.#local;
   }
 
+  /** @returns {Buffer | undefined} the client's own certificate, as DER */
+  get leaf() {
+    return this.#certificates(1)[0];
+  }
+
   /** @returns {Buffer[]} the client's certificates, its own first, as DER */
   get chain() {
+    return this.#certificates(Infinity);
+  }
+
+  /** What the payload has of them, whole ones only. */
+  #certificates(most) {
     const bytes = Buffer.from(this.#text, 'latin1');
     const chain = [];
     let at = FIXED_BYTES + this.#byte(7) + this.#byte(14) + this.#byte(15);
-    while (at + 4 <= bytes.length) {
-      const length = bytes.readUInt32LE(at);
-      chain.push(bytes.subarray(at + 4, at + 4 + length));
-      at += 4 + length;
+    while (chain.length < most && at + 4 <= bytes.length) {
+      const end = at + 4 + bytes.readUInt32LE(at);
+      if (end > bytes.length) break;
+      chain.push(bytes.subarray(at + 4, end));
+      at = end;
     }
     return chain;
   }
@@ -149,7 +163,7 @@ function failedOf(bytes) {
 /** As node tells one; empty for a peer that has none. */
 function address(bytes, number, port) {
   const family = FAMILIES.get(number);
-  if (family === undefined) return {};
+  if (family === undefined || bytes.length < ADDRESS_BYTES) return {};
   return { address: number === 4 ? bytes.subarray(0, 4).join('.') : ipv6(bytes), family, port };
 }
 

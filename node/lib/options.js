@@ -2,14 +2,25 @@
 
 // Every option of node's tls.createServer, tls.createSecureContext, https.createServer,
 // http.createServer and net.Server.listen, and ours: in one table, each either the same, converted,
-// or refused with its reason and what to do instead. Nothing is ignored.
+// or refused with its reason and what to do instead. What there is no row for is passed over, as
+// node does, with a warning.
 
+const { constants } = require('node:crypto');
 const os = require('node:os');
 const net = require('node:net');
 const tls = require('node:tls');
-const { completeChains, readKeys, readPem } = require('./credentials.js');
+const { readSuites } = require('./ciphers.js');
+const { completeChains, readAuthorities, readKeys, readPem } = require('./credentials.js');
 const { invalidType, invalidValue, outOfRange, throwMistakes } = require('./errors.js');
-const { readGroups, readSchemes, readSuites } = require('./offers.js');
+const { readGroups, readSchemes } = require('./offers.js');
+const {
+  readProtocol,
+  readSecureOptions,
+  readVersion,
+  versionMistakes,
+  versionsOf,
+} = require('./versions.js');
+const { warnOfNames } = require('./warnings.js');
 
 /**
  * What each call takes: the groups of the table below.
@@ -42,6 +53,7 @@ function readOptions(options, on) {
     throw invalidType('options', 'an object', options);
   }
   const mistakes = [];
+  const passedOver = [];
   const read = Object.fromEntries(on.groups.map((group) => [group, {}]));
   for (const name in options) {
     const value = options[name];
@@ -50,7 +62,9 @@ function readOptions(options, on) {
     }
     try {
       const row = rowOf(name, value, on);
-      if (row) {
+      if (row === PASSED_OVER) {
+        passedOver.push(name);
+      } else if (row) {
         read[row.group][name] = row.read ? row.read(value, `options.${name}`, options) : value;
       }
     } catch (error) {
@@ -59,6 +73,9 @@ function readOptions(options, on) {
   }
   throwMistakes(mistakes);
   throwMistakes(contradictions(read));
+  warnOfNames(passedOver.map(nameAndNear), (names) => {
+    return `sealane passes over options of ${on.call} that have no meaning there: ${names}`;
+  });
   return read;
 }
 
@@ -67,38 +84,41 @@ function isAbsent(name, value) {
   return value == null || (value === false && OPTIONS[name]?.how === 'converted');
 }
 
-/** The row of an option that this call takes; undefined for a refused one that is off anyway. */
+/**
+ * The row of an option that this call takes; undefined for a refused one that is off anyway, and
+ * PASSED_OVER for what node would not look at either.
+ */
 function rowOf(name, value, on) {
-  const row = Object.hasOwn(OPTIONS, name) ? OPTIONS[name] : undefined;
+  const row = Object.hasOwn(OPTIONS, name) ? OPTIONS[name] : PASSED_OVER;
   const option = `options.${name}`;
-  if (row === undefined) {
-    const near = Object.keys(OPTIONS).find((known) => known.toLowerCase() === name.toLowerCase());
-    const alternative = near ? `did you mean ${near}?` : 'leave it out, or look for a misspelling';
-    throw invalidValue(option, undefined, 'is no option that sealane knows', alternative);
-  }
   if (row.refused) {
     if (value === false || value === 0) {
       return undefined;
     }
+    if (row.concerns && !row.concerns(value)) {
+      return PASSED_OVER;
+    }
     throw invalidValue(option, undefined, row.refused, row.instead);
   }
-  if (!on.groups.includes(row.group)) {
-    throw invalidValue(option, undefined, `is no option of ${on.call}`, BELONGS[row.group]);
+  if (on.groups.includes(row.group) || row === PASSED_OVER) {
+    return row;
   }
-  return row;
+  if (HARMLESS.includes(row.group)) {
+    return PASSED_OVER;
+  }
+  throw invalidValue(option, undefined, `is no option of ${on.call}`, BELONGS[row.group]);
+}
+
+/** With the option that may have been meant. */
+function nameAndNear(name) {
+  const known = Object.keys(OPTIONS);
+  const near = known.find((one) => one !== name && one.toLowerCase() === name.toLowerCase());
+  return near ? `${name} (did you mean ${near}?)` : name;
 }
 
 function contradictions({ context }) {
-  const mistakes = [];
-  const { minVersion, maxVersion, ecdhCurve, groups, key, cert } = context;
-  if (minVersion && maxVersion && minVersion > maxVersion) {
-    const reason = `is above options.maxVersion ('${maxVersion}')`;
-    mistakes.push(invalidValue('options.minVersion', minVersion, reason));
-  }
-  if (context.ciphers?.only13 && maxVersion === 'TLSv1.2') {
-    const reason = "names only suites of TLS 1.3, while options.maxVersion is 'TLSv1.2'";
-    mistakes.push(invalidValue('options.ciphers', undefined, reason));
-  }
+  const mistakes = versionMistakes(context);
+  const { ecdhCurve, groups, key, cert } = context;
   if (ecdhCurve && groups) {
     const reason = 'is another name of options.ecdhCurve, which is given too';
     mistakes.push(invalidValue('options.groups', undefined, reason, 'give one of them'));
@@ -119,29 +139,32 @@ function contradictions({ context }) {
  * @param {Record<string, any>} context the group `context` of `readOptions`
  */
 function meaning(context) {
-  const { ciphers, ca = [], cert = [] } = context;
+  const { ca = [], cert = [], secureOptions = {} } = context;
+  const ciphers = context.ciphers ?? defaultSuites();
+  const { min, max } = versionsOf({ ...context, ciphers });
   const found = {
     cert: completeChains(cert, ca),
     key: context.key ?? [],
     directory: context.certificates ?? [],
     ca,
     crl: context.crl ?? [],
-    honorCipherOrder: context.honorCipherOrder ?? true,
-    minVersion: ciphers?.only13 ? 'TLSv1.3' : (context.minVersion ?? defaultVersions().min),
-    maxVersion: context.maxVersion ?? defaultVersions().max,
+    honorCipherOrder: secureOptions.honorCipherOrder ?? context.honorCipherOrder ?? true,
+    minVersion: min,
+    maxVersion: max,
     suites: ciphers?.suites,
     groups: context.groups ?? context.ecdhCurve,
     schemes: context.sigalgs,
+    tickets: secureOptions.tickets ?? true,
   };
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
 }
 
-/** As node's flags, such as --tls-min-v1.3, and programs have set them; never below 1.2. */
-function defaultVersions() {
-  return {
-    min: tls.DEFAULT_MIN_VERSION === 'TLSv1.3' ? 'TLSv1.3' : 'TLSv1.2',
-    max: tls.DEFAULT_MAX_VERSION === 'TLSv1.2' ? 'TLSv1.2' : 'TLSv1.3',
-  };
+/** As the flag --tls-cipher-list, and programs, have set them; undefined: as node is made. */
+function defaultSuites() {
+  const list = tls.DEFAULT_CIPHERS;
+  return list === constants.defaultCoreCipherList
+    ? undefined
+    : readSuites(list, 'tls.DEFAULT_CIPHERS');
 }
 
 /** Who may judge clients where `ca` is not given: the roots that this node believes in. */
@@ -196,13 +219,9 @@ const oneOf = (values) => (value, option) => {
   return value;
 };
 
-function version(value, option) {
-  if (value === 'TLSv1' || value === 'TLSv1.1') {
-    const reason = `cannot be ${value}: TLS below 1.2 is not offered (RFC 8996)`;
-    const alternative = "give 'TLSv1.2' or 'TLSv1.3'; for older clients use node's own tls";
-    throw invalidValue(option, undefined, reason, alternative);
-  }
-  return oneOf(['TLSv1.2', 'TLSv1.3'])(value, option);
+/** As in node, an empty list is none. */
+function suites(value, option) {
+  return string(value, option) === '' ? undefined : readSuites(value, option);
 }
 
 /** `auto`, as OpenSSL has it, is the server's own choice. */
@@ -264,15 +283,21 @@ function asBytes(value, option, expected = 'a string or a Buffer') {
  * @returns {Buffer[]}
  */
 function ticketKeys(value, option) {
+  if (Array.isArray(value) && value.length === 0) {
+    throw invalidType(option, 'a Buffer, or an array of these', value);
+  }
   const keys = (Array.isArray(value) ? value : [value]).map((key) => {
     // A copy, which nobody overwrites.
     const copy = Buffer.from(asBytes(key, option, 'a Buffer, or an array of these'));
     if (copy.length !== TICKET_KEY_BYTES) {
-      throw invalidValue(option, undefined, `must be of exactly 48 bytes, not ${copy.length}`);
+      const reason = `has ${copy.length} bytes`;
+      // As node says it.
+      const instead = `Session ticket keys must be a ${TICKET_KEY_BYTES}-byte buffer`;
+      throw invalidValue(option, undefined, reason, instead);
     }
     return copy;
   });
-  if (keys.length < 1 || keys.length > TICKET_KEYS_MAX) {
+  if (keys.length > TICKET_KEYS_MAX) {
     throw outOfRange(option, `1 to ${TICKET_KEYS_MAX} keys`, keys.length);
   }
   return keys;
@@ -292,13 +317,15 @@ const TICKET_KEY_BYTES = 48;
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;
 const TICKET_LIFETIME_S_MAX = 604_800;
 
+/** What is no option of this package, or none of a call. */
+const PASSED_OVER = Object.freeze({ how: 'passed over' });
+/** Groups that no call is safer by, where they do not belong. */
+const HARMLESS = Object.freeze(['http', 'listen', 'net']);
+
 /** Where an option belongs that stands in the wrong call. */
 const BELONGS = Object.freeze({
   context: 'give it to createServer, setSecureContext, addContext or createSecureContext',
-  http: 'give it to createServer, or to the http.Server that is attached',
   lanes: 'give it to createServer, createTLSServer or attach, once for all names',
-  listen: 'give it to listen',
-  net: 'give it to createServer, createTLSServer or attach, once for all names',
   server: 'give it to createServer, createTLSServer or attach, once for all names',
   tickets: 'give it to createServer or setSecureContext: all names of a server share ticket keys',
 });
@@ -306,23 +333,29 @@ const BELONGS = Object.freeze({
 const same = (group, read) => ({ group, how: 'same', read });
 const converted = (group, read) => ({ group, how: 'converted', read });
 const ours = (group, read) => ({ group, how: 'ours', read });
-const refused = (reason, instead) => ({ how: 'refused', refused: reason, instead });
+const refused = (reason, instead, concerns) => {
+  return { how: 'refused', refused: reason, instead, concerns };
+};
 
 const OPENSSL_ONLY = 'is a setting of OpenSSL, which does not serve these connections';
 
 /** @type {Record<string, { how: string, group?: string, read?: Function, refused?: string }>} */
 const OPTIONS = Object.freeze({
   // What a client sees of the server: tls.createSecureContext.
-  ca: converted('context', readPem),
+  // It is so anyway: a certificate given in ca is trusted as it is, whoever issued it.
+  allowPartialTrustChain: same('context', boolean),
+  ca: converted('context', readAuthorities),
   cert: converted('context', readPem),
-  ciphers: converted('context', (value, option) => readSuites(string(value, option), option)),
+  ciphers: converted('context', suites),
   crl: converted('context', readPem),
   ecdhCurve: converted('context', curves),
   honorCipherOrder: same('context', boolean),
   key: converted('context', (value, option, all) => readKeys(value, all.passphrase, option)),
-  maxVersion: same('context', version),
-  minVersion: same('context', version),
+  maxVersion: same('context', readVersion),
+  minVersion: same('context', readVersion),
   passphrase: converted('context', string),
+  secureOptions: converted('context', readSecureOptions),
+  secureProtocol: converted('context', readProtocol),
   sigalgs: converted('context', (value, option) => readSchemes(string(value, option), option)),
 
   // Sessions.
@@ -392,12 +425,13 @@ const OPTIONS = Object.freeze({
     'list ALPNProtocols in order of preference; with SNICallback a name may have its own context',
   ),
   NPNProtocols: refused('is not offered: NPN has been replaced by ALPN', 'use ALPNProtocols'),
-  allowPartialTrustChain: refused(
-    'is not offered: a certificate given in ca is trusted as it is, whoever issued it',
-    'leave it out',
-  ),
   certificateCompression: refused('is not offered', 'leave it out'),
   clientCertEngine: refused(OPENSSL_ONLY, 'give key and cert'),
+  context: refused(
+    "is the inside of a SecureContext of node's tls, which does not give its keys out",
+    'make one with createSecureContext of this package',
+    (value) => value.constructor?.name === 'SecureContext',
+  ),
   dhparam: refused(
     'is not offered: key exchange is over elliptic curves only',
     'leave it out, or choose curves with ecdhCurve',
@@ -419,15 +453,6 @@ const OPTIONS = Object.freeze({
     'leave it out',
   ),
   secureContext: refused('is no option of a server here', 'call setSecureContext(secureContext)'),
-  secureOptions: refused(
-    OPENSSL_ONLY,
-    'leave it out: versions are set with minVersion and maxVersion, the order of suites with ' +
-      'honorCipherOrder, and renegotiation and compression are never done',
-  ),
-  secureProtocol: refused(
-    'is not offered: it fixes one version by a name of OpenSSL',
-    "give minVersion and maxVersion, for TLSv1_2_method both as 'TLSv1.2'",
-  ),
   threads: refused('was the word of TLSnappy', 'use lanes'),
 });
 

@@ -1,11 +1,14 @@
 'use strict';
 
-// The two servers: `Server`, to its users node's https.Server, and `TLSServer`, their tls.Server.
-// Both are net.Servers whose connections come from lanes.
+// The two servers: `Server` is node's https.Server, and `TLSServer` its tls.Server, with connections
+// that come from lanes.
 
 const http = require('node:http');
+const https = require('node:https');
 const net = require('node:net');
+const tls = require('node:tls');
 const { LaneServer } = require('./core.js');
+const { takeForeign } = require('./foreign.js');
 const { listen } = require('./listen.js');
 const { CALLS, readOptions } = require('./options.js');
 
@@ -23,7 +26,8 @@ const methods = Object.freeze({
   },
 
   setSecureContext(options) {
-    this[CORE].setSecureContext(options);
+    // Node's constructor calls it when there are no lanes yet, for a context that nobody needs.
+    this[CORE]?.setSecureContext(options);
   },
 
   addContext(servername, context) {
@@ -58,8 +62,8 @@ const methods = Object.freeze({
   },
 });
 
-/** An HTTPS server whose TLS is done by lanes: http.Server in all else. */
-class Server extends http.Server {
+/** An HTTPS server whose TLS is done by lanes. */
+class Server extends https.Server {
   /**
    * @param {object | Function} [options] those of https.createServer, and ours
    * @param {Function} [onRequest]
@@ -71,22 +75,19 @@ class Server extends http.Server {
     }
     const read = readOptions(options, CALLS.createServer);
     read.net.noDelay ??= true;
-    super(read.http, onRequest);
-    // node's own HTTP begins where the handshake has ended.
-    const [beginHttp] = this.listeners('connection');
-    this.removeListener('connection', beginHttp);
-    this.on('secureConnection', beginHttp);
-    this.on('tlsClientError', giveToClientError);
+    super({ ...read.http, ...clientPolicy(read) }, onRequest);
     begin(this, read, ['http/1.1']);
   }
 
+  /** As http.Server: with captureRejections, a request whose listener fails is answered with 500. */
   [REJECTION](error, event, ...args) {
-    rejected(http.Server, this, error, event, args);
+    const { prototype } = event === 'secureConnection' ? tls.Server : http.Server;
+    prototype[REJECTION].call(this, error, event, ...args);
   }
 }
 
-/** A TLS server for any protocol: to its users node's tls.Server. */
-class TLSServer extends net.Server {
+/** A TLS server for any protocol, whose TLS is done by lanes. */
+class TLSServer extends tls.Server {
   /**
    * @param {object | Function} [options] those of tls.createServer, and ours
    * @param {Function} [onSecureConnection]
@@ -97,16 +98,14 @@ class TLSServer extends net.Server {
       options = {};
     }
     const read = readOptions(options, CALLS.createTLSServer);
-    super();
-    if (onSecureConnection) {
-      this.on('secureConnection', onSecureConnection);
-    }
+    super(clientPolicy(read), onSecureConnection);
     begin(this, read, []);
   }
+}
 
-  [REJECTION](error, event, ...args) {
-    rejected(net.Server, this, error, event, args);
-  }
+/** What node's servers tell of themselves. */
+function clientPolicy({ server: { rejectUnauthorized, requestCert } }) {
+  return { rejectUnauthorized, requestCert };
 }
 
 /**
@@ -129,21 +128,8 @@ function begin(server, read, alpn) {
     server.highWaterMark = highWaterMark;
   }
   Object.defineProperty(server, CORE, { value: core });
-}
-
-/** As https.Server: a failed handshake is a client's error too, if somebody listens for those. */
-function giveToClientError(error, socket) {
-  if (!this.emit('clientError', error, socket)) {
-    socket.destroy(error);
-  }
-}
-
-/** With captureRejections, what an async listener throws ends its own connection. */
-function rejected(Parent, server, error, event, args) {
-  if (event === 'secureConnection') {
-    args[0].destroy(error);
-  } else {
-    Parent.prototype[REJECTION].call(server, error, event, ...args);
+  if (server instanceof tls.Server) {
+    takeForeign(server, core);
   }
 }
 

@@ -6,6 +6,7 @@ const { Duplex } = require('node:stream');
 const { invalidType, outOfRange } = require('./errors.js');
 const { systemError } = require('./closing.js');
 const { defineIdentity, kChannel } = require('./identity.js');
+const { inheritFromNode } = require('./inherited.js');
 const { arm, disarm } = require('./timeout.js');
 
 /** Who knows this may make sockets. */
@@ -86,6 +87,13 @@ class TLSSocket extends Duplex {
       return writeAfterEnd(this, encoding, done);
     }
     return super.write(chunk, encoding, done);
+  }
+
+  /** Who puts TLS over a socket that has no handle, as node does, waits for it to connect. */
+  once(event, listener) {
+    if (event !== 'connect') return super.once(event, listener);
+    process.nextTick(() => this.destroyed || listener.call(this));
+    return this;
   }
 
   /** Ends, and closes when all that was written is on its way. */
@@ -196,6 +204,13 @@ class TLSSocket extends Duplex {
 }
 
 defineIdentity(TLSSocket.prototype);
+inheritFromNode(TLSSocket.prototype, Duplex.prototype);
+// Node's http would read by itself from one that has a handle.
+Object.defineProperty(TLSSocket.prototype, '_handle', {
+  configurable: true,
+  value: null,
+  writable: true,
+});
 
 /** The usual text would blame the program for what the client did. */
 function writeAfterEnd(socket, encoding, done) {

@@ -18,6 +18,7 @@ pub fn code(standing: &ClientStanding, chain_len: usize) -> &'static str {
         Distrust::Expired => "CERT_HAS_EXPIRED",
         Distrust::NotYetValid => "CERT_NOT_YET_VALID",
         Distrust::Other(_) => "CERT_REJECTED",
+        Distrust::PathTooLong => "PATH_LENGTH_EXCEEDED",
         Distrust::RevocationUnknown => "UNABLE_TO_GET_CRL",
         Distrust::Revoked => "CERT_REVOKED",
         Distrust::SelfSigned => "DEPTH_ZERO_SELF_SIGNED_CERT",

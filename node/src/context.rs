@@ -5,6 +5,7 @@ use std::sync::Arc;
 use napi::bindgen_prelude::{AsyncTask, Buffer, Uint8Array};
 use napi::{Env, Error, Result, Task};
 use napi_derive::napi;
+use sealane_engine::certificates::{Certificate, KeyEncoding};
 use zeroize::Zeroizing;
 
 use crate::failing;
@@ -84,7 +85,7 @@ impl Context {
     /// All chains, as DER.
     #[napi]
     pub fn certificates(&self) -> Vec<Vec<Buffer>> {
-        let chain = |certificate: &Arc<sealane_engine::certificates::Certificate>| {
+        let chain = |certificate: &Arc<Certificate>| {
             certificate.chain().map(|der| Buffer::from(der.to_vec())).collect()
         };
         self.built.context.certificates.iter().map(chain).collect()
@@ -97,6 +98,17 @@ impl Context {
         certificates.flat_map(|one| one.names().iter().map(ToString::to_string)).collect()
     }
 
+    /// What serves a name, or no name, with its keys: for sockets that node's own TLS serves.
+    #[napi]
+    pub fn identities(&self, server_name: String) -> Vec<Identity> {
+        let index = &self.built.context.certificates;
+        let found = match index.find(&server_name) {
+            [] => index.default_certificates(),
+            found => found,
+        };
+        found.iter().map(|certificate| Identity::of(certificate)).collect()
+    }
+
     /// What is odd about the certificates.
     #[napi]
     pub fn warnings(&self) -> Vec<String> {
@@ -106,6 +118,36 @@ impl Context {
     /// For the lanes.
     pub(crate) fn shared(&self) -> Arc<sealane_engine::context::Context> {
         Arc::clone(&self.built.context)
+    }
+}
+
+/// A certificate and its key.
+#[napi(object, object_from_js = false)]
+pub struct Identity {
+    /// DER, the server's own first.
+    pub chain: Vec<Buffer>,
+    /// DER.
+    pub key: Buffer,
+    /// How the key is written down, as Node's `createPrivateKey` calls it.
+    pub r#type: &'static str,
+    /// Tells it from all others.
+    pub digest: Buffer,
+}
+
+impl Identity {
+    fn of(certificate: &Certificate) -> Self {
+        let key = certificate.key();
+        let r#type = match key.encoding() {
+            KeyEncoding::Pkcs1 => "pkcs1",
+            KeyEncoding::Pkcs8 => "pkcs8",
+            KeyEncoding::Sec1 => "sec1",
+        };
+        Self {
+            chain: certificate.chain().map(|der| Buffer::from(der.to_vec())).collect(),
+            key: Buffer::from(key.der().to_vec()),
+            r#type,
+            digest: Buffer::from(certificate.digest().0.to_vec()),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use sealane_lanes::orders::ContextId;
 use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
 use zeroize::Zeroizing;
 
+use crate::blocked::Blocked;
 use crate::service::{Bridge, Parts};
 use crate::settings::Settings;
 
@@ -54,14 +55,24 @@ pub struct Control {
     memory: Mutex<Option<Box<dyn Send>>>,
 }
 
+/// What is served from some moment on.
+pub struct Served {
+    /// Unless a name says otherwise.
+    pub context: Arc<Context>,
+    /// By the server name.
+    pub named: Vec<(String, Arc<Context>)>,
+    /// Who is turned away before the handshake.
+    pub blocked: Blocked,
+}
+
 /// What a lane is told while it runs.
 pub enum Order {
     /// End with the last connection.
     Drain,
     /// Be ready for this context.
     Provide(usize, Arc<Context>),
-    /// Serve these contexts, the first unless a name says otherwise.
-    Publish(Arc<Context>, Vec<(String, Arc<Context>)>),
+    /// Serve this.
+    Publish(Served),
     /// Seal and open tickets with these.
     Tickets(TicketKeys),
     /// Forget a context.
@@ -142,7 +153,7 @@ impl Control {
         let mut state = self.lock();
         match state.stage {
             Stage::New => match order {
-                Order::Publish(context, named) => state.serve(context, named),
+                Order::Publish(served) => state.serve(served),
                 Order::Tickets(keys) => state.ticket_keys = keys,
                 other => state.deferred.push(other),
             },
@@ -222,8 +233,8 @@ impl Control {
                     lane.post(Mail::Provide(id, context));
                 }
             }
-            Order::Publish(context, named) => {
-                state.serve(context, named);
+            Order::Publish(served) => {
+                state.serve(served);
                 let generation = self.generation(state);
                 state.tell_all(|| {
                     let generation = Arc::clone(&generation);
@@ -251,7 +262,10 @@ impl Control {
             keys: vec![KEY],
             context: Arc::clone(&state.context),
             named: named.collect(),
-            settings: Arc::new(self.plan.settings.clone()),
+            settings: Arc::new(Settings {
+                blocked: Arc::clone(&state.blocked),
+                ..self.plan.settings.clone()
+            }),
         };
         let limits = self.plan.limits.clone();
         Arc::new(Generation { number: state.number, limits, listeners: vec![listener] })

@@ -19,6 +19,7 @@ use sealane_engine::context::Context;
 use sealane_lanes::cause::Cause;
 
 pub mod authorization;
+pub mod blocked;
 pub mod bridged;
 pub mod commands;
 pub mod context;
@@ -61,6 +62,18 @@ pub fn region(mut bytes: Uint8Array) -> u32 {
 pub fn causes() -> Vec<&'static str> {
     Cause::ALL.iter().map(|cause| cause.label()).collect()
 }
+
+/// Grows the process's table of open files before there are lanes. Node has threads already, so
+/// this waits some milliseconds while the addon is loaded; without it lanes would, while they
+/// serve.
+#[napi_derive::module_init]
+fn grow_table() {
+    // It can only fail for want of memory or descriptors; then lanes grow the table as they go.
+    let _ = sealane_lanes::descriptors::grow_table(DESCRIPTORS_AT_LOAD);
+}
+
+/// Descriptors that the table has room for from then on: half a megabyte of the kernel's memory.
+const DESCRIPTORS_AT_LOAD: u64 = 65_536;
 
 /// Every ring is one page of this.
 pub const RING: Limits = match Limits::new(1 << 20, 1) {

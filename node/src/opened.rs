@@ -11,6 +11,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
+use sealane_engine::peer_chain::{PEER_CERTIFICATES_MAX, PEER_CHAIN_BYTES_MAX};
 use sealane_engine::session::ServerSession;
 
 /// What JavaScript learns of a connection at its beginning.
@@ -40,9 +41,6 @@ impl Opened<'_> {
         let alpn = short(self.session.alpn().unwrap_or_default());
         let name = short(self.server_name.as_bytes());
         let error = short(self.authorization_error.as_bytes());
-        let chain = self.session.peer_certificates();
-        let chain_bytes: usize = chain.iter().map(|der| LENGTH_BYTES + der.len()).sum();
-        let has_chain = chain_bytes <= CHAIN_BYTES_MAX;
         let numbers = [
             version(self.session.version().unwrap_or_default()),
             numbered(&SUITES, self.session.suite()),
@@ -51,7 +49,7 @@ impl Opened<'_> {
         for number in numbers {
             into.extend_from_slice(&number.to_le_bytes());
         }
-        into.extend_from_slice(&[self.flags(has_chain), alpn.1]);
+        into.extend_from_slice(&[self.flags(), alpn.1]);
         let (remote, local) = (Address::of(self.remote), Address::of(self.local));
         for port in [remote.port, local.port] {
             into.extend_from_slice(&port.to_le_bytes());
@@ -62,21 +60,17 @@ impl Opened<'_> {
         for part in [&remote.bytes[..], &local.bytes, alpn.0, name.0, error.0] {
             into.extend_from_slice(part);
         }
-        for der in chain.iter().filter(|_| has_chain) {
-            let len = u32::try_from(der.len()).unwrap_or_default();
-            into.extend_from_slice(&len.to_le_bytes());
-            into.extend_from_slice(der);
-        }
+        append(self.session.peer_certificates().iter().map(AsRef::as_ref), into);
     }
 
-    fn flags(&self, has_chain: bool) -> u8 {
-        let verified = self.asked && self.authorization_error.is_empty();
+    fn flags(&self) -> u8 {
+        let shown = !self.session.peer_certificates().is_empty();
+        let verified = self.asked && self.authorization_error.is_empty() && shown;
         [
             (self.session.resumed(), RESUMED),
             (verified, VERIFIED),
             (self.descriptor.is_some(), DESCRIPTOR),
             (self.asked, ASKED),
-            (!has_chain, CHAIN_LEFT_OUT),
         ]
         .iter()
         .filter(|(is_set, _)| *is_set)
@@ -117,10 +111,24 @@ const RESUMED: u8 = 1;
 const VERIFIED: u8 = 2;
 const DESCRIPTOR: u8 = 4;
 const ASKED: u8 = 8;
-const CHAIN_LEFT_OUT: u8 = 16;
-/// A longer chain is left out: it would fill the ring.
-const CHAIN_BYTES_MAX: usize = 64 * 1024;
+/// What a handshake lets in, each behind its length. A ticket of an older version may hold more.
+const CHAIN_BYTES_MAX: usize = PEER_CHAIN_BYTES_MAX + PEER_CERTIFICATES_MAX * LENGTH_BYTES;
 const LENGTH_BYTES: usize = 4;
+
+/// Appends a client's certificates: its own, whatever its size, because a client whose certificate
+/// nobody sees must not be believed; and as many of its issuers as there is room for.
+fn append<'a>(chain: impl Iterator<Item = &'a [u8]>, into: &mut Vec<u8>) {
+    let mut bytes = 0;
+    for (index, der) in chain.enumerate() {
+        bytes += LENGTH_BYTES + der.len();
+        if index > 0 && bytes > CHAIN_BYTES_MAX {
+            return;
+        }
+        let len = u32::try_from(der.len()).unwrap_or_default();
+        into.extend_from_slice(&len.to_le_bytes());
+        into.extend_from_slice(der);
+    }
+}
 
 /// The bytes that a length of 8 bits can tell, and that length. Names of hosts and protocols have
 /// at most 255, and the errors are ours.
@@ -164,6 +172,21 @@ mod tests {
         for group in Group::ALL {
             assert_ne!(numbered(&GROUPS, Some(group.name())), 0, "{group:?}");
         }
+    }
+
+    #[test]
+    fn a_clients_own_certificate_is_told_whatever_its_size() {
+        let told = |chain: &[&[u8]]| {
+            let mut into = Vec::new();
+            append(chain.iter().copied(), &mut into);
+            into.len()
+        };
+        let (large, small) = (vec![1; 60_000], vec![2; 100]);
+        assert_eq!(told(&[]), 0);
+        assert_eq!(told(&[&large]), LENGTH_BYTES + large.len());
+        assert_eq!(told(&[&large, &small]), LENGTH_BYTES + large.len());
+        assert_eq!(told(&[&small, &large]), LENGTH_BYTES + small.len());
+        assert_eq!(told(&[&small, &small]), 2 * (LENGTH_BYTES + small.len()));
     }
 
     #[test]

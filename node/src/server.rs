@@ -18,9 +18,10 @@ use napi_derive::napi;
 use rustix::event::{EventfdFlags, eventfd};
 use sealane_lanes::orders::ContextId;
 
+use crate::blocked::Blocked;
 use crate::commands::Commands;
 use crate::context::Context;
-use crate::control::{Control, Order, TicketKeys};
+use crate::control::{Control, Order, Served, TicketKeys};
 use crate::events::Events;
 use crate::failing::{self, Place};
 use crate::listen::Where;
@@ -105,15 +106,21 @@ impl Server {
         AsyncTask::new(Starting { control: Arc::clone(&self.control) })
     }
 
-    /// Serves these contexts from now on, the first unless a name says otherwise.
+    /// Serves these contexts from now on, the first unless a name says otherwise, but not to whom
+    /// the rules of a `net.BlockList` name.
     #[napi]
     pub fn publish(
         &self,
         context: ClassInstance<'_, Context>,
         named: Vec<(String, ClassInstance<'_, Context>)>,
+        blocked: Vec<String>,
     ) {
         let named = named.iter().map(|(name, context)| (name.clone(), context.shared()));
-        self.control.order(Order::Publish(context.shared(), named.collect()));
+        self.control.order(Order::Publish(Served {
+            context: context.shared(),
+            named: named.collect(),
+            blocked: Blocked::read(blocked.iter().map(String::as_str)),
+        }));
     }
 
     /// Lets a lane be ready for a context that it may be told to choose.

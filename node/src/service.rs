@@ -5,6 +5,7 @@ mod socket;
 mod told;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
@@ -171,6 +172,9 @@ impl Service for Bridge {
     /// As at the end of a process.
     const STOPS_PLAINLY: bool = true;
 
+    /// As in Node, whose clients see no error.
+    const TURNS_AWAY_PLAINLY: bool = true;
+
     fn bell(&self) -> Option<BorrowedFd<'_>> {
         Some(self.parts.bell.as_fd())
     }
@@ -218,6 +222,10 @@ impl Service for Bridge {
         // Before all lanes have started, a context that JavaScript chooses does not reach this one.
         let is_started = self.parts.mailbox.get().is_some();
         is_started && self.untaken + self.unopened < self.parts.pending_max
+    }
+
+    fn admits(&mut self, client: Option<SocketAddr>, settings: &Settings) -> bool {
+        client.is_none_or(|client| !settings.blocked.holds(client.ip()))
     }
 
     fn hello(&mut self, id: ConnectionId, hello: &Hello, settings: &Settings) -> Choice {

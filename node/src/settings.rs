@@ -1,12 +1,17 @@
 //! What a generation brings for the hand-over, and what each lane counts of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sealane_lanes::counters::Counter;
 
+use crate::blocked::Blocked;
+
 /// How a listener's connections are handed over.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Who is turned away before the handshake.
+    pub blocked: Arc<Blocked>,
     /// By which way.
     pub handover: Handover,
     /// From our end to the client's, without a byte in either direction.

@@ -26,7 +26,7 @@ const DAY_MS = 86_400_000;
  * Makes a certificate, signed by itself if there is no issuer.
  * @param {{ name: string, names?: string[], issuer?: Made, authority?: boolean,
  *   kind?: 'p256'|'p384'|'ed25519'|'rsa', from?: Date, to?: Date, purposes?: string[],
- *   organization?: string, signsCertificates?: boolean }} about
+ *   organization?: string, signsCertificates?: boolean, pathLength?: number }} about
  * @returns {Made}
  */
 function certificate(about) {
@@ -114,7 +114,9 @@ function keyPair(kind) {
 function extensions(about) {
   const found = [];
   if (about.authority) {
-    found.push(extension('2.5.29.19', sequence(tagged(1, Buffer.from([0xff]))), true));
+    const constraints = [tagged(1, Buffer.from([0xff]))];
+    if (about.pathLength !== undefined) constraints.push(integer(about.pathLength));
+    found.push(extension('2.5.29.19', sequence(...constraints), true));
     // keyCertSign and cRLSign, or digitalSignature alone.
     const usage = about.signsCertificates === false ? [7, 0x80] : [1, 0x06];
     found.push(extension('2.5.29.15', tagged(3, Buffer.from(usage)), true));

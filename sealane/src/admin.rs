@@ -11,7 +11,7 @@ use std::io;
 use std::net::TcpListener;
 
 use crate::config::AdminAddress;
-use crate::http::{ContentType, Request, Response, Server, Status, serve};
+use crate::http::{ContentType, Hosts, Request, Response, Server, Status, serve, serve_hosts};
 use crate::metrics;
 
 use socket::SocketFile;
@@ -31,18 +31,24 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Binds `address` and serves `state` there.
+    /// Binds `address` and serves `state` there; over TCP to whoever asks for `localhost`, for an
+    /// address, or for one of `hosts`.
     ///
     /// # Errors
     /// The address cannot be bound, or somebody listens on it.
-    pub fn start(address: &AdminAddress, state: SharedState) -> Result<Self, AdminError> {
+    pub fn start(
+        address: &AdminAddress,
+        hosts: &[String],
+        state: SharedState,
+    ) -> Result<Self, AdminError> {
         let failed = |source| AdminError { address: address.clone(), source };
         let handler = move |request: &Request<'_>| respond(request, &state);
         match address {
             AdminAddress::Tcp(wanted) => {
                 let listener = TcpListener::bind(wanted).map_err(failed)?;
                 let bound = listener.local_addr().map_err(failed)?;
-                let server = serve(listener, THREAD, handler).map_err(failed)?;
+                let hosts = Hosts::with(hosts);
+                let server = serve_hosts(listener, hosts, THREAD, handler).map_err(failed)?;
                 Ok(Self { server, address: AdminAddress::Tcp(bound), _file: None })
             }
             AdminAddress::Unix(path) => {

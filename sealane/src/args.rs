@@ -181,7 +181,9 @@ Defaults (a file changes them, key by key):
   session tickets   {count} per full handshake, key changed every {lifetime}
   connections       {connections} in all, divided among the lanes; then the newest is reset
   handshakes        {handshakes} in flight; then the oldest is reset
-  timeouts          handshake {handshake}, connect {connect}, idle {idle}, drain {drain}
+  timeouts          handshake {handshake}, connect {connect}, idle {idle}, drain {drain};
+                    no greatest age
+  unfinished bytes  {unfinished} on each lane; then the longest wait is reset
   access log        none
 
 {SERVE_SIGNALS}
@@ -195,6 +197,7 @@ Exit codes:
         connect = time(limits.connect_timeout),
         idle = time(limits.idle_timeout),
         drain = time(limits.drain_timeout),
+        unfinished = value::size_text(limits.unfinished_bytes_per_lane_max as u64),
     )
 }
 

@@ -110,7 +110,7 @@ impl Expiry {
                 format!("{}: has expired; backends will refuse it: renew it", self.source)
             }
             Usage::Root => format!(
-                "{}: an authority in it has expired, and is believed all the same; remove it",
+                "{}: an authority in it has expired, and vouches for nobody any more; replace it",
                 self.source
             ),
         }

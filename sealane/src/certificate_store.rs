@@ -3,7 +3,9 @@
 //! A store is never reloaded: what is imported is served by the next hello. What a reload reads
 //! again is where the sealing keys come from.
 
+pub mod examination;
 mod key_source;
+mod owner;
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,12 +13,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use sealane_engine::certificates::{CertificateIndex, ListenerStore};
-use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store, StoreError};
+use sealane_engine::certificates::{CertificateIndex, ListenerStore, StoreId};
+use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError};
 
 use crate::config::{Config, Listener};
 
+use examination::{Refused, examine_apart};
+
 pub use key_source::{KeySourceError, create_key_file, sealing_keys};
+pub use owner::become_owner_of;
 
 /// The keys to the stores of `config`, read once for all of them; none if no listener has a store.
 ///
@@ -31,11 +36,34 @@ pub fn keys_of(config: &Config) -> Result<Option<SealingKeys>, KeySourceError> {
 /// listeners and generations share it; the last one to let go closes it.
 #[derive(Debug, Default)]
 pub struct Stores {
-    open: HashMap<FileId, Weak<Store>>,
+    /// The most changes that each store was seen with: one that has less is an older copy.
+    generations: HashMap<StoreId, u64>,
+    open: HashMap<FileId, Open>,
 }
 
 /// Device and inode: two paths may lead to one file, and another file may take the place of one.
 type FileId = (u64, u64);
+
+/// A store that is or was open.
+#[derive(Debug)]
+struct Open {
+    /// How the file looked when it was last found in order, or not.
+    seen: Option<Stamp>,
+    store: Weak<Store>,
+}
+
+impl Open {
+    /// Whether it is open, and nobody but Sealane changed it since it was found in order.
+    fn is_in_order(&self) -> bool {
+        let store = self.store.upgrade().filter(|store| !store.is_withdrawn());
+        store.is_some_and(|store| match store.look() {
+            Ok(Some(look)) => look.is_open_file && (look.is_ours || self.seen == Some(look.stamp)),
+            // A process of Sealane's is changing it.
+            Ok(None) => true,
+            Err(_) => false,
+        })
+    }
+}
 
 impl Stores {
     /// The store in the folder `path`.
@@ -43,37 +71,121 @@ impl Stores {
     /// # Errors
     /// There is none, it cannot be opened, or the one that is open was replaced.
     pub fn open(&mut self, path: &Path) -> Result<Arc<Store>, StoreError> {
-        let file = fs::metadata(path.join(DATA_FILE)).map(|facts| (facts.dev(), facts.ino()));
+        let file = Stamp::of(&path.join(DATA_FILE)).map(|stamp| stamp.file);
         let open = file.as_ref().ok().and_then(|file| self.open.get(file));
-        if let Some(open) = open.and_then(Weak::upgrade) {
+        if let Some(open) = open.and_then(|open| open.store.upgrade()) {
             return Ok(open);
         }
         let store = Arc::new(Store::open(path)?);
         if let Ok(file) = file {
-            self.open.insert(file, Arc::downgrade(&store));
+            self.open.insert(file, Open { seen: None, store: Arc::downgrade(&store) });
         }
         Ok(store)
     }
 
     /// The store of `listener`, if it has one and there are keys, with every private key in it open
-    /// to `keys`.
+    /// to `keys`. Its file was found in order by another process since somebody else changed it.
     ///
     /// # Errors
-    /// The store cannot be had, or needs another key.
+    /// The store cannot be had, is damaged or older than it was, or needs another key.
     pub fn of(
         &mut self,
         listener: &Listener,
         keys: Option<&SealingKeys>,
-    ) -> Result<Option<KeyedStore>, StoreError> {
+    ) -> Result<Option<KeyedStore>, StoreRefused> {
         let Some(path) = &listener.store else { return Ok(None) };
+        let store = self.examined(path)?;
+        Ok(keys.map(|keys| KeyedStore::new(store, keys.clone())).transpose()?)
+    }
+
+    fn examined(&mut self, path: &Path) -> Result<Arc<Store>, StoreRefused> {
+        // Looked at first: what changes after that is looked at again.
+        let stamp = Stamp::of(&path.join(DATA_FILE)).ok();
+        let known = stamp.and_then(|stamp| self.open.get(&stamp.file));
+        if !known.is_some_and(Open::is_in_order) {
+            examine_apart(path)?;
+        }
         let store = self.open(path)?;
-        keys.map(|keys| KeyedStore::new(store, keys.clone())).transpose()
+        store.withdraw(false);
+        let known = self.generations.entry(store.id()).or_default();
+        store.refuse_older_than(*known)?;
+        *known = store.generation()?;
+        if let Some(open) = stamp.and_then(|stamp| self.open.get_mut(&stamp.file)) {
+            open.seen = stamp;
+        }
+        Ok(store)
+    }
+
+    /// Looks at the files from outside. One that was not changed by Sealane is examined by another
+    /// process, and withdrawn if it is damaged or older than it was: its listeners serve their
+    /// files until it is in order again. Returns what an operator should know.
+    pub fn look_after(&mut self) -> Vec<String> {
+        let Self { generations, open } = self;
+        let mut said = Vec::new();
+        for open in open.values_mut() {
+            let Some(store) = open.store.upgrade() else { continue };
+            let known = generations.entry(store.id()).or_default();
+            said.extend(look_at(&store, &mut open.seen, known));
+        }
+        said
     }
 
     /// Forgets stores that nothing uses any more.
     pub fn prune(&mut self) {
-        self.open.retain(|_, store| store.strong_count() > 0);
+        self.open.retain(|_, open| open.store.strong_count() > 0);
     }
+}
+
+fn look_at(store: &Store, seen: &mut Option<Stamp>, known: &mut u64) -> Option<String> {
+    let path = store.path();
+    // Whoever takes the file away puts another there, or the next reload says that there is none.
+    let look = store.look().ok()??;
+    if *seen == Some(look.stamp) {
+        return None;
+    }
+    *seen = Some(look.stamp);
+    if !look.is_open_file {
+        let path = path.display();
+        let found = match examine_apart(store.path()) {
+            Ok(()) => "in order".to_owned(),
+            Err(refused) => refused.to_string(),
+        };
+        return Some(format!(
+            "{path}: another file took the place of the store ({found}); the one that was there \
+             before is served on, and changes of the new one are not: restart Sealane"
+        ));
+    }
+    if look.is_ours && !store.is_withdrawn() {
+        *known = store.generation().map_or(*known, |now| now.max(*known));
+        return None;
+    }
+    let was_withdrawn = store.is_withdrawn();
+    let in_order = examine_apart(path).map_err(StoreRefused::from).and_then(|()| {
+        store.withdraw(false);
+        Ok(store.refuse_older_than(*known)?)
+    });
+    match in_order {
+        Ok(()) if was_withdrawn => Some(format!("{}: in order again, and served", path.display())),
+        Ok(()) => None,
+        Err(refused) => {
+            store.withdraw(true);
+            Some(format!(
+                "somebody else than Sealane changed a certificate store, and nothing is served \
+                 from it until it is in order; its listeners serve their files: {refused}"
+            ))
+        }
+    }
+}
+
+/// Why a listener has no store to serve from.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreRefused {
+    /// It is not in order.
+    #[error(transparent)]
+    Examined(#[from] Refused),
+    /// It does not open.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// `store` as `listener` serves it beside the files of `index`.
@@ -91,6 +203,13 @@ pub fn listener_store(
 pub fn warnings(store: &KeyedStore, listener: &Listener, index: &CertificateIndex) -> Vec<String> {
     let path = store.store().path().display();
     let mut warnings = Vec::new();
+    let mode = fs::metadata(store.store().path()).map_or(0, |facts| facts.mode() & 0o777);
+    if mode & WRITABLE_BY_OTHERS != 0 {
+        warnings.push(format!(
+            "{path}: others may write to this folder (mode {mode:03o}), and so lead Sealane \
+             astray; chmod 700 it"
+        ));
+    }
     if store.store().summary().is_ok_and(|summary| summary.certificates == 0) {
         warnings.push(format!("{path}: the store is empty; import certificates into it"));
     }
@@ -105,6 +224,9 @@ pub fn warnings(store: &KeyedStore, listener: &Listener, index: &CertificateInde
     }
     warnings
 }
+
+/// Permissions of the group and of everybody.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 #[cfg(test)]
 mod tests {

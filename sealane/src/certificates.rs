@@ -11,14 +11,14 @@ use sealane_certificate_files::load;
 use sealane_engine::certificates::{Certificate, DefaultCertificate};
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
-use sealane_store::{Imported, KeyedStore, Listed, Store};
+use sealane_store::{Imported, KeyedStore, Listed, SealingKeys, Store};
 
 use crate::args::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
     ShowArguments, StoreArguments, VerifyArguments,
 };
 use crate::certificate_files::bounds;
-use crate::certificate_store::{create_key_file, sealing_keys};
+use crate::certificate_store::{become_owner_of, create_key_file, examination, sealing_keys};
 use crate::config::{CertificateSource, Config, KeySource, Limits};
 use crate::control::say;
 use crate::exit::Exit;
@@ -30,6 +30,10 @@ use output::{ImportReport, ListedReport, VerifyReport};
 /// The writer's.
 pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exit> {
     let done = match command {
+        CertificatesCommand::Examine(arguments) => {
+            examination::answer(&arguments.store, out)?;
+            Ok(Exit::Ok)
+        }
         CertificatesCommand::Import(arguments) => import(arguments, out),
         CertificatesCommand::List(arguments) => list(arguments, out),
         CertificatesCommand::Remove(arguments) => remove(arguments, out),
@@ -50,10 +54,7 @@ pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exi
 fn import(arguments: &ImportArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
     let place = Place::of_key(&arguments.key)?;
     let certificates = read_files(arguments)?;
-    if arguments.create {
-        place.create()?;
-    }
-    let store = place.keyed()?;
+    let store = if arguments.create { place.create()? } else { place.keyed()? };
     let mut imported = Imported::default();
     // Of two for one name the one named first is served, and the one written last stays.
     let mut left: Vec<_> = certificates;
@@ -96,7 +97,7 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
                 certificate.label()
             ));
         }
-        // The index compared public halves only.
+        // Of many, the index compared public halves only.
         problems.extend(certificate.verify(&provider.crypto).err().map(|error| error.to_string()));
         progress.step(1);
     }
@@ -154,6 +155,9 @@ fn remove(arguments: &RemoveArguments, out: &mut dyn Write) -> Result<Exit, Refu
         output::counted(removed.names, "name"),
         output::counted(removed.certificates, "certificate")
     )?;
+    if removed.certificates > 0 {
+        store.erase_deleted().map_err(said)?;
+    }
     for name in &arguments.names {
         if store.covers(name).map_err(said)? {
             say(&format!("{name} is still served, by a wildcard; see: certificates show {name}"));
@@ -167,7 +171,12 @@ fn remove(arguments: &RemoveArguments, out: &mut dyn Write) -> Result<Exit, Refu
 }
 
 fn reseal(arguments: &KeyArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
-    let store = Place::of_key(arguments)?.keyed()?;
+    let place = Place::of_key(arguments)?;
+    let (store, rewritten) = place.migrated()?;
+    if let Some(count) = rewritten {
+        let certificates = output::counted(count as u64, "certificate");
+        writeln!(out, "{certificates} rewritten from an older format")?;
+    }
     let total = store.store().summary().map_err(said)?.certificates;
     let mut progress = Progress::new("seen", total);
     let (mut after, mut resealed) = (None, 0);
@@ -180,11 +189,13 @@ fn reseal(arguments: &KeyArguments, out: &mut dyn Write) -> Result<Exit, Refusal
             break;
         }
     }
+    // Also if nothing was left to do: an earlier run may have been interrupted before this.
+    store.store().erase_deleted().map_err(said)?;
     let current = store.current_key();
     writeln!(out, "{} sealed anew with {current}", output::counted(resealed, "private key"))?;
     let summary = store.store().summary().map_err(said)?;
     match summary.sealed_with.iter().all(|(id, _)| *id == current) {
-        true => writeln!(out, "no private key needs an older sealing key any more; remove those")?,
+        true => writeln!(out, "{NO_OLDER_KEY}")?,
         false => {
             say("a certificate was imported with an older sealing key meanwhile; run it again");
         }
@@ -254,8 +265,8 @@ impl Place {
         Ok(Self { key: key.or(place.key), ..place })
     }
 
-    /// Makes the store, and the key file if the key comes from a file.
-    fn create(&self) -> Result<(), Refusal> {
+    /// Makes the store, and the key file if the key comes from a file, and opens it.
+    fn create(&self) -> Result<KeyedStore, Refusal> {
         if let Some(KeySource::File(path)) = &self.key
             && create_key_file(path).map_err(said)?
         {
@@ -264,19 +275,46 @@ impl Place {
                 "made {path}: without it the private keys are lost, so keep a copy of it"
             ));
         }
-        Store::open_or_create(&self.path).map(drop).map_err(said)
+        let keys = self.keys()?;
+        become_owner_of(&self.path).map_err(said)?;
+        match examination::examine_apart(&self.path) {
+            // One that was begun and not finished is there as little as one that never was.
+            Ok(()) | Err(examination::Refused::Absent(_)) => {}
+            Err(refused) => return Err(said(refused)),
+        }
+        let store = Store::open_or_create(&self.path).map_err(said)?;
+        KeyedStore::new(Arc::new(store), keys).map_err(said)
     }
 
     fn open(&self) -> Result<Store, Refusal> {
+        self.examine()?;
         Store::open(&self.path).map_err(said)
     }
 
     fn keyed(&self) -> Result<KeyedStore, Refusal> {
+        let keys = self.keys()?;
+        KeyedStore::new(Arc::new(self.open()?), keys).map_err(said)
+    }
+
+    /// The same for a store of whatever format, and how many certificates were rewritten.
+    fn migrated(&self) -> Result<(KeyedStore, Option<usize>), Refusal> {
+        let keys = self.keys()?;
+        self.examine()?;
+        KeyedStore::migrate(&self.path, keys).map_err(said)
+    }
+
+    fn keys(&self) -> Result<SealingKeys, Refusal> {
         let source = self.key.as_ref().ok_or_else(|| {
             Refusal::Said("no source of sealing keys; add --key-file FILE".to_owned())
         })?;
-        let keys = sealing_keys(source).map_err(said)?;
-        KeyedStore::new(Arc::new(self.open()?), keys).map_err(said)
+        sealing_keys(source).map_err(said)
+    }
+
+    /// Before the file is mapped, and with no more rights than whoever can write to it has: a
+    /// damaged file must end another process than this one, and not as root.
+    fn examine(&self) -> Result<(), Refusal> {
+        become_owner_of(&self.path).map_err(said)?;
+        examination::examine_apart(&self.path).map_err(said)
     }
 }
 
@@ -330,6 +368,11 @@ fn now_s() -> i64 {
 /// that another command does not wait long.
 const BATCH: usize = 1_000;
 const DAY_S: i64 = 86_400;
+/// What is true when all is sealed anew, and what is not.
+const NO_OLDER_KEY: &str = "\
+no private key in the store needs an older sealing key any more, nor opens with one; remove those
+copies of the store made before still open with them: if a sealing key leaked, replace the private \
+keys too";
 /// Certificates between two lines of progress.
 const PROGRESS_STEP: u64 = 5_000;
 const VERIFY_BATCH: usize = 500;

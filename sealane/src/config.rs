@@ -43,6 +43,8 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     /// Where metrics, health and state are served; nowhere unless asked for.
     pub admin: Option<AdminAddress>,
+    /// Host names by which that may be asked for over TCP, beside `localhost` and addresses.
+    pub admin_hosts: Vec<String>,
     /// The cryptographic library of every lane.
     pub crypto: ProviderChoice,
     /// How many event loops run, one thread each.
@@ -110,6 +112,7 @@ impl Config {
         Ok(Self {
             access_log: None,
             admin: simple.admin,
+            admin_hosts: Vec::new(),
             crypto: ProviderChoice::default(),
             lanes: simple.lanes.unwrap_or_else(default_lanes),
             limits: Limits::default(),

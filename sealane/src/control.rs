@@ -203,7 +203,7 @@ impl Control {
 
     fn open_admin(&mut self) -> Result<(), ServeError> {
         let Some(address) = &self.config.admin else { return Ok(()) };
-        let admin = Admin::start(address, self.state.clone())
+        let admin = Admin::start(address, &self.config.admin_hosts, self.state.clone())
             .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
         self.admin = Some(admin);
         Ok(())
@@ -315,6 +315,10 @@ impl Control {
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let config = self.keep_what_needs_a_restart(config);
+        if let Some((key, problem)) = config.limits.too_few_for(config.lanes) {
+            // Fewer lanes in the file, which run only after the next start.
+            return Err(vec![format!("limits.{key}: {problem}")]);
+        }
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
         let built = build(&config, self.number + 1, &mut self.registries, self.root.current())?;
@@ -353,8 +357,9 @@ impl Control {
             config.limits.decoded_keys_per_lane_max = keys_max;
             kept.push("limits.decoded_keys_per_lane");
         }
-        if config.admin != running.admin {
+        if (&config.admin, &config.admin_hosts) != (&running.admin, &running.admin_hosts) {
             config.admin.clone_from(&running.admin);
+            config.admin_hosts.clone_from(&running.admin_hosts);
             kept.push("admin");
         }
         if config.access_log != running.access_log {
@@ -373,12 +378,15 @@ impl Control {
         }
     }
 
-    /// What has to happen now and then: forget what no generation names any more, and keep the
-    /// ticket root in step with the clock.
+    /// What has to happen now and then: forget what no generation names any more, notice stores
+    /// that somebody else changed, and keep the ticket root in step with the clock.
     fn look_after(&mut self) {
         self.generations.retain(|generation| Arc::strong_count(generation) > 1);
         self.registries.backends.prune();
         self.registries.stores.prune();
+        for news in self.registries.stores.look_after() {
+            say(&news);
+        }
         if let Some(problem) = self.root.advance() {
             say(&problem);
         }

@@ -3,6 +3,7 @@
 //! [`serve`] starts one thread that polls the listener and at most [`CONNECTIONS_MAX`] connections,
 //! so that a silent client holds up nobody. It is for admins and demos, not for a lane's path.
 
+mod host;
 mod message;
 
 use std::io;
@@ -17,6 +18,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv
 
 use crate::proxy_header;
 
+pub use host::Hosts;
 pub use message::{ContentType, Request, Response, Status};
 
 /// Serves `listener`, a bound TCP or unix socket that listens, on a thread called `name`.
@@ -30,7 +32,20 @@ pub fn serve(
     name: &str,
     handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
 ) -> io::Result<Server> {
-    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::Request, handler)
+    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::Request(None), handler)
+}
+
+/// The same on a port of this machine, for requests whose `Host` is one of `hosts`.
+///
+/// # Errors
+/// The thread or its wake-up socket could not be had.
+pub fn serve_hosts(
+    listener: impl Into<OwnedFd>,
+    hosts: Hosts,
+    name: &str,
+    handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
+) -> io::Result<Server> {
+    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::Request(Some(hosts)), handler)
 }
 
 /// The same behind a terminator: every connection must open with a PROXY protocol header of
@@ -103,10 +118,12 @@ struct Turn<H> {
 }
 
 /// What a connection begins with.
-#[derive(Clone, Copy)]
-enum Opening {
+#[derive(Clone, Debug)]
+pub enum Opening {
+    /// A PROXY protocol header of version 2, and then a request.
     ProxyHeader,
-    Request,
+    /// A request, whose `Host` is judged if there are some.
+    Request(Option<Hosts>),
 }
 
 /// The server was told to stop, or its poll failed.
@@ -119,7 +136,7 @@ impl<H: Fn(&Request<'_>) -> Response> Turn<H> {
         let mut ready_connections = ready[2..].iter();
         connections.retain_mut(|connection| {
             let events = ready_connections.next().copied().unwrap_or(PollFlags::empty());
-            events.is_empty() || connection.advance(buffer, *opening, handler).is_ok()
+            events.is_empty() || connection.advance(buffer, opening, handler).is_ok()
         });
         let now = Instant::now();
         connections.retain(|connection| now < connection.deadline);
@@ -223,7 +240,7 @@ impl Connection {
     fn advance(
         &mut self,
         buffer: &mut [u8],
-        opening: Opening,
+        opening: &Opening,
         handler: &impl Fn(&Request<'_>) -> Response,
     ) -> Result<(), Done> {
         match &mut self.state {
@@ -272,19 +289,20 @@ fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Done> {
     }
 }
 
-/// The response to what came so far; `None` as long as that is incomplete.
-fn answer(
+/// The response to what came so far; `None` as long as that is incomplete. A client gets nothing
+/// but this, so it is what is fuzzed.
+pub fn answer(
     received: &[u8],
-    opening: Opening,
+    opening: &Opening,
     handler: &impl Fn(&Request<'_>) -> Response,
 ) -> Option<Vec<u8>> {
-    let (proxy_header, head) = match opening {
+    let (proxy_header, head, hosts) = match opening {
         Opening::ProxyHeader => match proxy_header::Header::decode(received) {
             Ok(None) => return None,
-            Ok(Some((header, len))) => (Some(header), &received[len..]),
+            Ok(Some((header, len))) => (Some(header), &received[len..], None),
             Err(error) => return Some(Response::text(Status::BadRequest, error).encode(true)),
         },
-        Opening::Request => (None, received),
+        Opening::Request(hosts) => (None, received, hosts.as_ref()),
     };
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -301,6 +319,10 @@ fn answer(
     };
     if let Some(status) = refusal {
         return Some(Response::text(status, status.line()).encode(true));
+    }
+    let judged = hosts.map(|hosts| hosts.judge(parsed.version.unwrap_or(1), parsed.headers));
+    if let Some(Err((status, words))) = judged {
+        return Some(Response::text(status, words).encode(parsed.method == Some("GET")));
     }
     let target = parsed.path.unwrap_or("/");
     let (path, query) =

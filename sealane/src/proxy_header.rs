@@ -8,6 +8,7 @@ mod decode;
 
 use std::net::{IpAddr, SocketAddr};
 
+use sealane_engine::policy::Suite;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
@@ -40,7 +41,8 @@ pub struct Header<'a> {
 pub struct Tls<'a> {
     /// The key exchange group; none in a resumed session of TLS 1.2.
     pub group: Option<&'a str>,
-    /// The cipher suite.
+    /// The cipher suite, by the name that OpenSSL gives it: what the specification shows, and what
+    /// HAProxy and hitch send.
     pub suite: Option<&'a str>,
     /// The protocol version.
     pub version: Option<&'a str>,
@@ -60,7 +62,7 @@ impl<'a> Header<'a> {
             server_name: link.server_name(),
             tls: Some(Tls {
                 group: session.group(),
-                suite: session.suite(),
+                suite: session.suite().map(openssl_name),
                 version: session.version(),
             }),
         }
@@ -117,6 +119,11 @@ impl<'a> Header<'a> {
             append(header, TYPE_RESUMED, &[u8::from(resumed)]);
         }
     }
+}
+
+/// OpenSSL's name of the suite that IANA calls `iana`; of TLS 1.3 they are the same.
+fn openssl_name(iana: &str) -> &str {
+    Suite::ALL.iter().find(|suite| suite.name() == iana).map_or(iana, |suite| suite.openssl_name())
 }
 
 fn append_ip(header: &mut Vec<u8>, address: IpAddr) {

@@ -2,8 +2,10 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
+use sealane_lanes::descriptors::grow_table;
 
 use crate::args::ServeArguments;
+use crate::check::Cost;
 use crate::config::Config;
 use crate::control::{ConfigSource, Control, Outcome, ServeError, say, tell_service_manager};
 use crate::exit::Exit;
@@ -36,6 +38,10 @@ pub fn run(arguments: ServeArguments) -> Exit {
 /// How the process ends; why has been said.
 pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exit> {
     raise_descriptor_limit();
+    // While this is the only thread.
+    if let Err(error) = grow_table(Cost::descriptors_of(&config)) {
+        say(&format!("cannot grow the table of open files beforehand: {error}"));
+    }
     let control = Control::start(source, config).map_err(|error| {
         say(&error.to_string());
         match error {

@@ -1,7 +1,9 @@
 //! What a connection costs, as counts that repeat: system calls, memory, descriptors. Times are
 //! printed, never asserted. The figures hold for debug and release builds: both make the same calls
 //! and the same allocations.
-
+//!
+//! A binary of its own: it holds most of the descriptors that a process may have.
+#![forbid(unsafe_code)]
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -10,6 +12,7 @@
     reason = "a test fails by panicking, and prints its figures"
 )]
 
+#[path = "binary/harness/mod.rs"]
 mod harness;
 
 use std::collections::BTreeMap;
@@ -21,16 +24,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use harness::backend::Backend;
-use harness::certificates::{Authority, KeyKind, NAMES};
-use harness::client::{Client, Connector};
-use harness::process::Process;
-use harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
-use harness::tools::required;
-use harness::wait_for;
 use rustix::process::Signal;
 use rustls::version::{TLS12, TLS13};
 use tempfile::TempDir;
+
+use crate::harness::backend::Backend;
+use crate::harness::certificates::{Authority, KeyKind, NAMES};
+use crate::harness::client::{Client, Connector};
+use crate::harness::process::Process;
+use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
+use crate::harness::tools::required;
+use crate::harness::wait_for;
 
 /// System calls of a lane for one connection at a time: a full TLS 1.3 handshake with X25519 and an
 /// ECDSA P-256 key, a request, and an answer from a backend that then ends, on a connection of its

@@ -3,8 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::pages::PageFault;
 use crate::record::RecordError;
 use crate::seal::{SealingKeyError, SealingKeyId};
+use crate::state::STATE_FILE;
+use crate::store::DATA_FILE;
 use crate::{MAP_BYTES, READERS_MAX};
 
 /// Why a store does not do what it was asked for; `path` is the store's. The fault is the
@@ -31,10 +34,7 @@ pub enum StoreError {
         what: String,
     },
     /// It was made by another version of Sealane.
-    #[error(
-        "{}: format {found}, this Sealane reads {FORMAT}; use the version that made it",
-        path.display()
-    )]
+    #[error("{}: format {found}, this Sealane reads {FORMAT}; {}", path.display(), remedy(*found))]
     Format {
         /// The store.
         path: PathBuf,
@@ -84,18 +84,61 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
+    /// A process reads an old state of it and does not end, so that what was deleted stays.
+    #[error(
+        "{}: process {process} still reads an older state of it, so old keys are still in the \
+         file; end that process and run this again", path.display()
+    )]
+    ReaderStays {
+        /// The store.
+        path: PathBuf,
+        /// The process that reads.
+        process: u32,
+    },
+    /// Another process has a file open that was here before.
+    #[error(
+        "{}: another process still serves the file that was here before; stop that process, and \
+         run this again", path.display()
+    )]
+    OpenElsewhere {
+        /// The store.
+        path: PathBuf,
+    },
     /// Every reader's place is taken.
     #[error("{}: more than {READERS_MAX} threads read it; stop some", path.display())]
     ReadersFull {
         /// The store.
         path: PathBuf,
     },
+    /// Another file took the place of the one that is open.
+    #[error(
+        "{}: another file took the place of {DATA_FILE} meanwhile, and nothing was written to it; \
+         run this again", path.display()
+    )]
+    Replaced {
+        /// The store.
+        path: PathBuf,
+    },
+    /// An older copy took the place of the store.
+    #[error(
+        "{}: an older copy of the store: {found} changes, and there were {known}; put the newest \
+         copy there, or, if this one is meant, remove {STATE_FILE} from the folder", path.display()
+    )]
+    RolledBack {
+        /// The store.
+        path: PathBuf,
+        /// Changes that the file has seen.
+        found: u64,
+        /// Changes that were seen before.
+        known: u64,
+    },
     /// A private key cannot be sealed: a fault of the system, or of Sealane.
     #[error(transparent)]
     Seal(#[from] SealingKeyError),
     /// The system refuses.
     #[error(
-        "{}: {source}; see that the folder is there and this user may write in it", path.display()
+        "{}: {source}; see that the folder is there, this user may write in it, and the disk is \
+         not full", path.display()
     )]
     System {
         /// The store.
@@ -103,11 +146,21 @@ pub enum StoreError {
         /// The system's reason.
         source: io::Error,
     },
+    /// It was found damaged while it was served.
+    #[error("{}: damaged, so nothing is read from it; restore it from a backup", path.display())]
+    Withdrawn {
+        /// The store.
+        path: PathBuf,
+    },
 }
 
 impl StoreError {
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.into(), what: what.into() }
+    }
+
+    pub(crate) fn of_pages(path: &Path, fault: PageFault) -> Self {
+        Fault::from(fault).at(path)
     }
 
     pub(crate) fn system(path: &Path, source: io::Error) -> Self {
@@ -119,12 +172,24 @@ impl StoreError {
 #[derive(Debug)]
 pub(crate) enum Fault {
     Database(heed::Error),
+    Page(String),
     Record(RecordError),
     Seal(SealingKeyError),
     What(&'static str),
 }
 
 impl Fault {
+    /// What is wrong, without the store's path.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Database(error) => error.to_string(),
+            Self::Page(what) => what,
+            Self::Record(error) => error.to_string(),
+            Self::Seal(error) => error.to_string(),
+            Self::What(what) => what.to_owned(),
+        }
+    }
+
     pub(crate) fn at(self, path: &Path) -> StoreError {
         let path = || path.to_path_buf();
         match self {
@@ -144,10 +209,8 @@ impl Fault {
             Self::Database(heed::Error::Mdb(heed::MdbError::ReadersFull)) => {
                 StoreError::ReadersFull { path: path() }
             }
-            Self::Database(error) => StoreError::damaged(&path(), error.to_string()),
-            Self::Record(error) => StoreError::damaged(&path(), error.to_string()),
             Self::Seal(error) => error.into(),
-            Self::What(what) => StoreError::damaged(&path(), what),
+            damaged => StoreError::damaged(&path(), damaged.text()),
         }
     }
 }
@@ -155,6 +218,15 @@ impl Fault {
 impl From<heed::Error> for Fault {
     fn from(error: heed::Error) -> Self {
         Self::Database(error)
+    }
+}
+
+impl From<PageFault> for Fault {
+    fn from(fault: PageFault) -> Self {
+        match fault {
+            PageFault::System(error) => Self::Database(heed::Error::Io(error)),
+            damaged @ PageFault::Damaged { .. } => Self::Page(damaged.to_string()),
+        }
     }
 }
 
@@ -170,5 +242,15 @@ impl From<SealingKeyError> for Fault {
     }
 }
 
-/// The format that this version reads and writes.
-pub(crate) const FORMAT: u32 = 1;
+fn remedy(found: u32) -> &'static str {
+    match found {
+        1 => {
+            "stop what serves from it, and rewrite it with: sealane certificates reseal, with the \
+             sealing keys it has"
+        }
+        _ => "use the version that made it",
+    }
+}
+
+/// The format that this version reads and writes. In format 1 neither names nor dates were proven.
+pub(crate) const FORMAT: u32 = 2;

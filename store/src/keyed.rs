@@ -14,10 +14,12 @@ use sealane_engine::certificates::{
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Fault, StoreError};
+use crate::examine::tables_agree;
+use crate::names::{Row, Rows};
 use crate::record::Record;
-use crate::seal::{OpenError, SealingKeyId, SealingKeys};
+use crate::seal::{NONCE_BYTES, OpenError, Sealed, SealingKeyId, SealingKeys};
 use crate::store::Store;
-use crate::tables::{digest_from, digest_of};
+use crate::tables::{Tables, digest_from, digest_of};
 
 /// A store whose private keys can be opened, all of them.
 #[derive(Debug)]
@@ -89,7 +91,8 @@ impl KeyedStore {
     }
 
     /// Opens every private key from the certificate behind `after` on, at most `count_max`, and
-    /// calls `problem` with whatever is wrong; returns where to go on.
+    /// calls `problem` with whatever is wrong; returns where to go on. The first call tells also of
+    /// names that nobody with a sealing key wrote, and of tables that do not agree.
     ///
     /// # Errors
     /// The store cannot be read at all.
@@ -101,6 +104,9 @@ impl KeyedStore {
         mut problem: impl FnMut(String),
     ) -> Result<Option<CertificateDigest>, StoreError> {
         let digests = self.store.read(|txn| self.digests_after(txn, after, count_max))?;
+        if after.is_none() {
+            self.store.read(|txn| self.tell_unproven(txn, &mut problem))?;
+        }
         for digest in &digests {
             // The key is decoded outside of the transaction, which others wait for to end.
             let opened = self.store.read(|txn| self.open_and_check(txn, *digest));
@@ -114,6 +120,31 @@ impl KeyedStore {
             }
         }
         Ok(digests.last().copied())
+    }
+
+    /// Calls `problem` with names whose rows no holder of a sealing key wrote, and with what the
+    /// tables do not agree in.
+    fn tell_unproven(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        problem: &mut impl FnMut(String),
+    ) -> Result<(), Fault> {
+        let mut told = 0;
+        for entry in self.tables().names.iter(txn)? {
+            let (name, row) = entry?;
+            let wrong = Row::parse(row).and_then(|row| self.rows().proven(name, &row)).err();
+            if let Some(wrong) = wrong {
+                problem(format!("{name}: {}; import its certificate again", wrong.text()));
+                told += 1;
+            }
+            if told == PROBLEMS_TOLD_MAX {
+                break;
+            }
+        }
+        if let Err(wrong) = tables_agree(self.tables(), txn) {
+            problem(wrong.text());
+        }
+        Ok(())
     }
 
     fn import_one(
@@ -134,7 +165,7 @@ impl KeyedStore {
         let placed = StoredCertificate { digest, key_type: certificate.key_type() };
         let mut replaced = BTreeSet::new();
         for name in certificate.names() {
-            replaced.extend(self.tables().place(txn, name, placed)?.map(|before| before.0));
+            replaced.extend(self.rows().place(txn, name, placed)?.map(|before| before.0));
         }
         if replaced.is_empty() {
             imported.added += 1;
@@ -156,21 +187,38 @@ impl KeyedStore {
     ) -> Result<(), Fault> {
         let chain: Vec<&[u8]> = certificate.chain().collect();
         let (leaf, intermediates) = chain.split_first().ok_or(Fault::What("an empty chain"))?;
-        let sealed = self.keys.seal(certificate.key(), &digest.0)?;
-        let record = Record {
+        let unsealed = Record {
             key_type: certificate.key_type(),
             not_before_s: certificate.not_before_s(),
             not_after_s: certificate.not_after_s(),
             imported_s: now_s,
-            sealing_key: sealed.id,
-            nonce: sealed.nonce,
-            sealed_key: &sealed.bytes,
+            sealing_key: self.keys.current(),
+            nonce: [0; NONCE_BYTES],
+            sealed_key: &[],
             label: beginning(certificate.label()),
             names: certificate.names().iter().map(|name| &**name).collect(),
             leaf,
             intermediates: intermediates.iter().map(|der| Sha256::digest(der).into()).collect(),
         };
+        let sealed = self.seal(digest, &unsealed, certificate.key())?;
+        let record = unsealed.with_seal(&sealed);
         self.tables().insert(txn, digest, &record, intermediates)
+    }
+
+    /// Seals the key of the record `unsealed`, whose seal, if it has one, does not matter.
+    pub(crate) fn seal(
+        &self,
+        digest: CertificateDigest,
+        unsealed: &Record<'_>,
+        key: &EncodedKey,
+    ) -> Result<Sealed, Fault> {
+        Ok(self.keys.seal(key, &self.bound(digest, unsealed)?)?)
+    }
+
+    /// What the seal of a record is bound to: the store, the chain, and the rest of the record.
+    fn bound(&self, digest: CertificateDigest, record: &Record<'_>) -> Result<Vec<u8>, Fault> {
+        let record = record.unsealed_digest()?;
+        Ok([self.store.id().0.as_slice(), &digest.0, &record].concat())
     }
 
     /// Whether `certificate` is there as it would be written now: sealed with the current key, its
@@ -182,7 +230,7 @@ impl KeyedStore {
         certificate: &Certificate,
     ) -> Result<bool, Fault> {
         let Some(record) = self.tables().record(txn, digest)? else { return Ok(false) };
-        let served = self.tables().served_names(txn, digest, &record)?;
+        let served = self.proven_names(txn, digest, &record)?;
         let validity = (certificate.not_before_s(), certificate.not_after_s());
         Ok(record.sealing_key == self.keys.current()
             && record.key_type == certificate.key_type()
@@ -205,15 +253,12 @@ impl KeyedStore {
             if before == self.keys.current() {
                 continue;
             }
-            let sealed = self.keys.seal(&self.open_key(*digest, &record)?, &digest.0)?;
-            let bytes = Record {
-                sealing_key: sealed.id,
-                nonce: sealed.nonce,
-                sealed_key: &sealed.bytes,
-                ..record
-            }
-            .to_bytes()?;
+            let sealed = self.seal(*digest, &record, &self.open_key(*digest, &record)?)?;
+            let names: Vec<String> = record.names.iter().map(|name| (*name).to_owned()).collect();
+            let bytes = record.with_seal(&sealed).to_bytes()?;
             self.tables().replace_seal(txn, *digest, &bytes, (before, sealed.id))?;
+            // A row goes over with the first of its certificates.
+            names.iter().try_for_each(|name| self.rows().reprove(txn, name))?;
             resealed += 1;
         }
         Ok(Resealed { last: digests.last().copied(), resealed, seen: digests.len() })
@@ -256,20 +301,45 @@ impl KeyedStore {
         Ok(OpenedCertificate { chain, key })
     }
 
-    fn open_key(
+    pub(crate) fn open_key(
         &self,
         digest: CertificateDigest,
         record: &Record<'_>,
     ) -> Result<EncodedKey, Fault> {
-        let opened =
-            self.keys.open(record.sealing_key, &record.nonce, record.sealed_key, &digest.0);
+        let bound = self.bound(digest, record)?;
+        let opened = self.keys.open(record.sealing_key, &record.nonce, record.sealed_key, &bound);
         opened.map_err(|error| match error {
             OpenError::Damaged => Fault::What("a private key's seal is broken"),
             OpenError::KeyMissing => Fault::What("a private key is sealed with another key"),
         })
     }
 
-    fn tables(&self) -> &crate::tables::Tables {
+    /// The names of `record` whose rows lead to it and are proven.
+    fn proven_names<'t>(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        digest: CertificateDigest,
+        record: &Record<'t>,
+    ) -> Result<Vec<&'t str>, Fault> {
+        let mut served = Vec::new();
+        for name in &record.names {
+            let found = self.rows().named(txn, name)?;
+            if found.iter().any(|entry| entry.digest == digest) {
+                served.push(*name);
+            }
+        }
+        Ok(served)
+    }
+
+    pub(crate) fn rows(&self) -> Rows<'_> {
+        Rows { keys: &self.keys, store: self.store.id(), tables: self.tables() }
+    }
+
+    pub(crate) fn keys(&self) -> &SealingKeys {
+        &self.keys
+    }
+
+    fn tables(&self) -> &Tables {
         &self.store.tables
     }
 }
@@ -280,6 +350,9 @@ impl CertificateStore for KeyedStore {
     }
 
     fn view(&self) -> Result<Box<dyn StoreView + '_>, StoreFailure> {
+        if self.store.is_withdrawn() {
+            return Err(StoreFailure);
+        }
         let txn = self.tables().env.read_txn().map_err(|_| StoreFailure)?;
         Ok(Box::new(View { keyed: self, txn }))
     }
@@ -298,7 +371,7 @@ impl StoreView for View<'_> {
     }
 
     fn named(&self, name: &str) -> Result<Vec<StoredCertificate>, StoreFailure> {
-        self.keyed.tables().named(&self.txn, name).map_err(|_| StoreFailure)
+        self.keyed.rows().named(&self.txn, name).map_err(|_| StoreFailure)
     }
 
     fn open(&self, digest: CertificateDigest) -> Result<OpenedCertificate, StoreFailure> {
@@ -344,3 +417,5 @@ fn beginning(label: &str) -> &str {
 }
 
 const LABEL_BYTES_MAX: usize = 1024;
+/// Names with a problem that are told one by one.
+const PROBLEMS_TOLD_MAX: usize = 1000;

@@ -15,20 +15,28 @@
 //! is what the next hello of another sees: there is nothing to reload.
 #![deny(unsafe_code)]
 
+mod erase;
 mod error;
+mod examine;
 mod keyed;
+mod migrate;
+mod names;
+mod pages;
 mod record;
 mod seal;
+mod state;
 mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
 
 pub use error::StoreError;
+pub use examine::{Examined, examine};
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use record::{Record, RecordError};
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys};
-pub use store::{DATA_FILE, Listed, Removed, Store, Summary};
+pub use state::{STATE_FILE, Stamp};
+pub use store::{DATA_FILE, Listed, Look, Removed, Store, Summary};
 
 /// Bytes of the file's map: the most that a store can grow to. Address space, not memory.
 pub const MAP_BYTES: usize = 16 << 30;

@@ -4,8 +4,9 @@
 //! moment at which a chain meets another certificate's key.
 
 use sealane_engine::certificates::{CHAIN_CERTIFICATES_MAX, KeyType, NAMES_PER_CERTIFICATE_MAX};
+use sha2::{Digest as _, Sha256};
 
-use crate::seal::{NONCE_BYTES, SealingKeyId};
+use crate::seal::{NONCE_BYTES, Sealed, SealingKeyId};
 
 /// A record that borrows from the database's page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +41,17 @@ impl<'r> Record<'r> {
     /// # Errors
     /// It is not what [`Self::to_bytes`] writes.
     pub fn parse(bytes: &'r [u8]) -> Result<Self, RecordError> {
+        Self::parse_version(bytes, VERSION)
+    }
+
+    /// Reads a value of format 1, in which the seal was bound to less.
+    pub(crate) fn parse_format_1(bytes: &'r [u8]) -> Result<Self, RecordError> {
+        Self::parse_version(bytes, 1)
+    }
+
+    fn parse_version(bytes: &'r [u8], version: u8) -> Result<Self, RecordError> {
         let rest = &mut &*bytes;
-        if u8::from_be_bytes(array(rest)?) != VERSION {
+        if u8::from_be_bytes(array(rest)?) != version {
             return Err(RecordError("another version"));
         }
         let record = Self {
@@ -58,6 +68,24 @@ impl<'r> Record<'r> {
             intermediates: list(rest, CHAIN_CERTIFICATES_MAX, array)?,
         };
         if rest.is_empty() { Ok(record) } else { Err(RecordError("bytes follow its end")) }
+    }
+
+    /// The same record under another seal.
+    pub(crate) fn with_seal(self, seal: &'r Sealed) -> Self {
+        Self { sealing_key: seal.id, nonce: seal.nonce, sealed_key: &seal.bytes, ..self }
+    }
+
+    /// A digest of all but the seal, which is bound to it, and the chain, which has its own.
+    pub(crate) fn unsealed_digest(&self) -> Result<[u8; 32], RecordError> {
+        let unsealed = Record {
+            sealing_key: SealingKeyId([0; 8]),
+            nonce: [0; NONCE_BYTES],
+            sealed_key: &[],
+            leaf: &[],
+            intermediates: Vec::new(),
+            ..self.clone()
+        };
+        Ok(Sha256::digest(unsealed.to_bytes()?).into())
     }
 
     /// Writes it as [`Self::parse`] reads it.
@@ -152,7 +180,7 @@ fn length(len: usize) -> Result<[u8; 2], RecordError> {
 /// Bytes of a kind of key.
 pub(crate) const KEY_TYPE_BYTES: usize = 3;
 const CUT: RecordError = RecordError("its end is missing");
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 #[cfg(test)]
 mod tests {

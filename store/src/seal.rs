@@ -2,6 +2,9 @@
 //!
 //! Nonces are random and 192 bits long, so that 100,000 keys resealed every day for a century are
 //! 2^32 messages and a collision probability below 2^-128.
+//!
+//! What has to be readable without the key, and still nobody else's, has a [`Proof`]: HMAC-SHA-256
+//! under a second key that is derived from the first, cut to 128 bits.
 
 use std::fmt;
 
@@ -9,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chacha20poly1305::aead::{AeadInPlace as _, KeyInit as _};
 use chacha20poly1305::{Key, Tag, XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac};
 use sealane_engine::certificates::{EncodedKey, KeyEncoding};
 use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -72,8 +76,35 @@ impl SealingKeys {
         self.0.iter().any(|key| key.id == id)
     }
 
+    /// Proves that whoever wrote `parts` had the current key.
+    pub(crate) fn prove(&self, parts: &[&[u8]]) -> Result<Proof, SealingKeyError> {
+        let key = self.0.first().ok_or(SealingKeyError::None)?;
+        let tag = key.proof(parts).finalize().into_bytes();
+        let (tag, _) = tag.split_first_chunk().ok_or(SealingKeyError::CannotSeal)?;
+        Ok(Proof { id: key.id, tag: *tag })
+    }
+
+    /// Whether `proof` is what [`Self::prove`] made of the same `parts` with one of these keys.
+    pub(crate) fn proves(&self, proof: &Proof, parts: &[&[u8]]) -> bool {
+        let key = self.0.iter().find(|key| key.id == proof.id);
+        key.is_some_and(|key| key.proof(parts).verify_truncated_left(&proof.tag).is_ok())
+    }
+
     /// Seals `key` for the certificate that `bound` identifies.
     pub(crate) fn seal(&self, key: &EncodedKey, bound: &[u8]) -> Result<Sealed, SealingKeyError> {
+        self.seal_bound(key, &associated(self.current(), bound))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn seal_format_1(
+        &self,
+        key: &EncodedKey,
+        chain: &[u8],
+    ) -> Result<Sealed, SealingKeyError> {
+        self.seal_bound(key, &associated_format_1(self.current(), chain))
+    }
+
+    fn seal_bound(&self, key: &EncodedKey, bound: &[u8]) -> Result<Sealed, SealingKeyError> {
         let sealing = self.0.first().ok_or(SealingKeyError::None)?;
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce).map_err(|_| SealingKeyError::NoRandomBytes)?;
@@ -86,10 +117,9 @@ impl SealingKeys {
         let mut bytes = Zeroizing::new(Vec::with_capacity(1 + key.der().len() + TAG_BYTES));
         bytes.push(encoding);
         bytes.extend_from_slice(key.der());
-        let bound = associated(sealing.id, bound);
         let tag = sealing
             .cipher()
-            .encrypt_in_place_detached(&XNonce::from(nonce), &bound, &mut bytes)
+            .encrypt_in_place_detached(&XNonce::from(nonce), bound, &mut bytes)
             .map_err(|_| SealingKeyError::CannotSeal)?;
         bytes.extend_from_slice(&tag);
         Ok(Sealed { id: sealing.id, nonce, bytes: bytes.to_vec() })
@@ -103,16 +133,32 @@ impl SealingKeys {
         sealed: &[u8],
         bound: &[u8],
     ) -> Result<EncodedKey, OpenError> {
+        self.open_bound(id, nonce, sealed, &associated(id, bound))
+    }
+
+    /// Opens a seal of format 1, which was bound to the chain alone.
+    pub(crate) fn open_format_1(
+        &self,
+        id: SealingKeyId,
+        nonce: &[u8; NONCE_BYTES],
+        sealed: &[u8],
+        chain: &[u8],
+    ) -> Result<EncodedKey, OpenError> {
+        self.open_bound(id, nonce, sealed, &associated_format_1(id, chain))
+    }
+
+    fn open_bound(
+        &self,
+        id: SealingKeyId,
+        nonce: &[u8; NONCE_BYTES],
+        sealed: &[u8],
+        bound: &[u8],
+    ) -> Result<EncodedKey, OpenError> {
         let key = self.0.iter().find(|key| key.id == id).ok_or(OpenError::KeyMissing)?;
         let (sealed, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(OpenError::Damaged)?;
         let mut opened = Zeroizing::new(sealed.to_vec());
         key.cipher()
-            .decrypt_in_place_detached(
-                &XNonce::from(*nonce),
-                &associated(id, bound),
-                &mut opened,
-                &Tag::from(*tag),
-            )
+            .decrypt_in_place_detached(&XNonce::from(*nonce), bound, &mut opened, &Tag::from(*tag))
             .map_err(|_| OpenError::Damaged)?;
         let (encoding, der) = opened.split_first().ok_or(OpenError::Damaged)?;
         let encoding = match encoding {
@@ -189,6 +235,25 @@ pub(crate) struct Sealed {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// Shows who wrote something: the name of a sealing key, and what only its holder can compute.
+pub(crate) struct Proof {
+    pub(crate) id: SealingKeyId,
+    tag: [u8; PROOF_BYTES - ID_BYTES],
+}
+
+impl Proof {
+    pub(crate) fn parse(bytes: [u8; PROOF_BYTES]) -> Self {
+        let (mut id, mut tag) = ([0; ID_BYTES], [0; PROOF_BYTES - ID_BYTES]);
+        id.copy_from_slice(&bytes[..ID_BYTES]);
+        tag.copy_from_slice(&bytes[ID_BYTES..]);
+        Self { id: SealingKeyId(id), tag }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        [self.id.0.as_slice(), &self.tag].concat()
+    }
+}
+
 /// Why a sealed key stays closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
@@ -201,6 +266,8 @@ pub(crate) enum OpenError {
 #[derive(Clone)]
 struct SealingKey {
     id: SealingKeyId,
+    /// What proofs are made with: not the key that seals, so neither says anything of the other.
+    proving: Secret,
     secret: Secret,
 }
 
@@ -216,7 +283,17 @@ impl SealingKey {
         let mut id = [0; ID_BYTES];
         id.copy_from_slice(&digest[..ID_BYTES]);
         digest.zeroize();
-        Self { id: SealingKeyId(id), secret }
+        let mut proving = Secret::default();
+        let derived = keyed(&secret).chain_update(b"sealane proving key 1").finalize();
+        proving.copy_from_slice(&derived.into_bytes());
+        Self { id: SealingKeyId(id), proving, secret }
+    }
+
+    /// Each part with its length, so that none can be moved into the next.
+    fn proof(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        parts.iter().fold(keyed(&self.proving), |proof, part| {
+            proof.chain_update((part.len() as u64).to_be_bytes()).chain_update(part)
+        })
     }
 
     fn cipher(&self) -> XChaCha20Poly1305 {
@@ -224,10 +301,22 @@ impl SealingKey {
     }
 }
 
-/// What a seal is bound to beside its content: the format, the sealing key and the certificate. So
-/// a sealed key opens in its own record and in no other.
+/// HMAC-SHA-256 under `secret`.
+fn keyed(secret: &Secret) -> Hmac<Sha256> {
+    // Keys of a block's length are taken as they are: this is the same as taking 32 bytes.
+    let mut block = Zeroizing::new([0; BLOCK_BYTES]);
+    block[..KEY_BYTES].copy_from_slice(secret.as_slice());
+    <Hmac<Sha256> as Mac>::new(hmac::digest::Key::<Hmac<Sha256>>::from_slice(block.as_slice()))
+}
+
+/// What a seal is bound to beside its content: the format, the sealing key and the record. So a
+/// sealed key opens in its own record and in no other, and only while that is as it was written.
 fn associated(id: SealingKeyId, bound: &[u8]) -> Vec<u8> {
-    [b"sealane sealed key 1".as_slice(), &id.0, bound].concat()
+    [b"sealane sealed key 2".as_slice(), &id.0, bound].concat()
+}
+
+fn associated_format_1(id: SealingKeyId, chain: &[u8]) -> Vec<u8> {
+    [b"sealane sealed key 1".as_slice(), &id.0, chain].concat()
 }
 
 fn decode(line: &str) -> Option<Secret> {
@@ -244,6 +333,8 @@ fn decode(line: &str) -> Option<Secret> {
     Some(secret)
 }
 
+/// Bytes that SHA-256 takes at once.
+const BLOCK_BYTES: usize = 64;
 /// Bytes of a random nonce.
 pub(crate) const NONCE_BYTES: usize = 24;
 /// Bytes of a [`SealingKeyId`].
@@ -251,6 +342,8 @@ const ID_BYTES: usize = 8;
 const KEY_BYTES: usize = 32;
 /// A line of a key's text, generously.
 const KEY_TEXT_BYTES_MAX: usize = 256;
+/// Bytes of a [`Proof`].
+pub(crate) const PROOF_BYTES: usize = ID_BYTES + 16;
 /// A rotation needs two.
 const SEALING_KEYS_MAX: usize = 16;
 const TAG_BYTES: usize = 16;

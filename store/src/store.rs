@@ -1,22 +1,29 @@
 //! The public part of a store: which certificates there are, for which names, until when.
 
 use std::fmt;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::ops::Bound;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use heed::{AnyTls, RoTxn};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use sealane_engine::certificates::{CertificateDigest, KeyType, StoreId};
 
 use crate::error::{FORMAT, Fault, StoreError};
 use crate::seal::SealingKeyId;
+use crate::state::{Stamp, State};
 use crate::tables::{Tables, digest_of_expiry_key, expiry_key};
 
 /// An open store without the keys to its seals. A process opens a store once and shares it.
 pub struct Store {
     id: StoreId,
+    /// The device and the number of the file that is open.
+    file: (u64, u64),
+    is_withdrawn: AtomicBool,
     path: PathBuf,
     pub(crate) tables: Tables,
 }
@@ -25,20 +32,37 @@ impl Store {
     /// Opens the store in the folder `path`.
     ///
     /// # Errors
-    /// There is none, it has another format, or the system refuses.
+    /// There is none, it has another format, it is an older copy, or the system refuses.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let (store, format) = Self::open_of_any_format(path)?;
+        store.of_present_format(format)
+    }
+
+    /// The same with its format, which this version can at least rewrite.
+    pub(crate) fn open_of_any_format(path: &Path) -> Result<(Self, u32), StoreError> {
         match path.join(DATA_FILE).try_exists() {
-            Ok(true) => Self::of(path, Tables::open(path)),
+            Ok(true) => {
+                let (store, format) = Self::of(path, || Tables::open(path))?;
+                match store.tables.has_lock_of_its_own().map_err(|fault| fault.at(path))? {
+                    true => Ok((store, format)),
+                    false => Err(StoreError::OpenElsewhere { path: path.into() }),
+                }
+            }
             Ok(false) => Err(StoreError::Absent { path: path.into() }),
             Err(error) => Err(StoreError::system(path, error)),
         }
+    }
+
+    /// The same for whoever only reads, and has the folder's lock.
+    pub(crate) fn open_to_examine(path: &Path) -> Result<(Self, u32), StoreError> {
+        Self::of(path, || Tables::open_to_examine(path))
     }
 
     /// Opens the store in the folder `path`; makes it, and the folder for this user alone, if it is
     /// missing.
     ///
     /// # Errors
-    /// It has another format, or the system refuses.
+    /// It has another format, it is an older copy, or the system refuses.
     pub fn open_or_create(path: &Path) -> Result<Self, StoreError> {
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -46,17 +70,97 @@ impl Store {
             }
             _ => {}
         }
-        Self::of(path, Tables::create(path))
+        let lock = lock_folder(path)?;
+        let (store, format) = Self::of(path, || Tables::create(path))?;
+        let store = store.of_present_format(format)?;
+        store.note_state()?;
+        drop(lock);
+        Ok(store)
     }
 
-    fn of(path: &Path, tables: Result<Option<Tables>, Fault>) -> Result<Self, StoreError> {
-        let tables = tables.map_err(|fault| fault.at(path))?;
+    fn of(
+        path: &Path,
+        open: impl FnOnce() -> Result<Option<Tables>, Fault>,
+    ) -> Result<(Self, u32), StoreError> {
+        // Read first: whoever changes the store meanwhile makes it newer than this.
+        let known = State::read(path).map_err(|error| StoreError::system(path, error))?;
+        let tables = open().map_err(|fault| fault.at(path))?;
         let tables = tables.ok_or_else(|| StoreError::Absent { path: path.into() })?;
         let (format, id) = tables.identity().map_err(|fault| fault.at(path))?;
-        if format != FORMAT {
-            return Err(StoreError::Format { path: path.into(), found: format });
+        let file = tables.data_file().map_err(|fault| fault.at(path))?;
+        let file = file.metadata().map_err(|error| StoreError::system(path, error))?;
+        let (file, is_withdrawn) = (Stamp::from(&file).file, AtomicBool::new(false));
+        let store = Self { id, file, is_withdrawn, path: path.into(), tables };
+        match known {
+            Some(known) if known.id == id => store.refuse_older_than(known.generation)?,
+            _ => {}
         }
-        Ok(Self { id, path: path.into(), tables })
+        Ok((store, format))
+    }
+
+    fn of_present_format(self, format: u32) -> Result<Self, StoreError> {
+        match format {
+            FORMAT => Ok(self),
+            _ => Err(StoreError::Format { path: self.path, found: format }),
+        }
+    }
+
+    /// Refuses the store if it has seen less than `known` changes: then it is an older copy.
+    ///
+    /// # Errors
+    /// It is one, or cannot be read.
+    pub fn refuse_older_than(&self, known: u64) -> Result<(), StoreError> {
+        match self.generation()? {
+            found if found < known => {
+                Err(StoreError::RolledBack { path: self.path.clone(), found, known })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How often it was changed.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn generation(&self) -> Result<u64, StoreError> {
+        self.read(|txn| self.tables.generation(txn))
+    }
+
+    /// How the file at the store's path looks now, and whether that is how the last change of
+    /// Sealane's left it; none while a process is about to change it. Nothing is read through the
+    /// map, and nobody is waited for.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn look(&self) -> Result<Option<Look>, StoreError> {
+        let folder = File::open(&self.path).and_then(|folder| {
+            match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::WOULDBLOCK) => Ok(None),
+                locked => Ok(locked.map(|()| Some(folder))?),
+            }
+        });
+        match folder.map_err(|error| StoreError::system(&self.path, error))? {
+            Some(_lock) => self.look_between_changes().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn look_between_changes(&self) -> Result<Look, StoreError> {
+        let system = |error| StoreError::system(&self.path, error);
+        let stamp = Stamp::of(&self.path.join(DATA_FILE)).map_err(system)?;
+        let known = State::read(&self.path).map_err(system)?;
+        let is_ours = known.is_some_and(|known| known.id == self.id && known.stamp == stamp);
+        Ok(Look { is_open_file: stamp.file == self.file, is_ours, stamp })
+    }
+
+    /// Lets nobody read from it any more, or again: a map of a damaged file may end the process.
+    pub fn withdraw(&self, is_withdrawn: bool) {
+        self.is_withdrawn.store(is_withdrawn, Ordering::Release);
+    }
+
+    /// Whether nobody may read from it.
+    pub fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.load(Ordering::Acquire)
     }
 
     /// The folder that it was opened by.
@@ -123,9 +227,15 @@ impl Store {
         let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         self.read(|txn| {
             let keys = self.tables.expiry.range(txn, &(from, Bound::Unbounded))?;
-            keys.take(count_max)
-                .map(|entry| self.listed(txn, digest_of_expiry_key(entry?.0)?))
-                .collect()
+            let listed = keys.take(count_max).map(|entry| {
+                let (key, ()) = entry?;
+                let listed = self.listed(txn, digest_of_expiry_key(key)?)?;
+                match key == expiry_key(listed.not_after_s, listed.digest) {
+                    true => Ok(listed),
+                    false => Err(Fault::What("a date in the list is not its certificate's")),
+                }
+            });
+            listed.collect()
         })
     }
 
@@ -159,22 +269,44 @@ impl Store {
         &self,
         read: impl FnOnce(&RoTxn<'_, AnyTls>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
+        if self.is_withdrawn() {
+            return Err(StoreError::Withdrawn { path: self.path.clone() });
+        }
         let txn = self.tables.env.read_txn().map_err(|error| Fault::from(error).at(&self.path))?;
         read(&txn).map_err(|fault| fault.at(&self.path))
     }
 
-    /// Runs `write` in a transaction of its own, which is committed if all went well.
+    /// Runs `write` in a transaction of its own, which is committed if all went well. Writers take
+    /// turns by a lock on the folder, so that nobody writes to a file whose place another took.
     pub(crate) fn write<T>(
         &self,
         write: impl FnOnce(&mut heed::RwTxn<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
+        let lock = lock_folder(&self.path)?;
+        if !self.look_between_changes()?.is_open_file {
+            return Err(StoreError::Replaced { path: self.path.clone() });
+        }
         let write = || {
             let mut txn = self.tables.env.write_txn()?;
             let written = write(&mut txn)?;
+            self.tables.count_change(&mut txn)?;
             txn.commit()?;
             Ok(written)
         };
-        write().map_err(|fault: Fault| fault.at(&self.path))
+        let written = write().map_err(|fault: Fault| fault.at(&self.path))?;
+        self.note_state()?;
+        drop(lock);
+        Ok(written)
+    }
+
+    /// Remembers the store as it is now. The caller has the folder's lock.
+    pub(crate) fn note_state(&self) -> Result<(), StoreError> {
+        let generation = self.generation()?;
+        let note = || {
+            let stamp = Stamp::of(&self.path.join(DATA_FILE))?;
+            State { id: self.id, generation, stamp }.write(&self.path)
+        };
+        note().map_err(|error| StoreError::system(&self.path, error))
     }
 
     pub(crate) fn listed(
@@ -196,6 +328,20 @@ impl Store {
             sealing_key: record.sealing_key,
         })
     }
+}
+
+/// Waits until no other process writes to the store in the folder `path`, and lets none begin for
+/// as long as the answer lives.
+pub(crate) fn lock_folder(path: &Path) -> Result<File, StoreError> {
+    let lock = || {
+        let folder = File::open(path)?;
+        rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
+        Ok(folder)
+    };
+    lock().map_err(|error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => StoreError::Absent { path: path.into() },
+        _ => StoreError::system(path, error),
+    })
 }
 
 impl fmt::Debug for Store {
@@ -223,6 +369,17 @@ pub struct Listed {
     pub not_before_s: i64,
     /// What its private key is sealed with.
     pub sealing_key: SealingKeyId,
+}
+
+/// What can be seen of the file from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Whether the file at the store's path is the one that is open.
+    pub is_open_file: bool,
+    /// Whether the last change was Sealane's.
+    pub is_ours: bool,
+    /// How it looks.
+    pub stamp: Stamp,
 }
 
 /// What was removed.

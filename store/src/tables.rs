@@ -4,18 +4,23 @@
 //! nothing.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use heed::types::{Bytes, Str, U64, Unit};
-use heed::{AnyTls, Database, Env, EnvOpenOptions, RoTxn, RwTxn, byteorder::BE};
+use heed::{AnyTls, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, byteorder::BE};
 use sealane_engine::certificates::{
-    AskedName, CertificateDigest, Gone, KeyType, StoreId, StoredCertificate,
+    AskedName, CertificateDigest, Gone, StoreId, StoredCertificate,
 };
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{FORMAT, Fault};
-use crate::record::{KEY_TYPE_BYTES, Record, key_type_bytes, key_type_from};
+use crate::names::Row;
+use crate::pages::{Metas, Walk};
+use crate::record::Record;
 use crate::seal::{SealingKeyError, SealingKeyId};
+use crate::store::DATA_FILE;
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
 /// An open database.
@@ -31,23 +36,32 @@ pub(crate) struct Tables {
     intermediates: Database<Bytes, Bytes>,
     /// The format's number and the store's identity.
     meta: Database<Str, Bytes>,
-    /// Name to a list of kinds of key, each with the digest that is served for it.
+    /// Name to a [`Row`]: kinds of key, each with the digest that is served for it.
     pub(crate) names: Database<Str, Bytes>,
     /// Sealing key to how many private keys are sealed with it.
     pub(crate) sealed_with: Database<Bytes, U64<BE>>,
+    /// LMDB's list of readers. LMDB locks it for the process, and whoever closes it once unlocks
+    /// it, so it is opened after `env`, and closed after it.
+    readers: Option<File>,
 }
 
 impl Tables {
     /// Opens the database in the folder `path`; none if it has not all tables. Nothing is written,
     /// and no writer is waited for.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, Fault> {
-        Self::of(environment(path)?)
+        Self::of(environment(path, EnvFlags::empty())?, path)
+    }
+
+    /// The same without a trace in LMDB's lock file, while the folder's lock keeps writers away. It
+    /// may be another's: that of a file which was here before, and which a process still serves.
+    pub(crate) fn open_to_examine(path: &Path) -> Result<Option<Self>, Fault> {
+        Self::of(environment(path, EnvFlags::READ_ONLY | EnvFlags::NO_LOCK)?, path)
     }
 
     /// Opens the database in the folder `path` after making what it lacks: tables and an identity,
     /// in one transaction.
     pub(crate) fn create(path: &Path) -> Result<Option<Self>, Fault> {
-        let env = environment(path)?;
+        let env = environment(path, EnvFlags::empty())?;
         let mut txn = env.write_txn()?;
         for name in TABLES {
             env.create_database::<Bytes, Bytes>(&mut txn, Some(name))?;
@@ -60,10 +74,13 @@ impl Tables {
             meta.put(&mut txn, META_ID, &id)?;
         }
         txn.commit()?;
-        Self::of(env)
+        Self::of(env, path)
     }
 
-    fn of(env: Env) -> Result<Option<Self>, Fault> {
+    fn of(env: Env, path: &Path) -> Result<Option<Self>, Fault> {
+        let has_lock = env.flags()?.is_some_and(|flags| !flags.contains(EnvFlags::NO_LOCK));
+        let readers = has_lock.then(|| File::open(path.join(READERS_FILE))).transpose();
+        let readers = readers.map_err(heed::Error::Io)?;
         let txn = env.read_txn()?;
         let [certificates, expiry, gone, intermediates, names, sealed_with] = TABLES;
         let (
@@ -88,7 +105,89 @@ impl Tables {
         };
         // Only this makes the tables known to later transactions.
         txn.commit()?;
-        Ok(Some(Self { certificates, expiry, gone, intermediates, meta, names, sealed_with, env }))
+        Ok(Some(Self {
+            certificates,
+            env,
+            expiry,
+            gone,
+            intermediates,
+            meta,
+            names,
+            readers,
+            sealed_with,
+        }))
+    }
+
+    /// The file, as LMDB has it open.
+    pub(crate) fn data_file(&self) -> Result<File, Fault> {
+        Ok(self.env.try_clone_inner_file()?)
+    }
+
+    /// Those that read at this moment, in whatever process.
+    pub(crate) fn readers(&self) -> Result<Vec<Reader>, Fault> {
+        let table = self.lock_file(READERS_HEADER + READER_BYTES * READERS_MAX as usize)?;
+        let (places, _) = table.get(READERS_HEADER..).unwrap_or_default().as_chunks();
+        Ok(places.iter().filter_map(Reader::read).collect())
+    }
+
+    /// Whether LMDB's lock file is that of the file that is open. It is not if another process has
+    /// a file open that was here before: then each would mislead the other.
+    pub(crate) fn has_lock_of_its_own(&self) -> Result<bool, Fault> {
+        if self.is_locked_as_committed()? {
+            return Ok(true);
+        }
+        // Perhaps a commit is being noted, or one was not because its process was killed then. LMDB
+        // mends that for the next writer, and lets no other commit meanwhile.
+        let txn = self.env.write_txn()?;
+        let is_own = self.is_locked_as_committed();
+        txn.abort();
+        is_own
+    }
+
+    /// Whether LMDB's lock file names the last commit in the file.
+    fn is_locked_as_committed(&self) -> Result<bool, Fault> {
+        let locked = self.lock_file(READERS_HEADER)?;
+        let locked = locked.get(8..).and_then(|bytes| bytes.first_chunk());
+        let committed = Metas::read(&self.data_file()?)?.newest.transaction;
+        Ok(locked.copied().map(u64::from_ne_bytes) == Some(committed))
+    }
+
+    /// The beginning of LMDB's lock file, at most `len` bytes.
+    fn lock_file(&self, len: usize) -> Result<Vec<u8>, Fault> {
+        let mut bytes = vec![0; len];
+        let mut read = 0;
+        let Some(file) = &self.readers else { return Ok(Vec::new()) };
+        // Shared memory to LMDB, and a file to us: the kernel shows both the same bytes.
+        while read < len {
+            match file.read_at(&mut bytes[read..], read as u64).map_err(heed::Error::Io)? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        bytes.truncate(read);
+        match bytes.first_chunk().copied().map(u32::from_ne_bytes) {
+            Some(LOCK_MAGIC) => Ok(bytes),
+            _ => Err(Fault::What("its lock file is not LMDB's")),
+        }
+    }
+
+    /// How often the store was changed.
+    pub(crate) fn generation(&self, txn: &RoTxn<'_, AnyTls>) -> Result<u64, Fault> {
+        let generation = self.meta.get(txn, META_GENERATION)?;
+        let generation = generation.map(|bytes| bytes.try_into().map(u64::from_be_bytes));
+        generation.unwrap_or(Ok(0)).map_err(|_| Fault::What("its count of changes is cut"))
+    }
+
+    /// Counts a change.
+    pub(crate) fn count_change(&self, txn: &mut RwTxn<'_>) -> Result<u64, Fault> {
+        let generation = self.generation(txn)?.saturating_add(1);
+        self.meta.put(txn, META_GENERATION, &generation.to_be_bytes())?;
+        Ok(generation)
+    }
+
+    /// Notes that all of it is in the format that this version writes.
+    pub(crate) fn set_format(&self, txn: &mut RwTxn<'_>) -> Result<(), Fault> {
+        Ok(self.meta.put(txn, META_FORMAT, &FORMAT.to_be_bytes())?)
     }
 
     /// The format and the identity of the store.
@@ -108,13 +207,18 @@ impl Tables {
         txn: &RoTxn<'_, AnyTls>,
         name: &str,
     ) -> Result<Vec<StoredCertificate>, Fault> {
+        self.row(txn, name)?.map_or(Ok(Vec::new()), |row| row.certificates())
+    }
+
+    /// The row of exactly `name`.
+    pub(crate) fn row<'t>(
+        &self,
+        txn: &'t RoTxn<'_, AnyTls>,
+        name: &str,
+    ) -> Result<Option<Row<'t>>, Fault> {
         // A client may ask for ".", and LMDB takes no empty key.
-        let entries = if name.is_empty() { None } else { self.names.get(txn, name)? };
-        let Some(entries) = entries else { return Ok(Vec::new()) };
-        let (entries, []) = entries.as_chunks::<ENTRY_BYTES>() else {
-            return Err(Fault::What("the entry of a name is cut"));
-        };
-        entries.iter().map(entry).collect()
+        let bytes = if name.is_empty() { None } else { self.names.get(txn, name)? };
+        bytes.map(Row::parse).transpose()
     }
 
     /// What a client gets that asks for `server_name`: the exact name hides a wildcard.
@@ -294,24 +398,6 @@ impl Tables {
         self.count_seal(txn, after, 1)
     }
 
-    /// Serves `digest` for `name`; returns the certificate with the same kind of key that was
-    /// served until now, if it is another.
-    pub(crate) fn place(
-        &self,
-        txn: &mut RwTxn<'_>,
-        name: &str,
-        placed: StoredCertificate,
-    ) -> Result<Option<CertificateDigest>, Fault> {
-        let mut entries = self.named(txn, name)?;
-        let rank = placed.key_type.rank();
-        let same_kind = entries.iter().position(|entry| entry.key_type.rank() == rank);
-        let before = same_kind.map(|position| entries.remove(position).digest);
-        entries.push(placed);
-        entries.sort_by_key(|entry| entry.key_type.rank());
-        self.write_entries(txn, name, &entries)?;
-        Ok(before.filter(|before| *before != placed.digest))
-    }
-
     /// Serves nothing for `name` any more; returns what was served.
     pub(crate) fn unplace(
         &self,
@@ -356,6 +442,11 @@ impl Tables {
     }
 
     #[cfg(test)]
+    pub(crate) fn set_format_1(&self, txn: &mut RwTxn<'_>) -> Result<(), Fault> {
+        Ok(self.meta.put(txn, META_FORMAT, &1_u32.to_be_bytes())?)
+    }
+
+    #[cfg(test)]
     pub(crate) fn damage_intermediate(&self, store: &crate::Store, hash: [u8; 32]) {
         let damage = |txn: &mut RwTxn<'_>| {
             let mut value = self.intermediates.get(txn, &hash)?.unwrap_or_default().to_vec();
@@ -365,19 +456,6 @@ impl Tables {
             Ok(self.intermediates.put(txn, &hash, &value)?)
         };
         store.write(damage).unwrap();
-    }
-
-    fn write_entries(
-        &self,
-        txn: &mut RwTxn<'_>,
-        name: &str,
-        entries: &[StoredCertificate],
-    ) -> Result<(), Fault> {
-        let bytes: Vec<u8> = entries
-            .iter()
-            .flat_map(|entry| key_type_bytes(entry.key_type).into_iter().chain(entry.digest.0))
-            .collect();
-        Ok(self.names.put(txn, name, &bytes)?)
     }
 
     fn intermediate_uses(&self, txn: &RoTxn<'_, AnyTls>, hash: &[u8; 32]) -> Result<u64, Fault> {
@@ -396,16 +474,54 @@ impl Tables {
     }
 }
 
-fn environment(path: &Path) -> Result<Env, Fault> {
+/// A thread that reads, in whatever process.
+pub(crate) struct Reader {
+    pub(crate) process: u32,
+    /// The state that it reads.
+    pub(crate) transaction: u64,
+}
+
+impl Reader {
+    /// A place in LMDB's list; none if nobody reads there.
+    fn read(place: &[u8; READER_BYTES]) -> Option<Self> {
+        let transaction = u64::from_ne_bytes(*place.first_chunk()?);
+        let process = u32::from_ne_bytes(*place.get(8..)?.first_chunk()?);
+        (process != 0 && transaction != u64::MAX).then_some(Self { process, transaction })
+    }
+}
+
+/// Whether the file at `path`, if there is one, is as long as it says. LMDB maps more than the
+/// file, and whoever reads behind the end of a file is ended by the system.
+fn check_length(path: &Path) -> Result<(), Fault> {
+    let file = match File::open(path.join(DATA_FILE)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        file => file.map_err(heed::Error::Io)?,
+    };
+    let len = file.metadata().map_err(heed::Error::Io)?.len();
+    // As a process leaves it that was ended when it made the store; LMDB begins anew.
+    if len == 0 {
+        return Ok(());
+    }
+    let metas = Metas::read(&file)?;
+    // The end may be missing, but only if it is free.
+    match metas.is_long_enough(len) {
+        true => Ok(()),
+        false => Ok(Walk::run(&file, &metas.newest, &mut |_, _, _| Ok(())).map(drop)?),
+    }
+}
+
+fn environment(path: &Path, flags: EnvFlags) -> Result<Env, Fault> {
+    check_length(path)?;
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_readers(READERS_MAX).max_dbs(TABLES_MAX);
     // SAFETY: the file is mapped, so nobody else may write to it or cut it. LMDB's lock file keeps
-    // all that open it through LMDB in order, and no flag here weakens that. Its locks are the
+    // all that open it through LMDB in order; who opens it without that lock, which is a flag,
+    // reads only, and has the folder's lock, without which nobody writes. LMDB's locks are the
     // process's, so a process that opened the file twice would undo its own: heed refuses a path
     // that is open, and whoever opens stores by several paths tells them apart by their files. The
     // folder belongs to one user. A remote file system is not supported, as the documentation says.
     #[allow(unsafe_code, reason = "a mapped file cannot be opened otherwise")]
-    let env = unsafe { options.open(path)? };
+    let env = unsafe { options.flags(flags).open(path)? };
     // Readers that were killed would keep old pages from being used again.
     env.clear_stale_readers()?;
     Ok(env)
@@ -437,20 +553,19 @@ pub(crate) fn digest_from(bytes: &[u8]) -> Result<CertificateDigest, Fault> {
     bytes.try_into().map(CertificateDigest).map_err(|_| Fault::What("a digest is cut"))
 }
 
-fn entry(bytes: &[u8; ENTRY_BYTES]) -> Result<StoredCertificate, Fault> {
-    let (kind, digest) = bytes.split_at(KEY_TYPE_BYTES);
-    let kind = kind.try_into().map_err(|_| Fault::What("the entry of a name is cut"))?;
-    let key_type: KeyType = key_type_from(kind)?;
-    Ok(StoredCertificate { digest: digest_from(digest)?, key_type })
-}
-
 const COUNT_BYTES: usize = 8;
-const ENTRY_BYTES: usize = KEY_TYPE_BYTES + 32;
 /// Names that tell an operator which certificate is meant.
 const NAMES_SHOWN_MAX: usize = 3;
+const LOCK_MAGIC: u32 = 0xBEEF_C0DE;
 const META: &str = "meta";
 const META_FORMAT: &str = "format";
+const META_GENERATION: &str = "generation";
 const META_ID: &str = "id";
+/// A place in LMDB's list of readers, and what stands before the first: LMDB gives each its own
+/// cache line.
+const READER_BYTES: usize = 64;
+const READERS_FILE: &str = "lock.mdb";
+const READERS_HEADER: usize = 128;
 /// The tables of bytes to bytes, as the fields of [`Tables`] are ordered.
 const TABLES: [&str; 6] =
     ["certificates", "expiry", "gone", "intermediates", "names", "sealed_with"];

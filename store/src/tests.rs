@@ -1,5 +1,7 @@
 //! Tests of the store as a whole, over real certificates and a real database in a folder.
 
+mod damage;
+
 use std::path::Path;
 use std::sync::Arc;
 

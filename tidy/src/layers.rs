@@ -125,7 +125,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-const LAYERS: [Layer; 11] = [
+const LAYERS: [Layer; 12] = [
     Layer {
         folder: "fuzz",
         may_use: &["sealane", "sealane-engine", "sealane-lab", "sealane-node", "sealane-store"],
@@ -135,14 +135,26 @@ const LAYERS: [Layer; 11] = [
     // The lab measures the terminator from outside, as it measures its peers: never linked.
     Layer {
         folder: "lab",
-        may_use: &["bytering", "sealane-lanes", "sealane-engine", "sealane-libssl"],
+        may_use: &[
+            "bytering",
+            "sealane-lanes",
+            "sealane-engine",
+            "sealane-libssl",
+            "sealane-reserved-port",
+        ],
         bans: &[],
     },
     Layer { folder: "libssl", may_use: &[], bans: &[] },
     Layer { folder: "bytering", may_use: &[], bans: &[] },
     Layer {
         folder: "sealane",
-        may_use: &["sealane-certificate-files", "sealane-lanes", "sealane-store", "sealane-engine"],
+        may_use: &[
+            "sealane-certificate-files",
+            "sealane-lanes",
+            "sealane-store",
+            "sealane-engine",
+            "sealane-reserved-port",
+        ],
         bans: &[],
     },
     Layer {
@@ -152,8 +164,14 @@ const LAYERS: [Layer; 11] = [
     },
     Layer { folder: "certificate-files", may_use: &["sealane-engine"], bans: &[] },
     Layer { folder: "store", may_use: &["sealane-engine"], bans: &STORE_BANS },
-    Layer { folder: "lanes", may_use: &["sealane-engine"], bans: &LANES_BANS },
-    Layer { folder: "engine", may_use: &[], bans: &ENGINE_BANS },
+    Layer {
+        folder: "lanes",
+        may_use: &["sealane-engine", "sealane-reserved-port"],
+        bans: &LANES_BANS,
+    },
+    Layer { folder: "engine", may_use: &["sealane-reserved-port"], bans: &ENGINE_BANS },
+    // For tests, and for the lab, which starts servers too.
+    Layer { folder: "reserved-port", may_use: &[], bans: &[] },
 ];
 
 const LANES_BANS: [(&str, &str); 9] = [

@@ -19,6 +19,11 @@ pub(crate) fn check(file: &File, source: &Source, findings: &mut Vec<Finding>) {
         let message = format!("a crate's root says `{said}`");
         findings.push(Finding::new(file, 1, "forbid-unsafe", message));
     }
+    for number in ports_let_go(source) {
+        let message = "the port is anybody's at the end of this statement: keep the listener, or \
+                       take a ReservedPort";
+        findings.push(Finding::new(file, number, "free-port", message));
+    }
     for (number, code) in source.code_lines() {
         if !may_be_unsafe && contains_words(&code, "unsafe") {
             let message = format!("unsafe is for {UNSAFE_CRATES:?}: rustix has safe system calls");
@@ -36,6 +41,24 @@ pub(crate) fn check(file: &File, source: &Source, findings: &mut Vec<Finding>) {
             }
         }
     }
+}
+
+/// The lines on which a listener is bound, asked for its port, and dropped, all in one statement.
+fn ports_let_go(source: &Source) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut statement = String::new();
+    for (number, code) in source.code_lines() {
+        for c in code.chars().filter(|c| !c.is_whitespace()) {
+            match c {
+                ';' | '{' | '}' => statement.clear(),
+                c => statement.push(c),
+            }
+            if statement.ends_with(".local_addr()") && statement.contains("Listener::bind(") {
+                found.push(number);
+            }
+        }
+    }
+    found
 }
 
 /// What `file` says of unsafe code, if it is a crate's root.

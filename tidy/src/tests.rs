@@ -59,6 +59,18 @@ fn getters_have_no_prefix() {
 }
 
 #[test]
+fn no_port_is_looked_for_and_let_go() {
+    let found = "TcpListener::bind((LOCAL, 0)).unwrap()";
+    let one_line =
+        format!("//! A module.\nfn f() -> u16 {{\n    {found}.local_addr().port()\n}}\n");
+    breaks_at("free-port", 3, "engine/tests/a.rs", &one_line);
+    let chain = format!("//! A module.\nlet at = {found}\n    .local_addr()\n    .unwrap();\n");
+    breaks_at("free-port", 3, "lab/tests/a.rs", &chain);
+    let kept = format!("//! A module.\nlet l = {found};\nlet at = l.local_addr().unwrap();\n");
+    holds("lab/tests/a.rs", &kept);
+}
+
+#[test]
 fn names_say_something() {
     for path in ["lanes/src/utils.rs", "lanes/src/io_util.rs", "common/a.md", "test-helpers/a.md"] {
         breaks("name", path, "//! Text.\n");

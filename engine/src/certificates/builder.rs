@@ -10,8 +10,8 @@ use super::key::EncodedKey;
 use super::leaf::{Leaf, check_intermediate};
 use super::{
     CERTIFICATES_MAX, Certificate, CertificateDigest, CertificateError, CertificateIndex,
-    CertificateWarning, KeyType, NAMES_PER_CERTIFICATE_MAX, PemContents, RSA_BITS_MAX,
-    RSA_BITS_MIN, decode,
+    CertificateWarning, KEYS_TRIED_MAX, KeyType, NAMES_PER_CERTIFICATE_MAX, PemContents,
+    RSA_BITS_MAX, RSA_BITS_MIN, decode,
 };
 
 /// Collects certificates in their configured order; a problem with one does not stop the others.
@@ -19,19 +19,23 @@ pub struct IndexBuilder<'a> {
     certificates: Vec<Arc<Certificate>>,
     errors: Vec<CertificateError>,
     intermediates: HashSet<Arc<[u8]>>,
+    /// Keys that are still decoded as they are added.
+    keys_to_try: usize,
     now_s: i64,
     provider: &'a CryptoProvider,
     warnings: Vec<CertificateWarning>,
 }
 
 impl<'a> IndexBuilder<'a> {
-    /// `now_s` is Unix time, for warnings about validity; `provider` decodes the few keys whose
-    /// encoding leaves the public half out, to see whether they fit.
+    /// `now_s` is Unix time, for warnings about validity. `provider` decodes the first
+    /// [`KEYS_TRIED_MAX`] keys, and of the others the few whose encoding leaves the public half
+    /// out, to see whether they can be used.
     pub fn new(provider: &'a CryptoProvider, now_s: i64) -> Self {
         Self {
             certificates: Vec::new(),
             errors: Vec::new(),
             intermediates: HashSet::new(),
+            keys_to_try: KEYS_TRIED_MAX,
             now_s,
             provider,
             warnings: Vec::new(),
@@ -142,19 +146,24 @@ impl<'a> IndexBuilder<'a> {
         Ok(())
     }
 
-    /// Compares the public halves as bytes; decodes the key only if its encoding leaves it out.
+    /// Compares the public halves as bytes, and decodes the key as lanes will while there are few:
+    /// one that no lane can use is found here, and not by the first client. Of many that would take
+    /// seconds; then only those are decoded whose encoding leaves the public half out.
     fn check_fit(
-        &self,
+        &mut self,
         (label, leaf, leaf_der): (&str, &Leaf, &[u8]),
         (key_label, key): (&str, &EncodedKey),
     ) -> Result<(), CertificateError> {
         let half = key
             .public_half()
             .ok_or_else(|| CertificateError::UnsupportedKey { label: key_label.into() })?;
+        let is_tried = self.keys_to_try > 0;
         let fits = match half.bytes {
             _ if Some(half.key_type) != leaf.key_type => false,
-            Some(bytes) => bytes == leaf.public_key,
-            None => {
+            Some(bytes) if bytes != leaf.public_key => false,
+            Some(_) if !is_tried => true,
+            _ => {
+                self.keys_to_try = self.keys_to_try.saturating_sub(1);
                 let chain = vec![CertificateDer::from(leaf_der.to_vec())];
                 match decode(key_label, chain, key, self.provider) {
                     Ok(_) => true,
@@ -167,6 +176,12 @@ impl<'a> IndexBuilder<'a> {
             return Ok(());
         }
         Err(CertificateError::KeyMismatch { certificate: label.into(), key: key_label.into() })
+    }
+
+    /// A builder that leaves keys to lanes from the first on.
+    #[cfg(test)]
+    pub(super) fn trying_none(provider: &'a CryptoProvider, now_s: i64) -> Self {
+        Self { keys_to_try: 0, ..Self::new(provider, now_s) }
     }
 
     /// Keeps one copy of each intermediate, however many chains it is in.

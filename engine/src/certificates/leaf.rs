@@ -1,11 +1,16 @@
 //! What the index needs to know of a server's own certificate.
 
 use rustls::pki_types::DnsName;
-use x509_parser::asn1_rs::FromDer;
+use x509_parser::asn1_rs::{FromDer, Oid};
 use x509_parser::certificate::{X509Certificate, X509CertificateParser};
-use x509_parser::extensions::{GeneralName, SubjectAlternativeName};
+use x509_parser::extensions::{
+    AuthorityKeyIdentifier, BasicConstraints, GeneralName, KeyIdentifier, SubjectAlternativeName,
+};
 use x509_parser::nom::Parser;
-use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
+use x509_parser::oid_registry::{
+    OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_BASIC_CONSTRAINTS,
+    OID_X509_EXT_SUBJECT_ALT_NAME, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
+};
 use x509_parser::x509::X509Version;
 
 use super::key::PublicHalf;
@@ -88,6 +93,95 @@ impl Leaf {
     }
 }
 
+/// What decides the place of a certificate among others of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Linked<'a> {
+    pub(crate) der: &'a [u8],
+    /// Only this version has extensions.
+    pub(crate) has_version_3: bool,
+    pub(crate) issuer: &'a [u8],
+    /// Which of its issuer's keys signed it, if it says so.
+    pub(crate) issuer_key_id: Option<&'a [u8]>,
+    pub(crate) key_id: Option<&'a [u8]>,
+    pub(crate) not_after_s: i64,
+    pub(crate) not_before_s: i64,
+    pub(crate) subject: &'a [u8],
+}
+
+impl<'a> Linked<'a> {
+    /// Reads a certificate; no signature is checked.
+    pub(crate) fn parse(der: &'a [u8]) -> Result<Self, &'static str> {
+        let certificate = parse(der)?;
+        let extension = |oid: Oid<'_>| {
+            let mut all = certificate.extensions().iter();
+            all.find(|extension| extension.oid == oid).map(|extension| extension.value)
+        };
+        let own = extension(OID_X509_EXT_SUBJECT_KEY_IDENTIFIER);
+        let own = own.and_then(|value| KeyIdentifier::from_der(value).ok());
+        let issuer = extension(OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER);
+        let issuer = issuer.and_then(|value| AuthorityKeyIdentifier::from_der(value).ok());
+        Ok(Self {
+            der,
+            has_version_3: certificate.version() == X509Version::V3,
+            issuer: certificate.issuer.as_raw(),
+            issuer_key_id: issuer.and_then(|(_, id)| id.key_identifier.map(|id| id.0)),
+            key_id: own.map(|(_, id)| id.0),
+            not_after_s: certificate.validity.not_after.timestamp(),
+            not_before_s: certificate.validity.not_before.timestamp(),
+            subject: certificate.subject.as_raw(),
+        })
+    }
+
+    /// Whether the names say that it issued `other`, and the keys' identifiers do not deny it.
+    pub(crate) fn may_have_issued(&self, other: &Linked<'_>) -> bool {
+        let is_meant = match (self.key_id, other.issuer_key_id) {
+            (Some(own), Some(wanted)) => own == wanted,
+            _ => true,
+        };
+        self.subject == other.issuer && is_meant
+    }
+
+    /// Whether a time lies between its dates.
+    pub(crate) fn is_valid_at(&self, now_s: i64) -> bool {
+        (self.not_before_s..=self.not_after_s).contains(&now_s)
+    }
+}
+
+/// The limits that an authority's certificate sets to itself.
+pub(crate) struct AuthorityLimits {
+    /// Last second of validity, in Unix time.
+    pub(crate) not_after_s: i64,
+    /// First second of validity, in Unix time.
+    pub(crate) not_before_s: i64,
+    /// How many authorities may stand between it and a peer's own certificate.
+    pub(crate) path_len: Option<u32>,
+}
+
+impl AuthorityLimits {
+    /// Reads a certificate; no signature is checked.
+    pub(crate) fn parse(der: &[u8]) -> Result<Self, &'static str> {
+        let certificate = parse(der)?;
+        let mut all = certificate.extensions().iter();
+        let constraints = all.find(|extension| extension.oid == OID_X509_EXT_BASIC_CONSTRAINTS);
+        let constraints = match constraints {
+            Some(extension) => BasicConstraints::from_der(extension.value)
+                .map(|(_, constraints)| Some(constraints))
+                .map_err(|_| "unreadable extension basicConstraints")?,
+            None => None,
+        };
+        Ok(Self {
+            not_after_s: certificate.validity.not_after.timestamp(),
+            not_before_s: certificate.validity.not_before.timestamp(),
+            path_len: constraints.and_then(|constraints| constraints.path_len_constraint),
+        })
+    }
+}
+
+/// The public key of a certificate, as it is encoded there (SubjectPublicKeyInfo).
+pub(super) fn public_key_info(der: &[u8]) -> Result<&[u8], &'static str> {
+    parse(der).map(|certificate| certificate.subject_pki.raw)
+}
+
 /// Whether an intermediate is a certificate at all.
 pub(super) fn check_intermediate(der: &[u8]) -> Result<(), &'static str> {
     parse(der).map(drop)
@@ -123,10 +217,18 @@ pub(crate) fn is_authority(der: &[u8]) -> bool {
 
 /// Leaves extensions undecoded: only one of them matters, and most of the time would go there.
 fn parse(der: &[u8]) -> Result<X509Certificate<'_>, &'static str> {
+    #[cfg(test)]
+    PARSED.set(PARSED.get() + 1);
     let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
     match parser.parse(der) {
         Ok(([], certificate)) => Ok(certificate),
         Ok(_) => Err("bytes follow its end"),
         Err(_) => Err("unreadable structure"),
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Certificates that were read on this thread; what a stranger may cause has a budget.
+    pub(crate) static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -3,14 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, RootCertStore};
 
 use super::error::ClientOptionsError;
 use super::options::{ALPN_PROTOCOLS_MAX, ClientOptions, OptionsDigest, Roots, Verification};
 use super::table::Counters;
 use super::verifier::LaneVerifier;
+use crate::anchors::Anchors;
 use crate::policy::{Group, Versions};
 use crate::provider::lane_provider;
 use crate::tickets::{LaneClock, UnixSeconds};
@@ -19,7 +21,7 @@ use crate::tickets::{LaneClock, UnixSeconds};
 /// for them. [`ClientContexts`](super::ClientContexts) builds it.
 pub struct ClientContext {
     /// Parsed roots, of which lanes read and no connection counts references.
-    anchors: Arc<RootCertStore>,
+    anchors: Anchors,
     counters: Arc<Counters>,
     digest: OptionsDigest,
     /// Without the roots: they are parsed, and their source is of no use any more.
@@ -34,7 +36,8 @@ impl ClientContext {
         counters: &Arc<Counters>,
     ) -> Result<Arc<Self>, ClientOptionsError> {
         check(options)?;
-        let anchors = Arc::new(parse(&options.roots)?);
+        // Whoever names an authority trusts it, an intermediate one too.
+        let anchors = options.roots.anchors(Anchors::trust)?;
         counters.parsed(anchors.len());
         counters.built();
         let context = Arc::new(Self {
@@ -64,24 +67,10 @@ impl ClientContext {
     ) -> Result<Arc<ClientConfig>, ClientOptionsError> {
         let options = &self.options;
         let provider = Arc::new(lane_provider(options.provider, &options.groups)?.crypto);
-        let chain = match options.verification {
-            Verification::DangerousNone => None,
-            Verification::Full => {
-                let anchors = Arc::clone(&self.anchors);
-                let builder =
-                    WebPkiServerVerifier::builder_with_provider(anchors, Arc::clone(&provider));
-                Some(builder.build().map_err(|_| ClientOptionsError::NoRoots)?)
-            }
-        };
-        let verifier = LaneVerifier {
-            algorithms: provider.signature_verification_algorithms,
-            chain,
-            _context: Arc::clone(self),
-        };
         let builder = ClientConfig::builder_with_details(Arc::clone(&provider), clock)
             .with_protocol_versions(options.versions.supported())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier));
+            .with_custom_certificate_verifier(Arc::new(self.verifier(&provider)));
         let mut config = match &options.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
@@ -101,10 +90,24 @@ impl ClientContext {
         Ok(Arc::new(config))
     }
 
-    /// The reference counts that lanes share: of the context, and of its roots.
+    /// The calling lane's own verifier.
+    pub(crate) fn verifier(self: &Arc<Self>, provider: &CryptoProvider) -> LaneVerifier {
+        let algorithms = provider.signature_verification_algorithms;
+        LaneVerifier { algorithms, context: Arc::clone(self) }
+    }
+
+    /// Who vouches for servers; none if nothing is asked of their certificates.
+    pub(super) fn believed(&self) -> Option<&Anchors> {
+        match self.options.verification {
+            Verification::DangerousNone => None,
+            Verification::Full => Some(&self.anchors),
+        }
+    }
+
+    /// The reference count that lanes share.
     #[cfg(test)]
-    pub(super) fn references(self: &Arc<Self>) -> (usize, usize) {
-        (Arc::strong_count(self), Arc::strong_count(&self.anchors))
+    pub(super) fn references(self: &Arc<Self>) -> usize {
+        Arc::strong_count(self)
     }
 }
 
@@ -142,15 +145,6 @@ fn check(options: &ClientOptions) -> Result<(), ClientOptionsError> {
         return Err(ClientOptionsError::AlpnName { position: index + 1, bytes });
     }
     Ok(())
-}
-
-/// The trust anchors of `roots`.
-pub(crate) fn parse(roots: &Roots) -> Result<RootCertStore, ClientOptionsError> {
-    let mut anchors = RootCertStore::empty();
-    for root in &*roots.certificates {
-        anchors.add(root.der.clone()).map_err(|error| root.bad(error.to_string()))?;
-    }
-    Ok(anchors)
 }
 
 /// Sessions that a lane remembers per context, to resume them.

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustls::DistinguishedName;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sha2::{Digest, Sha256};
 
 use super::error::ClientOptionsError;
+use crate::anchors::Anchors;
 use crate::certificates::{
-    Certificate, CertificateError, DefaultCertificate, IndexBuilder, damage, not_after_s,
+    Certificate, CertificateError, DefaultCertificate, IndexBuilder, Linked, damage, not_after_s,
 };
 use crate::policy::{Group, Versions};
 use crate::provider::{ProviderChoice, lane_provider};
@@ -181,8 +183,7 @@ impl Roots {
     }
 
     /// Last second of validity of the authority that expires first, in Unix time; none if there is
-    /// no authority. Verification does not ask for these dates: who has expired is believed until
-    /// removed here.
+    /// no authority. From then on that one vouches for nobody.
     ///
     /// # Errors
     /// One of them is no certificate.
@@ -198,6 +199,27 @@ impl Roots {
     /// Their certificates, as DER.
     pub(crate) fn ders(&self) -> impl Iterator<Item = &[u8]> {
         self.certificates.iter().map(|root| root.der.as_ref())
+    }
+
+    /// Their certificates, each put where `place` says; what cannot be used there is named.
+    pub(crate) fn anchors(
+        &self,
+        place: impl Fn(&mut Anchors, &CertificateDer<'_>) -> Result<(), String>,
+    ) -> Result<Anchors, ClientOptionsError> {
+        let mut anchors = Anchors::default();
+        for root in &*self.certificates {
+            place(&mut anchors, &root.der).map_err(|reason| root.bad(reason))?;
+        }
+        Ok(anchors)
+    }
+
+    /// Their names.
+    pub(crate) fn subjects(&self) -> Result<Vec<DistinguishedName>, ClientOptionsError> {
+        let subject = |root: &Root| {
+            let linked = Linked::parse(&root.der).map_err(|reason| root.bad(reason.into()))?;
+            Ok(DistinguishedName::from(linked.subject.to_vec()))
+        };
+        self.certificates.iter().map(subject).collect()
     }
 
     /// Tells this set of certificates from all others.
@@ -247,7 +269,7 @@ impl Root {
     }
 
     /// That it is no certificate.
-    pub(super) fn bad(&self, reason: String) -> ClientOptionsError {
+    fn bad(&self, reason: String) -> ClientOptionsError {
         ClientOptionsError::BadRoot { label: (*self.label).into(), position: self.position, reason }
     }
 }

@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use webpki::KeyUsage;
 
 use super::context::ClientContext;
+use crate::anchors::{Asked, refusal};
+use crate::peer_chain::PeerChain;
 
 /// A lane's own verifier. The roots behind it are memory that all lanes read and none writes.
 #[derive(Debug)]
-pub(super) struct LaneVerifier {
+pub(crate) struct LaneVerifier {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
-    /// Checks chain, dates and name; none if nothing is asked of the certificate.
-    pub(super) chain: Option<Arc<WebPkiServerVerifier>>,
     /// Whoever holds the configuration with this verifier, a connection among them, holds the
     /// context: it is freed after its last connection.
-    pub(super) _context: Arc<ClientContext>,
+    pub(super) context: Arc<ClientContext>,
 }
 
 impl ServerCertVerifier for LaneVerifier {
@@ -27,13 +27,17 @@ impl ServerCertVerifier for LaneVerifier {
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        ocsp: &[u8],
+        _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match &self.chain {
-            Some(chain) => chain.verify_server_cert(end_entity, intermediates, name, ocsp, now),
-            None => Ok(ServerCertVerified::assertion()),
+        if let Some(anchors) = self.context.believed() {
+            let chain = PeerChain::parse(end_entity, intermediates)?;
+            let (algorithms, usage) = (&self.algorithms, KeyUsage::server_auth());
+            let own =
+                anchors.verify(end_entity, &chain, &Asked { algorithms, crls: &[], now, usage })?;
+            own.verify_is_valid_for_subject_name(name).map_err(refusal)?;
         }
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -2,7 +2,6 @@
 
 use super::roots::{CRL_BYTES_MAX, CRLS_MAX};
 use crate::client::ClientOptionsError;
-use crate::provider::ProviderError;
 
 /// Why roots and revocation lists make no [`ClientRoots`](super::ClientRoots). The fault is the
 /// operator's.
@@ -49,9 +48,6 @@ pub enum ClientRootsError {
          authorities that issue to clients"
     )]
     NoRoots,
-    /// No cryptography to try the lists with.
-    #[error(transparent)]
-    Provider(#[from] ProviderError),
     /// One of the roots.
     #[error(transparent)]
     Roots(#[from] ClientOptionsError),

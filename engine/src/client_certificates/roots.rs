@@ -3,33 +3,34 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::CertificateRevocationListDer;
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::pem::PemObject;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use rustls::{DistinguishedName, RootCertStore};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::server::danger::ClientCertVerified;
+use rustls::{CertificateError, DistinguishedName, Error};
 use sha2::{Digest, Sha256};
+use webpki::{CertRevocationList, KeyUsage, OwnedCertRevocationList};
 
 use super::ClientRootsError;
 use super::pinned::Pinned;
-use crate::certificates::{damage, is_authority};
-use crate::client::{Roots, parse_roots};
-use crate::policy::Group;
-use crate::provider::{ProviderChoice, lane_provider};
+use crate::anchors::{Anchors, Asked, refusal};
+use crate::certificates::{damage, is_authority, is_self_issued};
+use crate::client::Roots;
+use crate::peer_chain::PeerChain;
+use crate::session::is_authority_as_leaf;
 
 /// Authorities that may issue to clients, with their revocation lists: immutable, shared by all
 /// lanes, and read-only for them.
 ///
 /// With a list, every certificate of a chain must be on the books of one, and lists count only
 /// until their next update is due. A certificate that issued itself and is given here may be a
-/// client's own; if it is no authority's, nobody else's is believed because of it.
+/// client's own; if it is no authority's, nobody else's is believed because of it. An intermediate
+/// authority that is given here need not be sent by clients, and is believed as far as one that is
+/// trusted issued it, as OpenSSL has it.
 pub struct ClientRoots {
-    authorities: Arc<RootCertStore>,
-    crls: Vec<CertificateRevocationListDer<'static>>,
     digest: [u8; 32],
-    pinned: Pinned,
     subjects: Vec<DistinguishedName>,
+    trust: Arc<Trust>,
 }
 
 impl ClientRoots {
@@ -46,23 +47,26 @@ impl ClientRoots {
         if roots.is_empty() {
             return Err(ClientRootsError::NoRoots);
         }
-        let given = Arc::new(parse_roots(&roots)?);
-        let crls = read_crls(&given, crls)?;
-        // webpki believes whatever an anchor signed, also if the anchor may sign nothing.
-        let anchors = given.roots.iter().zip(roots.ders());
-        let authorities = anchors.filter(|(_, der)| is_authority(der));
-        let authorities = authorities.map(|(anchor, _)| anchor.clone()).collect();
         let mut hash = Sha256::new_with_prefix(b"sealane client authorities 1");
         hash.update(roots.digest());
-        for crl in &crls {
-            hash.update(Sha256::digest(crl));
+        let lists = read_crls(crls)?;
+        for (der, _) in &lists {
+            hash.update(Sha256::digest(der));
         }
+        let anchors = roots.anchors(|anchors, der| {
+            match (is_authority(der), is_self_issued(der)) {
+                // webpki believes whatever an anchor signed, also if the anchor may sign nothing.
+                (false, _) => Anchors::default().trust(der),
+                (true, true) => anchors.trust(der),
+                (true, false) => anchors.know(der),
+            }
+        })?;
+        let crls: Vec<_> = lists.into_iter().map(|(_, list)| list).collect();
+        let pinned = Pinned::among(roots.ders(), !crls.is_empty());
         Ok(Self {
-            authorities: Arc::new(authorities),
             digest: hash.finalize().into(),
-            pinned: Pinned::among(roots.ders(), !crls.is_empty()),
-            crls,
-            subjects: given.subjects(),
+            subjects: roots.subjects()?,
+            trust: Arc::new(Trust { anchors, crls, pinned }),
         })
     }
 
@@ -81,24 +85,44 @@ impl ClientRoots {
         self.digest
     }
 
-    /// Those that a client may show as its own.
-    pub(super) fn pinned(&self) -> Pinned {
-        self.pinned.clone()
+    /// Who is trusted. A lane takes a reference once for each context.
+    pub(super) fn trust(&self) -> Arc<Trust> {
+        Arc::clone(&self.trust)
     }
+}
 
-    /// A verifier of chains of its own for a lane, by its provider; none if nobody is an authority.
-    pub(super) fn verifier(
+/// Whom a lane believes, and what was revoked: memory that all lanes read and none writes.
+#[derive(Debug)]
+pub(super) struct Trust {
+    anchors: Anchors,
+    crls: Vec<CertRevocationList<'static>>,
+    pinned: Pinned,
+}
+
+impl Trust {
+    /// Whether a client's chain is believed at a time.
+    pub(super) fn verify(
         &self,
-        provider: Arc<CryptoProvider>,
-    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, VerifierBuilderError> {
-        if self.authorities.is_empty() {
-            return Ok(None);
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+        algorithms: &WebPkiSupportedAlgorithms,
+    ) -> Result<ClientCertVerified, Error> {
+        let chain = PeerChain::parse(leaf, intermediates)?;
+        let asked = Asked { algorithms, crls: &self.crls, now, usage: KeyUsage::client_auth() };
+        let refused = match self.anchors.verify(leaf, &chain, &asked) {
+            Ok(_) => return Ok(ClientCertVerified::assertion()),
+            Err(Error::InvalidCertificate(error))
+                if error == CertificateError::UnknownIssuer || is_authority_as_leaf(&error) =>
+            {
+                error
+            }
+            Err(error) => return Err(error),
+        };
+        match self.pinned.judge(leaf, now) {
+            Some(judged) => judged.map(|()| ClientCertVerified::assertion()),
+            None => Err(Error::InvalidCertificate(refused)),
         }
-        WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.authorities), provider)
-            .with_crls(self.crls.iter().cloned())
-            .enforce_revocation_expiration()
-            .build()
-            .map(Some)
     }
 }
 
@@ -113,24 +137,24 @@ impl Eq for ClientRoots {}
 impl fmt::Debug for ClientRoots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientRoots")
-            .field("authorities", &self.authorities.len())
-            .field("crls", &self.crls.len())
+            .field("anchors", &self.trust.anchors)
+            .field("crls", &self.trust.crls.len())
             .finish_non_exhaustive()
     }
 }
 
-/// The lists of all texts, each once, sorted, and each tried.
-fn read_crls(
-    anchors: &Arc<RootCertStore>,
-    texts: &[&[u8]],
-) -> Result<Vec<CertificateRevocationListDer<'static>>, ClientRootsError> {
+/// A revocation list as it was written, and as it is asked.
+type List = (CertificateRevocationListDer<'static>, CertRevocationList<'static>);
+
+/// The lists of all texts, each once, sorted.
+fn read_crls(texts: &[&[u8]]) -> Result<Vec<List>, ClientRootsError> {
     let bytes = texts.iter().map(|text| text.len()).sum();
     if bytes > CRL_BYTES_MAX {
         return Err(ClientRootsError::CrlsTooLarge { bytes });
     }
-    let mut crls = Vec::new();
+    let mut lists: Vec<List> = Vec::new();
     for (index, text) in texts.iter().enumerate() {
-        let before = crls.len();
+        let before = lists.len();
         for (found, section) in CertificateRevocationListDer::pem_slice_iter(text).enumerate() {
             let position = found + 1;
             let crl = section.map_err(|error| ClientRootsError::BrokenCrlPem {
@@ -138,35 +162,21 @@ fn read_crls(
                 position,
                 reason: damage(&error),
             })?;
-            try_crl(anchors, &crl, index, position)?;
-            crls.push(crl);
+            let list = OwnedCertRevocationList::from_der(&crl).map_err(|error| {
+                ClientRootsError::BadCrl { index, position, reason: refusal(error).to_string() }
+            })?;
+            lists.push((crl, list.into()));
         }
-        if crls.len() == before {
+        if lists.len() == before {
             return Err(ClientRootsError::NoCrlInText { index });
         }
     }
-    crls.sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
-    crls.dedup();
-    if crls.len() > CRLS_MAX {
-        return Err(ClientRootsError::TooManyCrls { count: crls.len() });
+    lists.sort_unstable_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
+    lists.dedup_by(|(a, _), (b, _)| a == b);
+    if lists.len() > CRLS_MAX {
+        return Err(ClientRootsError::TooManyCrls { count: lists.len() });
     }
-    Ok(crls)
-}
-
-fn try_crl(
-    anchors: &Arc<RootCertStore>,
-    crl: &CertificateRevocationListDer<'static>,
-    index: usize,
-    position: usize,
-) -> Result<(), ClientRootsError> {
-    let provider = Arc::new(lane_provider(ProviderChoice::AwsLc, &Group::ALL)?.crypto);
-    let tried = WebPkiClientVerifier::builder_with_provider(Arc::clone(anchors), provider)
-        .with_crls([crl.clone()])
-        .build();
-    match tried {
-        Ok(_) => Ok(()),
-        Err(error) => Err(ClientRootsError::BadCrl { index, position, reason: error.to_string() }),
-    }
+    Ok(lists)
 }
 
 /// Revocation lists of one policy.

@@ -3,6 +3,7 @@
 use rustls::pki_types::CertificateDer;
 use rustls::{CertificateError, Error};
 
+use crate::anchors::unnamed;
 use crate::certificates::is_self_issued;
 use crate::session::is_authority_as_leaf;
 
@@ -46,6 +47,12 @@ pub enum Distrust {
     /// Anything else.
     #[error("the client's certificate cannot be verified: {0}")]
     Other(Error),
+    /// An authority allows fewer authorities below itself.
+    #[error(
+        "there are more authorities in the client's chain than one of them allows below itself \
+         (its path length)"
+    )]
+    PathTooLong,
     /// No revocation list says anything about it.
     #[error("no revocation list covers the client's certificate or one of its issuers; add it")]
     RevocationUnknown,
@@ -80,6 +87,9 @@ impl Distrust {
             E::Revoked => Self::Revoked,
             E::UnknownIssuer => Self::unknown_issuer(chain),
             E::UnknownRevocationStatus => Self::RevocationUnknown,
+            _ if unnamed(refusal) == Some(&webpki::Error::PathLenConstraintViolated) => {
+                Self::PathTooLong
+            }
             _ if is_authority_as_leaf(refusal)
                 && chain.first().is_some_and(|leaf| is_self_issued(leaf)) =>
             {

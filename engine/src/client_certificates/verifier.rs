@@ -7,39 +7,31 @@ use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::VerifierBuilderError;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use super::pinned::Pinned;
+use super::roots::Trust;
 use super::{ClientRoots, ClientStanding, Distrust};
-use crate::session::is_authority_as_leaf;
+use crate::peer_chain::PeerChain;
 
 /// A lane's own verifier. The roots behind it are memory that all lanes read and none writes.
 #[derive(Debug)]
 pub(crate) struct LaneVerifier {
     algorithms: WebPkiSupportedAlgorithms,
-    /// None if only clients' own certificates are trusted.
-    chain: Option<Arc<dyn ClientCertVerifier>>,
-    pinned: Pinned,
     required: bool,
     subjects: Vec<DistinguishedName>,
+    trust: Arc<Trust>,
 }
 
 impl LaneVerifier {
     /// A verifier against `roots`; if a certificate is not `required`, handshakes let any pass.
-    pub(crate) fn new(
-        roots: &ClientRoots,
-        required: bool,
-        provider: Arc<CryptoProvider>,
-    ) -> Result<Self, VerifierBuilderError> {
-        Ok(Self {
+    pub(crate) fn new(roots: &ClientRoots, required: bool, provider: &CryptoProvider) -> Self {
+        Self {
             algorithms: provider.signature_verification_algorithms,
-            chain: roots.verifier(provider)?,
-            pinned: roots.pinned(),
             required,
             subjects: roots.subjects().to_vec(),
-        })
+            trust: roots.trust(),
+        }
     }
 
     /// What a chain is worth at a time.
@@ -52,36 +44,12 @@ impl LaneVerifier {
             return ClientStanding::Absent;
         };
         let verified = match now {
-            Some(now) => self.verify(leaf, intermediates, now),
+            Some(now) => self.trust.verify(leaf, intermediates, now, &self.algorithms),
             None => Err(Error::FailedToGetCurrentTime),
         };
         match verified {
             Ok(_) => ClientStanding::Verified,
             Err(error) => ClientStanding::Unverified(Distrust::of(error, chain)),
-        }
-    }
-
-    fn verify(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        let decided = match &self.chain {
-            Some(chain) => chain.verify_client_cert(leaf, intermediates, now),
-            None => Err(CertificateError::UnknownIssuer.into()),
-        };
-        let refused = match decided {
-            Err(Error::InvalidCertificate(error))
-                if error == CertificateError::UnknownIssuer || is_authority_as_leaf(&error) =>
-            {
-                error
-            }
-            decided => return decided,
-        };
-        match self.pinned.judge(leaf, now) {
-            Some(judged) => judged.map(|()| ClientCertVerified::assertion()),
-            None => Err(Error::InvalidCertificate(refused)),
         }
     }
 }
@@ -102,10 +70,11 @@ impl ClientCertVerifier for LaneVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         if self.required {
-            self.verify(end_entity, intermediates, now)
-        } else {
-            Ok(ClientCertVerified::assertion())
+            return self.trust.verify(end_entity, intermediates, now, &self.algorithms);
         }
+        // Whoever judges it afterwards, in whatever language, reads it without a surprise.
+        PeerChain::parse(end_entity, intermediates)?;
+        Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

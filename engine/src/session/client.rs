@@ -9,6 +9,7 @@ use rustls::{ClientConfig, CommonState};
 
 use super::driver::{End, TlsSession};
 use super::error::SessionError;
+use super::unfinished::{Bounds, PARTIAL_BYTES_MAX};
 
 /// The client's side of a TLS connection.
 ///
@@ -32,6 +33,7 @@ impl ClientSession {
 
 impl End for UnbufferedClientConnection {
     type Data = ClientConnectionData;
+    type Awaited = ();
     // A client's Finished must not wait: without it the server has nobody to answer.
     const HOLDS_TICKETS: bool = false;
 
@@ -41,5 +43,9 @@ impl End for UnbufferedClientConnection {
 
     fn negotiated(&self) -> &CommonState {
         self
+    }
+    fn bounds(&self, (): &()) -> Bounds {
+        // A server's certificates may begin in the record of another message.
+        Bounds::of_all(PARTIAL_BYTES_MAX)
     }
 }

@@ -6,24 +6,34 @@ use rustls::unbuffered::{
 };
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
-use super::{Fed, PARTIAL_BYTES_MAX, RECORD_OVERHEAD_MAX, RECORD_PLAIN_MAX, Session, SessionError};
+use super::early_data::EarlyData;
+use super::unfinished::{Bounds, ESTABLISHED_PARTIAL_BYTES_MAX, Unfinished};
+use super::{Fed, RECORD_OVERHEAD_MAX, RECORD_PLAIN_MAX, Session, SessionError};
+use crate::alert;
 use crate::buffer::Buffer;
 
 /// One end of a TLS connection; [`ServerSession`](super::ServerSession) and
 /// [`ClientSession`](super::ClientSession) say which.
-pub struct TlsSession<E> {
+pub struct TlsSession<E: End> {
     tls: E,
-    /// Start of a record whose end has not arrived, or of a message spread over records.
-    partial: Box<[u8]>,
+    /// Start of a record whose end has not arrived, or of a message spread over records. A pointer,
+    /// because most connections have none, and every connection has room for it.
+    unfinished: Option<Box<Unfinished>>,
     /// Encrypted session tickets that wait for company.
     held: Box<[u8]>,
+    pub(super) awaited: E::Awaited,
     established: bool,
+    /// Whether a record was written under keys, after which the peer reads none in the clear.
+    encrypts: bool,
+    early_data: EarlyData,
 }
 
 /// rustls' connection of one end: the little in which the two differ.
 pub trait End {
     /// rustls' name for the end.
     type Data;
+    /// What its peer may still send before the handshake is complete.
+    type Awaited: Default;
     /// Whether what is written as the handshake completes may wait for the first data.
     const HOLDS_TICKETS: bool;
 
@@ -32,11 +42,30 @@ pub trait End {
 
     /// What was negotiated.
     fn negotiated(&self) -> &CommonState;
+
+    /// Takes note of `incoming_len` bytes that are about to be processed in the handshake.
+    fn note(&self, _awaited: &mut Self::Awaited, _incoming_len: usize) {}
+
+    /// How much may wait for its end before the handshake is complete.
+    fn bounds(&self, awaited: &Self::Awaited) -> Bounds;
 }
 
 impl<E: End> TlsSession<E> {
     pub(super) fn start(tls: E) -> Self {
-        Self { tls, partial: Box::default(), held: Box::default(), established: false }
+        Self {
+            tls,
+            unfinished: None,
+            held: Box::default(),
+            awaited: E::Awaited::default(),
+            established: false,
+            encrypts: false,
+            early_data: EarlyData::default(),
+        }
+    }
+
+    /// Expects records under a key that is not ours, until the handshake is complete.
+    pub(super) fn skip_early_data(&mut self) {
+        self.early_data = EarlyData::expected();
     }
 
     /// Whether the handshake is complete.
@@ -96,7 +125,10 @@ impl<E: End> TlsSession<E> {
     ) -> (usize, Result<(), SessionError>) {
         let mut done = 0;
         loop {
-            let UnbufferedStatus { mut discard, state } = self.tls.turn(&mut incoming[done..]);
+            let is_handshaking = self.tls.negotiated().is_handshaking();
+            let shown = self.early_data.shown_len(&incoming[done..], is_handshaking);
+            let UnbufferedStatus { mut discard, state } =
+                self.tls.turn(&mut incoming[done..done + shown]);
             let step = match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     let mut step = Ok(Step::Continue);
@@ -127,11 +159,20 @@ impl<E: End> TlsSession<E> {
                 Ok(_) => Ok(Step::Idle),
                 Err(error) => Err(error.into()),
             };
+            self.early_data.note_discarded(discard);
             done += discard;
             match step {
                 Ok(Step::Continue) => {}
-                Ok(Step::Encoded(len)) => self.hold_tickets(wire, len),
-                Ok(Step::Idle) => return (done, Ok(())),
+                Ok(Step::Encoded(len)) => {
+                    self.note_written(&wire.filled()[wire.len() - len..]);
+                    self.hold_tickets(wire, len);
+                }
+                Ok(Step::Idle) => {
+                    match self.early_data.go_on(&incoming[done..done + shown - discard]) {
+                        Some(undecryptable) => done += undecryptable,
+                        None => return (done, Ok(())),
+                    }
+                }
                 Err(error) => return (done, Err(error)),
             }
         }
@@ -150,30 +191,84 @@ impl<E: End> TlsSession<E> {
         }
     }
 
-    /// Collects the alert that rustls queued when it failed.
-    fn write_alert(&mut self, rest: &mut [u8], wire: &mut Buffer) {
+    /// Takes note whether `record`, which was just written, ends what we send in the clear.
+    fn note_written(&mut self, record: &[u8]) {
+        let tls13 = self.tls.negotiated().protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        self.encrypts |= match record.first() {
+            Some(&APPLICATION_DATA) => true,
+            // What follows it in TLS 1.2 is encrypted; in TLS 1.3 it means nothing.
+            Some(&CHANGE_CIPHER_SPEC) => !tls13,
+            _ => false,
+        };
+    }
+
+    /// Says with an alert why the session ends.
+    fn write_last_words(&mut self, error: &SessionError, rest: &mut [u8], wire: &mut Buffer) {
+        if self.write_alert(rest, wire) || self.encrypts {
+            return;
+        }
+        // rustls has none for every fault.
+        if let Some(description) = error.alert() {
+            wire.append(&alert::fatal(description));
+        }
+    }
+
+    /// Collects the alert that rustls queued when it failed; tells whether there was one.
+    fn write_alert(&mut self, rest: &mut [u8], wire: &mut Buffer) -> bool {
         // rustls hands out queued messages, the alert last, before it looks at input again. It must
         // not get that far: it would fail over the same record and queue another alert.
         for _ in 0..ALERTS_MAX {
             match self.tls.turn(rest).state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     match encode(|room| data.encode(room), wire) {
-                        Ok(len) if !is_alert(&wire.filled()[wire.len() - len..]) => {}
-                        _ => return,
+                        Ok(len) => {
+                            let record = &wire.filled()[wire.len() - len..];
+                            if is_alert(record) {
+                                return true;
+                            }
+                            self.note_written(record);
+                        }
+                        Err(_) => return false,
                     }
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                _ => return,
+                _ => return false,
             }
         }
+        false
     }
 
-    fn keep_partial(&mut self, rest: &[u8]) -> Result<(), SessionError> {
-        if rest.len() > PARTIAL_BYTES_MAX {
-            return Err(SessionError::PartialTooLong);
+    /// Keeps what waits for its end, unless it is more than may wait: then the peer is told why.
+    fn keep_unfinished(
+        &mut self,
+        mut unfinished: Box<Unfinished>,
+        (incoming, done): (&[u8], usize),
+        wire: &mut Buffer,
+    ) -> Result<(), SessionError> {
+        let rest = &incoming[done..];
+        if rest.is_empty() {
+            return Ok(());
         }
-        self.partial = rest.into();
+        unfinished.keep(rest, done);
+        if let Err(error) = unfinished.check(self.bounds()) {
+            // rustls writes the alert itself, under the keys of the moment, if it meets a record
+            // that cannot be.
+            self.release_held(wire);
+            let mut spoilt = unfinished.spoilt();
+            if self.tls.turn(&mut spoilt).state.is_err() {
+                self.write_last_words(&error, &mut spoilt, wire);
+            }
+            return Err(error);
+        }
+        self.unfinished = Some(unfinished);
         Ok(())
+    }
+
+    fn bounds(&self) -> Bounds {
+        if self.established {
+            return Bounds::of_all(ESTABLISHED_PARTIAL_BYTES_MAX);
+        }
+        self.tls.bounds(&self.awaited)
     }
 }
 
@@ -184,14 +279,18 @@ impl<E: End> Session for TlsSession<E> {
         plain: &mut Buffer,
         wire: &mut Buffer,
     ) -> Result<Fed, SessionError> {
-        debug_assert!(self.partial.is_empty(), "take_partial comes before feed");
+        let mut unfinished = self.unfinished.take().unwrap_or_default();
+        debug_assert!(unfinished.bytes.is_empty(), "take_partial comes before feed");
         let mut fed = Fed::default();
+        let arrived = unfinished.count_records(incoming);
+        if !self.established {
+            self.tls.note(&mut self.awaited, incoming.len());
+        }
         let (done, outcome) = self.process(incoming, plain, wire, &mut fed);
-        let rest = &mut incoming[done..];
         if let Err(error) = outcome {
             // They were encrypted before the alert is.
             self.release_held(wire);
-            self.write_alert(rest, wire);
+            self.write_last_words(&error, &mut incoming[done..], wire);
             return Err(error);
         }
         if !self.established && !self.tls.negotiated().is_handshaking() {
@@ -200,20 +299,28 @@ impl<E: End> Session for TlsSession<E> {
         }
         // Behind close_notify nothing counts (RFC 8446 section 6.1).
         if !fed.peer_closed {
-            self.keep_partial(rest)?;
+            self.keep_unfinished(unfinished, (incoming, done), wire)?;
         }
+        fed.records = arrived && self.unfinished.as_ref().is_none_or(|kept| kept.whole == 0);
         Ok(fed)
     }
 
     fn partial_len(&self) -> usize {
-        self.partial.len()
+        self.unfinished.as_ref().map_or(0, |unfinished| unfinished.bytes.len())
     }
 
     fn take_partial(&mut self, into: &mut Buffer) {
-        if !self.partial.is_empty() {
-            into.append(&self.partial);
-            self.partial = Box::default();
+        if let Some(unfinished) = &mut self.unfinished {
+            into.append(&std::mem::take(&mut unfinished.bytes));
         }
+    }
+
+    fn append_partial(&mut self, more: &[u8]) -> bool {
+        let Some(mut unfinished) = self.unfinished.take() else { return false };
+        let bounds = self.bounds();
+        let is_appended = unfinished.append(more, bounds);
+        self.unfinished = Some(unfinished);
+        is_appended
     }
 
     fn seal(&mut self, plain: &[u8], wire: &mut Buffer) -> Result<usize, SessionError> {
@@ -235,9 +342,8 @@ impl<E: End> Session for TlsSession<E> {
             let chunk = &plain[taken..taken + chunk_len];
             // The partial record must be shown to rustls even here: it remembers how much of it it
             // has seen, and indexes into it.
-            encrypt(&mut self.tls, &mut self.partial, wire, |traffic, room| {
-                traffic.encrypt(chunk, room)
-            })?;
+            let partial = shown(&mut self.unfinished);
+            encrypt(&mut self.tls, partial, wire, |traffic, room| traffic.encrypt(chunk, room))?;
             taken += chunk_len;
         }
         Ok(taken)
@@ -245,7 +351,7 @@ impl<E: End> Session for TlsSession<E> {
 
     fn close(&mut self, wire: &mut Buffer) -> Result<(), SessionError> {
         self.release_held(wire);
-        encrypt(&mut self.tls, &mut self.partial, wire, |traffic, room| {
+        encrypt(&mut self.tls, shown(&mut self.unfinished), wire, |traffic, room| {
             traffic.queue_close_notify(room)
         })
     }
@@ -274,6 +380,11 @@ impl<E: End> std::fmt::Debug for TlsSession<E> {
     }
 }
 
+/// What rustls must be shown even when it is only to write.
+fn shown(unfinished: &mut Option<Box<Unfinished>>) -> &mut [u8] {
+    unfinished.as_mut().map_or(&mut [], |unfinished| &mut unfinished.bytes)
+}
+
 /// One turn of the crank: what rustls did.
 enum Step {
     Continue,
@@ -284,8 +395,6 @@ enum Step {
 /// Whether `record` holds an alert. Encrypted under TLS 1.3 it is told by its length: level,
 /// description, content type and tag; nothing else that either end sends is as short.
 fn is_alert(record: &[u8]) -> bool {
-    const ALERT: u8 = 21;
-    const APPLICATION_DATA: u8 = 23;
     match record.first() {
         Some(&ALERT) => true,
         Some(&APPLICATION_DATA) => record.len() == 5 + 2 + 1 + 16,
@@ -293,6 +402,9 @@ fn is_alert(record: &[u8]) -> bool {
     }
 }
 
+const ALERT: u8 = 21;
+const APPLICATION_DATA: u8 = 23;
+const CHANGE_CIPHER_SPEC: u8 = 20;
 /// Alerts (and messages queued before them) that a failing session may write.
 const ALERTS_MAX: usize = 16;
 /// Turns that rustls may take before it is ready to encrypt: it hands out queued messages first.

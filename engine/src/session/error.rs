@@ -1,9 +1,9 @@
 //! Why a session ended, in words for whoever runs it.
 
 use rustls::pki_types::UnixTime;
-use rustls::{AlertDescription, CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error, PeerMisbehaved};
 
-use super::PARTIAL_BYTES_MAX;
+use crate::anchors::unnamed;
 use crate::certificates::days;
 
 /// Why a session ended.
@@ -15,9 +15,9 @@ pub enum SessionError {
     /// Plaintext was offered before the handshake was complete: a fault of ours.
     #[error("the session is not established yet")]
     NotEstablished,
-    /// More bytes of unfinished records than [`PARTIAL_BYTES_MAX`].
-    #[error("the peer sent a handshake message of more than {PARTIAL_BYTES_MAX} bytes")]
-    PartialTooLong,
+    /// A record or message of more bytes than so many, which the session may keep at this point.
+    #[error("the peer began a message that needs more than {0} bytes before it can be read")]
+    PartialTooLong(usize),
     /// The caller lent a plaintext buffer smaller than the ciphertext: a fault of ours.
     #[error("the lent plaintext buffer is smaller than the ciphertext")]
     PlainTooSmall,
@@ -27,6 +27,30 @@ pub enum SessionError {
     /// The caller lent too small a buffer: a fault of ours.
     #[error("the lent buffer is too small: {0} bytes are needed")]
     WireTooSmall(usize),
+}
+
+impl SessionError {
+    /// What the peer is told where rustls has not told it; nothing if it was the peer that spoke
+    /// last.
+    pub(super) fn alert(&self) -> Option<AlertDescription> {
+        use PeerMisbehaved as P;
+        Some(match self {
+            Self::Tls(Error::AlertReceived(_)) => return None,
+            Self::Tls(Error::InvalidMessage(message)) => (*message).into(),
+            Self::Tls(Error::PeerIncompatible(_)) => AlertDescription::HandshakeFailure,
+            // Records that are right by themselves, in the wrong place or too often.
+            Self::Tls(Error::PeerMisbehaved(
+                P::IllegalMiddleboxChangeCipherSpec
+                | P::MessageInterleavedWithHandshakeMessage
+                | P::RejectedEarlyDataInterleavedWithHandshakeMessage
+                | P::TooManyEmptyFragments
+                | P::TooManyWarningAlertsReceived,
+            )) => AlertDescription::UnexpectedMessage,
+            Self::Tls(Error::PeerMisbehaved(_)) => AlertDescription::IllegalParameter,
+            Self::PartialTooLong(_) => AlertDescription::DecodeError,
+            _ => AlertDescription::InternalError,
+        })
+    }
 }
 
 fn words(error: &Error) -> String {
@@ -48,6 +72,9 @@ fn words(error: &Error) -> String {
 fn refused(error: &CertificateError) -> String {
     use CertificateError as E;
     match error {
+        E::BadEncoding => {
+            "one of its certificates is not valid X.509; issue or copy it again".into()
+        }
         E::Expired => "it has expired; renew it".into(),
         E::ExpiredContext { time, not_after } => {
             format!("it expired {} ago; renew it", between(*not_after, *time))
@@ -74,13 +101,22 @@ fn refused(error: &CertificateError) -> String {
             "it is an authority's (CA:TRUE) and may not name a server itself; issue another from it"
                 .into()
         }
+        E::InvalidPurpose => {
+            "it is for something else; issue one whose purposes have this one".into()
+        }
+        error if unnamed(error) == Some(&webpki::Error::PathLenConstraintViolated) => {
+            "more authorities stand in its chain than one of them allows below itself (its path \
+             length)"
+                .into()
+        }
+        E::Other(other) => other.to_string(),
         other => other.to_string(),
     }
 }
 
 /// Whether rustls refused a certificate as a peer's own because it is an authority's.
 pub(crate) fn is_authority_as_leaf(error: &CertificateError) -> bool {
-    matches!(error, CertificateError::Other(other) if format!("{:?}", other.0) == CA_AS_LEAF)
+    unnamed(error) == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
 fn between(earlier: UnixTime, later: UnixTime) -> String {
@@ -106,8 +142,6 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// How rustls' verifiers name a CA's certificate that a peer presents as its own.
-const CA_AS_LEAF: &str = "CaUsedAsEndEntity";
 /// Characters of a host name (RFC 1035 section 2.3.4).
 const NAME_CHARS_MAX: usize = 255;
 /// Names of a refused certificate that an error lists.

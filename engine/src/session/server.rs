@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::UnbufferedStatus;
-use rustls::{CommonState, ServerConfig};
+use rustls::{CommonState, HandshakeKind, ServerConfig};
 
+use super::RECORD_WIRE_MAX;
 use super::driver::{End, TlsSession};
 use super::error::SessionError;
+use super::unfinished::{Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX};
 use crate::tickets::Binding;
 
 /// The server's side of a TLS connection.
@@ -28,10 +30,40 @@ impl ServerSession {
         let tls = UnbufferedServerConnection::new(config)?;
         Ok(Self::start(ServerEnd { binding: Binding::default(), tls }))
     }
+
+    /// The same session, where the client sends more than the few short messages that each does.
+    #[must_use]
+    pub fn awaiting(mut self, awaited: Awaited) -> Self {
+        if awaited.early_data {
+            self.skip_early_data();
+        }
+        self.awaited = awaited;
+        self
+    }
+}
+
+/// What a server awaits of a client before the handshake is complete: it bounds what may wait for
+/// its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Awaited {
+    /// Certificates, because they were asked for.
+    certificate: bool,
+    /// Data that it sent too early for us, of a whole record at most at a time: it is thrown away.
+    early_data: bool,
+    /// Bytes of the hello, in case that there is a second one.
+    hello_len: u32,
+}
+
+impl Awaited {
+    /// From what was asked of the client, and what it said that it does.
+    pub fn new(certificate: bool, early_data: bool) -> Self {
+        Self { certificate, early_data, hello_len: 0 }
+    }
 }
 
 impl End for ServerEnd {
     type Data = ServerConnectionData;
+    type Awaited = Awaited;
     // Tickets are the only thing that a TLS 1.3 server writes at that moment.
     const HOLDS_TICKETS: bool = true;
 
@@ -46,5 +78,28 @@ impl End for ServerEnd {
 
     fn negotiated(&self) -> &CommonState {
         &self.tls
+    }
+
+    fn note(&self, awaited: &mut Awaited, incoming_len: usize) {
+        if self.tls.protocol_version().is_none() {
+            awaited.hello_len = u32::try_from(incoming_len).unwrap_or(u32::MAX);
+        }
+    }
+
+    fn bounds(&self, awaited: &Awaited) -> Bounds {
+        if self.tls.protocol_version().is_none() {
+            // Lanes look at the hello before there is a session, and bound it themselves.
+            return Bounds::of_all(PARTIAL_BYTES_MAX);
+        }
+        let mut others_max = HANDSHAKE_PARTIAL_BYTES_MAX;
+        if awaited.early_data {
+            others_max = others_max.max(RECORD_WIRE_MAX);
+        }
+        if self.tls.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest) {
+            // The second hello is the first one with another key share.
+            others_max += (awaited.hello_len as usize).min(PARTIAL_BYTES_MAX);
+        }
+        let is_due = awaited.certificate && self.tls.peer_certificates().is_none();
+        Bounds { bytes_max: if is_due { PARTIAL_BYTES_MAX } else { others_max }, others_max }
     }
 }

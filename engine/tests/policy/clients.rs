@@ -396,13 +396,14 @@ impl Authority {
     }
 }
 
-struct Identity {
-    chain: Vec<CertificateDer<'static>>,
-    key: Vec<u8>,
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: Vec<u8>,
 }
 
 impl Identity {
-    fn resolver(&self) -> Arc<dyn ResolvesClientCert> {
+    pub(crate) fn resolver(&self) -> Arc<dyn ResolvesClientCert> {
         Arc::new(self.shows())
     }
 
@@ -446,11 +447,11 @@ fn self_signed(is_ca: IsCa, change: impl FnOnce(&mut CertificateParams)) -> (Ide
     (identity, leaf.pem())
 }
 
-fn unverified(distrust: Distrust) -> ClientStanding {
+pub(crate) fn unverified(distrust: Distrust) -> ClientStanding {
     ClientStanding::Unverified(distrust)
 }
 
-fn asking(clients: ClientCertificates) -> Policy {
+pub(crate) fn asking(clients: ClientCertificates) -> Policy {
     Policy { clients, ..Policy::default() }
 }
 

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod chains;
 mod clients;
 mod key_log;
 mod rig;

@@ -19,7 +19,7 @@ use sealane_engine::context::{Context, ContextError, LaneContext, LaneResources,
 use sealane_engine::hello::{self, Peek};
 use sealane_engine::policy::{Group, Policy};
 use sealane_engine::provider::{ProviderChoice, lane_provider};
-use sealane_engine::session::{ServerSession, Session};
+use sealane_engine::session::{Awaited, ServerSession, Session};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 
 pub(crate) const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
@@ -94,7 +94,8 @@ impl Server {
     fn begin(&self, hello: &[u8]) -> Result<ServerSession, [u8; 7]> {
         let Peek::Hello(hello) = hello::peek(hello, 1 << 14) else { panic!("a whole hello") };
         let config = self.context.admit(&hello).map_err(Refusal::alert)?;
-        Ok(ServerSession::new(config).unwrap())
+        let awaited = Awaited::new(self.context.asks_certificates(), hello.offers_early_data);
+        Ok(ServerSession::new(config).unwrap().awaiting(awaited))
     }
 }
 

@@ -11,12 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sealane_reserved_port::ReservedPort;
+
 use crate::{
     contexts::target::{Protocol, Target},
     credentials::{Credentials, SERVER_NAME, Side},
     error::Error,
     process::Process,
-    servers::running::free_address,
+    servers::running::reserve,
 };
 
 /// One of them, which ends with this value.
@@ -24,6 +26,8 @@ pub(super) struct Server {
     /// Where it is.
     pub(super) target: Target,
     _process: Process,
+    /// Of one that cannot be asked for any free port.
+    _reserved: Option<ReservedPort>,
 }
 
 impl Server {
@@ -42,41 +46,29 @@ impl Server {
             Protocol::Tls => Err(Error::Unsupported("tls has no server of its own".into())),
         }
     }
-
-    fn new(protocol: Protocol, port: u16, process: Process) -> Self {
-        let target = Target { protocol, host: SERVER_NAME.to_owned(), port };
-        Self { target, _process: process }
-    }
 }
 
 fn redis(folder: &Path, credentials: &Credentials) -> Result<Server, Error> {
-    // Redis cannot be asked for any free port; somebody may take the one found before it does.
-    let mut attempts = ATTEMPTS_MAX;
-    loop {
-        let address = free_address()?;
-        let port = address.port();
-        let mut command = Command::new("redis-server");
-        let files = [
-            ("--tls-cert-file", credentials.certificate(Side::Server)),
-            ("--tls-key-file", credentials.key(Side::Server)),
-            ("--tls-ca-cert-file", credentials.root()),
-            ("--dir", folder.to_owned()),
-        ];
-        command.args(["--bind", "127.0.0.1", "--port", "0", "--tls-port", &port.to_string()]);
-        command.args(["--tls-auth-clients", "optional", "--save", "", "--appendonly", "no"]);
-        for (name, file) in files {
-            command.arg(name).arg(file);
-        }
-        let log = folder.join(format!("redis-{port}.log"));
-        let mut process = start(command, log, "redis-server", "apt-get install redis-server")?;
-        let ready = wait(&mut process, || TcpStream::connect(address).ok().map(drop));
-        attempts -= 1;
-        match ready {
-            Ok(()) => return Ok(Server::new(Protocol::Redis, port, process)),
-            Err(error) if attempts == 0 => return Err(error),
-            Err(_) => {}
-        }
+    // Redis cannot be asked for any free port.
+    let reserved = reserve()?;
+    let port = reserved.address().port();
+    let mut command = Command::new("redis-server");
+    let files = [
+        ("--tls-cert-file", credentials.certificate(Side::Server)),
+        ("--tls-key-file", credentials.key(Side::Server)),
+        ("--tls-ca-cert-file", credentials.root()),
+        ("--dir", folder.to_owned()),
+    ];
+    command.args(["--bind", "127.0.0.1", "--port", "0", "--tls-port", &port.to_string()]);
+    command.args(["--tls-auth-clients", "optional", "--save", "", "--appendonly", "no"]);
+    for (name, file) in files {
+        command.arg(name).arg(file);
     }
+    let log = folder.join(format!("redis-{port}.log"));
+    let mut process = start(command, log, "redis-server", "apt-get install redis-server")?;
+    wait(&mut process, || TcpStream::connect(reserved.address()).ok())?;
+    let target = Target { protocol: Protocol::Redis, host: SERVER_NAME.to_owned(), port };
+    Ok(Server { target, _process: process, _reserved: Some(reserved) })
 }
 
 fn mongodb(folder: &Path, credentials: &Credentials) -> Result<Server, Error> {
@@ -97,7 +89,8 @@ fn mongodb(folder: &Path, credentials: &Credentials) -> Result<Server, Error> {
         let text = fs::read_to_string(&log).unwrap_or_default();
         text.strip_suffix('\n')?.parse().ok()
     })?;
-    Ok(Server::new(Protocol::Mongodb, port, process))
+    let target = Target { protocol: Protocol::Mongodb, host: SERVER_NAME.to_owned(), port };
+    Ok(Server { target, _process: process, _reserved: None })
 }
 
 /// Whether the MongoDB server was built here.
@@ -126,9 +119,8 @@ fn start(command: Command, log: PathBuf, program: &str, remedy: &str) -> Result<
 fn wait<T>(process: &mut Process, mut ready: impl FnMut() -> Option<T>) -> Result<T, Error> {
     let deadline = Instant::now() + START_TIME_MAX;
     loop {
-        // Before `ready`: what listens may be another's.
         let runs = process.runs();
-        if let Some(found) = ready().filter(|_| runs) {
+        if let Some(found) = ready() {
             return Ok(found);
         }
         if !runs || Instant::now() > deadline {
@@ -142,7 +134,6 @@ fn wait<T>(process: &mut Process, mut ready: impl FnMut() -> Option<T>) -> Resul
 const MAIN_CLASS: &str = "sealane.Server";
 /// `target/debug/deps`, `target/count/count`, and `target` itself.
 const TARGET_DEPTH_MAX: usize = 4;
-const ATTEMPTS_MAX: u32 = 3;
 /// Java on a machine that is busy.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);

@@ -16,7 +16,6 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs,
-    net::{SocketAddr, TcpListener},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -43,6 +42,7 @@ use crate::{
     document::{BySide, CountResult, LockCounts},
     error::Error,
     scenario::Scenario,
+    servers,
 };
 
 /// A server, how it is started and what is asked of it.
@@ -299,7 +299,8 @@ impl Server {
             pem.extend(fs::read(&file).map_err(Error::file(file))?);
         }
         fs::write(&pem_file, pem).map_err(Error::file(&pem_file))?;
-        let address = free_address()?;
+        let reserved = servers::running::reserve()?;
+        let address = reserved.address();
         let backend = load::backend()?;
         let values = [
             address.port().to_string(),
@@ -328,7 +329,8 @@ impl Server {
             arguments: arguments.iter().map(Into::into).collect(),
             ..Program::default()
         };
-        Ok(Placed { name: self.name.clone(), program, address, client: Arc::new(client), folder })
+        let (name, client) = (self.name.clone(), Arc::new(client));
+        Ok(Placed { name, program, reserved, client, folder })
     }
 }
 
@@ -342,11 +344,6 @@ pub(crate) fn found(binary: &str) -> Result<PathBuf, Error> {
         program: binary.to_owned(),
         remedy: "whatever builds it".into(),
     })
-}
-
-fn free_address() -> Result<SocketAddr, Error> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::io("find a free port"))?;
-    listener.local_addr().map_err(Error::io("find a free port"))
 }
 
 /// Makes a folder to which a process writes that has given up its rights.

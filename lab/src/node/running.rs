@@ -10,6 +10,7 @@ use std::{
 };
 
 use rustix::process::Signal;
+use sealane_reserved_port::ReservedPort;
 use serde_json::json;
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     servers::{
         case::Profile,
         configuration::{Place, nginx_files},
-        running::free_address,
+        running::reserve,
     },
 };
 
@@ -31,6 +32,7 @@ pub(super) struct Running {
     pub(super) process: Process,
     log: PathBuf,
     is_node: bool,
+    _reserved: ReservedPort,
 }
 
 impl Running {
@@ -39,7 +41,8 @@ impl Running {
     /// # Errors
     /// It does not start.
     pub(super) fn start(task: &NodeTask, folder: &Path) -> Result<Self, Error> {
-        let address = free_address()?;
+        let reserved = reserve()?;
+        let address = reserved.address();
         let is_node = task.mode != Mode::Nginx;
         let command = match is_node {
             true => node(task, address),
@@ -47,7 +50,7 @@ impl Running {
         };
         let log = folder.join("log");
         let process = Process::start(command, log.clone())?;
-        let mut running = Self { address, process, log, is_node };
+        let mut running = Self { address, process, log, is_node, _reserved: reserved };
         running.wait("start", START_TIME_MAX, |running| match is_node {
             true => running.has_said("ready"),
             false => TcpStream::connect(address).is_ok(),

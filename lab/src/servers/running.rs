@@ -3,13 +3,15 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
+
+use sealane_reserved_port::ReservedPort;
 
 use crate::{
     error::Error,
@@ -28,6 +30,7 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) process: Process,
     _backend: Backend,
+    _reserved: ReservedPort,
     /// The command line.
     pub(crate) command: Vec<String>,
     /// From its start until it listened.
@@ -60,7 +63,8 @@ impl Running {
         let backend = Backend::start()?;
         let Circumstances { pem, many, profile, placement, workers, connections_max, interrupted } =
             circumstances;
-        let (listen, behind) = (free_address()?, backend.address);
+        let reserved = reserve()?;
+        let (listen, behind) = (reserved.address(), backend.address);
         let place =
             Place { folder, listen, backend: behind, pem, many, profile, workers, connections_max };
         let command = entry.command(binary, &place)?;
@@ -76,6 +80,7 @@ impl Running {
             address: listen,
             process,
             _backend: backend,
+            _reserved: reserved,
             command: words,
             listens_after: Duration::ZERO,
             started,
@@ -152,10 +157,9 @@ impl Drop for Backend {
     }
 }
 
-/// An address of this machine where nobody listens at the moment.
-pub(crate) fn free_address() -> Result<SocketAddr, Error> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::io("find a free port"))?;
-    listener.local_addr().map_err(Error::io("find a free port"))
+/// A port for a server that must be told one.
+pub(crate) fn reserve() -> Result<ReservedPort, Error> {
+    ReservedPort::on_loopback().map_err(Error::io("reserve a port"))
 }
 
 const POLL_MS: u64 = 5;

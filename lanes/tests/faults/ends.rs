@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::net::SendFlags;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Address;
+use sealane_reserved_port::ReservedPort;
 
 use crate::backend::{Backend, RESET, read_to_end, reset};
 use crate::client::{Client, Seen, VERSIONS, pattern};
@@ -191,11 +192,11 @@ fn urgent_bytes_of_a_backend_do_not_cut_its_answer() {
 #[test]
 fn a_backend_that_refuses_is_passed_over_and_the_last_one_resets_the_client() {
     let _others = among_others();
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = ReservedPort::on_loopback().unwrap();
     let missing = Address::Unix("/nonexistent/socket".into());
     for version in VERSIONS {
         let backend = Backend::answering(b"answer".to_vec());
-        let all = [Address::Tcp(closed), missing.clone(), Address::Tcp(backend.address)];
+        let all = [Address::Tcp(nobody.address()), missing.clone(), Address::Tcp(backend.address)];
         let rig = Rig::start(Wanted::new(Behaviour::Relay(all.to_vec())));
         let mut client = Client::connect(&rig, version).unwrap();
         client.send(b"request").unwrap();

@@ -16,7 +16,7 @@ use crate::rig::{PATIENCE, Rig, Wanted, among_others, eventually};
 use crate::service::{Behaviour, WAIT_WORD};
 
 /// An address where connections are neither accepted nor refused, for as long as the rest lives.
-fn stalled() -> (SocketAddr, socket2::Socket, Vec<TcpStream>) {
+pub(crate) fn stalled() -> (SocketAddr, socket2::Socket, Vec<TcpStream>) {
     let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     let listener = listener.unwrap();
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();

@@ -23,4 +23,5 @@ mod rig;
 mod sealed;
 mod service;
 mod systematic;
+mod unfinished;
 mod waiting;

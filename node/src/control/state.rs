@@ -8,7 +8,8 @@ use sealane_lanes::counters::Counters;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
 
-use super::{Order, TicketKeys};
+use super::{Order, Served, TicketKeys};
+use crate::blocked::Blocked;
 use crate::service::{Bridge, Parts};
 use crate::settings::Settings;
 
@@ -21,6 +22,8 @@ pub(super) struct State {
     /// What is served now.
     pub(super) context: Arc<Context>,
     pub(super) named: Vec<(String, Arc<Context>)>,
+    /// Who is turned away now.
+    pub(super) blocked: Arc<Blocked>,
     /// The number of the last generation.
     pub(super) number: u64,
     /// What is to be told once the lanes run.
@@ -48,6 +51,7 @@ impl State {
             ticket_keys,
             context,
             named: Vec::new(),
+            blocked: Arc::default(),
             number: 0,
             deferred: Vec::new(),
             lanes: Vec::new(),
@@ -55,9 +59,10 @@ impl State {
         }
     }
 
-    pub(super) fn serve(&mut self, context: Arc<Context>, named: Vec<(String, Arc<Context>)>) {
-        self.context = context;
-        self.named = named;
+    pub(super) fn serve(&mut self, served: Served) {
+        self.context = served.context;
+        self.named = served.named;
+        self.blocked = Arc::new(served.blocked);
     }
 
     /// Sends mail to every lane; one that has ended does not read it.

@@ -104,6 +104,8 @@ impl ServerOptions<'_> {
             ..Limits::default()
         };
         let settings = Settings {
+            // What is published first brings the list.
+            blocked: Arc::default(),
             handover: handover(self.handover.as_deref())?,
             shutdown_timeout: milliseconds(self.shutdown_timeout),
             no_delay: self.no_delay.unwrap_or(true),

@@ -72,14 +72,41 @@ describe('the packed packages', { timeout: 2 * INSTALL_MS_MAX }, () => {
   });
 
   it('run no script and bring only what is used', () => {
-    const packages = fs.readdirSync(path.join(scratch, 'whole', 'node_modules'));
-    const binaries = packages.filter((name) => name.startsWith('sealane-'));
+    const binaries = fs.readdirSync(path.join(scratch, 'whole', 'node_modules', '@sealane'));
     assert.strictEqual(binaries.length, 1);
     const installed = path.join(scratch, 'whole', 'node_modules', 'sealane');
     const manifest = JSON.parse(fs.readFileSync(path.join(installed, 'package.json'), 'utf8'));
     assert.strictEqual(manifest.scripts, undefined);
     assert.strictEqual(manifest.dependencies, undefined);
+    assert.strictEqual(manifest.private, undefined);
     assert.ok(!fs.existsSync(path.join(installed, 'test')));
+  });
+
+  it('name no package but those that were packed, each in our scope, and come last', () => {
+    const manifests = tarballs.map((tarball) => {
+      const args = ['-xOzf', tarball, 'package/package.json'];
+      return JSON.parse(execFileSync('tar', args, { encoding: 'utf8' }));
+    });
+    const root = manifests.pop();
+    assert.strictEqual(root.name, 'sealane');
+    const targets = Object.fromEntries(manifests.map(({ name }) => [name, root.version]));
+    assert.deepStrictEqual(root.optionalDependencies, targets);
+    for (const { name, publishConfig } of manifests) {
+      assert.match(name, /^@sealane\/linux-(x64|arm64)-(gnu|musl)$/);
+      assert.deepStrictEqual(publishConfig, { access: 'public' });
+    }
+  });
+
+  it('are made by node/pack alone', () => {
+    for (const args of [['pack'], ['publish', '--dry-run']]) {
+      const run = spawnSync('npm', [...args, '--offline'], { cwd: FOLDER, encoding: 'utf8' });
+      assert.notStrictEqual(run.status, 0, args[0]);
+      assert.match(run.stderr, /run node\/pack|marked as private/, args[0]);
+    }
+    assert.deepStrictEqual(
+      fs.readdirSync(FOLDER).filter((name) => name.endsWith('.tgz')),
+      [],
+    );
   });
 
   it('name the target and its package where no binary fits', () => {
@@ -89,6 +116,6 @@ describe('the packed packages', { timeout: 2 * INSTALL_MS_MAX }, () => {
     assert.notStrictEqual(run.status, 0);
     const target = /linux-(x64|arm64)-(gnu|musl)/.exec(run.stderr)?.[0];
     assert.ok(target, run.stderr);
-    assert.ok(run.stderr.includes(`sealane-${target}`), run.stderr);
+    assert.ok(run.stderr.includes(`@sealane/${target}`), run.stderr);
   });
 });

@@ -15,7 +15,7 @@ const tls = require('node:tls');
 
 const { certificate } = require('../certificates');
 const { differs, isSealane } = require('../implementation');
-const { connect, connected, httpsSite, refused, request, tlsSite } = require('../site');
+const { connect, connected, httpsSite, refused, request, start, tlsSite } = require('../site');
 const { collect, event, until, within } = require('../within');
 
 /** A TCP connection without TLS. */
@@ -24,6 +24,17 @@ function plain(t, server) {
   client.on('error', () => {});
   t.after(() => client.destroy());
   return client;
+}
+
+/** What a client says first. */
+async function helloOf(t) {
+  const listener = await start(t, net.createServer());
+  const heard = event(listener, 'connection');
+  connect(t, listener);
+  const [socket] = await heard;
+  const [hello] = await event(socket, 'data');
+  socket.destroy();
+  return hello.toString('latin1');
 }
 
 async function stillServes(t, server) {
@@ -43,10 +54,13 @@ test('junk ends that connection, and is told', async (t) => {
   for (const junk of ['blah\nblah\nblah\n', Buffer.alloc(1024, 42), '\x80\x03\x00\x00\x01']) {
     const client = plain(t, server);
     const failed = event(server, 'tlsClientError');
-    client.end(junk);
-    const [error] = await failed;
+    client.end(junk, 'latin1');
+    // An end, and no reset, which would be an error here.
+    const rest = collect(client);
+    const [error, socket] = await failed;
     assert.ok(error instanceof Error);
-    client.resume();
+    assert.strictEqual(socket._secureEstablished, false);
+    await rest;
   }
   allow();
   await stillServes(t, server);
@@ -84,7 +98,8 @@ test('tlsClientError comes with a socket that tells who it was', async (t) => {
   client.write('junk junk junk junk');
   const [error, socket] = await failed;
   assert.ok(error instanceof Error);
-  assert.ok(socket);
+  assert.ok(socket instanceof tls.TLSSocket);
+  assert.strictEqual(socket.setTimeout(1), socket);
   if (isSealane) {
     assert.strictEqual(socket.remoteAddress, '127.0.0.1');
     assert.strictEqual(socket.remotePort, localPort);
@@ -119,21 +134,23 @@ test('a client that resets in the midst of its handshake', async (t) => {
 
 test('handshakeTimeout ends who does not finish', async (t) => {
   const server = await tlsSite(t, { handshakeTimeout: 50 });
-  const failed = event(server, 'tlsClientError');
-  const client = plain(t, server);
-  const closed = new Promise((resolve) => {
-    client.once('close', resolve);
-  });
-  const [error, socket] = await failed;
-  assert.strictEqual(error.code, 'ERR_TLS_HANDSHAKE_TIMEOUT');
-  assert.match(
-    error.message,
-    differs({ node: /^TLS handshake timeout$/, sealane: /handshakeTimeout/ }),
-  );
-  // node leaves it to the listener to end the connection; in Sealane the lane has.
-  socket.destroy();
-  client.resume();
-  await within(closed, "the connection's end");
+  // Nothing, the start of a hello, and a hello whose answer is not answered.
+  for (const sent of ['', '\x16\x03\x01\x02\x00', await helloOf(t)]) {
+    const failed = event(server, 'tlsClientError');
+    const client = plain(t, server);
+    client.write(sent, 'latin1');
+    // An end, and no reset, which would be an error here.
+    const rest = collect(client);
+    const [error, socket] = await failed;
+    assert.strictEqual(error.code, 'ERR_TLS_HANDSHAKE_TIMEOUT');
+    assert.match(
+      error.message,
+      differs({ node: /^TLS handshake timeout$/, sealane: /handshakeTimeout/ }),
+    );
+    // node leaves it to the listener to end the connection; in Sealane the lane has.
+    socket.destroy();
+    assert.strictEqual((await rest).length > 0, sent.length > 100);
+  }
 });
 
 test('handshakeTimeout is over with the handshake', async (t) => {

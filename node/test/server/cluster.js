@@ -3,7 +3,6 @@
 // The primary of listening.test.js: two workers on one port; reports, and disconnects them.
 
 const cluster = require('node:cluster');
-const net = require('node:net');
 const sealane = require('sealane');
 
 if (cluster.isPrimary) {
@@ -18,29 +17,23 @@ if (cluster.isPrimary) {
   });
 }
 
+// The first worker takes any free port and keeps it, and the second is told which.
 function primary() {
-  // A port that is free now; whoever takes it meanwhile fails this test with EADDRINUSE.
-  const probe = net.createServer().listen(0, '127.0.0.1', () => {
-    const { port } = probe.address();
-    probe.close(() => run(port));
-  });
-}
-
-function run(port) {
-  let listening = 0;
-  cluster.on('listening', (worker, address) => {
-    if (address.port !== port) {
-      throw new Error(`a worker listens on ${address.port}`);
-    }
+  let [listening, shared] = [0, 0];
+  cluster.on('listening', (worker, { port }) => {
     listening += 1;
-    if (listening === 2) {
-      worker.send('ask');
-      worker.on('message', ({ text }) => finish(listening, text));
+    if (listening === 1) {
+      shared = port;
+      cluster.fork({ SEALANE_TEST_PORT: port });
+      return;
     }
+    if (port !== shared) {
+      throw new Error(`one worker listens on ${shared}, the other on ${port}`);
+    }
+    worker.send('ask');
+    worker.on('message', ({ text }) => finish(listening, text));
   });
-  for (let i = 0; i < 2; i++) {
-    cluster.fork({ SEALANE_TEST_PORT: port });
-  }
+  cluster.fork({ SEALANE_TEST_PORT: 0 });
 }
 
 function finish(listening, text) {

@@ -100,7 +100,7 @@ test('names that are added before listen are served', async (t) => {
 test('a bad context changes nothing', async (t) => {
   const server = await tlsSite(t);
   assert.throws(() => server.setSecureContext({ cert: a.cert, key: b.key }));
-  assert.throws(() => server.setSecureContext({ nonsense: 1 }));
+  assert.throws(() => server.setSecureContext({ minVersion: 'TLSv1' }));
   assert.throws(() => server.addContext('a.example', { cert: 'x', key: 'y' }));
   assert.throws(() => server.addContext('a.example', nodeTls.createSecureContext(a)), {
     message: /SecureContext of node's tls\. Make one with createSecureContext of this package/,
@@ -120,7 +120,22 @@ test('setSecureContext takes effect for new connections and leaves the old ones'
   assert.equal(String((await event(client, 'data'))[0]), 'still here');
 });
 
+test("a context of node's own, which hides its keys, is refused where it is given", async (t) => {
+  const ofNode = nodeTls.createSecureContext(a);
+  const server = await tlsSite(t);
+  for (const give of [
+    () => server.addContext('a.example', ofNode),
+    () => server.setSecureContext(ofNode),
+    () => sealane.createServer(ofNode),
+    () => sealane.createSecureContext(ofNode),
+  ]) {
+    assert.throws(give, { message: /SecureContext of node's tls.*createSecureContext of this/ });
+  }
+  assert.equal(await shown(t, server, 'localhost'), 'localhost');
+});
+
 test("a context of node's own from SNICallback fails that handshake alone", async (t) => {
+  const warned = event(process, 'warning');
   const server = await tlsSite(t, {
     SNICallback: (name, done) => done(null, name === 'a.example' && nodeTls.createSecureContext(a)),
   });
@@ -128,6 +143,10 @@ test("a context of node's own from SNICallback fails that handshake alone", asyn
   await refused(t, server, { servername: 'a.example' });
   const [error] = await failed;
   assert.match(error.message, /SecureContext of node's tls/);
+  assert.match(
+    (await warned)[0].message,
+    /SNICallback gave no context.*SecureContext of node's tls/,
+  );
   assert.equal(await shown(t, server, 'localhost'), 'localhost');
 });
 

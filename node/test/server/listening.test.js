@@ -179,8 +179,29 @@ test('a block list closes connections', async (t) => {
   blockList.addAddress('127.0.0.1');
   const server = await tlsSite(t, { blockList });
   const client = connect(t, server);
-  client.resume();
-  await within(once(client, 'close'), 'the end of it');
+  const secured = once(client, 'secureConnect').then(() => 'secured');
+  const refused = once(client, 'end').then(() => 'ended');
+  const outcome = Promise.race([secured, refused]).catch(({ code }) => code);
+  assert.equal(await within(outcome, 'the end of it'), 'ECONNRESET', 'before the handshake');
+});
+
+test('a rule that is added later blocks too, the second time before the handshake', async (t) => {
+  const blockList = new net.BlockList();
+  const server = await tlsSite(t, { blockList });
+  const outcome = (client) =>
+    new Promise((resolve) => {
+      let secured = false;
+      client.once('secureConnect', () => (secured = true));
+      client.on('error', () => {});
+      client.once('close', () => resolve(secured));
+      client.resume();
+    });
+  const open = connect(t, server);
+  await within(once(open, 'secureConnect'), 'a handshake');
+  blockList.addSubnet('127.0.0.0', 8);
+  assert.equal(await within(outcome(connect(t, server)), 'the end of the next'), true);
+  const told = async () => (await outcome(connect(t, server))) === false || told();
+  assert.equal(await within(told(), 'a reset before the handshake'), true);
 });
 
 test('await using closes', { skip: !Symbol.asyncDispose }, async () => {

@@ -26,6 +26,12 @@ server.closeAllConnections();
 // It takes the place of node's.
 const inPlace: http.Server = server;
 inPlace.keepAliveTimeout = 1000;
+const ofHttps: https.Server = sealane.createServer();
+ofHttps.addContext('c.example', { key, cert });
+const ofTls: tls.Server = sealane.createTLSServer();
+ofTls.setSecureContext({ key, cert });
+const either: tls.Server = server;
+either.setTicketKeys(either.getTicketKeys());
 
 // Options that were written for node fit.
 const forNode: https.ServerOptions = { key, cert, minVersion: 'TLSv1.2', keepAliveTimeout: 1000 };

@@ -76,7 +76,7 @@ test('a binary that is missing is told with where it was looked for', () => {
     (error) => !error.message.includes('Require stack'),
   );
   assert.match(tried[0], /sealane\.linux-arm64-musl\.node$/);
-  assert.equal(tried[1], 'sealane-linux-arm64-musl');
+  assert.equal(tried[1], '@sealane/linux-arm64-musl');
   assert.equal(load({ ...on, load: (from) => from }), tried[0]);
   assert.ok(TARGETS.includes('linux-x64-gnu'));
 });

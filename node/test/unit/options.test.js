@@ -3,14 +3,17 @@
 // The table of options: what is the same, converted, refused; and that all mistakes are told.
 
 const assert = require('node:assert/strict');
+const { spawnSync } = require('node:child_process');
 const crypto = require('node:crypto');
 const fs = require('node:fs');
 const net = require('node:net');
 const path = require('node:path');
 const { test } = require('node:test');
+const tls = require('node:tls');
 const { CALLS, OPTIONS, defaultLanes, meaning, readOptions } = require('../../lib/options.js');
 
 const CERTIFICATES = path.join(__dirname, '../../../testdata/certificates');
+const OPTIONS_FILE = require.resolve('../../lib/options.js');
 const pem = (name) => fs.readFileSync(path.join(CERTIFICATES, name));
 
 const cert = pem('p256.crt');
@@ -19,14 +22,45 @@ const key = pem('p256.pkcs8.key');
 const read = (options, on = CALLS.createServer) => readOptions(options, on);
 const meant = (options) => meaning(read(options).context);
 
-test('an unknown option throws, with its name and the one that was meant', () => {
-  assert.throws(() => read({ alpnProtocols: ['h2'] }), {
-    name: 'TypeError',
-    code: 'ERR_INVALID_ARG_VALUE',
-    option: 'options.alpnProtocols',
-    message: /did you mean ALPNProtocols\?/i,
-  });
-  assert.throws(() => read({ constructor: 1 }), { option: 'options.constructor' });
+/** What the process was warned of while `run` ran, in a process of its own: each comes but once. */
+function warnings(...lines) {
+  const script = `
+    const { CALLS, readOptions } = require(${JSON.stringify(OPTIONS_FILE)});
+    const read = (options, on = CALLS.createServer) => readOptions(options, on);
+    process.on('warning', ({ name, code, message }) => console.log(name, code, message));
+    ${lines.join('\n')}`;
+  const run = spawnSync(process.execPath, ['--no-warnings', '-e', script], { encoding: 'utf8' });
+  assert.equal(run.stderr, '');
+  return run.stdout.split('\n').slice(0, -1);
+}
+
+test('what is no option is passed over, with one warning and what may have been meant', () => {
+  assert.deepEqual(read({ constructor: 1, alpnProtocols: ['h2'] }).server, {});
+  const told = warnings(
+    "read({ alpnProtocols: ['h2'], nonsense: 1, cert: null });",
+    'read({ nonsense: 2 });',
+    'read({ port: 443, nonsense: 3 });',
+    'read({ keepAliveTimeout: 1 }, CALLS.createTLSServer);',
+  );
+  assert.equal(told.length, 3, String(told));
+  assert.match(
+    told[0],
+    /^SealaneWarning SEALANE_NOT_OFFERED sealane passes over options of create/,
+  );
+  assert.match(told[0], /: alpnProtocols \(did you mean ALPNProtocols\?\), nonsense$/);
+  assert.match(told[1], /: port$/);
+  assert.match(told[2], /of createTLSServer that have no meaning there: keepAliveTimeout$/);
+});
+
+test("only the inside of node's own context is refused under that name", () => {
+  const { context } = tls.createSecureContext();
+  assert.throws(() => read({ context }), { message: /inside of a SecureContext of node's tls/ });
+  assert.deepEqual(read({ context: { requestCert: true } }).server, {});
+});
+
+test('names without end are warned of up to a limit', () => {
+  const told = warnings('for (let i = 0; i < 1000; i++) read({ ["made up " + i]: i });');
+  assert.equal(told.length, 256);
 });
 
 test('options that are not given are no mistake, whatever their name', () => {
@@ -53,7 +87,8 @@ test('all mistakes of a call are told at once', () => {
 test('each refused option throws with its reason and what to do instead', () => {
   const refused = Object.entries(OPTIONS).filter(([, row]) => row.how === 'refused');
   for (const [name, row] of refused) {
-    assert.throws(() => read({ [name]: 'x' }), {
+    const value = row.concerns ? tls.createSecureContext().context : 'x';
+    assert.throws(() => read({ [name]: value }), {
       code: 'ERR_INVALID_ARG_VALUE',
       option: `options.${name}`,
       reason: row.refused,
@@ -62,26 +97,19 @@ test('each refused option throws with its reason and what to do instead', () => 
     assert.ok(row.instead, `${name} has no alternative`);
   }
   const names = refused.map(([name]) => name);
-  for (const name of [
-    'pskCallback',
-    'dhparam',
-    'secureOptions',
-    'pfx',
-    'ALPNCallback',
-    'threads',
-  ]) {
+  for (const name of ['pskCallback', 'dhparam', 'pfx', 'ALPNCallback', 'threads']) {
     assert.ok(names.includes(name), name);
   }
 });
 
-test('an option in the wrong call throws, and says where it belongs', () => {
-  assert.throws(() => read({ keepAliveTimeout: 1 }, CALLS.createTLSServer), {
-    message: /is no option of createTLSServer\. Give it to createServer, or to the http\.Server/,
-  });
-  assert.throws(() => read({ port: 443 }), { message: /Give it to listen/ });
+test('an option in the wrong call that somebody counts on throws, and says where it belongs', () => {
   assert.throws(() => read({ requestCert: true }, CALLS.createSecureContext), {
-    message: /once for all names/,
+    message: /is no option of createSecureContext\. Give it to createServer.*once for all names/,
   });
+  assert.throws(() => read({ ticketKeys: Buffer.alloc(48) }, CALLS.createSecureContext), {
+    message: /all names of a server share ticket keys/,
+  });
+  assert.throws(() => read({ lanes: 2 }, CALLS.setSecureContext), { option: 'options.lanes' });
 });
 
 test('no message shows a key', () => {
@@ -119,26 +147,124 @@ test('ciphers of TLS 1.3 alone mean TLS 1.3 alone, as in node', () => {
   });
 });
 
-test('filters over OpenSSL suites throw with what is offered', () => {
+test('ciphers are taken in the language of OpenSSL', () => {
+  const of12 = (ciphers) =>
+    meant({ ciphers }).suites.flatMap((name) => /ECDHE_(.*)/.exec(name)?.[1] ?? []);
+  const all = of12('ALL');
+  assert.equal(all.length, 6);
+  for (const whole of [
+    tls.DEFAULT_CIPHERS,
+    'HIGH:!aNULL:!MD5',
+    'DEFAULT:@SECLEVEL=1',
+    'ECDHE+AESGCM:ECDHE+CHACHA20',
+    'EECDH, HIGH; -NULL',
+  ]) {
+    assert.deepEqual(of12(whole).toSorted(), all.toSorted(), whole);
+  }
+  const [gcm128, gcm256] = ['RSA_WITH_AES_128_GCM_SHA256', 'RSA_WITH_AES_256_GCM_SHA384'];
+  assert.deepEqual(of12('aRSA+AESGCM'), [gcm128, gcm256]);
+  assert.deepEqual(of12('aRSA+AESGCM:@STRENGTH'), [gcm256, gcm128]);
+  assert.deepEqual(of12('aRSA+AESGCM:+AES128'), [gcm256, gcm128]);
+  assert.deepEqual(of12('!AES128:aRSA+AESGCM'), [gcm256]);
+  assert.deepEqual(of12('ALL:-AES:-CHACHA20:ECDHE-RSA-AES128-GCM-SHA256'), [gcm128]);
+  assert.deepEqual(of12('ALL:!ECDSA:!CHACHA20:ECDHE-ECDSA-AES128-GCM-SHA256'), [gcm128, gcm256]);
+  assert.deepEqual(of12('AES128-SHA:DHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256'), [
+    gcm128,
+  ]);
+  assert.equal(meant({ ciphers: 'HIGH:!TLS_AES_128_GCM_SHA256' }).suites.length, 8);
+});
+
+test('ciphers that leave nothing, or ask for more than there is, throw with what is offered', () => {
   for (const ciphers of [
-    'HIGH',
-    'ECDHE-RSA-AES128-GCM-SHA256:!aNULL',
-    '@SECLEVEL=1',
     'AES128-SHA',
+    'NULL',
+    '!aNULL',
+    'ALL:!ECDHE',
+    'TLS_AES_128_GCM_SHA256:x',
   ]) {
     assert.throws(() => read({ ciphers }), {
+      code: 'ERR_SSL_NO_CIPHER_MATCH',
       option: 'options.ciphers',
-      message: /ECDHE-ECDSA-CHACHA20-POLY1305/,
+      message: /no cipher match.*ECDHE-ECDSA-CHACHA20-POLY1305/,
     });
   }
-  assert.throws(() => read({ ciphers: ':' }), { option: 'options.ciphers' });
+  for (const ciphers of ['HIGH:@SECLEVEL=3', 'HIGH:@WEAKNESS', ':']) {
+    assert.throws(() => read({ ciphers }), { option: 'options.ciphers' });
+  }
+  assert.equal(meant({ ciphers: '' }).suites, undefined);
+});
+
+test('what is passed over is told once for each option', () => {
+  const told = warnings(
+    "read({ ciphers: require('tls').DEFAULT_CIPHERS });",
+    "read({ ciphers: 'AES128-SHA:HIGH:!aNULL', ecdhCurve: 'P-521:P-256' });",
+    "read({ ciphers: 'AES256-SHA:HIGH', ecdhCurve: 'secp521r1:P-256' });",
+    "read({ secureOptions: require('crypto').constants.SSL_OP_PRIORITIZE_CHACHA });",
+  );
+  assert.deepEqual(
+    told.map((line) => /options\.\w+ \w+ [^,]*/.exec(line)[0]),
+    [
+      "options.ciphers names 'AES128-SHA'",
+      "options.ecdhCurve names 'P-521'",
+      'options.secureOptions has SSL_OP_PRIORITIZE_CHACHA',
+    ],
+  );
+});
+
+test('suites that a program sets for all of its TLS hold here', () => {
+  const before = tls.DEFAULT_CIPHERS;
+  assert.equal(meant({}).suites, undefined);
+  try {
+    tls.DEFAULT_CIPHERS = 'TLS_AES_256_GCM_SHA384';
+    const { minVersion, suites } = meant({});
+    assert.deepEqual([minVersion, suites], ['TLSv1.3', ['TLS_AES_256_GCM_SHA384']]);
+  } finally {
+    tls.DEFAULT_CIPHERS = before;
+  }
+});
+
+test('secureProtocol and secureOptions hold as far as they ask for what there is', () => {
+  const versions = (options) => {
+    const { minVersion, maxVersion, honorCipherOrder, tickets } = meant(options);
+    return [minVersion.at(-1), maxVersion.at(-1), honorCipherOrder, tickets].join(' ');
+  };
+  const { constants } = crypto;
+  const bits = (...names) => names.reduce((sum, name) => sum | constants[`SSL_OP_${name}`], 0);
+  assert.equal(versions({ secureProtocol: 'TLSv1_2_method' }), '2 2 true true');
+  assert.equal(versions({ secureProtocol: 'TLS_method' }), '2 3 true true');
+  assert.equal(versions({ secureProtocol: 'SSLv23_method' }), '2 2 true true');
+  for (const [secureOptions, expected] of [
+    [bits('ALL', 'NO_SSLv2', 'NO_SSLv3', 'NO_TLSv1', 'NO_TLSv1_1'), '2 3 false true'],
+    [bits('NO_COMPRESSION', 'NO_RENEGOTIATION', 'NO_TLSv1_2') >>> 0, '3 3 false true'],
+    [bits('NO_TLSv1_3', 'NO_TICKET'), '2 2 false false'],
+    [bits('CIPHER_SERVER_PREFERENCE'), '2 3 true true'],
+  ]) {
+    assert.equal(versions({ secureOptions, honorCipherOrder: false }), expected);
+  }
+  for (const wrong of [
+    { secureProtocol: 'TLSv1_method' },
+    { secureProtocol: 'SSLv3_method' },
+    { secureProtocol: 7 },
+    { secureProtocol: 'TLS_method', minVersion: 'TLSv1.3' },
+    { secureOptions: bits('ALLOW_UNSAFE_LEGACY_RENEGOTIATION') },
+    { secureOptions: bits('NO_TLSv1_2', 'NO_TLSv1_3') },
+    { secureOptions: 1 },
+    { secureOptions: 2 ** 40 },
+    { secureOptions: 1.5 },
+  ]) {
+    assert.throws(() => read(wrong), { option: `options.${Object.keys(wrong)[0]}` });
+  }
 });
 
 test('curves and schemes are taken by both names', () => {
   assert.deepEqual(meant({ ecdhCurve: 'P-256:X25519' }).groups, ['secp256r1', 'x25519']);
   assert.deepEqual(meant({ groups: 'prime256v1' }).groups, ['secp256r1']);
   assert.equal(meant({ ecdhCurve: 'auto' }).groups, undefined);
+  assert.deepEqual(meant({ ecdhCurve: 'P-521:X25519:X448' }).groups, ['x25519']);
   assert.throws(() => read({ ecdhCurve: 'P-521' }), { message: /'P-521', which is not offered/ });
+  assert.throws(() => read({ ecdhCurve: 'P-256:wrong' }), { message: /'wrong', which is not/ });
+  assert.deepEqual(meant({ sigalgs: 'RSA+SHA1:ed25519' }).schemes, ['ed25519']);
+  assert.throws(() => read({ sigalgs: 'RSA+SHA1' }), { message: /'RSA\+SHA1', which is not/ });
   assert.deepEqual(meant({ sigalgs: 'RSA-PSS+SHA256:ed25519' }).schemes, [
     'rsa_pss_rsae_sha256',
     'ed25519',
@@ -204,8 +330,11 @@ test('ticket keys are one or several of 48 bytes', () => {
   const keys = (value) => read({ ticketKeys: value }).tickets.ticketKeys;
   assert.deepEqual(keys(Buffer.alloc(48, 1)), [Buffer.alloc(48, 1)]);
   assert.equal(keys([Buffer.alloc(48), Buffer.alloc(48)]).length, 2);
-  assert.throws(() => keys(Buffer.alloc(47)), { message: /exactly 48 bytes, not 47/ });
-  assert.throws(() => keys([]), { code: 'ERR_OUT_OF_RANGE' });
+  assert.throws(() => keys(Buffer.alloc(47)), {
+    message: /has 47 bytes\. Session ticket keys must be a 48-byte buffer/,
+  });
+  assert.throws(() => keys([]), { code: 'ERR_INVALID_ARG_TYPE' });
+  assert.throws(() => keys(Array(9).fill(Buffer.alloc(48))), { code: 'ERR_OUT_OF_RANGE' });
   assert.throws(() => keys('x'.repeat(48)), { code: 'ERR_INVALID_ARG_TYPE' });
 });
 
@@ -238,4 +367,39 @@ test('a block list must be one', () => {
 test('an issuer that only ca holds is sent with the certificate', () => {
   const chain = meant({ cert, key, ca: [cert] }).cert;
   assert.deepEqual(chain, [cert], 'a certificate is no issuer of itself');
+});
+
+test("certificates under OpenSSL's other labels are taken, and its trust is kept to", () => {
+  const labelled = (...args) => {
+    const run = spawnSync('openssl', ['x509', '-trustout', ...args], { input: cert });
+    assert.equal(run.status, 0, String(run.stderr));
+    assert.match(String(run.stdout), /BEGIN TRUSTED CERTIFICATE/);
+    return run.stdout;
+  };
+  const [plain] = meant({ ca: cert }).ca;
+  const old = Buffer.from(String(cert).replaceAll(' CERTIFICATE', ' X509 CERTIFICATE'));
+  const der = (pem) => new crypto.X509Certificate(pem).raw;
+  for (const ca of [
+    old,
+    labelled(),
+    labelled('-setalias', 'an alias'),
+    labelled('-addtrust', 'clientAuth', '-addtrust', 'emailProtection'),
+    labelled('-addtrust', 'anyExtendedKeyUsage'),
+    labelled('-addreject', 'serverAuth'),
+  ]) {
+    const [got] = meant({ ca }).ca;
+    assert.match(String(got), /^-----BEGIN CERTIFICATE-----/m);
+    assert.deepEqual(der(got), der(plain));
+    assert.deepEqual(der(meant({ cert: ca, key }).cert[0]), der(plain));
+  }
+  for (const ca of [
+    labelled('-addtrust', 'serverAuth'),
+    labelled('-addreject', 'clientAuth'),
+    labelled('-addreject', 'anyExtendedKeyUsage', '-addtrust', 'clientAuth'),
+  ]) {
+    assert.throws(() => read({ ca }), { message: /is not trusted to issue those of clients/ });
+    assert.ok(meant({ cert: ca, key }).cert, 'it is the own one');
+  }
+  const [broken] = meant({ ca: '-----BEGIN TRUSTED CERTIFICATE-----\nMIIB\n-----END TRUSTED ' }).ca;
+  assert.ok(broken, 'the addon tells what is wrong');
 });

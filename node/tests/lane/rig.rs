@@ -61,6 +61,7 @@ impl Rig {
             pending_max: 64,
         };
         let settings = Settings {
+            blocked: Arc::default(),
             handover,
             shutdown_timeout: PATIENCE,
             no_delay: true,

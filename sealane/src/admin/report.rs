@@ -104,6 +104,7 @@ fn limits(limits: &Limits) -> Value {
     json!({
         "certificates_max": limits.certificates_max,
         "connect_timeout_ms": ms(limits.connect_timeout),
+        "connection_age_max_ms": limits.connection_age_max.map(ms),
         "connections_max": limits.connections_max,
         "connections_per_lane_max": limits.connections_per_lane_max,
         "decoded_keys_per_lane_max": limits.decoded_keys_per_lane_max,
@@ -114,6 +115,7 @@ fn limits(limits: &Limits) -> Value {
         "idle_timeout_ms": ms(limits.idle_timeout),
         "listeners_max": limits.listeners_max,
         "names_max": limits.names_max,
+        "unfinished_bytes_per_lane_max": limits.unfinished_bytes_per_lane_max,
     })
 }
 

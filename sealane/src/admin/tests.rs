@@ -51,6 +51,26 @@ fn every_path_is_answered_or_refused() {
     admin.stop();
 }
 
+/// A page of a stranger's, whose name now leads to this machine, asks for it by that name.
+#[test]
+fn over_tcp_nobody_is_answered_who_asks_for_a_foreign_name() {
+    let (admin, _state) = on_loopback();
+    let AdminAddress::Tcp(address) = admin.address() else { panic!("TCP was asked for") };
+    let ask = |host: &str| {
+        let mut client = TcpStream::connect(address).unwrap();
+        write!(client, "GET /state HTTP/1.1\r\nHost: {host}:{}\r\n\r\n", address.port()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let rebound = ask("evil.example");
+    assert!(rebound.starts_with("HTTP/1.1 421 ") && !rebound.contains("listeners"), "{rebound}");
+    for host in ["127.0.0.1", "localhost", "admin"] {
+        assert!(ask(host).starts_with("HTTP/1.1 200 "), "{host}");
+    }
+    admin.stop();
+}
+
 #[test]
 fn state_tells_what_the_control_plane_and_the_lanes_know() {
     let (admin, state) = on_loopback();
@@ -161,11 +181,11 @@ fn a_stale_socket_makes_way_and_nothing_else_does() {
 fn on_loopback() -> (Admin, SharedState) {
     let state = SharedState::default();
     let address = AdminAddress::Tcp("127.0.0.1:0".parse().unwrap());
-    (Admin::start(&address, state.clone()).unwrap(), state)
+    (Admin::start(&address, &["admin".into()], state.clone()).unwrap(), state)
 }
 
 fn on_unix(path: &Path) -> Result<Admin, AdminError> {
-    Admin::start(&AdminAddress::Unix(path.to_owned()), SharedState::default())
+    Admin::start(&AdminAddress::Unix(path.to_owned()), &[], SharedState::default())
 }
 
 fn ask(admin: &Admin, method: &str, path: &str) -> String {

@@ -7,13 +7,17 @@ use clap::{Args, Subcommand};
 /// What to do with a store.
 #[derive(Debug, Subcommand)]
 pub enum CertificatesCommand {
+    /// Read all of a store as a process of its own, for another one that must not end by it
+    #[command(hide = true)]
+    Examine(ExamineArguments),
     /// Add certificates with their private keys, or replace those of the same names
     Import(ImportArguments),
     /// List certificates, those that expire first at the top
     List(ListArguments),
-    /// Serve nothing for some names any more
+    /// Serve nothing for some names any more, and erase their keys from the file
     Remove(RemoveArguments),
-    /// Seal all private keys with the current sealing key
+    /// Seal all private keys with the current sealing key, and erase the old seals from the file
+    #[command(after_long_help = RESEAL_HELP)]
     Reseal(KeyArguments),
     /// Show what a client gets that asks for a name
     Show(ShowArguments),
@@ -49,6 +53,14 @@ pub struct KeyArguments {
     /// A program that prints the sealing keys, with its arguments, parted by spaces
     #[arg(long, value_name = "COMMAND")]
     pub key_command: Option<String>,
+}
+
+/// What `examine` takes.
+#[derive(Args, Debug)]
+pub struct ExamineArguments {
+    /// The folder of the store
+    #[arg(value_name = "PATH")]
+    pub store: PathBuf,
 }
 
 /// What `import` takes.
@@ -128,6 +140,23 @@ mistake nothing is imported. For a name and a kind of key that the store has alr
 certificate takes the place of the old one; a certificate that is served for no name any more is \
 removed.
 
+A command that root runs on a store of another user takes that user's rights before it opens the \
+store, after it has read files and keys.
+
 Example:
   sealane certificates import --config /etc/sealane/sealane.toml --pair www.crt www.key
+";
+
+const RESEAL_HELP: &str =
+    "To change the sealing key: put the new one above the old one, reload what \
+serves from the store, run this, remove the old one, reload again. It may be interrupted and run \
+again at any time, while Sealane serves.
+
+No byte of the store opens with the old sealing key afterwards. Copies that were made before still \
+do, and so may blocks that the file system or the disk keeps (snapshots, copy on write, flash). So \
+if a sealing key leaked, the private keys have leaked with it: import new certificates with new \
+keys, revoke the old ones, and destroy the old copies.
+
+A store that an older Sealane made is rewritten in the present format; stop what serves from it \
+first.
 ";

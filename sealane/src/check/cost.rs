@@ -46,8 +46,6 @@ impl Cost {
         let secured = config.listeners.iter().any(|listener| listener.backend_tls.is_some());
         let each_bytes = IDLE_CONNECTION_BYTES + if secured { IDLE_BACKEND_TLS_BYTES } else { 0 };
         let connection_bytes = connections as u64 * each_bytes;
-        let addresses: usize =
-            config.listeners.iter().map(|listener| listener.addresses.len()).sum();
         Self {
             lanes,
             connections,
@@ -56,11 +54,20 @@ impl Cost {
             buffer_bytes,
             connection_bytes,
             total_bytes: index_bytes + decoded_keys_bytes + buffer_bytes + connection_bytes,
-            descriptors: 2 * connections as u64
-                + (addresses * lanes) as u64
-                + lanes as u64 * DESCRIPTORS_PER_LANE
-                + OTHER_DESCRIPTORS,
+            descriptors: Self::descriptors_of(config),
         }
+    }
+
+    /// File descriptors that `config` takes at its limits.
+    pub fn descriptors_of(config: &Config) -> u64 {
+        let lanes = config.lanes.get() as u64;
+        let connections = config.limits.per_lane(config.lanes).connections_max as u64 * lanes;
+        let addresses: usize =
+            config.listeners.iter().map(|listener| listener.addresses.len()).sum();
+        2 * connections
+            + addresses as u64 * lanes
+            + lanes * DESCRIPTORS_PER_LANE
+            + OTHER_DESCRIPTORS
     }
 
     /// Says if the machine does not allow so many descriptors.

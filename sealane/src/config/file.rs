@@ -33,9 +33,11 @@ fn config(top: &mut Table<'_>) -> Option<Config> {
     let lanes = top.count("lanes", 1..=LANES_MAX).and_then(NonZeroUsize::new);
     let pin_lanes = top.boolean("pin_lanes").unwrap_or(false);
     let crypto = top.value("crypto").and_then(|v| v.choice(&CRYPTO)).unwrap_or_default();
-    let limits = top.table("limits", |t| Some(limits(t))).unwrap_or_default();
+    let shared_by = lanes.unwrap_or_else(default_lanes);
+    let limits = top.table("limits", |t| Some(limits(t, shared_by))).unwrap_or_default();
     let mut claims = Claims::default();
     let admin = top.table("admin", |t| admin(t, &mut claims));
+    let (admin, admin_hosts) = admin.unzip();
     let access_log = top.table("access_log", access_log);
     let tickets = top.table("tickets", |t| Some(tickets(t))).unwrap_or_default();
     let store_key = top.table("store_key", store_key);
@@ -48,8 +50,9 @@ fn config(top: &mut Table<'_>) -> Option<Config> {
     Some(Config {
         access_log,
         admin,
+        admin_hosts: admin_hosts.unwrap_or_default(),
         crypto,
-        lanes: lanes.unwrap_or_else(default_lanes),
+        lanes: shared_by,
         limits,
         listeners: listeners?,
         pin_lanes,
@@ -81,12 +84,14 @@ fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
     }
 }
 
-fn limits(table: &mut Table<'_>) -> Limits {
+fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
     let default = Limits::default();
     let connections = table.value("connections");
+    let handshakes = table.value("handshakes_in_flight");
     let per_lane = table.value("connections_per_lane");
     let read = |v: &Value<'_>| v.count(CONNECTIONS);
     let connections_max = connections.as_ref().and_then(read).unwrap_or(default.connections_max);
+    let handshakes_max = handshakes.as_ref().and_then(read).unwrap_or(default.handshakes_max);
     let connections_per_lane_max = per_lane.as_ref().and_then(read);
     if let (Some(value), Some(per_lane)) = (per_lane, connections_per_lane_max)
         && per_lane > connections_max
@@ -94,13 +99,15 @@ fn limits(table: &mut Table<'_>) -> Limits {
         let what = format!("{per_lane} on one lane is more than {connections_max} in all");
         value.wrong(Problem::new(what, "lower it, or raise limits.connections"));
     }
-    Limits {
+    let age = table.value("connection_age");
+    let limits = Limits {
         certificates_max: table
             .count("certificates", 1..=CERTIFICATES_MAX)
             .unwrap_or(default.certificates_max),
         connect_timeout: table
             .duration("connect_timeout", CONNECT_TIMEOUT)
             .unwrap_or(default.connect_timeout),
+        connection_age_max: age.and_then(|v| v.duration_or_off(CONNECTION_AGE)).flatten(),
         connections_max,
         connections_per_lane_max,
         decoded_keys_per_lane_max: table
@@ -112,21 +119,32 @@ fn limits(table: &mut Table<'_>) -> Limits {
         handshake_timeout: table
             .duration("handshake_timeout", HANDSHAKE_TIMEOUT)
             .unwrap_or(default.handshake_timeout),
-        handshakes_max: table
-            .count("handshakes_in_flight", CONNECTIONS)
-            .unwrap_or(default.handshakes_max),
+        handshakes_max,
         hello_bytes_max: table
             .size_bytes("hello_bytes", HELLO_BYTES)
             .unwrap_or(default.hello_bytes_max),
         idle_timeout: table.duration("idle_timeout", IDLE_TIMEOUT).unwrap_or(default.idle_timeout),
         listeners_max: table.count("listeners", 1..=LISTENERS_MAX).unwrap_or(default.listeners_max),
         names_max: table.count("names", 1..=NAMES_MAX).unwrap_or(default.names_max),
+        unfinished_bytes_per_lane_max: table
+            .size_bytes("unfinished_bytes_per_lane", UNFINISHED_BYTES)
+            .unwrap_or(default.unfinished_bytes_per_lane_max),
+    };
+    // Only what was written can be too little: the defaults are enough for every number of lanes.
+    if let Some((key, problem)) = limits.too_few_for(lanes)
+        && let Some(written) = if key == "connections" { connections } else { handshakes }
+    {
+        written.wrong(problem);
     }
+    limits
 }
 
-fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<AdminAddress> {
+/// Where it is served, and the names by which it may be asked for there.
+fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<(AdminAddress, Vec<String>)> {
     let written = table.required("address", "address = \"127.0.0.1:9180\"");
     let allow_remote = table.boolean("allow_remote").unwrap_or(false);
+    let hosts = table.value("hosts");
+    let names = hosts.as_ref().and_then(|v| v.set(ADMIN_HOSTS_MAX, |v| v.parsed(admin_host)));
     let written = written?;
     let address = written.parsed(value::admin_address)?;
     if !allow_remote {
@@ -135,8 +153,21 @@ fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<AdminAddress> {
     }
     if let AdminAddress::Tcp(tcp) = &address {
         claims.address(*tcp, "[admin]", &written)?;
+    } else if let Some(hosts) = &hosts {
+        let what = "nobody is asked for a host on a unix socket";
+        hosts.wrong(Problem::new(what, "remove it, or serve on ADDRESS:PORT"));
     }
-    Some(address)
+    Some((address, names.unwrap_or_default()))
+}
+
+fn admin_host(text: &str) -> Result<String, Problem> {
+    match value::host_name(text) {
+        Ok(name) if name.starts_with("*.") => Err(Problem::new(
+            format!("{text:?} is every name under another"),
+            "write each name in full, such as \"metrics.example.com\"",
+        )),
+        read => read,
+    }
 }
 
 fn access_log(table: &mut Table<'_>) -> Option<AccessLog> {
@@ -397,7 +428,11 @@ const ACCESS_LOG_BUFFER_DEFAULT: usize = 1024 * 1024;
 const COMMAND_WORDS_MAX: usize = 64;
 const ALPN_BYTES_MAX: usize = 255;
 const ALPN_MAX: usize = 16;
+/// Names by which the admin address may be asked for.
+const ADMIN_HOSTS_MAX: usize = 64;
 const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
+const CONNECTION_AGE: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
 const CONNECT_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(300);
 const DRAIN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
@@ -409,6 +444,8 @@ const IDLE_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
 const LISTENER_NAME_BYTES_MAX: usize = 64;
 const NAMES_MAX: usize = 10_000_000;
+/// A lane must be able to keep what the longest message takes, for a client and for its backend.
+const UNFINISHED_BYTES: RangeInclusive<usize> = 1024 * 1024..=64 * 1024 * 1024 * 1024;
 const TICKET_LIFETIME: RangeInclusive<Duration> =
     Duration::from_secs(LIFETIME_S_MIN as u64)..=Duration::from_secs(LIFETIME_S_MAX as u64);
 

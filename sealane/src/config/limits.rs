@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use sealane_engine::certificates::CERTIFICATES_MAX;
 
+use super::mistake::Problem;
+
 /// The limits of a whole process; see [`Limits::per_lane`] for those of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -12,6 +14,8 @@ pub struct Limits {
     pub certificates_max: usize,
     /// One attempt to connect to a backend.
     pub connect_timeout: Duration,
+    /// From accept to the end of an established connection; none unless asked for.
+    pub connection_age_max: Option<Duration>,
     /// Open client connections in all.
     pub connections_max: usize,
     /// Open client connections of one lane; without it, its share of `connections_max`.
@@ -26,30 +30,44 @@ pub struct Limits {
     pub handshakes_max: usize,
     /// Bytes of a ClientHello.
     pub hello_bytes_max: usize,
-    /// Without a byte in either direction.
+    /// Without plaintext or a whole record in either direction.
     pub idle_timeout: Duration,
     /// Addresses listened on, over all listeners.
     pub listeners_max: usize,
     /// Server names of one listener.
     pub names_max: usize,
+    /// Bytes of unfinished hellos, messages and records that a lane keeps.
+    pub unfinished_bytes_per_lane_max: usize,
 }
 
 impl Limits {
-    /// The limits of each of `lanes`: what is counted in all is divided, rounded up, because a
-    /// shared counter would be a cache line that every lane writes.
+    /// The limits of each of `lanes`: what is counted in all is divided, because a shared counter
+    /// would be a cache line that every lane writes. All lanes together never have more than the
+    /// whole, so up to `lanes` - 1 of it are nobody's.
     pub fn per_lane(&self, lanes: NonZeroUsize) -> sealane_lanes::limits::Limits {
-        let share = self.connections_max.div_ceil(lanes.get());
+        let share = self.connections_max / lanes;
         let connections_max = self.connections_per_lane_max.unwrap_or(share);
         sealane_lanes::limits::Limits {
+            connection_age_max: self.connection_age_max,
             connections_max,
-            handshakes_max: self.handshakes_max.div_ceil(lanes.get()).min(connections_max),
+            handshakes_max: (self.handshakes_max / lanes).min(connections_max),
             handshake_timeout: self.handshake_timeout,
             idle_timeout: self.idle_timeout,
             connect_timeout: self.connect_timeout,
             drain_timeout: self.drain_timeout,
             hello_bytes_max: self.hello_bytes_max,
             decoded_keys_max: self.decoded_keys_per_lane_max,
+            unfinished_bytes_max: self.unfinished_bytes_per_lane_max,
         }
+    }
+
+    /// What is too little to be divided among `lanes`: the key, and what is wrong with it.
+    pub fn too_few_for(&self, lanes: NonZeroUsize) -> Option<(&'static str, Problem)> {
+        let wholes =
+            [("connections", self.connections_max), ("handshakes_in_flight", self.handshakes_max)];
+        let (key, whole) = wholes.into_iter().find(|(_, whole)| *whole < lanes.get())?;
+        let what = format!("{whole} in all is less than the {lanes} lanes that share it");
+        Some((key, Problem::new(what, "each needs one: raise it, or lower lanes")))
     }
 }
 
@@ -60,6 +78,7 @@ impl Default for Limits {
         Self {
             certificates_max: CERTIFICATES_MAX,
             connect_timeout: lane.connect_timeout,
+            connection_age_max: lane.connection_age_max,
             connections_max: lane.connections_max,
             connections_per_lane_max: None,
             decoded_keys_per_lane_max: lane.decoded_keys_max,
@@ -70,6 +89,7 @@ impl Default for Limits {
             idle_timeout: lane.idle_timeout,
             listeners_max: 256,
             names_max: 1_000_000,
+            unfinished_bytes_per_lane_max: lane.unfinished_bytes_max,
         }
     }
 }

@@ -237,6 +237,17 @@ impl<'d> Value<'d> {
         None
     }
 
+    /// A duration within `range`, or none for "off".
+    pub(super) fn duration_or_off(
+        &self,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Option<Duration>> {
+        match self.as_text() {
+            Some("off") => Some(None),
+            _ => self.duration(range).map(Some),
+        }
+    }
+
     /// A size within `range`.
     pub(super) fn size_bytes(&self, range: RangeInclusive<usize>) -> Option<usize> {
         let text = self.text("write it in quotes with a unit, such as \"16KiB\"")?;

@@ -20,6 +20,7 @@ fn the_least_that_can_be_written() {
     let expected = Config {
         access_log: None,
         admin: None,
+        admin_hosts: Vec::new(),
         crypto: ProviderChoice::Auto,
         lanes: std::thread::available_parallelism().unwrap(),
         limits: Limits::default(),
@@ -60,6 +61,7 @@ crypto = "aws-lc"
 [admin]
 address = "0.0.0.0:9180"
 allow_remote = true
+hosts = ["Metrics.example.com"]
 [access_log]
 path = "access.log"
 buffer = "8KiB"
@@ -70,6 +72,7 @@ count = 0
 [limits]
 certificates = 10
 connect_timeout = "1s"
+connection_age = "1d"
 connections = 99
 connections_per_lane = 50
 decoded_keys_per_lane = 7
@@ -80,6 +83,7 @@ hello_bytes = "8KiB"
 idle_timeout = "3s"
 listeners = 5
 names = 11
+unfinished_bytes_per_lane = "2MiB"
 [[listener]]
 name = "web"
 addresses = ["0.0.0.0:443", "[::]:443"]
@@ -105,6 +109,7 @@ fn every_key_has_an_effect() {
     assert_eq!((config.lanes.get(), config.pin_lanes), (3, true));
     assert_eq!(config.crypto, ProviderChoice::AwsLc);
     assert_eq!(config.admin, Some(AdminAddress::Tcp("0.0.0.0:9180".parse().unwrap())));
+    assert_eq!(config.admin_hosts, ["metrics.example.com"]);
     let destination = AccessLogDestination::File("/etc/sealane/access.log".into());
     assert_eq!(config.access_log, Some(AccessLog { destination, buffer_bytes: 8192 }));
     let root = Some("/srv/root".into());
@@ -114,6 +119,7 @@ fn every_key_has_an_effect() {
     let expected = Limits {
         certificates_max: 10,
         connect_timeout: s(1),
+        connection_age_max: Some(s(86_400)),
         connections_max: 99,
         connections_per_lane_max: Some(50),
         decoded_keys_per_lane_max: 7,
@@ -124,6 +130,7 @@ fn every_key_has_an_effect() {
         idle_timeout: s(3),
         listeners_max: 5,
         names_max: 11,
+        unfinished_bytes_per_lane_max: 2 << 20,
     };
     assert_eq!(config.limits, expected);
     let [web, other] = config.listeners.as_slice() else { panic!("{config:?}") };
@@ -161,6 +168,7 @@ fn the_example_shows_every_key_with_its_default() {
         .fold(String::new(), |text, line| text + line + "\n");
     let config = Config::parse(Path::new("sealane.toml"), &with_all).unwrap();
     assert!(config.listeners[1].backend_tls != Some(BackendTls::default()), "every key is there");
+    assert_eq!(config.admin_hosts.len(), 1);
     assert!(config.tickets.root.is_some() && config.limits.connections_per_lane_max.is_some());
 }
 
@@ -227,6 +235,23 @@ fn contradictions() {
         (
             with("[limits]\nconnections = 5\nconnections_per_lane = 6"),
             "6 on one lane is more than 5",
+        ),
+        (
+            with("lanes = 8\n[limits]\nconnections = 7"),
+            "limits.connections: 7 in all is less than the 8 lanes that share it; each needs one",
+        ),
+        (
+            with("lanes = 8\n[limits]\nhandshakes_in_flight = 1"),
+            "limits.handshakes_in_flight: 1 in all is less than the 8 lanes that share it; each",
+        ),
+        (with("[limits]\nconnection_age = \"never\""), "\"never\" is not a duration"),
+        (
+            with("[admin]\naddress = \"unix:/a\"\nhosts = [\"a\"]"),
+            "admin.hosts: nobody is asked for a host on a unix socket; remove it",
+        ),
+        (
+            with("[admin]\naddress = \"127.0.0.1:1\"\nhosts = [\"*.a\"]"),
+            "\"*.a\" is every name under another; write each name in full",
         ),
         (with("[admin]\naddress = \"10.0.0.1:9180\""), "reachable from the network"),
         (with("[admin]\naddress = \"127.0.0.1:443\""), "already the address of [admin]"),
@@ -314,17 +339,33 @@ fn files_that_are_no_configuration() {
     assert!(load("", None).contains("cannot be read: Is a directory"));
 }
 
-/// Limits that are counted in all are divided among lanes, and no lane is left without.
+/// Limits that are counted in all are divided among lanes: together they never have more, at most
+/// one for each lane is nobody's, and no lane is left without.
 #[test]
 fn limits_are_divided_among_lanes() {
     let lanes = |n| NonZeroUsize::new(n).unwrap();
+    for (connections_max, handshakes_max) in [(100_000, 16_384), (1_024, 1_024), (10_007, 1_031)] {
+        let limits = Limits { connections_max, handshakes_max, ..Limits::default() };
+        for count in 1..=LANES_MAX {
+            let lane = limits.per_lane(lanes(count));
+            for (share, whole) in
+                [(lane.connections_max, connections_max), (lane.handshakes_max, handshakes_max)]
+            {
+                assert!(
+                    (whole - count + 1..=whole).contains(&(share * count)),
+                    "{whole} by {count}"
+                );
+                assert!(share > 0);
+            }
+            assert_eq!(limits.too_few_for(lanes(count)), None);
+        }
+    }
     let limits = Limits { connections_max: 10, handshakes_max: 2, ..Limits::default() };
-    let lane = limits.per_lane(lanes(4));
-    assert_eq!((lane.connections_max, lane.handshakes_max), (3, 1));
-    let lane = limits.per_lane(lanes(64));
-    assert_eq!((lane.connections_max, lane.handshakes_max), (1, 1));
+    let lane = limits.per_lane(lanes(2));
+    assert_eq!((lane.connections_max, lane.handshakes_max), (5, 1));
+    assert_eq!(limits.too_few_for(lanes(3)).unwrap().0, "handshakes_in_flight");
     let limits = Limits { connections_per_lane_max: Some(8), ..limits };
-    assert_eq!(limits.per_lane(lanes(4)).connections_max, 8);
+    assert_eq!(limits.per_lane(lanes(2)).connections_max, 8);
     let limits = Limits { connections_per_lane_max: Some(1), ..limits };
     assert_eq!(limits.per_lane(lanes(1)).handshakes_max, 1);
 }

@@ -64,6 +64,8 @@ pub enum Status {
     HeadTooLarge,
     /// 500: a fault of ours.
     InternalError,
+    /// 421: the server is not asked for by this name.
+    Misdirected,
     /// 405: neither GET nor HEAD.
     MethodNotAllowed,
     /// 404: no such path.
@@ -81,6 +83,7 @@ impl Status {
             Self::BadRequest => "400 Bad Request",
             Self::HeadTooLarge => "431 Request Header Fields Too Large",
             Self::InternalError => "500 Internal Server Error",
+            Self::Misdirected => "421 Misdirected Request",
             Self::MethodNotAllowed => "405 Method Not Allowed",
             Self::NotFound => "404 Not Found",
             Self::Ok => "200 OK",

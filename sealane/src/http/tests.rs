@@ -146,6 +146,26 @@ fn behind_a_terminator_its_header_comes_first() {
     server.stop();
 }
 
+#[test]
+fn only_known_hosts_are_answered_where_hosts_are_judged() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let hosts = Hosts::with(&["metrics.test".into()]);
+    let site = Site { address, server: serve_hosts(listener, hosts, "hosts", echo).unwrap() };
+    let line = |request: &str| site.ask(request).lines().next().unwrap_or("").to_owned();
+    for host in ["localhost", "127.0.0.1:80", "METRICS.test:9180"] {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(line(&request), "HTTP/1.1 200 OK", "{host}");
+    }
+    let rebound = site.ask("GET /state HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    assert!(rebound.starts_with("HTTP/1.1 421 Misdirected Request\r\n"), "{rebound}");
+    assert!(rebound.contains("in [admin] hosts") && !rebound.contains("evil"), "{rebound}");
+    let absolute = "GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    assert!(line(absolute).contains(" 421 "));
+    assert_eq!(line("GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    assert_eq!(line("GET / HTTP/1.0\r\n\r\n"), "HTTP/1.1 200 OK");
+}
+
 struct Site {
     address: std::net::SocketAddr,
     server: Server,
@@ -161,7 +181,8 @@ impl Site {
         let address = listener.local_addr().unwrap();
         Self {
             address,
-            server: serve_within(timeout, listener.into(), "http", Opening::Request, echo).unwrap(),
+            server: serve_within(timeout, listener.into(), "http", Opening::Request(None), echo)
+                .unwrap(),
         }
     }
 

@@ -108,12 +108,35 @@ fn verify_finds_a_private_half_that_belies_its_public_half() {
     let certificate =
         CertificateParams::new(["a.test".to_owned()]).unwrap().self_signed(&mine).unwrap();
     let provider = provider();
-    let mut builder = IndexBuilder::new(&provider, NOW_S);
-    let key = EncodedKey::new(KeyEncoding::Pkcs8, &key);
-    builder.insert("a", &[certificate.der().to_vec()], "a", key).unwrap();
-    let Indexed { index, .. } = builder.finish(DefaultCertificate::First);
+    let chain = [certificate.der().to_vec()];
+    let insert = |mut builder: IndexBuilder<'_>| {
+        let key = EncodedKey::new(KeyEncoding::Pkcs8, &key);
+        builder.insert("a", &chain, "a", key).map(|()| builder.finish(DefaultCertificate::First))
+    };
+    // Of many keys it is left to `verify`.
+    let Indexed { index, .. } = insert(IndexBuilder::trying_none(&provider, NOW_S)).unwrap();
     for provider in providers() {
         index.iter().next().unwrap().verify(&provider).unwrap_err();
+        insert(IndexBuilder::new(&provider, NOW_S)).unwrap_err();
+    }
+}
+
+/// Neither rustls' comparison of keys nor webpki takes version 1; every client does.
+#[test]
+fn a_certificate_of_version_1_is_served() {
+    for (chain, key, other) in [
+        (testdata!("version1-p256.crt"), testdata!("p256.pkcs8.key"), pem_p256(&["a.test"])),
+        (testdata!("version1-rsa.crt"), testdata!("rsa.pkcs1.key"), pem_p256(&["a.test"])),
+    ] {
+        let Indexed { errors, index, .. } = pair(chain, key);
+        assert_eq!(errors, []);
+        let certificate = &index.find("version1.test")[0];
+        for provider in providers() {
+            let decoded = certificate.decode(&provider).unwrap();
+            assert_eq!(decoded.cert[0].as_ref(), certificate.chain().next().unwrap());
+        }
+        let wrong = &other[other.find("-----BEGIN PRIVATE KEY").unwrap()..];
+        assert!(matches!(pair_error(chain, wrong), CertificateError::KeyMismatch { .. }));
     }
 }
 

@@ -108,7 +108,7 @@ fn index_with_bad_key() -> CertificateIndex {
     let mut der = key.serialize_der();
     der[36..68].fill(0);
     let provider = provider();
-    let mut builder = IndexBuilder::new(&provider, NOW_S);
+    let mut builder = IndexBuilder::trying_none(&provider, NOW_S);
     let chain = [params.self_signed(&key).unwrap().der().to_vec()];
     builder.insert("a", &chain, "a", EncodedKey::new(KeyEncoding::Pkcs8, &der)).unwrap();
     builder.add("b", pem(&PKCS_ED25519, &["bad.test"]).as_bytes());

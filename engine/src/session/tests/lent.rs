@@ -22,6 +22,9 @@ impl<S: Session> Lent<S> {
     }
 
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<Fed, SessionError> {
+        if self.session.append_partial(bytes) {
+            return Ok(Fed::default());
+        }
         self.received.clear();
         self.session.take_partial(&mut self.received);
         assert_eq!(self.received.append(bytes), bytes.len());

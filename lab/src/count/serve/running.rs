@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, ErrorKind},
-    net::{SocketAddr, TcpStream},
+    net::TcpStream,
     path::PathBuf,
     sync::{
         Arc,
@@ -16,6 +16,8 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use sealane_reserved_port::ReservedPort;
 
 use crate::{
     count::{
@@ -34,7 +36,8 @@ pub(super) type Look<'a> = &'a mut dyn FnMut() -> Result<u64, Error>;
 pub(super) struct Placed {
     pub(super) name: String,
     pub(super) program: Program,
-    pub(super) address: SocketAddr,
+    /// Where it listens.
+    pub(super) reserved: ReservedPort,
     pub(super) client: Arc<Client>,
     /// Of its files, and of nobody else's.
     pub(super) folder: PathBuf,
@@ -141,7 +144,8 @@ impl<'a> Running<'a> {
     }
 
     fn wait_for_port(&mut self, begun: Instant, look: Look<'_>) -> Result<(), Error> {
-        while TcpStream::connect_timeout(&self.placed.address, CONNECT_TIME_MAX).is_err() {
+        while TcpStream::connect_timeout(&self.placed.reserved.address(), CONNECT_TIME_MAX).is_err()
+        {
             let read = self.look(look)?;
             if begun.elapsed() > self.start_time_max {
                 return Err(self.never_accepted());
@@ -268,7 +272,7 @@ impl<'a> Running<'a> {
     }
 
     fn never_accepted(&self) -> Error {
-        let (name, address) = (&self.placed.name, self.placed.address);
+        let (name, address) = (&self.placed.name, self.placed.reserved.address());
         let seconds = self.start_time_max.as_secs();
         let used = self.ticks().unwrap_or_default() / TICKS_PER_SECOND;
         let why = match used * 4 > seconds {

@@ -1,0 +1,136 @@
+//! Trusted authorities with the limits that their certificates set, and how a chain is judged by
+//! them: [`Anchors`].
+//!
+//! webpki takes of an authority its name, its key and its name constraints, and believes it for
+//! ever. When it ends, and how many authorities may stand below it, is kept beside it here and
+//! judged with each path, at the time of judging: an authority that has expired since it was read
+//! vouches for nobody.
+
+mod refusal;
+
+use std::fmt;
+use std::ptr;
+use std::time::Duration;
+
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use rustls::{DistinguishedName, Error};
+use webpki::{
+    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder,
+    VerifiedPath, anchor_from_trusted_cert,
+};
+
+use crate::certificates::AuthorityLimits;
+use crate::peer_chain::{KnownIssuer, PeerChain};
+
+pub(crate) use refusal::{refusal, unnamed};
+
+/// Trusted authorities: immutable, shared by all lanes, and read-only for them.
+#[derive(Default)]
+pub(crate) struct Anchors {
+    anchors: Vec<TrustAnchor<'static>>,
+    /// Of each of the anchors.
+    limits: Vec<AuthorityLimits>,
+    /// Issuers that are offered to every chain, and vouch for nobody by themselves.
+    known: Vec<KnownIssuer>,
+    /// Of each of the anchors.
+    names: Vec<DistinguishedName>,
+}
+
+impl Anchors {
+    /// Adds an authority that is believed.
+    pub(crate) fn trust(&mut self, der: &CertificateDer<'_>) -> Result<(), String> {
+        let limits = AuthorityLimits::parse(der)?;
+        let anchor = anchor_from_trusted_cert(der).map_err(|error| refusal(error).to_string())?;
+        self.names.push(DistinguishedName::in_sequence(&anchor.subject));
+        self.anchors.push(anchor.to_owned());
+        self.limits.push(limits);
+        Ok(())
+    }
+
+    /// Adds one that is believed if one that is trusted issued it.
+    pub(crate) fn know(&mut self, der: &[u8]) -> Result<(), String> {
+        self.known.push(KnownIssuer::parse(der)?);
+        Ok(())
+    }
+
+    /// How many are trusted.
+    pub(crate) fn len(&self) -> usize {
+        self.anchors.len()
+    }
+
+    /// Judges a peer's chain at a time; gives its own certificate back, to be looked at further.
+    /// With `crls`, every certificate must be on the books of one that is in date.
+    pub(crate) fn verify<'a>(
+        &self,
+        own: &'a CertificateDer<'_>,
+        chain: &PeerChain<'_>,
+        asked: &Asked<'_>,
+    ) -> Result<EndEntityCert<'a>, Error> {
+        let leaf = EndEntityCert::try_from(own).map_err(refusal)?;
+        let line = chain.line(&self.known, |name| self.has_name(name), asked.now);
+        let crls: Vec<&CertRevocationList<'_>> = asked.crls.iter().collect();
+        let revocation = RevocationOptionsBuilder::new(&crls).ok();
+        let revocation = revocation
+            .map(|options| options.with_expiration_policy(ExpirationPolicy::Enforce).build());
+        let judge = |path: &VerifiedPath<'_>| self.judge(path, asked.now);
+        let verified = leaf.verify_for_usage(
+            asked.algorithms.all,
+            &self.anchors,
+            &line,
+            asked.now,
+            asked.usage,
+            revocation,
+            Some(&judge),
+        );
+        verified.map(drop).map_err(refusal)?;
+        Ok(leaf)
+    }
+
+    fn has_name(&self, name: &[u8]) -> bool {
+        self.names.iter().any(|known| known.as_ref() == name)
+    }
+
+    /// What webpki does not ask of the authority at the end of a path.
+    fn judge(&self, path: &VerifiedPath<'_>, time: UnixTime) -> Result<(), webpki::Error> {
+        let found = self.anchors.iter().position(|anchor| ptr::eq(anchor, path.anchor()));
+        let Some(limits) = found.and_then(|index| self.limits.get(index)) else {
+            return Err(webpki::Error::UnknownIssuer);
+        };
+        let [not_before, not_after] = [limits.not_before_s, limits.not_after_s]
+            .map(|unix_s| Duration::from_secs(u64::try_from(unix_s).unwrap_or(0)))
+            .map(UnixTime::since_unix_epoch);
+        if time < not_before {
+            return Err(webpki::Error::CertNotValidYet { time, not_before });
+        }
+        if time > not_after {
+            return Err(webpki::Error::CertExpired { time, not_after });
+        }
+        // Who issued itself anew does not count (RFC 5280 section 6.1.4).
+        let below = path.intermediate_certificates().filter(|each| each.issuer() != each.subject());
+        let path_len = limits.path_len.and_then(|len| usize::try_from(len).ok());
+        match path_len {
+            Some(path_len) if below.count() > path_len => {
+                Err(webpki::Error::PathLenConstraintViolated)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a chain is judged for.
+pub(crate) struct Asked<'a> {
+    pub(crate) algorithms: &'a WebPkiSupportedAlgorithms,
+    pub(crate) crls: &'a [CertRevocationList<'static>],
+    pub(crate) now: UnixTime,
+    pub(crate) usage: KeyUsage,
+}
+
+impl fmt::Debug for Anchors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Anchors")
+            .field("trusted", &self.anchors.len())
+            .field("known", &self.known.len())
+            .finish()
+    }
+}

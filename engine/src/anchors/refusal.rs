@@ -1,0 +1,68 @@
+//! What webpki says of a chain, in the words of rustls.
+
+use std::sync::Arc;
+
+use rustls::{CertRevocationListError, CertificateError, Error, OtherError};
+use webpki::Error as E;
+
+/// The error of rustls for one of webpki, from which rustls chooses the alert. rustls keeps its own
+/// translation to itself.
+pub(crate) fn refusal(error: E) -> Error {
+    Error::InvalidCertificate(match error {
+        E::BadDer | E::BadDerTime | E::TrailingData(_) => CertificateError::BadEncoding,
+        E::CertExpired { time, not_after } => CertificateError::ExpiredContext { time, not_after },
+        E::CertNotValidForName(names) => CertificateError::NotValidForNameContext {
+            expected: names.expected,
+            presented: names.presented,
+        },
+        E::CertNotValidYet { time, not_before } => {
+            CertificateError::NotValidYetContext { time, not_before }
+        }
+        E::CertRevoked => CertificateError::Revoked,
+        E::CrlExpired { time, next_update } => {
+            CertificateError::ExpiredRevocationListContext { time, next_update }
+        }
+        E::InvalidCertValidity => CertificateError::Expired,
+        E::InvalidCrlSignatureForPublicKey => return CertRevocationListError::BadSignature.into(),
+        E::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        E::IssuerNotCrlSigner => return CertRevocationListError::IssuerInvalidForCrl.into(),
+        E::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
+        E::UnknownIssuer => CertificateError::UnknownIssuer,
+        E::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
+        E::UnsupportedCrlSignatureAlgorithmContext(context) => {
+            return CertRevocationListError::UnsupportedSignatureAlgorithmContext {
+                signature_algorithm_id: context.signature_algorithm_id,
+                supported_algorithms: context.supported_algorithms,
+            }
+            .into();
+        }
+        E::UnsupportedCrlSignatureAlgorithmForPublicKeyContext(context) => {
+            return CertRevocationListError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                signature_algorithm_id: context.signature_algorithm_id,
+                public_key_algorithm_id: context.public_key_algorithm_id,
+            }
+            .into();
+        }
+        E::UnsupportedSignatureAlgorithmContext(context) => {
+            CertificateError::UnsupportedSignatureAlgorithmContext {
+                signature_algorithm_id: context.signature_algorithm_id,
+                supported_algorithms: context.supported_algorithms,
+            }
+        }
+        E::UnsupportedSignatureAlgorithmForPublicKeyContext(context) => {
+            CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                signature_algorithm_id: context.signature_algorithm_id,
+                public_key_algorithm_id: context.public_key_algorithm_id,
+            }
+        }
+        other => CertificateError::Other(OtherError(Arc::new(other))),
+    })
+}
+
+/// The error of webpki that stands behind one of rustls, if rustls has no word for it.
+pub(crate) fn unnamed(error: &CertificateError) -> Option<&E> {
+    match error {
+        CertificateError::Other(other) => other.0.downcast_ref(),
+        _ => None,
+    }
+}

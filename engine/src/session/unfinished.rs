@@ -1,0 +1,158 @@
+//! What a session keeps between two calls: a record whose end has not arrived, behind the records
+//! over which a handshake message is spread. And how much of that it keeps, and when.
+
+use super::{RECORD_PLAIN_MAX, RECORD_WIRE_MAX, SessionError};
+
+/// Bytes that wait for their end. A session that waits for none has no such thing.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished {
+    pub(super) bytes: Vec<u8>,
+    /// Whole records at the front of `bytes`: rustls has seen them, and joins their message.
+    pub(super) whole: usize,
+    /// How many records those are.
+    records: usize,
+}
+
+/// What a session may keep; see [`Unfinished::check`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes in all.
+    pub bytes_max: usize,
+    /// Bytes in all while the message is another than a certificate, where its header can be read.
+    pub others_max: usize,
+}
+
+impl Bounds {
+    /// The same for every message.
+    pub(super) fn of_all(bytes_max: usize) -> Self {
+        Self { bytes_max, others_max: bytes_max }
+    }
+}
+
+/// Unfinished bytes that a session keeps where a certificate may come: the longest message that
+/// rustls takes, in records.
+pub const PARTIAL_BYTES_MAX: usize = 64 * 1024 + RECORD_WIRE_MAX;
+/// Unfinished bytes of any other message of a handshake; keys, signatures and digests are short.
+pub const HANDSHAKE_PARTIAL_BYTES_MAX: usize = 4 * 1024;
+/// Unfinished bytes on an established session: one record, behind the start of a short message.
+pub const ESTABLISHED_PARTIAL_BYTES_MAX: usize = RECORD_WIRE_MAX + 512;
+/// Records over which a message may be spread: the longest in fragments of 512 bytes, the smallest
+/// that peers agree on (RFC 6066 section 4), and as many again.
+const MESSAGE_RECORDS_MAX: usize = 256;
+
+impl Unfinished {
+    /// Takes note of the records that `incoming` completes behind the first `self.whole` bytes.
+    /// Returns whether there are any.
+    pub(super) fn count_records(&mut self, incoming: &[u8]) -> bool {
+        let before = self.whole;
+        while let Some(end) = record_end(&incoming[self.whole.min(incoming.len())..])
+            && self.whole + end <= incoming.len()
+        {
+            self.whole += end;
+            self.records += 1;
+        }
+        self.whole > before
+    }
+
+    /// Keeps `rest`, what is left of the bytes that were counted when rustls is done with the first
+    /// `done` of them.
+    pub(super) fn keep(&mut self, rest: &[u8], done: usize) {
+        self.whole = self.whole.saturating_sub(done);
+        if self.whole == 0 {
+            self.records = 0;
+        }
+        self.bytes = rest.to_vec();
+    }
+
+    /// Appends `more` if that does not complete the record that waits, and is allowed: nothing can
+    /// come of it but more waiting. Returns whether it did.
+    pub(super) fn append(&mut self, more: &[u8], bounds: Bounds) -> bool {
+        let mut header = [0; RECORD_HEADER_LEN];
+        let begun = self.bytes[self.whole..].iter().chain(more);
+        let known = header.iter_mut().zip(begun).map(|(to, from)| *to = *from).count();
+        let record = if known < header.len() { header.len() } else { record_len(header) };
+        let (before, room) = (self.bytes.len(), self.whole + record - self.bytes.len());
+        if more.len() >= room {
+            return false;
+        }
+        if self.bytes.capacity() < before + more.len() {
+            // By parts, so that bytes which come one by one are not copied each time.
+            self.bytes.reserve_exact((before / 4 + more.len()).min(room));
+        }
+        self.bytes.extend_from_slice(more);
+        let is_allowed = self.check(bounds).is_ok();
+        if !is_allowed {
+            self.bytes.truncate(before);
+        }
+        is_allowed
+    }
+
+    /// Whether so much may wait. What headers announce counts as if it were there.
+    ///
+    /// # Errors
+    /// It is more.
+    pub(super) fn check(&self, bounds: Bounds) -> Result<(), SessionError> {
+        let begun = &self.bytes[self.whole..];
+        let announced = self.whole + record_end(begun).unwrap_or(begun.len());
+        let (kind, message_end) = match self.message() {
+            Some((kind, len)) => (Some(kind), RECORD_HEADER_LEN + MESSAGE_HEADER_LEN + len),
+            None => (None, 0),
+        };
+        let bytes_max = match kind {
+            Some(CERTIFICATE) | None => bounds.bytes_max,
+            Some(_) => bounds.others_max,
+        };
+        // A message that ends within a record has its headers counted already.
+        if self.bytes.len().max(announced) > bytes_max
+            || message_end > bytes_max
+            || self.records > MESSAGE_RECORDS_MAX
+        {
+            return Err(SessionError::PartialTooLong(bytes_max));
+        }
+        Ok(())
+    }
+
+    /// Kind and length of the message that waits, where its header can be told from other bytes:
+    /// in a record of handshake messages in the clear, or in one that rustls has opened in place.
+    fn message(&self) -> Option<(u8, usize)> {
+        let (header, content) = self.bytes.split_first_chunk::<RECORD_HEADER_LEN>()?;
+        let is_readable = match header[0] {
+            HANDSHAKE => true,
+            APPLICATION_DATA => self.whole > 0,
+            _ => false,
+        };
+        // A short one may be sealed, or hold less than a message's header.
+        if !is_readable || record_len(*header) <= SEALED_FINISHED_MAX {
+            return None;
+        }
+        let [kind, len @ ..] = content.first_chunk::<MESSAGE_HEADER_LEN>()?;
+        Some((*kind, usize::from(len[0]) << 16 | usize::from(len[1]) << 8 | usize::from(len[2])))
+    }
+
+    /// The whole records, and behind them the header of a record longer than any may be.
+    pub(super) fn spoilt(&self) -> Vec<u8> {
+        [&self.bytes[..self.whole], &[HANDSHAKE, 3, 3, 0xff, 0xff]].concat()
+    }
+}
+
+/// Where the record at the front of `bytes` ends, once its header is there.
+fn record_end(bytes: &[u8]) -> Option<usize> {
+    bytes.first_chunk().map(|header| record_len(*header))
+}
+
+/// Bytes of a record, its header included.
+fn record_len(header: [u8; RECORD_HEADER_LEN]) -> usize {
+    RECORD_HEADER_LEN + usize::from(u16::from_be_bytes([header[3], header[4]]))
+}
+
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+/// The handshake message (RFC 8446 section 4).
+const CERTIFICATE: u8 = 11;
+const RECORD_HEADER_LEN: usize = 5;
+const MESSAGE_HEADER_LEN: usize = 4;
+/// Bytes of a record that may be a Finished under TLS 1.2, which begins with a nonce and not with
+/// the header of a message.
+const SEALED_FINISHED_MAX: usize = 128;
+
+const _: () = assert!(ESTABLISHED_PARTIAL_BYTES_MAX > RECORD_PLAIN_MAX);

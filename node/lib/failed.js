@@ -1,0 +1,42 @@
+'use strict';
+
+// What 'tlsClientError' and 'clientError' get of a handshake that failed in a lane: a socket that is
+// destroyed, and tells only its peer.
+
+const { Duplex } = require('node:stream');
+const { inheritFromNode } = require('./inherited.js');
+
+/** Stands for what has never been a connection. */
+class FailedSocket extends Duplex {
+  /**
+   * @param {{ remoteAddress?: string, remotePort?: number, remoteFamily?: string,
+   *   servername?: string }} failed
+   */
+  constructor({ remoteAddress, remotePort, remoteFamily, servername }) {
+    super();
+    this.authorized = false;
+    this.encrypted = true;
+    this._parent = null;
+    this._secureEstablished = false;
+    this.servername = servername;
+    const peer = { remoteAddress, remoteFamily, remotePort };
+    for (const [name, value] of Object.entries(peer)) {
+      Object.defineProperty(this, name, { enumerable: true, value });
+    }
+    this.destroy();
+  }
+
+  _read() {}
+
+  _write(_chunk, _encoding, done) {
+    done();
+  }
+
+  _destroy(error, done) {
+    done(error);
+  }
+}
+
+inheritFromNode(FailedSocket.prototype, Duplex.prototype);
+
+module.exports = { FailedSocket };

@@ -1,0 +1,178 @@
+'use strict';
+
+// Sockets that a program has opened itself, and hands to a server by `emit('connection', socket)`:
+// node's own TLS serves them, with what the server's lanes serve.
+
+const { constants, createPrivateKey, hkdfSync } = require('node:crypto');
+// As they are now: a program may put a server of ours in the place of node's.
+const { createSecureContext, createServer } = require('node:tls');
+const { contextKeys } = require('./context.js');
+const { certificatePem } = require('./credentials.js');
+const { kChannel } = require('./identity.js');
+const { GROUPS, SUITES } = require('./offers.js');
+
+/**
+ * Takes the place of what node's tls.Server does with a connection: those of lanes are done with
+ * their handshake, others are given one by node.
+ *
+ * @param {import('node:tls').Server} server
+ * @param {import('./core').LaneServer} core
+ */
+function takeForeign(server, core) {
+  const [beginHandshake] = server.listeners('connection');
+  server.removeListener('connection', beginHandshake);
+  const foreign = new Foreign(server, core);
+  server.prependListener('connection', (socket) => {
+    // One of another server's lanes is a stream like any other.
+    if (socket[kChannel]?.lane.options.server !== server) {
+      foreign.serve(socket);
+    }
+  });
+}
+
+/** A server of node's that never listens, and tells ours all that happens. */
+class Foreign {
+  #server;
+  #core;
+  #inner;
+  #revision;
+
+  constructor(server, core) {
+    this.#server = server;
+    this.#core = core;
+  }
+
+  /** @param {import('node:stream').Duplex} socket */
+  serve(socket) {
+    try {
+      this.#renew();
+    } catch (error) {
+      socket.destroy();
+      this.#server.emit('tlsClientError', error, socket);
+      return;
+    }
+    this.#inner.emit('connection', socket);
+  }
+
+  /** Makes it anew once certificates, keys or listeners of the server are others. */
+  #renew() {
+    const { revision } = this.#core;
+    if (this.#revision === revision) {
+      return;
+    }
+    const server = this.#server;
+    const inner = createServer(serverOptions(this.#core.forNode()), (socket) => {
+      socket.server = server;
+      server.emit('secureConnection', socket);
+    });
+    inner.on('tlsClientError', (error, socket) => server.emit('tlsClientError', error, socket));
+    if (server.listenerCount('keylog') > 0) {
+      inner.on('keylog', (line, socket) => server.emit('keylog', line, socket));
+    }
+    this.#inner = inner;
+    this.#revision = revision;
+  }
+}
+
+/** Those of tls.createServer. */
+function serverOptions(given) {
+  const { handshakeTimeout, pauseOnConnect, settings, sessionIdContext, sessionTimeout } = given;
+  const { alpn, rejectUnauthorized, requestCert } = settings;
+  const contexts = new WeakMap();
+  // Tickets of another form do not share the key of the lanes'.
+  const ticketKeys = Buffer.from(hkdfSync('sha256', given.ticketKey, '', TICKETS, 48));
+  return {
+    ...contextOptions(given.context('')[contextKeys.material](settings, '')),
+    ALPNProtocols: alpn.length > 0 ? wireOf(alpn) : undefined,
+    SNICallback: (name, done) => choose(given, contexts, name, done),
+    handshakeTimeout,
+    pauseOnConnect,
+    rejectUnauthorized,
+    requestCert,
+    sessionIdContext,
+    sessionTimeout,
+    ticketKeys,
+  };
+}
+
+/** Answers a client that names a server as the lanes do. */
+function choose(given, contexts, name, done) {
+  const chosen = (error, secure) => {
+    if (error) {
+      done(error);
+      return;
+    }
+    let context;
+    try {
+      context = nodeContext(contexts, secure, secure[contextKeys.material](given.settings, name));
+    } catch (wrong) {
+      done(wrong);
+      return;
+    }
+    done(null, context);
+  };
+  if (given.ask) {
+    given.ask(name, chosen);
+  } else {
+    chosen(null, given.context(name));
+  }
+}
+
+/** Node's form of one of our contexts, for the certificates that a name gets. */
+function nodeContext(contexts, secure, material) {
+  const made = contexts.get(secure) ?? new Map();
+  contexts.set(secure, made);
+  const id = material.identities.map(({ digest }) => digest.toString('base64')).join();
+  const context = made.get(id) ?? createSecureContext(contextOptions(material));
+  made.delete(id);
+  made.set(id, context);
+  if (made.size > CONTEXTS_MAX) {
+    made.delete(made.keys().next().value);
+  }
+  return context;
+}
+
+/** Those of tls.createSecureContext. */
+function contextOptions({ identities, suites, groups, schemes, ...settings }) {
+  const { ca, caNamed, crl, honorCipherOrder, maxVersion, minVersion } = settings;
+  return {
+    ca: caNamed ? ca : undefined,
+    cert: identities.map(({ chain }) => chain.map(certificatePem).join('')),
+    ciphers: suites?.map((name) => SUITES.find((row) => row[0] === name)[1]).join(':'),
+    crl: crl.length > 0 ? crl : undefined,
+    ecdhCurve: groups && curvesOf(groups),
+    honorCipherOrder,
+    key: identities.map(({ key, type }) =>
+      createPrivateKey({ key, format: 'der', type }).export({ format: 'pem', type: 'pkcs8' }),
+    ),
+    maxVersion,
+    minVersion,
+    secureOptions: settings.tickets ? undefined : constants.SSL_OP_NO_TICKET,
+    sigalgs: schemes?.join(':'),
+  };
+}
+
+/** Protocols as they are sent, each behind its length. */
+function wireOf(protocols) {
+  const parts = protocols.map((name) => Buffer.from(`\0${name}`, 'latin1'));
+  for (const part of parts) {
+    part[0] = part.length - 1;
+  }
+  return Buffer.concat(parts);
+}
+
+/** By OpenSSL's names; without what the OpenSSL of this node does not have, if others remain. */
+function curvesOf(groups) {
+  const known = groups.filter((name) => name !== HYBRID || HAS_HYBRID);
+  return (known.length > 0 ? known : groups)
+    .map((name) => GROUPS.find((row) => row[0] === name).at(-1))
+    .join(':');
+}
+
+const HYBRID = 'X25519MLKEM768';
+const HAS_HYBRID = Number.parseFloat(process.versions.openssl) >= 3.5;
+const TICKETS = "sealane tickets of node's own TLS";
+/** Of one context of ours, for as many groups of certificates; the one unused for longest goes. */
+const CONTEXTS_MAX = 256;
+
+module.exports = { takeForeign };

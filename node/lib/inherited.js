@@ -1,0 +1,35 @@
+'use strict';
+
+// Our sockets as instances of node's tls.TLSSocket, and so of its net.Socket: programs ask by
+// `instanceof` who is encrypted and who has shown a certificate.
+
+const tls = require('node:tls');
+
+/**
+ * Lets sockets of a class inherit from node's tls.TLSSocket, whose constructor they do not run: what
+ * it, or net.Socket, overrides of the class that they are built on reaches for a handle of node's.
+ *
+ * @param {object} prototype of the class
+ * @param {object} base prototype of what constructs it: a stream, or net.Socket
+ */
+function inheritFromNode(prototype, base) {
+  Object.setPrototypeOf(prototype, tls.TLSSocket.prototype);
+  for (let from = tls.TLSSocket.prototype; from !== base; from = Object.getPrototypeOf(from)) {
+    for (const name of Reflect.ownKeys(from)) {
+      const original = propertyOf(base, name);
+      if (original !== undefined && !Object.hasOwn(prototype, name)) {
+        Object.defineProperty(prototype, name, original);
+      }
+    }
+  }
+}
+
+function propertyOf(object, name) {
+  for (let from = object; from !== Object.prototype; from = Object.getPrototypeOf(from)) {
+    const property = Object.getOwnPropertyDescriptor(from, name);
+    if (property !== undefined) return property;
+  }
+  return undefined;
+}
+
+module.exports = { inheritFromNode };

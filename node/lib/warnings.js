@@ -1,0 +1,42 @@
+'use strict';
+
+// What programs should know and nobody need be stopped for: warnings of the process, each once.
+
+/**
+ * Warns once in a process for each kind.
+ *
+ * @param {string} kind
+ * @param {string} text
+ */
+function warnOnce(kind, text) {
+  if (told.has(kind) || told.size === KINDS_MAX) {
+    return;
+  }
+  told.add(kind);
+  process.emitWarning(text, { type: 'SealaneWarning', code: 'SEALANE_NOT_OFFERED' });
+}
+
+/**
+ * Warns of those names that nobody was warned of before, all at once.
+ *
+ * @param {string[]} names
+ * @param {(names: string) => string} text
+ */
+function warnOfNames(names, text) {
+  const fresh = names.filter((name) => !told.has(name)).slice(0, KINDS_MAX - told.size);
+  for (const name of fresh) {
+    told.add(name);
+  }
+  if (fresh.length > 0) {
+    process.emitWarning(text(fresh.join(', ')), {
+      type: 'SealaneWarning',
+      code: 'SEALANE_NOT_OFFERED',
+    });
+  }
+}
+
+const told = new Set();
+/** Whoever makes names up gets no more warnings, and no more memory. */
+const KINDS_MAX = 256;
+
+module.exports = { warnOfNames, warnOnce };

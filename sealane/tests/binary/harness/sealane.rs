@@ -1,0 +1,255 @@
+//! Sealane as a process: started, read, signalled, stopped.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::Signal;
+use sealane_reserved_port::ReservedPort;
+
+use super::process::Process;
+use super::{PATIENCE, wait_for};
+
+/// A configuration file that a test writes, and may write again.
+#[derive(Clone)]
+pub struct Settings {
+    pub lanes: usize,
+    /// Further lines before the tables.
+    pub more: String,
+    /// Variables of the process's environment.
+    pub environment: Vec<(String, String)>,
+    /// Lines of the table `limits`.
+    pub limits: String,
+    pub listeners: Vec<ListenerSettings>,
+}
+
+/// One listener of it.
+#[derive(Clone)]
+pub struct ListenerSettings {
+    pub name: String,
+    pub address: SocketAddr,
+    pub certificates: PathBuf,
+    pub backends: Vec<String>,
+    /// Further lines of its table.
+    pub more: String,
+    /// Of `address`, unless that was chosen otherwise.
+    reserved: Arc<ReservedPort>,
+}
+
+impl ListenerSettings {
+    /// A listener on a port of its own in front of one backend.
+    pub fn new(name: &str, certificates: &Path, backend: &impl ToString) -> Self {
+        let reserved = Arc::new(ReservedPort::on_loopback().unwrap());
+        Self {
+            name: name.into(),
+            address: reserved.address(),
+            certificates: certificates.into(),
+            backends: vec![backend.to_string()],
+            more: String::new(),
+            reserved,
+        }
+    }
+
+    /// Gives it a port of `address` that no other listener has.
+    pub fn move_to(&mut self, address: IpAddr) {
+        let reserved = Arc::new(ReservedPort::on(address).unwrap());
+        self.address = reserved.address();
+        self.reserved = reserved;
+    }
+
+    /// With further lines of its table.
+    pub fn with(mut self, more: &str) -> Self {
+        self.more = more.into();
+        self
+    }
+}
+
+impl Settings {
+    pub fn new(listeners: Vec<ListenerSettings>) -> Self {
+        let (more, limits, environment) = (String::new(), String::new(), Vec::new());
+        Self { lanes: 2, more, environment, limits, listeners }
+    }
+
+    /// Writes the file whole: beside its place, and then into it by renaming.
+    pub fn write(&self, folder: &Path) {
+        let mut text = format!(
+            "lanes = {}\n{}\n[admin]\naddress = \"unix:{}\"\n[limits]\n{}\n",
+            self.lanes,
+            self.more,
+            folder.join("admin.sock").display(),
+            self.limits
+        );
+        for listener in &self.listeners {
+            writeln!(
+                text,
+                "[[listener]]\nname = {:?}\naddress = \"{}\"\ncertificates = [{:?}]\n\
+                 backends = {:?}\n{}",
+                listener.name,
+                listener.address,
+                listener.certificates,
+                listener.backends,
+                listener.more
+            )
+            .unwrap();
+        }
+        replace(&folder.join("sealane.toml"), &text);
+    }
+}
+
+/// Writes a file as careful programs do, by renaming.
+pub fn replace(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::rename(&beside, path).unwrap();
+}
+
+/// A running Sealane.
+pub struct Sealane {
+    pub process: Process,
+    folder: PathBuf,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Sealane {
+    /// Starts it with `settings` in `folder` and waits until it is ready.
+    pub fn start(folder: &Path, settings: &Settings) -> Self {
+        let mut sealane = Self::launch(folder, settings, &PathBuf::from(BINARY));
+        sealane.wait_until_said("sealane: ready");
+        sealane
+    }
+
+    /// Starts `binary` without waiting for it.
+    pub fn launch(folder: &Path, settings: &Settings, binary: &Path) -> Self {
+        super::raise_descriptor_limit();
+        settings.write(folder);
+        let mut child = Command::new(binary)
+            .args(["serve", "--config"])
+            .arg(folder.join("sealane.toml"))
+            .envs(settings.environment.iter().cloned())
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = Arc::<Mutex<Vec<String>>>::default();
+        let (stderr, lines) = (child.stderr.take().unwrap(), Arc::clone(&said));
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                lines.lock().unwrap().push(line);
+            }
+        });
+        Self { process: Process::new(child), folder: folder.into(), said }
+    }
+
+    /// What it has said so far.
+    pub fn said(&self) -> Vec<String> {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// How many lines that contain `text` it has said.
+    pub fn count_said(&self, text: &str) -> usize {
+        self.said().iter().filter(|line| line.contains(text)).count()
+    }
+
+    pub fn wait_until_said(&mut self, text: &str) {
+        self.wait_until_said_times(text, 1);
+    }
+
+    pub fn wait_until_said_times(&mut self, text: &str, times: usize) {
+        wait_for(&format!("{text:?} {times} times"), || {
+            let found = self.count_said(text) >= times;
+            if !found && let Some(status) = self.process.status() {
+                panic!("sealane ended with {status} and said {:#?}", self.said());
+            }
+            found.then_some(())
+        });
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// Drains, and fails unless that ends within a test's patience.
+    pub fn stop(mut self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        self.process.wait(PATIENCE).code()
+    }
+
+    /// All metrics, as they are now.
+    pub fn metrics(&self) -> Metrics {
+        let mut stream = UnixStream::connect(self.folder.join("admin.sock")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        Metrics(text.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    /// Waits until `holds` says so of the metrics; fails with `what`.
+    pub fn wait_for_metrics(&self, what: &str, holds: impl Fn(&Metrics) -> bool) -> Metrics {
+        wait_for(what, || Some(self.metrics()).filter(&holds))
+    }
+}
+
+/// The binary under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_sealane");
+
+/// What `/metrics` answered.
+pub struct Metrics(pub String);
+
+impl Metrics {
+    /// The sum of all samples of `name` that have all of `labels`.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        let has_labels = |line: &str| {
+            labels.iter().all(|(label, value)| {
+                let pair = format!("{label}=\"{value}\"");
+                line.contains(&format!("{{{pair}")) || line.contains(&format!(",{pair}"))
+            })
+        };
+        let named =
+            |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        let mut samples = self.0.lines().filter(named).peekable();
+        assert!(samples.peek().is_some(), "there is no metric {name} in\n{}", self.0);
+        samples
+            .filter(|line| has_labels(line))
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+            .sum()
+    }
+
+    /// How many connections ended by which cause, as text for a failed test.
+    pub fn ends(&self) -> String {
+        let ends = self.0.lines().filter(|line| line.starts_with("sealane_connections_ended"));
+        let happened: Vec<_> = ends.filter(|line| !line.ends_with(" 0")).collect();
+        happened.join("\n")
+    }
+
+    /// Connections that ended by `cause`.
+    pub fn ended(&self, cause: &str) -> u64 {
+        self.sum("sealane_connections_ended_total", &[("cause", cause)])
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> u64 {
+        self.sum("sealane_connections", &[])
+    }
+
+    /// Handshakes that a lane completed.
+    pub fn handshakes(&self, lane: usize) -> u64 {
+        self.sum("sealane_handshakes_total", &[("lane", &lane.to_string())])
+    }
+
+    /// Handshakes that a lane resumed.
+    pub fn resumed(&self, lane: usize, version: &str) -> u64 {
+        let lane = lane.to_string();
+        self.sum(
+            "sealane_handshakes_total",
+            &[("lane", &lane), ("version", version), ("resumed", "true")],
+        )
+    }
+}

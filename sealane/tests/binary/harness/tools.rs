@@ -1,0 +1,76 @@
+//! Programs that a test drives: found, run within bounds, and missed loudly where they must be.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use super::PATIENCE;
+use super::process::Process;
+
+/// The path of a program, if the machine has it.
+pub fn path(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders)
+        .chain(["/usr/sbin".into(), "/usr/local/go/bin".into()])
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
+
+/// The path of a program that a test needs. `./check` installs all of them, and sets CI on a
+/// machine that must have them; without it, a developer's machine may lack one: the test says so
+/// and does nothing.
+pub fn required(name: &str) -> Option<PathBuf> {
+    let found = path(name);
+    if found.is_none() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "{name} is missing; ./check --only install brings it"
+        );
+        println!("SKIPPED: {name} is missing; ./check --only install brings it");
+    }
+    found
+}
+
+/// Runs a program to its end, which must come within a test's patience.
+pub fn run(command: &mut Command) -> Output {
+    run_with_input(command, b"")
+}
+
+/// The same, with `input` as its standard input.
+pub fn run_with_input(command: &mut Command, input: &[u8]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    // Files rather than pipes: no output fills up, whoever inherits them.
+    let (input_path, out, err) =
+        (folder.path().join("in"), folder.path().join("out"), folder.path().join("err"));
+    std::fs::write(&input_path, input).unwrap();
+    let child = command
+        .stdin(Stdio::from(std::fs::File::open(&input_path).unwrap()))
+        .stdout(Stdio::from(std::fs::File::create(&out).unwrap()))
+        .stderr(Stdio::from(std::fs::File::create(&err).unwrap()))
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let status = Process::new(child).wait(PATIENCE * 2);
+    Output { status, stdout: std::fs::read(out).unwrap(), stderr: std::fs::read(err).unwrap() }
+}
+
+/// The standard output of a program that must succeed.
+pub fn output(command: &mut Command) -> String {
+    output_with_input(command, b"")
+}
+
+/// The same, with `input` as its standard input.
+pub fn output_with_input(command: &mut Command, input: &[u8]) -> String {
+    let output = run_with_input(command, input);
+    assert!(
+        output.status.success(),
+        "{command:?} ended with {}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A client program of `sealane/tests/binary/clients`.
+pub fn client_source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/binary/clients").join(name)
+}

@@ -1,0 +1,104 @@
+//! What backends are told in a PROXY header is what HAProxy tells them of the same clients.
+
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+
+use rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
+use sealane::proxy_header::Header;
+use sealane_reserved_port::ReservedPort;
+
+use crate::harness::backend::Backend;
+use crate::harness::certificates::{Authority, KeyKind, NAMES};
+use crate::harness::client::Connector;
+use crate::harness::process::Process;
+use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
+use crate::harness::tools::required;
+use crate::harness::{PATIENCE, wait_for};
+
+/// Version and cipher of each PROXY header, as they came.
+type Told = (String, String);
+
+/// A backend that reads the header and ends.
+fn listener() -> (Backend, Receiver<Told>) {
+    let (sender, told) = channel();
+    let sender = Mutex::new(sender);
+    let backend = Backend::start(move |mut stream| {
+        let (mut bytes, mut piece) = (Vec::new(), [0; 512]);
+        while let Ok(len @ 1..) = stream.read(&mut piece) {
+            bytes.extend_from_slice(&piece[..len]);
+            if let Some((header, _)) = Header::decode(&bytes).unwrap() {
+                let tls = header.tls.expect("what TLS was spoken");
+                let told = [tls.version, tls.suite].map(|fact| fact.unwrap().to_owned());
+                sender.lock().unwrap().send(told.into()).unwrap();
+                return;
+            }
+        }
+    });
+    (backend, told)
+}
+
+fn haproxy(program: &std::path::Path, folder: &std::path::Path, backend: &Backend) -> Haproxy {
+    let port = ReservedPort::on_loopback().unwrap();
+    let address = port.address();
+    let config = folder.join("haproxy.cfg");
+    let text = format!(
+        "defaults\n mode tcp\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
+         frontend f\n bind {address} ssl crt {}\n default_backend b\n\
+         backend b\n server s {} send-proxy-v2-ssl proxy-v2-options ssl,ssl-cipher\n",
+        folder.join("site.pem").display(),
+        backend.address
+    );
+    std::fs::write(&config, text).unwrap();
+    let child = Command::new(program)
+        .args(["-db", "-f"])
+        .arg(&config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let process = Process::new(child);
+    wait_for("haproxy listens", || TcpStream::connect(address).ok());
+    Haproxy { port, _process: process }
+}
+
+struct Haproxy {
+    port: ReservedPort,
+    _process: Process,
+}
+
+#[test]
+fn suites_are_named_as_haproxy_names_them() {
+    let Some(program) = required("haproxy") else { return };
+    for kind in [KeyKind::P256, KeyKind::Rsa2048] {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new();
+        let certificate = folder.path().join("site.pem");
+        std::fs::write(&certificate, authority.leaf(kind, &NAMES)).unwrap();
+        let (backend, told) = listener();
+        let settings = ListenerSettings::new("site", &certificate, &backend.address)
+            .with("proxy_header = true");
+        let address = settings.address;
+        let _sealane = Sealane::start(folder.path(), &Settings::new(vec![settings]));
+        let haproxy = haproxy(&program, folder.path(), &backend);
+        let mut compared = 0;
+        for suite in ALL_CIPHER_SUITES {
+            let name = suite.suite().as_str().unwrap();
+            let other = if kind == KeyKind::P256 { "_RSA_" } else { "_ECDSA_" };
+            if name.contains(other) {
+                continue;
+            }
+            let connector = Connector::with_suite(authority.der(), *suite);
+            let [ours, theirs] = [address, haproxy.port.address()].map(|address| {
+                let mut client = connector.connect(address).unwrap();
+                client.end(false).unwrap();
+                told.recv_timeout(PATIENCE).unwrap()
+            });
+            assert_eq!(ours, theirs);
+            compared += 1;
+        }
+        assert_eq!(compared, 6, "three suites of each version");
+    }
+}

@@ -1,0 +1,99 @@
+//! Whether a store is in order, as far as can be seen without its keys.
+//!
+//! First its pages are read as a file, then all of it through LMDB, as lanes do. The second maps
+//! the file, so a file that changes meanwhile may end the process: whoever cannot afford that lets
+//! another process do it.
+
+use std::fs::File;
+use std::path::Path;
+
+use heed::{AnyTls, RoTxn};
+
+use crate::error::{FORMAT, Fault, StoreError};
+use crate::pages::{Metas, Walk};
+use crate::store::{DATA_FILE, Store, lock_folder};
+use crate::tables::{Tables, digest_from, digest_of_expiry_key, expiry_key};
+
+/// What was found in a store that is in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Examined {
+    /// Certificates in it.
+    pub certificates: u64,
+    /// Names in it.
+    pub names: u64,
+}
+
+/// Reads all of the store in the folder `path`, while no process writes to it.
+///
+/// # Errors
+/// The first thing that is not in order.
+pub fn examine(path: &Path) -> Result<Examined, StoreError> {
+    let lock = lock_folder(path)?;
+    check_pages(path)?;
+    let (store, format) = Store::open_to_examine(path)?;
+    let examined = match format {
+        FORMAT => store.read(|txn| tables_agree(&store.tables, txn)),
+        // Whoever opens it says what to do with it.
+        _ => store
+            .summary()
+            .map(|found| Examined { certificates: found.certificates, names: found.names }),
+    };
+    drop(lock);
+    examined
+}
+
+fn check_pages(path: &Path) -> Result<(), StoreError> {
+    let file = match File::open(path.join(DATA_FILE)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(StoreError::Absent { path: path.into() });
+        }
+        file => file.map_err(|error| StoreError::system(path, error))?,
+    };
+    // As a process leaves it that was ended when it made the store.
+    if file.metadata().is_ok_and(|facts| facts.len() == 0) {
+        return Err(StoreError::Absent { path: path.into() });
+    }
+    let walk = || {
+        let metas = Metas::read(&file)?;
+        Walk::run(&file, &metas.newest, &mut |_, _, _| Ok(()))
+    };
+    walk().map(drop).map_err(|fault| StoreError::of_pages(path, fault))
+}
+
+/// Each certificate has its date, each date and each name its certificate, and no table has more.
+pub(crate) fn tables_agree(tables: &Tables, txn: &RoTxn<'_, AnyTls>) -> Result<Examined, Fault> {
+    let mut certificates = 0;
+    for entry in tables.certificates.iter(txn)? {
+        let digest = digest_from(entry?.0)?;
+        certificates += 1;
+        // A record that cannot be read is refused by itself, and healed by an import.
+        let Ok(Some(record)) = tables.record(txn, digest) else { continue };
+        tables.chain(txn, &record)?;
+        if tables.expiry.get(txn, &expiry_key(record.not_after_s, digest))?.is_none() {
+            return Err(Fault::What("a certificate is missing in the list by date"));
+        }
+    }
+    let mut dates = 0;
+    for entry in tables.expiry.iter(txn)? {
+        tables.certificates.get(txn, &digest_of_expiry_key(entry?.0)?.0)?;
+        dates += 1;
+    }
+    if dates != certificates {
+        return Err(Fault::What("the list by date has other certificates than there are"));
+    }
+    let mut names = 0;
+    for entry in tables.names.iter(txn)? {
+        let (name, _) = entry?;
+        names += 1;
+        for found in tables.named(txn, name)? {
+            if tables.certificates.get(txn, &found.digest.0)?.is_none() {
+                return Err(Fault::What("a name leads to no certificate"));
+            }
+        }
+    }
+    for entry in tables.sealed_with.iter(txn)? {
+        entry?;
+    }
+    tables.gone_since(txn, Some(0))?;
+    Ok(Examined { certificates, names })
+}

@@ -1,0 +1,125 @@
+//! What the folder remembers of its store beside the database: how often it was changed, and how
+//! the file looked after the last change.
+//!
+//! By the first an older copy of the file is noticed, by the second a change that was not made by
+//! Sealane. It is a text of a few lines, replaced whole after each commit. Whoever can write to the
+//! folder can write it too: it is there for mistakes, not for attackers.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use sealane_engine::certificates::StoreId;
+
+/// What is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) id: StoreId,
+    pub(crate) generation: u64,
+    pub(crate) stamp: Stamp,
+}
+
+/// How a file looks from outside. The kernel sets the time of its last change, and nobody else can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    changed_ns: i128,
+    /// The device and the number of the file there.
+    pub file: (u64, u64),
+    len: u64,
+}
+
+impl Stamp {
+    /// Of the file at `path`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|facts| Self::from(&facts))
+    }
+}
+
+impl From<&Metadata> for Stamp {
+    fn from(facts: &Metadata) -> Self {
+        let changed_ns = i128::from(facts.ctime()) * 1_000_000_000 + i128::from(facts.ctime_nsec());
+        Self { changed_ns, file: (facts.dev(), facts.ino()), len: facts.len() }
+    }
+}
+
+impl State {
+    /// What the folder `path` remembers; none if it remembers nothing that can be read.
+    pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
+        let file = match File::open(path.join(STATE_FILE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut text = String::new();
+        match file.take(STATE_BYTES_MAX).read_to_string(&mut text) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(None),
+            read => read?,
+        };
+        Ok(Self::parse(&text))
+    }
+
+    /// Puts it in the place of what the folder `path` remembers.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let beside = path.join(STATE_FILE_BESIDE);
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(self.to_text().as_bytes())?;
+        file.sync_data()?;
+        fs::rename(beside, path.join(STATE_FILE))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        let id = u128::from_str_radix(value("store")?, 16).ok()?;
+        let generation = value("changes")?.parse().ok()?;
+        let mut file = value("file")?.splitn(4, ' ');
+        let mut number = || file.next();
+        let stamp = Stamp {
+            file: (number()?.parse().ok()?, number()?.parse().ok()?),
+            len: number()?.parse().ok()?,
+            changed_ns: number()?.parse().ok()?,
+        };
+        Some(Self { id: StoreId(id.to_be_bytes()), generation, stamp })
+    }
+
+    fn to_text(self) -> String {
+        let Stamp { changed_ns, file: (device, inode), len } = self.stamp;
+        format!(
+            "# By this sealane notices an older copy of data.mdb, and changes it did not make.\n\
+             # To take an older copy on purpose, remove this file.\n\
+             store {:032x}\nchanges {}\nfile {device} {inode} {len} {changed_ns}\n",
+            u128::from_be_bytes(self.id.0),
+            self.generation,
+        )
+    }
+}
+
+/// A few numbers.
+const STATE_BYTES_MAX: u64 = 4096;
+/// What the folder remembers stands here.
+pub const STATE_FILE: &str = "state";
+const STATE_FILE_BESIDE: &str = "state.new";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back_and_anything_else_is_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(State::read(folder.path()).unwrap(), None);
+        let stamp = Stamp::of(folder.path()).unwrap();
+        let state = State { id: StoreId([0xab; 16]), generation: 7, stamp };
+        state.write(folder.path()).unwrap();
+        assert_eq!(State::read(folder.path()).unwrap(), Some(state));
+        for text in ["", "store 1\n", "store x\nchanges 1\nfile 1 2 3 4\n"] {
+            assert_eq!(State::parse(text), None, "{text:?}");
+        }
+        fs::write(folder.path().join(STATE_FILE), [0xff; 100]).unwrap();
+        assert_eq!(State::read(folder.path()).unwrap(), None);
+    }
+}
