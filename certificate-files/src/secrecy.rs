@@ -1,9 +1,9 @@
 //! Who can read a secret: the one rule for every file that holds one.
 //!
-//! Owner and group are the operator's choice: programs make keys 0600, Debian has 0640 for the group
-//! `ssl-cert`, Kubernetes mounts 0440. Nobody else may read or write it. What follows depends on
-//! the secret. A sealing key, which opens all others and which Sealane makes itself, is refused. Of
-//! private keys and ticket roots an operator is warned, because a server that does not start, or
+//! Owner and group are the operator's choice: programs make keys 0600, Debian has 0640 for the
+//! group `ssl-cert`, Kubernetes mounts 0440. Nobody else may read or write it. What follows depends
+//! on the secret. A sealing key, which opens all others and which Sealane makes itself, is refused.
+//! Of private keys and ticket roots an operator is warned, because a server that does not start, or
 //! leaves an expired certificate in service, over the mode that another program gave a file is the
 //! greater harm.
 

@@ -204,5 +204,6 @@ fn of_a_private_key_that_everybody_may_read_the_operator_is_warned() {
     set("", 0o755);
     let private = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(directory.path(), private.path().join("link")).unwrap();
-    assert_eq!(load_path(&private.path().join("link/b.pem")).warnings.len(), 2);
+    let loaded = load_path(&private.path().join("link/b.pem"));
+    assert!(matches!(loaded.warnings[..], [CertificateFileWarning::Exposed(_)]));
 }

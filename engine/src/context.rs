@@ -308,8 +308,8 @@ fn server_config(
     config.alpn_protocols.clone_from(&context.policy.alpn);
     // Only tickets resume: a session store would be a lock, or would not reach across lanes.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    // Without it a session of TLS 1.2 is not bound to the certificate that it began with, and whoever
-    // relays a handshake can make two sessions of one master secret (RFC 7627).
+    // Without it a session of TLS 1.2 is not bound to the certificate that it began with, and
+    // whoever relays a handshake can make two sessions of one master secret (RFC 7627).
     config.require_ems = true;
     config.send_tls13_tickets = context.tickets.min(TICKETS_MAX);
     // How much rustls skips. It accepts early data only of sessions in a store, and there is none.

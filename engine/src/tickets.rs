@@ -28,12 +28,12 @@
 //! TLS 1.3 makes a fresh secret each time.
 //!
 //! # What a ticket is bound to
-//! To the listener's policy by its key; to the server name by rustls, which writes the name into the
-//! ticket and makes a full handshake if another one is asked for; and to the certificate that the
-//! session began with, by its digest. So it resumes only where a full handshake of the same hello
-//! would show the very same certificate: resumption gets a client nowhere that it could not come to
-//! anew. At a listener or on a machine that serves something else for the name, or after the
-//! certificate was removed or replaced, the handshake is full, and the client judges what it is
+//! To the listener's policy by its key; to the server name by rustls, which writes the name into
+//! the ticket and makes a full handshake if another one is asked for; and to the certificate that
+//! the session began with, by its digest. So it resumes only where a full handshake of the same
+//! hello would show the very same certificate: resumption gets a client nowhere that it could not
+//! come to anew. At a listener or on a machine that serves something else for the name, or after
+//! the certificate was removed or replaced, the handshake is full, and the client judges what it is
 //! shown. For names that nothing covers, and for none, the same holds of the default certificate.
 //! Of several kinds of key for a name it is the one that this client would be shown.
 //!
@@ -82,11 +82,11 @@
 //! # The cost
 //! Sealing 256 bytes takes 1.75 us with the portable crate and 0.53 us with graviola, which needs
 //! recent processors (x86-64 with AVX2, a shared 2-core VM, best of 9 runs). The difference is
-//! under the 2 us per ticket that a second implementation would have to save. The nonce of 256 bytes
-//! takes 0.62 us more, and the digest of a certificate 0.75 us, once for each decoded key. One step of the
-//! ratchet takes 0.27 us, so [`RATCHET_STEPS_MAX`] steps hold a lane up for about 1 ms.
-//! A ticket that no secret of a shared root opens costs as many tries as there are secrets, and a
-//! derivation for each key that is not held. A try costs less than sealing: the tag comes first.
+//! under the 2 us per ticket that a second implementation would have to save. The nonce of 256
+//! bytes takes 0.62 us more, and the digest of a certificate 0.75 us, once for each decoded key.
+//! One step of the ratchet takes 0.27 us, so [`RATCHET_STEPS_MAX`] steps hold a lane up for about 1
+//! ms. A ticket that no secret of a shared root opens costs as many tries as there are secrets, and
+//! a derivation for each key that is not held. A try costs less than sealing: the tag comes first.
 
 mod binding;
 mod clock;

@@ -2,18 +2,19 @@
 //!
 //! ChaCha20 with fast key erasure: each refill of the buffer replaces the key, and bytes are erased
 //! as they are handed out, so what is in memory tells nothing about bytes handed out before. The
-//! kernel's generator gives the first key and is mixed in again after [`RESEED_INTERVAL_BYTES`], and
-//! after [`renew`], which a lane calls in each second of its clock.
+//! kernel's generator gives the first key and is mixed in again after [`RESEED_INTERVAL_BYTES`],
+//! and after [`renew`], which a lane calls in each second of its clock.
 //!
 //! What this does not protect against:
 //! - Two copies of one process hand out the same bytes until each has asked the kernel again: a
 //!   virtual machine restored from a snapshot or copied, or a fork. That is at most the rest of a
 //!   second or of an interval, whichever ends first, if the kernels themselves differ by then. A
 //!   kernel learns that it was copied where the host reports it (vmgenid); elsewhere it may take it
-//!   a minute. Meanwhile the copies repeat server randoms and key shares, each to its own clients: a
-//!   client of both knows the key exchange of whoever met the other copy with the same share.
-//!   Tickets repeat nothing (see [`crate::tickets`]), and ECDSA signatures are made with what is
-//!   signed. So restart Sealane after a restore, and do not copy a running one.
+//!   a minute. Meanwhile the copies repeat server randoms and key shares, each to its own clients:
+//!   a client of one copy that is given the same share as a client of the other gains nothing by
+//!   it, but whoever learns the secret of one such share reads both sessions. Tickets repeat
+//!   nothing (see [`crate::tickets`]), and ECDSA signatures are made with what is signed. So
+//!   restart Sealane after a restore, and do not copy a running one.
 //! - A fork is one of these copies. Sealane never forks after a lane has warmed up; a program that
 //!   embeds lanes must not either, short of an immediate exec.
 //! - Whoever reads the memory of a running process knows the bytes up to the next reseed; the

@@ -1,7 +1,7 @@
 //! What a ticket is bound to: the server's certificate that its session began with.
 //!
-//! rustls hands its ticketer a session's bytes and nothing else. But it asks the lane's resolver for
-//! a certificate at every hello, also one that resumes, and in the same turn for what is in the
+//! rustls hands its ticketer a session's bytes and nothing else. But it asks the lane's resolver
+//! for a certificate at every hello, also one that resumes, and in the same turn for what is in the
 //! ticket. So the resolver notes here what it served, and the ticketer reads it. Tickets are sealed
 //! turns later, at the end of the handshake: until then the session keeps its [`Binding`], and puts
 //! it back for each of its turns. Between turns nothing is noted, and nothing is sealed or opened.
@@ -27,7 +27,8 @@ impl LeafDigest {
 pub(crate) struct Binding(Option<Box<LeafDigest>>);
 
 impl Binding {
-    /// Lets a session take its turn: what it is bound to is noted meanwhile, and kept if it changed.
+    /// Lets a session take its turn: what it is bound to is noted meanwhile, and kept if it
+    /// changed.
     pub(crate) fn during<T>(&mut self, turn: impl FnOnce() -> T) -> T {
         let before = self.0.as_deref().copied();
         NOTED.set(Noted::Turn(before));

@@ -19,9 +19,10 @@ use crate::{
 /// rustls wants it shareable; it works on its lane's thread only. On another thread it neither
 /// seals nor opens, and dropping it there panics: a lane drops its own contexts.
 ///
-/// For rustls it seals and opens only in a turn of a [`ServerSession`](crate::session::ServerSession)
-/// whose hello a [`LaneResolver`](crate::certificates::LaneResolver) has answered: what that served
-/// is what the ticket is bound to.
+/// For rustls it seals and opens only in a turn of a
+/// [`ServerSession`](crate::session::ServerSession) whose hello a
+/// [`LaneResolver`](crate::certificates::LaneResolver) has answered: what that served is what the
+/// ticket is bound to.
 pub struct Ticketer {
     pub(super) clock: Arc<LaneClock>,
     pub(super) policy: PolicyDigest,
