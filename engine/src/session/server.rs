@@ -6,9 +6,9 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::UnbufferedStatus;
 use rustls::{CommonState, HandshakeKind, ServerConfig};
 
+use super::RECORD_WIRE_MAX;
 use super::driver::{End, TlsSession};
 use super::error::SessionError;
-use super::RECORD_WIRE_MAX;
 use super::unfinished::{Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX};
 use crate::tickets::Binding;
 
@@ -34,6 +34,9 @@ impl ServerSession {
     /// The same session, where the client sends more than the few short messages that each does.
     #[must_use]
     pub fn awaiting(mut self, awaited: Awaited) -> Self {
+        if awaited.early_data {
+            self.skip_early_data();
+        }
         self.awaited = awaited;
         self
     }
