@@ -1,5 +1,6 @@
 //! Chains as peers send them: what is refused, and which line is picked out.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -21,7 +22,7 @@ fn more_than_the_limits_is_refused_unread() {
     let large = CertificateDer::from(vec![0; PEER_CHAIN_BYTES_MAX]);
     assert_eq!(PeerChain::parse(&large, &[]).err(), Some(unreadable(1)));
     let bytes = PEER_CHAIN_BYTES_MAX + 8;
-    let refused = PeerChain::parse(&large, std::slice::from_ref(&junk)).err();
+    let refused = PeerChain::parse(&large, from_ref(&junk)).err();
     assert_eq!(refused, Some(ChainFault::TooManyBytes { bytes }));
 }
 
@@ -94,15 +95,15 @@ fn of_two_issuers_of_one_name_the_identifier_the_date_and_the_anchor_decide() {
     let issuer = CertifiedIssuer::signed_by(params("cross"), copy(&key), &new_root).unwrap();
     let own = leaf(&issuer);
     let sent = [by_old.clone(), by_new.clone()];
-    assert_eq!(line(&own, &sent, &[], ""), [by_old.clone()]);
-    assert_eq!(line(&own, &sent, &[], "new root"), [by_new.clone()]);
-    assert_eq!(line(&own, &sent, &[], "old root"), [by_old.clone()]);
+    assert_eq!(line(&own, &sent, &[], ""), from_ref(&by_old));
+    assert_eq!(line(&own, &sent, &[], "new root"), from_ref(&by_new));
+    assert_eq!(line(&own, &sent, &[], "old root"), from_ref(&by_old));
 
     let mut expired = params("cross");
     expired.not_after = rcgen::date_time_ymd(2026, 1, 1);
     let expired = CertifiedIssuer::signed_by(expired, copy(&key), &new_root).unwrap();
     let sent = [expired.der().clone(), by_old.clone()];
-    assert_eq!(line(&own, &sent, &[], "new root"), [by_old.clone()]);
+    assert_eq!(line(&own, &sent, &[], "new root"), from_ref(&by_old));
 
     let other_key = authority("cross", Some(&new_root));
     let mut identified = CertificateParams::new(["a.test".to_owned()]).unwrap();
