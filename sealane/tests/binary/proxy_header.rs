@@ -1,7 +1,7 @@
 //! What backends are told in a PROXY header is what HAProxy tells them of the same clients.
 
 use std::io::Read as _;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
