@@ -49,6 +49,7 @@ impl Hosts {
 }
 
 /// A host as it is written in a request.
+#[derive(Clone, Copy)]
 enum Name<'a> {
     Address,
     Text(&'a str),
