@@ -65,8 +65,8 @@ impl Attached {
         self.tls.as_ref().is_some_and(|tls| tls.outgoing.is_some())
     }
 
-    /// Whether the peer has taken a byte, under TLS one of what a client sends: until then it is being
-    /// reached.
+    /// Whether the peer has taken a byte, under TLS one of what a client sends: until then it is
+    /// being reached.
     pub(crate) fn is_reached(&self) -> bool {
         let is_secured = self.tls.as_ref().is_none_or(|tls| tls.session.is_established());
         self.socket.writes > 0 && is_secured

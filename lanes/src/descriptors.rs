@@ -15,8 +15,8 @@ use rustix::process::{Resource, getrlimit};
 /// this many take 8 MiB.
 pub const TABLE_DESCRIPTORS_MAX: u64 = 1 << 20;
 
-/// Grows the table for `wanted` descriptors, as far as the process may have so many, and at most for
-/// [`TABLE_DESCRIPTORS_MAX`]. It never shrinks again. Called before there is a second thread it
+/// Grows the table for `wanted` descriptors, as far as the process may have so many, and at most
+/// for [`TABLE_DESCRIPTORS_MAX`]. It never shrinks again. Called before there is a second thread it
 /// waits for nothing.
 ///
 /// Returns for how many there is room now.

@@ -123,8 +123,8 @@ pub trait Service {
         true
     }
 
-    /// A client has been accepted: whether it may go on to its handshake. If not, it is reset, and the
-    /// connection ends as [`Cause::Blocked`] without having begun.
+    /// A client has been accepted: whether it may go on to its handshake. If not, it is reset, and
+    /// the connection ends as [`Cause::Blocked`] without having begun.
     fn admits(&mut self, _client: Option<SocketAddr>, _settings: &Self::Settings) -> bool {
         true
     }

@@ -23,7 +23,7 @@ pub(crate) enum Source {
 }
 
 /// Slots of a lane: more connections than that it never has.
-pub(crate) const SLOTS_MAX: usize = SLOT_ORDERS as usize;
+pub(crate) const SLOTS_MAX: usize = (1 << ATTACHMENT_SHIFT) - 3;
 
 const ATTACHMENT_SHIFT: u32 = 24;
 const ATTACHMENT_MASK: u64 = 0xff << ATTACHMENT_SHIFT;
@@ -33,6 +33,8 @@ const SLOT_MASK: u64 = (1 << ATTACHMENT_SHIFT) - 1;
 const SLOT_LISTENER: u64 = SLOT_MASK;
 const SLOT_BELL: u64 = SLOT_MASK - 1;
 const SLOT_ORDERS: u64 = SLOT_MASK - 2;
+
+const _: () = assert!(SLOTS_MAX as u64 == SLOT_ORDERS);
 
 impl Token {
     pub(crate) const BELL: Self = Self(SLOT_BELL);
@@ -109,7 +111,10 @@ mod tests {
         assert_eq!(Token::BELL.source(), Source::Bell);
         assert_eq!(Token::ORDERS.source(), Source::Orders);
         let last = Token::connection(SLOTS_MAX - 1, u32::MAX).attached(255);
-        assert_eq!(last.source(), Source::Connection { slot: SLOTS_MAX - 1, attachment: Some(255) });
+        assert_eq!(
+            last.source(),
+            Source::Connection { slot: SLOTS_MAX - 1, attachment: Some(255) }
+        );
     }
 
     #[test]

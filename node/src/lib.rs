@@ -63,8 +63,9 @@ pub fn causes() -> Vec<&'static str> {
     Cause::ALL.iter().map(|cause| cause.label()).collect()
 }
 
-/// Grows the process's table of open files before there are lanes. Node has threads already, so this
-/// waits some milliseconds while the addon is loaded; without it lanes would, while they serve.
+/// Grows the process's table of open files before there are lanes. Node has threads already, so
+/// this waits some milliseconds while the addon is loaded; without it lanes would, while they
+/// serve.
 #[napi_derive::module_init]
 fn grow_table() {
     // It can only fail for want of memory or descriptors; then lanes grow the table as they go.

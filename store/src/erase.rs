@@ -85,7 +85,7 @@ fn erase(file: &File) -> Result<(), PageFault> {
     // Behind the last page stands what a transaction wrote that was never committed.
     let end = file.metadata().map_err(PageFault::System)?.len();
     let mut from = 0;
-    for number in (0..live.len() as u64).filter(|number| live[*number as usize]) {
+    for (number, _) in (0_u64..).zip(&live).filter(|(_, live)| **live) {
         empty(file, from..end.min(number * page_bytes)).map_err(PageFault::System)?;
         from = (number + 1) * page_bytes;
     }

@@ -121,11 +121,13 @@ impl Tree {
     }
 }
 
+/// Called with each part of a used page that nothing stands in, and the bytes there.
+type OnGap<'g> = dyn FnMut(u64, Range<usize>, &[u8]) -> io::Result<()> + 'g;
+
 /// Goes through one state of the database, page by page.
 pub(crate) struct Walk<'w> {
     file: &'w File,
-    /// Called with each part of a used page that nothing stands in, and the bytes there.
-    on_gap: &'w mut dyn FnMut(u64, Range<usize>, &[u8]) -> io::Result<()>,
+    on_gap: &'w mut OnGap<'w>,
     page_bytes: usize,
     /// What is known of each page.
     uses: Vec<Use>,
@@ -147,7 +149,7 @@ impl<'w> Walk<'w> {
     pub(crate) fn run(
         file: &'w File,
         meta: &Meta,
-        on_gap: &'w mut dyn FnMut(u64, Range<usize>, &[u8]) -> io::Result<()>,
+        on_gap: &'w mut OnGap<'w>,
     ) -> Result<Vec<Use>, PageFault> {
         let pages = usize::try_from(meta.pages).map_err(|_| PageFault::damaged(0, CUT))?;
         let mut uses = vec![Use::None; pages];

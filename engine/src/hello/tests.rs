@@ -94,12 +94,8 @@ fn hellos_of_real_clients_are_understood() {
     for (label, hex, name, offers_tls13, prefers_chacha20) in CAPTURED {
         let bytes = from_hex(hex);
         let server_name = name.map(Into::into);
-        let expected = Hello {
-            offers_early_data: false,
-            offers_tls13,
-            prefers_chacha20,
-            server_name,
-        };
+        let expected =
+            Hello { offers_early_data: false, offers_tls13, prefers_chacha20, server_name };
         assert_eq!(expect_hello(&bytes), expected, "{label}");
         assert_eq!(by_rustls(&bytes), Some(name.map(str::to_owned)), "{label}");
     }

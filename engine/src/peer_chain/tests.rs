@@ -1,3 +1,5 @@
+//! Chains as peers send them: what is refused, and which line is picked out.
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -285,9 +285,7 @@ impl<E: End> Session for TlsSession<E> {
             // The partial record must be shown to rustls even here: it remembers how much of it it
             // has seen, and indexes into it.
             let partial = shown(&mut self.unfinished);
-            encrypt(&mut self.tls, partial, wire, |traffic, room| {
-                traffic.encrypt(chunk, room)
-            })?;
+            encrypt(&mut self.tls, partial, wire, |traffic, room| traffic.encrypt(chunk, room))?;
             taken += chunk_len;
         }
         Ok(taken)

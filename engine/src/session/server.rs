@@ -6,9 +6,9 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::UnbufferedStatus;
 use rustls::{CommonState, HandshakeKind, ServerConfig};
 
+use super::RECORD_WIRE_MAX;
 use super::driver::{End, TlsSession};
 use super::error::SessionError;
-use super::RECORD_WIRE_MAX;
 use super::unfinished::{Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX};
 use crate::tickets::Binding;
 

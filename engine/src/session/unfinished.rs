@@ -7,7 +7,7 @@ use super::{RECORD_PLAIN_MAX, RECORD_WIRE_MAX, SessionError};
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
     pub(super) bytes: Vec<u8>,
-    /// Whole records at the front of `bytes`: rustls has seen them, and puts their message together.
+    /// Whole records at the front of `bytes`: rustls has seen them, and joins their message.
     pub(super) whole: usize,
     /// How many records those are.
     records: usize,

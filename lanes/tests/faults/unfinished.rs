@@ -86,7 +86,8 @@ fn the_longest_wait_ends_where_a_lane_keeps_too_much() {
 #[test]
 fn at_its_greatest_age_a_connection_ends_whatever_it_does() {
     let _others = among_others();
-    let limits = Limits { connection_age_max: Some(Duration::from_millis(300)), ..Limits::default() };
+    let limits =
+        Limits { connection_age_max: Some(Duration::from_millis(300)), ..Limits::default() };
     for version in VERSIONS {
         let backend = Backend::start(|mut socket| {
             let mut echo = socket.try_clone().unwrap();

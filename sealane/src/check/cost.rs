@@ -64,7 +64,10 @@ impl Cost {
         let connections = config.limits.per_lane(config.lanes).connections_max as u64 * lanes;
         let addresses: usize =
             config.listeners.iter().map(|listener| listener.addresses.len()).sum();
-        2 * connections + addresses as u64 * lanes + lanes * DESCRIPTORS_PER_LANE + OTHER_DESCRIPTORS
+        2 * connections
+            + addresses as u64 * lanes
+            + lanes * DESCRIPTORS_PER_LANE
+            + OTHER_DESCRIPTORS
     }
 
     /// Says if the machine does not allow so many descriptors.

@@ -351,7 +351,10 @@ fn limits_are_divided_among_lanes() {
             for (share, whole) in
                 [(lane.connections_max, connections_max), (lane.handshakes_max, handshakes_max)]
             {
-                assert!((whole - count + 1..=whole).contains(&(share * count)), "{whole} by {count}");
+                assert!(
+                    (whole - count + 1..=whole).contains(&(share * count)),
+                    "{whole} by {count}"
+                );
                 assert!(share > 0);
             }
             assert_eq!(limits.too_few_for(lanes(count)), None);

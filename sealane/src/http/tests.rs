@@ -181,7 +181,8 @@ impl Site {
         let address = listener.local_addr().unwrap();
         Self {
             address,
-            server: serve_within(timeout, listener.into(), "http", Opening::Request(None), echo).unwrap(),
+            server: serve_within(timeout, listener.into(), "http", Opening::Request(None), echo)
+                .unwrap(),
         }
     }
 

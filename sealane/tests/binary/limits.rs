@@ -12,7 +12,7 @@ use sealane_reserved_port::ReservedPort;
 use tempfile::TempDir;
 
 use crate::harness;
-use crate::harness::PATIENCE;
+use crate::harness::{PATIENCE, wait_for};
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::{Client, Connector};

@@ -99,11 +99,9 @@ fn a_handshake_keeps_four_kibibytes_of_short_records() {
 fn only_a_certificate_that_is_due_may_be_long() {
     let world = World::new();
     let certificate = [CERTIFICATE, 0, 0xff, 0xff];
-    for (kind, due, kept) in [
-        (CERTIFICATE, true, true),
-        (CLIENT_KEY_EXCHANGE, true, false),
-        (CERTIFICATE, false, false),
-    ] {
+    for (kind, due, kept) in
+        [(CERTIFICATE, true, true), (CLIENT_KEY_EXCHANGE, true, false), (CERTIFICATE, false, false)]
+    {
         let awaited = Awaited::new(due, false);
         let (_, mut server) = answered(&world, world.client_config(&TLS12), awaited);
         let message = [&[kind], &certificate[1..], &[0; 16_000]].concat();
