@@ -11,12 +11,13 @@ use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::time_provider::TimeProvider as _;
 
+use crate::alert::{self, ALERT_RECORD_LEN, AlertDescription};
 use crate::certificates::{
     CertificateIndex, LaneKeys, LaneResolver, ListenerStore, Served, StoreFailure,
 };
 use crate::client_certificates::{ClientStanding, LaneVerifier};
 use crate::hello::Hello;
-use crate::policy::{ClientCertificates, Policy, SchemeSet};
+use crate::policy::{ClientCertificates, Policy, SchemeSet, Versions};
 use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
 use crate::session::ServerSession;
 use crate::tickets::{LaneClock, LaneTickets, TicketRoot, TicketRootError, UnixSeconds};
@@ -46,6 +47,10 @@ pub struct Context {
 
 /// More tickets than this help no client.
 pub const TICKETS_MAX: usize = 4;
+
+/// Bytes of early data, under a key that is not ours, that a handshake may leave behind: those of a
+/// client that resumes with a ticket of another terminator.
+pub const EARLY_DATA_SKIPPED_MAX: u32 = 128 * 1024;
 
 /// What a lane owns across generations.
 #[derive(Debug)]
@@ -162,9 +167,17 @@ impl LaneContext {
     /// The configuration for a client, or why it is refused before a session exists.
     ///
     /// # Errors
-    /// The client asks for an unknown name, or none, and nothing stands in for that. A store that
-    /// cannot be read knows no name; that is counted.
+    /// The hello breaks a rule that rustls does not know. Or the client asks for an unknown name,
+    /// or none, and nothing stands in for that; a store that cannot be read knows no name, and that
+    /// is counted.
     pub fn admit(&self, hello: &Hello) -> Result<Arc<ServerConfig>, Refusal> {
+        let has_tls13 = self.context.policy.versions != Versions::Tls12;
+        if hello.is_fallback && has_tls13 && !hello.offers_tls13 {
+            return Err(Refusal::Fallback);
+        }
+        if hello.lacks_for_tls13 && has_tls13 {
+            return Err(Refusal::MissingExtension);
+        }
         let covered = self.served.covers(hello.server_name.as_deref());
         let is_covered = covered.unwrap_or_else(|StoreFailure| {
             if let Ok(keys) = self.keys.try_get() {
@@ -226,6 +239,10 @@ impl LaneContext {
 /// Why a ClientHello is answered with an alert and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// A fallback to a version below the best of the context: somebody may have forced it.
+    Fallback,
+    /// TLS 1.3 without an extension that it needs.
+    MissingExtension,
     /// No server name from a client that speaks TLS 1.3.
     NoName,
     /// No server name from a client that speaks at most TLS 1.2.
@@ -236,17 +253,17 @@ pub enum Refusal {
 
 impl Refusal {
     /// The fatal alert to send, as a whole record.
-    pub fn alert(self) -> [u8; 7] {
-        const FATAL: u8 = 2;
-        let description = match self {
-            // RFC 8446 section 9.2: a server that requires the name answers so.
-            Self::NoName => 109,
+    pub fn alert(self) -> [u8; ALERT_RECORD_LEN] {
+        alert::fatal(match self {
+            // RFC 7507 section 3.
+            Self::Fallback => AlertDescription::InappropriateFallback,
+            // RFC 8446 section 9.2, also for a server that requires the name.
+            Self::MissingExtension | Self::NoName => AlertDescription::MissingExtension,
             // TLS 1.2 has no missing_extension; handshake_failure is what it offers.
-            Self::NoNameTls12 => 40,
-            // RFC 6066 section 3: unrecognized_name.
-            Self::UnknownName => 112,
-        };
-        [21, 3, 3, 0, 2, FATAL, description]
+            Self::NoNameTls12 => AlertDescription::HandshakeFailure,
+            // RFC 6066 section 3.
+            Self::UnknownName => AlertDescription::UnrecognisedName,
+        })
     }
 }
 
@@ -295,6 +312,8 @@ fn server_config(
     // relays a handshake can make two sessions of one master secret (RFC 7627).
     config.require_ems = true;
     config.send_tls13_tickets = context.tickets.min(TICKETS_MAX);
+    // How much rustls skips. It accepts early data only of sessions in a store, and there is none.
+    config.max_early_data_size = EARLY_DATA_SKIPPED_MAX;
     if context.tickets > 0 {
         config.ticketer = Arc::new(lane.tickets.ticketer(context.policy.digest()));
     }

@@ -23,7 +23,7 @@ use crate::certificates::{DefaultCertificate, IndexBuilder, Linked, PARSED};
 use crate::client::{ClientContexts, ClientOptions, Roots};
 use crate::client_certificates::{ClientRoots, LaneVerifier};
 use crate::context::{Context, LaneContext, LaneResources};
-use crate::hello::{self, Hello, Peek};
+use crate::hello::{self, Fault, Hello, Peek};
 use crate::peer_chain::{PEER_CERTIFICATES_MAX, PEER_CHAIN_BYTES_MAX, PeerChain};
 use crate::policy::{Group, Policy};
 use crate::provider::ProviderChoice;
@@ -253,7 +253,7 @@ fn certificate_verify() -> Cost {
 
 /// What is no TLS is known by its first byte.
 fn junk() -> Cost {
-    assert_eq!(hello::peek(&[0x5a], HELLO_BYTES), Peek::NotTls);
+    assert_eq!(hello::peek(&[0x5a], HELLO_BYTES), Peek::Refused(Fault::NotTls));
     Cost::default()
 }
 

@@ -19,6 +19,7 @@
 //! everywhere: a lane sets its [`tickets::LaneClock`].
 #![forbid(unsafe_code)]
 
+pub mod alert;
 mod anchors;
 pub mod buffer;
 pub mod certificates;

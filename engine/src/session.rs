@@ -7,6 +7,7 @@
 
 mod client;
 mod driver;
+mod early_data;
 mod error;
 mod server;
 mod unfinished;

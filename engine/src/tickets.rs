@@ -82,7 +82,8 @@
 //! # The cost
 //! Sealing 256 bytes takes 1.75 us with the portable crate and 0.53 us with graviola, which needs
 //! recent processors (x86-64 with AVX2, a shared 2-core VM, best of 9 runs). The difference is
-//! under the 2 us per ticket that a second implementation would have to save. One step of the
+//! under the 2 us per ticket that a second implementation would have to save. The nonce of 256 bytes
+//! takes 0.62 us more, and the digest of a certificate 0.75 us, once for each decoded key. One step of the
 //! ratchet takes 0.27 us, so [`RATCHET_STEPS_MAX`] steps hold a lane up for about 1 ms.
 //! A ticket that no secret of a shared root opens costs as many tries as there are secrets, and a
 //! derivation for each key that is not held. A try costs less than sealing: the tag comes first.

@@ -3,12 +3,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use rustls::server::Acceptor;
-use sealane_engine::hello::{Peek, peek};
+use sealane_engine::hello::{Gathering, Peek, peek};
 
 const BYTES_MAX: usize = 16 * 1024;
 
 fuzz_target!(|bytes: &[u8]| {
     let peeked = peek(bytes, BYTES_MAX);
+    assert_eq!(gathered(bytes), peeked, "in pieces it is the same");
     match &peeked {
         Peek::Hello(hello) => {
             let more = [bytes, b"whatever follows"].concat();
@@ -17,8 +18,9 @@ fuzz_target!(|bytes: &[u8]| {
                 assert_eq!(name.as_deref(), hello.server_name.as_deref());
             }
         }
-        Peek::NeedMore => assert!(bytes.len() <= BYTES_MAX),
-        Peek::NotTls | Peek::PlainHttp | Peek::TooLong => {}
+        // Of each record a byte or more is payload.
+        Peek::NeedMore => assert!(bytes.len() <= 6 * BYTES_MAX),
+        Peek::PlainHttp | Peek::Refused(_) => {}
     }
     // Arriving in pieces, it never takes back what it has said; only the reason of a refusal may
     // become another.
@@ -27,8 +29,20 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(half == Peek::NeedMore || half == peeked || both_refused, "{half:?}, then {peeked:?}");
 });
 
+/// What comes of `bytes` one by one.
+fn gathered(bytes: &[u8]) -> Peek {
+    let mut gathering = Gathering::default();
+    for byte in bytes {
+        match gathering.take(&[*byte], BYTES_MAX).1 {
+            Peek::NeedMore => {}
+            decided => return decided,
+        }
+    }
+    Peek::NeedMore
+}
+
 fn is_refused(peeked: &Peek) -> bool {
-    matches!(peeked, Peek::NotTls | Peek::TooLong)
+    matches!(peeked, Peek::Refused(_))
 }
 
 /// The server name, if rustls takes the bytes for a ClientHello.

@@ -1,6 +1,7 @@
 //! Why a connection ended, and whose doing it was.
 
 use rustls::AlertDescription;
+use sealane_engine::context::Refusal;
 use sealane_engine::session::SessionError;
 
 macro_rules! causes {
@@ -126,6 +127,14 @@ impl Cause {
     /// close_notify.
     pub(crate) fn client_left(self) -> bool {
         matches!(self, Self::ClientGone | Self::ClientTruncated)
+    }
+
+    /// The cause behind a hello that a context does not admit.
+    pub(crate) fn of_refusal(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Fallback | Refusal::MissingExtension => Self::HandshakeFailed,
+            Refusal::NoName | Refusal::NoNameTls12 | Refusal::UnknownName => Self::UnknownName,
+        }
     }
 
     /// The cause behind a failed session, during its handshake or afterwards.

@@ -9,6 +9,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt::socket_error;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::context::LaneContext;
+use sealane_engine::hello::Gathering;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::attached::Attached;
@@ -31,8 +32,10 @@ pub(crate) struct Connection {
     /// The context that the session was begun under.
     pub(crate) context: Option<Rc<LaneContext>>,
     pub(crate) server_name: Option<Box<str>>,
-    /// The start of a ClientHello whose end has not arrived, or a whole one that waits.
+    /// A whole ClientHello that waits, and what came with it.
     pub(crate) early: Box<[u8]>,
+    /// A ClientHello whose end has not arrived.
+    pub(crate) gathering: Option<Box<Gathering>>,
     /// What the lane counts of that, and of what the sessions keep.
     pub(crate) kept: Kept,
     /// Ciphertext that the client's socket did not take.
@@ -172,6 +175,7 @@ impl Connection {
             context: None,
             server_name: None,
             early: Box::default(),
+            gathering: None,
             kept: Kept::default(),
             outgoing: None,
             untaken: None,
@@ -260,9 +264,14 @@ impl Connection {
             && !self.attached_has_pending()
     }
 
-    /// Bytes that stand in front of the next ones from the client.
+    /// Bytes that stand in front of the next ones from the client, or will: the start of a hello
+    /// is put there when the rest has come.
     pub(crate) fn carried_len(&self) -> usize {
-        self.session.as_ref().map_or(self.early.len(), |session| session.partial_len())
+        match (&self.session, &self.gathering) {
+            (Some(session), _) => session.partial_len(),
+            (None, Some(gathering)) => gathering.room_len(),
+            (None, None) => self.early.len(),
+        }
     }
 
     /// Bytes that wait for their rest, of the client and of the attached socket's peer.
@@ -275,11 +284,12 @@ impl Connection {
         self.session.as_mut().is_some_and(|session| session.append_partial(more))
     }
 
-    /// Moves those bytes into `into`.
+    /// Moves those bytes into `into`, or leaves room for them.
     pub(crate) fn take_carried(&mut self, into: &mut Buffer) {
-        match &mut self.session {
-            Some(session) => session.take_partial(into),
-            None => {
+        match (&mut self.session, &self.gathering) {
+            (Some(session), _) => session.take_partial(into),
+            (None, Some(gathering)) => into.fill(gathering.room_len()),
+            (None, None) => {
                 into.append(&std::mem::take(&mut self.early));
             }
         }

@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use sealane_engine::alert::{self, AlertDescription};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::context::{LaneContext, Refusal};
-use sealane_engine::hello::{self, Hello, Peek};
+use sealane_engine::hello::{self, Fault, Hello, Peek};
 use sealane_engine::session::{Awaited, ServerSession};
 
 use crate::cause::Cause;
@@ -23,22 +24,24 @@ pub(crate) enum Decision {
     Unknown,
 }
 
+/// Bytes that may wait together with a hello, beyond as many as a hello may have: its records'
+/// headers, and a change_cipher_spec.
+const WAITING_BYTES_MAX: usize = 64;
 /// The answer to a plain HTTP request on the TLS port.
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
 Content-Type: text/plain\r\nContent-Length: 61\r\nConnection: close\r\n\r\n\
 This port speaks TLS: use https:// instead of http:// for it.";
 
-/// The fatal alert internal_error, as a whole record.
-const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
-
 impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// Creates the session once the whole ClientHello is there; returns whether it did.
-    pub(crate) fn begin_session(&mut self, received: &Buffer) -> Result<bool, Cause> {
+    pub(crate) fn begin_session(&mut self, received: &mut Buffer) -> Result<bool, Cause> {
         let hello_bytes_max = self.entry.generation.generation.limits.hello_bytes_max;
-        match hello::peek(received.filled(), hello_bytes_max) {
+        match self.gather(received, hello_bytes_max) {
             Peek::Hello(hello) => match self.ask_service(&hello) {
                 Choice::Listener => self.admit_hello(hello, Decision::Listener),
-                Choice::Wait if received.len() > hello_bytes_max => Err(Cause::HelloTooLong),
+                Choice::Wait if received.len() > hello_bytes_max + WAITING_BYTES_MAX => {
+                    self.refuse_hello(Fault::TooLong)
+                }
                 Choice::Wait => {
                     self.entry.connection.server_name = hello.server_name;
                     self.entry.connection.early = received.filled().into();
@@ -46,17 +49,50 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                     Ok(false)
                 }
             },
-            Peek::NeedMore => {
-                self.entry.connection.early = received.filled().into();
-                Ok(false)
-            }
-            Peek::NotTls => Err(Cause::NotTls),
+            Peek::NeedMore => Ok(false),
             Peek::PlainHttp => {
                 self.core.wire.append(PLAIN_HTTP_ANSWER);
                 self.refuse(Cause::PlainHttp).map(|()| false)
             }
-            Peek::TooLong => Err(Cause::HelloTooLong),
+            Peek::Refused(fault) => self.refuse_hello(fault),
         }
+    }
+
+    /// Looks at what has just been received. A hello in one record stays where it is; another is
+    /// kept with the connection as it comes, and put in front of what follows it when it is whole.
+    fn gather(&mut self, received: &mut Buffer, hello_bytes_max: usize) -> Peek {
+        let kept = &mut self.entry.connection.gathering;
+        let carried_len = kept.as_ref().map_or(0, |gathering| gathering.room_len());
+        if kept.is_none() {
+            match hello::peek_record(received.filled(), hello_bytes_max) {
+                Peek::NeedMore => {}
+                decided => return decided,
+            }
+        }
+        let mut gathering = kept.take().unwrap_or_default();
+        let (taken, peeked) = gathering.take(&received.filled()[carried_len..], hello_bytes_max);
+        match peeked {
+            Peek::Hello(_) => {
+                let framed_len = gathering.framed_len();
+                received.consume((carried_len + taken).saturating_sub(framed_len));
+                gathering.frame(received.filled_mut());
+            }
+            Peek::NeedMore => *kept = Some(gathering),
+            Peek::PlainHttp | Peek::Refused(_) => {}
+        }
+        peeked
+    }
+
+    fn refuse_hello(&mut self, fault: Fault) -> Result<bool, Cause> {
+        self.core.wire.append(&fault.alert());
+        let cause = match fault {
+            Fault::NotTls | Fault::OldVersion => Cause::NotTls,
+            Fault::Fallback | Fault::RecordTooLong | Fault::Undecodable | Fault::Unexpected => {
+                Cause::HandshakeFailed
+            }
+            Fault::TooLong => Cause::HelloTooLong,
+        };
+        self.refuse(cause).map(|()| false)
     }
 
     fn ask_service(&mut self, hello: &Hello) -> Choice {
@@ -91,24 +127,27 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 Ok(Rc::clone(contexts.for_name(hello.server_name.as_deref())))
             }
             Decision::Refuse => Err((Refusal::UnknownName.alert(), Cause::UnknownName)),
-            Decision::Unknown => Err((INTERNAL_ERROR, Cause::Internal)),
+            Decision::Unknown => {
+                Err((alert::fatal(AlertDescription::InternalError), Cause::Internal))
+            }
         };
         let admitted = context.and_then(|context| match context.admit(&hello) {
             Ok(config) => Ok((config, context)),
-            Err(refusal) => Err((refusal.alert(), Cause::UnknownName)),
+            Err(refusal) => Err((refusal.alert(), Cause::of_refusal(refusal))),
         });
         let connection = &mut self.entry.connection;
-        connection.server_name = hello.server_name;
         match admitted {
             Ok((config, context)) => {
                 let awaited = Awaited::new(context.asks_certificates(), hello.offers_early_data);
                 let session = ServerSession::new(config).map_err(|_| Cause::Internal)?;
+                connection.server_name = hello.server_name;
                 connection.session = Some(Box::new(session.awaiting(awaited)));
                 connection.context = Some(context);
                 connection.phase = Phase::Handshake;
                 Ok(true)
             }
             Err((alert, cause)) => {
+                connection.server_name = hello.server_name;
                 self.core.wire.append(&alert);
                 self.refuse(cause).map(|()| false)
             }

@@ -315,7 +315,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let is_stopped = cause == Cause::LaneStopped && connection.phase == Phase::Established;
         let is_plain = cause.closes_plainly()
             || S::STOPS_PLAINLY && is_stopped
-            || S::TIMES_OUT_PLAINLY && cause == Cause::HandshakeTimeout;
+            || S::TURNS_AWAY_PLAINLY && matches!(cause, Cause::HandshakeTimeout | Cause::NotTls);
         if !is_plain && !left && !lingered {
             reset_on_close(&connection.socket.fd);
         } else if connection.abandoned || is_plain && cause != Cause::Clean {

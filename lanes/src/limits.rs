@@ -22,7 +22,7 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// From the first signal to the end of the last connection.
     pub drain_timeout: Duration,
-    /// Bytes of a ClientHello, records included.
+    /// Bytes of a ClientHello as a message: the headers of its records do not count.
     pub hello_bytes_max: usize,
     /// Private keys that a lane keeps decoded; the least recently used goes first.
     pub decoded_keys_max: usize,

@@ -61,10 +61,10 @@ pub trait Service {
     /// by the missing close_notify. If not, it is reset.
     const STOPS_PLAINLY: bool = false;
 
-    /// Whether a client that took too long for its handshake sees the end of its stream, which
-    /// nobody can take for the end of anything that was sent. If not, it is reset, and the kernel
-    /// keeps nothing of it.
-    const TIMES_OUT_PLAINLY: bool = false;
+    /// Whether a client that took too long for its handshake, or speaks something else than TLS,
+    /// sees the end of its stream, which nobody can take for the end of anything that was sent. If
+    /// not, it is reset, and the kernel keeps nothing of it.
+    const TURNS_AWAY_PLAINLY: bool = false;
 
     /// Prepares to serve `generation`, whose connections come after this call; those of earlier
     /// ones may go on. `clock` is the lane's own. Returns whether the lane can serve it: if not,

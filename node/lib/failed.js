@@ -8,12 +8,17 @@ const { inheritFromNode } = require('./inherited.js');
 
 /** Stands for what has never been a connection. */
 class FailedSocket extends Duplex {
-  /** @param {{ remoteAddress?: string, remotePort?: number, remoteFamily?: string }} failed */
-  constructor({ remoteAddress, remotePort, remoteFamily }) {
+  /**
+   * @param {{ remoteAddress?: string, remotePort?: number, remoteFamily?: string,
+   *   servername?: string }} failed
+   */
+  constructor({ remoteAddress, remotePort, remoteFamily, servername }) {
     super();
     this.authorized = false;
     this.encrypted = true;
     this._parent = null;
+    this._secureEstablished = false;
+    this.servername = servername;
     const peer = { remoteAddress, remoteFamily, remotePort };
     for (const [name, value] of Object.entries(peer)) {
       Object.defineProperty(this, name, { enumerable: true, value });

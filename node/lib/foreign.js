@@ -4,7 +4,8 @@
 // node's own TLS serves them, with what the server's lanes serve.
 
 const { constants, createPrivateKey, hkdfSync } = require('node:crypto');
-const tls = require('node:tls');
+// As they are now: a program may put a server of ours in the place of node's.
+const { createSecureContext, createServer } = require('node:tls');
 const { contextKeys } = require('./context.js');
 const { certificatePem } = require('./credentials.js');
 const { kChannel } = require('./identity.js');
@@ -60,7 +61,7 @@ class Foreign {
       return;
     }
     const server = this.#server;
-    const inner = tls.createServer(serverOptions(this.#core.forNode()), (socket) => {
+    const inner = createServer(serverOptions(this.#core.forNode()), (socket) => {
       socket.server = server;
       server.emit('secureConnection', socket);
     });
@@ -122,7 +123,7 @@ function nodeContext(contexts, secure, material) {
   const made = contexts.get(secure) ?? new Map();
   contexts.set(secure, made);
   const id = material.identities.map(({ digest }) => digest.toString('base64')).join();
-  const context = made.get(id) ?? tls.createSecureContext(contextOptions(material));
+  const context = made.get(id) ?? createSecureContext(contextOptions(material));
   made.delete(id);
   made.set(id, context);
   if (made.size > CONTEXTS_MAX) {

@@ -24,7 +24,7 @@ class Listening {
   #unref = false;
   #path;
   #ended;
-  /** By lane, the handshakes that wait for SNICallback, or failed by the error that it gave. */
+  /** By lane, who waits for SNICallback or failed by the error that it gave: name and error. */
   #asked;
   /** What lanes hold to answer hellos with: the addon's contexts by number, oldest use first. */
   #provided = new Map();
@@ -187,9 +187,10 @@ class Listening {
 
   #failed(lane, id, failed) {
     const asked = this.#asked[lane.number];
-    const error = asked.get(id) ?? handshakeError(failed);
+    const { error, name } = asked.get(id) ?? {};
     asked.delete(id);
-    this.#core.handshakeFailed(error, new FailedSocket(failed));
+    const socket = new FailedSocket({ ...failed, servername: name });
+    this.#core.handshakeFailed(error ?? handshakeError(failed), socket);
   }
 
   #hello(lane, id, name, answer) {
@@ -198,7 +199,7 @@ class Listening {
       return;
     }
     const asked = this.#asked[lane.number];
-    asked.set(id, null);
+    asked.set(id, { error: null, name });
     if (asked.size > ASKED_MAX) {
       // A lane without room does not tell of each handshake that failed.
       asked.delete(asked.keys().next().value);
@@ -216,7 +217,7 @@ class Listening {
       }
       // Told when the lane says that the handshake has ended, unless it has said so already.
       if (asked.has(id)) {
-        asked.set(id, error);
+        asked.set(id, { error, name });
       }
       answer(REFUSE);
     };

@@ -95,6 +95,9 @@ function rowOf(name, value, on) {
     if (value === false || value === 0) {
       return undefined;
     }
+    if (row.concerns && !row.concerns(value)) {
+      return PASSED_OVER;
+    }
     throw invalidValue(option, undefined, row.refused, row.instead);
   }
   if (on.groups.includes(row.group) || row === PASSED_OVER) {
@@ -280,15 +283,21 @@ function asBytes(value, option, expected = 'a string or a Buffer') {
  * @returns {Buffer[]}
  */
 function ticketKeys(value, option) {
+  if (Array.isArray(value) && value.length === 0) {
+    throw invalidType(option, 'a Buffer, or an array of these', value);
+  }
   const keys = (Array.isArray(value) ? value : [value]).map((key) => {
     // A copy, which nobody overwrites.
     const copy = Buffer.from(asBytes(key, option, 'a Buffer, or an array of these'));
     if (copy.length !== TICKET_KEY_BYTES) {
-      throw invalidValue(option, undefined, `must be of exactly 48 bytes, not ${copy.length}`);
+      const reason = `has ${copy.length} bytes`;
+      // As node says it.
+      const instead = `Session ticket keys must be a ${TICKET_KEY_BYTES}-byte buffer`;
+      throw invalidValue(option, undefined, reason, instead);
     }
     return copy;
   });
-  if (keys.length < 1 || keys.length > TICKET_KEYS_MAX) {
+  if (keys.length > TICKET_KEYS_MAX) {
     throw outOfRange(option, `1 to ${TICKET_KEYS_MAX} keys`, keys.length);
   }
   return keys;
@@ -324,7 +333,9 @@ const BELONGS = Object.freeze({
 const same = (group, read) => ({ group, how: 'same', read });
 const converted = (group, read) => ({ group, how: 'converted', read });
 const ours = (group, read) => ({ group, how: 'ours', read });
-const refused = (reason, instead) => ({ how: 'refused', refused: reason, instead });
+const refused = (reason, instead, concerns) => {
+  return { how: 'refused', refused: reason, instead, concerns };
+};
 
 const OPENSSL_ONLY = 'is a setting of OpenSSL, which does not serve these connections';
 
@@ -419,6 +430,7 @@ const OPTIONS = Object.freeze({
   context: refused(
     "is the inside of a SecureContext of node's tls, which does not give its keys out",
     'make one with createSecureContext of this package',
+    (value) => value.constructor?.name === 'SecureContext',
   ),
   dhparam: refused(
     'is not offered: key exchange is over elliptic curves only',

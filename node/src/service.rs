@@ -173,7 +173,7 @@ impl Service for Bridge {
     const STOPS_PLAINLY: bool = true;
 
     /// As in Node, whose clients see no error.
-    const TIMES_OUT_PLAINLY: bool = true;
+    const TURNS_AWAY_PLAINLY: bool = true;
 
     fn bell(&self) -> Option<BorrowedFd<'_>> {
         Some(self.parts.bell.as_fd())

@@ -206,8 +206,8 @@ pub fn warnings(store: &KeyedStore, listener: &Listener, index: &CertificateInde
     let mode = fs::metadata(store.store().path()).map_or(0, |facts| facts.mode() & 0o777);
     if mode & WRITABLE_BY_OTHERS != 0 {
         warnings.push(format!(
-            "{path}: others may write to this folder (mode {mode:03o}), and so lead Sealane astray; \
-             chmod 700 it"
+            "{path}: others may write to this folder (mode {mode:03o}), and so lead Sealane \
+             astray; chmod 700 it"
         ));
     }
     if store.store().summary().is_ok_and(|summary| summary.certificates == 0) {

@@ -86,8 +86,8 @@ pub enum StoreError {
     },
     /// A process reads an old state of it and does not end, so that what was deleted stays.
     #[error(
-        "{}: process {process} still reads an older state of it, so old keys are still in the file; \
-         end that process and run this again", path.display()
+        "{}: process {process} still reads an older state of it, so old keys are still in the \
+         file; end that process and run this again", path.display()
     )]
     ReaderStays {
         /// The store.
@@ -97,8 +97,8 @@ pub enum StoreError {
     },
     /// Another process has a file open that was here before.
     #[error(
-        "{}: another process still serves the file that was here before; stop that process, and run \
-         this again", path.display()
+        "{}: another process still serves the file that was here before; stop that process, and \
+         run this again", path.display()
     )]
     OpenElsewhere {
         /// The store.
@@ -137,8 +137,8 @@ pub enum StoreError {
     Seal(#[from] SealingKeyError),
     /// The system refuses.
     #[error(
-        "{}: {source}; see that the folder is there, this user may write in it, and the disk is not \
-         full", path.display()
+        "{}: {source}; see that the folder is there, this user may write in it, and the disk is \
+         not full", path.display()
     )]
     System {
         /// The store.

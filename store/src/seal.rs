@@ -266,7 +266,7 @@ pub(crate) enum OpenError {
 #[derive(Clone)]
 struct SealingKey {
     id: SealingKeyId,
-    /// What proofs are made with: not the key that seals, so that neither says anything of the other.
+    /// What proofs are made with: not the key that seals, so neither says anything of the other.
     proving: Secret,
     secret: Secret,
 }

@@ -89,7 +89,7 @@ impl State {
     fn to_text(self) -> String {
         let Stamp { changed_ns, file: (device, inode), len } = self.stamp;
         format!(
-            "# By this sealane notices an older copy of data.mdb, and changes that it did not make.\n\
+            "# By this sealane notices an older copy of data.mdb, and changes it did not make.\n\
              # To take an older copy on purpose, remove this file.\n\
              store {:032x}\nchanges {}\nfile {device} {inode} {len} {changed_ns}\n",
             u128::from_be_bytes(self.id.0),

@@ -317,8 +317,9 @@ struct Lane {
 impl Lane {
     /// The best certificate that the client can check and that decodes.
     ///
-    /// If the client can check none, it still gets the best one: rustls then ends the handshake
-    /// with `handshake_failure`, as RFC 8446 wants it, and before anything is signed.
+    /// If the client can check none, it still gets the best one, with a key that signs nothing:
+    /// rustls then ends the handshake with `handshake_failure`, as RFC 8446 section 4.4.2.2 wants
+    /// it, and before anything is signed.
     fn resolve(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let mut keys = self.keys.borrow_mut();
         match self.try_resolve(hello, &mut keys) {
@@ -379,13 +380,15 @@ impl Lane {
             }
             (Found::Nothing | Found::Stored(_), _) => None,
         };
+        // What the key itself can make decides, not what its kind usually can.
+        let signs = |key: &CertifiedKey| key.key.choose_scheme(schemes).is_some();
         Ok(resolved.map(|(digest, is_accepted, key)| {
             if let Some(leaf) = keys.leaf(digest, &key) {
                 tickets::note_served(leaf);
             }
             match self.schemes {
-                Some(schemes) if is_accepted => keys.restricted(digest, &key, schemes),
-                Some(_) => keys.restricted(digest, &key, SchemeSet::NONE),
+                _ if !is_accepted || !signs(&key) => keys.restricted(digest, &key, SchemeSet::NONE),
+                Some(schemes) => keys.restricted(digest, &key, schemes),
                 None => key,
             }
         }))

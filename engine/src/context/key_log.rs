@@ -29,6 +29,12 @@ impl LaneKeyLog {
 }
 
 impl KeyLog for LaneKeyLog {
+    /// Every resumption derives a secret for early data, which is not accepted here: nothing is
+    /// sealed with it.
+    fn will_log(&self, label: &str) -> bool {
+        label != EARLY_DATA
+    }
+
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         if let Ok(lines) = self.lines.try_get() {
             lines.borrow_mut().push(line(label, client_random, secret));
@@ -85,6 +91,8 @@ fn line(label: &str, client_random: &[u8], secret: &[u8]) -> Zeroizing<String> {
     line.push('\n');
     line
 }
+
+const EARLY_DATA: &str = "CLIENT_EARLY_TRAFFIC_SECRET";
 
 /// Bytes of the lines that wait to be taken: those of some 60 handshakes.
 pub const KEY_LOG_BYTES_MAX: usize = 64 << 10;

@@ -1,5 +1,6 @@
 //! What clients that are in use send first, whole, split, cut and damaged.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -13,6 +14,26 @@ use crate::policy::Group;
 use crate::provider::{ProviderChoice, lane_provider};
 
 const BYTES_MAX: usize = 16 * 1024;
+
+/// What looking at a hello took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Work {
+    /// Bytes of payload that were copied.
+    pub(super) copied: usize,
+    /// Messages that were parsed.
+    pub(super) parsed: usize,
+}
+
+thread_local! {
+    pub(super) static WORK: RefCell<Work> = const { RefCell::new(Work { copied: 0, parsed: 0 }) };
+}
+
+/// The work that `call` takes.
+fn work_of(call: impl FnOnce()) -> Work {
+    WORK.with_borrow_mut(|work| *work = Work::default());
+    call();
+    WORK.with_borrow(|work| *work)
+}
 
 /// First flights of clients that are in use, as captured from their sockets.
 const CAPTURED: [(&str, &str, Option<&str>, bool, bool); 5] = [
@@ -94,8 +115,7 @@ fn hellos_of_real_clients_are_understood() {
     for (label, hex, name, offers_tls13, prefers_chacha20) in CAPTURED {
         let bytes = from_hex(hex);
         let server_name = name.map(Into::into);
-        let expected =
-            Hello { offers_early_data: false, offers_tls13, prefers_chacha20, server_name };
+        let expected = Hello { offers_tls13, prefers_chacha20, server_name, ..Hello::default() };
         assert_eq!(expect_hello(&bytes), expected, "{label}");
         assert_eq!(by_rustls(&bytes), Some(name.map(str::to_owned)), "{label}");
     }
@@ -131,18 +151,97 @@ fn a_hello_over_several_records_is_put_together_and_cut_anywhere_needs_more() {
     }
 }
 
+/// Hands `bytes` to a gathering in steps of `step` bytes, and tells how many it took.
+fn gather(bytes: &[u8], step: usize, message_bytes_max: usize) -> (Gathering, usize, Peek) {
+    let (mut gathering, mut all_taken) = (Gathering::default(), 0);
+    for chunk in bytes.chunks(step) {
+        let before = gathering.room_len();
+        let (taken, peeked) = gathering.take(chunk, message_bytes_max);
+        all_taken += taken;
+        assert!(gathering.framed_len() <= before + taken, "there is room for what it grows to");
+        if peeked != Peek::NeedMore {
+            return (gathering, all_taken, peeked);
+        }
+        assert_eq!(taken, chunk.len());
+    }
+    (gathering, all_taken, Peek::NeedMore)
+}
+
 #[test]
-fn the_limit_holds_to_the_byte_however_the_hello_arrives() {
-    for bytes in captured().into_iter().chain(captured().iter().map(|b| refragment(b, 60))) {
-        assert!(matches!(peek(&bytes, bytes.len()), Peek::Hello(_)));
-        assert_eq!(peek(&bytes, bytes.len() - 1), Peek::TooLong);
-        let short = &bytes[..bytes.len() - 1];
-        assert_eq!(peek(short, bytes.len() - 1), Peek::NeedMore);
-        assert_eq!(peek(short, bytes.len() - 2), Peek::TooLong);
+fn a_hello_is_parsed_once_and_copied_twice_however_it_arrives() {
+    for bytes in captured() {
+        let message_len = bytes.len() - RECORD_HEADER_LEN;
+        let hello = expect_hello(&bytes);
+        for len in [1, 2, 100, 1 << 14] {
+            let split = refragment(&bytes, len);
+            for step in [1, 6, 7, 1000, split.len()] {
+                let mut framed = Vec::new();
+                let work = work_of(|| {
+                    let more = [&split[..], b"more"].concat();
+                    let (gathering, taken, peeked) = gather(&more, step, BYTES_MAX);
+                    assert_eq!((taken, peeked), (split.len(), Peek::Hello(hello.clone())));
+                    framed = vec![0; gathering.framed_len()];
+                    gathering.frame(&mut framed);
+                });
+                assert_eq!(work, Work { copied: 2 * message_len, parsed: 1 }, "{len}, {step}");
+                assert_eq!(expect_hello(&framed), hello);
+                assert_eq!(framed[RECORD_HEADER_LEN..], bytes[RECORD_HEADER_LEN..]);
+            }
+        }
+        let in_place = work_of(|| assert_eq!(peek(&bytes, BYTES_MAX), Peek::Hello(hello.clone())));
+        assert_eq!(in_place, Work { copied: 0, parsed: 1 });
+    }
+}
+
+#[test]
+fn a_hello_longer_than_a_record_is_framed_in_several() {
+    let body_len = 40_000;
+    let (bytes, message) = long_hello(body_len);
+    let (gathering, taken, peeked) = gather(&bytes, 999, 1 << 16);
+    assert!(matches!(peeked, Peek::Hello(_)), "{peeked:?}");
+    assert_eq!(taken, bytes.len());
+    let mut framed = vec![0; gathering.framed_len()];
+    gathering.frame(&mut framed);
+    assert_eq!(framed.len(), message.len() + 3 * RECORD_HEADER_LEN);
+    assert_eq!(peek(&framed, 1 << 16), peeked);
+    assert_eq!(by_rustls(&framed), Some(None), "rustls takes it");
+}
+
+/// A hello with a body of `len` bytes, most of it padding, in records of 100 bytes; its message.
+fn long_hello(len: usize) -> (Vec<u8>, Vec<u8>) {
+    let short = from_hex(include_str!("../../../testdata/hellos/openssl-no-name.hex"));
+    let mut message = short[RECORD_HEADER_LEN..].to_vec();
+    let padding_len = len + 4 - message.len() - 4;
+    message.extend([0, 21]);
+    message.extend(u16::try_from(padding_len).unwrap().to_be_bytes());
+    message.resize(len + 4, 0);
+    message[1..4].copy_from_slice(&u32::try_from(len).unwrap().to_be_bytes()[1..]);
+    // Version, random, session id, suites, compression; then the length of all extensions.
+    let mut at = 4 + 2 + 32;
+    at += 1 + usize::from(message[at]);
+    at += 2 + usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
+    at += 1 + usize::from(message[at]);
+    let extensions_len = u16::try_from(message.len() - at - 2).unwrap();
+    message[at..at + 2].copy_from_slice(&extensions_len.to_be_bytes());
+    let whole = [&[22, 3, 1, 0, 0][..], &message].concat();
+    (refragment(&whole, 100), message)
+}
+
+#[test]
+fn the_limit_counts_the_message_to_the_byte_however_it_arrives() {
+    for bytes in captured() {
+        let message_len = bytes.len() - RECORD_HEADER_LEN;
+        for bytes in [bytes.clone(), refragment(&bytes, 60), refragment(&bytes, 1)] {
+            assert!(matches!(peek(&bytes, message_len), Peek::Hello(_)));
+            assert_eq!(peek(&bytes, message_len - 1), Peek::Refused(Fault::TooLong));
+            let short = &bytes[..bytes.len() - 1];
+            assert_eq!(peek(short, message_len), Peek::NeedMore);
+        }
     }
     // An announced length is believed at once.
-    assert_eq!(peek(&[22, 3, 1, 0x3f, 0xff, 1, 0, 0x40, 0], 16_383), Peek::TooLong);
-    assert_eq!(peek(&[22, 3, 1, 0x3f, 0xff, 1, 0, 0x40, 0], 16_384), Peek::NeedMore);
+    let announced = [22, 3, 1, 0x3f, 0xff, 1, 0, 0x40, 0];
+    assert_eq!(peek(&announced, 16_387), Peek::Refused(Fault::TooLong));
+    assert_eq!(peek(&announced, 16_388), Peek::NeedMore);
 }
 
 #[test]
@@ -152,22 +251,129 @@ fn other_protocols_are_told_apart() {
         for len in 0..method.len() {
             assert_eq!(peek(&method[..len], BYTES_MAX), Peek::NeedMore);
         }
-    }
-    let strange: [&[u8]; 8] = [
-        b"GETTING",
-        b"SSH-2.0",
-        &[0x80, 0x2e, 1, 3],
-        &[21, 3, 3, 0, 2, 2, 40],
-        &[22, 2, 0, 0, 4],
-        &[22, 3, 1, 0, 0],
-        &[22, 3, 1, 0x40, 1],
-        // A ServerHello.
-        &[22, 3, 1, 0, 4, 2, 0, 0, 0],
-    ];
-    for bytes in strange {
-        assert_eq!(peek(bytes, BYTES_MAX), Peek::NotTls, "{bytes:?}");
+        assert_eq!(gather(method, 1, BYTES_MAX).2, Peek::PlainHttp);
     }
 }
+
+#[test]
+fn what_is_no_hello_is_refused_with_its_alert_as_soon_as_it_shows() {
+    let strange: [(&[u8], Fault, AlertDescription); 12] = [
+        (b"GETT", Fault::NotTls, AlertDescription::UnexpectedMessage),
+        (b"S", Fault::NotTls, AlertDescription::UnexpectedMessage),
+        (&[0x80, 0x2e, 1], Fault::OldVersion, AlertDescription::ProtocolVersion),
+        (&[0x80, 0x2e, 2], Fault::NotTls, AlertDescription::UnexpectedMessage),
+        (&[21], Fault::Unexpected, AlertDescription::UnexpectedMessage),
+        (&[23], Fault::Unexpected, AlertDescription::UnexpectedMessage),
+        (&[22, 2], Fault::OldVersion, AlertDescription::ProtocolVersion),
+        (&[22, 3, 1, 0, 0], Fault::Unexpected, AlertDescription::UnexpectedMessage),
+        (&[22, 3, 1, 0x40, 1], Fault::RecordTooLong, AlertDescription::RecordOverflow),
+        // A ServerHello.
+        (&[22, 3, 1, 0, 4, 2], Fault::Unexpected, AlertDescription::UnexpectedMessage),
+        // A record within a message.
+        (&[22, 3, 1, 0, 1, 1, 21], Fault::Unexpected, AlertDescription::UnexpectedMessage),
+        // An empty hello, with nothing in it that can be read.
+        (&[22, 3, 1, 0, 4, 1, 0, 0, 0], Fault::Undecodable, AlertDescription::DecodeError),
+    ];
+    for (bytes, fault, alert) in strange {
+        assert_eq!(peek(bytes, BYTES_MAX), Peek::Refused(fault), "{bytes:?}");
+        assert_eq!(peek(&bytes[..bytes.len() - 1], BYTES_MAX), Peek::NeedMore, "{bytes:?}");
+        assert_eq!(gather(bytes, 1, BYTES_MAX).2, Peek::Refused(fault), "{bytes:?}");
+        assert_eq!(fault.alert(), [21, 3, 3, 0, 2, 2, u8::from(alert)]);
+    }
+    assert_eq!(Fault::TooLong.alert()[6], u8::from(AlertDescription::DecodeError));
+}
+
+#[test]
+fn a_hello_with_something_behind_it_in_its_record_is_refused() {
+    for bytes in captured() {
+        let mut with_more = [&bytes[..], &[20]].concat();
+        let len = u16::try_from(with_more.len() - RECORD_HEADER_LEN).unwrap().to_be_bytes();
+        with_more[3..5].copy_from_slice(&len);
+        let refused = Peek::Refused(Fault::Unexpected);
+        assert_eq!(peek(&with_more, BYTES_MAX), refused);
+        // Before it has arrived.
+        assert_eq!(peek(&with_more[..bytes.len()], BYTES_MAX), refused);
+        assert_eq!(gather(&with_more, 1, BYTES_MAX).2, refused);
+    }
+}
+
+#[test]
+fn ssl3_is_refused_whatever_else_is_offered() {
+    for mut bytes in captured() {
+        let legacy_version_at = RECORD_HEADER_LEN + 4;
+        bytes[legacy_version_at..legacy_version_at + 2].copy_from_slice(&[3, 0]);
+        assert_eq!(peek(&bytes, BYTES_MAX), Peek::Refused(Fault::OldVersion));
+    }
+}
+
+#[test]
+fn versions_before_tls12_are_refused_where_nothing_newer_is_offered() {
+    let legacy_version_at = RECORD_HEADER_LEN + 4;
+    for minor in [1, 2] {
+        let mut tls12 = from_hex(CAPTURED[3].1);
+        tls12[legacy_version_at + 1] = minor;
+        assert_eq!(peek(&tls12, BYTES_MAX), Peek::Refused(Fault::OldVersion));
+        let suites_at = RECORD_HEADER_LEN + 4 + 2 + 32 + 1 + usize::from(tls12[43]) + 2;
+        tls12[suites_at..suites_at + 2].copy_from_slice(&[0x56, 0]);
+        assert_eq!(peek(&tls12, BYTES_MAX), Peek::Refused(Fault::Fallback));
+        // A list of versions counts in its place.
+        let mut tls13 = from_hex(CAPTURED[4].1);
+        tls13[legacy_version_at + 1] = minor;
+        assert!(expect_hello(&tls13).offers_tls13);
+        let list = [43, 0, 9, 8, 3, 4, 3, 3, 3, 2, 3, 1];
+        let at = tls13.windows(list.len()).position(|window| window == list).unwrap();
+        tls13[at + 5] = 0xfa;
+        assert!(!expect_hello(&tls13).offers_tls13, "TLS 1.2 is left");
+        tls13[at + 7] = 0xfa;
+        assert_eq!(peek(&tls13, BYTES_MAX), Peek::Refused(Fault::OldVersion));
+    }
+}
+
+#[test]
+fn a_fallback_and_early_data_are_seen() {
+    let fallback = from_hex(CAPTURED[3].1);
+    let suites_at = RECORD_HEADER_LEN + 4 + 2 + 32 + 1 + usize::from(fallback[43]) + 2;
+    let mut bytes = fallback.clone();
+    assert!(!expect_hello(&bytes).is_fallback);
+    bytes[suites_at..suites_at + 2].copy_from_slice(&[0x56, 0]);
+    assert!(expect_hello(&bytes).is_fallback);
+    for (kind, of) in [(42, "early data"), (99, "nothing")] {
+        let bytes = renamed(&from_hex(CAPTURED[4].1), 22, kind);
+        assert_eq!(expect_hello(&bytes).offers_early_data, of == "early data", "{of}");
+    }
+}
+
+/// `hello`, with the number of one of its extensions changed.
+fn renamed(hello: &[u8], from: u16, to: u16) -> Vec<u8> {
+    let mut bytes = hello.to_vec();
+    let mut at = RECORD_HEADER_LEN + 4 + 2 + 32;
+    at += 1 + usize::from(bytes[at]);
+    at += 2 + usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+    at += 1 + usize::from(bytes[at]) + 2;
+    while at < bytes.len() {
+        if bytes[at..at + 2] == from.to_be_bytes() {
+            bytes[at..at + 2].copy_from_slice(&to.to_be_bytes());
+            return bytes;
+        }
+        at += 4 + usize::from(u16::from_be_bytes([bytes[at + 2], bytes[at + 3]]));
+    }
+    panic!("no extension {from} in {hello:?}");
+}
+
+#[test]
+fn what_tls13_needs_is_missed_only_where_it_is_offered() {
+    let (tls12, tls13) = (from_hex(CAPTURED[3].1), from_hex(CAPTURED[4].1));
+    let unknown = 0xfafa;
+    for extension in [EXTENSION_KEY_SHARE, EXTENSION_SUPPORTED_GROUPS, EXTENSION_SIGNATURES] {
+        assert!(expect_hello(&renamed(&tls13, extension, unknown)).lacks_for_tls13, "{extension}");
+    }
+    assert!(!expect_hello(&tls13).lacks_for_tls13);
+    assert!(!expect_hello(&renamed(&tls12, EXTENSION_SUPPORTED_GROUPS, unknown)).lacks_for_tls13);
+}
+
+const EXTENSION_KEY_SHARE: u16 = 51;
+const EXTENSION_SIGNATURES: u16 = 13;
+const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
 
 proptest! {
     #[test]

@@ -6,8 +6,10 @@ use rustls::unbuffered::{
 };
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
+use super::early_data::EarlyData;
 use super::unfinished::{Bounds, ESTABLISHED_PARTIAL_BYTES_MAX, Unfinished};
 use super::{Fed, RECORD_OVERHEAD_MAX, RECORD_PLAIN_MAX, Session, SessionError};
+use crate::alert;
 use crate::buffer::Buffer;
 
 /// One end of a TLS connection; [`ServerSession`](super::ServerSession) and
@@ -21,6 +23,9 @@ pub struct TlsSession<E: End> {
     held: Box<[u8]>,
     pub(super) awaited: E::Awaited,
     established: bool,
+    /// Whether a record was written under keys, after which the peer reads none in the clear.
+    encrypts: bool,
+    early_data: EarlyData,
 }
 
 /// rustls' connection of one end: the little in which the two differ.
@@ -47,8 +52,20 @@ pub trait End {
 
 impl<E: End> TlsSession<E> {
     pub(super) fn start(tls: E) -> Self {
-        let (awaited, held) = (E::Awaited::default(), Box::default());
-        Self { tls, unfinished: None, held, awaited, established: false }
+        Self {
+            tls,
+            unfinished: None,
+            held: Box::default(),
+            awaited: E::Awaited::default(),
+            established: false,
+            encrypts: false,
+            early_data: EarlyData::default(),
+        }
+    }
+
+    /// Expects records under a key that is not ours, until the handshake is complete.
+    pub(super) fn skip_early_data(&mut self) {
+        self.early_data = EarlyData::expected();
     }
 
     /// Whether the handshake is complete.
@@ -108,7 +125,10 @@ impl<E: End> TlsSession<E> {
     ) -> (usize, Result<(), SessionError>) {
         let mut done = 0;
         loop {
-            let UnbufferedStatus { mut discard, state } = self.tls.turn(&mut incoming[done..]);
+            let is_handshaking = self.tls.negotiated().is_handshaking();
+            let shown = self.early_data.shown_len(&incoming[done..], is_handshaking);
+            let UnbufferedStatus { mut discard, state } =
+                self.tls.turn(&mut incoming[done..done + shown]);
             let step = match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     let mut step = Ok(Step::Continue);
@@ -139,11 +159,20 @@ impl<E: End> TlsSession<E> {
                 Ok(_) => Ok(Step::Idle),
                 Err(error) => Err(error.into()),
             };
+            self.early_data.note_discarded(discard);
             done += discard;
             match step {
                 Ok(Step::Continue) => {}
-                Ok(Step::Encoded(len)) => self.hold_tickets(wire, len),
-                Ok(Step::Idle) => return (done, Ok(())),
+                Ok(Step::Encoded(len)) => {
+                    self.note_written(&wire.filled()[wire.len() - len..]);
+                    self.hold_tickets(wire, len);
+                }
+                Ok(Step::Idle) => {
+                    match self.early_data.go_on(&incoming[done..done + shown - discard]) {
+                        Some(undecryptable) => done += undecryptable,
+                        None => return (done, Ok(())),
+                    }
+                }
                 Err(error) => return (done, Err(error)),
             }
         }
@@ -162,22 +191,51 @@ impl<E: End> TlsSession<E> {
         }
     }
 
-    /// Collects the alert that rustls queued when it failed.
-    fn write_alert(&mut self, rest: &mut [u8], wire: &mut Buffer) {
+    /// Takes note whether `record`, which was just written, ends what we send in the clear.
+    fn note_written(&mut self, record: &[u8]) {
+        let tls13 = self.tls.negotiated().protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        self.encrypts |= match record.first() {
+            Some(&APPLICATION_DATA) => true,
+            // What follows it in TLS 1.2 is encrypted; in TLS 1.3 it means nothing.
+            Some(&CHANGE_CIPHER_SPEC) => !tls13,
+            _ => false,
+        };
+    }
+
+    /// Says with an alert why the session ends.
+    fn write_last_words(&mut self, error: &SessionError, rest: &mut [u8], wire: &mut Buffer) {
+        if self.write_alert(rest, wire) || self.encrypts {
+            return;
+        }
+        // rustls has none for every fault.
+        if let Some(description) = error.alert() {
+            wire.append(&alert::fatal(description));
+        }
+    }
+
+    /// Collects the alert that rustls queued when it failed; tells whether there was one.
+    fn write_alert(&mut self, rest: &mut [u8], wire: &mut Buffer) -> bool {
         // rustls hands out queued messages, the alert last, before it looks at input again. It must
         // not get that far: it would fail over the same record and queue another alert.
         for _ in 0..ALERTS_MAX {
             match self.tls.turn(rest).state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     match encode(|room| data.encode(room), wire) {
-                        Ok(len) if !is_alert(&wire.filled()[wire.len() - len..]) => {}
-                        _ => return,
+                        Ok(len) => {
+                            let record = &wire.filled()[wire.len() - len..];
+                            if is_alert(record) {
+                                return true;
+                            }
+                            self.note_written(record);
+                        }
+                        Err(_) => return false,
                     }
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                _ => return,
+                _ => return false,
             }
         }
+        false
     }
 
     /// Keeps what waits for its end, unless it is more than may wait: then the peer is told why.
@@ -198,7 +256,7 @@ impl<E: End> TlsSession<E> {
             self.release_held(wire);
             let mut spoilt = unfinished.spoilt();
             if self.tls.turn(&mut spoilt).state.is_err() {
-                self.write_alert(&mut spoilt, wire);
+                self.write_last_words(&error, &mut spoilt, wire);
             }
             return Err(error);
         }
@@ -232,7 +290,7 @@ impl<E: End> Session for TlsSession<E> {
         if let Err(error) = outcome {
             // They were encrypted before the alert is.
             self.release_held(wire);
-            self.write_alert(&mut incoming[done..], wire);
+            self.write_last_words(&error, &mut incoming[done..], wire);
             return Err(error);
         }
         if !self.established && !self.tls.negotiated().is_handshaking() {
@@ -337,8 +395,6 @@ enum Step {
 /// Whether `record` holds an alert. Encrypted under TLS 1.3 it is told by its length: level,
 /// description, content type and tag; nothing else that either end sends is as short.
 fn is_alert(record: &[u8]) -> bool {
-    const ALERT: u8 = 21;
-    const APPLICATION_DATA: u8 = 23;
     match record.first() {
         Some(&ALERT) => true,
         Some(&APPLICATION_DATA) => record.len() == 5 + 2 + 1 + 16,
@@ -346,6 +402,9 @@ fn is_alert(record: &[u8]) -> bool {
     }
 }
 
+const ALERT: u8 = 21;
+const APPLICATION_DATA: u8 = 23;
+const CHANGE_CIPHER_SPEC: u8 = 20;
 /// Alerts (and messages queued before them) that a failing session may write.
 const ALERTS_MAX: usize = 16;
 /// Turns that rustls may take before it is ready to encrypt: it hands out queued messages first.

@@ -1,7 +1,7 @@
 //! Why a session ended, in words for whoever runs it.
 
 use rustls::pki_types::UnixTime;
-use rustls::{AlertDescription, CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error, PeerMisbehaved};
 
 use crate::anchors::unnamed;
 use crate::certificates::days;
@@ -27,6 +27,30 @@ pub enum SessionError {
     /// The caller lent too small a buffer: a fault of ours.
     #[error("the lent buffer is too small: {0} bytes are needed")]
     WireTooSmall(usize),
+}
+
+impl SessionError {
+    /// What the peer is told where rustls has not told it; nothing if it was the peer that spoke
+    /// last.
+    pub(super) fn alert(&self) -> Option<AlertDescription> {
+        use PeerMisbehaved as P;
+        Some(match self {
+            Self::Tls(Error::AlertReceived(_)) => return None,
+            Self::Tls(Error::InvalidMessage(message)) => (*message).into(),
+            Self::Tls(Error::PeerIncompatible(_)) => AlertDescription::HandshakeFailure,
+            // Records that are right by themselves, in the wrong place or too often.
+            Self::Tls(Error::PeerMisbehaved(
+                P::IllegalMiddleboxChangeCipherSpec
+                | P::MessageInterleavedWithHandshakeMessage
+                | P::RejectedEarlyDataInterleavedWithHandshakeMessage
+                | P::TooManyEmptyFragments
+                | P::TooManyWarningAlertsReceived,
+            )) => AlertDescription::UnexpectedMessage,
+            Self::Tls(Error::PeerMisbehaved(_)) => AlertDescription::IllegalParameter,
+            Self::PartialTooLong(_) => AlertDescription::DecodeError,
+            _ => AlertDescription::InternalError,
+        })
+    }
 }
 
 fn words(error: &Error) -> String {

@@ -34,6 +34,9 @@ impl ServerSession {
     /// The same session, where the client sends more than the few short messages that each does.
     #[must_use]
     pub fn awaiting(mut self, awaited: Awaited) -> Self {
+        if awaited.early_data {
+            self.skip_early_data();
+        }
         self.awaited = awaited;
         self
     }

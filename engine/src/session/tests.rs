@@ -1,8 +1,11 @@
 //! Pairs in memory: our sessions with rustls' own and with each other, over streams cut at
 //! arbitrary places.
 
+mod agreement;
+mod alerts;
 mod bounds;
 mod clients;
+mod early_data;
 mod fragments;
 pub(crate) mod lent;
 mod pairs;
@@ -113,6 +116,11 @@ fn deliver(client: &mut ClientConnection, mut bytes: &[u8]) -> (Vec<u8>, bool) {
         }
     }
     (plain, closed)
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let digits: Vec<_> = text.bytes().filter_map(|byte| char::from(byte).to_digit(16)).collect();
+    digits.chunks(2).map(|pair| u8::try_from(pair[0] << 4 | pair[1]).unwrap()).collect()
 }
 
 /// Completes a handshake without cuts.

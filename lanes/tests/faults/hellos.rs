@@ -5,11 +5,13 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use rustls::AlertDescription;
+use sealane_engine::alert;
+use sealane_engine::hello::RECORD_HEADER_LEN;
 use sealane_engine::policy::UnknownNames;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::limits::Limits;
 
-use crate::backend::{RESET, read_to_end};
+use crate::backend::read_to_end;
 use crate::client::{Client, Seen, VERSIONS, config, seen};
 use crate::kernel::{Fault, Plan};
 use crate::rig::{Rig, Wanted, among_others};
@@ -101,28 +103,67 @@ fn a_hello_over_many_records_is_put_together() {
     rig.stop();
 }
 
+/// Sends `bytes` in steps of `step`, for as long as somebody takes them.
+fn send_in_steps(socket: &mut TcpStream, bytes: &[u8], step: usize) {
+    for chunk in bytes.chunks(step) {
+        if socket.write_all(chunk).is_err() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A client that is refused gets an alert and a clean end, however its bytes arrive.
+fn is_refused(rig: &Rig, bytes: &[u8], description: AlertDescription, cause: Cause) {
+    for step in [bytes.len(), 100, 1] {
+        let before = rig.counters().ended(cause).value();
+        let mut socket = rig.connect();
+        send_in_steps(&mut socket, bytes, step);
+        let got = read_to_end(&mut socket);
+        let expected = alert::fatal(description).to_vec();
+        assert_eq!(got, (expected, Seen::Clean), "{bytes:?} in steps of {step}");
+        drop(socket);
+        rig.await_end(cause, before + 1);
+    }
+}
+
 #[test]
-fn a_hello_beyond_the_limit_is_reset_however_it_arrives() {
+fn a_hello_beyond_the_limit_gets_an_alert_however_it_arrives() {
     let _others = among_others();
     let rig = Rig::start(Wanted::echo());
     let hello = flight(&mut Client::begin(&rig, VERSIONS[1]));
+    let message_len = hello.len() - RECORD_HEADER_LEN;
     rig.settle();
     let limits = |hello_bytes_max| Limits { hello_bytes_max, ..Limits::default() };
-    rig.publish(2, Wanted::limited(limits(hello.len() - 1)));
-    for (number, step) in [hello.len(), 100, 1].into_iter().enumerate() {
-        let mut socket = rig.connect();
-        for chunk in hello.chunks(step) {
-            if socket.write_all(chunk).is_err() {
-                break;
-            }
-            std::thread::yield_now();
-        }
-        assert_eq!(read_to_end(&mut socket), (Vec::new(), RESET), "in steps of {step}");
-        rig.await_end(Cause::HelloTooLong, number as u64 + 1);
+    rig.publish(2, Wanted::limited(limits(message_len - 1)));
+    for hello in [hello.clone(), refragment(&hello, 1)] {
+        is_refused(&rig, &hello, AlertDescription::DecodeError, Cause::HelloTooLong);
     }
-    rig.publish(3, Wanted::limited(limits(hello.len())));
-    let mut client = Client::connect(&rig, VERSIONS[1]).unwrap();
-    echoes(&mut client);
+    rig.publish(3, Wanted::limited(limits(message_len)));
+    for len in [1 << 14, 1] {
+        let mut client = Client::begin(&rig, VERSIONS[1]);
+        let hello = refragment(&flight(&mut client), len);
+        client.socket.write_all(&hello).unwrap();
+        client.handshake().unwrap();
+        echoes(&mut client);
+    }
+    rig.stop();
+}
+
+#[test]
+fn a_long_hello_in_records_of_one_byte_is_within_the_usual_limit() {
+    let _others = among_others();
+    let rig = Rig::start(Wanted::echo());
+    let mut config = config(VERSIONS[1]);
+    config.alpn_protocols = (0..11).map(|number| vec![b'a' + number; 240]).collect();
+    for step in [1 << 20, 1_400, 7] {
+        let mut client = Client::with(&rig, config.clone());
+        let hello = flight(&mut client);
+        assert!((2_731..16_384).contains(&hello.len()), "{}", hello.len());
+        send_in_steps(&mut client.socket, &refragment(&hello, 1), step);
+        client.handshake().unwrap();
+        echoes(&mut client);
+    }
     rig.stop();
 }
 
@@ -177,19 +218,88 @@ fn the_last_words_arrive_whatever_fails() {
 }
 
 #[test]
-fn what_is_not_tls_is_reset() {
+fn what_is_no_hello_gets_the_alert_that_the_standard_wants() {
     let _others = among_others();
     let rig = Rig::start(Wanted::echo());
-    let strange: [&[u8]; 4] =
-        [b"SSH-2.0-client\r\n", &[0x80, 0x2e, 1, 3, 1], &[22, 2, 0, 0, 4], &[22, 3, 1, 0, 0]];
-    for (number, bytes) in strange.into_iter().enumerate() {
-        let mut socket = rig.connect();
-        socket.write_all(bytes).unwrap();
-        assert_eq!(read_to_end(&mut socket), (Vec::new(), RESET), "{bytes:?}");
-        rig.await_end(Cause::NotTls, number as u64 + 1);
+    let strange: [(&[u8], AlertDescription, Cause); 9] = [
+        (b"SSH-2.0-client\r\n", AlertDescription::UnexpectedMessage, Cause::NotTls),
+        (&[0x80, 0x2e, 1, 3, 1], AlertDescription::ProtocolVersion, Cause::NotTls),
+        (&[22, 2, 0, 0, 4], AlertDescription::ProtocolVersion, Cause::NotTls),
+        (&[22, 3, 1, 0, 0], AlertDescription::UnexpectedMessage, Cause::HandshakeFailed),
+        (&[23, 3, 3, 0, 9], AlertDescription::UnexpectedMessage, Cause::HandshakeFailed),
+        (&[22, 3, 1, 0x40, 1], AlertDescription::RecordOverflow, Cause::HandshakeFailed),
+        (
+            &[22, 3, 1, 0, 4, 2, 0, 0, 0],
+            AlertDescription::UnexpectedMessage,
+            Cause::HandshakeFailed,
+        ),
+        (&[22, 3, 1, 0, 4, 1, 0, 0, 0], AlertDescription::DecodeError, Cause::HandshakeFailed),
+        (&[22, 3, 1, 0, 4, 1, 1, 0, 0], AlertDescription::DecodeError, Cause::HelloTooLong),
+    ];
+    for (bytes, description, cause) in strange {
+        is_refused(&rig, bytes, description, cause);
     }
+    rig.settle();
     rig.stop();
 }
+
+#[test]
+fn the_alert_arrives_although_the_client_goes_on_talking() {
+    let _others = among_others();
+    let rig = Rig::start(Wanted::echo());
+    let mut bytes = vec![22, 3, 1, 0, 0];
+    bytes.resize(100_000, 7);
+    is_refused(&rig, &bytes, AlertDescription::UnexpectedMessage, Cause::HandshakeFailed);
+    rig.stop();
+}
+
+/// Where a hello's suites begin, and its extensions.
+fn places(hello: &[u8]) -> (usize, usize) {
+    let mut at = RECORD_HEADER_LEN + 4 + 2 + 32;
+    at += 1 + usize::from(hello[at]);
+    let suites_at = at + 2;
+    at = suites_at + usize::from(u16::from_be_bytes([hello[at], hello[at + 1]]));
+    (suites_at, at + 1 + usize::from(hello[at]) + 2)
+}
+
+/// `hello` without the extension `kind`: it has a number that nobody knows instead.
+fn without_extension(hello: &[u8], kind: u16) -> Vec<u8> {
+    let mut bytes = hello.to_vec();
+    let (_, mut at) = places(hello);
+    while bytes[at..at + 2] != kind.to_be_bytes() {
+        at += 4 + usize::from(u16::from_be_bytes([bytes[at + 2], bytes[at + 3]]));
+    }
+    bytes[at..at + 2].copy_from_slice(&[0xfa, 0xfa]);
+    bytes
+}
+
+#[test]
+fn what_rustls_lets_pass_or_names_otherwise_is_refused_before_it() {
+    let _others = among_others();
+    let rig = Rig::start(Wanted::echo());
+    let tls12 = flight(&mut Client::begin(&rig, VERSIONS[0]));
+    let tls13 = flight(&mut Client::begin(&rig, VERSIONS[1]));
+    rig.settle();
+    let mut fallback = tls12.clone();
+    let suites_at = places(&fallback).0;
+    fallback[suites_at..suites_at + 2].copy_from_slice(&[0x56, 0]);
+    let failed = Cause::HandshakeFailed;
+    is_refused(&rig, &fallback, AlertDescription::InappropriateFallback, failed);
+    for extension in [KEY_SHARE, SIGNATURE_ALGORITHMS, SUPPORTED_GROUPS] {
+        let hello = without_extension(&tls13, extension);
+        is_refused(&rig, &hello, AlertDescription::MissingExtension, failed);
+    }
+    for mut hello in [tls12, tls13] {
+        hello[RECORD_HEADER_LEN + 4 + 1] = 0;
+        is_refused(&rig, &hello, AlertDescription::ProtocolVersion, Cause::NotTls);
+    }
+    rig.settle();
+    rig.stop();
+}
+
+const KEY_SHARE: u16 = 51;
+const SIGNATURE_ALGORITHMS: u16 = 13;
+const SUPPORTED_GROUPS: u16 = 10;
 
 #[test]
 fn names_that_nothing_covers_get_their_alert_where_they_are_refused() {

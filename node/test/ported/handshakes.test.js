@@ -54,10 +54,13 @@ test('junk ends that connection, and is told', async (t) => {
   for (const junk of ['blah\nblah\nblah\n', Buffer.alloc(1024, 42), '\x80\x03\x00\x00\x01']) {
     const client = plain(t, server);
     const failed = event(server, 'tlsClientError');
-    client.end(junk);
-    const [error] = await failed;
+    client.end(junk, 'latin1');
+    // An end, and no reset, which would be an error here.
+    const rest = collect(client);
+    const [error, socket] = await failed;
     assert.ok(error instanceof Error);
-    client.resume();
+    assert.strictEqual(socket._secureEstablished, false);
+    await rest;
   }
   allow();
   await stillServes(t, server);

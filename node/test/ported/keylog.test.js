@@ -9,7 +9,7 @@ const { AsyncLocalStorage, executionAsyncId } = require('node:async_hooks');
 const { test } = require('node:test');
 
 const { isSealane } = require('../implementation');
-const { connect, connected, httpsSite, pair, request, tlsSite } = require('../site');
+const { connect, connected, httpsSite, pair, request, ticket, tlsSite } = require('../site');
 const { event, take, until } = require('../within');
 
 test('keylog gives the lines of each session, and whose they are', async (t) => {
@@ -54,6 +54,19 @@ test('keylog gives the lines of each session, and whose they are', async (t) => 
     assert.deepStrictEqual([...sockets].length, 1);
     if (isSealane) assert.ok(sockets.has(socket));
   }
+});
+
+test('keylog gives as many lines for a session that resumes', async (t) => {
+  const server = await tlsSite(t, { minVersion: 'TLSv1.3' });
+  const session = await ticket(t, server);
+  const labels = [];
+  server.on('keylog', (line) => labels.push(String(line).split(' ')[0]));
+  const { client, socket } = await pair(t, server, { session });
+  assert.ok(client.isSessionReused());
+  // The last of them comes with the client's first bytes.
+  client.write('read');
+  await take(socket, 4);
+  assert.strictEqual(labels.length, 5, labels.join());
 });
 
 test("requests do not see each other's AsyncLocalStorage", async (t) => {

@@ -98,7 +98,8 @@ test('an error of SNICallback ends that handshake with tlsClientError', async (t
   const failed = event(server, 'tlsClientError');
   const error = await refused(t, server);
   assert.ok(error.code, 'the client sees an error of TLS or of the connection');
-  const [reported] = await failed;
+  const [reported, socket] = await failed;
+  assert.strictEqual(socket.servername, 'localhost');
   // node may report what OpenSSL makes of the rest instead.
   assert.match(reported.message, differs({ node: /./, sealane: /^no such site$/ }));
 });

@@ -74,7 +74,9 @@ pub enum Refused {
     /// The file ended the process that read it.
     #[error(
         "{}: damaged: the check of it ended by {}; restore it from a backup, or from the \
-         certificates' files by: sealane certificates import --create", path.display(), name(*signal)
+         certificates' files by: sealane certificates import --create",
+        path.display(),
+        name(*signal)
     )]
     Ended {
         /// The store.
@@ -86,7 +88,10 @@ pub enum Refused {
     #[error("{0}")]
     Said(String),
     /// Nobody knows whether it is in order.
-    #[error("{}: cannot be checked in a process of its own: {what}; it is not opened", path.display())]
+    #[error(
+        "{}: not opened, because it cannot be checked in a process of its own: {what}",
+        path.display()
+    )]
     Unknown {
         /// The store.
         path: PathBuf,

@@ -271,8 +271,8 @@ fn a_command_for_the_sealing_keys_runs_once_for_all_listeners() {
     assert_eq!(std::fs::read_to_string(runs).unwrap(), "\n");
 }
 
-/// By hand with 100,000 names: `SEALANE_STORE_NAMES=100000 cargo test -p sealane --test binary store
-/// -- --ignored --nocapture`.
+/// By hand with 100,000 names: `SEALANE_STORE_NAMES=100000 cargo test -p sealane --test binary
+/// store -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes with 100,000 names"]
 fn many_names_are_ready_at_once_in_little_memory() {

@@ -93,7 +93,8 @@ fn nothing_is_erased_that_somebody_still_reads() {
     let (is_reading, wait_for_reading) = std::sync::mpsc::channel();
     let (is_erased, wait_for_erased) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let store = &store;
+        // Gone also if an assertion fails, so that the reader ends.
+        let (store, is_erased) = (&store, is_erased);
         // A thread has one transaction at a time.
         let reader = scope.spawn(move || {
             let view = store.view().unwrap();

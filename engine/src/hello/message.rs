@@ -1,0 +1,194 @@
+//! The ClientHello as a handshake message.
+
+use super::{Fault, Hello};
+
+/// Whether `message` is a ClientHello as long as its header says, so far as that can be said.
+/// `record_left` bytes of its last record have not arrived.
+///
+/// # Errors
+/// It is another message, longer than `bytes_max`, or shorter than the record that it ends in: what
+/// follows a hello comes under other keys, so it may not begin in there (RFC 8446 section 5.1).
+pub(super) fn is_whole(
+    message: &[u8],
+    record_left: usize,
+    bytes_max: usize,
+) -> Result<bool, Fault> {
+    if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
+        return Err(Fault::Unexpected);
+    }
+    let Some([_, long @ ..]) = message.first_chunk::<HANDSHAKE_HEADER_LEN>() else {
+        return Ok(false);
+    };
+    let [high, middle, low] = long.map(usize::from);
+    let len = HANDSHAKE_HEADER_LEN + (high << 16 | middle << 8 | low);
+    if len > bytes_max {
+        return Err(Fault::TooLong);
+    }
+    match message.len().cmp(&len) {
+        std::cmp::Ordering::Equal if record_left == 0 => Ok(true),
+        std::cmp::Ordering::Less => Ok(false),
+        _ => Err(Fault::Unexpected),
+    }
+}
+
+/// Reads a whole ClientHello.
+///
+/// # Errors
+/// Its fields do not add up, or it is of a version that may not be spoken.
+pub(super) fn parse(message: &[u8]) -> Result<Hello, Fault> {
+    #[cfg(test)]
+    super::tests::WORK.with_borrow_mut(|work| work.parsed += 1);
+    let body = message.get(HANDSHAKE_HEADER_LEN..).ok_or(Fault::Undecodable)?;
+    let (hello, versions) = parse_body(body).ok_or(Fault::Undecodable)?;
+    let is_new = hello.offers_tls13 || versions.has_tls12;
+    match versions.legacy {
+        // RFC 8446 appendix D.5: whatever else is offered.
+        SSL3 => Err(Fault::OldVersion),
+        _ if is_new => Ok(hello),
+        _ if hello.is_fallback => Err(Fault::Fallback),
+        _ => Err(Fault::OldVersion),
+    }
+}
+
+/// What a hello says of versions below TLS 1.3.
+struct Versions {
+    has_tls12: bool,
+    legacy: u16,
+}
+
+fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
+    let mut reader = Reader(body);
+    let legacy = reader.u16()?;
+    // The list of versions stands in for it, where there is one (RFC 8446 section 4.2.1).
+    let mut versions = Versions { has_tls12: legacy >= TLS12, legacy };
+    let random_len = 32;
+    reader.take(random_len)?;
+    let _session_id = reader.vector8()?;
+    let suites = reader.vector16()?;
+    let _compression = reader.vector8()?;
+
+    let (prefers_chacha20, is_fallback) = look_at_suites(suites);
+    let mut hello = Hello { is_fallback, prefers_chacha20, ..Hello::default() };
+    if reader.0.is_empty() {
+        return Some((hello, versions));
+    }
+    let mut extensions = Reader(reader.vector16()?);
+    if !reader.0.is_empty() {
+        return None;
+    }
+    let mut seen = Seen::default();
+    while !extensions.0.is_empty() {
+        let kind = extensions.u16()?;
+        let content = extensions.vector16()?;
+        match kind {
+            EXTENSION_EARLY_DATA => hello.offers_early_data = true,
+            EXTENSION_KEY_SHARE => seen.key_share = true,
+            EXTENSION_PRE_SHARED_KEY => seen.pre_shared_key = true,
+            EXTENSION_SERVER_NAME => hello.server_name = host_name(content),
+            EXTENSION_SIGNATURE_ALGORITHMS => seen.signature_algorithms = true,
+            EXTENSION_SUPPORTED_GROUPS => seen.supported_groups = true,
+            EXTENSION_SUPPORTED_VERSIONS => {
+                let offered = Reader(content).vector8()?;
+                let offers = |version: u16| {
+                    offered.chunks_exact(2).any(|pair| *pair == version.to_be_bytes())
+                };
+                hello.offers_tls13 = offers(TLS13);
+                versions.has_tls12 = offers(TLS12);
+            }
+            _ => {}
+        }
+    }
+    hello.lacks_for_tls13 = hello.offers_tls13 && seen.lacks_for_tls13();
+    Some((hello, versions))
+}
+
+/// Extensions that TLS 1.3 needs.
+#[derive(Default)]
+struct Seen {
+    key_share: bool,
+    pre_shared_key: bool,
+    signature_algorithms: bool,
+    supported_groups: bool,
+}
+
+impl Seen {
+    /// The two rules of RFC 8446 section 9.2.
+    fn lacks_for_tls13(&self) -> bool {
+        let for_certificate = self.signature_algorithms && self.supported_groups;
+        !self.pre_shared_key && !for_certificate || self.supported_groups != self.key_share
+    }
+}
+
+/// Whether ChaCha20-Poly1305 is preferred to AES, and whether the hello is a fallback.
+fn look_at_suites(suites: &[u8]) -> (bool, bool) {
+    let suites = || suites.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+    let prefers_chacha20 = suites().find_map(|suite| match suite {
+        // TLS_CHACHA20_POLY1305_SHA256 and its TLS 1.2 kin for ECDHE.
+        0x1303 | 0xcca8 | 0xcca9 => Some(true),
+        // The AES-GCM suites that we speak.
+        0x1301 | 0x1302 | 0xc02b | 0xc02c | 0xc02f | 0xc030 => Some(false),
+        _ => None,
+    });
+    (prefers_chacha20.unwrap_or(false), suites().any(|suite| suite == FALLBACK_SCSV))
+}
+
+/// The host name of a server_name extension (RFC 6066 section 3).
+fn host_name(extension: &[u8]) -> Option<Box<str>> {
+    let mut names = Reader(Reader(extension).vector16()?);
+    let kind = names.u8()?;
+    let name = names.vector16()?;
+    let is_host_name = kind == 0
+        && !name.is_empty()
+        && name.len() <= HOST_NAME_LEN_MAX
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(byte));
+    let name = std::str::from_utf8(name).ok().filter(|_| is_host_name)?;
+    // RFC 6066 forbids addresses; rustls ignores them as well.
+    (name.parse::<core::net::Ipv4Addr>().is_err()).then(|| name.to_ascii_lowercase().into())
+}
+
+/// Reads a TLS structure from the front of a slice; `None` where it is too short.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        Some(self.take(1)?[0])
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn vector8(&mut self) -> Option<&'a [u8]> {
+        let len = self.u8()?;
+        self.take(usize::from(len))
+    }
+
+    fn vector16(&mut self) -> Option<&'a [u8]> {
+        let len = self.u16()?;
+        self.take(usize::from(len))
+    }
+}
+
+/// Type and length of the message.
+const HANDSHAKE_HEADER_LEN: usize = 4;
+const CLIENT_HELLO: u8 = 1;
+const EXTENSION_EARLY_DATA: u16 = 42;
+const EXTENSION_KEY_SHARE: u16 = 51;
+const EXTENSION_PRE_SHARED_KEY: u16 = 41;
+const EXTENSION_SERVER_NAME: u16 = 0;
+const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
+const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
+const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
+/// RFC 7507.
+const FALLBACK_SCSV: u16 = 0x5600;
+/// RFC 1035 section 2.3.4.
+const HOST_NAME_LEN_MAX: usize = 253;
+const SSL3: u16 = 0x0300;
+const TLS12: u16 = 0x0303;
+const TLS13: u16 = 0x0304;

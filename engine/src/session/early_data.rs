@@ -1,0 +1,76 @@
+//! Early data under a key that is not ours: a client resumes with a ticket of another server, and
+//! has sent its first request before it learns that nobody here can read it.
+//!
+//! RFC 8446 section 4.2.10 wants it skipped. rustls does so by trying its own key on each record,
+//! but counts a record again whenever it is shown it again, which is at each call until a record
+//! opens. So it is shown one record after another, and what did not open is dropped here.
+
+/// Whether early data is expected, and what of the bytes that wait rustls has seen.
+#[derive(Debug, Default)]
+pub(super) struct EarlyData {
+    is_expected: bool,
+    /// Whether a record has just been shown for the first time.
+    is_news: bool,
+    /// Bytes that rustls has been shown and left where they are: the start of a message.
+    seen: usize,
+}
+
+impl EarlyData {
+    pub(super) fn expected() -> Self {
+        Self { is_expected: true, ..Self::default() }
+    }
+
+    /// How many of the bytes that wait rustls may be shown: all, or up to the end of the first
+    /// record that it has not seen.
+    pub(super) fn shown_len(&mut self, waiting: &[u8], is_handshaking: bool) -> usize {
+        self.is_expected &= is_handshaking;
+        if !self.is_expected {
+            return waiting.len();
+        }
+        let unseen = waiting.get(self.seen..).unwrap_or_default();
+        let next_len = record_len(unseen).filter(|len| *len <= unseen.len());
+        self.is_news = next_len.is_some();
+        self.seen + next_len.unwrap_or(0)
+    }
+
+    /// Takes note that rustls is done with `discard` bytes.
+    pub(super) fn note_discarded(&mut self, discard: usize) {
+        self.seen = self.seen.saturating_sub(discard);
+    }
+
+    /// rustls waits for more than what it was shown, of which it has left `left`: how much of that
+    /// it will never want, or `None` if it has seen all that there is.
+    pub(super) fn go_on(&mut self, left: &[u8]) -> Option<usize> {
+        if !self.is_expected || !self.is_news {
+            return None;
+        }
+        if self.seen == 0 && did_not_open(left) {
+            return Some(left.len());
+        }
+        self.seen = left.len();
+        Some(0)
+    }
+}
+
+/// Whether `record` was tried and did not open: then decryption has wiped it, so that nothing
+/// unauthentic is ever read. What opens holds at least its own type, which is not 0, and is kept:
+/// it is the start of a message.
+fn did_not_open(record: &[u8]) -> bool {
+    let (Some(&APPLICATION_DATA), Some(payload)) = (record.first(), record.get(HEADER_LEN..))
+    else {
+        return false;
+    };
+    let sealed_len = payload.len().saturating_sub(TAG_LEN);
+    payload[..sealed_len].iter().all(|byte| *byte == 0)
+}
+
+/// Length of the first record with its header.
+fn record_len(bytes: &[u8]) -> Option<usize> {
+    let [_, _, _, long, short] = bytes.first_chunk::<HEADER_LEN>()?;
+    Some(HEADER_LEN + usize::from(u16::from_be_bytes([*long, *short])))
+}
+
+const APPLICATION_DATA: u8 = 23;
+const HEADER_LEN: usize = 5;
+/// Of each suite in TLS 1.3.
+const TAG_LEN: usize = 16;

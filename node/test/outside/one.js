@@ -1,0 +1,104 @@
+'use strict';
+
+/** One file of others' tests in a process of its own, and what came of it. */
+
+const { spawn } = require('node:child_process');
+const fs = require('node:fs');
+const { join } = require('node:path');
+
+/** Of a file that runs beside others, and of one that has the machine to itself: some compute. */
+const LIMIT_MS = 45_000;
+const LIMIT_ALONE_MS = 150_000;
+/** Of what a test prints; more is cut off at its start. */
+const OUTPUT_CHARACTERS_MAX = 100_000;
+const SHIM = join(__dirname, 'shim.js');
+const HEADER_BYTES = 4096;
+
+/**
+ * @param {{
+ *   node: string, file: string, args?: string[], cwd: string, env?: Record<string, string>,
+ *   alone?: boolean, preload?: boolean, slot: number, scratch: string, withSealane: boolean,
+ * }} how `slot` is no other's at that time; with `preload: false` the program looks for the
+ *   servers itself
+ * @returns {Promise<{ outcome: 'fail' | 'pass' | 'skip', servers: number, output: string }>}
+ */
+async function runOne(how) {
+  const { node, file, args = [], cwd, preload = true, slot, scratch, withSealane } = how;
+  const limitMs = how.alone ? LIMIT_ALONE_MS : LIMIT_MS;
+  const folder = fs.mkdtempSync(join(scratch, 't'));
+  const seen = join(folder, 'servers');
+  fs.writeFileSync(seen, '');
+  const env = {
+    ...process.env,
+    ...how.env,
+    IMPLEMENTATION: withSealane ? 'sealane' : 'node',
+    NODE_COMMON_PORT: String(PORT_FIRST + slot),
+    NODE_OPTIONS: withSealane && preload ? `--require ${JSON.stringify(SHIM)}` : '',
+    NODE_TEST_DIR: folder,
+    SERVERS_SEEN: seen,
+    TEST_THREAD_ID: String(slot),
+  };
+  delete env.NODE_EXTRA_CA_CERTS;
+  // Else what it runs reports to the runner of this process.
+  delete env.NODE_TEST_CONTEXT;
+  const child = spawn(node, [...flagsOf(file), ...args, file], {
+    cwd,
+    // Its own processes end with it.
+    detached: true,
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const { code, signal, output, late } = await ended(child, limitMs);
+  const servers = fs.statSync(seen).size;
+  fs.rmSync(folder, { force: true, recursive: true });
+  const passed = code === 0;
+  const outcome = passed ? (SKIPPED.test(output) ? 'skip' : 'pass') : 'fail';
+  const end = late ? `not done after ${limitMs / 1000} s` : `exit ${signal ?? code}`;
+  return { outcome, output: passed ? output : `${output}\n${end}\n`, servers };
+}
+
+/** As node's own runner: the line `// Flags:` of a test is for its command line. */
+function flagsOf(file) {
+  const bytes = Buffer.alloc(HEADER_BYTES);
+  const descriptor = fs.openSync(file, 'r');
+  const length = fs.readSync(descriptor, bytes);
+  fs.closeSync(descriptor);
+  const lines = bytes.toString('utf8', 0, length).matchAll(/^\/\/ Flags:(.*)$/gm);
+  return [...lines].flatMap(([, flags]) => flags.trim().split(/\s+/));
+}
+
+function ended(child, limitMs) {
+  return new Promise((resolve) => {
+    let output = '';
+    let late = false;
+    const limit = setTimeout(() => {
+      late = true;
+      endGroup(child);
+    }, limitMs);
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (text) => {
+        output = (output + text).slice(-OUTPUT_CHARACTERS_MAX);
+      });
+    }
+    child.once('exit', () => endGroup(child));
+    child.once('close', (code, signal) => {
+      clearTimeout(limit);
+      resolve({ code, late, output, signal });
+    });
+  });
+}
+
+/** What a test has started and left. */
+function endGroup(child) {
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch {
+    // Nobody is left.
+  }
+}
+
+/** How node's tests, and their TAP, say it. */
+const SKIPPED = /^1\.\.0 # [Ss]kip/m;
+const PORT_FIRST = 12_346;
+
+module.exports = { runOne };
