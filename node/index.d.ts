@@ -3,8 +3,8 @@
  * handshakes and records run on Rust threads, called lanes.
  *
  * What differs from node's own is said where it differs. An option that is not offered throws, with
- * the reason and the alternative. What is passed over, such as suites that there are not, or options
- * that nobody knows, is told by a warning of the process, once.
+ * the reason and the alternative. What is passed over, such as suites that there are not, or
+ * options that nobody knows, is told by a warning of the process, once.
  */
 
 /// <reference types="node" />
@@ -338,8 +338,9 @@ export interface HandshakeError extends Error {
 }
 
 /**
- * A connection: an instance of node's `tls.TLSSocket`, without a handle of node's; servers make them.
- * Not offered are `renegotiate`, `getFinished`, `getPeerFinished` and `enableTrace`, which throw.
+ * A connection: an instance of node's `tls.TLSSocket`, without a handle of node's. Servers make
+ * them. Not offered are `renegotiate`, `getFinished`, `getPeerFinished` and `enableTrace`, which
+ * throw.
  */
 export class TLSSocket extends nodeTls.TLSSocket {
   private constructor();

@@ -129,7 +129,7 @@ const AES = /AES/;
 const RSA = /ECDHE_RSA/;
 const ECDSA = /ECDHE_ECDSA/;
 
-/** OpenSSL's classes, by what a suite's name shows of it; those that would be empty are left out. */
+/** OpenSSL's classes, by what a suite's name shows of it, without those that would be empty. */
 const CLASSES = Object.freeze({
   __proto__: null,
   AES,

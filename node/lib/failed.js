@@ -1,7 +1,7 @@
 'use strict';
 
-// What 'tlsClientError' and 'clientError' get of a handshake that failed in a lane: a socket that is
-// destroyed, and tells only its peer.
+// What 'tlsClientError' and 'clientError' get of a handshake that failed in a lane: a socket that
+// is destroyed, and tells only its peer.
 
 const { Duplex } = require('node:stream');
 const { inheritFromNode } = require('./inherited.js');

@@ -6,8 +6,9 @@
 const tls = require('node:tls');
 
 /**
- * Lets sockets of a class inherit from node's tls.TLSSocket, whose constructor they do not run: what
- * it, or net.Socket, overrides of the class that they are built on reaches for a handle of node's.
+ * Lets sockets of a class inherit from node's tls.TLSSocket, whose constructor they do not run:
+ * what it, or net.Socket, overrides of the class that they are built on reaches for a handle of
+ * node's.
  *
  * @param {object} prototype of the class
  * @param {object} base prototype of what constructs it: a stream, or net.Socket

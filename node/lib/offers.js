@@ -68,8 +68,8 @@ function readSchemes(list, option) {
 }
 
 /**
- * Names between colons, each once, in the order of the list. What OpenSSL has beside these is passed
- * over; what nobody has is a mistake, as in node.
+ * Names between colons, each once, in the order of the list. What OpenSSL has beside these is
+ * passed over; what nobody has is a mistake, as in node.
  */
 function readList(list, option, rows, shown, isElsewhere) {
   const found = new Set();

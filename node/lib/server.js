@@ -1,7 +1,7 @@
 'use strict';
 
-// The two servers: `Server` is node's https.Server, and `TLSServer` its tls.Server, with connections
-// that come from lanes.
+// The two servers: `Server` is node's https.Server, and `TLSServer` its tls.Server, with
+// connections that come from lanes.
 
 const http = require('node:http');
 const https = require('node:https');
@@ -79,7 +79,7 @@ class Server extends https.Server {
     begin(this, read, ['http/1.1']);
   }
 
-  /** As http.Server: with captureRejections, a request whose listener fails is answered with 500. */
+  /** As http.Server: with captureRejections, a request whose listener fails is answered by 500. */
   [REJECTION](error, event, ...args) {
     const { prototype } = event === 'secureConnection' ? tls.Server : http.Server;
     prototype[REJECTION].call(this, error, event, ...args);

@@ -1,5 +1,7 @@
 //! JavaScript's `Context`: certificates and settings, parsed and validated.
 
+#![expect(clippy::needless_pass_by_value, reason = "the binding hands values over")]
+
 use std::sync::Arc;
 
 use napi::bindgen_prelude::{AsyncTask, Buffer, Uint8Array};

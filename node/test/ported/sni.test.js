@@ -153,7 +153,7 @@ test('a name with an unusual form still reaches SNICallback and servername', asy
 });
 
 test('a name whose last label is a number', async (t) => {
-  // As `sni.0` of test-https-agent-sni. rustls takes it for no name, and there is no way round that.
+  // As `sni.0` of test-https-agent-sni. rustls takes it for no name; there is no way round that.
   const server = await tlsSite(t);
   const options = { servername: 'sni.0', checkServerIdentity() {} };
   if (!isSealane) {

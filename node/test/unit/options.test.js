@@ -102,7 +102,7 @@ test('each refused option throws with its reason and what to do instead', () => 
   }
 });
 
-test('an option in the wrong call that somebody counts on throws, and says where it belongs', () => {
+test('an option in the wrong call that somebody counts on throws, with where it belongs', () => {
   assert.throws(() => read({ requestCert: true }, CALLS.createSecureContext), {
     message: /is no option of createSecureContext\. Give it to createServer.*once for all names/,
   });
@@ -174,7 +174,7 @@ test('ciphers are taken in the language of OpenSSL', () => {
   assert.equal(meant({ ciphers: 'HIGH:!TLS_AES_128_GCM_SHA256' }).suites.length, 8);
 });
 
-test('ciphers that leave nothing, or ask for more than there is, throw with what is offered', () => {
+test('ciphers that leave nothing, or ask for more than there is, throw', () => {
   for (const ciphers of [
     'AES128-SHA',
     'NULL',
