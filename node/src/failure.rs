@@ -13,7 +13,7 @@ pub fn text(cause: Cause) -> &'static str {
         Cause::HandshakeTimeout => "the client took longer than handshakeTimeout",
         Cause::HelloTooLong => "the client's hello is too long",
         Cause::Internal => "a fault of Sealane broke the handshake off",
-        Cause::LimitConnections => "there are maxConnections already",
+        Cause::LimitConnections => "the lane has as many connections as it takes",
         Cause::LimitHandshakes => "too many other clients were in their handshake",
         Cause::NoCommonAlpn => "the client offers none of ALPNProtocols",
         Cause::NotTls => "the client speaks something else than TLS",

@@ -25,7 +25,8 @@ pub struct TlsSession<E: End> {
     established: bool,
     /// Whether a record was written under keys, after which the peer reads none in the clear.
     encrypts: bool,
-    early_data: EarlyData,
+    /// A pointer, because hardly any client sends such, and every connection has room for it.
+    early_data: Option<Box<EarlyData>>,
 }
 
 /// rustls' connection of one end: the little in which the two differ.
@@ -59,13 +60,13 @@ impl<E: End> TlsSession<E> {
             awaited: E::Awaited::default(),
             established: false,
             encrypts: false,
-            early_data: EarlyData::default(),
+            early_data: None,
         }
     }
 
     /// Expects records under a key that is not ours, until the handshake is complete.
     pub(super) fn skip_early_data(&mut self) {
-        self.early_data = EarlyData::expected();
+        self.early_data = Some(Box::default());
     }
 
     /// Whether the handshake is complete.
@@ -125,8 +126,12 @@ impl<E: End> TlsSession<E> {
     ) -> (usize, Result<(), SessionError>) {
         let mut done = 0;
         loop {
-            let is_handshaking = self.tls.negotiated().is_handshaking();
-            let shown = self.early_data.shown_len(&incoming[done..], is_handshaking);
+            if self.early_data.is_some() && !self.tls.negotiated().is_handshaking() {
+                self.early_data = None;
+            }
+            let waiting = &incoming[done..];
+            let early_data = self.early_data.as_deref_mut();
+            let shown = early_data.map_or(waiting.len(), |early| early.shown_len(waiting));
             let UnbufferedStatus { mut discard, state } =
                 self.tls.turn(&mut incoming[done..done + shown]);
             let step = match state {
@@ -159,7 +164,9 @@ impl<E: End> TlsSession<E> {
                 Ok(_) => Ok(Step::Idle),
                 Err(error) => Err(error.into()),
             };
-            self.early_data.note_discarded(discard);
+            if let Some(early) = &mut self.early_data {
+                early.note_discarded(discard);
+            }
             done += discard;
             match step {
                 Ok(Step::Continue) => {}
@@ -168,7 +175,8 @@ impl<E: End> TlsSession<E> {
                     self.hold_tickets(wire, len);
                 }
                 Ok(Step::Idle) => {
-                    match self.early_data.go_on(&incoming[done..done + shown - discard]) {
+                    let left = &incoming[done..done + shown - discard];
+                    match self.early_data.as_mut().and_then(|early| early.go_on(left)) {
                         Some(undecryptable) => done += undecryptable,
                         None => return (done, Ok(())),
                     }

@@ -5,10 +5,9 @@
 //! but counts a record again whenever it is shown it again, which is at each call until a record
 //! opens. So it is shown one record after another, and what did not open is dropped here.
 
-/// Whether early data is expected, and what of the bytes that wait rustls has seen.
+/// What rustls has seen of the bytes that wait while early data is expected.
 #[derive(Debug, Default)]
 pub(super) struct EarlyData {
-    is_expected: bool,
     /// Whether a record has just been shown for the first time.
     is_news: bool,
     /// Bytes that rustls has been shown and left where they are: the start of a message.
@@ -16,17 +15,9 @@ pub(super) struct EarlyData {
 }
 
 impl EarlyData {
-    pub(super) fn expected() -> Self {
-        Self { is_expected: true, ..Self::default() }
-    }
-
-    /// How many of the bytes that wait rustls may be shown: all, or up to the end of the first
-    /// record that it has not seen.
-    pub(super) fn shown_len(&mut self, waiting: &[u8], is_handshaking: bool) -> usize {
-        self.is_expected &= is_handshaking;
-        if !self.is_expected {
-            return waiting.len();
-        }
+    /// How many of the bytes that wait rustls may be shown: up to the end of the first record that
+    /// it has not seen.
+    pub(super) fn shown_len(&mut self, waiting: &[u8]) -> usize {
         let unseen = waiting.get(self.seen..).unwrap_or_default();
         let next_len = record_len(unseen).filter(|len| *len <= unseen.len());
         self.is_news = next_len.is_some();
@@ -41,7 +32,7 @@ impl EarlyData {
     /// rustls waits for more than what it was shown, of which it has left `left`: how much of that
     /// it will never want, or `None` if it has seen all that there is.
     pub(super) fn go_on(&mut self, left: &[u8]) -> Option<usize> {
-        if !self.is_expected || !self.is_news {
+        if !self.is_news {
             return None;
         }
         if self.seen == 0 && did_not_open(left) {

@@ -36,9 +36,9 @@ pub const PARTIAL_BYTES_MAX: usize = 64 * 1024 + RECORD_WIRE_MAX;
 pub const HANDSHAKE_PARTIAL_BYTES_MAX: usize = 4 * 1024;
 /// Unfinished bytes on an established session: one record, behind the start of a short message.
 pub const ESTABLISHED_PARTIAL_BYTES_MAX: usize = RECORD_WIRE_MAX + 512;
-/// Records over which a message may be spread: the longest in fragments of 512 bytes, the smallest
-/// that peers agree on (RFC 6066 section 4), and as many again.
-const MESSAGE_RECORDS_MAX: usize = 256;
+/// Records over which a message may be spread: the longest in fragments of 64 bytes, the smallest
+/// that peers may announce (RFC 8449 section 4), and a certificate of 1 KiB in single bytes.
+const MESSAGE_RECORDS_MAX: usize = 1_024;
 
 impl Unfinished {
     /// Takes note of the records that `incoming` completes behind the first `self.whole` bytes.

@@ -31,8 +31,6 @@ pub struct ServerOptions<'env> {
     pub shutdown_timeout: f64,
     /// Connections that a lane may hand over and JavaScript not take.
     pub max_pending: u32,
-    /// Connections in all.
-    pub max_connections: Option<u32>,
     /// Of 48 bytes each.
     pub ticket_keys: Vec<Uint8Array>,
     /// How long a ticket is good for, in seconds.
@@ -96,9 +94,8 @@ impl ServerOptions<'_> {
             let reason = format!("lanes: {lanes}; give 1 to {LANES_MAX}, and a ring for each");
             return Err(Error::from_reason(reason));
         }
-        let connections = self.max_connections.map_or(CONNECTIONS_MAX, |max| max as usize);
         let limits = Limits {
-            connections_max: connections.div_ceil(lanes),
+            connections_max: CONNECTIONS_MAX / lanes,
             handshake_timeout: milliseconds(self.handshake_timeout),
             idle_timeout: Duration::MAX,
             ..Limits::default()
@@ -174,5 +171,5 @@ fn milliseconds(ms: f64) -> Duration {
 
 /// Lanes of one server.
 const LANES_MAX: usize = 1_024;
-/// Connections of one server that names no limit: more than descriptors.
+/// Connections of one server, more than descriptors: `maxConnections` is for JavaScript to judge.
 const CONNECTIONS_MAX: usize = 1 << 22;

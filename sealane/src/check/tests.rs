@@ -1,5 +1,7 @@
 //! Configurations in order and not, on a machine that is given.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::*;
 
 /// 2027-01-15, at midnight.
@@ -19,6 +21,8 @@ fn machine() -> Machine<'static> {
 /// A directory with a configuration and certificates that end after so many days.
 fn directory(config: &str, certificates: &[(&str, i64)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
+    // Nobody else comes to the keys in it.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(directory.path().join("sealane.toml"), config).unwrap();
     fs::create_dir(directory.path().join("certs")).unwrap();
     for (name, days) in certificates {
