@@ -111,7 +111,8 @@ impl Certificate {
     /// Decodes the key and drops it, for a check before anything is served.
     ///
     /// Beyond [`KEYS_TRIED_MAX`] keys an index compares public halves only; this also finds a
-    /// private half that does not belong to the public one, and a key that `provider` does not take.
+    /// private half that does not belong to the public one, and a key that `provider` does not
+    /// take.
     pub fn verify(&self, provider: &CryptoProvider) -> Result<(), CertificateError> {
         self.decode(provider).map(drop)
     }

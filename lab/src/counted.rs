@@ -83,9 +83,9 @@ mod tests {
     }
 
     /// What must be shown: the numbers of the rounds from 1, and whether they are a hint.
-    fn expected(causes: [Option<&str>; 3]) -> (Vec<u64>, bool) {
-        let of = |wanted: fn(Option<&str>) -> bool| -> Vec<u64> {
-            let numbered = (1..).zip(causes);
+    fn expected(causes: [Option<&str>; 3]) -> (Vec<f64>, bool) {
+        let of = |wanted: fn(Option<&str>) -> bool| -> Vec<f64> {
+            let numbered = [1.0, 2.0, 3.0].into_iter().zip(causes);
             numbered.filter(|(_, cause)| wanted(*cause)).map(|(number, _)| number).collect()
         };
         let valid = of(|cause| cause.is_none());
@@ -109,9 +109,8 @@ mod tests {
             let point = HandshakePoint { threads: 1, pinned: Vec::new(), rounds };
             let shown = handshake::figures::shown(&point);
             let rates = shown.rounds.iter().map(|round| handshake::figures::rate_per_thread(round));
-            let terminal: Vec<u64> = rates.map(|rate| rate as u64).collect();
-            let page: Vec<u64> =
-                page::threads::rates(&point).into_iter().map(|rate| rate as u64).collect();
+            let terminal: Vec<f64> = rates.collect();
+            let page = page::threads::rates(&point);
             let (numbers, is_hint) = expected(causes);
             assert_eq!((&terminal, shown.is_hint), (&numbers, is_hint), "{causes:?}");
             assert_eq!((page, page::threads::is_hint(&point)), (numbers, is_hint), "{causes:?}");
@@ -151,7 +150,7 @@ mod tests {
             let series = BulkSeries { rounds, ..no_rounds() };
             let (numbers, is_hint) = expected(causes);
             let range = numbers.first().map(|_| (numbers[0], numbers[numbers.len() - 1]));
-            let ends = |spread: crate::statistics::Spread| (spread.min as u64, spread.max as u64);
+            let ends = |spread: crate::statistics::Spread| (spread.min, spread.max);
             assert_eq!(bulk::table::rates(&series).map(ends), range, "{causes:?}");
             let page = page::transfer::mb_per_s(&series);
             assert_eq!(page.map(ends), range, "{causes:?}");

@@ -152,7 +152,8 @@ pub(super) fn summed(shared: &[Shared], symbols: &Symbols, handshakes: f64) -> S
     writes
 }
 
-/// The command line of lackey, which writes its trace to its standard error, up to the program's own.
+/// The command line of lackey, which writes its trace to its standard error, up to the program's
+/// own.
 pub(super) fn lackey() -> Result<Vec<OsString>, Error> {
     lackey_with(["--log-fd=2".into()])
 }

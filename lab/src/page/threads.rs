@@ -192,8 +192,8 @@ pub(crate) enum End {
     Client,
 }
 
-/// Wall microseconds per handshake at one end, median of the rounds that count. In a round it is the
-/// median too, where the round has it: a sum also tells who ran when a thread was preempted.
+/// Wall microseconds per handshake at one end, median of the rounds that count. In a round it is
+/// the median too, where the round has it: a sum also tells who ran when a thread was preempted.
 pub(crate) fn time_us(point: &HandshakePoint, end: End) -> Option<f64> {
     let of_round = |round: &HandshakeRound| {
         let (median_ns, sum_ns) = match end {

@@ -24,7 +24,7 @@ fn message(which: usize) -> Vec<u8> {
     let hello = match CAPTURED.get(which) {
         Some(hex) => from_hex(hex),
         None => WORLD.with(|world| {
-            let version = if which % 2 == 0 { &TLS12 } else { &TLS13 };
+            let version = if which.is_multiple_of(2) { &TLS12 } else { &TLS13 };
             flight(&mut client(&Arc::new(world.client_config(version))))
         }),
     };
