@@ -166,7 +166,9 @@ function issuersOf(socket) {
 function readable(der) {
   if (der === undefined) return undefined;
   try {
-    return new X509Certificate(der);
+    const certificate = new X509Certificate(der);
+    // It throws at a key that cannot be read, where toLegacyObject of Node 24 ends the process.
+    return certificate.publicKey && certificate;
   } catch {
     return undefined;
   }

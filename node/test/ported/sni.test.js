@@ -162,7 +162,7 @@ test('a name whose last label is a number', async (t) => {
   }
   const failed = event(server, 'tlsClientError');
   const error = await refused(t, server, options);
-  assert.strictEqual(error.code, 'ERR_SSL_SSLV3_ALERT_ILLEGAL_PARAMETER');
+  assert.match(error.code, /ALERT_ILLEGAL_PARAMETER$/);
   await failed;
 });
 
