@@ -1,14 +1,14 @@
 //! What a test wants, as the settings of a server.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ProducesTickets, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
@@ -82,6 +82,13 @@ impl Settings {
         let config = admitted.map_err(|refusal| format!("not admitted: {refusal:?}"))?;
         let mut config = ServerConfig::clone(&config);
         config.max_early_data_size = 0;
+        config.require_ems = false;
+        // Sealane's tickets are bound by its session, which is not there.
+        if config.ticketer.enabled() {
+            static TICKETER: OnceLock<Arc<dyn ProducesTickets>> = OnceLock::new();
+            let made = aws_lc_rs::Ticketer::new()?;
+            config.ticketer = Arc::clone(TICKETER.get_or_init(|| made));
+        }
         Ok(Arc::new(config))
     }
 }

@@ -9,7 +9,9 @@ use rustls::{CommonState, HandshakeKind, ServerConfig};
 use super::RECORD_WIRE_MAX;
 use super::driver::{End, TlsSession};
 use super::error::SessionError;
-use super::unfinished::{Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX};
+use super::unfinished::{
+    Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX, RECORD_HEADER_LEN,
+};
 use crate::tickets::Binding;
 
 /// The server's side of a TLS connection.
@@ -96,10 +98,16 @@ impl End for ServerEnd {
             others_max = others_max.max(RECORD_WIRE_MAX);
         }
         if self.tls.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest) {
-            // The second hello is the first one with another key share.
-            others_max += (awaited.hello_len as usize).min(PARTIAL_BYTES_MAX);
+            // It may come in records of single bytes.
+            let hello_len = (awaited.hello_len as usize).min(PARTIAL_BYTES_MAX);
+            let second_len = hello_len + SECOND_HELLO_MORE_BYTES_MAX;
+            others_max += second_len + RECORD_HEADER_LEN * second_len.min(MESSAGE_RECORDS_MAX);
         }
         let is_due = awaited.certificate && self.tls.peer_certificates().is_none();
         Bounds { bytes_max: if is_due { PARTIAL_BYTES_MAX } else { others_max }, others_max }
     }
 }
+
+/// Bytes that a second hello has more than the first: another key share, of which the longest,
+/// X25519MLKEM768's, has 1,216, and what stands around it.
+const SECOND_HELLO_MORE_BYTES_MAX: usize = 1_280;

@@ -37,8 +37,9 @@ pub const HANDSHAKE_PARTIAL_BYTES_MAX: usize = 4 * 1024;
 /// Unfinished bytes on an established session: one record, behind the start of a short message.
 pub const ESTABLISHED_PARTIAL_BYTES_MAX: usize = RECORD_WIRE_MAX + 512;
 /// Records over which a message may be spread: the longest in fragments of 64 bytes, the smallest
-/// that peers may announce (RFC 8449 section 4), and a certificate of 1 KiB in single bytes.
-const MESSAGE_RECORDS_MAX: usize = 1_024;
+/// that peers may announce (RFC 8449 section 4), and as many again, for a second hello with a
+/// post-quantum key share in single bytes.
+pub(super) const MESSAGE_RECORDS_MAX: usize = 2_048;
 
 impl Unfinished {
     /// Takes note of the records that `incoming` completes behind the first `self.whole` bytes.
@@ -149,7 +150,7 @@ const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 /// The handshake message (RFC 8446 section 4).
 const CERTIFICATE: u8 = 11;
-const RECORD_HEADER_LEN: usize = 5;
+pub(super) const RECORD_HEADER_LEN: usize = 5;
 const MESSAGE_HEADER_LEN: usize = 4;
 /// Bytes of a record that may be a Finished under TLS 1.2, which begins with a nonce and not with
 /// the header of a message.
