@@ -223,7 +223,8 @@
       const before = button.dataset.label || button.textContent;
       button.dataset.label = before;
       button.textContent = text;
-      setTimeout(() => { button.textContent = before; }, 2000);
+      clearTimeout(button.later);
+      button.later = setTimeout(() => { button.textContent = before; }, 2000);
     };
     const select = () => {
       figure.querySelector("details.data").open = true;

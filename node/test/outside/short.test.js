@@ -32,10 +32,13 @@ const SELECTION = [
 
 test("a selection of node's own tests, with the failures that are listed", {
   skip: hasApt ? false : 'they come by apt, which this machine does not have',
-}, async () => {
+}, async (context) => {
   const ran = await promisify(execFile)(process.execPath, [RUN, ...SELECTION]).catch(
     (error) => error,
   );
+  // A newer release has other files: the list is then to be made anew, by hand.
+  const moved = /^.*trixie has nodejs .*$/m.exec(ran.stderr);
+  if (moved) return context.skip(moved[0]);
   assert.strictEqual(ran.code, undefined, `${ran.stdout}\n${ran.stderr}`);
   // Else it would show nothing of Sealane.
   assert.doesNotMatch(ran.stdout, /^fails in plain node too/m);
