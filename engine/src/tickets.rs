@@ -40,7 +40,7 @@
 //! It is the whole certificate and not its key alone: a certificate may be replaced because of what
 //! it says, under the key that it had. A renewal costs each client one full handshake. It is not
 //! the chain either, nor how the key is written down: machines with one certificate may differ in
-//! both. How the digest comes to the ticketer: [`binding`].
+//! both. How the digest comes to the ticketer: `tickets/binding.rs`.
 //!
 //! # Shared secrets
 //! ```text

@@ -22,7 +22,7 @@ const anybody = { rejectUnauthorized: false };
 for (const version of ['TLSv1.2', 'TLSv1.3']) {
   const only = { minVersion: version, maxVersion: version };
   for (const [index, kind] of KINDS.entries()) {
-    test(`${version}, ${index}: served from the start, and by a change while it runs`, async (t) => {
+    test(`${version}, ${index}: served from the start, and by a change as it runs`, async (t) => {
       const server = await tlsSite(t, kind);
       const first = await pair(t, server, { ...only, ...anybody });
       assert.strictEqual(first.client.getPeerCertificate().subject.CN, 'version1.test');
