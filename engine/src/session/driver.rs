@@ -249,7 +249,7 @@ impl<E: End> TlsSession<E> {
     /// Keeps what waits for its end, unless it is more than may wait: then the peer is told why.
     fn keep_unfinished(
         &mut self,
-        mut unfinished: Box<Unfinished>,
+        mut unfinished: Unfinished,
         (incoming, done): (&[u8], usize),
         wire: &mut Buffer,
     ) -> Result<(), SessionError> {
@@ -268,7 +268,7 @@ impl<E: End> TlsSession<E> {
             }
             return Err(error);
         }
-        self.unfinished = Some(unfinished);
+        self.unfinished = Some(Box::new(unfinished));
         Ok(())
     }
 
@@ -287,7 +287,8 @@ impl<E: End> Session for TlsSession<E> {
         plain: &mut Buffer,
         wire: &mut Buffer,
     ) -> Result<Fed, SessionError> {
-        let mut unfinished = self.unfinished.take().unwrap_or_default();
+        // By value: most calls leave nothing over, and need no place on the heap.
+        let mut unfinished = self.unfinished.take().map_or_else(Unfinished::default, |kept| *kept);
         debug_assert!(unfinished.bytes.is_empty(), "take_partial comes before feed");
         let mut fed = Fed::default();
         let arrived = unfinished.count_records(incoming);
