@@ -321,6 +321,7 @@ class LaneServer {
         server.SNICallback &&
         ((name, done) => this.#ask(name, (context) => context ?? chosen(name), done)),
       context: chosen,
+      contexts: [['', this.#context], ...[...this.#named].sort(byName)],
       handshakeTimeout: server.handshakeTimeout ?? HANDSHAKE_TIMEOUT_MS,
       pauseOnConnect: net.pauseOnConnect ?? false,
       sessionIdContext: this.#sessionIdContext,
@@ -458,6 +459,10 @@ function refuseEvent(event) {
 }
 
 function ignored() {}
+
+function byName([one], [other]) {
+  return one < other ? -1 : 1;
+}
 
 const TICKETS_INSTEAD =
   "sessions live in the client's ticket: give every process the same ticketKeys";
