@@ -301,7 +301,8 @@ class LaneServer {
         done(null, convert(secure));
       } catch (wrong) {
         // Whoever does not listen for 'tlsClientError' would see clients fail for no reason.
-        warnOnce('SNICallback', `SNICallback gave no context that can be served: ${wrong.message}`);
+        const text = `SNICallback gave no context that can be served: ${wrong.message}`;
+        warnOnce(text, 'SNICallback');
         done(wrong, null);
       }
     });

@@ -91,6 +91,11 @@ function isAbsent(name, value) {
 function rowOf(name, value, on) {
   const row = Object.hasOwn(OPTIONS, name) ? OPTIONS[name] : PASSED_OVER;
   const option = `options.${name}`;
+  const meant = row === PASSED_OVER ? nearOf(name) : undefined;
+  if (meant && !HARMLESS.includes(OPTIONS[meant].group)) {
+    // Whoever asks for client certificates must not go without them for a letter.
+    throw invalidValue(option, undefined, 'is no option', `did you mean ${meant}?`);
+  }
   if (row.refused) {
     if (value === false || value === 0) {
       return undefined;
@@ -111,9 +116,14 @@ function rowOf(name, value, on) {
 
 /** With the option that may have been meant. */
 function nameAndNear(name) {
-  const known = Object.keys(OPTIONS);
-  const near = known.find((one) => one !== name && one.toLowerCase() === name.toLowerCase());
+  const near = nearOf(name);
   return near ? `${name} (did you mean ${near}?)` : name;
+}
+
+/** The option that differs from this name by its case alone. */
+function nearOf(name) {
+  const known = Object.keys(OPTIONS);
+  return known.find((one) => one !== name && one.toLowerCase() === name.toLowerCase());
 }
 
 function contradictions({ context }) {
@@ -141,6 +151,7 @@ function contradictions({ context }) {
 function meaning(context) {
   const { ca = [], cert = [], secureOptions = {} } = context;
   const ciphers = context.ciphers ?? defaultSuites();
+  throwMistakes(versionMistakes({ ...context, ciphers }));
   const { min, max } = versionsOf({ ...context, ciphers });
   const found = {
     cert: completeChains(cert, ca),
