@@ -151,6 +151,41 @@ test("a context of node's own from SNICallback fails that handshake alone", asyn
   assert.equal(await shown(t, server, 'localhost'), 'localhost');
 });
 
+for (const version of ['TLSv1.2', 'TLSv1.3']) {
+  test(`${version}: a session goes on where SNICallback gives its certificate`, async (t) => {
+    let answer;
+    let asked = 0;
+    const server = await tlsSite(t, {
+      maxVersion: version,
+      minVersion: version,
+      // Later, so that the hello waits.
+      SNICallback(_name, done) {
+        asked += 1;
+        setImmediate(() => done(null, answer));
+      },
+    });
+    const [ofA, ofB] = [a, b].map(sealane.createSecureContext);
+    const who = { servername: 'a.example', checkServerIdentity() {} };
+    answer = ofA;
+    const session = await ticket(t, server, who);
+    for (const [now, reused, name] of [
+      [ofA, true, 'a.example'],
+      [ofB, false, 'b.example'],
+      [null, false, 'localhost'],
+      [sealane.createSecureContext(a), true, 'a.example'],
+      [credentials('a.example'), false, 'a.example'],
+    ]) {
+      answer = now;
+      const { client, socket } = await pair(t, server, { ...who, session });
+      assert.equal(client.isSessionReused(), reused, name);
+      assert.equal(socket.isSessionReused(), reused, name);
+      // What a client resumes has no certificate, which node then does not tell.
+      assert.equal(client.getPeerCertificate().subject?.CN, reused ? undefined : name);
+    }
+    assert.equal(asked, 6);
+  });
+}
+
 test('files are read again by reload, and a bad file changes nothing', async (t) => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sealane-'));
   t.after(() => fs.rmSync(folder, { recursive: true }));
