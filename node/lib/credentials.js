@@ -201,7 +201,7 @@ function decrypt(pem, passphrase, option) {
     );
   }
   if (typeof passphrase !== 'string') {
-    throw invalidType('options.passphrase', 'a string', passphrase);
+    throw invalidType('options.passphrase', 'of type string', passphrase);
   }
   let key;
   try {

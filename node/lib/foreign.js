@@ -8,6 +8,7 @@ const { constants, createHash, hkdfSync } = require('node:crypto');
 const { createSecureContext, createServer } = require('node:tls');
 const { contextKeys } = require('./context.js');
 const { certificatePem, keyPem } = require('./credentials.js');
+const { FailedSocket } = require('./failed.js');
 const { kChannel } = require('./identity.js');
 const { GROUPS, SCHEMES, SUITES } = require('./offers.js');
 
@@ -24,6 +25,9 @@ function takeForeign(server, core) {
   server.removeListener('connection', beginHandshake);
   const foreign = new Foreign(server, core);
   server.prependListener('connection', (socket) => {
+    if (socket instanceof FailedSocket) {
+      return;
+    }
     // One of another server's lanes is a stream like any other.
     if (socket[kChannel]?.lane.options.server !== server) {
       foreign.serve(socket);

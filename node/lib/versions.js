@@ -35,7 +35,7 @@ function readVersion(value, option) {
  */
 function readProtocol(value, option) {
   if (typeof value !== 'string') {
-    throw invalidType(option, 'a string', value);
+    throw invalidType(option, 'of type string', value);
   }
   if (!Object.hasOwn(METHODS, value)) {
     const methods = Object.keys(METHODS).join(', ');

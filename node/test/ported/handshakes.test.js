@@ -66,6 +66,25 @@ test('junk ends that connection, and is told', async (t) => {
   await stillServes(t, server);
 });
 
+test("'connection' comes for a client whose handshake fails, before its error", async (t) => {
+  const server = await tlsSite(t);
+  const told = [];
+  server.on('connection', (socket) => told.push(['connection', socket.remotePort]));
+  server.on('tlsClientError', (_error, socket) => {
+    told.push(['tlsClientError', socket.remotePort]);
+    socket.destroy();
+  });
+  const client = plain(t, server);
+  await event(client, 'connect');
+  const { localPort } = client;
+  client.end('junk junk junk junk');
+  await until(() => told.length === 2, 'both');
+  assert.deepStrictEqual(told, [
+    ['connection', localPort],
+    ['tlsClientError', differs({ node: told[1][1], sealane: localPort })],
+  ]);
+});
+
 test('a flood of junk ends with an error at the client', async (t) => {
   const server = await tlsSite(t);
   server.on('tlsClientError', () => {});

@@ -13,6 +13,7 @@ const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const sealane = require('sealane');
+const { CORE } = require('../../lib/server');
 const {
   connect,
   connected,
@@ -212,7 +213,14 @@ test('a block list closes connections', async (t) => {
   assert.equal(await within(outcome, 'the end of it'), 'ECONNRESET', 'before the handshake');
 });
 
-test('a rule that is added later blocks too, the second time before the handshake', async (t) => {
+for (const isLookedAt of [false, true]) {
+  const also = isLookedAt ? ', also if certificates were looked for meanwhile' : '';
+  test(`a rule that is added later blocks from the second time on${also}`, async (t) => {
+    await blockedLater(t, (server) => isLookedAt && server[CORE].certificate(-1));
+  });
+}
+
+async function blockedLater(t, look) {
   const blockList = new net.BlockList();
   const server = await tlsSite(t, { blockList });
   const outcome = (client) =>
@@ -226,10 +234,11 @@ test('a rule that is added later blocks too, the second time before the handshak
   const open = connect(t, server);
   await within(once(open, 'secureConnect'), 'a handshake');
   blockList.addSubnet('127.0.0.0', 8);
+  look(server);
   assert.equal(await within(outcome(connect(t, server)), 'the end of the next'), true);
   const told = async () => (await outcome(connect(t, server))) === false || told();
   assert.equal(await within(told(), 'a reset before the handshake'), true);
-});
+}
 
 test('await using closes', { skip: !Symbol.asyncDispose }, async () => {
   const server = sealane.createServer(own).listen(LOCAL);

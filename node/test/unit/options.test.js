@@ -114,7 +114,8 @@ test('each refused option throws with its reason and what to do instead', () => 
     assert.ok(row.instead, `${name} has no alternative`);
   }
   const names = refused.map(([name]) => name);
-  for (const name of ['pskCallback', 'dhparam', 'pfx', 'ALPNCallback', 'threads']) {
+  const asked = ['pskCallback', 'dhparam', 'pfx', 'ALPNCallback', 'threads'];
+  for (const name of [...asked, 'allowPartialTrustChain']) {
     assert.ok(names.includes(name), name);
   }
 });
@@ -395,7 +396,7 @@ test('ticket keys are one or several of 48 bytes', () => {
   assert.deepEqual(keys(Buffer.alloc(48, 1)), [Buffer.alloc(48, 1)]);
   assert.equal(keys([Buffer.alloc(48), Buffer.alloc(48)]).length, 2);
   assert.throws(() => keys(Buffer.alloc(47)), {
-    message: /has 47 bytes\. Session ticket keys must be a 48-byte buffer/,
+    message: /exactly 48 bytes, and has 47\. Session ticket keys must be a 48-byte buffer/,
   });
   assert.throws(() => keys([]), { code: 'ERR_INVALID_ARG_TYPE' });
   assert.throws(() => keys(Array(9).fill(Buffer.alloc(48))), { code: 'ERR_OUT_OF_RANGE' });
@@ -414,6 +415,49 @@ test('numbers have their ranges', () => {
     assert.throws(() => read(options), { code: 'ERR_OUT_OF_RANGE' });
   }
   assert.ok(defaultLanes() >= 1);
+});
+
+test('what node refuses too is refused in its words', () => {
+  for (const options of [
+    { ciphers: 1 },
+    { ecdhCurve: 1 },
+    { handshakeTimeout: 'abcd' },
+    { sessionTimeout: 'abcd' },
+    { sessionTimeout: -1 },
+    { sessionTimeout: 2 ** 31 },
+    { sessionTimeout: 1.5 },
+    { SNICallback: 7 },
+  ]) {
+    const message = ({ code, message }) => `${code} ${message}`;
+    const nodes = thrownBy(() => tls.createServer(options));
+    const ours = thrownBy(() => read(options));
+    assert.equal(
+      message(ours).replace('"options.SNI', '"SNI'),
+      message(nodes).replace('"options.SNI', '"SNI'),
+    );
+  }
+  assert.throws(() => read({ requestCert: 'yes' }), {
+    message:
+      'The "options.requestCert" property must be of type boolean. ' +
+      "Received type string ('yes')",
+  });
+  assert.throws(() => read({ SNICallback: class Some {} }) && read({ requestCert: () => {} }), {
+    message: /Received function requestCert$/,
+  });
+});
+
+function thrownBy(run) {
+  try {
+    run();
+  } catch (error) {
+    return error;
+  }
+  return assert.fail('nothing was thrown');
+}
+
+test('a session lasts as long as node takes it, for a week at most', () => {
+  const seconds = (sessionTimeout) => read({ sessionTimeout }).tickets.sessionTimeout;
+  assert.deepEqual([0, 1, 604_800, 2 ** 31 - 1].map(seconds), [1, 1, 604_800, 604_800]);
 });
 
 test('options of HTTP are left to http.Server', () => {
