@@ -11,6 +11,7 @@ use std::{
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use sealane_engine::{
+    ContextId,
     certificates::{DefaultCertificate, IndexBuilder},
     context::Context,
     policy::{Group, Policy, UnknownNames, Versions},
@@ -109,7 +110,9 @@ impl Generation {
         }
         let certificates = Arc::new(indexed.index);
         let (key_log, store, tickets) = (false, None, 0);
-        let context = Arc::new(Context { policy, certificates, key_log, provider, store, tickets });
+        let id = ContextId::fresh();
+        let context =
+            Arc::new(Context { id, policy, certificates, key_log, provider, store, tickets });
         Ok(Self { context, chains })
     }
 
