@@ -322,6 +322,26 @@ impl<K: Kernel> Link<'_, K> {
         })
     }
 
+    /// After a call that could not send under TLS: reads once more, so that
+    /// [`Link::attached_fault`] knows of an alert that arrived before the reset. Whatever else
+    /// arrived is thrown away.
+    pub fn hear_attached_out(&mut self) {
+        let Some(Attached { socket, tls: Some(tls) }) = &mut self.connection.attached else {
+            return;
+        };
+        let room = tls.session.partial_len() + LAST_WORDS_BYTES_MAX;
+        let mut sealed = Buffer::with_capacity(room);
+        tls.session.take_partial(&mut sealed);
+        let Ok(len) = self.core.kernel.recv(socket.fd.as_fd(), sealed.spare_mut()) else { return };
+        sealed.fill(len);
+        let mut plain = Buffer::with_capacity(room);
+        self.core.wire.clear();
+        if let Err(error) = tls.session.feed(sealed.filled_mut(), &mut plain, &mut self.core.wire) {
+            tls.fault = Some(Cause::of_backend(&error, tls.session.is_established()));
+        }
+        self.core.wire.clear();
+    }
+
     fn read_attached(&mut self, spare: &mut [u8]) -> io::Result<Arrived> {
         let attached = self.connection.attached.as_mut().ok_or(ErrorKind::NotConnected)?;
         let socket = &mut attached.socket;
@@ -413,6 +433,9 @@ impl Connection {
         })
     }
 }
+
+/// Bytes that are read of a peer that has left: tickets, and an alert behind them.
+const LAST_WORDS_BYTES_MAX: usize = 32 << 10;
 
 /// The first bytes never wait for others, so only later ones need this.
 fn do_not_gather(socket: &Socket) {
