@@ -65,6 +65,11 @@ fn message_rows() -> Vec<Row> {
         ("message that never ends, where none is due", messages::unfinished(false)),
         ("message that never ends, after the handshake", messages::unfinished_later()),
         ("client's Certificate in records of one byte", messages::in_single_bytes()),
+        (
+            "client's Certificate, the end of it in records of one byte",
+            messages::in_single_bytes_behind_long_records(),
+        ),
+        ("64 KiB of early data that does not open", messages::early_data()),
         ("16 KeyUpdates that each ask for one back", messages::key_updates()),
     ]
     .map(|(message, cost)| (message, row(cost)))

@@ -306,7 +306,8 @@ impl<K: Kernel> Link<'_, K> {
         socket.ended = fed.as_ref().is_ok_and(|fed| fed.peer_closed);
         if fed.as_ref().is_ok_and(|fed| fed.records) {
             self.connection.active_ms = self.core.now_ms;
-            self.connection.kept.is_another = true;
+            // Unless it is the other side that waits.
+            self.connection.kept.is_another = self.connection.carried_len() == 0;
         }
         let answered = if self.core.wire.is_empty() { Ok(()) } else { self.push_attached() };
         let Fed { established, peer_closed: last, .. } = fed?;

@@ -5,10 +5,9 @@ use rustls::version::TLS13;
 use super::messages::Cost;
 use crate::hello::tests::{refragment, work_of};
 use crate::hello::{Fault, Gathering, Hello, Peek, RECORD_HEADER_LEN, peek};
-use crate::session::ServerSession;
-use crate::session::Session as _;
 use crate::session::tests::lent::Lent;
 use crate::session::tests::{World, client, flight};
+use crate::session::{SHOWN, ServerSession, Session as _};
 use crate::tickets::OPENED;
 
 /// What is no TLS is known by its first byte.
@@ -89,9 +88,10 @@ fn shown(hello: &[u8]) -> Cost {
     let config = world.context.admit(&Hello::default()).unwrap();
     let mut server = Lent::to(ServerSession::new(config).unwrap());
     OPENED.set(0);
+    SHOWN.set(0);
     let _ = server.feed(hello);
     let held = server.session.partial_len();
-    Cost { sent: hello.len(), shown: server.shown, opened: OPENED.get(), held, ..Cost::default() }
+    Cost { sent: hello.len(), shown: SHOWN.get(), opened: OPENED.get(), held, ..Cost::default() }
 }
 
 /// A sound hello with more extensions, which `more` makes of the bytes that are left for them.

@@ -2,11 +2,13 @@
 
 use rustls::version::{TLS12, TLS13};
 
-use crate::hello::Hello;
+use crate::hello::{Hello, RECORD_HEADER_LEN};
+use crate::policy::Group;
+use crate::session::tests::early_data::{Foreign, answering};
 use crate::session::tests::fragments::established;
 use crate::session::tests::lent::Lent;
 use crate::session::tests::{Server, World, client, flight, shake_hands};
-use crate::session::{Awaited, ServerSession, Session as _};
+use crate::session::{Awaited, SHOWN, ServerSession, Session as _};
 
 /// What a message brought about.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +44,32 @@ pub(super) fn in_single_bytes() -> Cost {
     never_ending(&mut server, CERTIFICATE, record, 1)
 }
 
+/// Behind three records of the longest, each read alone.
+pub(super) fn in_single_bytes_behind_long_records() -> Cost {
+    let mut server = answered(true);
+    let long = [&CERTIFICATE[..], &[0; (1 << 14) - 4]].concat();
+    let front = [record(&long), record(&[0; 1 << 14]).repeat(2)].concat();
+    server.feed(&front).unwrap();
+    let cost = never_ending(&mut server, [0; 4], record, 1);
+    Cost { sent: cost.sent + front.len(), shown: cost.shown + front.len(), ..cost }
+}
+
+/// Empty records behind one that says that it is something else, and none of them opens.
+pub(super) fn early_data() -> Cost {
+    let world = World::new();
+    let (_, first) = Foreign::new(&world, &[Group::X25519]).client(1);
+    let hello_len = RECORD_HEADER_LEN + usize::from(u16::from_be_bytes([first[3], first[4]]));
+    let mut server = answering(&world, &first);
+    server.feed(&first[..hello_len]).unwrap();
+    let odd = [22, 3, 3, 0, 1, 0];
+    let empty = [23, 3, 3, 0, 0].repeat(((1 << 16) - odd.len()) / 5);
+    let early = [&odd[..], &empty].concat();
+    SHOWN.set(0);
+    server.feed(&early).unwrap();
+    let held = server.session.partial_len();
+    Cost { sent: early.len(), shown: SHOWN.get(), held, ..Cost::default() }
+}
+
 /// They are answered once, and nothing of them is kept.
 pub(super) fn key_updates() -> Cost {
     let world = World::new();
@@ -54,12 +82,12 @@ pub(super) fn key_updates() -> Cost {
         client.refresh_traffic_keys().unwrap();
     }
     let updates = flight(&mut client);
-    server.shown = 0;
+    SHOWN.set(0);
     server.feed(&updates).unwrap();
     server.session.seal(b"", &mut server.wire).unwrap();
     assert!(server.wire.len() <= KEY_UPDATE_BYTES, "{} bytes of answer", server.wire.len());
     let held = server.session.partial_len();
-    Cost { sent: updates.len(), shown: server.shown, held, ..Cost::default() }
+    Cost { sent: updates.len(), shown: SHOWN.get(), held, ..Cost::default() }
 }
 
 /// A server that has answered a hello of TLS 1.2, so that what follows is in the clear.
@@ -81,12 +109,12 @@ fn never_ending(
     piece: usize,
 ) -> Cost {
     let mut cost = Cost::default();
-    server.shown = 0;
+    SHOWN.set(0);
     let mut next = record(&header);
     for _ in 0..RECORDS_MAX {
         cost.sent += next.len();
         if server.feed(&next).is_err() {
-            return Cost { shown: server.shown, ..cost };
+            return Cost { shown: SHOWN.get(), ..cost };
         }
         cost.held = cost.held.max(server.session.partial_len());
         next = record(&vec![0; piece]);

@@ -5,7 +5,7 @@ mod agreement;
 mod alerts;
 mod bounds;
 mod clients;
-mod early_data;
+pub(crate) mod early_data;
 pub(crate) mod fragments;
 pub(crate) mod lent;
 mod pairs;

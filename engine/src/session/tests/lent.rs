@@ -7,8 +7,6 @@ use crate::buffer::Buffer;
 pub(crate) struct Lent<S> {
     pub(crate) session: S,
     received: Buffer,
-    /// Bytes that the session was fed, those that it was fed again counted again.
-    pub(crate) shown: usize,
     pub(crate) plain: Buffer,
     pub(crate) wire: Buffer,
 }
@@ -18,7 +16,6 @@ impl<S: Session> Lent<S> {
         Self {
             session,
             received: Buffer::with_capacity(1 << 20),
-            shown: 0,
             plain: Buffer::with_capacity(1 << 20),
             wire: Buffer::with_capacity(1 << 20),
         }
@@ -31,7 +28,6 @@ impl<S: Session> Lent<S> {
         self.received.clear();
         self.session.take_partial(&mut self.received);
         assert_eq!(self.received.append(bytes), bytes.len());
-        self.shown += self.received.len();
         self.session.feed(self.received.filled_mut(), &mut self.plain, &mut self.wire)
     }
 }
