@@ -11,9 +11,8 @@ use std::{
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use sealane_engine::{
-    ContextId,
     certificates::{DefaultCertificate, IndexBuilder},
-    context::Context,
+    context::{Context, ContextId},
     policy::{Group, Policy, UnknownNames, Versions},
     provider::{ProviderChoice, lane_provider},
 };
