@@ -276,7 +276,12 @@ impl Connection {
 
     /// Bytes that wait for their rest, of the client and of the attached socket's peer.
     pub(crate) fn unfinished_len(&self) -> usize {
-        self.carried_len() + self.attached.as_ref().map_or(0, Attached::unfinished_len)
+        self.carried_len() + self.attached_unfinished_len()
+    }
+
+    /// Bytes of the attached socket's peer that wait for their rest.
+    pub(crate) fn attached_unfinished_len(&self) -> usize {
+        self.attached.as_ref().map_or(0, Attached::unfinished_len)
     }
 
     /// Appends `more` to those bytes where nothing but more waiting comes of it.

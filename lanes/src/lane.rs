@@ -358,9 +358,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         while let Some(mail) = self.letters.take() {
             match mail {
                 Mail::Drain(limit) => self.begin_drain(to_ms(limit)),
-                Mail::Provide(id, context) => {
-                    self.replicas.provide(id, &context, &self.resources);
-                }
+                Mail::Provide(context) => self.replicas.provide(&context, &self.resources),
                 // A lane that drains accepts nothing any more, whatever is published.
                 Mail::Publish(_) if self.drain_until_ms.is_some() => {}
                 Mail::Publish(publication) => self.publish(*publication),

@@ -51,7 +51,7 @@ impl Bridge {
             asked: standing != ClientStanding::NotAsked,
             authorization_error: authorization::code(&standing, chain_len),
             descriptor: bridged.theirs.as_ref().map(AsRawFd::as_raw_fd),
-            context: link.context().map_or(0, crate::context_id),
+            context: link.context().map_or(0, |context| context.id.0),
         };
         opened.encode(&mut self.payload);
         // Its slot may be that of a connection whose end has not been told: that goes first.
