@@ -133,11 +133,15 @@ function listenError(refused, address, port) {
 /**
  * What 'tlsClientError' tells of a handshake that failed: node's code where it has one for it.
  *
- * @param {{ label: string, message: string, remoteAddress?: string, remotePort?: number }} failed
+ * @param {{ authorizationError?: string, label: string, message: string, remoteAddress?: string,
+ *   remotePort?: number }} failed
  */
-function handshakeError({ label, message, remoteAddress, remotePort }) {
-  const code = HANDSHAKE_CODES[label] ?? 'ERR_SSL_HANDSHAKE_FAILURE';
-  const text = NODES_TEXTS[label] ?? (message || label.replaceAll('_', ' '));
+function handshakeError({ authorizationError, label, message, remoteAddress, remotePort }) {
+  // A certificate that is not believed is not one that is missing: node ends that connection.
+  const known = authorizationError ? 'ECONNRESET' : HANDSHAKE_CODES[label];
+  const code = known ?? 'ERR_SSL_HANDSHAKE_FAILURE';
+  const why = authorizationError ? `${message}: ${authorizationError}` : message;
+  const text = NODES_TEXTS[label] ?? (why || label.replaceAll('_', ' '));
   return coded(code, text, { reason: label, remoteAddress, remotePort });
 }
 
