@@ -405,8 +405,9 @@ class Channel {
         ring.control(Command.RESET, slot, generation, 0, 0, 0);
         break;
       case DUE_CREDIT:
-        ring.control(Command.CREDIT, slot, generation, 4, this.owed, 0);
-        this.owed = 0;
+        // What has come since, while this waited for room, may be held: nobody has consumed it.
+        ring.control(Command.CREDIT, slot, generation, 4, this.owed - this.heldBytes, 0);
+        this.owed = this.heldBytes;
         break;
       case DUE_NO_DELAY:
         ring.control(Command.OPTION, slot, generation, 8, Option.NO_DELAY, this.noDelay);

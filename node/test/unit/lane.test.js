@@ -359,6 +359,47 @@ test('a full ring keeps order and loses nothing', async () => {
   assert.equal(lane.stalledCount, 0);
 });
 
+test('what is held is not credited, though the credit waited for room', async () => {
+  const { end, lane, told } = pair();
+  const ids = Array.from({ length: 8 }, (_, slot) => ({ slot, generation: 1 }));
+  for (const id of ids) end.open(id);
+  lane.drain();
+  const reader = told.sockets[0];
+  reader.on('data', () => {});
+  await turn();
+  end.all();
+  for (const socket of told.sockets.slice(1)) socket.write(Buffer.alloc(WINDOW_OUT));
+  await turn();
+  assert.ok(lane.stalledCount > 0);
+  const give = async (bytes) => {
+    end.send(Event.DATA, ids[0], Buffer.alloc(bytes));
+    lane.drain();
+    await turn();
+  };
+  // Read at once, read into the stream's own buffer, and held.
+  await give(70_000);
+  reader.pause();
+  await give(60_000);
+  await give(50_000);
+  let credited = 0;
+  for (let i = 0; i < 200 && (i < 10 || lane.stalledCount > 0); i++) {
+    for (const { kind, payload, slot } of end.all()) {
+      if (kind === Command.CREDIT && slot === 0) credited += payload.readUInt32LE();
+    }
+    if (end.commands.wakes()) lane.drain();
+    await turn();
+  }
+  assert.equal(lane.stalledCount, 0);
+  assert.equal(credited, 130_000);
+  reader.resume();
+  await turn();
+  await give(50_000);
+  for (const { kind, payload } of end.all()) {
+    if (kind === Command.CREDIT) credited += payload.readUInt32LE();
+  }
+  assert.equal(credited, 230_000);
+});
+
 test('what waits in the rings can be asked, and not once they are given back', async () => {
   const { end, lane, socket } = opened();
   const message = 16 + 32;
