@@ -336,6 +336,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             lane: self.core.number,
             server_name: connection.server_name.as_deref(),
             session: connection.session.as_deref(),
+            distrust: connection.distrust.as_deref(),
             handshake_us: connection.handshake_us.map(u64::from),
             duration_ms: self.core.now_ms.saturating_sub(connection.accepted_ms),
             client_bytes: connection.client_bytes,

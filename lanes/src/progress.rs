@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::Distrust;
 use sealane_engine::session::{Fed, Session};
 
 use crate::attached::Attached;
@@ -245,6 +246,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 self.take_plaintext(fed, &mut plain)
             }
             Err(error) => {
+                connection.distrust = Distrust::of_handshake(&error).map(Box::new);
                 let cause = Cause::of_session(&error, established);
                 if self.core.wire.is_empty() { Err(cause) } else { self.refuse(cause) }
             }

@@ -184,5 +184,6 @@ const NOBODY: u64 = u64::MAX;
 #[cfg(feature = "faults")]
 #[expect(clippy::panic, reason = "it is what this feature is for")]
 fn fault() -> ! {
-    panic!("as told")
+    // node/pack looks for it in what shall be published.
+    panic!("faults: a lane panics as it was told")
 }
