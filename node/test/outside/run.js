@@ -26,9 +26,9 @@ const OPTIONS = {
 };
 const USAGE = `Usage: node test/outside/run.js [OPTIONS] [PART-OF-PATH...]
 
-Runs the test files of node ${NODE_TESTS.version} about tls, https and http2's secure servers, or those
-whose paths hold one of the arguments, with servers of Sealane. The tests come from Debian's
-archive by apt, once.
+Runs the test files of node ${NODE_TESTS.version} about tls, https and http2's secure
+servers, or those whose paths hold one of the arguments, with servers of Sealane. The tests come
+from Debian's archive by apt, once.
 
   --json FILE    what came of each file
   --node PATH    run them by this node (the one that runs this)

@@ -152,7 +152,7 @@ test('a client that resets in the midst of its handshake', async (t) => {
 });
 
 test('handshakeTimeout ends who does not finish', async (t) => {
-  // Nothing, the start of a hello, and a hello whose answer is not answered: it must be read in time.
+  // Nothing, the start of a hello, and a hello whose answer is not answered, read in time.
   for (const [sent, handshakeTimeout] of [
     ['', 50],
     ['\x16\x03\x01\x02\x00', 50],
