@@ -360,7 +360,7 @@ test('a full ring keeps order and loses nothing', async () => {
 });
 
 test('what is held is not credited, though the credit waited for room', async () => {
-  const { end, lane, told } = pair();
+  const { end, lane, told } = pair({ highWaterMark: 16_384 });
   const ids = Array.from({ length: 8 }, (_, slot) => ({ slot, generation: 1 }));
   for (const id of ids) end.open(id);
   lane.drain();
