@@ -53,7 +53,7 @@ pub struct Context {
 pub struct ContextId(pub u64);
 
 impl ContextId {
-    /// An id that no context had before: numbers from 1 on, fewer than 2^53 in any life of a process.
+    /// An id that no context had before: numbers from 1 on, never so many as 2^53.
     pub fn fresh() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)

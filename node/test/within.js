@@ -46,6 +46,19 @@ async function until(condition, what, limitMs = LIMIT_MS) {
   }
 }
 
+/**
+ * The end of a socket, good or bad, which may have come before anybody asks.
+ * @param {import('node:net').Socket} socket
+ */
+function ended(socket) {
+  socket.on('error', () => {}).resume();
+  const end = new Promise((resolve) => {
+    if (socket.closed) resolve();
+    else socket.once('close', resolve);
+  });
+  return within(end, "a socket's end");
+}
+
 /** Lets a few milliseconds pass. No outcome may depend on their number. */
 function pause(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
@@ -87,4 +100,4 @@ function take(socket, length) {
   );
 }
 
-module.exports = { LIMIT_MS, collect, event, pause, take, until, within };
+module.exports = { LIMIT_MS, collect, ended, event, pause, take, until, within };

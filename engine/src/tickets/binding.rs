@@ -63,7 +63,7 @@ pub(super) fn noted() -> Option<LeafDigest> {
     }
 }
 
-/// Like [`noted`], for a ticket that is opened in this turn; none when the turn has opened its share.
+/// Like [`noted`], for a ticket that is opened in this turn; none when it has opened its share.
 ///
 /// A hello has room for some 170 tickets, and rustls tries one after the other.
 pub(super) fn noted_to_open() -> Option<LeafDigest> {

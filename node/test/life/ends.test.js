@@ -10,7 +10,7 @@ const { Worker } = require('node:worker_threads');
 
 const { isSealane } = require('../implementation');
 const { connected, pair, tlsSite } = require('../site');
-const { collect, event, until, within } = require('../within');
+const { collect, ended, event, until, within } = require('../within');
 const { message, start } = require('./child');
 
 const noLanes = { skip: isSealane ? false : 'node has no lanes' };
@@ -37,11 +37,11 @@ test('process.exit with live connections', async (t) => {
     await event(client, 'data');
     clients.push(client);
   }
-  const ended = clients.map((client) => event(client.resume(), 'close').catch(() => {}));
+  const clientsEnded = clients.map((client) => ended(client));
   const exited = event(child, 'exit');
   child.send('exit with connections');
   assert.deepStrictEqual(await exited, [45, null]);
-  await Promise.all(ended);
+  await Promise.all(clientsEnded);
 });
 
 test('process.exit while bytes flow', async (t) => {
@@ -77,7 +77,7 @@ test('workers that are terminated with live connections', async (t) => {
     const client = await connectTo(t, where);
     client.write('hello');
     assert.strictEqual(String((await event(client, 'data'))[0]), 'hello');
-    const closed = event(client.resume(), 'close').catch(() => {});
+    const closed = ended(client);
     await within(worker.terminate(), 'terminate');
     await closed;
   }
@@ -175,7 +175,7 @@ test('a panic in a lane', noLanes, async (t) => {
     t.skip('the addon is built without its feature "faults": node/build --features faults');
     return;
   }
-  await event(client.resume(), 'close').catch(() => {});
+  await ended(client);
   other.socket.write('still alive');
   assert.strictEqual(String((await event(other.client, 'data'))[0]), 'still alive');
   const gone = new Promise((resolve) => {

@@ -16,7 +16,7 @@ const tls = require('node:tls');
 const { certificate } = require('../certificates');
 const { differs, isSealane } = require('../implementation');
 const { connect, connected, httpsSite, refused, request, start, tlsSite } = require('../site');
-const { collect, event, pause, until, within } = require('../within');
+const { collect, ended, event, pause, until, within } = require('../within');
 
 /** A TCP connection without TLS. */
 function plain(t, server) {
@@ -265,7 +265,7 @@ test('nobody who listens for tlsClientError: nothing is thrown', async (t) => {
   const server = await tlsSite(t);
   const client = plain(t, server);
   client.end('junk');
-  await event(client.resume(), 'close').catch(() => {});
+  await ended(client);
   await stillServes(t, server);
 });
 

@@ -25,7 +25,7 @@ const {
   start,
   tlsSite,
 } = require('../site');
-const { collect, event, pause, until, within } = require('../within');
+const { collect, ended, event, pause, until, within } = require('../within');
 
 const hello = (_incoming, answer) => answer.end('hello');
 const closing = (server) =>
@@ -185,7 +185,7 @@ test('closeIdleConnections and closeAllConnections', async (t) => {
   server.closeIdleConnections();
   await idleClosed;
   assert.strictEqual(busy.destroyed, false);
-  const busyClosed = event(busy.resume(), 'close').catch(() => {});
+  const busyClosed = ended(busy);
   server.closeAllConnections();
   await busyClosed;
 });
@@ -222,8 +222,8 @@ test('maxConnections: more are dropped', async (t) => {
   const third = net.connect(server.address().port, '127.0.0.1');
   t.after(() => third.destroy());
   // Let in by the kernel, ended before any TLS; Sealane may let it wait for its turn instead.
-  const ended = event(third.resume(), 'close').catch(() => {});
-  if (!isSealane) await ended;
+  const thirdEnded = ended(third);
+  if (!isSealane) await thirdEnded;
   for (const { socket } of good) assert.strictEqual(socket.destroyed, false);
 });
 
@@ -235,7 +235,7 @@ test('setTimeout of the server: the timeout event has the socket', async (t) => 
   const [socket] = await timed;
   assert.strictEqual(socket.encrypted, true);
   socket.destroy();
-  await event(client.resume(), 'close').catch(() => {});
+  await ended(client);
 });
 
 test('setTimeout of the server without a listener ends the connection', async (t) => {
