@@ -5,13 +5,14 @@
 
 pub mod examination;
 mod key_source;
+mod opened;
 mod owner;
 
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateIndex, ListenerStore, StoreId};
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError};
@@ -19,6 +20,7 @@ use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError
 use crate::config::{Config, Listener};
 
 use examination::{Refused, examine_apart};
+use opened::Opened;
 
 pub use key_source::{KeySourceError, create_key_file, sealing_keys};
 pub use owner::become_owner_of;
@@ -38,32 +40,11 @@ pub fn keys_of(config: &Config) -> Result<Option<SealingKeys>, KeySourceError> {
 pub struct Stores {
     /// The most changes that each store was seen with: one that has less is an older copy.
     generations: HashMap<StoreId, u64>,
-    open: HashMap<FileId, Open>,
+    open: HashMap<FileId, Opened>,
 }
 
 /// Device and inode: two paths may lead to one file, and another file may take the place of one.
 type FileId = (u64, u64);
-
-/// A store that is or was open.
-#[derive(Debug)]
-struct Open {
-    /// How the file looked when it was last found in order, or not.
-    seen: Option<Stamp>,
-    store: Weak<Store>,
-}
-
-impl Open {
-    /// Whether it is open, and nobody but Sealane changed it since it was found in order.
-    fn is_in_order(&self) -> bool {
-        let store = self.store.upgrade().filter(|store| !store.is_withdrawn());
-        store.is_some_and(|store| match store.look() {
-            Ok(Some(look)) => look.is_open_file && (look.is_ours || self.seen == Some(look.stamp)),
-            // A process of Sealane's is changing it.
-            Ok(None) => true,
-            Err(_) => false,
-        })
-    }
-}
 
 impl Stores {
     /// The store in the folder `path`.
@@ -73,12 +54,12 @@ impl Stores {
     pub fn open(&mut self, path: &Path) -> Result<Arc<Store>, StoreError> {
         let file = Stamp::of(&path.join(DATA_FILE)).map(|stamp| stamp.file);
         let open = file.as_ref().ok().and_then(|file| self.open.get(file));
-        if let Some(open) = open.and_then(|open| open.store.upgrade()) {
+        if let Some(open) = open.and_then(Opened::store) {
             return Ok(open);
         }
         let store = Arc::new(Store::open(path)?);
         if let Ok(file) = file {
-            self.open.insert(file, Open { seen: None, store: Arc::downgrade(&store) });
+            self.open.insert(file, Opened::new(&store));
         }
         Ok(store)
     }
@@ -102,78 +83,39 @@ impl Stores {
         // Looked at first: what changes after that is looked at again.
         let stamp = Stamp::of(&path.join(DATA_FILE)).ok();
         let known = stamp.and_then(|stamp| self.open.get(&stamp.file));
-        if !known.is_some_and(Open::is_in_order) {
+        if !known.is_some_and(Opened::is_in_order) {
             examine_apart(path)?;
         }
         let store = self.open(path)?;
-        store.withdraw(false);
         let known = self.generations.entry(store.id()).or_default();
+        store.withdraw(false);
         store.refuse_older_than(*known)?;
         *known = store.generation()?;
-        if let Some(open) = stamp.and_then(|stamp| self.open.get_mut(&stamp.file)) {
-            open.seen = stamp;
+        if let Some(stamp) = stamp
+            && let Some(open) = self.open.get_mut(&stamp.file)
+        {
+            open.note_in_order(stamp);
         }
         Ok(store)
     }
 
     /// Looks at the files from outside. One that was not changed by Sealane is examined by another
     /// process, and withdrawn if it is damaged or older than it was: its listeners serve their
-    /// files until it is in order again. Returns what an operator should know.
+    /// files until it is in order again. A check that fails is no damage: it is made again. Returns
+    /// what an operator should know.
     pub fn look_after(&mut self) -> Vec<String> {
         let Self { generations, open } = self;
         let mut said = Vec::new();
         for open in open.values_mut() {
-            let Some(store) = open.store.upgrade() else { continue };
-            let known = generations.entry(store.id()).or_default();
-            said.extend(look_at(&store, &mut open.seen, known));
+            let Some(id) = open.store().map(|store| store.id()) else { continue };
+            said.extend(open.look_after(generations.entry(id).or_default()));
         }
         said
     }
 
     /// Forgets stores that nothing uses any more.
     pub fn prune(&mut self) {
-        self.open.retain(|_, open| open.store.strong_count() > 0);
-    }
-}
-
-fn look_at(store: &Store, seen: &mut Option<Stamp>, known: &mut u64) -> Option<String> {
-    let path = store.path();
-    // Whoever takes the file away puts another there, or the next reload says that there is none.
-    let look = store.look().ok()??;
-    if *seen == Some(look.stamp) {
-        return None;
-    }
-    *seen = Some(look.stamp);
-    if !look.is_open_file {
-        let path = path.display();
-        let found = match examine_apart(store.path()) {
-            Ok(()) => "in order".to_owned(),
-            Err(refused) => refused.to_string(),
-        };
-        return Some(format!(
-            "{path}: another file took the place of the store ({found}); the one that was there \
-             before is served on, and changes of the new one are not: restart Sealane"
-        ));
-    }
-    if look.is_ours && !store.is_withdrawn() {
-        *known = store.generation().map_or(*known, |now| now.max(*known));
-        return None;
-    }
-    let was_withdrawn = store.is_withdrawn();
-    let in_order = examine_apart(path).map_err(StoreRefused::from).and_then(|()| {
-        store.withdraw(false);
-        Ok(store.refuse_older_than(*known)?)
-    });
-    match in_order {
-        Ok(()) if was_withdrawn => Some(format!("{}: in order again, and served", path.display())),
-        Ok(()) => None,
-        Err(refused) => {
-            store.withdraw(true);
-            Some(format!(
-                "somebody else than Sealane changed a certificate store, and nothing is served \
-                 from it until it is in order; its listeners serve their files: {refused}"
-            ))
-        }
+        self.open.retain(|_, open| open.store().is_some());
     }
 }
 

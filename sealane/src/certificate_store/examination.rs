@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use sealane_store::{DATA_FILE, StoreError, examine};
 use serde_json::{Value, json};
 
@@ -39,16 +40,21 @@ pub fn examine_apart(path: &Path) -> Result<(), Refused> {
     let (status, text) = outcome(child, Instant::now() + limit)
         .map_err(|error| failed(error.to_string()))?
         .ok_or_else(|| failed(format!("not done within {} s", limit.as_secs())))?;
-    if let Some(signal) = status.signal() {
-        return Err(Refused::Ended { path: path.into(), signal });
+    match status.signal() {
+        Some(signal) if FAULTS.contains(&signal) => {
+            return Err(Refused::Ended { path: path.into(), signal });
+        }
+        Some(signal) => return Err(failed(format!("ended by {}", name(signal)))),
+        None => {}
     }
     let answer: Value = serde_json::from_str(&text).unwrap_or_default();
     let said = |field: &str| answer.get(field).and_then(Value::as_str).map(str::to_owned);
-    match (answer.get("certificates"), said("absent"), said("refused")) {
-        (Some(_), None, None) => Ok(()),
-        (_, Some(absent), _) => Err(Refused::Absent(absent)),
-        (_, _, Some(refused)) => Err(Refused::Said(refused)),
-        (None, None, None) => Err(failed(format!("no answer, {status}"))),
+    match (answer.get("certificates"), said("absent"), said("refused"), said("failed")) {
+        (Some(_), None, None, None) => Ok(()),
+        (_, Some(absent), ..) => Err(Refused::Absent(absent)),
+        (_, _, Some(refused), _) => Err(Refused::Said(refused)),
+        (.., Some(what)) => Err(failed(what)),
+        (None, None, None, None) => Err(failed(format!("no answer, {status}"))),
     }
 }
 
@@ -60,6 +66,12 @@ pub fn answer(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     let answer = match examine(path) {
         Ok(found) => json!({ "certificates": found.certificates, "names": found.names }),
         Err(error @ StoreError::Absent { .. }) => json!({ "absent": error.to_string() }),
+        // What the disk does not give back is damaged; whatever else the system refuses is not.
+        Err(StoreError::System { source, .. })
+            if source.raw_os_error() != Some(Errno::IO.raw_os_error()) =>
+        {
+            json!({ "failed": source.to_string() })
+        }
         Err(error) => json!({ "refused": error.to_string() }),
     };
     writeln!(out, "{answer}")
@@ -71,7 +83,7 @@ pub enum Refused {
     /// There is none, or one that was never finished.
     #[error("{0}")]
     Absent(String),
-    /// The file ended the process that read it.
+    /// The file ended the process that read it, as a fault of memory does.
     #[error(
         "{}: damaged: the check of it ended by {}; restore it from a backup, or from the \
          certificates' files by: sealane certificates import --create",
@@ -102,8 +114,10 @@ pub enum Refused {
 
 fn name(signal: i32) -> String {
     match signal {
+        4 => "SIGILL".into(),
         6 => "SIGABRT".into(),
         7 => "SIGBUS".into(),
+        8 => "SIGFPE".into(),
         9 => "SIGKILL".into(),
         11 => "SIGSEGV".into(),
         other => format!("signal {other}"),
@@ -144,6 +158,9 @@ fn outcome(mut child: Child, until: Instant) -> io::Result<Option<(ExitStatus, S
     Ok(status.zip(text.ok()))
 }
 
+/// Signals by which a process ends itself: others come from outside, as from a system that is out
+/// of memory, and tell nothing of the file.
+const FAULTS: [i32; 5] = [4, 6, 7, 8, 11];
 /// An answer, with a path in it.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// What a disk reads in a second at least.
