@@ -333,9 +333,18 @@ impl Store {
 /// Waits until no other process writes to the store in the folder `path`, and lets none begin for
 /// as long as the answer lives.
 pub(crate) fn lock_folder(path: &Path) -> Result<File, StoreError> {
+    lock_folder_as(path, FlockOperation::LockExclusive)
+}
+
+/// The same for one that only reads, beside others that do.
+pub(crate) fn share_folder(path: &Path) -> Result<File, StoreError> {
+    lock_folder_as(path, FlockOperation::LockShared)
+}
+
+fn lock_folder_as(path: &Path, how: FlockOperation) -> Result<File, StoreError> {
     let lock = || {
         let folder = File::open(path)?;
-        rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
+        rustix::fs::flock(&folder, how)?;
         Ok(folder)
     };
     lock().map_err(|error: io::Error| match error.kind() {

@@ -2,13 +2,17 @@
 //! waits or is refused: what stays in service, what leaves it at once, and what comes back.
 
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::harness::process::Process;
 use crate::harness::sealane::{BINARY, Sealane};
 use crate::harness::site::Site;
+use crate::harness::wait_for;
 
 impl Site {
     fn store(&self) -> PathBuf {
@@ -60,4 +64,31 @@ fn a_check_that_fails_is_made_again_and_withdraws_nothing() {
     site.served("kept.test").unwrap();
     assert_eq!(site.sealane().count_said("cannot be checked"), 1, "{:#?}", site.sealane().said());
     assert_eq!(site.sealane().count_said("nothing is served"), 0, "{:#?}", site.sealane().said());
+}
+
+#[test]
+fn a_check_waits_for_a_writer_and_for_nobody_who_reads() {
+    let site = Site::new();
+    let lock = File::open(site.store()).unwrap();
+    flock(&lock, FlockOperation::LockShared).unwrap();
+    assert_eq!(site.run(&["list"]).lines().count(), 1);
+
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["certificates", "examine", "--"]).arg(site.store()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let child = Process::new(child);
+    // The kernel lists whoever waits for a lock behind an arrow.
+    let waiter = format!(" {} ", child.id());
+    wait_for("a check that waits", || {
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains("->") && line.contains(&waiter)).then_some(())
+    });
+    let said = rustix::io::ioctl_fionread(output.get_ref()).unwrap();
+    assert_eq!(said, 0, "it says that it began while it waits");
+    drop(lock);
+    let mut lines = output.by_ref().lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "begun");
+    assert!(lines.next().unwrap().unwrap().contains("\"certificates\":1"));
 }
