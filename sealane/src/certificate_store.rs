@@ -88,9 +88,7 @@ impl Stores {
         }
         let store = self.open(path)?;
         let known = self.generations.entry(store.id()).or_default();
-        store.withdraw(false);
-        store.refuse_older_than(*known)?;
-        *known = store.generation()?;
+        opened::take_into_service(&store, known)?;
         if let Some(stamp) = stamp
             && let Some(open) = self.open.get_mut(&stamp.file)
         {

@@ -105,7 +105,8 @@ impl Store {
         }
     }
 
-    /// Refuses the store if it has seen less than `known` changes: then it is an older copy.
+    /// Refuses the store if it has seen less than `known` changes: then it is an older copy. This
+    /// is asked of a store that was found in order, before it is served again.
     ///
     /// # Errors
     /// It is one, or cannot be read.
@@ -118,12 +119,12 @@ impl Store {
         }
     }
 
-    /// How often it was changed.
+    /// How often it was changed, whether it is withdrawn or not.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn generation(&self) -> Result<u64, StoreError> {
-        self.read(|txn| self.tables.generation(txn))
+        self.read_withdrawn(|txn| self.tables.generation(txn))
     }
 
     /// How the file at the store's path looks now, and whether that is how the last change of
@@ -272,6 +273,14 @@ impl Store {
         if self.is_withdrawn() {
             return Err(StoreError::Withdrawn { path: self.path.clone() });
         }
+        self.read_withdrawn(read)
+    }
+
+    /// The same of a store that may be withdrawn. Its caller knows that it is in order.
+    fn read_withdrawn<T>(
+        &self,
+        read: impl FnOnce(&RoTxn<'_, AnyTls>) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
         let txn = self.tables.env.read_txn().map_err(|error| Fault::from(error).at(&self.path))?;
         read(&txn).map_err(|fault| fault.at(&self.path))
     }

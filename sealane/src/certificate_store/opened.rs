@@ -155,9 +155,9 @@ impl Opened {
 /// # Errors
 /// It has, or cannot be read; then it is served no more than before.
 pub(super) fn take_into_service(store: &Store, known: &mut u64) -> Result<(), StoreError> {
-    store.withdraw(false);
     store.refuse_older_than(*known)?;
     *known = store.generation()?;
+    store.withdraw(false);
     Ok(())
 }
 

@@ -3,11 +3,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
 
 use crate::harness::process::Process;
 use crate::harness::sealane::{BINARY, Sealane};
@@ -64,6 +65,26 @@ fn a_check_that_fails_is_made_again_and_withdraws_nothing() {
     site.served("kept.test").unwrap();
     assert_eq!(site.sealane().count_said("cannot be checked"), 1, "{:#?}", site.sealane().said());
     assert_eq!(site.sealane().count_said("nothing is served"), 0, "{:#?}", site.sealane().said());
+}
+
+#[test]
+fn a_refused_reload_serves_no_store_that_was_withdrawn() {
+    let mut site = Site::new();
+    let before = fs::read(site.file()).unwrap();
+    // Two, because LMDB goes by its lock file to one of its two first pages in turn.
+    site.import(&["later.test"], &[]);
+    site.import(&["last.test"], &[]);
+    site.sealane = Some(Sealane::start(site.path(), &site.settings));
+    // An older copy in the same place, and nothing in the folder that tells of it.
+    site.change(|file| {
+        file.write_all_at(&before, 0).unwrap();
+        fs::remove_file(site.store().join("state")).unwrap();
+    });
+    site.wait_until_said("an older copy of the store", 1);
+    site.served("kept.test").unwrap_err();
+    site.sealane().signal(Signal::HUP);
+    site.wait_until_said("reload refused, generation 1 goes on", 1);
+    site.served("kept.test").unwrap_err();
 }
 
 #[test]
