@@ -92,7 +92,7 @@ impl Stores {
         if let Some(stamp) = stamp
             && let Some(open) = self.open.get_mut(&stamp.file)
         {
-            open.note_in_order(stamp);
+            open.note_judged(stamp);
         }
         Ok(store)
     }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use sealane_engine::certificates::{CertificateDigest, KeyType, StoreId};
 
 use crate::error::{FORMAT, Fault, StoreError};
+use crate::pages::Metas;
 use crate::seal::SealingKeyId;
 use crate::state::{Stamp, State};
 use crate::tables::{Tables, digest_of_expiry_key, expiry_key};
@@ -148,10 +149,18 @@ impl Store {
 
     fn look_between_changes(&self) -> Result<Look, StoreError> {
         let system = |error| StoreError::system(&self.path, error);
-        let stamp = Stamp::of(&self.path.join(DATA_FILE)).map_err(system)?;
-        let known = State::read(&self.path).map_err(system)?;
-        let is_ours = known.is_some_and(|known| known.id == self.id && known.stamp == stamp);
-        Ok(Look { is_open_file: stamp.file == self.file, is_ours, stamp })
+        let file = File::open(self.path.join(DATA_FILE)).map_err(system)?;
+        let stamp = Stamp::from(&file.metadata().map_err(system)?);
+        let known = State::read(&self.path).map_err(system)?.filter(|known| known.id == self.id);
+        let metas = Metas::read(&file).ok();
+        // No commit of ours makes it shorter. Without our word for it, its end may be missing only
+        // if that is free, which a check finds out.
+        let is_whole = metas.is_some_and(|metas| match known {
+            Some(known) => stamp.len >= known.stamp.len,
+            None => metas.is_long_enough(stamp.len),
+        });
+        let is_ours = known.is_some_and(|known| known.stamp == stamp);
+        Ok(Look { is_open_file: stamp.file == self.file, is_ours, is_whole, stamp })
     }
 
     /// Lets nobody read from it any more, or again: a map of a damaged file may end the process.
@@ -396,6 +405,9 @@ pub struct Look {
     pub is_open_file: bool,
     /// Whether the last change was Sealane's.
     pub is_ours: bool,
+    /// Whether its length and its first pages are those of a store. If not, a read of the map may
+    /// end the process.
+    pub is_whole: bool,
     /// How it looks.
     pub stamp: Stamp,
 }

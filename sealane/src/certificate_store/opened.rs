@@ -43,8 +43,8 @@ impl Opened {
         self.store.upgrade()
     }
 
-    /// Notes how the file looked before it was found in order.
-    pub(super) fn note_in_order(&mut self, stamp: Stamp) {
+    /// Notes how the file looked of which it is known whether it is in order.
+    pub(super) fn note_judged(&mut self, stamp: Stamp) {
         (self.seen, self.next_check) = (Some(stamp), None);
     }
 
@@ -72,14 +72,19 @@ impl Opened {
         }
         if look.is_open_file && look.is_ours && !store.is_withdrawn() {
             *known = store.generation().map_or(*known, |now| now.max(*known));
-            self.note_in_order(look.stamp);
+            self.note_judged(look.stamp);
             return None;
         }
-        if self.next_check.is_some_and(|next| Instant::now() < next.at) {
+        let was_withdrawn = store.is_withdrawn();
+        if look.is_open_file && !look.is_whole {
+            store.withdraw(true);
+        }
+        let is_cut_now = store.is_withdrawn() && !was_withdrawn;
+        if !is_cut_now && self.next_check.is_some_and(|next| Instant::now() < next.at) {
             return None;
         }
         match look.is_open_file {
-            true => self.check(&store, look, known),
+            true => self.check(&store, look, known).or_else(|| is_cut_now.then(|| cut(&store))),
             false => self.check_another(&store, look),
         }
     }
@@ -96,15 +101,19 @@ impl Opened {
             Err(StoreRefused::Examined(refused @ Refused::Unknown { .. })) => {
                 self.next_check = Some(NextCheck::after(failed_before));
                 failed_before.is_none().then(|| {
+                    let served = match store.is_withdrawn() {
+                        true => "nothing is served from it",
+                        false => "it is served on",
+                    };
                     format!(
-                        "somebody else than Sealane changed a certificate store; until it is \
-                         known whether it is in order, all stays as it is: {refused}"
+                        "somebody else than Sealane changed a certificate store, and until it is \
+                         known whether it is in order {served}: {refused}"
                     )
                 })
             }
             Err(refused) => {
                 store.withdraw(true);
-                self.note_in_order(look.stamp);
+                self.note_judged(look.stamp);
                 Some(format!(
                     "somebody else than Sealane changed a certificate store, and nothing is \
                      served from it until it is in order; its listeners serve their files: \
@@ -112,7 +121,7 @@ impl Opened {
                 ))
             }
             Ok(()) => {
-                self.note_in_order(look.stamp);
+                self.note_judged(look.stamp);
                 match (was_withdrawn, failed_before) {
                     (true, _) => Some(format!("{path}: in order again, and served")),
                     (false, Some(_)) => Some(format!("{path}: checked now, and in order")),
@@ -134,11 +143,11 @@ impl Opened {
                 refused.to_string()
             }
             Err(refused) => {
-                self.note_in_order(look.stamp);
+                self.note_judged(look.stamp);
                 refused.to_string()
             }
             Ok(()) => {
-                self.note_in_order(look.stamp);
+                self.note_judged(look.stamp);
                 "in order".to_owned()
             }
         };
@@ -148,6 +157,15 @@ impl Opened {
             store.path().display()
         ))
     }
+}
+
+/// What an operator should know of a store that needed no check to be withdrawn.
+fn cut(store: &Store) -> String {
+    format!(
+        "{}: cut short, or overwritten at its beginning; nothing is served from it until it is in \
+         order, and its listeners serve their files",
+        store.path().display()
+    )
 }
 
 /// Serves from a store that was found in order, unless it has seen less than `known` changes.

@@ -51,6 +51,8 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
+const PAGE_BYTES: u64 = 4096;
+
 #[test]
 fn a_check_that_fails_is_made_again_and_withdraws_nothing() {
     let mut site = Site::new();
@@ -65,6 +67,26 @@ fn a_check_that_fails_is_made_again_and_withdraws_nothing() {
     site.served("kept.test").unwrap();
     assert_eq!(site.sealane().count_said("cannot be checked"), 1, "{:#?}", site.sealane().said());
     assert_eq!(site.sealane().count_said("nothing is served"), 0, "{:#?}", site.sealane().said());
+}
+
+#[test]
+fn what_length_and_first_pages_show_needs_no_check() {
+    let mut site = Site::new();
+    let copy = site.start_copy();
+    let whole = fs::read(site.file()).unwrap();
+    for round in 1..=2 {
+        set_mode(&copy, 0);
+        site.change(|file| match round {
+            1 => file.set_len(whole.len() as u64 - PAGE_BYTES).unwrap(),
+            _ => (0..2).for_each(|page| file.write_all_at(&[0; 64], page * PAGE_BYTES).unwrap()),
+        });
+        site.wait_until_said("nothing is served from it", round);
+        site.served("kept.test").unwrap_err();
+        site.change(|file| file.write_all_at(&whole, 0).unwrap());
+        set_mode(&copy, 0o755);
+        site.wait_until_said("in order again", round);
+        site.served("kept.test").unwrap();
+    }
 }
 
 #[test]
