@@ -155,9 +155,8 @@ fn remove(arguments: &RemoveArguments, out: &mut dyn Write) -> Result<Exit, Refu
         output::counted(removed.names, "name"),
         output::counted(removed.certificates, "certificate")
     )?;
-    if removed.certificates > 0 {
-        store.erase_deleted().map_err(said)?;
-    }
+    // Also if nothing was there: an earlier run may have been interrupted before this.
+    store.erase_deleted().map_err(said)?;
     for name in &arguments.names {
         if store.covers(name).map_err(said)? {
             say(&format!("{name} is still served, by a wildcard; see: certificates show {name}"));

@@ -66,6 +66,18 @@ pub enum StoreError {
         /// Where the certificate comes from.
         label: String,
     },
+    /// It was changed, and the folder does not remember it: that is told as a change of somebody
+    /// else's, and costs a check.
+    #[error(
+        "{}: changed, but {STATE_FILE} beside it cannot be written: {source}; see that this user \
+         may write in the folder and the disk is not full, and run this again", path.display()
+    )]
+    NotNoted {
+        /// The store.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// A process with the same number uses it, in another PID namespace.
     #[error(
         "{}: a process with the number of this one uses it in another container; let them share \
@@ -161,6 +173,14 @@ impl StoreError {
 
     pub(crate) fn of_pages(path: &Path, fault: PageFault) -> Self {
         Fault::from(fault).at(path)
+    }
+
+    /// The same of something that was tried when a change was already made.
+    pub(crate) fn after_commit(self) -> Self {
+        match self {
+            Self::System { path, source } => Self::NotNoted { path, source },
+            other => other,
+        }
     }
 
     pub(crate) fn system(path: &Path, source: io::Error) -> Self {

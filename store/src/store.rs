@@ -253,7 +253,7 @@ impl Store {
     /// last name it is served for.
     ///
     /// # Errors
-    /// It cannot be written; then nothing is removed.
+    /// It cannot be written; then nothing is removed, but with [`StoreError::NotNoted`].
     pub fn remove(&self, names: &[String]) -> Result<Removed, StoreError> {
         let mut removed = Removed::default();
         self.write(|txn| {
@@ -296,6 +296,9 @@ impl Store {
 
     /// Runs `write` in a transaction of its own, which is committed if all went well. Writers take
     /// turns by a lock on the folder, so that nobody writes to a file whose place another took.
+    ///
+    /// # Errors
+    /// The first that came up; nothing is written, but with [`StoreError::NotNoted`].
     pub(crate) fn write<T>(
         &self,
         write: impl FnOnce(&mut heed::RwTxn<'_>) -> Result<T, Fault>,
@@ -312,7 +315,7 @@ impl Store {
             Ok(written)
         };
         let written = write().map_err(|fault: Fault| fault.at(&self.path))?;
-        self.note_state()?;
+        self.note_state().map_err(|error| error.after_commit())?;
         drop(lock);
         Ok(written)
     }

@@ -275,6 +275,26 @@ fn a_writer_that_is_killed_leaves_old_or_new_and_nothing_half_done() {
     assert_eq!(site.sealane.take().unwrap().stop(), Some(0));
 }
 
+/// The commit is made, and then nothing can be noted: as on a disk that is full, or under a kill.
+#[test]
+fn a_removal_that_was_interrupted_is_finished_by_the_same_command() {
+    let site = Site::new();
+    let old = site.ends_of_sealed_keys(&fs::read(site.data()).unwrap());
+    assert_eq!(old.len(), 1);
+    let beside = site.path().join("store/state.new");
+    fs::create_dir(&beside).unwrap();
+    let first = tools::run(&mut site.command(&["remove", "kept.test"]));
+    assert_eq!(first.status.code(), Some(3));
+    assert!(error_text(&first).contains("changed, but state"), "{}", error_text(&first));
+    assert!(error_text(&first).contains("run this again"), "{}", error_text(&first));
+    fs::remove_dir(&beside).unwrap();
+    let second = tools::run(&mut site.command(&["remove", "kept.test"]));
+    assert_eq!(second.status.code(), Some(1), "{}", error_text(&second));
+    assert!(error_text(&second).contains("not in it: kept.test"), "{}", error_text(&second));
+    assert_eq!(found(&fs::read(site.data()).unwrap(), &old), 0, "the private key is still there");
+    assert_eq!(site.verified(), (Vec::new(), 0));
+}
+
 #[test]
 fn a_full_disk_changes_nothing() {
     let site = Site::new();
