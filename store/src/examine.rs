@@ -11,8 +11,9 @@ use std::path::Path;
 use heed::{AnyTls, RoTxn};
 use rustix::fs::Advice;
 
+use crate::agreement::Agreement;
 use crate::error::{FORMAT, Fault, StoreError};
-use crate::pages::{Metas, Walk};
+use crate::pages::{Metas, Told, Walk};
 use crate::store::{DATA_FILE, Store, share_folder};
 use crate::tables::{Tables, digest_from, digest_of_expiry_key, expiry_key};
 
@@ -33,10 +34,11 @@ pub struct Examined {
 pub fn examine(path: &Path, begun: impl FnOnce()) -> Result<Examined, StoreError> {
     let lock = share_folder(path)?;
     begun();
-    check_pages(path)?;
+    let agreement = check_pages(path)?;
     let (store, format) = Store::open_to_examine(path)?;
+    store.read(|txn| store.tables.sweep(txn))?;
     let examined = match format {
-        FORMAT => store.read(|txn| tables_agree(&store.tables, txn)),
+        FORMAT => agreement.judge().map_err(|fault| fault.at(path)),
         // Whoever opens it says what to do with it.
         _ => store
             .summary()
@@ -46,7 +48,8 @@ pub fn examine(path: &Path, begun: impl FnOnce()) -> Result<Examined, StoreError
     examined
 }
 
-fn check_pages(path: &Path) -> Result<(), StoreError> {
+/// Reads all pages and what stands in them.
+fn check_pages(path: &Path) -> Result<Agreement, StoreError> {
     let file = match File::open(path.join(DATA_FILE)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(StoreError::Absent { path: path.into() });
@@ -60,9 +63,13 @@ fn check_pages(path: &Path) -> Result<(), StoreError> {
     read_ahead(&file);
     let walk = || {
         let metas = Metas::read(&file)?;
-        Walk::run(&file, &metas.newest, &mut |_, _, _| Ok(()))
+        let mut agreement = Agreement::default();
+        let mut see = |table: &[u8], key: &[u8], value: &[u8]| agreement.see(table, key, value);
+        let told = Told { on_entry: Some(&mut see), ..Told::default() };
+        Walk::run(&file, &metas.newest, told)?;
+        Ok(agreement)
     };
-    walk().map(drop).map_err(|fault| StoreError::of_pages(path, fault))
+    walk().map_err(|fault| StoreError::of_pages(path, fault))
 }
 
 /// Asks for the whole file from its beginning to its end, which is how a disk reads fast: a tree

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{FORMAT, Fault};
 use crate::names::Row;
-use crate::pages::{Metas, Walk};
+use crate::pages::{Metas, Told, Walk};
 use crate::record::Record;
 use crate::seal::{SealingKeyError, SealingKeyId};
 use crate::store::DATA_FILE;
@@ -253,10 +253,7 @@ impl Tables {
         let mut chain = vec![record.leaf];
         for digest in &record.intermediates {
             let value = self.intermediates.get(txn, digest)?;
-            let (_, der) = value
-                .and_then(<[u8]>::split_first_chunk::<COUNT_BYTES>)
-                .ok_or(Fault::What("an intermediate is missing"))?;
-            chain.push(der);
+            chain.push(chain_part(value.ok_or(Fault::What("an intermediate is missing"))?)?);
         }
         Ok(chain)
     }
@@ -275,6 +272,26 @@ impl Tables {
             }
         }
         Ok(served)
+    }
+
+    /// Reads every entry of every table, as lanes may come to do.
+    pub(crate) fn sweep(&self, txn: &RoTxn<'_, AnyTls>) -> Result<(), Fault> {
+        for table in [
+            self.certificates,
+            self.expiry.remap_data_type(),
+            self.intermediates,
+            self.gone.remap_key_type(),
+            self.names.remap_key_type(),
+            self.sealed_with.remap_data_type(),
+            self.meta.remap_key_type(),
+        ] {
+            for entry in table.iter(txn)? {
+                let (_, value) = entry?;
+                // The last byte may be on a page that nothing else is on.
+                std::hint::black_box(value.last());
+            }
+        }
+        Ok(())
     }
 
     /// A few of the names that `digest` is served for, found without its record.
@@ -506,7 +523,7 @@ fn check_length(path: &Path) -> Result<(), Fault> {
     // The end may be missing, but only if it is free.
     match metas.is_long_enough(len) {
         true => Ok(()),
-        false => Ok(Walk::run(&file, &metas.newest, &mut |_, _, _| Ok(())).map(drop)?),
+        false => Ok(Walk::run(&file, &metas.newest, Told::default()).map(drop)?),
     }
 }
 
@@ -549,6 +566,12 @@ pub(crate) fn digest_of_expiry_key(key: &[u8]) -> Result<CertificateDigest, Faul
     digest_from(key.get(8..).unwrap_or_default())
 }
 
+/// The DER of an intermediate's entry.
+pub(crate) fn chain_part(value: &[u8]) -> Result<&[u8], Fault> {
+    let parts = value.split_first_chunk::<COUNT_BYTES>();
+    parts.map(|(_, der)| der).ok_or(Fault::What("the entry of an intermediate is cut"))
+}
+
 pub(crate) fn digest_from(bytes: &[u8]) -> Result<CertificateDigest, Fault> {
     bytes.try_into().map(CertificateDigest).map_err(|_| Fault::What("a digest is cut"))
 }
@@ -566,8 +589,13 @@ const META_ID: &str = "id";
 const READER_BYTES: usize = 64;
 const READERS_FILE: &str = "lock.mdb";
 const READERS_HEADER: usize = 128;
+pub(crate) const CERTIFICATES: &str = "certificates";
+pub(crate) const EXPIRY: &str = "expiry";
+pub(crate) const GONE: &str = "gone";
+pub(crate) const INTERMEDIATES: &str = "intermediates";
+pub(crate) const NAMES: &str = "names";
+pub(crate) const SEALED_WITH: &str = "sealed_with";
 /// The tables of bytes to bytes, as the fields of [`Tables`] are ordered.
-const TABLES: [&str; 6] =
-    ["certificates", "expiry", "gone", "intermediates", "names", "sealed_with"];
+const TABLES: [&str; 6] = [CERTIFICATES, EXPIRY, GONE, INTERMEDIATES, NAMES, SEALED_WITH];
 /// With the one of texts.
 const TABLES_MAX: u32 = 7;
