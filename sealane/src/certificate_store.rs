@@ -11,7 +11,7 @@ mod owner;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateIndex, ListenerStore, StoreId};
@@ -19,7 +19,7 @@ use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError
 
 use crate::config::{Config, Listener};
 
-use examination::{Refused, examine_apart};
+use examination::{Examination, Refused, examine_apart};
 use opened::Opened;
 
 pub use key_source::{KeySourceError, create_key_file, sealing_keys};
@@ -64,8 +64,22 @@ impl Stores {
         Ok(store)
     }
 
+    /// Begins the checks that [`Self::of`] will wait for, so that they are made beside whatever else
+    /// a start or a reload has to do.
+    pub fn begin_checks(&self, config: &Config) -> Checks {
+        let mut checks = Checks::default();
+        for path in config.listeners.iter().filter_map(|listener| listener.store.as_deref()) {
+            if !checks.begun.contains_key(path) && !self.is_in_order(stamp(path)) {
+                let begun = (stamp(path), Examination::begin(path));
+                checks.begun.insert(path.into(), begun);
+            }
+        }
+        checks
+    }
+
     /// The store of `listener`, if it has one and there are keys, with every private key in it open
-    /// to `keys`. Its file was found in order by another process since somebody else changed it.
+    /// to `keys`. Its file was found in order by another process since somebody else changed it, by
+    /// one of `checks` or now.
     ///
     /// # Errors
     /// The store cannot be had, is damaged or older than it was, or needs another key.
@@ -73,19 +87,28 @@ impl Stores {
         &mut self,
         listener: &Listener,
         keys: Option<&SealingKeys>,
+        checks: &mut Checks,
     ) -> Result<Option<KeyedStore>, StoreRefused> {
         let Some(path) = &listener.store else { return Ok(None) };
-        let store = self.examined(path)?;
+        let store = self.examined(path, checks)?;
         Ok(keys.map(|keys| KeyedStore::new(store, keys.clone())).transpose()?)
     }
 
-    fn examined(&mut self, path: &Path) -> Result<Arc<Store>, StoreRefused> {
+    fn examined(&mut self, path: &Path, checks: &mut Checks) -> Result<Arc<Store>, StoreRefused> {
         // Looked at first: what changes after that is looked at again.
-        let stamp = Stamp::of(&path.join(DATA_FILE)).ok();
-        let known = stamp.and_then(|stamp| self.open.get(&stamp.file));
-        if !known.is_some_and(Opened::is_in_order) {
-            examine_apart(path)?;
-        }
+        let stamp = match checks.begun.remove(path) {
+            Some((stamp, examination)) => {
+                examination?.wait()?;
+                stamp
+            }
+            None => {
+                let stamp = stamp(path);
+                if !self.is_in_order(stamp) {
+                    examine_apart(path)?;
+                }
+                stamp
+            }
+        };
         let store = self.open(path)?;
         let known = self.generations.entry(store.id()).or_default();
         opened::take_into_service(&store, known)?;
@@ -95,6 +118,11 @@ impl Stores {
             open.note_judged(stamp);
         }
         Ok(store)
+    }
+
+    fn is_in_order(&self, stamp: Option<Stamp>) -> bool {
+        let known = stamp.and_then(|stamp| self.open.get(&stamp.file));
+        known.is_some_and(Opened::is_in_order)
     }
 
     /// Looks at the files from outside. One that was not changed by Sealane is examined by another
@@ -115,6 +143,18 @@ impl Stores {
     pub fn prune(&mut self) {
         self.open.retain(|_, open| open.store().is_some());
     }
+}
+
+/// Checks of stores that were begun before anybody waits for them. Those that nobody waited for are
+/// ended with it.
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// With how the file looked before.
+    begun: HashMap<PathBuf, (Option<Stamp>, Result<Examination, Refused>)>,
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    Stamp::of(&path.join(DATA_FILE)).ok()
 }
 
 /// Why a listener has no store to serve from.

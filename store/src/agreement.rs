@@ -20,6 +20,9 @@ use crate::tables::{
 /// What is known of the tables so far.
 #[derive(Default)]
 pub(crate) struct Agreement {
+    /// For each beginning of a digest, how many certificates have a smaller one; as far as they
+    /// were seen. To search all of them took a third of the time.
+    before: Vec<usize>,
     /// In the order of their keys, which is that of digests.
     certificates: Vec<Dated>,
     dates: usize,
@@ -83,6 +86,8 @@ impl Agreement {
         // A record that cannot be read is refused by itself, and healed by an import.
         let record = Record::parse(value).ok();
         let not_after_s = record.as_ref().map(|record| record.not_after_s);
+        let seen = self.certificates.len();
+        self.before.resize(self.before.len().max(beginning(digest) + 1), seen);
         self.certificates.push(Dated { digest, is_listed: false, not_after_s });
         self.intermediates.extend(record.into_iter().flat_map(|record| record.intermediates));
         Ok(())
@@ -119,8 +124,18 @@ impl Agreement {
     }
 
     fn find(&self, digest: CertificateDigest) -> Option<usize> {
-        self.certificates.binary_search_by(|dated| dated.digest.0.cmp(&digest.0)).ok()
+        let from = *self.before.get(beginning(digest))?;
+        let to = self.before.get(beginning(digest) + 1).copied();
+        let same = self.certificates.get(from..to.unwrap_or(self.certificates.len()))?;
+        let found = same.binary_search_by(|dated| dated.digest.0.cmp(&digest.0));
+        found.ok().map(|position| from + position)
     }
+}
+
+/// Two bytes, by which certificates are told apart almost.
+fn beginning(digest: CertificateDigest) -> usize {
+    let [first, second, ..] = digest.0;
+    usize::from(u16::from_be_bytes([first, second]))
 }
 
 #[cfg(test)]

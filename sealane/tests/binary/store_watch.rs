@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -40,6 +40,16 @@ impl Site {
         let lock = File::open(self.store()).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         change(&File::options().write(true).open(self.file()).unwrap());
+    }
+
+    /// Waits until somebody waits for the lock of the folder.
+    fn wait_until_a_check_waits(&self) {
+        // The kernel lists whoever waits for a lock behind an arrow.
+        let folder = format!(":{} ", fs::metadata(self.store()).unwrap().ino());
+        wait_for("a check that waits", || {
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains("->") && line.contains(&folder)).then_some(())
+        });
     }
 
     fn wait_until_said(&mut self, text: &str, times: usize) {
@@ -121,17 +131,34 @@ fn a_check_waits_for_a_writer_and_for_nobody_who_reads() {
     command.args(["certificates", "examine", "--"]).arg(site.store()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
-    let child = Process::new(child);
-    // The kernel lists whoever waits for a lock behind an arrow.
-    let waiter = format!(" {} ", child.id());
-    wait_for("a check that waits", || {
-        let locks = fs::read_to_string("/proc/locks").unwrap();
-        locks.lines().any(|line| line.contains("->") && line.contains(&waiter)).then_some(())
-    });
+    let _child = Process::new(child);
+    site.wait_until_a_check_waits();
     let said = rustix::io::ioctl_fionread(output.get_ref()).unwrap();
     assert_eq!(said, 0, "it says that it began while it waits");
     drop(lock);
     let mut lines = output.by_ref().lines();
     assert_eq!(lines.next().unwrap().unwrap(), "begun");
     assert!(lines.next().unwrap().unwrap().contains("\"certificates\":1"));
+}
+
+#[test]
+fn a_check_at_the_start_is_made_beside_whatever_else_there_is_to_do() {
+    let mut site = Site::new();
+    let go = site.path().join("go");
+    let script = format!(
+        "until test -e {}; do sleep 0.05; done; cat {}",
+        go.display(),
+        site.key_file().display()
+    );
+    site.settings.more = format!("store_key = {{ command = [\"sh\", \"-c\", {script:?}] }}");
+    let lock = File::open(site.store()).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let mut sealane = Sealane::launch(site.path(), &site.settings, Path::new(BINARY));
+    // Nobody has said yet which sealing keys there are.
+    site.wait_until_a_check_waits();
+    fs::write(go, "").unwrap();
+    drop(lock);
+    sealane.wait_until_said("sealane: ready");
+    site.sealane = Some(sealane);
+    site.served("kept.test").unwrap();
 }
