@@ -315,17 +315,25 @@ impl<'w> Walk<'w> {
         Ok(bytes)
     }
 
-    /// The pages that a transaction freed.
+    /// The pages that a transaction freed. LMDB sorts them so that numbers fall, and finds pages
+    /// beside each other by that.
     fn free_list(&mut self, number: u64, key: &[u8], value: &[u8]) -> Result<(), PageFault> {
-        let (numbers, []) = value.as_chunks::<8>() else {
-            return Err(PageFault::damaged(number, "a list of free pages is cut"));
-        };
+        let cut = PageFault::damaged(number, "a list of free pages is cut");
+        let (numbers, []) = value.as_chunks::<8>() else { return Err(cut) };
         let mut numbers = numbers.iter().map(|number| u64::from_ne_bytes(*number));
         let count = numbers.next().and_then(|count| usize::try_from(count).ok());
-        match count.filter(|count| *count <= numbers.len() && key.len() == 8) {
-            Some(count) => numbers.take(count).try_for_each(|free| self.take(free, Use::Free)),
-            None => Err(PageFault::damaged(number, "a list of free pages is cut")),
-        }
+        let Some(count) = count.filter(|count| *count <= numbers.len() && key.len() == 8) else {
+            return Err(cut);
+        };
+        let mut before = u64::MAX;
+        numbers.take(count).try_for_each(|free| {
+            if free >= before {
+                let what = "a list of free pages that is not in order";
+                return Err(PageFault::damaged(number, what));
+            }
+            before = free;
+            self.take(free, Use::Free)
+        })
     }
 
     /// Notes what a page is used for; a page has one use.

@@ -149,6 +149,40 @@ fn every_page_that_lmdb_writes_is_understood() {
     }
 }
 
+/// LMDB takes runs of free pages as if numbers fell; it would give out a page that is in use.
+#[test]
+fn a_list_of_free_pages_that_is_not_in_lmdbs_order_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    let all: Vec<_> = (0..40).map(|number| certificate(&[&format!("n{number}.test")])).collect();
+    store.import(&all, NOW_S).unwrap();
+    let gone: Vec<String> = (0..30).map(|number| format!("n{number}.test")).collect();
+    store.store().remove(&gone).unwrap();
+    drop(store);
+    let path = folder.path().join("store");
+    examine(&path).unwrap();
+    let mut bytes = fs::read(data(&folder)).unwrap();
+    let number = |bytes: &[u8], at: usize| {
+        usize::try_from(u64::from_ne_bytes(*bytes[at..].first_chunk().unwrap())).unwrap()
+    };
+    let place = |bytes: &[u8], at: usize| {
+        usize::from(u16::from_ne_bytes(*bytes[at..].first_chunk().unwrap()))
+    };
+    // The newest meta page leads to the tree of free lists, whose only page holds lists: a header
+    // of 8 bytes, a key of 8, a count and numbers.
+    let newest = [0, 4096].into_iter().max_by_key(|meta| number(&bytes, meta + 144)).unwrap();
+    let page = number(&bytes, newest + 80) * 4096;
+    let lists = (page + 16..page + place(&bytes, page + 12)).step_by(2);
+    let lists: Vec<usize> = lists.map(|at| page + place(&bytes, at) + 16).collect();
+    let list = *lists.iter().find(|list| number(&bytes, **list) > 1).unwrap();
+    for at in 8..16 {
+        bytes.swap(list + at, list + at + 8);
+    }
+    fs::write(data(&folder), bytes).unwrap();
+    let error = examine(&path).unwrap_err().to_string();
+    assert!(error.contains("free pages that is not in order"), "{error}");
+}
+
 /// Of a store that a check of its pages lets through, nothing ends the process, whatever is done.
 #[test]
 fn no_damage_that_is_let_through_ends_the_process() {
