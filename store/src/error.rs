@@ -7,7 +7,7 @@ use crate::pages::PageFault;
 use crate::record::RecordError;
 use crate::seal::{SealingKeyError, SealingKeyId};
 use crate::state::STATE_FILE;
-use crate::store::DATA_FILE;
+use crate::store::{DATA_FILE, LOCK_FILE};
 use crate::{MAP_BYTES, READERS_MAX};
 
 /// Why a store does not do what it was asked for; `path` is the store's. The fault is the
@@ -59,6 +59,26 @@ pub enum StoreError {
         count: u64,
         /// The sealing key that would open them.
         id: SealingKeyId,
+    },
+    /// LMDB's lock file cannot be trusted with its list of readers.
+    #[error(
+        "{}: {what}; stop whatever uses the store, remove {LOCK_FILE} from the folder, and run \
+         this again", path.display()
+    )]
+    LockDamaged {
+        /// The store.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The lock file is not the one that was opened, or shorter: LMDB has it in memory.
+    #[error(
+        "{}: {LOCK_FILE} in it was cut or replaced, so this process and others would mislead each \
+         other; restart Sealane", path.display()
+    )]
+    LockLost {
+        /// The store.
+        path: PathBuf,
     },
     /// A certificate that no client can ask for.
     #[error("{label}: no host name in it; a store serves certificates by name")]
@@ -192,6 +212,7 @@ impl StoreError {
 #[derive(Debug)]
 pub(crate) enum Fault {
     Database(heed::Error),
+    Lock(&'static str),
     Page(String),
     Record(RecordError),
     Seal(SealingKeyError),
@@ -203,6 +224,7 @@ impl Fault {
     pub(crate) fn text(self) -> String {
         match self {
             Self::Database(error) => error.to_string(),
+            Self::Lock(what) => what.to_owned(),
             Self::Page(what) => what,
             Self::Record(error) => error.to_string(),
             Self::Seal(error) => error.to_string(),
@@ -229,6 +251,7 @@ impl Fault {
             Self::Database(heed::Error::Mdb(heed::MdbError::ReadersFull)) => {
                 StoreError::ReadersFull { path: path() }
             }
+            Self::Lock(what) => StoreError::LockDamaged { path: path(), what },
             Self::Seal(error) => error.into(),
             damaged => StoreError::damaged(&path(), damaged.text()),
         }

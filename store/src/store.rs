@@ -24,7 +24,10 @@ pub struct Store {
     id: StoreId,
     /// The device and the number of the file that is open.
     file: (u64, u64),
+    has_lost_lock: AtomicBool,
     is_withdrawn: AtomicBool,
+    /// How the lock file looked when it was opened, if it was.
+    lock: Option<Stamp>,
     path: PathBuf,
     pub(crate) tables: Tables,
 }
@@ -90,8 +93,16 @@ impl Store {
         let (format, id) = tables.identity().map_err(|fault| fault.at(path))?;
         let file = tables.data_file().map_err(|fault| fault.at(path))?;
         let file = file.metadata().map_err(|error| StoreError::system(path, error))?;
-        let (file, is_withdrawn) = (Stamp::from(&file).file, AtomicBool::new(false));
-        let store = Self { id, file, is_withdrawn, path: path.into(), tables };
+        let lock = tables.lock_stamp().map_err(|fault| fault.at(path))?;
+        let store = Self {
+            id,
+            file: Stamp::from(&file).file,
+            has_lost_lock: AtomicBool::new(false),
+            is_withdrawn: AtomicBool::new(false),
+            lock,
+            path: path.into(),
+            tables,
+        };
         match known {
             Some(known) if known.id == id => store.refuse_older_than(known.generation)?,
             _ => {}
@@ -160,12 +171,30 @@ impl Store {
             None => metas.is_long_enough(stamp.len),
         });
         let is_ours = known.is_some_and(|known| known.stamp == stamp);
-        Ok(Look { is_open_file: stamp.file == self.file, is_ours, is_whole, stamp })
+        let lock = Stamp::of(&self.path.join(LOCK_FILE)).ok();
+        let is_its_lock = |opened: Stamp| {
+            lock.is_some_and(|lock| lock.file == opened.file && lock.len >= opened.len)
+        };
+        let has_lost_lock = self.has_lost_lock.load(Ordering::Acquire);
+        let has_its_lock = !has_lost_lock && self.lock.is_none_or(is_its_lock);
+        Ok(Look { has_its_lock, is_open_file: stamp.file == self.file, is_ours, is_whole, stamp })
     }
 
     /// Lets nobody read from it any more, or again: a map of a damaged file may end the process.
     pub fn withdraw(&self, is_withdrawn: bool) {
         self.is_withdrawn.store(is_withdrawn, Ordering::Release);
+    }
+
+    /// Lets nobody read from it again, because its lock file was cut or replaced. That file is given
+    /// its length back: LMDB writes to its map once more when a thread that read ends.
+    ///
+    /// # Errors
+    /// The system's; then the end of such a thread may end the process.
+    pub fn lose_lock(&self) -> Result<(), StoreError> {
+        self.has_lost_lock.store(true, Ordering::Release);
+        self.withdraw(true);
+        let len = self.lock.map_or(0, |opened| opened.len);
+        self.tables.lengthen_lock(len).map_err(|fault| fault.at(&self.path))
     }
 
     /// Whether nobody may read from it.
@@ -404,6 +433,9 @@ pub struct Listed {
 /// What can be seen of the file from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
+    /// Whether the lock file is the one that is open, and no shorter. If not, others may write
+    /// what is read here, and a read may end the process.
+    pub has_its_lock: bool,
     /// Whether the file at the store's path is the one that is open.
     pub is_open_file: bool,
     /// Whether the last change was Sealane's.
@@ -439,3 +471,5 @@ pub struct Summary {
 
 /// The file in the folder that holds the store, as LMDB calls it.
 pub const DATA_FILE: &str = "data.mdb";
+/// The file beside it by which processes know of each other's readers.
+pub(crate) const LOCK_FILE: &str = "lock.mdb";

@@ -20,7 +20,8 @@ use crate::names::Row;
 use crate::pages::{Metas, Told, Walk};
 use crate::record::Record;
 use crate::seal::{SealingKeyError, SealingKeyId};
-use crate::store::DATA_FILE;
+use crate::state::Stamp;
+use crate::store::{DATA_FILE, LOCK_FILE};
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
 /// An open database.
@@ -79,7 +80,9 @@ impl Tables {
 
     fn of(env: Env, path: &Path) -> Result<Option<Self>, Fault> {
         let has_lock = env.flags()?.is_some_and(|flags| !flags.contains(EnvFlags::NO_LOCK));
-        let readers = has_lock.then(|| File::open(path.join(READERS_FILE))).transpose();
+        let mut options = File::options();
+        let options = options.read(true).write(true);
+        let readers = has_lock.then(|| options.open(path.join(LOCK_FILE))).transpose();
         let readers = readers.map_err(heed::Error::Io)?;
         let txn = env.read_txn()?;
         let [certificates, expiry, gone, intermediates, names, sealed_with] = TABLES;
@@ -150,6 +153,22 @@ impl Tables {
         let locked = locked.get(8..).and_then(|bytes| bytes.first_chunk());
         let committed = Metas::read(&self.data_file()?)?.newest.transaction;
         Ok(locked.copied().map(u64::from_ne_bytes) == Some(committed))
+    }
+
+    /// How LMDB's lock file looks, if it is open.
+    pub(crate) fn lock_stamp(&self) -> Result<Option<Stamp>, Fault> {
+        let facts = self.readers.as_ref().map(File::metadata).transpose();
+        Ok(facts.map_err(heed::Error::Io)?.as_ref().map(Stamp::from))
+    }
+
+    /// Makes LMDB's lock file at least `len` bytes long, with zeros.
+    pub(crate) fn lengthen_lock(&self, len: u64) -> Result<(), Fault> {
+        let Some(file) = &self.readers else { return Ok(()) };
+        let lengthened = file.metadata().and_then(|facts| match facts.len() < len {
+            true => file.set_len(len),
+            false => Ok(()),
+        });
+        Ok(lengthened.map_err(heed::Error::Io)?)
     }
 
     /// The beginning of LMDB's lock file, at most `len` bytes.
@@ -527,6 +546,35 @@ fn check_length(path: &Path) -> Result<(), Fault> {
     }
 }
 
+/// Whether LMDB's lock file, if there is one, is long enough for the readers that it says there
+/// were: LMDB believes it, and goes through all of them. To close the file undoes the locks of this
+/// process, so this is for one that has no store open.
+pub(crate) fn check_lock_file(path: &Path) -> Result<(), Fault> {
+    let file = match File::open(path.join(LOCK_FILE)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        file => file.map_err(heed::Error::Io)?,
+    };
+    let len = file.metadata().map_err(heed::Error::Io)?.len();
+    // As a process leaves it that was ended when it made the file; LMDB begins anew.
+    if len == 0 {
+        return Ok(());
+    }
+    let mut header = [0; READERS_HEADER];
+    if len < (READERS_HEADER + READER_BYTES) as u64 {
+        return Err(Fault::Lock("its lock file is cut"));
+    }
+    file.read_exact_at(&mut header, 0).map_err(heed::Error::Io)?;
+    let (magic, rest) = header.split_first_chunk().unwrap_or((&[0; 4], &[]));
+    let readers = rest.get(READERS_COUNT - 4..).and_then(<[u8]>::first_chunk);
+    let readers = readers.copied().map_or(u32::MAX, u32::from_ne_bytes);
+    let end = READERS_HEADER as u64 + READER_BYTES as u64 * u64::from(readers);
+    // With another beginning LMDB refuses it, or makes it anew.
+    match u32::from_ne_bytes(*magic) == LOCK_MAGIC && end > len {
+        true => Err(Fault::Lock("its lock file has other readers than it says")),
+        false => Ok(()),
+    }
+}
+
 fn environment(path: &Path, flags: EnvFlags) -> Result<Env, Fault> {
     check_length(path)?;
     let mut options = EnvOpenOptions::new();
@@ -587,8 +635,9 @@ const META_ID: &str = "id";
 /// A place in LMDB's list of readers, and what stands before the first: LMDB gives each its own
 /// cache line.
 const READER_BYTES: usize = 64;
-const READERS_FILE: &str = "lock.mdb";
 const READERS_HEADER: usize = 128;
+/// Where it says how many places were ever taken.
+const READERS_COUNT: usize = 16;
 pub(crate) const CERTIFICATES: &str = "certificates";
 pub(crate) const EXPIRY: &str = "expiry";
 pub(crate) const GONE: &str = "gone";

@@ -12,6 +12,8 @@ use super::examination::{Refused, examine_apart};
 /// A store that is or was open.
 #[derive(Debug)]
 pub(super) struct Opened {
+    /// Whether the lock file was cut or replaced.
+    has_lost_lock: bool,
     /// Set after a check that failed: the next one.
     next_check: Option<NextCheck>,
     /// How the file looked when it was last found in order, or not.
@@ -35,7 +37,7 @@ impl NextCheck {
 
 impl Opened {
     pub(super) fn new(store: &Arc<Store>) -> Self {
-        Self { next_check: None, seen: None, store: Arc::downgrade(store) }
+        Self { has_lost_lock: false, next_check: None, seen: None, store: Arc::downgrade(store) }
     }
 
     /// The store, while anybody uses it.
@@ -67,6 +69,10 @@ impl Opened {
         // Whoever takes the file away puts another there, or the next reload says that there is
         // none.
         let look = store.look().ok()??;
+        if look.is_open_file && !look.has_its_lock {
+            let is_new = !std::mem::replace(&mut self.has_lost_lock, true);
+            return is_new.then(|| lose_lock(&store));
+        }
         if self.seen == Some(look.stamp) {
             return None;
         }
@@ -168,11 +174,25 @@ fn cut(store: &Store) -> String {
     )
 }
 
+/// Serves nothing more from a store whose lock file is not what it was; returns what an operator
+/// should know.
+fn lose_lock(store: &Store) -> String {
+    let lost = StoreError::LockLost { path: store.path().into() };
+    match store.lose_lock() {
+        Ok(()) => format!("nothing is served from a certificate store: {lost}"),
+        Err(error) => format!("nothing is served from a certificate store: {lost}; {error}"),
+    }
+}
+
 /// Serves from a store that was found in order, unless it has seen less than `known` changes.
 ///
 /// # Errors
-/// It has, or cannot be read; then it is served no more than before.
+/// It has, or its lock file is another one, or it cannot be read; then it is served no more than
+/// before.
 pub(super) fn take_into_service(store: &Store, known: &mut u64) -> Result<(), StoreError> {
+    if store.look()?.is_some_and(|look| !look.has_its_lock) {
+        return Err(StoreError::LockLost { path: store.path().into() });
+    }
     store.refuse_older_than(*known)?;
     *known = store.generation()?;
     store.withdraw(false);

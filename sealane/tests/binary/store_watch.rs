@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,7 +13,8 @@ use rustix::process::Signal;
 
 use crate::harness::process::Process;
 use crate::harness::sealane::{BINARY, Sealane};
-use crate::harness::site::Site;
+use crate::harness::site::{Site, error_text};
+use crate::harness::tools;
 use crate::harness::wait_for;
 
 impl Site {
@@ -139,6 +141,48 @@ fn a_check_waits_for_a_writer_and_for_nobody_who_reads() {
     let mut lines = output.by_ref().lines();
     assert_eq!(lines.next().unwrap().unwrap(), "begun");
     assert!(lines.next().unwrap().unwrap().contains("\"certificates\":1"));
+}
+
+#[test]
+fn a_lock_file_that_promises_more_readers_than_it_has_ends_no_command() {
+    let site = Site::start();
+    site.served("kept.test").unwrap();
+    let lock_file = File::options().write(true).open(site.store().join("lock.mdb")).unwrap();
+    // How many places of readers were ever taken.
+    lock_file.write_all_at(&0x00ff_ffff_u32.to_ne_bytes(), 16).unwrap();
+    for words in [&["list"][..], &["remove", "kept.test"], &["verify"]] {
+        let output = tools::run(&mut site.command(words));
+        let said = error_text(&output);
+        assert_eq!(output.status.signal(), None, "{words:?}: {said}");
+        assert!(said.contains("remove lock.mdb"), "{words:?}: {said}");
+    }
+    lock_file.write_all_at(&3_u32.to_ne_bytes(), 16).unwrap();
+    site.run(&["list"]);
+}
+
+#[test]
+fn a_store_whose_lock_file_is_cut_or_replaced_is_not_read_from() {
+    let path = |site: &Site, name: &str| site.store().join(name);
+    for is_cut in [true, false] {
+        let mut site = Site::start();
+        site.served("kept.test").unwrap();
+        match is_cut {
+            true => {
+                let file = File::options().write(true).open(path(&site, "lock.mdb")).unwrap();
+                file.set_len(0).unwrap();
+            }
+            false => {
+                fs::rename(path(&site, "lock.mdb"), path(&site, "lock.before")).unwrap();
+                site.import(&["new.test"], &[]);
+            }
+        }
+        site.wait_until_said("lock.mdb in it was cut or replaced", 1);
+        site.served("kept.test").unwrap_err();
+        site.sealane().signal(Signal::HUP);
+        site.wait_until_said("reload refused, generation 1 goes on", 1);
+        site.served("kept.test").unwrap_err();
+        assert_eq!(site.sealane.take().unwrap().stop(), Some(0), "cut: {is_cut}");
+    }
 }
 
 #[test]
