@@ -526,6 +526,14 @@ impl Reader {
     }
 }
 
+/// Bytes before the first reader: four numbers and a lock, and another lock, each padded to a cache
+/// line. A lock has 40 bytes, but 48 with glibc on arm64.
+const fn readers_header(lock_bytes: usize) -> usize {
+    let numbers_bytes = (READERS_COUNT + 4).next_multiple_of(8);
+    (numbers_bytes + lock_bytes).next_multiple_of(READER_BYTES)
+        + lock_bytes.next_multiple_of(READER_BYTES)
+}
+
 /// Whether the file at `path`, if there is one, is as long as it says. LMDB maps more than the
 /// file, and whoever reads behind the end of a file is ended by the system.
 fn check_length(path: &Path) -> Result<(), Fault> {
@@ -632,10 +640,10 @@ const META: &str = "meta";
 const META_FORMAT: &str = "format";
 const META_GENERATION: &str = "generation";
 const META_ID: &str = "id";
-/// A place in LMDB's list of readers, and what stands before the first: LMDB gives each its own
-/// cache line.
+/// A place in LMDB's list of readers: LMDB gives each its own cache line.
 const READER_BYTES: usize = 64;
-const READERS_HEADER: usize = 128;
+/// What stands before the first.
+const READERS_HEADER: usize = readers_header(size_of::<libc::pthread_mutex_t>());
 /// Where it says how many places were ever taken.
 const READERS_COUNT: usize = 16;
 pub(crate) const CERTIFICATES: &str = "certificates";
@@ -648,3 +656,28 @@ pub(crate) const SEALED_WITH: &str = "sealed_with";
 const TABLES: [&str; 6] = [CERTIFICATES, EXPIRY, GONE, INTERMEDIATES, NAMES, SEALED_WITH];
 /// With the one of texts.
 const TABLES_MAX: u32 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    #[test]
+    fn the_list_of_readers_begins_where_lmdb_has_it() {
+        assert_eq!((readers_header(40), readers_header(48)), (128, 192));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let tables = Store::open_or_create(&path).unwrap().tables;
+        let lock_file = std::fs::read(path.join(LOCK_FILE)).unwrap();
+        assert_eq!(lock_file.len(), READERS_HEADER + READER_BYTES * READERS_MAX as usize);
+        // This thread reads, and others whose place is not the first.
+        let txn = tables.env.read_txn().unwrap();
+        std::thread::scope(|scope| {
+            let reads = || drop(tables.env.read_txn().unwrap());
+            scope.spawn(reads).join().unwrap();
+        });
+        let found = tables.readers().unwrap();
+        let found: Vec<_> = found.iter().map(|each| (each.process, each.transaction)).collect();
+        assert_eq!(found, [(std::process::id(), txn.id() as u64)]);
+    }
+}
