@@ -275,19 +275,18 @@ impl Place {
             ));
         }
         let keys = self.keys()?;
-        become_owner_of(&self.path).map_err(said)?;
-        match examination::examine_apart(&self.path) {
+        let path = become_owner_of(&self.path).map_err(said)?;
+        match examination::examine_apart(&path) {
             // One that was begun and not finished is there as little as one that never was.
             Ok(()) | Err(examination::Refused::Absent(_)) => {}
             Err(refused) => return Err(said(refused)),
         }
-        let store = Store::open_or_create(&self.path).map_err(said)?;
+        let store = Store::open_or_create(&path).map_err(said)?;
         KeyedStore::new(Arc::new(store), keys).map_err(said)
     }
 
     fn open(&self) -> Result<Store, Refusal> {
-        self.examine()?;
-        Store::open(&self.path).map_err(said)
+        Store::open(&self.examined()?).map_err(said)
     }
 
     fn keyed(&self) -> Result<KeyedStore, Refusal> {
@@ -298,8 +297,7 @@ impl Place {
     /// The same for a store of whatever format, and how many certificates were rewritten.
     fn migrated(&self) -> Result<(KeyedStore, Option<usize>), Refusal> {
         let keys = self.keys()?;
-        self.examine()?;
-        KeyedStore::migrate(&self.path, keys).map_err(said)
+        KeyedStore::migrate(&self.examined()?, keys).map_err(said)
     }
 
     fn keys(&self) -> Result<SealingKeys, Refusal> {
@@ -310,10 +308,12 @@ impl Place {
     }
 
     /// Before the file is mapped, and with no more rights than whoever can write to it has: a
-    /// damaged file must end another process than this one, and not as root.
-    fn examine(&self) -> Result<(), Refusal> {
-        become_owner_of(&self.path).map_err(said)?;
-        examination::examine_apart(&self.path).map_err(said)
+    /// damaged file must end another process than this one, and not as root. Returns the path to
+    /// open it by.
+    fn examined(&self) -> Result<PathBuf, Refusal> {
+        let path = become_owner_of(&self.path).map_err(said)?;
+        examination::examine_apart(&path).map_err(said)?;
+        Ok(path)
     }
 }
 

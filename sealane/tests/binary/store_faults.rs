@@ -402,6 +402,53 @@ fn a_small_disk_that_fills_up_keeps_what_it_has() {
 }
 
 #[test]
+fn root_opens_no_store_in_whose_place_others_can_put_one() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can show what root does");
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    let site = Site::new();
+    let (folder, store) = (site.path().join("folder"), site.path().join("folder/store"));
+    fs::create_dir(&folder).unwrap();
+    fs::rename(site.path().join("store"), &store).unwrap();
+    let list = |path: &std::path::Path| {
+        let mut command = Command::new(BINARY);
+        tools::run(command.args(["certificates", "list", "--store"]).arg(path))
+    };
+    for (shared, mode, user, group) in [
+        (&folder, 0o777, 0, 0),
+        (&folder, 0o775, 0, NOBODY),
+        (&folder, 0o755, NOBODY, 0),
+        (&store, 0o702, 0, 0),
+        (&store, 0o1777, 0, 0),
+    ] {
+        chown(shared, Some(user), Some(group)).unwrap();
+        fs::set_permissions(shared, fs::Permissions::from_mode(mode)).unwrap();
+        let said = error_text(&list(&store));
+        let expected =
+            format!("others than root and the store's user may write to {}", shared.display());
+        assert!(said.contains(&expected), "{mode:o} {user} {group}: {said}");
+        chown(shared, Some(0), Some(0)).unwrap();
+        fs::set_permissions(shared, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
+    assert!(list(&store).status.success(), "what is root's stays where it is in a sticky folder");
+    // Where none is yet, others could be first.
+    let mut create = Command::new(BINARY);
+    create.args(["certificates", "import", "--create", "--store"]).arg(folder.join("new"));
+    create.arg("--key-file").arg(site.key_file()).arg(site.path().join("import.pem"));
+    assert!(error_text(&tools::run(&mut create)).contains("others than root"));
+    // A link of another user's is followed once: later it may lead elsewhere.
+    let link = site.path().join("link");
+    std::os::unix::fs::symlink(&store, &link).unwrap();
+    let mut show = Command::new(BINARY);
+    show.args(["certificates", "show", "absent.test", "--store"]).arg(&link);
+    let said = error_text(&tools::run(&mut show));
+    assert!(said.contains(&format!("{}: nothing is served", store.display())), "{said}");
+}
+
+#[test]
 fn root_opens_a_store_of_another_user_with_that_users_rights() {
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: only root can show what root does");
