@@ -1,7 +1,7 @@
 //! The certificate stores of a configuration: opened once in the process, joined with their keys.
 //!
 //! A store is never reloaded: what is imported is served by the next hello. What a reload reads
-//! again is where the sealing keys come from.
+//! again is where the sealing keys come from, and a file that somebody else changed.
 
 pub mod examination;
 mod key_source;

@@ -369,8 +369,8 @@ const BATCH: usize = 1_000;
 const DAY_S: i64 = 86_400;
 /// What is true when all is sealed anew, and what is not.
 const NO_OLDER_KEY: &str = "\
-no private key in the store needs an older sealing key any more, nor opens with one; remove those
-copies of the store made before still open with them: if a sealing key leaked, replace the private \
+no private key in the store needs an older sealing key any more, nor opens with one; remove those.
+Copies of the store made before still open with them: if a sealing key leaked, replace the private \
 keys too";
 /// Certificates between two lines of progress.
 const PROGRESS_STEP: u64 = 5_000;
