@@ -25,13 +25,11 @@ export interface EncryptedKey {
 
 /** What a client sees of a server: certificates, keys, versions, suites. */
 export interface SecureContextOptions {
-  /** It is so anyway. */
-  allowPartialTrustChain?: boolean | undefined;
   /**
    * PEM of the authorities that may issue client certificates. Default, where `requestCert` is set:
    * the roots that this node believes in, whose names clients are not told. As in node, issuers
-   * found here complete the chain of a `cert` that is given without them. Unlike in node, an
-   * authority given here is trusted as it is, whoever issued it.
+   * found here complete the chain of a `cert` that is given without them.
+   * An intermediate need not be sent by clients, but is not trusted without its own issuer here.
    */
   ca?: Pem | Pem[] | undefined;
   /** PEM certificate chains, the server's own certificate first. Several for several keys. */
@@ -78,7 +76,10 @@ export interface SecureContextOptions {
 export interface TicketOptions {
   /** Sessions of one id do not resume under another. Default: none. */
   sessionIdContext?: string | undefined;
-  /** Seconds for which a session can be resumed; it may be up to twice as long. Default: 300. */
+  /**
+   * Seconds for which a session can be resumed, 1 to 604,800, the nearest of which is taken; it may
+   * be up to twice as long. Default: 300.
+   */
   sessionTimeout?: number | undefined;
   /**
    * 48 random bytes; the same for every process that serves the same names. Unlike in node, an

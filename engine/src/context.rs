@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fragile::Fragile;
 use rustls::ServerConfig;
@@ -30,6 +31,8 @@ use key_log::LaneKeyLog;
 /// The TLS settings of one listener: immutable, shared by all lanes, and read-only for them.
 #[derive(Debug)]
 pub struct Context {
+    /// Tells it from every other.
+    pub id: ContextId,
     /// What the listener accepts.
     pub policy: Policy,
     /// Its certificates from files.
@@ -43,6 +46,18 @@ pub struct Context {
     pub provider: ProviderChoice,
     /// Tickets per full TLS 1.3 handshake, at most [`TICKETS_MAX`]; 0 turns resumption off.
     pub tickets: usize,
+}
+
+/// Tells a context from every other of this process, those that are gone included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContextId(pub u64);
+
+impl ContextId {
+    /// An id that no context had before: numbers from 1 on, fewer than 2^53 in any life of a process.
+    pub fn fresh() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
 }
 
 /// More tickets than this help no client.

@@ -156,4 +156,4 @@ const RECORD_TYPE_MAX: u8 = 24;
 const SSL2_CLIENT_HELLO: u8 = 1;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

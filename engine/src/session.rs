@@ -16,6 +16,8 @@ pub use client::ClientSession;
 pub use driver::{End, TlsSession};
 pub use error::SessionError;
 pub(crate) use error::is_authority_as_leaf;
+#[cfg(test)]
+pub(crate) use server::SHOWN;
 pub use server::{Awaited, ServerEnd, ServerSession};
 pub use unfinished::{
     ESTABLISHED_PARTIAL_BYTES_MAX, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX,

@@ -104,6 +104,8 @@ pub use root::{
     TEXT_BYTES_MAX, TicketRoot, TicketRootError,
 };
 pub use sealing::{NONCE_BYTES, TICKET_BYTES_MAX, TicketKey};
+#[cfg(test)]
+pub(crate) use ticketer::OPENED;
 pub use ticketer::Ticketer;
 
 #[cfg(test)]

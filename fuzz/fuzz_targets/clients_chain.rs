@@ -21,7 +21,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, SignatureScheme};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
 use sealane_engine::client_certificates::{ClientRoots, ClientStanding};
-use sealane_engine::context::{Context, LaneContext, LaneResources};
+use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
 use sealane_engine::hello::Hello;
 use sealane_engine::policy::{ClientCertificates, Group, Policy};
 use sealane_engine::provider::{ProviderChoice, lane_provider};
@@ -53,6 +53,7 @@ fn world() -> World {
         let lane = LaneResources::new(root.expect("a root"), now, NonZeroUsize::MIN);
         let policy = Policy { clients, groups: vec![Group::X25519], ..Policy::default() };
         let context = Context {
+            id: ContextId::fresh(),
             policy,
             certificates: Arc::clone(&certificates),
             key_log: false,

@@ -14,7 +14,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
-use sealane_engine::context::{Context, LaneContext, LaneResources};
+use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
 use sealane_engine::hello::Hello;
 use sealane_engine::policy::{Group, Policy};
 use sealane_engine::provider::{ProviderChoice, lane_provider};
@@ -45,6 +45,7 @@ fn world() -> World {
     let lane = LaneResources::new(root.expect("a root"), now, NonZeroUsize::MIN);
     let policy = Policy { groups: vec![Group::X25519], ..Policy::default() };
     let context = Context {
+        id: ContextId::fresh(),
         policy,
         certificates,
         key_log: false,

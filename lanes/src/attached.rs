@@ -306,7 +306,8 @@ impl<K: Kernel> Link<'_, K> {
         socket.ended = fed.as_ref().is_ok_and(|fed| fed.peer_closed);
         if fed.as_ref().is_ok_and(|fed| fed.records) {
             self.connection.active_ms = self.core.now_ms;
-            self.connection.kept.is_another = true;
+            // Unless it is the other side that waits.
+            self.connection.kept.is_another = self.connection.carried_len() == 0;
         }
         let answered = if self.core.wire.is_empty() { Ok(()) } else { self.push_attached() };
         let Fed { established, peer_closed: last, .. } = fed?;
@@ -320,6 +321,26 @@ impl<K: Kernel> Link<'_, K> {
             (true, true) => Received::End,
             (true, false) => Received::Nothing,
         })
+    }
+
+    /// After a call that could not send under TLS: reads once more, so that
+    /// [`Link::attached_fault`] knows of an alert that arrived before the reset. Whatever else
+    /// arrived is thrown away.
+    pub fn hear_attached_out(&mut self) {
+        let Some(Attached { socket, tls: Some(tls) }) = &mut self.connection.attached else {
+            return;
+        };
+        let room = tls.session.partial_len() + LAST_WORDS_BYTES_MAX;
+        let mut sealed = Buffer::with_capacity(room);
+        tls.session.take_partial(&mut sealed);
+        let Ok(len) = self.core.kernel.recv(socket.fd.as_fd(), sealed.spare_mut()) else { return };
+        sealed.fill(len);
+        let mut plain = Buffer::with_capacity(room);
+        self.core.wire.clear();
+        if let Err(error) = tls.session.feed(sealed.filled_mut(), &mut plain, &mut self.core.wire) {
+            tls.fault = Some(Cause::of_backend(&error, tls.session.is_established()));
+        }
+        self.core.wire.clear();
     }
 
     fn read_attached(&mut self, spare: &mut [u8]) -> io::Result<Arrived> {
@@ -413,6 +434,9 @@ impl Connection {
         })
     }
 }
+
+/// Bytes that are read of a peer that has left: tickets, and an alert behind them.
+const LAST_WORDS_BYTES_MAX: usize = 32 << 10;
 
 /// The first bytes never wait for others, so only later ones need this.
 fn do_not_gather(socket: &Socket) {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt::socket_error;
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::Distrust;
 use sealane_engine::context::LaneContext;
 use sealane_engine::hello::Gathering;
 use sealane_engine::session::{ServerSession, Session};
@@ -59,6 +60,8 @@ pub(crate) struct Connection {
     pub(crate) service_due_ms: u64,
     pub(crate) client_bytes: u64,
     pub(crate) backend_bytes: u64,
+    /// Why the client's certificate ended the handshake, if it did.
+    pub(crate) distrust: Option<Box<Distrust>>,
     /// Whether the service wants nothing more from the client.
     pub(crate) abandoned: bool,
     /// Whether it stands in the lane's queue of connections with work left.
@@ -190,6 +193,7 @@ impl Connection {
             service_due_ms: u64::MAX,
             client_bytes: 0,
             backend_bytes: 0,
+            distrust: None,
             abandoned: false,
             queued: false,
         }
@@ -276,7 +280,12 @@ impl Connection {
 
     /// Bytes that wait for their rest, of the client and of the attached socket's peer.
     pub(crate) fn unfinished_len(&self) -> usize {
-        self.carried_len() + self.attached.as_ref().map_or(0, Attached::unfinished_len)
+        self.carried_len() + self.attached_unfinished_len()
+    }
+
+    /// Bytes of the attached socket's peer that wait for their rest.
+    pub(crate) fn attached_unfinished_len(&self) -> usize {
+        self.attached.as_ref().map_or(0, Attached::unfinished_len)
     }
 
     /// Appends `more` to those bytes where nothing but more waiting comes of it.

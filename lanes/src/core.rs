@@ -69,7 +69,7 @@ const OUTGOING_BYTES_MAX: usize = 1 << 20;
 /// Most bytes taken from a socket in one read, and so most work that one connection gets in a turn.
 pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
 /// The same when many peers are slow and large buffers are scarce.
-const READ_BYTES_SCARCE: usize = 16 * 1024;
+pub(crate) const READ_BYTES_SCARCE: usize = 16 * 1024;
 /// Reads that are thrown away at most before a socket is closed.
 const DISCARDED_READS_MAX: usize = 16;
 /// Room for a full read in records, a server flight, tickets and alerts.

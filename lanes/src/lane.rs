@@ -336,6 +336,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             lane: self.core.number,
             server_name: connection.server_name.as_deref(),
             session: connection.session.as_deref(),
+            distrust: connection.distrust.as_deref(),
             handshake_us: connection.handshake_us.map(u64::from),
             duration_ms: self.core.now_ms.saturating_sub(connection.accepted_ms),
             client_bytes: connection.client_bytes,
@@ -358,9 +359,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         while let Some(mail) = self.letters.take() {
             match mail {
                 Mail::Drain(limit) => self.begin_drain(to_ms(limit)),
-                Mail::Provide(id, context) => {
-                    self.replicas.provide(id, &context, &self.resources);
-                }
+                Mail::Provide(context) => self.replicas.provide(&context, &self.resources),
                 // A lane that drains accepts nothing any more, whatever is published.
                 Mail::Publish(_) if self.drain_until_ms.is_some() => {}
                 Mail::Publish(publication) => self.publish(*publication),

@@ -7,21 +7,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
-use sealane_engine::context::Context;
+use sealane_engine::context::{Context, ContextId};
 use sealane_engine::tickets::TicketRoot;
 
 use crate::generation::Publication;
-use crate::orders::ContextId;
 
 /// A message to a lane.
 pub enum Mail<S> {
     /// Stop accepting, let connections end, and stop after the given time at the latest.
     Drain(Duration),
-    /// Be ready to admit connections under this context where [`Chosen::Context`] names it; what
-    /// the id stood for before ends with its last connection.
+    /// Be ready to admit connections under this context where [`Chosen::Context`] names it.
     ///
     /// [`Chosen::Context`]: crate::orders::Chosen::Context
-    Provide(ContextId, Arc<Context>),
+    Provide(Arc<Context>),
     /// Serve this from now on; connections that exist stay with what they have.
     Publish(Box<Publication<S>>),
     /// Stop at once; what is still open is reset.

@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use sealane_engine::context::LaneContext;
+use sealane_engine::context::{ContextId, LaneContext};
 
 use crate::connection::Phase;
 use crate::hellos::Decision;
@@ -66,10 +66,6 @@ pub enum Chosen {
     /// None: the client gets the fatal alert `unrecognized_name`.
     Refuse,
 }
-
-/// Names a context that is not bound to a listener; whoever provides it chooses the number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContextId(pub u64);
 
 /// Orders that are taken in one turn; what is left waits for the next one.
 pub const ORDERS_MAX: usize = 1024;

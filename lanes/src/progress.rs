@@ -4,12 +4,13 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::Distrust;
 use sealane_engine::session::{Fed, Session};
 
 use crate::attached::Attached;
 use crate::cause::Cause;
 use crate::connection::{Direction, Phase};
-use crate::core::{Core, to_ms};
+use crate::core::{Core, READ_BYTES_SCARCE, to_ms};
 use crate::kernel::Kernel;
 use crate::lane::{Entry, Lane};
 use crate::link::Link;
@@ -169,7 +170,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         }
         let connection = &mut self.entry.connection;
         let carried_len = connection.carried_len();
-        let room = self.core.read_len(carried_len);
+        // What is read ahead waits in memory that no pool lends.
+        let ahead_max = if connection.untaken.is_some() { READ_BYTES_SCARCE } else { usize::MAX };
+        let room = self.core.read_len(carried_len).min(ahead_max);
         let mut received = std::mem::take(&mut self.core.received);
         received.clear();
         let spare = &mut received.spare_mut()[carried_len..carried_len + room];
@@ -237,11 +240,13 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             Ok(fed) => {
                 if fed.records {
                     connection.active_ms = self.core.now_ms;
-                    connection.kept.is_another = true;
+                    // Unless it is the other side that waits.
+                    connection.kept.is_another = connection.attached_unfinished_len() == 0;
                 }
                 self.take_plaintext(fed, &mut plain)
             }
             Err(error) => {
+                connection.distrust = Distrust::of_handshake(&error).map(Box::new);
                 let cause = Cause::of_session(&error, established);
                 if self.core.wire.is_empty() { Err(cause) } else { self.refuse(cause) }
             }

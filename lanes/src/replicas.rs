@@ -5,10 +5,9 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use sealane_engine::certificates::AskedName;
-use sealane_engine::context::{Context, ContextError, LaneContext, LaneResources};
+use sealane_engine::context::{Context, ContextError, ContextId, LaneContext, LaneResources};
 
 use crate::generation::Listener;
-use crate::orders::ContextId;
 
 /// Every replica that is in use, and those that are kept because orders may name them.
 pub(crate) struct Replicas {
@@ -80,21 +79,12 @@ impl Replicas {
         Ok(ListenerContexts { own, named })
     }
 
-    /// Keeps a replica of `context` under `id`. One that cannot be made leaves the id unknown.
-    pub(crate) fn provide(
-        &mut self,
-        id: ContextId,
-        context: &Arc<Context>,
-        resources: &LaneResources,
-    ) {
-        let before = match self.of(context, resources) {
-            Ok(replica) => {
-                replica.set_current(true);
-                self.provided.insert(id, replica)
-            }
-            Err(_) => self.provided.remove(&id),
-        };
-        self.is_unsettled |= before.is_some();
+    /// Keeps a replica of `context`. One that cannot be made leaves its id unknown.
+    pub(crate) fn provide(&mut self, context: &Arc<Context>, resources: &LaneResources) {
+        if let Ok(replica) = self.of(context, resources) {
+            replica.set_current(true);
+            self.provided.insert(context.id, replica);
+        }
     }
 
     pub(crate) fn withdraw(&mut self, id: ContextId) {
@@ -161,6 +151,7 @@ mod tests {
         let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
         let index = IndexBuilder::new(&provider, 0).finish(DefaultCertificate::First).index;
         Arc::new(Context {
+            id: ContextId::fresh(),
             policy: Policy::default(),
             certificates: Arc::new(index),
             key_log: false,
@@ -177,15 +168,14 @@ mod tests {
         let first = replicas.of(&one, &resources).unwrap();
         assert!(Rc::ptr_eq(&first, &replicas.of(&one, &resources).unwrap()));
         assert!(!Rc::ptr_eq(&first, &replicas.of(&two, &resources).unwrap()));
-        replicas.provide(ContextId(1), &one, &resources);
-        assert!(Rc::ptr_eq(&first, &replicas.provided(ContextId(1)).unwrap()));
+        replicas.provide(&one, &resources);
+        assert!(Rc::ptr_eq(&first, &replicas.provided(one.id).unwrap()));
+        assert!(replicas.provided(two.id).is_none());
         let gone = Rc::downgrade(&first);
         drop(first);
         assert!(gone.upgrade().is_some(), "it is provided");
-        replicas.provide(ContextId(1), &two, &resources);
-        assert!(gone.upgrade().is_none(), "the id stands for another");
-        replicas.withdraw(ContextId(1));
-        assert!(replicas.provided(ContextId(1)).is_none());
+        replicas.withdraw(one.id);
+        assert!(gone.upgrade().is_none() && replicas.provided(one.id).is_none());
     }
 
     /// A context with a certificate for `name`, and the certificate.
@@ -200,7 +190,8 @@ mod tests {
         let certificates = Arc::new(index);
         let empty = context();
         let policy = Policy::default();
-        (Arc::new(Context { policy, certificates, store: None, ..*empty }), certificate)
+        let id = ContextId::fresh();
+        (Arc::new(Context { id, policy, certificates, store: None, ..*empty }), certificate)
     }
 
     #[test]
@@ -223,12 +214,12 @@ mod tests {
             }
         };
         let listeners = [listener(own, &mut replicas)];
-        replicas.provide(ContextId(1), ordered, &resources);
+        replicas.provide(ordered, &resources);
         decode_all();
         assert!(!replicas.is_unsettled);
         replicas.settle(&listeners, &resources);
         assert_eq!(resources.keys.borrow().len(), 3);
-        replicas.withdraw(ContextId(1));
+        replicas.withdraw(ordered.id);
         assert!(replicas.is_unsettled);
         replicas.settle(&listeners, &resources);
         assert_eq!((resources.keys.borrow().len(), replicas.is_unsettled), (2, false));

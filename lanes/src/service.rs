@@ -247,6 +247,8 @@ pub struct End<'a> {
     pub server_name: Option<&'a str>,
     /// The session, if the client got as far as a ClientHello.
     pub session: Option<&'a sealane_engine::session::ServerSession>,
+    /// Why the client's certificate ended the handshake, if it did.
+    pub distrust: Option<&'a sealane_engine::client_certificates::Distrust>,
     /// From accept to the end of the handshake, if it was completed.
     pub handshake_us: Option<u64>,
     /// From accept to the end.

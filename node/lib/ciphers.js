@@ -14,10 +14,12 @@ const { warnOnce } = require('./warnings.js');
  *
  * @param {string} list
  * @param {string} option
- * @returns {{ suites: string[], only13: boolean }}
+ * @returns {{ suites: string[], only13: boolean, without13: boolean }} `without13`: those of TLS
+ *   1.3 that it names are not offered
  */
 function readSuites(list, option) {
-  const words = list.split(/[:,; ]+/).filter((word) => word !== '');
+  // As in OpenSSL, a word ends where an order or an exclusion begins, with or without a colon.
+  const words = list.split(/[:,; ]+|(?=[@!])/).filter((word) => word !== '');
   const absent = [];
   const of13 = words.filter((word) => /^!?TLS_/i.test(word) && !/_WITH_/i.test(word));
   const rules = words.filter((word) => !of13.includes(word));
@@ -32,9 +34,13 @@ function readSuites(list, option) {
   }
   if (absent.length > 0 && list !== constants.defaultCoreCipherList) {
     const text = `${option} names ${listed(absent)}, which sealane does not offer and passes over`;
-    warnOnce(option, text);
+    warnOnce(text);
   }
-  return { suites: [...newer, ...older.chosen], only13: rules.length === 0 };
+  return {
+    suites: [...newer, ...older.chosen],
+    only13: rules.length === 0,
+    without13: newer.length === 0 && of13.some((word) => !word.startsWith('!')),
+  };
 }
 
 /** Suites of TLS 1.3: those that are named, or else all but those that are taken away. */
@@ -58,6 +64,11 @@ class Choice {
     if (rule.startsWith('@')) {
       this.#order(rule, option);
       return;
+    }
+    if (rule.startsWith('SUITEB')) {
+      const reason = `says '${listed([rule])}', which is not offered`;
+      const instead = 'name its suites, and its curves by ecdhCurve';
+      throw invalidValue(option, undefined, reason, instead);
     }
     const sign = /^[!+-]/.test(rule) ? rule[0] : '';
     const meant = matching(rule.slice(sign.length));

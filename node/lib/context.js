@@ -178,7 +178,7 @@ function asSecureContext(value, name) {
  */
 function asServerName(servername) {
   if (typeof servername !== 'string') {
-    throw invalidType('servername', 'a string', servername);
+    throw invalidType('servername', 'of type string', servername);
   }
   const wildcard = servername.startsWith('*.');
   const rest = wildcard ? servername.slice(2) : servername;

@@ -4,6 +4,7 @@
 // serve them while it listens.
 
 const { hkdfSync, randomBytes } = require('node:crypto');
+const tls = require('node:tls');
 const {
   SecureContext,
   asSecureContext,
@@ -116,13 +117,18 @@ class LaneServer {
 
   /** The contexts that lanes serve now, and whom they turn away. */
   generation() {
-    const blocked = this.#read.net.blockList?.rules ?? [];
-    this.#rules = blocked.length;
     return {
-      blocked,
+      blocked: this.#read.net.blockList?.rules ?? [],
       context: this.#made(this.#context),
       named: [...this.#named].map(([name, context]) => [name, this.#made(context)]),
     };
+  }
+
+  /** The same, for lanes that are told of it at once. */
+  published() {
+    const generation = this.generation();
+    this.#rules = generation.blocked.length;
+    return generation;
   }
 
   /** @param {object} options those of createSecureContext, ticketKeys, ...; or a context */
@@ -132,7 +138,7 @@ class LaneServer {
       this.#context = options;
     } else {
       if (options === null || typeof options !== 'object') {
-        throw invalidType('options', 'an object', options);
+        throw invalidType('options', 'of type object', options);
       }
       const read = readOptions(options, CALLS.setSecureContext);
       this.#refuseNewTimeout(read.tickets);
@@ -207,7 +213,7 @@ class LaneServer {
   /** @param {Buffer | Buffer[]} keys the first seals, all of them open */
   setTicketKeys(keys) {
     if (keys == null) {
-      throw invalidType('keys', 'a Buffer, or an array of these', keys);
+      throw invalidType('keys', 'an instance of Buffer, or an array of these', keys);
     }
     this.#ticketKeys = ticketKeys(keys, 'keys');
     this.#publishTickets();
@@ -256,6 +262,16 @@ class LaneServer {
     }
   }
 
+  /**
+   * Tells of one whose handshake failed, as node tells of each that it accepts. Who has no TLS of
+   * its own would take what comes for one that may speak.
+   */
+  failedConnection(socket) {
+    if (this.#server instanceof tls.Server) {
+      this.#server.emit('connection', socket);
+    }
+  }
+
   /** A session that resumes was verified when it began: its certificate may have expired since. */
   #isUnauthorized(socket) {
     const { rejectUnauthorized, requestCert } = this.#read.server;
@@ -297,11 +313,13 @@ class LaneServer {
         return;
       }
       try {
+        if (isEmpty(context)) throw coded('ERR_INVALID_ARG_VALUE', 'Invalid SNI context');
         const secure = context ? asSecureContext(context, 'the context of SNICallback') : null;
         done(null, convert(secure));
       } catch (wrong) {
         // Whoever does not listen for 'tlsClientError' would see clients fail for no reason.
-        warnOnce('SNICallback', `SNICallback gave no context that can be served: ${wrong.message}`);
+        const text = `SNICallback gave no context that can be served: ${wrong.message}`;
+        warnOnce(text, 'SNICallback');
         done(wrong, null);
       }
     });
@@ -321,6 +339,7 @@ class LaneServer {
         server.SNICallback &&
         ((name, done) => this.#ask(name, (context) => context ?? chosen(name), done)),
       context: chosen,
+      contexts: [['', this.#context], ...[...this.#named].sort(byName)],
       handshakeTimeout: server.handshakeTimeout ?? HANDSHAKE_TIMEOUT_MS,
       pauseOnConnect: net.pauseOnConnect ?? false,
       sessionIdContext: this.#sessionIdContext,
@@ -428,7 +447,7 @@ class LaneServer {
     this.#publishing = true;
     process.nextTick(() => {
       this.#publishing = false;
-      const generation = this.generation();
+      const generation = this.published();
       for (const life of this.#listening) {
         life.publish(generation);
       }
@@ -458,6 +477,15 @@ function refuseEvent(event) {
 }
 
 function ignored() {}
+
+/** Options that say nothing: a context that nobody can be served by. */
+function isEmpty(context) {
+  return context?.constructor === Object && Object.keys(context).length === 0;
+}
+
+function byName([one], [other]) {
+  return one < other ? -1 : 1;
+}
 
 const TICKETS_INSTEAD =
   "sessions live in the client's ticket: give every process the same ticketKeys";

@@ -48,6 +48,30 @@ function certificatePem(der) {
 }
 
 /**
+ * A private key in PEM, in memory that its owner can empty: a string could not be.
+ *
+ * @param {Buffer} der
+ * @param {string} type pkcs1, pkcs8 or sec1
+ * @returns {Buffer}
+ */
+function keyPem(der, type) {
+  const label = KEY_LABELS[type];
+  const [head, tail] = [`-----BEGIN ${label}-----\n`, `-----END ${label}-----\n`];
+  const groups = Math.ceil(der.length / 3);
+  const pem = Buffer.alloc(head.length + 4 * groups + Math.ceil(groups / 16) + tail.length);
+  let end = pem.write(head, 'latin1');
+  for (let at = 0; at < der.length; at += 3) {
+    const bits = (der[at] << 16) | (der[at + 1] << 8) | der[at + 2];
+    for (let i = 0; i < 4; i += 1) {
+      pem[end++] = at + i > der.length ? PADDING : BASE64[(bits >> (18 - 6 * i)) & 63];
+    }
+    if (at % 48 === 45 || at + 3 >= der.length) pem[end++] = LINE_END;
+  }
+  pem.write(tail, end, 'latin1');
+  return pem;
+}
+
+/**
  * Whether an authority with these settings may vouch for clients: a sequence of uses that it is
  * trusted for, and one, tagged, of uses that it is not.
  */
@@ -177,7 +201,7 @@ function decrypt(pem, passphrase, option) {
     );
   }
   if (typeof passphrase !== 'string') {
-    throw invalidType('options.passphrase', 'a string', passphrase);
+    throw invalidType('options.passphrase', 'of type string', passphrase);
   }
   let key;
   try {
@@ -223,6 +247,14 @@ const CHAIN_LENGTH_MAX = 8;
 const OTHER_LABELS = Object.freeze(['BEGIN TRUSTED CERTIFICATE', 'BEGIN X509 CERTIFICATE']);
 const OTHERWISE_LABELLED =
   /-----BEGIN (TRUSTED|X509) CERTIFICATE-----([^-]*)-----END \1 CERTIFICATE-----/g;
+const KEY_LABELS = Object.freeze({
+  pkcs1: 'RSA PRIVATE KEY',
+  pkcs8: 'PRIVATE KEY',
+  sec1: 'EC PRIVATE KEY',
+});
+const BASE64 = Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/');
+const PADDING = '='.charCodeAt(0);
+const LINE_END = '\n'.charCodeAt(0);
 const SEQUENCE = 0x30;
 const REJECTED = 0xa0;
 /** As DER: clients' certificates, and any use. */
@@ -231,4 +263,11 @@ const CLIENT_USES = Object.freeze([
   Buffer.from('0604551d2500', 'hex'),
 ]);
 
-module.exports = { certificatePem, completeChains, readAuthorities, readKeys, readPem };
+module.exports = {
+  certificatePem,
+  completeChains,
+  keyPem,
+  readAuthorities,
+  readKeys,
+  readPem,
+};

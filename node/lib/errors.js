@@ -12,9 +12,10 @@ class OptionError extends TypeError {
    * @param {string} option full name, such as `options.ciphers`
    * @param {string} reason a sentence without its full stop
    * @param {string} [alternative] what to do instead, in the same form
+   * @param {string} [text] option and reason in one sentence
    */
-  constructor(code, option, reason, alternative) {
-    super(`${option} ${reason}${alternative ? `. ${capital(alternative)}` : ''}`);
+  constructor(code, option, reason, alternative, text = `${option} ${reason}`) {
+    super(`${text}${alternative ? `. ${capital(alternative)}` : ''}`);
     Object.defineProperty(this, 'name', { value: 'TypeError' });
     this.code = code;
     this.option = option;
@@ -65,23 +66,30 @@ function invalidValue(option, value, reason, alternative) {
 }
 
 /**
+ * In node's words.
+ *
  * @param {string} option
- * @param {string} expected such as `a string or a Buffer`
+ * @param {string} expected such as `of type string` or `an instance of Buffer`
  * @param {unknown} value
  */
 function invalidType(option, expected, value) {
-  const reason = `must be ${expected}. Received ${received(value)}`;
-  return new OptionError('ERR_INVALID_ARG_TYPE', option, reason);
+  const reason = `must be ${expected}. Received ${receivedType(value)}`;
+  const kind = option.includes('.') ? 'property' : 'argument';
+  const text = `The "${option}" ${kind} ${reason}`;
+  return new OptionError('ERR_INVALID_ARG_TYPE', option, reason, undefined, text);
 }
 
 /**
+ * In node's words.
+ *
  * @param {string} option
- * @param {string} range such as `an integer from 1 to 1024`
+ * @param {string} range such as `>= 1 && <= 1024`
  * @param {unknown} value
  */
 function outOfRange(option, range, value) {
   const reason = `must be ${range}. Received ${received(value)}`;
-  return new OptionError('ERR_OUT_OF_RANGE', option, reason);
+  const text = `The value of "${option}" is out of range. It ${reason}`;
+  return new OptionError('ERR_OUT_OF_RANGE', option, reason, undefined, text);
 }
 
 /**
@@ -125,11 +133,15 @@ function listenError(refused, address, port) {
 /**
  * What 'tlsClientError' tells of a handshake that failed: node's code where it has one for it.
  *
- * @param {{ label: string, message: string, remoteAddress?: string, remotePort?: number }} failed
+ * @param {{ authorizationError?: string, label: string, message: string, remoteAddress?: string,
+ *   remotePort?: number }} failed
  */
-function handshakeError({ label, message, remoteAddress, remotePort }) {
-  const code = HANDSHAKE_CODES[label] ?? 'ERR_SSL_HANDSHAKE_FAILURE';
-  const text = label === 'client_gone' ? 'socket hang up' : message || label.replaceAll('_', ' ');
+function handshakeError({ authorizationError, label, message, remoteAddress, remotePort }) {
+  // A certificate that is not believed is not one that is missing: node ends that connection.
+  const known = authorizationError ? 'ECONNRESET' : HANDSHAKE_CODES[label];
+  const code = known ?? 'ERR_SSL_HANDSHAKE_FAILURE';
+  const why = authorizationError ? `${message}: ${authorizationError}` : message;
+  const text = NODES_TEXTS[label] ?? (why || label.replaceAll('_', ' '));
   return coded(code, text, { reason: label, remoteAddress, remotePort });
 }
 
@@ -161,6 +173,13 @@ const HANDSHAKE_CODES = Object.freeze({
   unknown_name: 'ERR_SSL_UNRECOGNIZED_NAME',
 });
 
+/** What programs look for in messages, too. */
+const NODES_TEXTS = Object.freeze({
+  __proto__: null,
+  client_gone: 'socket hang up',
+  not_tls: 'SSL routines::wrong version number: the client speaks something else than TLS',
+});
+
 /** No longer than a line, and never the content of a Buffer, which may be a key. */
 function received(value) {
   if (value == null || typeof value === 'number' || typeof value === 'boolean') {
@@ -175,6 +194,17 @@ function received(value) {
     return `an instance of ${value.constructor?.name || 'Object'}`;
   }
   return `a ${typeof value}`;
+}
+
+function receivedType(value) {
+  if (value == null || typeof value === 'object') {
+    return received(value);
+  }
+  if (typeof value === 'function') {
+    return `function ${value.name}`;
+  }
+  const shown = typeof value === 'string' ? received(value) : String(value);
+  return `type ${typeof value} (${shown})`;
 }
 
 function capital(sentence) {

@@ -9,12 +9,13 @@ const { inheritFromNode } = require('./inherited.js');
 /** Stands for what has never been a connection. */
 class FailedSocket extends Duplex {
   /**
-   * @param {{ remoteAddress?: string, remotePort?: number, remoteFamily?: string,
-   *   servername?: string }} failed
+   * @param {{ authorizationError?: string, remoteAddress?: string, remotePort?: number,
+   *   remoteFamily?: string, servername?: string }} failed
    */
-  constructor({ remoteAddress, remotePort, remoteFamily, servername }) {
+  constructor({ authorizationError, remoteAddress, remotePort, remoteFamily, servername }) {
     super();
     this.authorized = false;
+    this.authorizationError = authorizationError;
     this.encrypted = true;
     this._parent = null;
     this._secureEstablished = false;

@@ -3,13 +3,14 @@
 // Sockets that a program has opened itself, and hands to a server by `emit('connection', socket)`:
 // node's own TLS serves them, with what the server's lanes serve.
 
-const { constants, createPrivateKey, hkdfSync } = require('node:crypto');
+const { constants, createHash, hkdfSync } = require('node:crypto');
 // As they are now: a program may put a server of ours in the place of node's.
 const { createSecureContext, createServer } = require('node:tls');
 const { contextKeys } = require('./context.js');
-const { certificatePem } = require('./credentials.js');
+const { certificatePem, keyPem } = require('./credentials.js');
+const { FailedSocket } = require('./failed.js');
 const { kChannel } = require('./identity.js');
-const { GROUPS, SUITES } = require('./offers.js');
+const { GROUPS, SCHEMES, SUITES } = require('./offers.js');
 
 /**
  * Takes the place of what node's tls.Server does with a connection: those of lanes are done with
@@ -19,10 +20,14 @@ const { GROUPS, SUITES } = require('./offers.js');
  * @param {import('./core').LaneServer} core
  */
 function takeForeign(server, core) {
-  const [beginHandshake] = server.listeners('connection');
+  // By itself, and not by its place: the program may have put a listener of its own before it.
+  const [beginHandshake] = createServer().listeners('connection');
   server.removeListener('connection', beginHandshake);
   const foreign = new Foreign(server, core);
   server.prependListener('connection', (socket) => {
+    if (socket instanceof FailedSocket) {
+      return;
+    }
     // One of another server's lanes is a stream like any other.
     if (socket[kChannel]?.lane.options.server !== server) {
       foreign.serve(socket);
@@ -61,7 +66,8 @@ class Foreign {
       return;
     }
     const server = this.#server;
-    const inner = createServer(serverOptions(this.#core.forNode()), (socket) => {
+    const inner = innerServer(this.#core.forNode());
+    inner.on('secureConnection', (socket) => {
       socket.server = server;
       server.emit('secureConnection', socket);
     });
@@ -74,25 +80,47 @@ class Foreign {
   }
 }
 
-/** Those of tls.createServer. */
-function serverOptions(given) {
+/** A server of node's tls with what the lanes have. */
+function innerServer(given) {
   const { handshakeTimeout, pauseOnConnect, settings, sessionIdContext, sessionTimeout } = given;
   const { alpn, rejectUnauthorized, requestCert } = settings;
   const contexts = new WeakMap();
-  // Tickets of another form do not share the key of the lanes'.
-  const ticketKeys = Buffer.from(hkdfSync('sha256', given.ticketKey, '', TICKETS, 48));
-  return {
-    ...contextOptions(given.context('')[contextKeys.material](settings, '')),
-    ALPNProtocols: alpn.length > 0 ? wireOf(alpn) : undefined,
-    SNICallback: (name, done) => choose(given, contexts, name, done),
-    handshakeTimeout,
-    pauseOnConnect,
-    rejectUnauthorized,
-    requestCert,
-    sessionIdContext,
-    sessionTimeout,
-    ticketKeys,
-  };
+  const material = given.context('')[contextKeys.material](settings, '');
+  // A lane judges anew who resumes, and asks SNICallback. OpenSSL does neither.
+  const tickets = material.tickets && !requestCert && given.ask === undefined;
+  return withoutTraces({ ...material, tickets }, (options) =>
+    createServer({
+      ...options,
+      ALPNProtocols: alpn.length > 0 ? wireOf(alpn) : undefined,
+      SNICallback: (name, done) => choose(given, contexts, name, done),
+      handshakeTimeout,
+      pauseOnConnect,
+      rejectUnauthorized,
+      requestCert,
+      sessionIdContext,
+      sessionTimeout,
+      ticketKeys: ticketKeysOf(given),
+    }),
+  );
+}
+
+/**
+ * Tickets of another form do not share the key of the lanes', and are good where clients are
+ * treated alike and every name gets the same certificates.
+ */
+function ticketKeysOf({ contexts, settings, ticketKey }) {
+  const { alpn, rejectUnauthorized, requestCert } = settings;
+  const served = createHash('sha256');
+  const add = (bytes) => served.update(`${bytes.length}:`).update(bytes);
+  add(JSON.stringify({ alpn, rejectUnauthorized, requestCert }));
+  for (const [name, context] of contexts) {
+    add(name);
+    for (const [leaf] of context[contextKeys.forServer](settings).certificates()) {
+      add(leaf);
+    }
+  }
+  const info = Buffer.concat([Buffer.from(TICKETS), served.digest()]);
+  return Buffer.from(hkdfSync('sha256', ticketKey, '', info, 48));
 }
 
 /** Answers a client that names a server as the lanes do. */
@@ -123,7 +151,10 @@ function nodeContext(contexts, secure, material) {
   const made = contexts.get(secure) ?? new Map();
   contexts.set(secure, made);
   const id = material.identities.map(({ digest }) => digest.toString('base64')).join();
-  const context = made.get(id) ?? createSecureContext(contextOptions(material));
+  const context = withoutTraces(
+    material,
+    (options) => made.get(id) ?? createSecureContext(options),
+  );
   made.delete(id);
   made.set(id, context);
   if (made.size > CONTEXTS_MAX) {
@@ -132,23 +163,34 @@ function nodeContext(contexts, secure, material) {
   return context;
 }
 
-/** Those of tls.createSecureContext. */
+/** What `make` makes of it. The private keys lie in JavaScript's memory no longer than that. */
+function withoutTraces(material, make) {
+  const options = contextOptions(material);
+  try {
+    return make(options);
+  } finally {
+    for (const bytes of [...options.key, ...material.identities.map(({ key }) => key)]) {
+      bytes.fill(0);
+    }
+  }
+}
+
+/** Those of tls.createSecureContext. What is not set is what lanes have, and not node's. */
 function contextOptions({ identities, suites, groups, schemes, ...settings }) {
   const { ca, caNamed, crl, honorCipherOrder, maxVersion, minVersion } = settings;
+  const accepted = suites ?? SUITES.map(([name]) => name);
   return {
     ca: caNamed ? ca : undefined,
     cert: identities.map(({ chain }) => chain.map(certificatePem).join('')),
-    ciphers: suites?.map((name) => SUITES.find((row) => row[0] === name)[1]).join(':'),
+    ciphers: accepted.map((name) => SUITES.find((row) => row[0] === name)[1]).join(':'),
     crl: crl.length > 0 ? crl : undefined,
-    ecdhCurve: groups && curvesOf(groups),
+    ecdhCurve: curvesOf(groups ?? GROUPS.map(([name]) => name)),
     honorCipherOrder,
-    key: identities.map(({ key, type }) =>
-      createPrivateKey({ key, format: 'der', type }).export({ format: 'pem', type: 'pkcs8' }),
-    ),
+    key: identities.map(({ key, type }) => keyPem(key, type)),
     maxVersion,
     minVersion,
     secureOptions: settings.tickets ? undefined : constants.SSL_OP_NO_TICKET,
-    sigalgs: schemes?.join(':'),
+    sigalgs: (schemes ?? SCHEMES.map(([name]) => name)).join(':'),
   };
 }
 

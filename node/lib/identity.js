@@ -18,10 +18,9 @@ function opened(socket) {
 
 const GETTERS = {
   // Whoever believes a client by its certificate reads that certificate: it must be there.
-  authorized: (it, socket) => it.authorized && leafOf(socket) !== undefined,
+  authorized: (it, socket) => it.authorized && showsLeaf(socket),
   authorizationError: (it, socket) =>
-    it.authorizationError ??
-    (it.authorized && leafOf(socket) === undefined ? 'CERT_REJECTED' : null),
+    it.authorizationError ?? (it.authorized && !showsLeaf(socket) ? 'CERT_REJECTED' : null),
   servername: (it) => it.serverName,
   alpnProtocol: (it) => it.alpn,
   remoteAddress: (it) => it.remote.address,
@@ -140,6 +139,29 @@ function defineIdentity(prototype) {
     Object.defineProperty(prototype, name, { configurable: true, writable: true, value });
   }
 }
+
+/**
+ * Whether the client's own certificate can be told. Clients come again, and reading takes longer
+ * than all else that is done here for a connection: it is known of those that came last.
+ */
+function showsLeaf(socket) {
+  const channel = socket[kChannel];
+  if (channel.showsLeaf === undefined) {
+    const bytes = opened(socket).leaf?.toString('latin1') ?? '';
+    channel.showsLeaf = readableLeaves.get(bytes) ?? leafOf(socket) !== undefined;
+    readableLeaves.delete(bytes);
+    readableLeaves.set(bytes, channel.showsLeaf);
+    if (readableLeaves.size > LEAVES_MAX) {
+      readableLeaves.delete(readableLeaves.keys().next().value);
+    }
+  }
+  return channel.showsLeaf;
+}
+
+/** By the bytes of a client's certificate, the one unused for longest first. */
+const readableLeaves = new Map();
+/** Each of 32 KiB at most, which is what lanes take. */
+const LEAVES_MAX = 128;
 
 /** The client's own certificate, read once; undefined if there is none that can be told. */
 function leafOf(socket) {

@@ -71,7 +71,7 @@ function readObject(options, backlog) {
   }
   const { signal } = options;
   if (signal !== undefined && typeof signal?.aborted !== 'boolean') {
-    throw invalidType('options.signal', 'an AbortSignal', signal);
+    throw invalidType('options.signal', 'an instance of AbortSignal', signal);
   }
   const common = { backlog: toCount(options.backlog) || backlog, exclusive: !!options.exclusive };
   if (typeof options.fd === 'number' && options.fd >= 0) {
@@ -80,7 +80,7 @@ function readObject(options, backlog) {
   if (('port' in options && options.port == null) || options.port != null) {
     const host = options.host || undefined;
     if (host !== undefined && typeof host !== 'string') {
-      throw invalidType('options.host', 'a string', host);
+      throw invalidType('options.host', 'of type string', host);
     }
     const { ipv6Only, reusePort } = options;
     const port = options.port == null ? 0 : readPort(options.port, 'options.port');

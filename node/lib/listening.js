@@ -83,7 +83,7 @@ class Listening {
 
   /** Resolves when the lanes accept connections. */
   async start() {
-    this.publish(this.#core.generation());
+    this.publish(this.#core.published());
     await this.#native.start();
   }
 
@@ -190,6 +190,7 @@ class Listening {
     const { error, name } = asked.get(id) ?? {};
     asked.delete(id);
     const socket = new FailedSocket({ ...failed, servername: name });
+    this.#core.failedConnection(socket);
     this.#core.handshakeFailed(error ?? handshakeError(failed), socket);
   }
 

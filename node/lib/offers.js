@@ -93,7 +93,7 @@ function readList(list, option, rows, shown, isElsewhere) {
     throw invalidValue(option, list, reason, `name some of these, between colons: ${offered}`);
   }
   if (absent.length > 0) {
-    warnOnce(option, `${option} names ${listed(absent)}, which sealane does not offer`);
+    warnOnce(`${option} names ${listed(absent)}, which sealane does not offer`);
   }
   return [...found];
 }

@@ -10,8 +10,8 @@ const FIXED_BYTES = 56;
 /** Bytes of an address, of either family. */
 const ADDRESS_BYTES = 16;
 
-/** Bytes of FAILED's payload in front of the text. */
-const FAILED_FIXED_BYTES = 28;
+/** Bytes of FAILED's payload in front of its two texts. */
+const FAILED_FIXED_BYTES = 32;
 
 /** By IANA's numbers: IANA's name, OpenSSL's name. */
 const SUITES = new Map([
@@ -149,14 +149,16 @@ class Opened {
  */
 function failedOf(bytes) {
   if (bytes.length < FAILED_FIXED_BYTES) return { cause: -1, label: '', message: '' };
-  const remote = address(bytes.subarray(12, 28), bytes.readUInt32LE(4), bytes.readUInt32LE(8));
+  const remote = address(bytes.subarray(16, 32), bytes.readUInt32LE(4), bytes.readUInt32LE(8));
+  const message = FAILED_FIXED_BYTES + Math.min(bytes.readUInt32LE(12), bytes.length);
   return {
+    authorizationError: bytes.toString('latin1', FAILED_FIXED_BYTES, message) || undefined,
     cause: bytes.readUInt32LE(0),
     label: '',
     remoteAddress: remote.address,
     remoteFamily: remote.family,
     remotePort: remote.port,
-    message: bytes.toString('utf8', FAILED_FIXED_BYTES),
+    message: bytes.toString('utf8', message),
   };
 }
 

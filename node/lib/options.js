@@ -11,7 +11,13 @@ const net = require('node:net');
 const tls = require('node:tls');
 const { readSuites } = require('./ciphers.js');
 const { completeChains, readAuthorities, readKeys, readPem } = require('./credentials.js');
-const { invalidType, invalidValue, outOfRange, throwMistakes } = require('./errors.js');
+const {
+  OptionError,
+  invalidType,
+  invalidValue,
+  outOfRange,
+  throwMistakes,
+} = require('./errors.js');
 const { readGroups, readSchemes } = require('./offers.js');
 const {
   readProtocol,
@@ -50,7 +56,7 @@ const CALLS = Object.freeze({
  */
 function readOptions(options, on) {
   if (options != null && (typeof options !== 'object' || Array.isArray(options))) {
-    throw invalidType('options', 'an object', options);
+    throw invalidType('options', 'of type object', options);
   }
   const mistakes = [];
   const passedOver = [];
@@ -91,6 +97,11 @@ function isAbsent(name, value) {
 function rowOf(name, value, on) {
   const row = Object.hasOwn(OPTIONS, name) ? OPTIONS[name] : PASSED_OVER;
   const option = `options.${name}`;
+  const meant = row === PASSED_OVER ? nearOf(name) : undefined;
+  if (meant && !HARMLESS.includes(OPTIONS[meant].group)) {
+    // Whoever asks for client certificates must not go without them for a letter.
+    throw invalidValue(option, undefined, 'is no option', `did you mean ${meant}?`);
+  }
   if (row.refused) {
     if (value === false || value === 0) {
       return undefined;
@@ -111,9 +122,14 @@ function rowOf(name, value, on) {
 
 /** With the option that may have been meant. */
 function nameAndNear(name) {
-  const known = Object.keys(OPTIONS);
-  const near = known.find((one) => one !== name && one.toLowerCase() === name.toLowerCase());
+  const near = nearOf(name);
   return near ? `${name} (did you mean ${near}?)` : name;
+}
+
+/** The option that differs from this name by its case alone. */
+function nearOf(name) {
+  const known = Object.keys(OPTIONS);
+  return known.find((one) => one !== name && one.toLowerCase() === name.toLowerCase());
 }
 
 function contradictions({ context }) {
@@ -141,6 +157,7 @@ function contradictions({ context }) {
 function meaning(context) {
   const { ca = [], cert = [], secureOptions = {} } = context;
   const ciphers = context.ciphers ?? defaultSuites();
+  throwMistakes(versionMistakes({ ...context, ciphers }));
   const { min, max } = versionsOf({ ...context, ciphers });
   const found = {
     cert: completeChains(cert, ca),
@@ -181,35 +198,43 @@ function defaultLanes() {
 
 const string = (value, option) => {
   if (typeof value !== 'string') {
-    throw invalidType(option, 'a string', value);
+    throw invalidType(option, 'of type string', value);
   }
   return value;
 };
 
 const boolean = (value, option) => {
   if (typeof value !== 'boolean') {
-    throw invalidType(option, 'true or false', value);
+    throw invalidType(option, 'of type boolean', value);
   }
   return value;
 };
 
 const callback = (value, option) => {
   if (typeof value !== 'function') {
-    throw invalidType(option, 'a function', value);
+    throw invalidType(option, 'of type function', value);
   }
   return value;
 };
 
-const integer = (min, max, unit) => (value, option) => {
-  const range = `an integer from ${min} to ${max}${unit ? ` (${unit})` : ''}`;
+const integer = (min, max) => (value, option) => {
   if (typeof value !== 'number') {
-    throw invalidType(option, range, value);
+    throw invalidType(option, 'of type number', value);
   }
-  if (!Number.isInteger(value) || value < min || value > max) {
-    throw outOfRange(option, range, value);
+  if (!Number.isInteger(value)) {
+    throw outOfRange(option, 'an integer', value);
+  }
+  if (value < min || value > max) {
+    throw outOfRange(option, `>= ${min} && <= ${max}`, value);
   }
   return value;
 };
+
+/** What node takes, in seconds: lanes count from one, and RFC 8446 ends it after a week. */
+function ticketLifetime(value, option) {
+  const seconds = integer(0, INT32_MAX)(value, option);
+  return Math.min(Math.max(seconds, 1), TICKET_LIFETIME_S_MAX);
+}
 
 const oneOf = (values) => (value, option) => {
   if (!values.includes(value)) {
@@ -284,16 +309,17 @@ function asBytes(value, option, expected = 'a string or a Buffer') {
  */
 function ticketKeys(value, option) {
   if (Array.isArray(value) && value.length === 0) {
-    throw invalidType(option, 'a Buffer, or an array of these', value);
+    throw invalidType(option, BUFFERS, value);
   }
   const keys = (Array.isArray(value) ? value : [value]).map((key) => {
     // A copy, which nobody overwrites.
-    const copy = Buffer.from(asBytes(key, option, 'a Buffer, or an array of these'));
+    const copy = Buffer.from(asBytes(key, option, BUFFERS));
     if (copy.length !== TICKET_KEY_BYTES) {
-      const reason = `has ${copy.length} bytes`;
-      // As node says it.
+      const reason = `must be exactly ${TICKET_KEY_BYTES} bytes, and has ${copy.length}`;
+      // As node says it, the one for options and the other for setTicketKeys.
       const instead = `Session ticket keys must be a ${TICKET_KEY_BYTES}-byte buffer`;
-      throw invalidValue(option, undefined, reason, instead);
+      const text = `The property '${option}' ${reason}`;
+      throw new OptionError('ERR_INVALID_ARG_VALUE', option, reason, instead, text);
     }
     return copy;
   });
@@ -305,7 +331,7 @@ function ticketKeys(value, option) {
 
 function blockList(value, option) {
   if (!(value instanceof net.BlockList)) {
-    throw invalidType(option, 'a net.BlockList', value);
+    throw invalidType(option, 'an instance of net.BlockList', value);
   }
   return value;
 }
@@ -314,7 +340,8 @@ const LANES_MAX = 64;
 const PENDING_MAX = 1 << 20;
 const TICKET_KEYS_MAX = 8;
 const TICKET_KEY_BYTES = 48;
-const TIMEOUT_MS_MAX = 2 ** 31 - 1;
+const INT32_MAX = 2 ** 31 - 1;
+const BUFFERS = 'an instance of Buffer, TypedArray, or DataView, or an array of these';
 const TICKET_LIFETIME_S_MAX = 604_800;
 
 /** What is no option of this package, or none of a call. */
@@ -342,8 +369,6 @@ const OPENSSL_ONLY = 'is a setting of OpenSSL, which does not serve these connec
 /** @type {Record<string, { how: string, group?: string, read?: Function, refused?: string }>} */
 const OPTIONS = Object.freeze({
   // What a client sees of the server: tls.createSecureContext.
-  // It is so anyway: a certificate given in ca is trusted as it is, whoever issued it.
-  allowPartialTrustChain: same('context', boolean),
   ca: converted('context', readAuthorities),
   cert: converted('context', readPem),
   ciphers: converted('context', suites),
@@ -360,22 +385,22 @@ const OPTIONS = Object.freeze({
 
   // Sessions.
   sessionIdContext: converted('tickets', string),
-  sessionTimeout: same('tickets', integer(1, TICKET_LIFETIME_S_MAX, 'seconds')),
+  sessionTimeout: same('tickets', ticketLifetime),
   ticketKeys: converted('tickets', ticketKeys),
 
   // tls.createServer.
   ALPNProtocols: converted('server', protocols),
   SNICallback: same('server', callback),
-  handshakeTimeout: same('server', integer(1, TIMEOUT_MS_MAX, 'milliseconds')),
+  handshakeTimeout: same('server', integer(1, INT32_MAX)),
   rejectUnauthorized: same('server', boolean),
   requestCert: same('server', boolean),
 
   // net.createServer.
   allowHalfOpen: same('net', boolean),
   blockList: same('net', blockList),
-  highWaterMark: same('net', integer(0, 2 ** 30, 'bytes')),
+  highWaterMark: same('net', integer(0, 2 ** 30)),
   keepAlive: same('net', boolean),
-  keepAliveInitialDelay: same('net', integer(0, TIMEOUT_MS_MAX, 'milliseconds')),
+  keepAliveInitialDelay: same('net', integer(0, INT32_MAX)),
   noDelay: same('net', boolean),
   pauseOnConnect: same('net', boolean),
 
@@ -417,7 +442,7 @@ const OPTIONS = Object.freeze({
   lanes: ours('lanes', integer(1, LANES_MAX)),
   maxPending: ours('lanes', integer(1, PENDING_MAX)),
   pinLanes: ours('lanes', boolean),
-  shutdownTimeout: ours('server', integer(1, TIMEOUT_MS_MAX, 'milliseconds')),
+  shutdownTimeout: ours('server', integer(1, INT32_MAX)),
 
   // Refused.
   ALPNCallback: refused(
@@ -425,6 +450,10 @@ const OPTIONS = Object.freeze({
     'list ALPNProtocols in order of preference; with SNICallback a name may have its own context',
   ),
   NPNProtocols: refused('is not offered: NPN has been replaced by ALPN', 'use ALPNProtocols'),
+  allowPartialTrustChain: refused(
+    'is not offered: a chain must lead to an authority that issued itself',
+    'give that authority in ca too',
+  ),
   certificateCompression: refused('is not offered', 'leave it out'),
   clientCertEngine: refused(OPENSSL_ONLY, 'give key and cert'),
   context: refused(

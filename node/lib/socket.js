@@ -118,7 +118,7 @@ class TLSSocket extends Duplex {
     if (this.destroyed) return this;
     const after = timeoutOf(msecs);
     if (callback !== undefined && typeof callback !== 'function') {
-      throw invalidType('callback', 'a function', callback);
+      throw invalidType('callback', 'of type function', callback);
     }
     this.timeout = msecs;
     const channel = this[kChannel];
@@ -223,7 +223,7 @@ function writeAfterEnd(socket, encoding, done) {
 }
 
 function timeoutOf(msecs) {
-  if (typeof msecs !== 'number') throw invalidType('msecs', 'a number', msecs);
+  if (typeof msecs !== 'number') throw invalidType('msecs', 'of type number', msecs);
   if (!(msecs >= 0 && Number.isFinite(msecs))) {
     throw outOfRange('msecs', 'a non-negative finite number', msecs);
   }

@@ -35,7 +35,7 @@ function readVersion(value, option) {
  */
 function readProtocol(value, option) {
   if (typeof value !== 'string') {
-    throw invalidType(option, 'a string', value);
+    throw invalidType(option, 'of type string', value);
   }
   if (!Object.hasOwn(METHODS, value)) {
     const methods = Object.keys(METHODS).join(', ');
@@ -68,7 +68,7 @@ function readSecureOptions(value, option) {
     throw invalidValue(option, undefined, reason, `leave them out; these have a meaning: ${known}`);
   }
   if (PASSED_OVER.some(has)) {
-    warnOnce(option, `${option} has SSL_OP_PRIORITIZE_CHACHA, which sealane passes over`);
+    warnOnce(`${option} has SSL_OP_PRIORITIZE_CHACHA, which sealane passes over`);
   }
   const found = {};
   if (has('SSL_OP_NO_TLSv1_2')) found.min = NEWER;
@@ -113,6 +113,11 @@ function versionMistakes(context) {
   if (ciphers?.only13 && max === OLDER) {
     const reason = "names only suites of TLS 1.3, while the newest version is 'TLSv1.2'";
     return [invalidValue('options.ciphers', undefined, reason)];
+  }
+  if (ciphers?.without13 && max === NEWER) {
+    const reason = 'names no suite of TLS 1.3 that is offered, which leaves TLS 1.2 alone';
+    const instead = "name one of these: TLS_AES_128_GCM_SHA256, or say maxVersion: 'TLSv1.2'";
+    return [invalidValue('options.ciphers', undefined, reason, instead)];
   }
   if (secureOptions && min > max) {
     return [invalidValue('options.secureOptions', undefined, 'leaves no version of TLS')];

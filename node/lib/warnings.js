@@ -5,10 +5,10 @@
 /**
  * Warns once in a process for each kind.
  *
- * @param {string} kind
  * @param {string} text
+ * @param {string} [kind] where one warning stands for others too; else the same text comes once
  */
-function warnOnce(kind, text) {
+function warnOnce(text, kind = text) {
   if (told.has(kind) || told.size === KINDS_MAX) {
     return;
   }

@@ -11,6 +11,11 @@ pub fn code(standing: &ClientStanding, chain_len: usize) -> &'static str {
         ClientStanding::Absent => return "UNABLE_TO_GET_ISSUER_CERT",
         ClientStanding::Unverified(distrust) => distrust,
     };
+    code_of(distrust, chain_len)
+}
+
+/// The code for a chain of `chain_len` certificates that is not believed.
+pub fn code_of(distrust: &Distrust, chain_len: usize) -> &'static str {
     match distrust {
         Distrust::BadPurpose => "INVALID_PURPOSE",
         Distrust::BadSignature => "CERT_SIGNATURE_FAILURE",

@@ -77,11 +77,10 @@ impl Context {
         AsyncTask::new(Parsing { written: options.into(), mistakes: Vec::new() })
     }
 
-    /// Names it among all contexts that there are now.
+    /// Names it among all contexts of the process, those that are gone included.
     #[napi(getter)]
     pub fn id(&self) -> f64 {
-        // An address in units of 16 bytes has fewer than 53 bits.
-        crate::context_id(&self.built.context) as f64
+        self.built.context.id.0 as f64
     }
 
     /// All chains, as DER.

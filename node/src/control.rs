@@ -10,14 +10,13 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sealane_engine::context::Context;
+use sealane_engine::context::{Context, ContextId};
 use sealane_engine::tickets::{TicketRoot, TicketRootError};
 use sealane_lanes::counters::Counters;
 use sealane_lanes::generation::{Generation, Listener, ListenerKey, NamedContext, Publication};
 use sealane_lanes::kernel::Linux;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::mailbox::{Mail, Mailbox};
-use sealane_lanes::orders::ContextId;
 use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
 use zeroize::Zeroizing;
 
@@ -228,9 +227,8 @@ impl Control {
         match order {
             Order::Drain => state.tell_all(|| Some(Mail::Drain(Duration::MAX))),
             Order::Provide(lane, context) => {
-                let id = ContextId(crate::context_id(&context));
                 if let Some(lane) = state.lanes.get(lane) {
-                    lane.post(Mail::Provide(id, context));
+                    lane.post(Mail::Provide(context));
                 }
             }
             Order::Publish(served) => {

@@ -10,12 +10,9 @@
 //! ```
 #![deny(unsafe_code)]
 
-use std::sync::Arc;
-
 use bytering::Limits;
 use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
-use sealane_engine::context::Context;
 use sealane_lanes::cause::Cause;
 
 pub mod authorization;
@@ -80,8 +77,3 @@ pub const RING: Limits = match Limits::new(1 << 20, 1) {
     Ok(limits) => limits,
     Err(_) => unreachable!(),
 };
-
-/// Names a context for as long as anyone holds it: where it lies, in units that no two share.
-pub fn context_id(context: &Arc<Context>) -> u64 {
-    (Arc::as_ptr(context).addr() / 16) as u64
-}

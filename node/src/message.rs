@@ -26,7 +26,8 @@ pub enum Event {
     Credit = 5,
     /// Which context shall this client get? Payload: the server name it asks for, if any.
     Hello = 6,
-    /// A handshake failed: cause, family, port, address, and why in words.
+    /// A handshake failed: cause, family, port, length of what follows the address, which is what
+    /// is wrong with the client's certificate in OpenSSL's words, and why in words.
     Failed = 7,
     /// Lines of a key log.
     KeyLog = 8,

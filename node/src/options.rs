@@ -16,7 +16,7 @@ use sealane_engine::certificates::{
     IndexBuilder, PemContents,
 };
 use sealane_engine::client_certificates::ClientRoots;
-use sealane_engine::context::{Context, LaneContext, LaneResources};
+use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
 use sealane_engine::policy::{ClientCertificates, Policy, UnknownNames};
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
@@ -101,6 +101,7 @@ impl Written {
         let policy = self.policy(&mut mistakes);
         let (certificates, warnings) = self.certificates(&mut mistakes);
         let context = Arc::new(Context {
+            id: ContextId::fresh(),
             policy,
             certificates: Arc::new(certificates),
             key_log: self.key_log,

@@ -16,7 +16,7 @@ use napi::bindgen_prelude::{
 use napi::{Env, Error, Result, Task};
 use napi_derive::napi;
 use rustix::event::{EventfdFlags, eventfd};
-use sealane_lanes::orders::ContextId;
+use sealane_engine::context::ContextId;
 
 use crate::blocked::Blocked;
 use crate::commands::Commands;

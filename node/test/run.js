@@ -13,12 +13,15 @@ const { join, relative } = require('node:path');
 const { finished } = require('node:stream/promises');
 const { run } = require('node:test');
 const { spec: Spec } = require('node:test/reporters');
+const { NODE_TESTS, sourcePackage } = require('./outside/source.js');
 
 /** Each file is a process of its own; a test waits more than it computes. */
 const FILES_AT_ONCE = 3;
 const FILE_LIMIT_MS = 180_000;
 /** What node's own implementation can be held to; the rest is Sealane's alone. */
 const OF_NODE_TOO = /^(clients|frameworks|life|ported)\//;
+/** It skips itself where they cannot be had. */
+const NEEDS_NODES_TESTS = 'short.test.js';
 const isSealane = process.env.IMPLEMENTATION !== 'node';
 
 main();
@@ -30,6 +33,7 @@ async function main() {
     process.exitCode = 2;
     return;
   }
+  if (files.some((file) => file.endsWith(NEEDS_NODES_TESTS))) fetchNodesTests();
   const stream = run({ files, concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS });
   stream.on('test:fail', ({ todo }) => {
     if (todo === undefined || todo === false) process.exitCode = 1;
@@ -37,6 +41,16 @@ async function main() {
   const report = stream.compose(new Spec());
   report.pipe(process.stdout);
   await finished(report, { writable: false });
+}
+
+/** Beforehand, since a slow network is no fault of the file that needs them. */
+function fetchNodesTests() {
+  try {
+    sourcePackage(NODE_TESTS);
+  } catch (error) {
+    // Such as no apt, no network, or a newer release, whose list is to be made anew by hand.
+    process.stderr.write(`run.js: node's own tests could not be fetched: ${error.message}\n`);
+  }
 }
 
 function chosen(parts) {

@@ -6,6 +6,7 @@
  */
 
 const https = require('node:https');
+const { networkInterfaces } = require('node:os');
 const tls = require('node:tls');
 
 const { authority, leaf } = require('./certificates');
@@ -16,6 +17,12 @@ const { collect, event, until, within } = require('./within');
 const ca = authority('Sealane test authority');
 /** The certificate that servers show unless a test says otherwise. */
 const ownLeaf = leaf(ca, ['localhost', '127.0.0.1', '::1']);
+/** Whether the loopback has an address of IPv6. */
+const hasIPv6 = Object.values(networkInterfaces())
+  .flat()
+  .some(({ address }) => address === '::1');
+/** Why a test about IPv6 is skipped, or `false`: for node:test's `skip`. */
+const onlyIPv6 = hasIPv6 ? false : 'this machine has no IPv6';
 /** The same as options. */
 const own = { cert: ownLeaf.cert, key: ownLeaf.key };
 
@@ -192,7 +199,9 @@ module.exports = {
   connect,
   connected,
   endsOf,
+  hasIPv6,
   httpsSite,
+  onlyIPv6,
   own,
   ownLeaf,
   pair,

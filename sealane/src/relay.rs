@@ -102,6 +102,9 @@ impl Relay {
     ) -> Result<(), Cause> {
         match relayed.stage {
             Stage::Connected | Stage::Left => {
+                if link.attached_fault().is_none() {
+                    link.hear_attached_out();
+                }
                 let fault = link.attached_fault().unwrap_or(Cause::BackendReset);
                 // Under TLS 1.3 a backend refuses our certificate when all seems well to us.
                 if let Some(index) = relayed.backend.map(usize::from)

@@ -12,7 +12,7 @@ use rustls::server::{ProducesTickets, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
-use sealane_engine::context::{Context, LaneContext, LaneResources, Refusal};
+use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources, Refusal};
 use sealane_engine::hello::Hello;
 use sealane_engine::policy::{Policy, Versions};
 use sealane_engine::provider::{ProviderChoice, lane_provider};
@@ -54,6 +54,7 @@ impl Settings {
         let root = TicketRoot::generate(Duration::from_secs(3_600), now, |bytes| bytes.fill(7))?;
         let lane = LaneResources::new(root, now, NonZeroUsize::MIN);
         let context = Context {
+            id: ContextId::fresh(),
             policy,
             certificates: Arc::new(indexed.index),
             key_log: false,

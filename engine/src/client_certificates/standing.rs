@@ -5,7 +5,7 @@ use rustls::{CertificateError, Error};
 
 use crate::anchors::unnamed;
 use crate::certificates::is_self_issued;
-use crate::session::is_authority_as_leaf;
+use crate::session::{SessionError, is_authority_as_leaf};
 
 /// What a client's certificates are worth at a moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +74,17 @@ pub enum Distrust {
 }
 
 impl Distrust {
+    /// Why a handshake that must have a good certificate failed with `error`, if it was for one
+    /// that the client showed. The chain is gone by then: who issued itself is not told apart.
+    pub fn of_handshake(error: &SessionError) -> Option<Self> {
+        match error {
+            SessionError::Tls(error @ Error::InvalidCertificate(_)) => {
+                Some(Self::of(error.clone(), &[]))
+            }
+            _ => None,
+        }
+    }
+
     /// Why rustls refused `chain`.
     pub(super) fn of(error: Error, chain: &[CertificateDer<'_>]) -> Self {
         use CertificateError as E;

@@ -42,6 +42,10 @@ impl Gathering {
                 Ok(None) => return Peek::NeedMore,
                 Err(fault) => return Peek::Refused(fault),
             };
+            if self.message.capacity() < self.message.len() + payload.len() {
+                // By quarters and not to the double: what is held is counted by its length.
+                self.message.reserve_exact(self.message.len() / 4 + payload.len());
+            }
             self.message.extend_from_slice(payload);
             #[cfg(test)]
             super::tests::WORK.with_borrow_mut(|work| work.copied += payload.len());

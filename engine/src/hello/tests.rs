@@ -17,11 +17,11 @@ const BYTES_MAX: usize = 16 * 1024;
 
 /// What looking at a hello took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Work {
+pub(crate) struct Work {
     /// Bytes of payload that were copied.
-    pub(super) copied: usize,
+    pub(crate) copied: usize,
     /// Messages that were parsed.
-    pub(super) parsed: usize,
+    pub(crate) parsed: usize,
 }
 
 thread_local! {
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 /// The work that `call` takes.
-fn work_of(call: impl FnOnce()) -> Work {
+pub(crate) fn work_of(call: impl FnOnce()) -> Work {
     WORK.with_borrow_mut(|work| *work = Work::default());
     call();
     WORK.with_borrow(|work| *work)
@@ -77,7 +77,7 @@ fn generated(
 }
 
 /// The one record in `hello` as records of at most `len` bytes.
-fn refragment(hello: &[u8], len: usize) -> Vec<u8> {
+pub(crate) fn refragment(hello: &[u8], len: usize) -> Vec<u8> {
     let record = |chunk: &[u8]| {
         let len = u16::try_from(chunk.len()).unwrap().to_be_bytes();
         [&hello[..3], &len[..], chunk].concat()

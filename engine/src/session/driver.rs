@@ -44,8 +44,8 @@ pub trait End {
     /// What was negotiated.
     fn negotiated(&self) -> &CommonState;
 
-    /// Takes note of `incoming_len` bytes that are about to be processed in the handshake.
-    fn note(&self, _awaited: &mut Self::Awaited, _incoming_len: usize) {}
+    /// Takes note of bytes that are about to be processed in the handshake.
+    fn note(&self, _awaited: &mut Self::Awaited, _incoming: &[u8]) {}
 
     /// How much may wait for its end before the handshake is complete.
     fn bounds(&self, awaited: &Self::Awaited) -> Bounds;
@@ -176,7 +176,9 @@ impl<E: End> TlsSession<E> {
                 }
                 Ok(Step::Idle) => {
                     let left = &incoming[done..done + shown - discard];
-                    match self.early_data.as_mut().and_then(|early| early.go_on(left)) {
+                    let has_keys = self.encrypts;
+                    let early_data = self.early_data.as_mut();
+                    match early_data.and_then(|early| early.go_on(left, has_keys)) {
                         Some(undecryptable) => done += undecryptable,
                         None => return (done, Ok(())),
                     }
@@ -293,7 +295,7 @@ impl<E: End> Session for TlsSession<E> {
         let mut fed = Fed::default();
         let arrived = unfinished.count_records(incoming);
         if !self.established {
-            self.tls.note(&mut self.awaited, incoming.len());
+            self.tls.note(&mut self.awaited, incoming);
         }
         let (done, outcome) = self.process(incoming, plain, wire, &mut fed);
         if let Err(error) = outcome {

@@ -30,12 +30,13 @@ impl EarlyData {
     }
 
     /// rustls waits for more than what it was shown, of which it has left `left`: how much of that
-    /// it will never want, or `None` if it has seen all that there is.
-    pub(super) fn go_on(&mut self, left: &[u8]) -> Option<usize> {
+    /// it will never want, or `None` if it has seen all that there is. Before there are keys
+    /// (`has_keys`) it tries none, and skips early data by itself.
+    pub(super) fn go_on(&mut self, left: &[u8], has_keys: bool) -> Option<usize> {
         if !self.is_news {
             return None;
         }
-        if self.seen == 0 && did_not_open(left) {
+        if self.seen == 0 && has_keys && did_not_open(left) {
             return Some(left.len());
         }
         self.seen = left.len();
@@ -45,12 +46,9 @@ impl EarlyData {
 
 /// Whether `record` was tried and did not open: then decryption has wiped it, so that nothing
 /// unauthentic is ever read. What opens holds at least its own type, which is not 0, and is kept:
-/// it is the start of a message.
+/// it is the start of a message. What its header says that it is does not matter to rustls.
 fn did_not_open(record: &[u8]) -> bool {
-    let (Some(&APPLICATION_DATA), Some(payload)) = (record.first(), record.get(HEADER_LEN..))
-    else {
-        return false;
-    };
+    let Some(payload) = record.get(HEADER_LEN..) else { return false };
     let sealed_len = payload.len().saturating_sub(TAG_LEN);
     payload[..sealed_len].iter().all(|byte| *byte == 0)
 }
@@ -61,7 +59,6 @@ fn record_len(bytes: &[u8]) -> Option<usize> {
     Some(HEADER_LEN + usize::from(u16::from_be_bytes([*long, *short])))
 }
 
-const APPLICATION_DATA: u8 = 23;
 const HEADER_LEN: usize = 5;
 /// Of each suite in TLS 1.3.
 const TAG_LEN: usize = 16;

@@ -77,7 +77,10 @@ fn refused(error: &CertificateError) -> String {
         }
         E::Expired => "it has expired; renew it".into(),
         E::ExpiredContext { time, not_after } => {
-            format!("it expired {} ago; renew it", between(*not_after, *time))
+            format!(
+                "it, or the trusted root above it, expired {} ago; renew that one",
+                between(*not_after, *time)
+            )
         }
         E::NotValidForName => "it is for another name than the one asked for".into(),
         E::NotValidForNameContext { expected, presented } => format!(

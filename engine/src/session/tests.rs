@@ -5,8 +5,8 @@ mod agreement;
 mod alerts;
 mod bounds;
 mod clients;
-mod early_data;
-mod fragments;
+pub(crate) mod early_data;
+pub(crate) mod fragments;
 pub(crate) mod lent;
 mod pairs;
 
@@ -24,7 +24,7 @@ use self::lent::Lent;
 use super::*;
 use crate::buffer::Buffer;
 use crate::certificates::{DefaultCertificate, IndexBuilder};
-use crate::context::{Context, LaneContext, LaneResources};
+use crate::context::{Context, ContextId, LaneContext, LaneResources};
 use crate::hello::Hello;
 use crate::policy::{Group, Policy};
 use crate::provider::{ProviderChoice, lane_provider};
@@ -34,13 +34,13 @@ const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
 const TICKETS: usize = 2;
 
 /// A server's context and what its clients need.
-struct World {
-    context: LaneContext,
+pub(crate) struct World {
+    pub(crate) context: LaneContext,
     roots: RootCertStore,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let made = rcgen::generate_simple_self_signed(vec!["one.test".to_owned()]).unwrap();
         let pem = made.cert.pem() + &made.signing_key.serialize_pem();
         let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
@@ -54,15 +54,16 @@ impl World {
         let policy = Policy { groups: vec![Group::X25519], ..Policy::default() };
         let provider = ProviderChoice::Auto;
         let (key_log, store, tickets) = (false, None, TICKETS);
-        let context = Context { policy, certificates, key_log, store, provider, tickets };
+        let id = ContextId::fresh();
+        let context = Context { id, policy, certificates, key_log, store, provider, tickets };
         Self { context: LaneContext::new(&Arc::new(context), &lane).unwrap(), roots }
     }
 
-    fn server(&self) -> Server {
+    pub(crate) fn server(&self) -> Server {
         Lent::to(ServerSession::new(self.context.admit(&Hello::default()).unwrap()).unwrap())
     }
 
-    fn client_config(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
+    pub(crate) fn client_config(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
         let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
         let mut config = ClientConfig::builder_with_details(provider.into(), Arc::new(Stopped))
             .with_protocol_versions(&[version])
@@ -84,9 +85,9 @@ impl TimeProvider for Stopped {
     }
 }
 
-type Server = Lent<ServerSession>;
+pub(crate) type Server = Lent<ServerSession>;
 
-fn client(config: &Arc<ClientConfig>) -> ClientConnection {
+pub(crate) fn client(config: &Arc<ClientConfig>) -> ClientConnection {
     let name = ServerName::try_from("one.test").unwrap();
     let mut client = ClientConnection::new(Arc::clone(config), name).unwrap();
     client.set_buffer_limit(None);
@@ -94,7 +95,7 @@ fn client(config: &Arc<ClientConfig>) -> ClientConnection {
 }
 
 /// Everything that a client has to send.
-fn flight(client: &mut ClientConnection) -> Vec<u8> {
+pub(crate) fn flight(client: &mut ClientConnection) -> Vec<u8> {
     let mut bytes = Vec::new();
     while client.wants_write() {
         client.write_tls(&mut bytes).unwrap();
@@ -124,7 +125,7 @@ fn from_hex(text: &str) -> Vec<u8> {
 }
 
 /// Completes a handshake without cuts.
-fn shake_hands(client: &mut ClientConnection, server: &mut Server) {
+pub(crate) fn shake_hands(client: &mut ClientConnection, server: &mut Server) {
     while client.is_handshaking() || !server.session.is_established() {
         server.feed(&flight(client)).unwrap();
         deliver(client, server.wire.filled());

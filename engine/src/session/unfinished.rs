@@ -9,7 +9,8 @@ pub(super) struct Unfinished {
     pub(super) bytes: Vec<u8>,
     /// Whole records at the front of `bytes`: rustls has seen them, and joins their message.
     pub(super) whole: usize,
-    /// How many records those are.
+    /// How many records those are; one that comes behind a length of them counts as more, because
+    /// they are all moved for it.
     records: usize,
 }
 
@@ -20,12 +21,14 @@ pub struct Bounds {
     pub bytes_max: usize,
     /// Bytes in all while the message is another than a certificate, where its header can be read.
     pub others_max: usize,
+    /// Bytes in all while a record waits alone that nobody can read before its end.
+    pub sealed_max: usize,
 }
 
 impl Bounds {
     /// The same for every message.
     pub(super) fn of_all(bytes_max: usize) -> Self {
-        Self { bytes_max, others_max: bytes_max }
+        Self { bytes_max, others_max: bytes_max, sealed_max: bytes_max }
     }
 }
 
@@ -36,9 +39,9 @@ pub const PARTIAL_BYTES_MAX: usize = 64 * 1024 + RECORD_WIRE_MAX;
 pub const HANDSHAKE_PARTIAL_BYTES_MAX: usize = 4 * 1024;
 /// Unfinished bytes on an established session: one record, behind the start of a short message.
 pub const ESTABLISHED_PARTIAL_BYTES_MAX: usize = RECORD_WIRE_MAX + 512;
-/// Records over which a message may be spread: the longest in fragments of 64 bytes, the smallest
-/// that peers may announce (RFC 8449 section 4), and as many again, for a second hello with a
-/// post-quantum key share in single bytes.
+/// Records over which a message may be spread: 55 KB in fragments of 64 bytes, the smallest that
+/// peers may announce (RFC 8449 section 4), or a second hello with a post-quantum key share in
+/// single bytes.
 pub(super) const MESSAGE_RECORDS_MAX: usize = 2_048;
 
 impl Unfinished {
@@ -50,7 +53,7 @@ impl Unfinished {
             && self.whole + end <= incoming.len()
         {
             self.whole += end;
-            self.records += 1;
+            self.records += 1 + self.whole / RECORD_PLAIN_MAX;
         }
         self.whole > before
     }
@@ -100,8 +103,12 @@ impl Unfinished {
             None => (None, 0),
         };
         let bytes_max = match kind {
-            Some(CERTIFICATE) | None => bounds.bytes_max,
+            Some(CERTIFICATE) => bounds.bytes_max,
             Some(_) => bounds.others_max,
+            None if self.whole == 0 && begun.first() == Some(&APPLICATION_DATA) => {
+                bounds.sealed_max
+            }
+            None => bounds.bytes_max,
         };
         // A message that ends within a record has its headers counted already.
         if self.bytes.len().max(announced) > bytes_max

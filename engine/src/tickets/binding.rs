@@ -32,6 +32,7 @@ impl Binding {
     pub(crate) fn during<T>(&mut self, turn: impl FnOnce() -> T) -> T {
         let before = self.0.as_deref().copied();
         NOTED.set(Noted::Turn(before));
+        OPENINGS_LEFT.set(OPENINGS_MAX);
         let outcome = turn();
         if let Noted::Turn(after) = NOTED.replace(Noted::NoTurn)
             && after != before
@@ -62,6 +63,15 @@ pub(super) fn noted() -> Option<LeafDigest> {
     }
 }
 
+/// Like [`noted`], for a ticket that is opened in this turn; none when the turn has opened its share.
+///
+/// A hello has room for some 170 tickets, and rustls tries one after the other.
+pub(super) fn noted_to_open() -> Option<LeafDigest> {
+    let left = OPENINGS_LEFT.get().checked_sub(1)?;
+    OPENINGS_LEFT.set(left);
+    noted()
+}
+
 #[derive(Clone, Copy)]
 enum Noted {
     NoTurn,
@@ -70,7 +80,12 @@ enum Noted {
 
 thread_local! {
     static NOTED: Cell<Noted> = const { Cell::new(Noted::NoTurn) };
+    static OPENINGS_LEFT: Cell<u8> = const { Cell::new(0) };
 }
+
+/// Tickets that are opened in one turn, which holds one hello at most. BoringSSL looks at the first
+/// alone; OpenSSL's client offers two, others one.
+const OPENINGS_MAX: u8 = 4;
 
 pub(super) const LEAF_DIGEST_BYTES: usize = 32;
 

@@ -41,6 +41,8 @@ impl Ticketer {
 
     /// The session in a ticket; none if it began with another certificate than `leaf`.
     pub fn open(&self, leaf: &LeafDigest, ticket: &[u8]) -> Option<Vec<u8>> {
+        #[cfg(test)]
+        OPENED.set(OPENED.get() + 1);
         let epoch = epoch_of(ticket)?;
         let mut replica = self.replica.try_get().ok()?.try_borrow_mut().ok()?;
         let now = self.clock.now()?;
@@ -67,7 +69,7 @@ impl ProducesTickets for Ticketer {
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.open(&binding::noted()?, cipher)
+        self.open(&binding::noted_to_open()?, cipher)
     }
 }
 
@@ -75,4 +77,10 @@ impl fmt::Debug for Ticketer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ticketer").finish_non_exhaustive()
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Tickets that keys of this thread were given to open.
+    pub(crate) static OPENED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

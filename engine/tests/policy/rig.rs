@@ -15,7 +15,9 @@ use rustls::{
 };
 use sealane_engine::buffer::Buffer;
 use sealane_engine::certificates::{CertificateIndex, DefaultCertificate, IndexBuilder};
-use sealane_engine::context::{Context, ContextError, LaneContext, LaneResources, Refusal};
+use sealane_engine::context::{
+    Context, ContextError, ContextId, LaneContext, LaneResources, Refusal,
+};
 use sealane_engine::hello::{self, Peek};
 use sealane_engine::policy::{Group, Policy};
 use sealane_engine::provider::{ProviderChoice, lane_provider};
@@ -201,7 +203,8 @@ fn context(
     key_log: bool,
 ) -> Result<LaneContext, ContextError> {
     let certificates = Arc::clone(certificates);
-    let context = Context { policy, certificates, key_log, store: None, provider, tickets: 2 };
+    let id = ContextId::fresh();
+    let context = Context { id, policy, certificates, key_log, store: None, provider, tickets: 2 };
     LaneContext::new(&Arc::new(context), lane)
 }
 

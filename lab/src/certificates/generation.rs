@@ -12,7 +12,7 @@ use std::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use sealane_engine::{
     certificates::{DefaultCertificate, IndexBuilder},
-    context::Context,
+    context::{Context, ContextId},
     policy::{Group, Policy, UnknownNames, Versions},
     provider::{ProviderChoice, lane_provider},
 };
@@ -109,7 +109,9 @@ impl Generation {
         }
         let certificates = Arc::new(indexed.index);
         let (key_log, store, tickets) = (false, None, 0);
-        let context = Arc::new(Context { policy, certificates, key_log, provider, store, tickets });
+        let id = ContextId::fresh();
+        let context =
+            Arc::new(Context { id, policy, certificates, key_log, provider, store, tickets });
         Ok(Self { context, chains })
     }
 

@@ -17,7 +17,7 @@ use std::{
 
 use sealane_engine::{
     certificates::{DefaultCertificate, IndexBuilder},
-    context::{Context, LaneContext, LaneResources, TICKETS_MAX},
+    context::{Context, ContextId, LaneContext, LaneResources, TICKETS_MAX},
     hello::{self, Peek},
     policy::{self, Policy, UnknownNames, Versions},
     provider::{ProviderChoice, lane_provider, random},
@@ -142,6 +142,7 @@ impl Plan {
             Version::Tls13 => Versions::Tls13,
         };
         let context = Arc::new(Context {
+            id: ContextId::fresh(),
             policy: Policy {
                 groups: vec![group],
                 unknown_names: UnknownNames::Refuse,

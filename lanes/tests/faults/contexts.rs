@@ -7,12 +7,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, ClientConfig, HandshakeKind};
 use sealane_engine::client_certificates::{ClientRoots, ClientStanding};
-use sealane_engine::context::Context;
+use sealane_engine::context::{Context, ContextId};
 use sealane_engine::policy::{ClientCertificates, UnknownNames};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::NamedContext;
 use sealane_lanes::mailbox::Mail;
-use sealane_lanes::orders::{Chosen, ConnectionId, ContextId};
+use sealane_lanes::orders::{Chosen, ConnectionId};
 
 use crate::client::{Anyone, Client, Seen, VERSIONS, config, seen};
 use crate::ordered::{Command, Driver, Told};
@@ -77,8 +77,8 @@ fn a_context_that_comes_again_has_one_replica_until_nobody_needs_it() {
     let mut client = Client::begin(&driver.rig, VERSIONS[1]);
     client.tls.write_tls(&mut client.socket).unwrap();
     let (id, _) = driver.hello();
-    driver.rig.handle.post(Mail::Provide(ContextId(7), Arc::clone(&shared)));
-    driver.desk.choose(id, Chosen::Context(ContextId(7)));
+    driver.rig.handle.post(Mail::Provide(Arc::clone(&shared)));
+    driver.desk.choose(id, Chosen::Context(shared.id));
     client.handshake().unwrap();
     assert_eq!(driver.opened(), id);
     assert_eq!(holders(), 3 + of_replica);
@@ -91,7 +91,7 @@ fn a_context_that_comes_again_has_one_replica_until_nobody_needs_it() {
     driver.ended(Cause::ServiceReset);
     assert_eq!(driver.rig.counters().generation.value(), 3);
     crate::rig::eventually("its generation is gone", || holders() == 1 + of_replica);
-    driver.rig.handle.post(Mail::Withdraw(ContextId(7)));
+    driver.rig.handle.post(Mail::Withdraw(shared.id));
     crate::rig::eventually("nobody holds a replica", || holders() == 1);
     driver.stop();
 }
@@ -165,18 +165,21 @@ fn identity(version: &'static rustls::SupportedProtocolVersion) -> (String, Clie
     (pem, config)
 }
 
-fn asking(driver: &Driver, clients: ClientCertificates, id: u64) {
+/// Provides a context that asks clients so.
+fn asking(driver: &Driver, clients: ClientCertificates) -> ContextId {
     let mut asking = context(NAME, UnknownNames::ServeDefault);
     asking.policy.clients = clients;
     asking.key_log = true;
-    driver.rig.handle.post(Mail::Provide(ContextId(id), Arc::new(asking)));
+    let id = asking.id;
+    driver.rig.handle.post(Mail::Provide(Arc::new(asking)));
+    id
 }
 
-fn greet(driver: &Driver, config: &ClientConfig, context: u64) -> (Client, ConnectionId) {
+fn greet(driver: &Driver, config: &ClientConfig, context: ContextId) -> (Client, ConnectionId) {
     let mut client = Client::with(&driver.rig, config.clone());
     client.tls.write_tls(&mut client.socket).unwrap();
     let (id, _) = driver.hello();
-    driver.desk.choose(id, Chosen::Context(ContextId(context)));
+    driver.desk.choose(id, Chosen::Context(context));
     (client, id)
 }
 
@@ -187,9 +190,10 @@ fn a_link_tells_what_the_client_showed_and_the_secrets_of_its_session() {
         let driver = Driver::start(Wanted::echo(), true);
         let (trusted, showing) = identity(version);
         let roots = |pem: &str| Arc::new(ClientRoots::from_pem(&[pem.as_bytes()], &[]).unwrap());
-        asking(&driver, ClientCertificates::NotAsked, 1);
-        asking(&driver, ClientCertificates::Asked(roots(&trusted)), 2);
-        asking(&driver, ClientCertificates::Asked(roots(&identity(version).0)), 3);
+        let silent = asking(&driver, ClientCertificates::NotAsked);
+        let trusting = asking(&driver, ClientCertificates::Asked(roots(&trusted)));
+        let others = ClientCertificates::Asked(roots(&identity(version).0));
+        let doubting = asking(&driver, others);
         let standing = |config: &ClientConfig, context| {
             let (mut client, id) = greet(&driver, config, context);
             client.handshake().unwrap();
@@ -207,10 +211,10 @@ fn a_link_tells_what_the_client_showed_and_the_secrets_of_its_session() {
             driver.left();
             standing
         };
-        assert_eq!(standing(&showing, 1), ClientStanding::NotAsked);
-        assert_eq!(standing(&showing, 2), ClientStanding::Verified);
-        assert_eq!(standing(&config(version), 2), ClientStanding::Absent);
-        let foreign = standing(&showing, 3);
+        assert_eq!(standing(&showing, silent), ClientStanding::NotAsked);
+        assert_eq!(standing(&showing, trusting), ClientStanding::Verified);
+        assert_eq!(standing(&config(version), trusting), ClientStanding::Absent);
+        let foreign = standing(&showing, doubting);
         assert!(matches!(foreign, ClientStanding::Unverified(_)), "{foreign:?}");
         driver.stop();
     }
@@ -223,12 +227,12 @@ fn a_certificate_that_is_required_and_missing_or_refused_has_a_cause_of_its_own(
         let driver = Driver::start(Wanted::echo(), true);
         let (trusted, showing) = identity(version);
         let roots = Arc::new(ClientRoots::from_pem(&[trusted.as_bytes()], &[]).unwrap());
-        asking(&driver, ClientCertificates::Required(roots), 1);
-        let (mut client, id) = greet(&driver, &showing, 1);
+        let strict = asking(&driver, ClientCertificates::Required(roots));
+        let (mut client, id) = greet(&driver, &showing, strict);
         client.handshake().unwrap();
         assert_eq!(driver.opened(), id);
         for refused in [config(version), identity(version).1] {
-            let (mut client, _) = greet(&driver, &refused, 1);
+            let (mut client, _) = greet(&driver, &refused, strict);
             // Under TLS 1.3 the client's handshake is complete before it hears.
             let alert = match client.handshake() {
                 Err(error) => seen(&error),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use sealane_engine::certificates::{CertificateIndex, DefaultCertificate, IndexBuilder};
-use sealane_engine::context::Context;
+use sealane_engine::context::{Context, ContextId};
 use sealane_engine::policy::{Group, Policy, UnknownNames};
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
@@ -226,6 +226,7 @@ pub(crate) fn context(name: &str, unknown_names: UnknownNames) -> Context {
         ..Policy::default()
     };
     Context {
+        id: ContextId::fresh(),
         policy,
         certificates: Arc::clone(&CERTIFICATES[name]),
         key_log: false,

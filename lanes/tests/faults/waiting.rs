@@ -12,7 +12,7 @@ use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::mailbox::Mail;
-use sealane_lanes::orders::{Chosen, ConnectionId, ContextId};
+use sealane_lanes::orders::{Chosen, ConnectionId};
 
 use crate::backend::{RESET, read_to_end, reset};
 use crate::client::{Client, Seen, VERSIONS, config, seen};
@@ -149,18 +149,18 @@ fn each_answer_does_what_it_says() {
     drop(client);
     driver.ended(Cause::UnknownName);
 
+    let two = Arc::new(context("two.test", UnknownNames::Refuse));
     let (mut client, id) = greet(&driver, "two.test");
-    driver.desk.choose(id, Chosen::Context(ContextId(2)));
+    driver.desk.choose(id, Chosen::Context(two.id));
     let alert = seen(&client.handshake().unwrap_err());
     assert_eq!(alert, Seen::Alert(AlertDescription::InternalError));
     drop(client);
     driver.ended(Cause::Internal);
 
     // The mail lies behind the order's bell, in the same turn.
-    let two = Arc::new(context("two.test", UnknownNames::Refuse));
     let (mut client, id) = greet(&driver, "two.test");
-    driver.rig.handle.post(Mail::Provide(ContextId(2), Arc::clone(&two)));
-    driver.desk.choose(id, Chosen::Context(ContextId(2)));
+    driver.rig.handle.post(Mail::Provide(Arc::clone(&two)));
+    driver.desk.choose(id, Chosen::Context(two.id));
     client.handshake().unwrap();
     let held_up = driver.opened();
 
@@ -168,8 +168,9 @@ fn each_answer_does_what_it_says() {
     let (mut other, id) = greet(&driver, "two.test");
     driver.desk.command(held_up, Command::Wait);
     driver.rig.gate.wait();
-    driver.rig.handle.post(Mail::Provide(ContextId(3), Arc::clone(&two)));
-    driver.desk.choose(id, Chosen::Context(ContextId(3)));
+    let again = Arc::new(context("two.test", UnknownNames::Refuse));
+    driver.rig.handle.post(Mail::Provide(Arc::clone(&again)));
+    driver.desk.choose(id, Chosen::Context(again.id));
     driver.rig.gate.wait();
     other.handshake().unwrap();
     assert_eq!(driver.opened(), id);
@@ -177,17 +178,17 @@ fn each_answer_does_what_it_says() {
     driver.desk.choose(id, Chosen::Refuse);
     driver.silence();
 
-    driver.rig.handle.post(Mail::Withdraw(ContextId(2)));
+    driver.rig.handle.post(Mail::Withdraw(two.id));
     let (mut later, id) = greet(&driver, "two.test");
-    driver.desk.choose(id, Chosen::Context(ContextId(2)));
+    driver.desk.choose(id, Chosen::Context(two.id));
     assert!(later.handshake().is_err());
     drop(later);
     driver.ended(Cause::Internal);
 
     // A chosen context refuses what its own policy refuses.
-    driver.rig.handle.post(Mail::Provide(ContextId(2), two));
+    driver.rig.handle.post(Mail::Provide(Arc::clone(&two)));
     let (mut client, id) = greet(&driver, "one.test");
-    driver.desk.choose(id, Chosen::Context(ContextId(2)));
+    driver.desk.choose(id, Chosen::Context(two.id));
     let alert = seen(&client.handshake().unwrap_err());
     assert_eq!(alert, Seen::Alert(AlertDescription::UnrecognisedName));
     drop(client);

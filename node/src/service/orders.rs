@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use sealane_engine::context::ContextId;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 use sealane_lanes::mailbox::Mail;
-use sealane_lanes::orders::{Chosen, ConnectionId, ContextId, Order};
+use sealane_lanes::orders::{Chosen, ConnectionId, Order};
 
 use super::{Bridge, State};
 use crate::bridged::{Bridged, Way};
@@ -183,5 +184,6 @@ const NOBODY: u64 = u64::MAX;
 #[cfg(feature = "faults")]
 #[expect(clippy::panic, reason = "it is what this feature is for")]
 fn fault() -> ! {
-    panic!("as told")
+    // node/pack looks for it in what shall be published.
+    panic!("faults: a lane panics as it was told")
 }

@@ -51,7 +51,7 @@ impl Bridge {
             asked: standing != ClientStanding::NotAsked,
             authorization_error: authorization::code(&standing, chain_len),
             descriptor: bridged.theirs.as_ref().map(AsRawFd::as_raw_fd),
-            context: link.context().map_or(0, crate::context_id),
+            context: link.context().map_or(0, |context| context.id.0),
         };
         opened.encode(&mut self.payload);
         // Its slot may be that of a connection whose end has not been told: that goes first.
@@ -99,11 +99,16 @@ impl Bridge {
             return;
         }
         let client = Address::of(end.client);
+        // The rest of what it showed is gone with its handshake.
+        let distrust = end.distrust.map_or("", |distrust| authorization::code_of(distrust, 1));
         self.payload.clear();
-        for word in [end.cause as u32, client.family.into(), client.port.into()] {
+        // A word of a few letters.
+        let distrust_len = u32::try_from(distrust.len()).unwrap_or_default();
+        for word in [end.cause as u32, client.family.into(), client.port.into(), distrust_len] {
             self.payload.extend_from_slice(&word.to_le_bytes());
         }
         self.payload.extend_from_slice(&client.bytes);
+        self.payload.extend_from_slice(distrust.as_bytes());
         self.payload.extend_from_slice(failure::text(end.cause).as_bytes());
         if !self.parts.events.write(Event::Failed, end.id.bits(), &self.payload) {
             self.parts.counts.dropped.add(1);

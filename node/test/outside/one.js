@@ -3,7 +3,10 @@
 /** One file of others' tests in a process of its own, and what came of it. */
 
 const { spawn } = require('node:child_process');
+const { randomInt } = require('node:crypto');
+const { once } = require('node:events');
 const fs = require('node:fs');
+const net = require('node:net');
 const { join } = require('node:path');
 
 /** Of a file that runs beside others, and of one that has the machine to itself: some compute. */
@@ -32,7 +35,7 @@ async function runOne(how) {
     ...process.env,
     ...how.env,
     IMPLEMENTATION: withSealane ? 'sealane' : 'node',
-    NODE_COMMON_PORT: String(PORT_FIRST + slot),
+    NODE_COMMON_PORT: String(await freePort()),
     NODE_OPTIONS: withSealane && preload ? `--require ${JSON.stringify(SHIM)}` : '',
     NODE_TEST_DIR: folder,
     // A later node has globals that these tests do not know.
@@ -90,6 +93,23 @@ function ended(child, limitMs) {
   });
 }
 
+/** One that nobody has now, below those that the system gives out by itself. */
+async function freePort() {
+  for (;;) {
+    const port = randomInt(PORT_MIN, PORT_MAX + 1);
+    const server = net.createServer().listen(port);
+    const isFree = await once(server, 'listening').then(
+      () => true,
+      () => false,
+    );
+    if (isFree) {
+      server.close();
+      await once(server, 'close');
+      return port;
+    }
+  }
+}
+
 /** What a test has started and left. */
 function endGroup(child) {
   try {
@@ -101,6 +121,7 @@ function endGroup(child) {
 
 /** How node's tests, and their TAP, say it. */
 const SKIPPED = /^1\.\.0 # [Ss]kip/m;
-const PORT_FIRST = 12_346;
+const PORT_MIN = 12_346;
+const PORT_MAX = 32_000;
 
 module.exports = { runOne };

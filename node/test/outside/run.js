@@ -13,9 +13,8 @@ const { parseArgs } = require('node:util');
 const { FAILING } = require('./failing.js');
 const { judge, tested } = require('./judge.js');
 const { runOne } = require('./one.js');
-const { sourcePackage } = require('./source.js');
+const { NODE_TESTS, sourcePackage } = require('./source.js');
 
-const TESTS = { name: 'nodejs', version: '20.19.2', part: 'test' };
 /** Those in the first may run beside each other. */
 const FOLDERS = ['parallel', 'sequential', 'pummel'];
 const OPTIONS = {
@@ -27,7 +26,7 @@ const OPTIONS = {
 };
 const USAGE = `Usage: node test/outside/run.js [OPTIONS] [PART-OF-PATH...]
 
-Runs the test files of node ${TESTS.version} about tls, https and http2's secure servers, or those
+Runs the test files of node ${NODE_TESTS.version} about tls, https and http2's secure servers, or those
 whose paths hold one of the arguments, with servers of Sealane. The tests come from Debian's
 archive by apt, once.
 
@@ -56,7 +55,7 @@ async function main() {
 
 /** The folder test/ of node's tests. */
 function source(given) {
-  const folder = join(given ?? sourcePackage(TESTS), 'test');
+  const folder = join(given ?? sourcePackage(NODE_TESTS), 'test');
   if (!fs.existsSync(join(folder, 'common', 'index.js'))) {
     throw new Error(`${folder} has none of node's tests: there is no common/index.js`);
   }
@@ -160,7 +159,7 @@ function report(results, { json, node = process.execPath }) {
   if (wrong.length > 0) process.stdout.write(`\n${wrong.length} wrong:\n${wrong.join('\n')}\n`);
   if (json === undefined) return;
   const version = execFileSync(node, ['--version'], { encoding: 'utf8' }).trim();
-  const all = { counts, node: version, results, tests: TESTS.version };
+  const all = { counts, node: version, results, tests: NODE_TESTS.version };
   fs.writeFileSync(json, `${JSON.stringify(all, null, 2)}\n`);
 }
 

@@ -8,8 +8,10 @@
 const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
 const { homedir } = require('node:os');
-const { join } = require('node:path');
+const { dirname, join } = require('node:path');
 
+/** Node's own tests. */
+const NODE_TESTS = Object.freeze({ name: 'nodejs', version: '20.19.2', part: 'test' });
 /** The release whose archive has them. It is stable: what changes in it are patches. */
 const RELEASE = 'trixie';
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
@@ -23,9 +25,9 @@ const COMMAND_LIMIT_MS = 300_000;
  * @returns {string}
  */
 function sourcePackage({ name, version, part }) {
-  const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'sealane');
-  const folder = join(cache, `${name}-${version}`);
+  const folder = folderOf({ name, version });
   if (fs.existsSync(folder)) return folder;
+  const cache = dirname(folder);
   fs.mkdirSync(cache, { recursive: true });
   const scratch = fs.mkdtempSync(join(cache, 'fetching-'));
   try {
@@ -39,6 +41,12 @@ function sourcePackage({ name, version, part }) {
     fs.rmSync(scratch, { force: true, recursive: true });
   }
   return folder;
+}
+
+/** Where a source package is kept, once it has been fetched. */
+function folderOf({ name, version }) {
+  const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'sealane');
+  return join(cache, `${name}-${version}`);
 }
 
 /** @returns {string} the path of the tarball, whose hash stands in what Debian has signed */
@@ -101,4 +109,4 @@ function run(program, args, cwd) {
 /** The line of `--print-uris` for what the authors published, and not for a part beside it. */
 const TARBALL = /^'(\S+)' (\S+\.orig\.tar\.\w+) \d+ (\w+:\w+)$/m;
 
-module.exports = { sourcePackage };
+module.exports = { NODE_TESTS, folderOf, sourcePackage };

@@ -70,12 +70,22 @@ for (const version of VERSIONS) {
     const { socket } = await pair(t, server, { ...only, ...own(alice) });
     assert.strictEqual(socket.authorized, true);
     server.on('secureConnection', () => assert.fail('only alice is let in'));
-    for (const who of [own(stranger), {}]) {
+    const expired = leaf(clients, 'alice', {
+      names: undefined,
+      to: new Date(Date.now() - DAY_MS / 2),
+    });
+    for (const [who, code, verdict] of [
+      [own(stranger), 'ECONNRESET', /^UNABLE_TO_(VERIFY_LEAF_SIGNATURE|GET_ISSUER_CERT_LOCALLY)$/],
+      [own(expired), 'ECONNRESET', /^CERT_HAS_EXPIRED$/],
+      [{}, 'ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE', /^undefined$/],
+    ]) {
       const failed = event(server, 'tlsClientError');
       await refused(t, server, { ...only, ...who });
-      await failed;
+      const [error, socket] = await failed;
+      assert.strictEqual(error.code, code);
+      assert.match(String(socket.authorizationError ?? undefined), verdict);
     }
-    assert.strictEqual(errors.length, 2);
+    assert.strictEqual(errors.length, 3);
   });
 }
 

@@ -16,7 +16,7 @@ const tls = require('node:tls');
 const { certificate } = require('../certificates');
 const { differs, isSealane } = require('../implementation');
 const { connect, connected, httpsSite, refused, request, start, tlsSite } = require('../site');
-const { collect, event, until, within } = require('../within');
+const { collect, event, pause, until, within } = require('../within');
 
 /** A TCP connection without TLS. */
 function plain(t, server) {
@@ -64,6 +64,25 @@ test('junk ends that connection, and is told', async (t) => {
   }
   allow();
   await stillServes(t, server);
+});
+
+test("'connection' comes for a client whose handshake fails, before its error", async (t) => {
+  const server = await tlsSite(t);
+  const told = [];
+  server.on('connection', (socket) => told.push(['connection', socket.remotePort]));
+  server.on('tlsClientError', (_error, socket) => {
+    told.push(['tlsClientError', socket.remotePort]);
+    socket.destroy();
+  });
+  const client = plain(t, server);
+  await event(client, 'connect');
+  const { localPort } = client;
+  client.end('junk junk junk junk');
+  await until(() => told.length === 2, 'both');
+  assert.deepStrictEqual(told, [
+    ['connection', localPort],
+    ['tlsClientError', differs({ node: told[1][1], sealane: localPort })],
+  ]);
 });
 
 test('a flood of junk ends with an error at the client', async (t) => {
@@ -133,9 +152,13 @@ test('a client that resets in the midst of its handshake', async (t) => {
 });
 
 test('handshakeTimeout ends who does not finish', async (t) => {
-  const server = await tlsSite(t, { handshakeTimeout: 50 });
-  // Nothing, the start of a hello, and a hello whose answer is not answered.
-  for (const sent of ['', '\x16\x03\x01\x02\x00', await helloOf(t)]) {
+  // Nothing, the start of a hello, and a hello whose answer is not answered: it must be read in time.
+  for (const [sent, handshakeTimeout] of [
+    ['', 50],
+    ['\x16\x03\x01\x02\x00', 50],
+    [await helloOf(t), 1_000],
+  ]) {
+    const server = await tlsSite(t, { handshakeTimeout });
     const failed = event(server, 'tlsClientError');
     const client = plain(t, server);
     client.write(sent, 'latin1');
@@ -154,12 +177,11 @@ test('handshakeTimeout ends who does not finish', async (t) => {
 });
 
 test('handshakeTimeout is over with the handshake', async (t) => {
-  const server = await tlsSite(t, { handshakeTimeout: 200 }, (socket) => socket.pipe(socket));
+  const handshakeTimeout = 2_000;
+  const server = await tlsSite(t, { handshakeTimeout }, (socket) => socket.pipe(socket));
   server.on('tlsClientError', () => assert.fail('this handshake was done'));
   const client = await connected(t, server);
-  await new Promise((resolve) => {
-    setTimeout(resolve, 400);
-  });
+  await pause(handshakeTimeout + 400);
   client.end('still here');
   assert.strictEqual(String(await collect(client)), 'still here');
 });

@@ -120,6 +120,15 @@ test('something that is no context from SNICallback ends that handshake', async 
   );
 });
 
+test('options that say nothing are no context', async (t) => {
+  const server = await tlsSite(t, { SNICallback: (_name, done) => done(null, {}) });
+  const failed = event(server, 'tlsClientError');
+  await refused(t, server);
+  const [reported, socket] = await failed;
+  assert.strictEqual(reported.message, 'Invalid SNI context');
+  assert.strictEqual(socket.servername, 'localhost');
+});
+
 test('SNICallback must be a function', () => {
   for (const SNICallback of ['fooled', 42, {}]) {
     assert.throws(() => createTLSServer({ ...a, SNICallback }), { code: 'ERR_INVALID_ARG_TYPE' });

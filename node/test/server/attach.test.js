@@ -3,6 +3,7 @@
 // Servers of node's own that get lanes: nothing that they were told before is lost in silence.
 
 const assert = require('node:assert/strict');
+const http = require('node:http');
 const https = require('node:https');
 const net = require('node:net');
 const { test } = require('node:test');
@@ -46,6 +47,23 @@ test('what a server was told of its sockets holds', async (t) => {
   const client = await connected(t, server);
   client.resume();
   await event(client, 'close');
+});
+
+test('who speaks no TLS itself gets no connection whose handshake failed', async (t) => {
+  for (const plain of [http.createServer(), net.createServer()]) {
+    const server = await start(t, sealane.attach(plain, own));
+    let connections = 0;
+    server.prependListener('connection', () => (connections += 1));
+    const failed = event(server, 'tlsClientError');
+    net
+      .connect(server.address().port, '127.0.0.1')
+      .on('error', () => {})
+      .end('junk junk junk');
+    await failed;
+    assert.equal(connections, 0);
+    await connected(t, server);
+    await until(() => connections === 1, 'one that speaks TLS');
+  }
 });
 
 test('who listened for key logs before gets them', async (t) => {

@@ -15,7 +15,7 @@ const sealane = require('sealane');
 const { authority, leaf } = require('../certificates');
 const { ca, connected, httpsSite, own, pair, refused, request } = require('../site');
 const { ticket, tlsSite } = require('../site');
-const { event } = require('../within');
+const { event, until } = require('../within');
 
 const a = credentials('a.example');
 const b = credentials('b.example');
@@ -135,7 +135,10 @@ test("a context of node's own, which hides its keys, is refused where it is give
 });
 
 test("a context of node's own from SNICallback fails that handshake alone", async (t) => {
-  const warned = event(process, 'warning');
+  const warned = [];
+  const onWarning = ({ code, message }) => code === 'SEALANE_NOT_OFFERED' && warned.push(message);
+  process.on('warning', onWarning);
+  t.after(() => process.off('warning', onWarning));
   const server = await tlsSite(t, {
     SNICallback: (name, done) => done(null, name === 'a.example' && nodeTls.createSecureContext(a)),
   });
@@ -143,12 +146,45 @@ test("a context of node's own from SNICallback fails that handshake alone", asyn
   await refused(t, server, { servername: 'a.example' });
   const [error] = await failed;
   assert.match(error.message, /SecureContext of node's tls/);
-  assert.match(
-    (await warned)[0].message,
-    /SNICallback gave no context.*SecureContext of node's tls/,
-  );
+  await until(() => warned.length > 0, 'a warning');
+  assert.match(warned[0], /SNICallback gave no context.*SecureContext of node's tls/);
   assert.equal(await shown(t, server, 'localhost'), 'localhost');
 });
+
+for (const version of ['TLSv1.2', 'TLSv1.3']) {
+  test(`${version}: a session goes on where SNICallback gives its certificate`, async (t) => {
+    let answer;
+    let asked = 0;
+    const server = await tlsSite(t, {
+      maxVersion: version,
+      minVersion: version,
+      // Later, so that the hello waits.
+      SNICallback(_name, done) {
+        asked += 1;
+        setImmediate(() => done(null, answer));
+      },
+    });
+    const [ofA, ofB] = [a, b].map(sealane.createSecureContext);
+    const who = { servername: 'a.example', checkServerIdentity() {} };
+    answer = ofA;
+    const session = await ticket(t, server, who);
+    for (const [now, reused, name] of [
+      [ofA, true, 'a.example'],
+      [ofB, false, 'b.example'],
+      [null, false, 'localhost'],
+      [sealane.createSecureContext(a), true, 'a.example'],
+      [credentials('a.example'), false, 'a.example'],
+    ]) {
+      answer = now;
+      const { client, socket } = await pair(t, server, { ...who, session });
+      assert.equal(client.isSessionReused(), reused, name);
+      assert.equal(socket.isSessionReused(), reused, name);
+      // What a client resumes has no certificate, which node then does not tell.
+      assert.equal(client.getPeerCertificate().subject?.CN, reused ? undefined : name);
+    }
+    assert.equal(asked, 6);
+  });
+}
 
 test('files are read again by reload, and a bad file changes nothing', async (t) => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sealane-'));

@@ -40,6 +40,9 @@ test('a failed handshake has the code that node has for it', () => {
   assert.equal(error.message, 'why');
   assert.equal(error.remotePort, 7);
   assert.equal(handshakeError({ ...failed, label: 'client_gone' }).message, 'socket hang up');
+  const junk = handshakeError({ ...failed, label: 'not_tls' });
+  assert.equal(junk.code, 'ERR_SSL_WRONG_VERSION_NUMBER');
+  assert.match(junk.message, /SSL routines:[^:]*:wrong version number: the client speaks/);
   const other = handshakeError({ label: 'handshake_failed', message: '' });
   assert.deepEqual([other.code, other.message], ['ERR_SSL_HANDSHAKE_FAILURE', 'handshake failed']);
 });

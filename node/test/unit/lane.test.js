@@ -420,17 +420,23 @@ test('no context leaks from one connection into another', async () => {
 
 test('hellos are answered once there is room, failures are told', async () => {
   const { end, lane, told } = pair();
-  const failed = Buffer.alloc(28);
+  const failed = Buffer.alloc(32);
   failed.writeUInt32LE(5, 0);
   failed.writeUInt32LE(4, 4);
   failed.writeUInt32LE(4711, 8);
-  Buffer.from([192, 0, 2, 9]).copy(failed, 12);
+  failed.writeUInt32LE(4, 12);
+  Buffer.from([192, 0, 2, 9]).copy(failed, 16);
   end.send(Event.HELLO, { slot: 3, generation: 9 }, Buffer.from('a.example'));
-  end.send(Event.FAILED, { slot: 4, generation: 9 }, Buffer.concat([failed, Buffer.from('why')]));
+  end.send(
+    Event.FAILED,
+    { slot: 4, generation: 9 },
+    Buffer.concat([failed, Buffer.from('CODEwhy')]),
+  );
   lane.drain();
   assert.equal(told.hellos[0].name, 'a.example');
   assert.deepEqual(told.failed, [
     {
+      authorizationError: 'CODE',
       cause: 5,
       label: 'not_tls',
       remoteAddress: '192.0.2.9',

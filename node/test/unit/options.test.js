@@ -35,9 +35,9 @@ function warnings(...lines) {
 }
 
 test('what is no option is passed over, with one warning and what may have been meant', () => {
-  assert.deepEqual(read({ constructor: 1, alpnProtocols: ['h2'] }).server, {});
+  assert.deepEqual(read({ constructor: 1, Port: 443 }).server, {});
   const told = warnings(
-    "read({ alpnProtocols: ['h2'], nonsense: 1, cert: null });",
+    'read({ Port: 443, nonsense: 1, cert: null });',
     'read({ nonsense: 2 });',
     'read({ port: 443, nonsense: 3 });',
     'read({ keepAliveTimeout: 1 }, CALLS.createTLSServer);',
@@ -47,9 +47,26 @@ test('what is no option is passed over, with one warning and what may have been 
     told[0],
     /^SealaneWarning SEALANE_NOT_OFFERED sealane passes over options of create/,
   );
-  assert.match(told[0], /: alpnProtocols \(did you mean ALPNProtocols\?\), nonsense$/);
+  assert.match(told[0], /: Port \(did you mean port\?\), nonsense$/);
   assert.match(told[1], /: port$/);
   assert.match(told[2], /of createTLSServer that have no meaning there: keepAliveTimeout$/);
+});
+
+test('what differs from an option by its case alone is a mistake', () => {
+  for (const [name, known] of [
+    ['requestcert', 'requestCert'],
+    ['RejectUnauthorized', 'rejectUnauthorized'],
+    ['alpnProtocols', 'ALPNProtocols'],
+    ['PFX', 'pfx'],
+    ['MinVersion', 'minVersion'],
+  ]) {
+    assert.throws(() => read({ [name]: true }), {
+      code: 'ERR_INVALID_ARG_VALUE',
+      message: new RegExp(`^options\\.${name} is no option\\. Did you mean ${known}\\?`),
+      option: `options.${name}`,
+    });
+  }
+  assert.throws(() => readOptions({ CA: cert }, CALLS.createSecureContext), /mean ca\?/);
 });
 
 test("only the inside of node's own context is refused under that name", () => {
@@ -97,7 +114,8 @@ test('each refused option throws with its reason and what to do instead', () => 
     assert.ok(row.instead, `${name} has no alternative`);
   }
   const names = refused.map(([name]) => name);
-  for (const name of ['pskCallback', 'dhparam', 'pfx', 'ALPNCallback', 'threads']) {
+  const asked = ['pskCallback', 'dhparam', 'pfx', 'ALPNCallback', 'threads'];
+  for (const name of [...asked, 'allowPartialTrustChain']) {
     assert.ok(names.includes(name), name);
   }
 });
@@ -188,17 +206,63 @@ test('ciphers that leave nothing, or ask for more than there is, throw', () => {
       message: /no cipher match.*ECDHE-ECDSA-CHACHA20-POLY1305/,
     });
   }
-  for (const ciphers of ['HIGH:@SECLEVEL=3', 'HIGH:@WEAKNESS', ':']) {
-    assert.throws(() => read({ ciphers }), { option: 'options.ciphers' });
+  for (const ciphers of [
+    'HIGH:@SECLEVEL=3',
+    'HIGH@SECLEVEL=3',
+    'ECDHE+AESGCM:!AES128@SECLEVEL=3',
+    'DEFAULT@SECLEVEL=5',
+    'HIGH:@WEAKNESS',
+    ':',
+    'SUITEB128:HIGH',
+    'SUITEB128ONLY',
+    'SUITEB192@SECLEVEL=2',
+  ]) {
+    assert.throws(() => read({ ciphers }), { option: 'options.ciphers' }, ciphers);
   }
   assert.equal(meant({ ciphers: '' }).suites, undefined);
 });
 
-test('what is passed over is told once for each option', () => {
+test('ciphers end at an @ or a !, as in OpenSSL', () => {
+  const sorted = (ciphers) => meant({ ciphers }).suites.toSorted();
+  for (const [without, separated] of [
+    ['ECDHE+AESGCM:!AES128@SECLEVEL=2', 'ECDHE+AESGCM:!AES128'],
+    ['ECDHE+AESGCM!AES128', 'ECDHE+AESGCM:!AES128'],
+    ['HIGH!AES128!CHACHA20', 'HIGH:!AES128:!CHACHA20'],
+    ...[0, 1, 2].map((level) => [`DEFAULT@SECLEVEL=${level}`, 'DEFAULT']),
+  ]) {
+    assert.deepEqual(sorted(without), sorted(separated), without);
+  }
+  assert.ok(sorted('HIGH!AES128').every((name) => !/_WITH_AES_128/.test(name)));
+});
+
+test('TLS 1.3 does not go because its suites are not there', () => {
+  for (const ciphers of ['TLS_AES_128_CCM_SHA256:HIGH', 'HIGH:TLS_AES_128_CCM_8_SHA256']) {
+    assert.throws(() => read({ ciphers }), {
+      message: /^options\.ciphers names no suite of TLS 1\.3 that is offered/,
+      option: 'options.ciphers',
+    });
+    const { maxVersion, suites } = meant({ ciphers, maxVersion: 'TLSv1.2' });
+    assert.deepEqual([maxVersion, suites.length], ['TLSv1.2', 6]);
+  }
+  const before = tls.DEFAULT_CIPHERS;
+  try {
+    tls.DEFAULT_CIPHERS = 'TLS_AES_128_CCM_SHA256:HIGH';
+    assert.throws(() => meant({}), /no suite of TLS 1\.3 that is offered/);
+  } finally {
+    tls.DEFAULT_CIPHERS = before;
+  }
+  // Whoever takes each away has asked for it.
+  const all13 = meant({}).suites ?? meant({ ciphers: 'HIGH' }).suites.slice(0, 3);
+  const none = meant({ ciphers: `HIGH:${all13.map((name) => `!${name}`).join(':')}` });
+  assert.equal(none.suites.length, 6);
+});
+
+test('what is passed over is told, the same once', () => {
   const told = warnings(
     "read({ ciphers: require('tls').DEFAULT_CIPHERS });",
     "read({ ciphers: 'AES128-SHA:HIGH:!aNULL', ecdhCurve: 'P-521:P-256' });",
-    "read({ ciphers: 'AES256-SHA:HIGH', ecdhCurve: 'secp521r1:P-256' });",
+    "read({ ciphers: 'AES256-SHA:HIGH', ecdhCurve: 'P-521:P-384' });",
+    "read({ ciphers: 'AES128-SHA:HIGH' });",
     "read({ secureOptions: require('crypto').constants.SSL_OP_PRIORITIZE_CHACHA });",
   );
   assert.deepEqual(
@@ -206,6 +270,7 @@ test('what is passed over is told once for each option', () => {
     [
       "options.ciphers names 'AES128-SHA'",
       "options.ecdhCurve names 'P-521'",
+      "options.ciphers names 'AES256-SHA'",
       'options.secureOptions has SSL_OP_PRIORITIZE_CHACHA',
     ],
   );
@@ -331,7 +396,7 @@ test('ticket keys are one or several of 48 bytes', () => {
   assert.deepEqual(keys(Buffer.alloc(48, 1)), [Buffer.alloc(48, 1)]);
   assert.equal(keys([Buffer.alloc(48), Buffer.alloc(48)]).length, 2);
   assert.throws(() => keys(Buffer.alloc(47)), {
-    message: /has 47 bytes\. Session ticket keys must be a 48-byte buffer/,
+    message: /exactly 48 bytes, and has 47\. Session ticket keys must be a 48-byte buffer/,
   });
   assert.throws(() => keys([]), { code: 'ERR_INVALID_ARG_TYPE' });
   assert.throws(() => keys(Array(9).fill(Buffer.alloc(48))), { code: 'ERR_OUT_OF_RANGE' });
@@ -350,6 +415,49 @@ test('numbers have their ranges', () => {
     assert.throws(() => read(options), { code: 'ERR_OUT_OF_RANGE' });
   }
   assert.ok(defaultLanes() >= 1);
+});
+
+test('what node refuses too is refused in its words', () => {
+  for (const options of [
+    { ciphers: 1 },
+    { ecdhCurve: 1 },
+    { handshakeTimeout: 'abcd' },
+    { sessionTimeout: 'abcd' },
+    { sessionTimeout: -1 },
+    { sessionTimeout: 2 ** 31 },
+    { sessionTimeout: 1.5 },
+    { SNICallback: 7 },
+  ]) {
+    const message = ({ code, message }) => `${code} ${message}`;
+    const nodes = thrownBy(() => tls.createServer(options));
+    const ours = thrownBy(() => read(options));
+    assert.equal(
+      message(ours).replace('"options.SNI', '"SNI'),
+      message(nodes).replace('"options.SNI', '"SNI'),
+    );
+  }
+  assert.throws(() => read({ requestCert: 'yes' }), {
+    message:
+      'The "options.requestCert" property must be of type boolean. ' +
+      "Received type string ('yes')",
+  });
+  assert.throws(() => read({ SNICallback: class Some {} }) && read({ requestCert: () => {} }), {
+    message: /Received function requestCert$/,
+  });
+});
+
+function thrownBy(run) {
+  try {
+    run();
+  } catch (error) {
+    return error;
+  }
+  return assert.fail('nothing was thrown');
+}
+
+test('a session lasts as long as node takes it, for a week at most', () => {
+  const seconds = (sessionTimeout) => read({ sessionTimeout }).tickets.sessionTimeout;
+  assert.deepEqual([0, 1, 604_800, 2 ** 31 - 1].map(seconds), [1, 1, 604_800, 604_800]);
 });
 
 test('options of HTTP are left to http.Server', () => {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sealane_engine::certificates::{CertificateIndex, ListenerStore};
 use sealane_engine::client::{ClientContext, ClientContexts};
-use sealane_engine::context::{Context, LaneContext, LaneResources};
+use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
 use sealane_engine::provider::lane_provider;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_lanes::generation::{Generation, Listener};
@@ -121,6 +121,7 @@ pub(super) fn build(
             number: u32::try_from(position).unwrap_or(u32::MAX),
             keys: listener.addresses.clone(),
             context: Arc::new(Context {
+                id: ContextId::fresh(),
                 policy: listener.policy.clone(),
                 certificates: Arc::new(certificates),
                 key_log: false,

@@ -1,18 +1,23 @@
-//! The relay on a lane whose kernel has no room for what is to be sent to backends.
+//! The relay on a lane whose kernel fails where something is to be sent to backends.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+};
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
 use sealane_engine::client::{ClientContexts, ClientOptions, Roots};
-use sealane_engine::context::Context;
+use sealane_engine::context::{Context, ContextId};
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
@@ -30,13 +35,23 @@ use crate::config::Balance;
 const NAME: &str = "one.test";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Takes nothing for a socket that it connected itself, as the kernel does when memory is short.
-struct NoRoom {
-    connected: HashSet<RawFd>,
+/// Linux, but for what is sent to sockets that it connected itself.
+struct Faulty {
+    /// How often each was sent something.
+    connected: HashMap<RawFd, usize>,
+    fault: Fault,
     linux: Linux,
 }
 
-impl Kernel for NoRoom {
+enum Fault {
+    /// Nothing is taken, as when memory is short.
+    NoRoom,
+    /// After so many times the peer resets the connection: it hears that one more was tried, and
+    /// has then told why.
+    Reset { sent: usize, tried: Sender<()>, told: Receiver<()> },
+}
+
+impl Kernel for Faulty {
     fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
         let accepted = self.linux.accept(listener)?;
         self.connected.remove(&accepted.0.as_raw_fd());
@@ -45,7 +60,7 @@ impl Kernel for NoRoom {
 
     fn connect(&mut self, address: &Address) -> io::Result<OwnedFd> {
         let socket = self.linux.connect(address)?;
-        self.connected.insert(socket.as_raw_fd());
+        self.connected.insert(socket.as_raw_fd(), 0);
         Ok(socket)
     }
 
@@ -59,8 +74,16 @@ impl Kernel for NoRoom {
         bytes: &[u8],
         end_follows: bool,
     ) -> io::Result<usize> {
-        if self.connected.contains(&socket.as_raw_fd()) {
-            return Err(ErrorKind::WouldBlock.into());
+        if let Some(count) = self.connected.get_mut(&socket.as_raw_fd()) {
+            match &self.fault {
+                Fault::NoRoom => return Err(ErrorKind::WouldBlock.into()),
+                Fault::Reset { sent, tried, told } if *count == *sent => {
+                    tried.send(()).unwrap();
+                    told.recv_timeout(PATIENCE).unwrap();
+                    return Err(ErrorKind::ConnectionReset.into());
+                }
+                Fault::Reset { .. } => *count += 1,
+            }
         }
         self.linux.send(socket, bytes, end_follows)
     }
@@ -86,8 +109,11 @@ impl Kernel for NoRoom {
 }
 
 /// A lane with one listener before one backend that must prove to be [`NAME`], behind a PROXY
-/// header; and the certificate that both ends show.
-fn lane(backend: SocketAddr) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'static>) {
+/// header; and the certificate that both ends show, with its key.
+fn lane(
+    backend: SocketAddr,
+    fault: Fault,
+) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'static>, PrivateKeyDer<'static>) {
     let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
     let provider = aws_lc_rs::default_provider();
@@ -115,6 +141,7 @@ fn lane(backend: SocketAddr) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'
         number: 0,
         keys: vec![address],
         context: Arc::new(Context {
+            id: ContextId::fresh(),
             policy: Policy::default(),
             certificates,
             key_log: false,
@@ -139,10 +166,11 @@ fn lane(backend: SocketAddr) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'
             generation: Arc::new(generation),
             sockets: vec![(address, sockets.remove(0))],
         },
-        kernel: NoRoom { connected: HashSet::new(), linux: Linux },
+        kernel: Faulty { connected: HashMap::new(), fault, linux: Linux },
     };
     let lane = start(setup, |_| Relay::new(0, None)).unwrap();
-    (lane, address, made.cert.der().clone())
+    let key = made.signing_key.serialize_der().try_into().unwrap();
+    (lane, address, made.cert.der().clone(), key)
 }
 
 fn connect(address: SocketAddr, root: CertificateDer<'static>) -> impl io::Read + io::Write {
@@ -163,7 +191,7 @@ fn connect(address: SocketAddr, root: CertificateDer<'static>) -> impl io::Read 
 #[test]
 fn what_a_backend_says_before_it_proves_its_name_reaches_nobody() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (lane, address, root) = lane(backend.local_addr().unwrap());
+    let (lane, address, root, _) = lane(backend.local_addr().unwrap(), Fault::NoRoom);
     let stranger = std::thread::spawn(move || {
         let (mut socket, _) = backend.accept().unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -180,6 +208,11 @@ fn what_a_backend_says_before_it_proves_its_name_reaches_nobody() {
     let read = client.read(&mut got);
     assert!(read.is_err(), "{read:?}, {:?}", String::from_utf8_lossy(&got));
     assert!(stranger.join().unwrap().is_empty());
+    ended_as_refused(lane);
+}
+
+/// Waits until a connection has ended because its backend's handshake failed, and stops the lane.
+fn ended_as_refused(lane: LaneHandle<Relay>) {
     let ended = || lane.counters.ended(Cause::BackendHandshakeFailed).value();
     let until = Instant::now() + PATIENCE;
     while ended() == 0 && Instant::now() < until {
@@ -188,4 +221,52 @@ fn what_a_backend_says_before_it_proves_its_name_reaches_nobody() {
     assert_eq!(ended(), 1);
     lane.post(Mail::Stop);
     lane.join().unwrap();
+}
+
+/// Under TLS 1.3 it may refuse what we have shown when all seems well to us. It closes with our
+/// bytes unread, and the reset can be there before its alert was read.
+#[test]
+fn a_backend_that_refuses_us_and_resets_is_heard_out() {
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    // The PROXY header, the hello, the end of the handshake.
+    let (tell, told) = channel();
+    let (tried, again) = channel();
+    let (lane, address, root, key) =
+        lane(backend.local_addr().unwrap(), Fault::Reset { sent: 3, tried, told });
+    let mut clients = RootCertStore::empty();
+    clients.add(root.clone()).unwrap();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(clients.into(), Arc::clone(&provider));
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(vec![root.clone()], key)
+        .unwrap();
+    let strict = std::thread::spawn(move || {
+        let (mut socket, _) = backend.accept().unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut header = [0; 16];
+        socket.read_exact(&mut header).unwrap();
+        let len = u64::from(u16::from_be_bytes([header[14], header[15]]));
+        io::copy(&mut (&socket).take(len), &mut io::sink()).unwrap();
+        let mut tls = ServerConnection::new(config.into()).unwrap();
+        while !tls.wants_write() {
+            tls.read_tls(&mut socket).unwrap();
+            tls.process_new_packets().unwrap();
+        }
+        while tls.wants_write() {
+            tls.write_tls(&mut socket).unwrap();
+        }
+        again.recv_timeout(PATIENCE).unwrap();
+        while tls.complete_io(&mut socket).is_ok() {}
+        tell.send(()).unwrap();
+        socket
+    });
+    let mut client = connect(address, root);
+    client.write_all(b"secret").and_then(|()| client.flush()).unwrap();
+    assert!(client.read(&mut [0; 6]).is_err());
+    drop(strict.join().unwrap());
+    ended_as_refused(lane);
 }

@@ -10,7 +10,7 @@ use rustls::SignatureScheme;
 
 use super::lane::{hello, resolve};
 use super::*;
-use crate::context::{Context, LaneContext, LaneResources, Refusal};
+use crate::context::{Context, ContextId, LaneContext, LaneResources, Refusal};
 use crate::hello::Hello;
 use crate::policy::{Policy, UnknownNames};
 use crate::provider::ProviderChoice;
@@ -216,7 +216,8 @@ fn a_name_that_only_a_broken_store_could_know_is_a_failure_and_not_unknown() {
     let policy = Policy { unknown_names: UnknownNames::Refuse, ..Policy::default() };
     let (certificates, store) = (Arc::clone(&lane.served.index), lane.served.store.clone());
     let provider = ProviderChoice::Auto;
-    let context = Context { policy, certificates, key_log: false, store, provider, tickets: 0 };
+    let id = ContextId::fresh();
+    let context = Context { id, policy, certificates, key_log: false, store, provider, tickets: 0 };
     let context = LaneContext::new(&Arc::new(context), &resources).unwrap();
     let admit = |name: &str| {
         let hello = Hello { server_name: Some(name.into()), ..Hello::default() };

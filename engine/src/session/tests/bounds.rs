@@ -1,10 +1,13 @@
 //! What a peer begins and does not end is kept only as far as the moment allows.
 
-use rustls::AlertDescription;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, IsCa, KeyPair};
+use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS12;
+use rustls::{AlertDescription, ServerConfig};
 
 use super::fragments::{Keys, established};
 use super::*;
+use crate::hello::RECORD_HEADER_LEN;
 
 const ALERT_DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 const APPLICATION_DATA: u8 = 23;
@@ -131,18 +134,106 @@ fn data_that_comes_too_early_is_kept_by_the_record() {
         let (_, mut server) = answered(&world, world.client_config(&TLS13), awaited);
         assert_eq!(taken(&mut server, &early).1.is_none(), offered);
     }
+    // Only there, and only such a record.
+    let awaited = Awaited::new(false, true);
+    let message = [&[CLIENT_KEY_EXCHANGE, 0, 0xff, 0][..], &[0; 9_000]].concat();
+    for (version, wanted) in [(&TLS12, early), (&TLS13, record(HANDSHAKE, 10_000, &message))] {
+        let (_, mut server) = answered(&world, world.client_config(version), awaited);
+        let (count, error) = taken(&mut server, &wanted);
+        assert_eq!((count + 1, error.is_some()), (RECORD_HEADER_LEN, true), "{version:?}");
+    }
+}
+
+/// A client whose hello is answered with the wish for another.
+fn asked_again(world: &World) -> ClientConfig {
+    let groups = [Group::Secp256r1, Group::X25519];
+    let provider = lane_provider(ProviderChoice::AwsLc, &groups).unwrap().crypto;
+    ClientConfig::builder_with_details(provider.into(), Arc::new(Stopped))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_root_certificates(world.roots.clone())
+        .with_no_client_auth()
+}
+
+#[test]
+fn what_lies_behind_a_hello_does_not_lengthen_the_second() {
+    let world = World::new();
+    let second = record(HANDSHAKE, 16_384, &[&[1, 0, 0xff, 0xff][..], &[0; 16_380]].concat());
+    let mut client = client(&Arc::new(asked_again(&world)));
+    let config = world.context.admit(&Hello::default()).unwrap();
+    let mut server = Lent::to(ServerSession::new(config).unwrap());
+    let both = [flight(&mut client), second.repeat(3)].concat();
+    let error = server.feed(&both).unwrap_err();
+    let SessionError::PartialTooLong(most) = error else { panic!("{error}") };
+    // The first, a key share more, and both in records of one byte.
+    assert!(most < HANDSHAKE_PARTIAL_BYTES_MAX + 6 * (1 << 11), "{most}");
+}
+
+#[test]
+fn behind_the_second_hello_nothing_is_long_any_more() {
+    let world = World::new();
+    let (mut client, mut server) = answered(&world, asked_again(&world), Awaited::default());
+    deliver(&mut client, server.wire.filled());
+    server.feed(&flight(&mut client)).unwrap();
+    let (_, error) = taken(&mut server, &record(APPLICATION_DATA, 16_384, &[0; 5_000]));
+    assert!(matches!(error, Some(SessionError::PartialTooLong(4096))), "{error:?}");
+}
+
+/// rustls lets go of a certificate when the last record that it shares with others is whole: by
+/// then it may have read and judged it.
+#[test]
+fn a_long_certificate_waits_with_what_comes_in_its_last_record() {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, key).unwrap();
+    let mut params = CertificateParams::new(["a.test".to_owned()]).unwrap();
+    let oid = [1, 3, 6, 1, 4, 1, 99_999, 1];
+    params.custom_extensions.push(CustomExtension::from_oid_content(&oid, vec![4; 6_000]));
+    let key = KeyPair::generate().unwrap();
+    let own = params.signed_by(&key, &authority).unwrap().der().clone();
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der().clone()).unwrap();
+    let provider = Arc::new(lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto);
+    let roots = Arc::new(roots);
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+    let details = || (Arc::clone(&provider), Arc::new(Stopped));
+    let der = || key.serialize_der().try_into().unwrap();
+    for (version, fragment_len) in (40..100).flat_map(|len| [(&TLS12, len), (&TLS13, len)]) {
+        let (provider, clock) = details();
+        let config = ServerConfig::builder_with_details(provider, clock)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_client_cert_verifier(verifier.clone().build().unwrap())
+            .with_single_cert(vec![own.clone()], der())
+            .unwrap();
+        let (provider, clock) = details();
+        let mut theirs = ClientConfig::builder_with_details(provider, clock)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(Arc::clone(&roots))
+            .with_client_auth_cert(vec![own.clone()], der())
+            .unwrap();
+        theirs.max_fragment_size = Some(fragment_len);
+        let name = ServerName::try_from("a.test").unwrap();
+        let mut client = ClientConnection::new(Arc::new(theirs), name).unwrap();
+        let session = ServerSession::new(Arc::new(config)).unwrap();
+        let mut server = Lent::to(session.awaiting(Awaited::new(true, false)));
+        while !server.session.is_established() {
+            for byte in flight(&mut client) {
+                server.feed(&[byte]).unwrap();
+            }
+            deliver(&mut client, server.wire.filled());
+            server.wire.clear();
+        }
+    }
 }
 
 #[test]
 fn a_second_hello_may_be_as_long_as_the_first() {
     let world = World::new();
-    let groups = [Group::Secp256r1, Group::X25519];
-    let provider = lane_provider(ProviderChoice::AwsLc, &groups).unwrap().crypto;
-    let mut config = ClientConfig::builder_with_details(provider.into(), Arc::new(Stopped))
-        .with_protocol_versions(&[&TLS13])
-        .unwrap()
-        .with_root_certificates(world.roots.clone())
-        .with_no_client_auth();
+    let mut config = asked_again(&world);
     config.alpn_protocols = (0..30_u8).map(|number| vec![number; 200]).collect();
     let (mut client, mut server) = answered(&world, config, Awaited::default());
     deliver(&mut client, server.wire.filled());

@@ -119,7 +119,7 @@ fn a_refused_certificate_is_explained_and_the_server_gets_the_alert() {
             (
                 at(67_200_000_000),
                 "one.test",
-                "it expired 1271 days ago; renew it",
+                "it, or the trusted root above it, expired 1271 days ago; renew that one",
                 AlertDescription::CertificateExpired,
             ),
             (

@@ -13,17 +13,18 @@ use rustls::{
 
 use super::*;
 use crate::context::EARLY_DATA_SKIPPED_MAX;
-use crate::hello::{Peek, peek};
+use crate::hello::{Peek, RECORD_HEADER_LEN, peek};
+use crate::session::SHOWN;
 
 /// A client's settings, and a server's that is not ours and takes early data.
-struct Foreign {
+pub(crate) struct Foreign {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
 
 impl Foreign {
     /// `groups` are the client's, in its order.
-    fn new(world: &World, groups: &[Group]) -> Self {
+    pub(crate) fn new(world: &World, groups: &[Group]) -> Self {
         let made = rcgen::generate_simple_self_signed(vec!["one.test".to_owned()]).unwrap();
         let provider = Arc::new(lane_provider(ProviderChoice::AwsLc, groups).unwrap().crypto);
         let mut roots = world.roots.clone();
@@ -50,7 +51,7 @@ impl Foreign {
 
     /// A client that has a ticket of the other server, and its first flight to us with `len` bytes
     /// of early data.
-    fn client(&self, len: usize) -> (ClientConnection, Vec<u8>) {
+    pub(crate) fn client(&self, len: usize) -> (ClientConnection, Vec<u8>) {
         let mut before = client(&self.client);
         let mut server = ServerConnection::new(Arc::clone(&self.server)).unwrap();
         for _ in 0..4 {
@@ -78,7 +79,7 @@ impl Foreign {
 }
 
 /// A session for the hello that `flight` begins with.
-fn answering(world: &World, flight: &[u8]) -> Server {
+pub(crate) fn answering(world: &World, flight: &[u8]) -> Server {
     let Peek::Hello(hello) = peek(flight, 1 << 14) else { panic!("a whole hello") };
     assert!(hello.offers_early_data);
     let config = world.context.admit(&hello).unwrap();
@@ -158,6 +159,30 @@ fn each_record_of_early_data_counts_once_up_to_the_limit() {
                     assert_eq!(error, Error::AlertReceived(refused), "{groups:?}: {len}");
                 }
             }
+        }
+    }
+}
+
+/// Whatever does not open is dropped at once, also where its record says that it is something else:
+/// kept, all that follows would be shown with it, again and again.
+#[test]
+fn what_does_not_open_is_not_shown_again_whatever_it_calls_itself() {
+    let world = World::new();
+    for groups in GROUPS {
+        let foreign = Foreign::new(&world, groups);
+        for odd in [&[22, 3, 3, 0, 1, 0][..], &[22, 3, 3, 0, 20], &[23, 3, 3, 0, 1, 9], &[]] {
+            let (_, first) = foreign.client(1);
+            let hello_len = usize::from(u16::from_be_bytes([first[3], first[4]]));
+            let mut sent = first[..RECORD_HEADER_LEN + hello_len].to_vec();
+            sent.extend(odd);
+            sent.resize(sent.len() + if odd.last() == Some(&20) { 20 } else { 0 }, 1);
+            sent.extend([23, 3, 3, 0, 0].repeat(2_000));
+            let mut server = answering(&world, &sent);
+            SHOWN.set(0);
+            let outcome = server.feed(&sent).map(drop);
+            // The hello is shown once more before its answer is written.
+            let most = 3 * sent.len() + 4 * hello_len;
+            assert!(SHOWN.get() <= most, "{groups:?} {odd:?} {outcome:?}: {}", SHOWN.get());
         }
     }
 }

@@ -13,7 +13,7 @@ const HANDSHAKE: u8 = 22;
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 1];
 
 /// One direction's keys under TLS 1.3.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     key: LessSafeKey,
     iv: [u8; 12],
     sequence: u64,
@@ -37,7 +37,7 @@ impl Keys {
         Nonce::assume_unique_for_key(nonce)
     }
 
-    pub(super) fn record(&mut self, kind: u8, content: &[u8]) -> Vec<u8> {
+    pub(crate) fn record(&mut self, kind: u8, content: &[u8]) -> Vec<u8> {
         let len = u16::try_from(content.len() + 1 + 16).unwrap().to_be_bytes();
         let header = [APPLICATION_DATA, 3, 3, len[0], len[1]];
         let mut sealed = [content, &[kind]].concat();
@@ -59,7 +59,7 @@ impl Keys {
 }
 
 /// An established server and its client's keys: to send with, and to read with.
-pub(super) fn established(world: &World) -> (Server, Keys, Keys) {
+pub(crate) fn established(world: &World) -> (Server, Keys, Keys) {
     let mut client = client(&Arc::new(world.client_config(&TLS13)));
     let mut server = world.server();
     shake_hands(&mut client, &mut server);
