@@ -39,7 +39,7 @@ impl Store {
             .and_then(|()| erase(&file).map_err(|fault| StoreError::of_pages(self.path(), fault)));
         txn.abort();
         erased?;
-        self.note_state().map_err(|error| error.after_commit())?;
+        self.note_state().map_err(StoreError::after_commit)?;
         drop(lock);
         Ok(())
     }

@@ -224,11 +224,10 @@ impl Fault {
     pub(crate) fn text(self) -> String {
         match self {
             Self::Database(error) => error.to_string(),
-            Self::Lock(what) => what.to_owned(),
             Self::Page(what) => what,
             Self::Record(error) => error.to_string(),
             Self::Seal(error) => error.to_string(),
-            Self::What(what) => what.to_owned(),
+            Self::Lock(what) | Self::What(what) => what.to_owned(),
         }
     }
 

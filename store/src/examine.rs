@@ -77,12 +77,12 @@ fn check_pages(path: &Path) -> Result<Agreement, StoreError> {
 /// leads from page to page in no order.
 fn read_ahead(file: &File) {
     let len = file.metadata().map_or(0, |facts| facts.len());
-    let parts = (0..len).step_by(READ_AHEAD_BYTES as usize);
-    parts.for_each(|at| {
+    let (mut at, part) = (0, NonZeroU64::new(READ_AHEAD_BYTES));
+    while at < len {
         // Only a hint: whatever is not read by then is read when it is needed.
-        let part = NonZeroU64::new(READ_AHEAD_BYTES);
         let _ = rustix::fs::fadvise(file, at, part, Advice::WillNeed);
-    });
+        at += READ_AHEAD_BYTES;
+    }
 }
 
 /// Each certificate has its date, each date and each name its certificate, and no table has more.

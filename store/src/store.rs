@@ -344,7 +344,7 @@ impl Store {
             Ok(written)
         };
         let written = write().map_err(|fault: Fault| fault.at(&self.path))?;
-        self.note_state().map_err(|error| error.after_commit())?;
+        self.note_state().map_err(StoreError::after_commit)?;
         drop(lock);
         Ok(written)
     }
