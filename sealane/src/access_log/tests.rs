@@ -180,6 +180,7 @@ fn end() -> End<'static> {
         lane: 0,
         server_name: None,
         session: None,
+        distrust: None,
         handshake_us: None,
         duration_ms: 20,
         client_bytes: 30,
