@@ -147,7 +147,7 @@ fn the_sealing_key_changes_while_sealane_serves() {
     // A key that opens nothing: refused, and what runs goes on.
     std::fs::write(site.key_file(), new).unwrap();
     let sealane = site.sealane.as_mut().unwrap();
-    sealane.wait_until_said("reload refused");
+    sealane.wait_until_said("1 private keys are sealed with the sealing key");
     let said = sealane.said().join("\n");
     assert!(said.contains("1 private keys are sealed with the sealing key"), "{said}");
     assert!(!said.contains(old.trim()) && !said.contains(new.trim()));
