@@ -1,24 +1,26 @@
 //! The certificate stores of a configuration: opened once in the process, joined with their keys.
 //!
 //! A store is never reloaded: what is imported is served by the next hello. What a reload reads
-//! again is where the sealing keys come from.
+//! again is where the sealing keys come from, and a file that somebody else changed.
 
 pub mod examination;
 mod key_source;
+mod opened;
 mod owner;
 
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateIndex, ListenerStore, StoreId};
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError};
 
 use crate::config::{Config, Listener};
 
-use examination::{Refused, examine_apart};
+use examination::{Examination, Refused, examine_apart};
+use opened::Opened;
 
 pub use key_source::{KeySourceError, create_key_file, sealing_keys};
 pub use owner::become_owner_of;
@@ -38,32 +40,11 @@ pub fn keys_of(config: &Config) -> Result<Option<SealingKeys>, KeySourceError> {
 pub struct Stores {
     /// The most changes that each store was seen with: one that has less is an older copy.
     generations: HashMap<StoreId, u64>,
-    open: HashMap<FileId, Open>,
+    open: HashMap<FileId, Opened>,
 }
 
 /// Device and inode: two paths may lead to one file, and another file may take the place of one.
 type FileId = (u64, u64);
-
-/// A store that is or was open.
-#[derive(Debug)]
-struct Open {
-    /// How the file looked when it was last found in order, or not.
-    seen: Option<Stamp>,
-    store: Weak<Store>,
-}
-
-impl Open {
-    /// Whether it is open, and nobody but Sealane changed it since it was found in order.
-    fn is_in_order(&self) -> bool {
-        let store = self.store.upgrade().filter(|store| !store.is_withdrawn());
-        store.is_some_and(|store| match store.look() {
-            Ok(Some(look)) => look.is_open_file && (look.is_ours || self.seen == Some(look.stamp)),
-            // A process of Sealane's is changing it.
-            Ok(None) => true,
-            Err(_) => false,
-        })
-    }
-}
 
 impl Stores {
     /// The store in the folder `path`.
@@ -73,18 +54,32 @@ impl Stores {
     pub fn open(&mut self, path: &Path) -> Result<Arc<Store>, StoreError> {
         let file = Stamp::of(&path.join(DATA_FILE)).map(|stamp| stamp.file);
         let open = file.as_ref().ok().and_then(|file| self.open.get(file));
-        if let Some(open) = open.and_then(|open| open.store.upgrade()) {
+        if let Some(open) = open.and_then(Opened::store) {
             return Ok(open);
         }
         let store = Arc::new(Store::open(path)?);
         if let Ok(file) = file {
-            self.open.insert(file, Open { seen: None, store: Arc::downgrade(&store) });
+            self.open.insert(file, Opened::new(&store));
         }
         Ok(store)
     }
 
+    /// Begins the checks that [`Self::of`] will wait for, so that they are made beside whatever else
+    /// a start or a reload has to do.
+    pub fn begin_checks(&self, config: &Config) -> Checks {
+        let mut checks = Checks::default();
+        for path in config.listeners.iter().filter_map(|listener| listener.store.as_deref()) {
+            if !checks.begun.contains_key(path) && !self.is_in_order(stamp(path)) {
+                let begun = (stamp(path), Examination::begin(path));
+                checks.begun.insert(path.into(), begun);
+            }
+        }
+        checks
+    }
+
     /// The store of `listener`, if it has one and there are keys, with every private key in it open
-    /// to `keys`. Its file was found in order by another process since somebody else changed it.
+    /// to `keys`. Its file was found in order by another process since somebody else changed it, by
+    /// one of `checks` or now.
     ///
     /// # Errors
     /// The store cannot be had, is damaged or older than it was, or needs another key.
@@ -92,89 +87,74 @@ impl Stores {
         &mut self,
         listener: &Listener,
         keys: Option<&SealingKeys>,
+        checks: &mut Checks,
     ) -> Result<Option<KeyedStore>, StoreRefused> {
         let Some(path) = &listener.store else { return Ok(None) };
-        let store = self.examined(path)?;
+        let store = self.examined(path, checks)?;
         Ok(keys.map(|keys| KeyedStore::new(store, keys.clone())).transpose()?)
     }
 
-    fn examined(&mut self, path: &Path) -> Result<Arc<Store>, StoreRefused> {
+    fn examined(&mut self, path: &Path, checks: &mut Checks) -> Result<Arc<Store>, StoreRefused> {
         // Looked at first: what changes after that is looked at again.
-        let stamp = Stamp::of(&path.join(DATA_FILE)).ok();
-        let known = stamp.and_then(|stamp| self.open.get(&stamp.file));
-        if !known.is_some_and(Open::is_in_order) {
-            examine_apart(path)?;
-        }
+        let stamp = match checks.begun.remove(path) {
+            Some((stamp, examination)) => {
+                examination?.wait()?;
+                stamp
+            }
+            None => {
+                let stamp = stamp(path);
+                if !self.is_in_order(stamp) {
+                    examine_apart(path)?;
+                }
+                stamp
+            }
+        };
         let store = self.open(path)?;
-        store.withdraw(false);
         let known = self.generations.entry(store.id()).or_default();
-        store.refuse_older_than(*known)?;
-        *known = store.generation()?;
-        if let Some(open) = stamp.and_then(|stamp| self.open.get_mut(&stamp.file)) {
-            open.seen = stamp;
+        opened::take_into_service(&store, known)?;
+        if let Some(stamp) = stamp
+            && let Some(open) = self.open.get_mut(&stamp.file)
+        {
+            open.note_judged(stamp);
         }
         Ok(store)
     }
 
+    fn is_in_order(&self, stamp: Option<Stamp>) -> bool {
+        let known = stamp.and_then(|stamp| self.open.get(&stamp.file));
+        known.is_some_and(Opened::is_in_order)
+    }
+
     /// Looks at the files from outside. One that was not changed by Sealane is examined by another
     /// process, and withdrawn if it is damaged or older than it was: its listeners serve their
-    /// files until it is in order again. Returns what an operator should know.
+    /// files until it is in order again. A check that fails is no damage: it is made again. Returns
+    /// what an operator should know.
     pub fn look_after(&mut self) -> Vec<String> {
         let Self { generations, open } = self;
         let mut said = Vec::new();
         for open in open.values_mut() {
-            let Some(store) = open.store.upgrade() else { continue };
-            let known = generations.entry(store.id()).or_default();
-            said.extend(look_at(&store, &mut open.seen, known));
+            let Some(id) = open.store().map(|store| store.id()) else { continue };
+            said.extend(open.look_after(generations.entry(id).or_default()));
         }
         said
     }
 
     /// Forgets stores that nothing uses any more.
     pub fn prune(&mut self) {
-        self.open.retain(|_, open| open.store.strong_count() > 0);
+        self.open.retain(|_, open| open.store().is_some());
     }
 }
 
-fn look_at(store: &Store, seen: &mut Option<Stamp>, known: &mut u64) -> Option<String> {
-    let path = store.path();
-    // Whoever takes the file away puts another there, or the next reload says that there is none.
-    let look = store.look().ok()??;
-    if *seen == Some(look.stamp) {
-        return None;
-    }
-    *seen = Some(look.stamp);
-    if !look.is_open_file {
-        let path = path.display();
-        let found = match examine_apart(store.path()) {
-            Ok(()) => "in order".to_owned(),
-            Err(refused) => refused.to_string(),
-        };
-        return Some(format!(
-            "{path}: another file took the place of the store ({found}); the one that was there \
-             before is served on, and changes of the new one are not: restart Sealane"
-        ));
-    }
-    if look.is_ours && !store.is_withdrawn() {
-        *known = store.generation().map_or(*known, |now| now.max(*known));
-        return None;
-    }
-    let was_withdrawn = store.is_withdrawn();
-    let in_order = examine_apart(path).map_err(StoreRefused::from).and_then(|()| {
-        store.withdraw(false);
-        Ok(store.refuse_older_than(*known)?)
-    });
-    match in_order {
-        Ok(()) if was_withdrawn => Some(format!("{}: in order again, and served", path.display())),
-        Ok(()) => None,
-        Err(refused) => {
-            store.withdraw(true);
-            Some(format!(
-                "somebody else than Sealane changed a certificate store, and nothing is served \
-                 from it until it is in order; its listeners serve their files: {refused}"
-            ))
-        }
-    }
+/// Checks of stores that were begun before anybody waits for them. Those that nobody waited for are
+/// ended with it.
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// With how the file looked before.
+    begun: HashMap<PathBuf, (Option<Stamp>, Result<Examination, Refused>)>,
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    Stamp::of(&path.join(DATA_FILE)).ok()
 }
 
 /// Why a listener has no store to serve from.

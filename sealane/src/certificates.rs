@@ -155,9 +155,8 @@ fn remove(arguments: &RemoveArguments, out: &mut dyn Write) -> Result<Exit, Refu
         output::counted(removed.names, "name"),
         output::counted(removed.certificates, "certificate")
     )?;
-    if removed.certificates > 0 {
-        store.erase_deleted().map_err(said)?;
-    }
+    // Also if nothing was there: an earlier run may have been interrupted before this.
+    store.erase_deleted().map_err(said)?;
     for name in &arguments.names {
         if store.covers(name).map_err(said)? {
             say(&format!("{name} is still served, by a wildcard; see: certificates show {name}"));
@@ -276,19 +275,18 @@ impl Place {
             ));
         }
         let keys = self.keys()?;
-        become_owner_of(&self.path).map_err(said)?;
-        match examination::examine_apart(&self.path) {
+        let path = become_owner_of(&self.path).map_err(said)?;
+        match examination::examine_apart(&path) {
             // One that was begun and not finished is there as little as one that never was.
             Ok(()) | Err(examination::Refused::Absent(_)) => {}
             Err(refused) => return Err(said(refused)),
         }
-        let store = Store::open_or_create(&self.path).map_err(said)?;
+        let store = Store::open_or_create(&path).map_err(said)?;
         KeyedStore::new(Arc::new(store), keys).map_err(said)
     }
 
     fn open(&self) -> Result<Store, Refusal> {
-        self.examine()?;
-        Store::open(&self.path).map_err(said)
+        Store::open(&self.examined()?).map_err(said)
     }
 
     fn keyed(&self) -> Result<KeyedStore, Refusal> {
@@ -299,8 +297,7 @@ impl Place {
     /// The same for a store of whatever format, and how many certificates were rewritten.
     fn migrated(&self) -> Result<(KeyedStore, Option<usize>), Refusal> {
         let keys = self.keys()?;
-        self.examine()?;
-        KeyedStore::migrate(&self.path, keys).map_err(said)
+        KeyedStore::migrate(&self.examined()?, keys).map_err(said)
     }
 
     fn keys(&self) -> Result<SealingKeys, Refusal> {
@@ -311,10 +308,12 @@ impl Place {
     }
 
     /// Before the file is mapped, and with no more rights than whoever can write to it has: a
-    /// damaged file must end another process than this one, and not as root.
-    fn examine(&self) -> Result<(), Refusal> {
-        become_owner_of(&self.path).map_err(said)?;
-        examination::examine_apart(&self.path).map_err(said)
+    /// damaged file must end another process than this one, and not as root. Returns the path to
+    /// open it by.
+    fn examined(&self) -> Result<PathBuf, Refusal> {
+        let path = become_owner_of(&self.path).map_err(said)?;
+        examination::examine_apart(&path).map_err(said)?;
+        Ok(path)
     }
 }
 
@@ -370,8 +369,8 @@ const BATCH: usize = 1_000;
 const DAY_S: i64 = 86_400;
 /// What is true when all is sealed anew, and what is not.
 const NO_OLDER_KEY: &str = "\
-no private key in the store needs an older sealing key any more, nor opens with one; remove those
-copies of the store made before still open with them: if a sealing key leaked, replace the private \
+no private key in the store needs an older sealing key any more, nor opens with one; remove those.
+Copies of the store made before still open with them: if a sealing key leaked, replace the private \
 keys too";
 /// Certificates between two lines of progress.
 const PROGRESS_STEP: u64 = 5_000;

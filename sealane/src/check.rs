@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::args::CheckArguments;
 use crate::backend_trust;
 use crate::certificate_files;
-use crate::certificate_store::{self, Stores};
+use crate::certificate_store::{self, Checks, Stores};
 use crate::config::{
     AccessLog, AccessLogDestination, BackendAddress, Config, Listener, Mistake, Tickets,
 };
@@ -200,7 +200,7 @@ impl Report {
         stores: &mut Stores,
         now: UnixSeconds,
     ) -> Option<StoreReport> {
-        let store = match stores.of(listener, keys) {
+        let store = match stores.of(listener, keys, &mut Checks::default()) {
             Ok(store) => store?,
             Err(error) => {
                 self.error(listener, &error.to_string());

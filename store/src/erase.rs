@@ -16,7 +16,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::error::{Fault, StoreError};
-use crate::pages::{META_PAGES, Metas, PageFault, Use, Walk};
+use crate::pages::{META_PAGES, Metas, PageFault, Told, Use, Walk};
 use crate::store::{Store, lock_folder};
 
 impl Store {
@@ -39,7 +39,7 @@ impl Store {
             .and_then(|()| erase(&file).map_err(|fault| StoreError::of_pages(self.path(), fault)));
         txn.abort();
         erased?;
-        self.note_state()?;
+        self.note_state().map_err(StoreError::after_commit)?;
         drop(lock);
         Ok(())
     }
@@ -77,7 +77,8 @@ fn erase(file: &File) -> Result<(), PageFault> {
     };
     let mut live = Vec::new();
     for meta in std::iter::once(&metas.newest).chain(&metas.older) {
-        let uses = Walk::run(file, meta, &mut fill)?;
+        let told = Told { on_gap: Some(&mut fill), ..Told::default() };
+        let uses = Walk::run(file, meta, told)?;
         live.resize(live.len().max(uses.len()), false);
         live.iter_mut().zip(uses).for_each(|(live, used)| *live |= used == Use::Live);
     }

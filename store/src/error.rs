@@ -7,7 +7,7 @@ use crate::pages::PageFault;
 use crate::record::RecordError;
 use crate::seal::{SealingKeyError, SealingKeyId};
 use crate::state::STATE_FILE;
-use crate::store::DATA_FILE;
+use crate::store::{DATA_FILE, LOCK_FILE};
 use crate::{MAP_BYTES, READERS_MAX};
 
 /// Why a store does not do what it was asked for; `path` is the store's. The fault is the
@@ -60,11 +60,43 @@ pub enum StoreError {
         /// The sealing key that would open them.
         id: SealingKeyId,
     },
+    /// LMDB's lock file cannot be trusted with its list of readers.
+    #[error(
+        "{}: {what}; stop whatever uses the store, remove {LOCK_FILE} from the folder, and run \
+         this again", path.display()
+    )]
+    LockDamaged {
+        /// The store.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The lock file is not the one that was opened, or shorter: LMDB has it in memory.
+    #[error(
+        "{}: {LOCK_FILE} in it was cut or replaced, so this process and others would mislead each \
+         other; restart Sealane", path.display()
+    )]
+    LockLost {
+        /// The store.
+        path: PathBuf,
+    },
     /// A certificate that no client can ask for.
     #[error("{label}: no host name in it; a store serves certificates by name")]
     NoName {
         /// Where the certificate comes from.
         label: String,
+    },
+    /// It was changed, and the folder does not remember it: that is told as a change of somebody
+    /// else's, and costs a check.
+    #[error(
+        "{}: changed, but {STATE_FILE} beside it cannot be written: {source}; see that this user \
+         may write in the folder and the disk is not full, and run this again", path.display()
+    )]
+    NotNoted {
+        /// The store.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
     },
     /// A process with the same number uses it, in another PID namespace.
     #[error(
@@ -163,6 +195,14 @@ impl StoreError {
         Fault::from(fault).at(path)
     }
 
+    /// The same of something that was tried when a change was already made.
+    pub(crate) fn after_commit(self) -> Self {
+        match self {
+            Self::System { path, source } => Self::NotNoted { path, source },
+            other => other,
+        }
+    }
+
     pub(crate) fn system(path: &Path, source: io::Error) -> Self {
         Self::System { path: path.into(), source }
     }
@@ -172,6 +212,7 @@ impl StoreError {
 #[derive(Debug)]
 pub(crate) enum Fault {
     Database(heed::Error),
+    Lock(&'static str),
     Page(String),
     Record(RecordError),
     Seal(SealingKeyError),
@@ -186,7 +227,7 @@ impl Fault {
             Self::Page(what) => what,
             Self::Record(error) => error.to_string(),
             Self::Seal(error) => error.to_string(),
-            Self::What(what) => what.to_owned(),
+            Self::Lock(what) | Self::What(what) => what.to_owned(),
         }
     }
 
@@ -209,6 +250,7 @@ impl Fault {
             Self::Database(heed::Error::Mdb(heed::MdbError::ReadersFull)) => {
                 StoreError::ReadersFull { path: path() }
             }
+            Self::Lock(what) => StoreError::LockDamaged { path: path(), what },
             Self::Seal(error) => error.into(),
             damaged => StoreError::damaged(&path(), damaged.text()),
         }

@@ -5,14 +5,17 @@
 //! another process do it.
 
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use heed::{AnyTls, RoTxn};
+use rustix::fs::Advice;
 
+use crate::agreement::Agreement;
 use crate::error::{FORMAT, Fault, StoreError};
-use crate::pages::{Metas, Walk};
-use crate::store::{DATA_FILE, Store, lock_folder};
-use crate::tables::{Tables, digest_from, digest_of_expiry_key, expiry_key};
+use crate::pages::{Metas, Told, Walk};
+use crate::store::{DATA_FILE, Store, share_folder};
+use crate::tables::{Tables, check_lock_file, digest_from, digest_of_expiry_key, expiry_key};
 
 /// What was found in a store that is in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +26,20 @@ pub struct Examined {
     pub names: u64,
 }
 
-/// Reads all of the store in the folder `path`, while no process writes to it.
+/// Reads all of the store in the folder `path`, while no process writes to it; others may read.
+/// Calls `begun` as soon as nobody has to be waited for any more.
 ///
 /// # Errors
 /// The first thing that is not in order.
-pub fn examine(path: &Path) -> Result<Examined, StoreError> {
-    let lock = lock_folder(path)?;
-    check_pages(path)?;
+pub fn examine(path: &Path, begun: impl FnOnce()) -> Result<Examined, StoreError> {
+    let lock = share_folder(path)?;
+    begun();
+    check_lock_file(path).map_err(|fault| fault.at(path))?;
+    let agreement = check_pages(path)?;
     let (store, format) = Store::open_to_examine(path)?;
+    store.read(|txn| store.tables.sweep(txn))?;
     let examined = match format {
-        FORMAT => store.read(|txn| tables_agree(&store.tables, txn)),
+        FORMAT => agreement.judge().map_err(|fault| fault.at(path)),
         // Whoever opens it says what to do with it.
         _ => store
             .summary()
@@ -42,7 +49,8 @@ pub fn examine(path: &Path) -> Result<Examined, StoreError> {
     examined
 }
 
-fn check_pages(path: &Path) -> Result<(), StoreError> {
+/// Reads all pages and what stands in them.
+fn check_pages(path: &Path) -> Result<Agreement, StoreError> {
     let file = match File::open(path.join(DATA_FILE)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(StoreError::Absent { path: path.into() });
@@ -53,11 +61,28 @@ fn check_pages(path: &Path) -> Result<(), StoreError> {
     if file.metadata().is_ok_and(|facts| facts.len() == 0) {
         return Err(StoreError::Absent { path: path.into() });
     }
+    read_ahead(&file);
     let walk = || {
         let metas = Metas::read(&file)?;
-        Walk::run(&file, &metas.newest, &mut |_, _, _| Ok(()))
+        let mut agreement = Agreement::default();
+        let mut see = |table: &[u8], key: &[u8], value: &[u8]| agreement.see(table, key, value);
+        let told = Told { on_entry: Some(&mut see), ..Told::default() };
+        Walk::run(&file, &metas.newest, told)?;
+        Ok(agreement)
     };
-    walk().map(drop).map_err(|fault| StoreError::of_pages(path, fault))
+    walk().map_err(|fault| StoreError::of_pages(path, fault))
+}
+
+/// Asks for the whole file from its beginning to its end, which is how a disk reads fast: a tree
+/// leads from page to page in no order.
+fn read_ahead(file: &File) {
+    let len = file.metadata().map_or(0, |facts| facts.len());
+    let (mut at, part) = (0, NonZeroU64::new(READ_AHEAD_BYTES));
+    while at < len {
+        // Only a hint: whatever is not read by then is read when it is needed.
+        let _ = rustix::fs::fadvise(file, at, part, Advice::WillNeed);
+        at += READ_AHEAD_BYTES;
+    }
 }
 
 /// Each certificate has its date, each date and each name its certificate, and no table has more.
@@ -97,3 +122,6 @@ pub(crate) fn tables_agree(tables: &Tables, txn: &RoTxn<'_, AnyTls>) -> Result<E
     tables.gone_since(txn, Some(0))?;
     Ok(Examined { certificates, names })
 }
+
+/// What the kernel reads ahead at once at least; it takes no more of a longer request.
+const READ_AHEAD_BYTES: u64 = 128 << 10;

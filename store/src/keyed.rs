@@ -59,7 +59,8 @@ impl KeyedStore {
     /// `now_s` is Unix time.
     ///
     /// # Errors
-    /// One has no name, or the store cannot be written; then nothing is added.
+    /// One has no name, or the store cannot be written; then nothing is added, but with
+    /// [`StoreError::NotNoted`].
     pub fn import(
         &self,
         certificates: &[Arc<Certificate>],

@@ -15,6 +15,7 @@
 //! is what the next hello of another sees: there is nothing to reload.
 #![deny(unsafe_code)]
 
+mod agreement;
 mod erase;
 mod error;
 mod examine;

@@ -122,13 +122,24 @@ impl Tree {
 }
 
 /// Called with each part of a used page that nothing stands in, and the bytes there.
-type OnGap<'g> = dyn FnMut(u64, Range<usize>, &[u8]) -> io::Result<()> + 'g;
+type OnGap<'w> = dyn FnMut(u64, Range<usize>, &[u8]) -> io::Result<()> + 'w;
+/// Called with each entry: the name of its table, its key and its value, in the order of those.
+type OnEntry<'w> = dyn FnMut(&[u8], &[u8], &[u8]) + 'w;
+
+/// Who wants to know of what a walk comes by.
+#[derive(Default)]
+pub(crate) struct Told<'w> {
+    pub(crate) on_entry: Option<&'w mut OnEntry<'w>>,
+    pub(crate) on_gap: Option<&'w mut OnGap<'w>>,
+}
 
 /// Goes through one state of the database, page by page.
 pub(crate) struct Walk<'w> {
     file: &'w File,
-    on_gap: &'w mut OnGap<'w>,
     page_bytes: usize,
+    /// Memory for a page at each level, used again.
+    spare: Vec<Vec<u8>>,
+    told: Told<'w>,
     /// What is known of each page.
     uses: Vec<Use>,
 }
@@ -146,21 +157,17 @@ pub(crate) enum Use {
 
 impl<'w> Walk<'w> {
     /// Goes through the state that `meta` starts; returns what each page is used for.
-    pub(crate) fn run(
-        file: &'w File,
-        meta: &Meta,
-        on_gap: &'w mut OnGap<'w>,
-    ) -> Result<Vec<Use>, PageFault> {
+    pub(crate) fn run(file: &'w File, meta: &Meta, told: Told<'w>) -> Result<Vec<Use>, PageFault> {
         let pages = usize::try_from(meta.pages).map_err(|_| PageFault::damaged(0, CUT))?;
         let mut uses = vec![Use::None; pages];
         uses.iter_mut().take(META_PAGES).for_each(|meta| *meta = Use::Live);
-        let mut walk = Self { file, on_gap, page_bytes: meta.page_bytes, uses };
+        let mut walk = Self { file, page_bytes: meta.page_bytes, spare: Vec::new(), told, uses };
         walk.tree(Kind::Free, &meta.free)?;
         walk.tree(Kind::Main, &meta.main)?;
         Ok(walk.uses)
     }
 
-    fn tree(&mut self, kind: Kind, tree: &Tree) -> Result<(), PageFault> {
+    fn tree(&mut self, kind: Kind<'_>, tree: &Tree) -> Result<(), PageFault> {
         let mut found = Found::default();
         if tree.root == NO_PAGE {
             if tree.depth != 0 {
@@ -182,37 +189,51 @@ impl<'w> Walk<'w> {
     /// A page of a tree, with `depth` levels from it to the leaves.
     fn page(
         &mut self,
-        kind: Kind,
+        kind: Kind<'_>,
         number: u64,
         depth: u16,
         found: &mut Found,
     ) -> Result<(), PageFault> {
-        let damaged = |what| PageFault::damaged(number, what);
         self.take(number, Use::Live)?;
-        let mut bytes = vec![0; self.page_bytes];
+        let mut bytes = self.spare.pop().unwrap_or_else(|| vec![0; self.page_bytes]);
         let at = number * self.page_bytes as u64;
         self.file.read_exact_at(&mut bytes, at).map_err(|error| PageFault::read(number, error))?;
-        let page = Page(&bytes);
+        self.nodes(kind, number, Page(&bytes), depth, found)?;
+        self.spare.push(bytes);
+        Ok(())
+    }
+
+    /// What stands in a page.
+    fn nodes(
+        &mut self,
+        kind: Kind<'_>,
+        number: u64,
+        page: Page<'_>,
+        depth: u16,
+        found: &mut Found,
+    ) -> Result<(), PageFault> {
+        let damaged = |what| PageFault::damaged(number, what);
         let expected = if depth == 1 { FLAG_LEAF } else { FLAG_BRANCH };
         if page.u64(0) != Some(number) || page.u16(FLAGS) != Some(expected) {
             return Err(damaged("another page than the one that is meant"));
         }
-        let nodes = page.nodes(depth > 1).ok_or(damaged("its parts lie outside or overlap"))?;
-        (self.on_gap)(number, nodes.gap.clone(), &bytes[nodes.gap.clone()])
-            .map_err(PageFault::System)?;
+        let gap = page.gap(depth > 1).ok_or(damaged("its parts lie outside or overlap"))?;
+        if let Some(on_gap) = &mut self.told.on_gap {
+            on_gap(number, gap.clone(), &page.0[gap.clone()]).map_err(PageFault::System)?;
+        }
         if depth == 1 {
             found.leaves += 1;
-            return nodes
-                .at
-                .iter()
-                .try_for_each(|at| self.leaf_node(kind, number, page, *at, found));
+            let mut nodes = page.nodes(gap.start, false);
+            return nodes.try_for_each(|node| {
+                self.leaf_node(kind, number, &node.ok_or(damaged(CUT))?, found)
+            });
         }
         found.branches += 1;
-        if nodes.at.len() < 2 && kind != Kind::Free {
+        if gap.start - HEADER < 2 * PLACE_BYTES && kind != Kind::Free {
             return Err(damaged("a branch that does not branch"));
         }
-        for (position, at) in nodes.at.iter().enumerate() {
-            let node = page.node(*at, true).ok_or(damaged(CUT))?;
+        for (position, node) in page.nodes(gap.start, true).enumerate() {
+            let node = node.ok_or(damaged(CUT))?;
             // What stands left of the first key is all that is smaller than the second.
             if position > 0 {
                 found.next_key(kind, node.key, true).map_err(damaged)?;
@@ -224,14 +245,12 @@ impl<'w> Walk<'w> {
 
     fn leaf_node(
         &mut self,
-        kind: Kind,
+        kind: Kind<'_>,
         number: u64,
-        page: Page<'_>,
-        at: usize,
+        node: &Node<'_>,
         found: &mut Found,
     ) -> Result<(), PageFault> {
         let damaged = |what| PageFault::damaged(number, what);
-        let node = page.node(at, false).ok_or(damaged(CUT))?;
         if node.key.is_empty() || node.key.len() > KEY_BYTES_MAX {
             return Err(damaged("a key of an impossible length"));
         }
@@ -239,11 +258,11 @@ impl<'w> Walk<'w> {
         found.entries += 1;
         let long: Vec<u8>;
         let value = match (kind, node.flags) {
-            (Kind::Free | Kind::Table, FLAG_BIG) => {
-                long = self.overflow(number, &node, found)?;
-                &long
+            (Kind::Free | Kind::Table(_), FLAG_BIG) => {
+                long = self.overflow(number, node, found)?;
+                &long[HEADER..HEADER + node.value_bytes]
             }
-            (Kind::Free | Kind::Table, 0) | (Kind::Main, FLAG_TABLE) => node.value,
+            (Kind::Free | Kind::Table(_), 0) | (Kind::Main, FLAG_TABLE) => node.value,
             _ => return Err(damaged("an entry of another kind")),
         };
         match kind {
@@ -251,13 +270,19 @@ impl<'w> Walk<'w> {
             Kind::Main => {
                 let tree = Tree::read(Page(value), 0).filter(|_| value.len() == TREE_BYTES);
                 let tree = tree.filter(|tree| tree.flags == 0 && tree.pad == 0);
-                self.tree(Kind::Table, &tree.ok_or(damaged("a table of another kind"))?)
+                let tree = tree.ok_or(damaged("a table of another kind"))?;
+                self.tree(Kind::Table(node.key), &tree)
             }
-            Kind::Table => Ok(()),
+            Kind::Table(name) => {
+                if let Some(on_entry) = &mut self.told.on_entry {
+                    on_entry(name, node.key, value);
+                }
+                Ok(())
+            }
         }
     }
 
-    /// A value that has pages of its own.
+    /// The pages of a value that has pages of its own.
     fn overflow(
         &mut self,
         number: u64,
@@ -284,21 +309,31 @@ impl<'w> Walk<'w> {
         }
         found.overflows += pages as u64;
         let end = HEADER + node.value_bytes;
-        (self.on_gap)(first, end..bytes.len(), &bytes[end..]).map_err(PageFault::System)?;
-        Ok(bytes[HEADER..end].to_vec())
+        if let Some(on_gap) = &mut self.told.on_gap {
+            on_gap(first, end..bytes.len(), &bytes[end..]).map_err(PageFault::System)?;
+        }
+        Ok(bytes)
     }
 
-    /// The pages that a transaction freed.
+    /// The pages that a transaction freed. LMDB sorts them so that numbers fall, and finds pages
+    /// beside each other by that.
     fn free_list(&mut self, number: u64, key: &[u8], value: &[u8]) -> Result<(), PageFault> {
-        let (numbers, []) = value.as_chunks::<8>() else {
-            return Err(PageFault::damaged(number, "a list of free pages is cut"));
-        };
+        let cut = PageFault::damaged(number, "a list of free pages is cut");
+        let (numbers, []) = value.as_chunks::<8>() else { return Err(cut) };
         let mut numbers = numbers.iter().map(|number| u64::from_ne_bytes(*number));
         let count = numbers.next().and_then(|count| usize::try_from(count).ok());
-        match count.filter(|count| *count <= numbers.len() && key.len() == 8) {
-            Some(count) => numbers.take(count).try_for_each(|free| self.take(free, Use::Free)),
-            None => Err(PageFault::damaged(number, "a list of free pages is cut")),
-        }
+        let Some(count) = count.filter(|count| *count <= numbers.len() && key.len() == 8) else {
+            return Err(cut);
+        };
+        let mut before = u64::MAX;
+        numbers.take(count).try_for_each(|free| {
+            if free >= before {
+                let what = "a list of free pages that is not in order";
+                return Err(PageFault::damaged(number, what));
+            }
+            before = free;
+            self.take(free, Use::Free)
+        })
     }
 
     /// Notes what a page is used for; a page has one use.
@@ -317,10 +352,11 @@ impl<'w> Walk<'w> {
 
 /// What kind of tree is gone through.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Kind<'n> {
     Free,
     Main,
-    Table,
+    /// With its name.
+    Table(&'n [u8]),
 }
 
 /// What a tree holds so far.
@@ -330,23 +366,27 @@ struct Found {
     entries: u64,
     leaves: u64,
     overflows: u64,
-    /// The key before, and whether it only parts two pages.
-    last: Option<(Vec<u8>, bool)>,
+    /// The key before, none at first: no key is empty.
+    last: Vec<u8>,
+    /// Whether it only parts two pages.
+    last_parts: bool,
 }
 
 impl Found {
     /// Keys rise from left to right; one that parts two pages may come again in the right one.
-    fn next_key(&mut self, kind: Kind, key: &[u8], parts: bool) -> Result<(), &'static str> {
-        if let Some((last, may_repeat)) = &self.last {
+    fn next_key(&mut self, kind: Kind<'_>, key: &[u8], parts: bool) -> Result<(), &'static str> {
+        if !self.last.is_empty() {
             let order = match kind {
-                Kind::Free => integer(last).cmp(&integer(key)),
-                Kind::Main | Kind::Table => last.as_slice().cmp(key),
+                Kind::Free => integer(&self.last).cmp(&integer(key)),
+                Kind::Main | Kind::Table(_) => self.last.as_slice().cmp(key),
             };
-            if order.is_gt() || order.is_eq() && !may_repeat {
+            if order.is_gt() || order.is_eq() && !self.last_parts {
                 return Err("keys that are not in order");
             }
         }
-        self.last = Some((key.to_vec(), parts));
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        self.last_parts = parts;
         Ok(())
     }
 }
@@ -376,25 +416,44 @@ impl<'p> Page<'p> {
         self.0.get(at..)?.first_chunk().copied()
     }
 
-    /// Where the nodes are, if they fill the page's end without a gap or an overlap.
-    fn nodes(self, is_branch: bool) -> Option<Nodes> {
+    /// What is between the list of the nodes' places and the nodes, if these fill the page's end
+    /// without a hole or an overlap.
+    fn gap(self, is_branch: bool) -> Option<Range<usize>> {
         let (lower, upper) = (usize::from(self.u16(LOWER)?), usize::from(self.u16(UPPER)?));
-        if lower < HEADER || lower % 2 != 0 || upper < lower || upper > self.0.len() {
+        let is_within = lower > HEADER && lower.is_multiple_of(PLACE_BYTES) && lower <= upper;
+        if !is_within || upper > self.0.len() {
             return None;
         }
-        let places = (HEADER..lower).step_by(2);
-        let at: Vec<usize> =
-            places.map(|place| self.u16(place).map(usize::from)).collect::<Option<_>>()?;
-        let mut spans = Vec::with_capacity(at.len());
-        for at in &at {
-            let node = self.node(*at, is_branch)?;
-            let bytes = NODE_HEADER + node.key.len() + node.value.len();
-            spans.push((*at, bytes.next_multiple_of(2)));
+        // A bit for each place at which a node begins.
+        let mut begins = [0_u64; PAGE_BYTES_MAX / PLACE_BYTES / 64];
+        let mut count = 0;
+        for place in (HEADER..lower).step_by(PLACE_BYTES) {
+            let at = usize::from(self.u16(place)?);
+            let slot = begins.get_mut(at / PLACE_BYTES / 64)?;
+            let bit = 1 << (at / PLACE_BYTES % 64);
+            if !at.is_multiple_of(PLACE_BYTES) || *slot & bit != 0 {
+                return None;
+            }
+            *slot |= bit;
+            count += 1;
         }
-        spans.sort_unstable();
-        let end = spans.iter().try_fold(upper, |end, (at, len)| (*at == end).then(|| end + len));
-        let is_whole = !at.is_empty() && end == Some(self.0.len());
-        is_whole.then_some(Nodes { at, gap: lower..upper })
+        let mut at = upper;
+        for _ in 0..count {
+            let slot = begins.get(at / PLACE_BYTES / 64)?;
+            if slot & 1 << (at / PLACE_BYTES % 64) == 0 {
+                return None;
+            }
+            let node = self.node(at, is_branch)?;
+            let bytes = NODE_HEADER + node.key.len() + node.value.len();
+            at += bytes.next_multiple_of(PLACE_BYTES);
+        }
+        (at == self.0.len()).then_some(lower..upper)
+    }
+
+    /// The nodes in the order of their keys; `lower` is the end of the list of their places.
+    fn nodes(self, lower: usize, is_branch: bool) -> impl Iterator<Item = Option<Node<'p>>> {
+        let places = (HEADER..lower).step_by(PLACE_BYTES);
+        places.map(move |place| self.node(usize::from(self.u16(place)?), is_branch))
     }
 
     fn node(self, at: usize, is_branch: bool) -> Option<Node<'p>> {
@@ -413,12 +472,6 @@ impl<'p> Page<'p> {
         let value = self.0.get(key_end..key_end.checked_add(inline)?)?;
         Some(Node { flags, key, low, value, value_bytes })
     }
-}
-
-/// A page's nodes, and what is between them and the list of their places.
-struct Nodes {
-    at: Vec<usize>,
-    gap: Range<usize>,
 }
 
 /// A key with its value, or with the page that it leads to.
@@ -482,6 +535,8 @@ const NODE_HEADER: usize = 8;
 const NO_PAGE: u64 = u64::MAX;
 const PAGE_BYTES_MAX: usize = 32_768;
 const PAGE_BYTES_MIN: usize = 256;
+/// A place in a page takes so much, and nodes begin at multiples of it.
+const PLACE_BYTES: usize = 2;
 const TREE_BYTES: usize = 48;
 const UPPER: usize = 14;
 /// A record, or the list of what one transaction freed, generously.

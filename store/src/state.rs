@@ -26,7 +26,8 @@ pub struct Stamp {
     changed_ns: i128,
     /// The device and the number of the file there.
     pub file: (u64, u64),
-    len: u64,
+    /// Bytes.
+    pub(crate) len: u64,
 }
 
 impl Stamp {

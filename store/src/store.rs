@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use sealane_engine::certificates::{CertificateDigest, KeyType, StoreId};
 
 use crate::error::{FORMAT, Fault, StoreError};
+use crate::pages::Metas;
 use crate::seal::SealingKeyId;
 use crate::state::{Stamp, State};
 use crate::tables::{Tables, digest_of_expiry_key, expiry_key};
@@ -23,7 +24,10 @@ pub struct Store {
     id: StoreId,
     /// The device and the number of the file that is open.
     file: (u64, u64),
+    has_lost_lock: AtomicBool,
     is_withdrawn: AtomicBool,
+    /// How the lock file looked when it was opened, if it was.
+    lock: Option<Stamp>,
     path: PathBuf,
     pub(crate) tables: Tables,
 }
@@ -89,8 +93,16 @@ impl Store {
         let (format, id) = tables.identity().map_err(|fault| fault.at(path))?;
         let file = tables.data_file().map_err(|fault| fault.at(path))?;
         let file = file.metadata().map_err(|error| StoreError::system(path, error))?;
-        let (file, is_withdrawn) = (Stamp::from(&file).file, AtomicBool::new(false));
-        let store = Self { id, file, is_withdrawn, path: path.into(), tables };
+        let lock = tables.lock_stamp().map_err(|fault| fault.at(path))?;
+        let store = Self {
+            id,
+            file: Stamp::from(&file).file,
+            has_lost_lock: AtomicBool::new(false),
+            is_withdrawn: AtomicBool::new(false),
+            lock,
+            path: path.into(),
+            tables,
+        };
         match known {
             Some(known) if known.id == id => store.refuse_older_than(known.generation)?,
             _ => {}
@@ -105,7 +117,8 @@ impl Store {
         }
     }
 
-    /// Refuses the store if it has seen less than `known` changes: then it is an older copy.
+    /// Refuses the store if it has seen less than `known` changes: then it is an older copy. This
+    /// is asked of a store that was found in order, before it is served again.
     ///
     /// # Errors
     /// It is one, or cannot be read.
@@ -118,12 +131,12 @@ impl Store {
         }
     }
 
-    /// How often it was changed.
+    /// How often it was changed, whether it is withdrawn or not.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn generation(&self) -> Result<u64, StoreError> {
-        self.read(|txn| self.tables.generation(txn))
+        self.read_withdrawn(|txn| self.tables.generation(txn))
     }
 
     /// How the file at the store's path looks now, and whether that is how the last change of
@@ -147,15 +160,41 @@ impl Store {
 
     fn look_between_changes(&self) -> Result<Look, StoreError> {
         let system = |error| StoreError::system(&self.path, error);
-        let stamp = Stamp::of(&self.path.join(DATA_FILE)).map_err(system)?;
-        let known = State::read(&self.path).map_err(system)?;
-        let is_ours = known.is_some_and(|known| known.id == self.id && known.stamp == stamp);
-        Ok(Look { is_open_file: stamp.file == self.file, is_ours, stamp })
+        let file = File::open(self.path.join(DATA_FILE)).map_err(system)?;
+        let stamp = Stamp::from(&file.metadata().map_err(system)?);
+        let known = State::read(&self.path).map_err(system)?.filter(|known| known.id == self.id);
+        let metas = Metas::read(&file).ok();
+        // No commit of ours makes it shorter. Without our word for it, its end may be missing only
+        // if that is free, which a check finds out.
+        let is_whole = metas.is_some_and(|metas| match known {
+            Some(known) => stamp.len >= known.stamp.len,
+            None => metas.is_long_enough(stamp.len),
+        });
+        let is_ours = known.is_some_and(|known| known.stamp == stamp);
+        let lock = Stamp::of(&self.path.join(LOCK_FILE)).ok();
+        let is_its_lock = |opened: Stamp| {
+            lock.is_some_and(|lock| lock.file == opened.file && lock.len >= opened.len)
+        };
+        let has_lost_lock = self.has_lost_lock.load(Ordering::Acquire);
+        let has_its_lock = !has_lost_lock && self.lock.is_none_or(is_its_lock);
+        Ok(Look { has_its_lock, is_open_file: stamp.file == self.file, is_ours, is_whole, stamp })
     }
 
     /// Lets nobody read from it any more, or again: a map of a damaged file may end the process.
     pub fn withdraw(&self, is_withdrawn: bool) {
         self.is_withdrawn.store(is_withdrawn, Ordering::Release);
+    }
+
+    /// Lets nobody read from it again, because its lock file was cut or replaced. That file is given
+    /// its length back: LMDB writes to its map once more when a thread that read ends.
+    ///
+    /// # Errors
+    /// The system's; then the end of such a thread may end the process.
+    pub fn lose_lock(&self) -> Result<(), StoreError> {
+        self.has_lost_lock.store(true, Ordering::Release);
+        self.withdraw(true);
+        let len = self.lock.map_or(0, |opened| opened.len);
+        self.tables.lengthen_lock(len).map_err(|fault| fault.at(&self.path))
     }
 
     /// Whether nobody may read from it.
@@ -243,7 +282,7 @@ impl Store {
     /// last name it is served for.
     ///
     /// # Errors
-    /// It cannot be written; then nothing is removed.
+    /// It cannot be written; then nothing is removed, but with [`StoreError::NotNoted`].
     pub fn remove(&self, names: &[String]) -> Result<Removed, StoreError> {
         let mut removed = Removed::default();
         self.write(|txn| {
@@ -272,12 +311,23 @@ impl Store {
         if self.is_withdrawn() {
             return Err(StoreError::Withdrawn { path: self.path.clone() });
         }
+        self.read_withdrawn(read)
+    }
+
+    /// The same of a store that may be withdrawn. Its caller knows that it is in order.
+    fn read_withdrawn<T>(
+        &self,
+        read: impl FnOnce(&RoTxn<'_, AnyTls>) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
         let txn = self.tables.env.read_txn().map_err(|error| Fault::from(error).at(&self.path))?;
         read(&txn).map_err(|fault| fault.at(&self.path))
     }
 
     /// Runs `write` in a transaction of its own, which is committed if all went well. Writers take
     /// turns by a lock on the folder, so that nobody writes to a file whose place another took.
+    ///
+    /// # Errors
+    /// The first that came up; nothing is written, but with [`StoreError::NotNoted`].
     pub(crate) fn write<T>(
         &self,
         write: impl FnOnce(&mut heed::RwTxn<'_>) -> Result<T, Fault>,
@@ -294,7 +344,7 @@ impl Store {
             Ok(written)
         };
         let written = write().map_err(|fault: Fault| fault.at(&self.path))?;
-        self.note_state()?;
+        self.note_state().map_err(StoreError::after_commit)?;
         drop(lock);
         Ok(written)
     }
@@ -333,9 +383,18 @@ impl Store {
 /// Waits until no other process writes to the store in the folder `path`, and lets none begin for
 /// as long as the answer lives.
 pub(crate) fn lock_folder(path: &Path) -> Result<File, StoreError> {
+    lock_folder_as(path, FlockOperation::LockExclusive)
+}
+
+/// The same for one that only reads, beside others that do.
+pub(crate) fn share_folder(path: &Path) -> Result<File, StoreError> {
+    lock_folder_as(path, FlockOperation::LockShared)
+}
+
+fn lock_folder_as(path: &Path, how: FlockOperation) -> Result<File, StoreError> {
     let lock = || {
         let folder = File::open(path)?;
-        rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
+        rustix::fs::flock(&folder, how)?;
         Ok(folder)
     };
     lock().map_err(|error: io::Error| match error.kind() {
@@ -374,10 +433,16 @@ pub struct Listed {
 /// What can be seen of the file from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
+    /// Whether the lock file is the one that is open, and no shorter. If not, others may write
+    /// what is read here, and a read may end the process.
+    pub has_its_lock: bool,
     /// Whether the file at the store's path is the one that is open.
     pub is_open_file: bool,
     /// Whether the last change was Sealane's.
     pub is_ours: bool,
+    /// Whether its length and its first pages are those of a store. If not, a read of the map may
+    /// end the process.
+    pub is_whole: bool,
     /// How it looks.
     pub stamp: Stamp,
 }
@@ -406,3 +471,5 @@ pub struct Summary {
 
 /// The file in the folder that holds the store, as LMDB calls it.
 pub const DATA_FILE: &str = "data.mdb";
+/// The file beside it by which processes know of each other's readers.
+pub(crate) const LOCK_FILE: &str = "lock.mdb";

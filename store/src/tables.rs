@@ -17,10 +17,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{FORMAT, Fault};
 use crate::names::Row;
-use crate::pages::{Metas, Walk};
+use crate::pages::{Metas, Told, Walk};
 use crate::record::Record;
 use crate::seal::{SealingKeyError, SealingKeyId};
-use crate::store::DATA_FILE;
+use crate::state::Stamp;
+use crate::store::{DATA_FILE, LOCK_FILE};
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
 /// An open database.
@@ -79,7 +80,9 @@ impl Tables {
 
     fn of(env: Env, path: &Path) -> Result<Option<Self>, Fault> {
         let has_lock = env.flags()?.is_some_and(|flags| !flags.contains(EnvFlags::NO_LOCK));
-        let readers = has_lock.then(|| File::open(path.join(READERS_FILE))).transpose();
+        let mut options = File::options();
+        let options = options.read(true).write(true);
+        let readers = has_lock.then(|| options.open(path.join(LOCK_FILE))).transpose();
         let readers = readers.map_err(heed::Error::Io)?;
         let txn = env.read_txn()?;
         let [certificates, expiry, gone, intermediates, names, sealed_with] = TABLES;
@@ -150,6 +153,22 @@ impl Tables {
         let locked = locked.get(8..).and_then(|bytes| bytes.first_chunk());
         let committed = Metas::read(&self.data_file()?)?.newest.transaction;
         Ok(locked.copied().map(u64::from_ne_bytes) == Some(committed))
+    }
+
+    /// How LMDB's lock file looks, if it is open.
+    pub(crate) fn lock_stamp(&self) -> Result<Option<Stamp>, Fault> {
+        let facts = self.readers.as_ref().map(File::metadata).transpose();
+        Ok(facts.map_err(heed::Error::Io)?.as_ref().map(Stamp::from))
+    }
+
+    /// Makes LMDB's lock file at least `len` bytes long, with zeros.
+    pub(crate) fn lengthen_lock(&self, len: u64) -> Result<(), Fault> {
+        let Some(file) = &self.readers else { return Ok(()) };
+        let lengthened = file.metadata().and_then(|facts| match facts.len() < len {
+            true => file.set_len(len),
+            false => Ok(()),
+        });
+        Ok(lengthened.map_err(heed::Error::Io)?)
     }
 
     /// The beginning of LMDB's lock file, at most `len` bytes.
@@ -253,10 +272,7 @@ impl Tables {
         let mut chain = vec![record.leaf];
         for digest in &record.intermediates {
             let value = self.intermediates.get(txn, digest)?;
-            let (_, der) = value
-                .and_then(<[u8]>::split_first_chunk::<COUNT_BYTES>)
-                .ok_or(Fault::What("an intermediate is missing"))?;
-            chain.push(der);
+            chain.push(chain_part(value.ok_or(Fault::What("an intermediate is missing"))?)?);
         }
         Ok(chain)
     }
@@ -275,6 +291,26 @@ impl Tables {
             }
         }
         Ok(served)
+    }
+
+    /// Reads every entry of every table, as lanes may come to do.
+    pub(crate) fn sweep(&self, txn: &RoTxn<'_, AnyTls>) -> Result<(), Fault> {
+        for table in [
+            self.certificates,
+            self.expiry.remap_data_type(),
+            self.intermediates,
+            self.gone.remap_key_type(),
+            self.names.remap_key_type(),
+            self.sealed_with.remap_data_type(),
+            self.meta.remap_key_type(),
+        ] {
+            for entry in table.iter(txn)? {
+                let (_, value) = entry?;
+                // The last byte may be on a page that nothing else is on.
+                std::hint::black_box(value.last());
+            }
+        }
+        Ok(())
     }
 
     /// A few of the names that `digest` is served for, found without its record.
@@ -490,6 +526,14 @@ impl Reader {
     }
 }
 
+/// Bytes before the first reader: four numbers and a lock, and another lock, each padded to a cache
+/// line. A lock has 40 bytes, but 48 with glibc on arm64.
+const fn readers_header(lock_bytes: usize) -> usize {
+    let numbers_bytes = (READERS_COUNT + 4).next_multiple_of(8);
+    (numbers_bytes + lock_bytes).next_multiple_of(READER_BYTES)
+        + lock_bytes.next_multiple_of(READER_BYTES)
+}
+
 /// Whether the file at `path`, if there is one, is as long as it says. LMDB maps more than the
 /// file, and whoever reads behind the end of a file is ended by the system.
 fn check_length(path: &Path) -> Result<(), Fault> {
@@ -506,7 +550,36 @@ fn check_length(path: &Path) -> Result<(), Fault> {
     // The end may be missing, but only if it is free.
     match metas.is_long_enough(len) {
         true => Ok(()),
-        false => Ok(Walk::run(&file, &metas.newest, &mut |_, _, _| Ok(())).map(drop)?),
+        false => Ok(Walk::run(&file, &metas.newest, Told::default()).map(drop)?),
+    }
+}
+
+/// Whether LMDB's lock file, if there is one, is long enough for the readers that it says there
+/// were: LMDB believes it, and goes through all of them. To close the file undoes the locks of this
+/// process, so this is for one that has no store open.
+pub(crate) fn check_lock_file(path: &Path) -> Result<(), Fault> {
+    let file = match File::open(path.join(LOCK_FILE)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        file => file.map_err(heed::Error::Io)?,
+    };
+    let len = file.metadata().map_err(heed::Error::Io)?.len();
+    // As a process leaves it that was ended when it made the file; LMDB begins anew.
+    if len == 0 {
+        return Ok(());
+    }
+    let mut header = [0; READERS_HEADER];
+    if len < (READERS_HEADER + READER_BYTES) as u64 {
+        return Err(Fault::Lock("its lock file is cut"));
+    }
+    file.read_exact_at(&mut header, 0).map_err(heed::Error::Io)?;
+    let (magic, rest) = header.split_first_chunk().unwrap_or((&[0; 4], &[]));
+    let readers = rest.get(READERS_COUNT - 4..).and_then(<[u8]>::first_chunk);
+    let readers = readers.copied().map_or(u32::MAX, u32::from_ne_bytes);
+    let end = READERS_HEADER as u64 + READER_BYTES as u64 * u64::from(readers);
+    // With another beginning LMDB refuses it, or makes it anew.
+    match u32::from_ne_bytes(*magic) == LOCK_MAGIC && end > len {
+        true => Err(Fault::Lock("its lock file has other readers than it says")),
+        false => Ok(()),
     }
 }
 
@@ -549,6 +622,12 @@ pub(crate) fn digest_of_expiry_key(key: &[u8]) -> Result<CertificateDigest, Faul
     digest_from(key.get(8..).unwrap_or_default())
 }
 
+/// The DER of an intermediate's entry.
+pub(crate) fn chain_part(value: &[u8]) -> Result<&[u8], Fault> {
+    let parts = value.split_first_chunk::<COUNT_BYTES>();
+    parts.map(|(_, der)| der).ok_or(Fault::What("the entry of an intermediate is cut"))
+}
+
 pub(crate) fn digest_from(bytes: &[u8]) -> Result<CertificateDigest, Fault> {
     bytes.try_into().map(CertificateDigest).map_err(|_| Fault::What("a digest is cut"))
 }
@@ -561,13 +640,44 @@ const META: &str = "meta";
 const META_FORMAT: &str = "format";
 const META_GENERATION: &str = "generation";
 const META_ID: &str = "id";
-/// A place in LMDB's list of readers, and what stands before the first: LMDB gives each its own
-/// cache line.
+/// A place in LMDB's list of readers: LMDB gives each its own cache line.
 const READER_BYTES: usize = 64;
-const READERS_FILE: &str = "lock.mdb";
-const READERS_HEADER: usize = 128;
+/// What stands before the first.
+const READERS_HEADER: usize = readers_header(size_of::<libc::pthread_mutex_t>());
+/// Where it says how many places were ever taken.
+const READERS_COUNT: usize = 16;
+pub(crate) const CERTIFICATES: &str = "certificates";
+pub(crate) const EXPIRY: &str = "expiry";
+pub(crate) const GONE: &str = "gone";
+pub(crate) const INTERMEDIATES: &str = "intermediates";
+pub(crate) const NAMES: &str = "names";
+pub(crate) const SEALED_WITH: &str = "sealed_with";
 /// The tables of bytes to bytes, as the fields of [`Tables`] are ordered.
-const TABLES: [&str; 6] =
-    ["certificates", "expiry", "gone", "intermediates", "names", "sealed_with"];
+const TABLES: [&str; 6] = [CERTIFICATES, EXPIRY, GONE, INTERMEDIATES, NAMES, SEALED_WITH];
 /// With the one of texts.
 const TABLES_MAX: u32 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    #[test]
+    fn the_list_of_readers_begins_where_lmdb_has_it() {
+        assert_eq!((readers_header(40), readers_header(48)), (128, 192));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let tables = Store::open_or_create(&path).unwrap().tables;
+        let lock_file = std::fs::read(path.join(LOCK_FILE)).unwrap();
+        assert_eq!(lock_file.len(), READERS_HEADER + READER_BYTES * READERS_MAX as usize);
+        // This thread reads, and others whose place is not the first.
+        let txn = tables.env.read_txn().unwrap();
+        std::thread::scope(|scope| {
+            let reads = || drop(tables.env.read_txn().unwrap());
+            scope.spawn(reads).join().unwrap();
+        });
+        let found = tables.readers().unwrap();
+        let found: Vec<_> = found.iter().map(|each| (each.process, each.transaction)).collect();
+        assert_eq!(found, [(std::process::id(), txn.id() as u64)]);
+    }
+}

@@ -18,7 +18,7 @@ use crate::admin::BackendSummary;
 use crate::backend_trust::{self, Expiry};
 use crate::backends::{Backend, BackendCounters, BackendTls, Cursor, RelaySettings};
 use crate::certificate_files;
-use crate::certificate_store::{self, Stores};
+use crate::certificate_store::{self, Checks, Stores};
 use crate::config::{self, BackendAddress, Config};
 
 /// A generation that has passed every check, and what an operator should know of it.
@@ -93,6 +93,8 @@ pub(super) fn build(
     registries: &mut Registries,
     root: &TicketRoot,
 ) -> Result<Built, Vec<String>> {
+    // First, because it takes longest: another process reads what this one has to wait for.
+    let mut checks = registries.stores.begin_checks(config);
     let mut found = Findings::default();
     let mut listeners = Vec::new();
     let keys = certificate_store::keys_of(config).unwrap_or_else(|error| {
@@ -110,8 +112,8 @@ pub(super) fn build(
             &mut found,
         );
         let Some(certificates) = certificates else { continue };
-        let Ok(store) =
-            open_store(keys.as_ref(), listener, &certificates, &mut registries.stores, &mut found)
+        let stores = (&mut registries.stores, &mut checks);
+        let Ok(store) = open_store(keys.as_ref(), listener, &certificates, stores, &mut found)
         else {
             continue;
         };
@@ -154,11 +156,11 @@ fn open_store(
     keys: Option<&SealingKeys>,
     listener: &config::Listener,
     certificates: &CertificateIndex,
-    stores: &mut Stores,
+    (stores, checks): (&mut Stores, &mut Checks),
     found: &mut Findings,
 ) -> Result<Option<ListenerStore>, ()> {
     let named = |text: String| format!("listener `{}`: {text}", listener.name);
-    let store = match stores.of(listener, keys) {
+    let store = match stores.of(listener, keys, checks) {
         Ok(store) => store,
         Err(error) => {
             found.problems.push(named(error.to_string()));

@@ -23,3 +23,4 @@ mod secrets;
 mod service;
 mod store;
 mod store_faults;
+mod store_watch;

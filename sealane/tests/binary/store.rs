@@ -15,6 +15,7 @@ use crate::harness::client::Connector;
 use crate::harness::sealane::{BINARY, ListenerSettings, Sealane};
 use crate::harness::site::{Site, error_text};
 use crate::harness::tools;
+use crate::harness::wait_for;
 
 #[test]
 fn what_is_imported_or_removed_is_served_from_the_next_hello_on() {
@@ -72,6 +73,8 @@ impl Drop for Ends<'_> {
 
 const CLIENTS: usize = 4;
 const REPLACEMENTS: usize = 25;
+/// So many handshakes of clients come to each replacement at least, however slow the machine is.
+const HANDSHAKES_BETWEEN: usize = 10;
 
 /// Each client verifies chain and signature, so a chain with another certificate's key would fail.
 #[test]
@@ -110,7 +113,11 @@ fn a_certificate_is_replaced_under_load_without_a_failure_or_a_mixed_pair() {
                 })
             })
             .collect();
-        for _ in 0..REPLACEMENTS {
+        for replacement in 1..=REPLACEMENTS {
+            wait_for("handshakes between two replacements", || {
+                let enough = made.load(Ordering::Relaxed) >= replacement * HANDSHAKES_BETWEEN;
+                enough.then_some(())
+            });
             let leaf = site.import(&["kept.test"], &[]);
             // What was committed is what the next hello gets.
             assert_eq!(site.served("kept.test").unwrap(), leaf);
@@ -125,7 +132,6 @@ fn a_certificate_is_replaced_under_load_without_a_failure_or_a_mixed_pair() {
         started.elapsed()
     );
     assert_eq!(failed, 0);
-    assert!(made > 10 * REPLACEMENTS, "{made} handshakes are no load");
     assert!(seen.is_subset(&imported) && seen.len() > 2, "{} certificates seen", seen.len());
     let metrics = site.sealane().metrics();
     assert_eq!(metrics.sum("sealane_store_failures_total", &[]), 0);
@@ -141,7 +147,7 @@ fn the_sealing_key_changes_while_sealane_serves() {
     // A key that opens nothing: refused, and what runs goes on.
     std::fs::write(site.key_file(), new).unwrap();
     let sealane = site.sealane.as_mut().unwrap();
-    sealane.wait_until_said("reload refused");
+    sealane.wait_until_said("1 private keys are sealed with the sealing key");
     let said = sealane.said().join("\n");
     assert!(said.contains("1 private keys are sealed with the sealing key"), "{said}");
     assert!(!said.contains(old.trim()) && !said.contains(new.trim()));

@@ -7,12 +7,13 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, cho
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::certificates::KeyKind;
 use crate::harness::sealane::{BINARY, Sealane};
 use crate::harness::site::{Site, error_text};
 use crate::harness::tools;
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -146,25 +147,38 @@ fn a_store_that_is_damaged_while_it_is_served_is_withdrawn_until_it_is_in_order(
     let stored = site.served("kept.test").unwrap();
     let whole = fs::read(site.data()).unwrap();
     let data = fs::File::options().write(true).open(site.data()).unwrap();
+    // Sealane looks away while a process has this lock, so that it sees each change once and whole.
+    let folder = fs::File::open(site.path().join("store")).unwrap();
+    let looks = |how| flock(&folder, how).unwrap();
 
-    // Headers of all pages, then the end of the file, each mended again.
+    // Headers of all pages but the first, which a look reads; then the end of the file. Each is
+    // mended again.
     for round in 1..=2 {
+        looks(FlockOperation::LockExclusive);
         if round == 1 {
-            for page in 0..whole.len() / PAGE_BYTES {
+            for page in 2..whole.len() / PAGE_BYTES {
                 data.write_all_at(&[0xff; 16], (page * PAGE_BYTES) as u64).unwrap();
             }
         } else {
             data.set_len(PAGE_BYTES as u64).unwrap();
         }
+        looks(FlockOperation::Unlock);
         let sealane = site.sealane.as_mut().unwrap();
         sealane.wait_until_said_times("nothing is served from it", round);
         site.served("kept.test").unwrap_err();
         let address = site.settings.listeners[1].address;
         site.connector("file.test").connect(address).unwrap();
-        site.sealane().signal(Signal::HUP);
+        // Between two reloads there is a look, which has nothing new to tell.
+        for reload in 2 * round - 1..=2 * round {
+            site.sealane().signal(Signal::HUP);
+            let sealane = site.sealane.as_mut().unwrap();
+            sealane.wait_until_said_times("reload refused, generation 1 goes on", reload);
+        }
         let sealane = site.sealane.as_mut().unwrap();
-        sealane.wait_until_said_times("reload refused, generation 1 goes on", round);
+        assert_eq!(sealane.count_said("nothing is served from it"), round);
+        looks(FlockOperation::LockExclusive);
         data.write_all_at(&whole, 0).unwrap();
+        looks(FlockOperation::Unlock);
         sealane.wait_until_said_times("in order again", round);
         assert_eq!(site.served("kept.test").unwrap(), stored);
     }
@@ -194,15 +208,36 @@ fn what_takes_the_place_of_a_served_store_is_told_and_older_copies_are_refused()
     assert_eq!(site.run(&["list"]).lines().count(), 1);
 }
 
-/// Runs a command and kills it after a while, or lets it end if it is done before.
-fn kill_after(mut command: Command, delay: Duration) -> bool {
-    let mut child =
-        command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(delay);
-    // It may have ended by itself.
-    let _ = child.kill();
-    child.wait().unwrap().signal().is_some()
+/// Kills commands at any point of what they do, however long that takes on this machine.
+struct Killer {
+    chance: Chance,
+    killed: usize,
+    /// How long commands took, by kind.
+    whole_us: [usize; 3],
 }
+
+impl Killer {
+    /// Runs a command and kills it after a while. One that ends before says how long it takes;
+    /// each that does not may have been killed early, so the next one of its kind gets more time.
+    fn run(&mut self, kind: usize, mut command: Command) {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let whole_us = &mut self.whole_us[kind];
+        let delay = Duration::from_micros(self.chance.below(*whole_us) as u64);
+        let started = Instant::now();
+        let mut child = command.spawn().unwrap();
+        while started.elapsed() < delay && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(KILLER_TICK);
+        }
+        let took_us = usize::try_from(started.elapsed().as_micros()).unwrap();
+        // It may have ended by itself.
+        let _ = child.kill();
+        let was_killed = child.wait().unwrap().signal().is_some();
+        self.killed += usize::from(was_killed);
+        *whole_us = if was_killed { *whole_us + *whole_us / 8 } else { took_us.max(1) };
+    }
+}
+
+const KILLER_TICK: Duration = Duration::from_micros(200);
 
 /// Gives `site` other sealing keys, and waits until what serves has them too.
 fn change_keys(site: &mut Site, keys: &str) {
@@ -212,6 +247,8 @@ fn change_keys(site: &mut Site, keys: &str) {
     fs::write(&beside, keys).unwrap();
     fs::set_permissions(&beside, fs::Permissions::from_mode(0o600)).unwrap();
     fs::rename(beside, site.key_file()).unwrap();
+    // It would notice by itself, but later.
+    site.sealane().signal(Signal::HUP);
     site.sealane.as_mut().unwrap().wait_until_said_times("sealane: reloaded", reloads + 1);
 }
 
@@ -225,10 +262,7 @@ fn a_writer_that_is_killed_leaves_old_or_new_and_nothing_half_done() {
     ];
     let mut current = fs::read_to_string(site.key_file()).unwrap();
     site.run(&["import", folders[0].to_str().unwrap()]);
-    let (mut chance, mut killed) = (Chance(5), 0);
-    let started = std::time::Instant::now();
-    site.run(&["reseal"]);
-    let whole_us = usize::try_from(started.elapsed().as_micros()).unwrap();
+    let mut killer = Killer { chance: Chance(5), killed: 0, whole_us: [100_000; 3] };
     for round in 0..rounds() {
         // What is sealed before with a key that goes.
         let old = site.ends_of_sealed_keys(&fs::read(site.data()).unwrap());
@@ -242,12 +276,11 @@ fn a_writer_that_is_killed_leaves_old_or_new_and_nothing_half_done() {
             _ => {
                 let names: Vec<String> = (0..30).map(|number| format!("n{number}.test")).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                site.command(&[&["remove"], &names[chance.below(28)..]].concat())
+                site.command(&[&["remove"], &names[killer.chance.below(28)..]].concat())
             }
         };
         // No assertion depends on where this falls; it only has to fall everywhere.
-        let delay = Duration::from_micros(chance.below(whole_us + whole_us / 4) as u64);
-        killed += usize::from(kill_after(command, delay));
+        killer.run(round % 3, command);
         // What serves meanwhile goes on, also over a lock that the killed one left.
         site.served("kept.test").unwrap();
         let (problems, certificates) = site.verified();
@@ -269,10 +302,30 @@ fn a_writer_that_is_killed_leaves_old_or_new_and_nothing_half_done() {
             next.clone_into(&mut current);
         }
     }
-    println!("{} writers, {killed} of them killed; 0 half done", rounds());
-    assert!(killed > rounds() / 4, "{killed}");
+    println!("{} writers, {} of them killed; 0 half done", rounds(), killer.killed);
+    assert!(killer.killed > rounds() / 4, "{}", killer.killed);
     assert_eq!(site.sealane().metrics().sum("sealane_store_failures_total", &[]), 0);
     assert_eq!(site.sealane.take().unwrap().stop(), Some(0));
+}
+
+/// The commit is made, and then nothing can be noted: as on a disk that is full, or under a kill.
+#[test]
+fn a_removal_that_was_interrupted_is_finished_by_the_same_command() {
+    let site = Site::new();
+    let old = site.ends_of_sealed_keys(&fs::read(site.data()).unwrap());
+    assert_eq!(old.len(), 1);
+    let beside = site.path().join("store/state.new");
+    fs::create_dir(&beside).unwrap();
+    let first = tools::run(&mut site.command(&["remove", "kept.test"]));
+    assert_eq!(first.status.code(), Some(3));
+    assert!(error_text(&first).contains("changed, but state"), "{}", error_text(&first));
+    assert!(error_text(&first).contains("run this again"), "{}", error_text(&first));
+    fs::remove_dir(&beside).unwrap();
+    let second = tools::run(&mut site.command(&["remove", "kept.test"]));
+    assert_eq!(second.status.code(), Some(1), "{}", error_text(&second));
+    assert!(error_text(&second).contains("not in it: kept.test"), "{}", error_text(&second));
+    assert_eq!(found(&fs::read(site.data()).unwrap(), &old), 0, "the private key is still there");
+    assert_eq!(site.verified(), (Vec::new(), 0));
 }
 
 #[test]
@@ -333,7 +386,7 @@ fn a_small_disk_that_fills_up_keeps_what_it_has() {
     let many = site.write_many("many", 200);
     let disk = site.path().join("disk");
     fs::create_dir(&disk).unwrap();
-    let script = "mount -t tmpfs -o size=300k tmpfs \"$1\" || exit 77
+    let script = "mount -t tmpfs -o size=300k,mode=755 tmpfs \"$1\" || exit 77
         s=\"$2 certificates\"; k=\"--key-file $3 --store $1/store\"
         $s import --create $k \"$4\"/1.pem || exit 1
         for part in 1 2 3 4 5 6 7 8 9; do
@@ -352,6 +405,53 @@ fn a_small_disk_that_fills_up_keeps_what_it_has() {
     }
     assert!(output.status.success() && said.contains("FULL"), "{} {said}", output.status);
     assert!(said.contains("the disk is not full") && said.contains(" in order"), "{said}");
+}
+
+#[test]
+fn root_opens_no_store_in_whose_place_others_can_put_one() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can show what root does");
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    let site = Site::new();
+    let (folder, store) = (site.path().join("folder"), site.path().join("folder/store"));
+    fs::create_dir(&folder).unwrap();
+    fs::rename(site.path().join("store"), &store).unwrap();
+    let list = |path: &std::path::Path| {
+        let mut command = Command::new(BINARY);
+        tools::run(command.args(["certificates", "list", "--store"]).arg(path))
+    };
+    for (shared, mode, user, group) in [
+        (&folder, 0o777, 0, 0),
+        (&folder, 0o775, 0, NOBODY),
+        (&folder, 0o755, NOBODY, 0),
+        (&store, 0o702, 0, 0),
+        (&store, 0o1777, 0, 0),
+    ] {
+        chown(shared, Some(user), Some(group)).unwrap();
+        fs::set_permissions(shared, fs::Permissions::from_mode(mode)).unwrap();
+        let said = error_text(&list(&store));
+        let expected =
+            format!("others than root and the store's user may write to {}", shared.display());
+        assert!(said.contains(&expected), "{mode:o} {user} {group}: {said}");
+        chown(shared, Some(0), Some(0)).unwrap();
+        fs::set_permissions(shared, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
+    assert!(list(&store).status.success(), "what is root's stays where it is in a sticky folder");
+    // Where none is yet, others could be first.
+    let mut create = Command::new(BINARY);
+    create.args(["certificates", "import", "--create", "--store"]).arg(folder.join("new"));
+    create.arg("--key-file").arg(site.key_file()).arg(site.path().join("import.pem"));
+    assert!(error_text(&tools::run(&mut create)).contains("others than root"));
+    // A link of another user's is followed once: later it may lead elsewhere.
+    let link = site.path().join("link");
+    std::os::unix::fs::symlink(&store, &link).unwrap();
+    let mut show = Command::new(BINARY);
+    show.args(["certificates", "show", "absent.test", "--store"]).arg(&link);
+    let said = error_text(&tools::run(&mut show));
+    assert!(said.contains(&format!("{}: nothing is served", store.display())), "{said}");
 }
 
 #[test]

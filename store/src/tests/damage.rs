@@ -6,11 +6,15 @@ use std::os::unix::fs::FileExt as _;
 use sealane_engine::certificates::StoredCertificate;
 
 use super::*;
-use crate::examine::examine;
+use crate::examine::{Examined, examine as examine_and_tell};
 use crate::names::Row;
-use crate::pages::{Metas, Use, Walk};
+use crate::pages::{Metas, Told, Use, Walk};
 use crate::seal::PROOF_BYTES;
 use crate::tables::expiry_key;
+
+fn examine(path: &Path) -> Result<Examined, StoreError> {
+    examine_and_tell(path, || ())
+}
 
 /// Numbers as they seem to come, the same in each run.
 pub(super) struct Chance(pub(super) u64);
@@ -138,11 +142,45 @@ fn every_page_that_lmdb_writes_is_understood() {
         let file = File::open(data(&folder)).unwrap();
         let metas = Metas::read(&file).unwrap();
         for meta in std::iter::once(&metas.newest).chain(&metas.older) {
-            let uses = Walk::run(&file, meta, &mut |_, _, _| Ok(())).unwrap();
+            let uses = Walk::run(&file, meta, Told::default()).unwrap();
             assert!(!uses.contains(&Use::None), "round {round}");
         }
         assert_eq!(problems(&store), Vec::<String>::new());
     }
+}
+
+/// LMDB takes runs of free pages as if numbers fell; it would give out a page that is in use.
+#[test]
+fn a_list_of_free_pages_that_is_not_in_lmdbs_order_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    let all: Vec<_> = (0..40).map(|number| certificate(&[&format!("n{number}.test")])).collect();
+    store.import(&all, NOW_S).unwrap();
+    let gone: Vec<String> = (0..30).map(|number| format!("n{number}.test")).collect();
+    store.store().remove(&gone).unwrap();
+    drop(store);
+    let path = folder.path().join("store");
+    examine(&path).unwrap();
+    let mut bytes = fs::read(data(&folder)).unwrap();
+    let number = |bytes: &[u8], at: usize| {
+        usize::try_from(u64::from_ne_bytes(*bytes[at..].first_chunk().unwrap())).unwrap()
+    };
+    let place = |bytes: &[u8], at: usize| {
+        usize::from(u16::from_ne_bytes(*bytes[at..].first_chunk().unwrap()))
+    };
+    // The newest meta page leads to the tree of free lists, whose only page holds lists: a header
+    // of 8 bytes, a key of 8, a count and numbers.
+    let newest = [0, 4096].into_iter().max_by_key(|meta| number(&bytes, meta + 144)).unwrap();
+    let page = number(&bytes, newest + 80) * 4096;
+    let lists = (page + 16..page + place(&bytes, page + 12)).step_by(2);
+    let lists: Vec<usize> = lists.map(|at| page + place(&bytes, at) + 16).collect();
+    let list = *lists.iter().find(|list| number(&bytes, **list) > 1).unwrap();
+    for at in 8..16 {
+        bytes.swap(list + at, list + at + 8);
+    }
+    fs::write(data(&folder), bytes).unwrap();
+    let error = examine(&path).unwrap_err().to_string();
+    assert!(error.contains("free pages that is not in order"), "{error}");
 }
 
 /// Of a store that a check of its pages lets through, nothing ends the process, whatever is done.

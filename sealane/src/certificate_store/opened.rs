@@ -1,0 +1,204 @@
+//! A store that is open in this process: what was last found of its file, and whether it may be
+//! served from.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use sealane_store::{Look, Stamp, Store, StoreError};
+
+use super::StoreRefused;
+use super::examination::{Refused, examine_apart};
+
+/// A store that is or was open.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Whether the lock file was cut or replaced.
+    has_lost_lock: bool,
+    /// Set after a check that failed: the next one.
+    next_check: Option<NextCheck>,
+    /// How the file looked when it was last found in order, or not.
+    seen: Option<Stamp>,
+    store: Weak<Store>,
+}
+
+/// When a check that failed is made again.
+#[derive(Clone, Copy, Debug)]
+struct NextCheck {
+    at: Instant,
+    wait: Duration,
+}
+
+impl NextCheck {
+    fn after(before: Option<Self>) -> Self {
+        let wait = before.map_or(CHECK_WAIT, |before| (before.wait * 2).min(CHECK_WAIT_MAX));
+        Self { at: Instant::now() + wait, wait }
+    }
+}
+
+impl Opened {
+    pub(super) fn new(store: &Arc<Store>) -> Self {
+        Self { has_lost_lock: false, next_check: None, seen: None, store: Arc::downgrade(store) }
+    }
+
+    /// The store, while anybody uses it.
+    pub(super) fn store(&self) -> Option<Arc<Store>> {
+        self.store.upgrade()
+    }
+
+    /// Notes how the file looked of which it is known whether it is in order.
+    pub(super) fn note_judged(&mut self, stamp: Stamp) {
+        (self.seen, self.next_check) = (Some(stamp), None);
+    }
+
+    /// Whether it is open, and nobody but Sealane changed it since it was found in order.
+    pub(super) fn is_in_order(&self) -> bool {
+        let store = self.store().filter(|store| !store.is_withdrawn());
+        store.is_some_and(|store| match store.look() {
+            Ok(Some(look)) => look.is_open_file && (look.is_ours || self.seen == Some(look.stamp)),
+            // A process of Sealane's is changing it.
+            Ok(None) => true,
+            Err(_) => false,
+        })
+    }
+
+    /// Looks at the file from outside. One that was not changed by Sealane is examined by another
+    /// process, and withdrawn if it is damaged, or older than `known`. Returns what an operator
+    /// should know.
+    pub(super) fn look_after(&mut self, known: &mut u64) -> Option<String> {
+        let store = self.store()?;
+        // Whoever takes the file away puts another there, or the next reload says that there is
+        // none.
+        let look = store.look().ok()??;
+        if look.is_open_file && !look.has_its_lock {
+            let is_new = !std::mem::replace(&mut self.has_lost_lock, true);
+            return is_new.then(|| lose_lock(&store));
+        }
+        if self.seen == Some(look.stamp) {
+            return None;
+        }
+        if look.is_open_file && look.is_ours && !store.is_withdrawn() {
+            *known = store.generation().map_or(*known, |now| now.max(*known));
+            self.note_judged(look.stamp);
+            return None;
+        }
+        let was_withdrawn = store.is_withdrawn();
+        if look.is_open_file && !look.is_whole {
+            store.withdraw(true);
+        }
+        let is_cut_now = store.is_withdrawn() && !was_withdrawn;
+        if !is_cut_now && self.next_check.is_some_and(|next| Instant::now() < next.at) {
+            return None;
+        }
+        match look.is_open_file {
+            true => self.check(&store, look, known).or_else(|| is_cut_now.then(|| cut(&store))),
+            false => self.check_another(&store, look),
+        }
+    }
+
+    /// Checks the file that is open.
+    fn check(&mut self, store: &Store, look: Look, known: &mut u64) -> Option<String> {
+        let path = store.path().display();
+        let was_withdrawn = store.is_withdrawn();
+        let checked = examine_apart(store.path())
+            .map_err(StoreRefused::from)
+            .and_then(|()| Ok(take_into_service(store, known)?));
+        let failed_before = self.next_check;
+        match checked {
+            Err(StoreRefused::Examined(refused @ Refused::Unknown { .. })) => {
+                self.next_check = Some(NextCheck::after(failed_before));
+                failed_before.is_none().then(|| {
+                    let served = match store.is_withdrawn() {
+                        true => "nothing is served from it",
+                        false => "it is served on",
+                    };
+                    format!(
+                        "somebody else than Sealane changed a certificate store, and until it is \
+                         known whether it is in order {served}: {refused}"
+                    )
+                })
+            }
+            Err(refused) => {
+                store.withdraw(true);
+                self.note_judged(look.stamp);
+                Some(format!(
+                    "somebody else than Sealane changed a certificate store, and nothing is \
+                     served from it until it is in order; its listeners serve their files: \
+                     {refused}"
+                ))
+            }
+            Ok(()) => {
+                self.note_judged(look.stamp);
+                match (was_withdrawn, failed_before) {
+                    (true, _) => Some(format!("{path}: in order again, and served")),
+                    (false, Some(_)) => Some(format!("{path}: checked now, and in order")),
+                    (false, None) => None,
+                }
+            }
+        }
+    }
+
+    /// Checks the file that took the place of the one that is open, for the operator's sake.
+    fn check_another(&mut self, store: &Store, look: Look) -> Option<String> {
+        let failed_before = self.next_check;
+        let found = match examine_apart(store.path()) {
+            Err(refused @ Refused::Unknown { .. }) => {
+                self.next_check = Some(NextCheck::after(failed_before));
+                if failed_before.is_some() {
+                    return None;
+                }
+                refused.to_string()
+            }
+            Err(refused) => {
+                self.note_judged(look.stamp);
+                refused.to_string()
+            }
+            Ok(()) => {
+                self.note_judged(look.stamp);
+                "in order".to_owned()
+            }
+        };
+        Some(format!(
+            "{}: another file took the place of the store ({found}); the one that was there \
+             before is served on, and changes of the new one are not: restart Sealane",
+            store.path().display()
+        ))
+    }
+}
+
+/// What an operator should know of a store that needed no check to be withdrawn.
+fn cut(store: &Store) -> String {
+    format!(
+        "{}: cut short, or overwritten at its beginning; nothing is served from it until it is in \
+         order, and its listeners serve their files",
+        store.path().display()
+    )
+}
+
+/// Serves nothing more from a store whose lock file is not what it was; returns what an operator
+/// should know.
+fn lose_lock(store: &Store) -> String {
+    let lost = StoreError::LockLost { path: store.path().into() };
+    match store.lose_lock() {
+        Ok(()) => format!("nothing is served from a certificate store: {lost}"),
+        Err(error) => format!("nothing is served from a certificate store: {lost}; {error}"),
+    }
+}
+
+/// Serves from a store that was found in order, unless it has seen less than `known` changes.
+///
+/// # Errors
+/// It has, or its lock file is another one, or it cannot be read; then it is served no more than
+/// before.
+pub(super) fn take_into_service(store: &Store, known: &mut u64) -> Result<(), StoreError> {
+    if store.look()?.is_some_and(|look| !look.has_its_lock) {
+        return Err(StoreError::LockLost { path: store.path().into() });
+    }
+    store.refuse_older_than(*known)?;
+    *known = store.generation()?;
+    store.withdraw(false);
+    Ok(())
+}
+
+/// From a check that failed to the next one; each further one waits twice as long.
+const CHECK_WAIT: Duration = Duration::from_secs(1);
+const CHECK_WAIT_MAX: Duration = Duration::from_secs(60);
