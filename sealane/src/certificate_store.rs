@@ -64,8 +64,8 @@ impl Stores {
         Ok(store)
     }
 
-    /// Begins the checks that [`Self::of`] will wait for, so that they are made beside whatever else
-    /// a start or a reload has to do.
+    /// Begins the checks that [`Self::of`] will wait for, so that they are made beside whatever
+    /// else a start or a reload has to do.
     pub fn begin_checks(&self, config: &Config) -> Checks {
         let mut checks = Checks::default();
         for path in config.listeners.iter().filter_map(|listener| listener.store.as_deref()) {

@@ -185,8 +185,8 @@ impl Store {
         self.is_withdrawn.store(is_withdrawn, Ordering::Release);
     }
 
-    /// Lets nobody read from it again, because its lock file was cut or replaced. That file is given
-    /// its length back: LMDB writes to its map once more when a thread that read ends.
+    /// Lets nobody read from it again, because its lock file was cut or replaced. That file is
+    /// given its length back: LMDB writes to its map once more when a thread that read ends.
     ///
     /// # Errors
     /// The system's; then the end of such a thread may end the process.
