@@ -112,6 +112,35 @@ fn at_its_greatest_age_a_connection_ends_whatever_it_does() {
     }
 }
 
+/// What is read ahead of a backend lies in memory that no pool counts.
+#[test]
+fn little_is_read_ahead_while_the_backend_is_being_reached() {
+    let _others = among_others();
+    let (address, ..) = &stalled();
+    for version in VERSIONS {
+        let rig = Rig::start(Wanted::relay(*address));
+        let mut client = Client::connect(&rig, version).unwrap();
+        client.send(b"1").unwrap();
+        eventually("it waits", || rig.counters().client_bytes.value() == 1);
+        client.tls.writer().write_all(&[2; 60_000]).unwrap();
+        let mut sealed = Vec::new();
+        while client.tls.wants_write() {
+            client.tls.write_tls(&mut sealed).unwrap();
+        }
+        client.socket.write_all(&sealed).unwrap();
+        eventually("more waits", || rig.counters().client_bytes.value() > 1);
+        // The client's end would be noticed: turns go by.
+        for _ in 0..3 {
+            let mut other = Client::connect(&rig, version).unwrap();
+            other.send(b"3").unwrap();
+        }
+        let read = rig.counters().client_bytes.value();
+        assert!(read <= 32 << 10, "{read} bytes");
+        drop(client);
+        rig.stop();
+    }
+}
+
 #[test]
 fn a_fatal_error_while_the_backend_is_being_reached_is_answered_by_its_alert() {
     let _others = among_others();
