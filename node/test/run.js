@@ -17,7 +17,7 @@ const { NODE_TESTS, sourcePackage } = require('./outside/source.js');
 
 /** Each file is a process of its own; a test waits more than it computes. */
 const FILES_AT_ONCE = 3;
-const FILE_LIMIT_MS = 180_000;
+const FILE_LIMIT_MS = 600_000;
 /** What node's own implementation can be held to; the rest is Sealane's alone. */
 const OF_NODE_TOO = /^(clients|frameworks|life|ported)\//;
 /** It skips itself where they cannot be had. */
