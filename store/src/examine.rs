@@ -13,9 +13,10 @@ use rustix::fs::Advice;
 
 use crate::agreement::Agreement;
 use crate::error::{FORMAT, Fault, StoreError};
+use crate::lock_file;
 use crate::pages::{Metas, Told, Walk};
 use crate::store::{DATA_FILE, Store, share_folder};
-use crate::tables::{Tables, check_lock_file, digest_from, digest_of_expiry_key, expiry_key};
+use crate::tables::{Tables, digest_from, digest_of_expiry_key, expiry_key};
 
 /// What was found in a store that is in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub struct Examined {
 pub fn examine(path: &Path, begun: impl FnOnce()) -> Result<Examined, StoreError> {
     let lock = share_folder(path)?;
     begun();
-    check_lock_file(path).map_err(|fault| fault.at(path))?;
+    lock_file::check(path).map_err(|fault| fault.at(path))?;
     let agreement = check_pages(path)?;
     let (store, format) = Store::open_to_examine(path)?;
     store.read(|txn| store.tables.sweep(txn))?;

@@ -20,6 +20,7 @@ mod erase;
 mod error;
 mod examine;
 mod keyed;
+mod lock_file;
 mod migrate;
 mod names;
 mod pages;

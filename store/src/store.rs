@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use sealane_engine::certificates::{CertificateDigest, KeyType, StoreId};
 
 use crate::error::{FORMAT, Fault, StoreError};
+use crate::lock_file::LockFile;
 use crate::pages::Metas;
 use crate::seal::SealingKeyId;
 use crate::state::{Stamp, State};
@@ -93,7 +94,8 @@ impl Store {
         let (format, id) = tables.identity().map_err(|fault| fault.at(path))?;
         let file = tables.data_file().map_err(|fault| fault.at(path))?;
         let file = file.metadata().map_err(|error| StoreError::system(path, error))?;
-        let lock = tables.lock_stamp().map_err(|fault| fault.at(path))?;
+        let lock = tables.lock_file.as_ref().map(LockFile::stamp).transpose();
+        let lock = lock.map_err(|fault| fault.at(path))?;
         let store = Self {
             id,
             file: Stamp::from(&file).file,
@@ -194,7 +196,8 @@ impl Store {
         self.has_lost_lock.store(true, Ordering::Release);
         self.withdraw(true);
         let len = self.lock.map_or(0, |opened| opened.len);
-        self.tables.lengthen_lock(len).map_err(|fault| fault.at(&self.path))
+        let lengthened = self.tables.lock_file.as_ref().map_or(Ok(()), |file| file.lengthen(len));
+        lengthened.map_err(|fault| fault.at(&self.path))
     }
 
     /// Whether nobody may read from it.

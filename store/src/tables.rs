@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use heed::types::{Bytes, Str, U64, Unit};
@@ -16,12 +16,12 @@ use sealane_engine::certificates::{
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{FORMAT, Fault};
+use crate::lock_file::{LockFile, Reader};
 use crate::names::Row;
 use crate::pages::{Metas, Told, Walk};
 use crate::record::Record;
 use crate::seal::{SealingKeyError, SealingKeyId};
-use crate::state::Stamp;
-use crate::store::{DATA_FILE, LOCK_FILE};
+use crate::store::DATA_FILE;
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
 /// An open database.
@@ -41,9 +41,9 @@ pub(crate) struct Tables {
     pub(crate) names: Database<Str, Bytes>,
     /// Sealing key to how many private keys are sealed with it.
     pub(crate) sealed_with: Database<Bytes, U64<BE>>,
-    /// LMDB's list of readers. LMDB locks it for the process, and whoever closes it once unlocks
-    /// it, so it is opened after `env`, and closed after it.
-    readers: Option<File>,
+    /// LMDB's lock file, unless it was opened without. LMDB locks it for the process, and whoever
+    /// closes it once unlocks it, so it is opened after `env`, and closed after it.
+    pub(crate) lock_file: Option<LockFile>,
 }
 
 impl Tables {
@@ -80,10 +80,7 @@ impl Tables {
 
     fn of(env: Env, path: &Path) -> Result<Option<Self>, Fault> {
         let has_lock = env.flags()?.is_some_and(|flags| !flags.contains(EnvFlags::NO_LOCK));
-        let mut options = File::options();
-        let options = options.read(true).write(true);
-        let readers = has_lock.then(|| options.open(path.join(LOCK_FILE))).transpose();
-        let readers = readers.map_err(heed::Error::Io)?;
+        let lock_file = has_lock.then(|| LockFile::open(path)).transpose()?;
         let txn = env.read_txn()?;
         let [certificates, expiry, gone, intermediates, names, sealed_with] = TABLES;
         let (
@@ -114,9 +111,9 @@ impl Tables {
             expiry,
             gone,
             intermediates,
+            lock_file,
             meta,
             names,
-            readers,
             sealed_with,
         }))
     }
@@ -128,9 +125,7 @@ impl Tables {
 
     /// Those that read at this moment, in whatever process.
     pub(crate) fn readers(&self) -> Result<Vec<Reader>, Fault> {
-        let table = self.lock_file(READERS_HEADER + READER_BYTES * READERS_MAX as usize)?;
-        let (places, _) = table.get(READERS_HEADER..).unwrap_or_default().as_chunks();
-        Ok(places.iter().filter_map(Reader::read).collect())
+        self.lock_file.as_ref().map_or(Ok(Vec::new()), LockFile::readers)
     }
 
     /// Whether LMDB's lock file is that of the file that is open. It is not if another process has
@@ -149,45 +144,9 @@ impl Tables {
 
     /// Whether LMDB's lock file names the last commit in the file.
     fn is_locked_as_committed(&self) -> Result<bool, Fault> {
-        let locked = self.lock_file(READERS_HEADER)?;
-        let locked = locked.get(8..).and_then(|bytes| bytes.first_chunk());
+        let Some(lock_file) = &self.lock_file else { return Ok(false) };
         let committed = Metas::read(&self.data_file()?)?.newest.transaction;
-        Ok(locked.copied().map(u64::from_ne_bytes) == Some(committed))
-    }
-
-    /// How LMDB's lock file looks, if it is open.
-    pub(crate) fn lock_stamp(&self) -> Result<Option<Stamp>, Fault> {
-        let facts = self.readers.as_ref().map(File::metadata).transpose();
-        Ok(facts.map_err(heed::Error::Io)?.as_ref().map(Stamp::from))
-    }
-
-    /// Makes LMDB's lock file at least `len` bytes long, with zeros.
-    pub(crate) fn lengthen_lock(&self, len: u64) -> Result<(), Fault> {
-        let Some(file) = &self.readers else { return Ok(()) };
-        let lengthened = file.metadata().and_then(|facts| match facts.len() < len {
-            true => file.set_len(len),
-            false => Ok(()),
-        });
-        Ok(lengthened.map_err(heed::Error::Io)?)
-    }
-
-    /// The beginning of LMDB's lock file, at most `len` bytes.
-    fn lock_file(&self, len: usize) -> Result<Vec<u8>, Fault> {
-        let mut bytes = vec![0; len];
-        let mut read = 0;
-        let Some(file) = &self.readers else { return Ok(Vec::new()) };
-        // Shared memory to LMDB, and a file to us: the kernel shows both the same bytes.
-        while read < len {
-            match file.read_at(&mut bytes[read..], read as u64).map_err(heed::Error::Io)? {
-                0 => break,
-                more => read += more,
-            }
-        }
-        bytes.truncate(read);
-        match bytes.first_chunk().copied().map(u32::from_ne_bytes) {
-            Some(LOCK_MAGIC) => Ok(bytes),
-            _ => Err(Fault::What("its lock file is not LMDB's")),
-        }
+        Ok(lock_file.last_commit()? == Some(committed))
     }
 
     /// How often the store was changed.
@@ -510,42 +469,10 @@ impl Tables {
     }
 }
 
-/// A thread that reads, in whatever process.
-pub(crate) struct Reader {
-    pub(crate) process: u32,
-    /// The state that it reads.
-    pub(crate) transaction: u64,
-}
-
-impl Reader {
-    /// A place in LMDB's list; none if nobody reads there.
-    fn read(place: &[u8; READER_BYTES]) -> Option<Self> {
-        let transaction = u64::from_ne_bytes(*place.first_chunk()?);
-        let process = u32::from_ne_bytes(*place.get(8..)?.first_chunk()?);
-        (process != 0 && transaction != u64::MAX).then_some(Self { process, transaction })
-    }
-}
-
-/// Bytes before the first reader: four numbers and a lock, and another lock, each padded to a cache
-/// line. A lock has 40 bytes, but 48 with glibc on arm64.
-const fn readers_header(lock_bytes: usize) -> usize {
-    let numbers_bytes = (READERS_COUNT + 4).next_multiple_of(8);
-    (numbers_bytes + lock_bytes).next_multiple_of(READER_BYTES)
-        + lock_bytes.next_multiple_of(READER_BYTES)
-}
-
 /// Whether the file at `path`, if there is one, is as long as it says. LMDB maps more than the
 /// file, and whoever reads behind the end of a file is ended by the system.
 fn check_length(path: &Path) -> Result<(), Fault> {
-    let file = match File::open(path.join(DATA_FILE)) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        file => file.map_err(heed::Error::Io)?,
-    };
-    let len = file.metadata().map_err(heed::Error::Io)?.len();
-    // As a process leaves it that was ended when it made the store; LMDB begins anew.
-    if len == 0 {
-        return Ok(());
-    }
+    let Some((file, len)) = begun_file(&path.join(DATA_FILE))? else { return Ok(()) };
     let metas = Metas::read(&file)?;
     // The end may be missing, but only if it is free.
     match metas.is_long_enough(len) {
@@ -554,33 +481,15 @@ fn check_length(path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// Whether LMDB's lock file, if there is one, is long enough for the readers that it says there
-/// were: LMDB believes it, and goes through all of them. To close the file undoes the locks of this
-/// process, so this is for one that has no store open.
-pub(crate) fn check_lock_file(path: &Path) -> Result<(), Fault> {
-    let file = match File::open(path.join(LOCK_FILE)) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+/// A file and its length; none if it is not there, or empty, as a process leaves it that was ended
+/// when it made it: LMDB begins anew.
+pub(crate) fn begun_file(path: &Path) -> Result<Option<(File, u64)>, Fault> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file.map_err(heed::Error::Io)?,
     };
     let len = file.metadata().map_err(heed::Error::Io)?.len();
-    // As a process leaves it that was ended when it made the file; LMDB begins anew.
-    if len == 0 {
-        return Ok(());
-    }
-    let mut header = [0; READERS_HEADER];
-    if len < (READERS_HEADER + READER_BYTES) as u64 {
-        return Err(Fault::Lock("its lock file is cut"));
-    }
-    file.read_exact_at(&mut header, 0).map_err(heed::Error::Io)?;
-    let (magic, rest) = header.split_first_chunk().unwrap_or((&[0; 4], &[]));
-    let readers = rest.get(READERS_COUNT - 4..).and_then(<[u8]>::first_chunk);
-    let readers = readers.copied().map_or(u32::MAX, u32::from_ne_bytes);
-    let end = READERS_HEADER as u64 + READER_BYTES as u64 * u64::from(readers);
-    // With another beginning LMDB refuses it, or makes it anew.
-    match u32::from_ne_bytes(*magic) == LOCK_MAGIC && end > len {
-        true => Err(Fault::Lock("its lock file has other readers than it says")),
-        false => Ok(()),
-    }
+    Ok((len > 0).then_some((file, len)))
 }
 
 fn environment(path: &Path, flags: EnvFlags) -> Result<Env, Fault> {
@@ -635,17 +544,10 @@ pub(crate) fn digest_from(bytes: &[u8]) -> Result<CertificateDigest, Fault> {
 const COUNT_BYTES: usize = 8;
 /// Names that tell an operator which certificate is meant.
 const NAMES_SHOWN_MAX: usize = 3;
-const LOCK_MAGIC: u32 = 0xBEEF_C0DE;
 const META: &str = "meta";
 const META_FORMAT: &str = "format";
 const META_GENERATION: &str = "generation";
 const META_ID: &str = "id";
-/// A place in LMDB's list of readers: LMDB gives each its own cache line.
-const READER_BYTES: usize = 64;
-/// What stands before the first.
-const READERS_HEADER: usize = readers_header(size_of::<libc::pthread_mutex_t>());
-/// Where it says how many places were ever taken.
-const READERS_COUNT: usize = 16;
 pub(crate) const CERTIFICATES: &str = "certificates";
 pub(crate) const EXPIRY: &str = "expiry";
 pub(crate) const GONE: &str = "gone";
@@ -656,28 +558,3 @@ pub(crate) const SEALED_WITH: &str = "sealed_with";
 const TABLES: [&str; 6] = [CERTIFICATES, EXPIRY, GONE, INTERMEDIATES, NAMES, SEALED_WITH];
 /// With the one of texts.
 const TABLES_MAX: u32 = 7;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Store;
-
-    #[test]
-    fn the_list_of_readers_begins_where_lmdb_has_it() {
-        assert_eq!((readers_header(40), readers_header(48)), (128, 192));
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let tables = Store::open_or_create(&path).unwrap().tables;
-        let lock_file = std::fs::read(path.join(LOCK_FILE)).unwrap();
-        assert_eq!(lock_file.len(), READERS_HEADER + READER_BYTES * READERS_MAX as usize);
-        // This thread reads, and others whose place is not the first.
-        let txn = tables.env.read_txn().unwrap();
-        std::thread::scope(|scope| {
-            let reads = || drop(tables.env.read_txn().unwrap());
-            scope.spawn(reads).join().unwrap();
-        });
-        let found = tables.readers().unwrap();
-        let found: Vec<_> = found.iter().map(|each| (each.process, each.transaction)).collect();
-        assert_eq!(found, [(std::process::id(), txn.id() as u64)]);
-    }
-}
