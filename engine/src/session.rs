@@ -9,6 +9,7 @@ mod client;
 mod driver;
 mod early_data;
 mod error;
+mod record;
 mod server;
 mod unfinished;
 

@@ -3,7 +3,7 @@
 use rustls::version::TLS13;
 
 use super::messages::Cost;
-use crate::hello::tests::{refragment, work_of};
+use crate::hello::tests::{extend, refragment, work_of};
 use crate::hello::{Fault, Gathering, Hello, Peek, RECORD_HEADER_LEN, peek};
 use crate::session::tests::lent::Lent;
 use crate::session::tests::{World, client, flight};
@@ -18,16 +18,20 @@ pub(super) fn junk() -> Cost {
 
 /// Each of an unknown type of its own, and empty.
 pub(super) fn full_of_extensions() -> Cost {
-    let hello = extended(|room| {
-        let unknown = (0..).map(|number: u16| number | 0x5000);
-        unknown.take(room / 4).flat_map(|kind| [kind.to_be_bytes(), [0; 2]].concat()).collect()
-    });
-    peeked_and_shown(&hello)
+    peeked_and_shown(&extended(|message| {
+        for number in 0_u16.. {
+            if message.len() + 4 > HELLO_BYTES_MAX {
+                return;
+            }
+            extend(message, 0x5000 | number, &[]);
+        }
+    }))
 }
 
 /// Each has a ticket's form, and no session inside.
 pub(super) fn full_of_tickets() -> Cost {
-    let hello = extended(|room| {
+    let hello = extended(|message| {
+        let room = HELLO_BYTES_MAX - message.len();
         let len = |len: usize| u16::try_from(len).unwrap().to_be_bytes();
         let identity = [&len(TICKET_BYTES)[..], &[0; TICKET_BYTES + 4]].concat();
         let binder = [&[32][..], &[0; 32]].concat();
@@ -36,16 +40,15 @@ pub(super) fn full_of_tickets() -> Cost {
         let (identities, binders) = (identity.repeat(count), binder.repeat(count));
         let offer =
             [&len(identities.len())[..], &identities, &len(binders.len()), &binders].concat();
-        [&[0, 41][..], &len(offer.len()), &offer].concat()
+        extend(message, 41, &offer);
     });
     peeked_and_shown(&hello)
 }
 
 /// As many bytes as a hello may have, each in a record of its own, each read alone.
 pub(super) fn in_single_bytes() -> Cost {
-    let hello = extended(|room| [&[0x50, 0][..], &padding(room - 4)].concat());
     let mut gathering = Gathering::default();
-    let sent = refragment(&hello, 1);
+    let sent = refragment(&longest(), 1);
     let mut cost = Cost { sent: sent.len(), ..Cost::default() };
     let work = work_of(|| {
         for byte in &sent {
@@ -64,7 +67,7 @@ pub(super) fn in_single_bytes() -> Cost {
 
 /// All but the last byte.
 pub(super) fn unfinished() -> Cost {
-    let hello = extended(|room| [&[0x50, 0][..], &padding(room - 4)].concat());
+    let hello = longest();
     let mut gathering = Gathering::default();
     let sent = &hello[..hello.len() - 1];
     let mut cost = Cost { sent: sent.len(), ..Cost::default() };
@@ -94,31 +97,19 @@ fn shown(hello: &[u8]) -> Cost {
     Cost { sent: hello.len(), shown: SHOWN.get(), opened: OPENED.get(), held, ..Cost::default() }
 }
 
-/// A sound hello with more extensions, which `more` makes of the bytes that are left for them.
-fn extended(more: impl FnOnce(usize) -> Vec<u8>) -> Vec<u8> {
+/// As long as may be.
+fn longest() -> Vec<u8> {
+    extended(|message| extend(message, 0x5000, &vec![0; HELLO_BYTES_MAX - message.len() - 4]))
+}
+
+/// A sound hello with what `more` adds to it.
+fn extended(more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let world = World::new();
     let sound = flight(&mut client(&world.client_config(&TLS13).into()));
     let mut message = sound[RECORD_HEADER_LEN..].to_vec();
-    let more = more(HELLO_BYTES_MAX - message.len());
-    // Header, version, random, session id, suites, compressions; then the extensions' length.
-    let mut at = 4 + 2 + 32;
-    at += 1 + usize::from(message[at]);
-    at += 2 + usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
-    at += 1 + usize::from(message[at]);
-    let len = |len: usize| u16::try_from(len).unwrap().to_be_bytes();
-    let extensions = usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
-    message[at..at + 2].copy_from_slice(&len(extensions + more.len()));
-    message.extend(more);
-    let body = len(message.len() - 4);
-    message[2..4].copy_from_slice(&body);
-    [&[22, 3, 1][..], &len(message.len()), &message].concat()
-}
-
-/// An extension's content of `len` bytes, behind its length.
-fn padding(len: usize) -> Vec<u8> {
-    let mut padding = u16::try_from(len).unwrap().to_be_bytes().to_vec();
-    padding.resize(2 + len, 0);
-    padding
+    more(&mut message);
+    let len = u16::try_from(message.len()).unwrap().to_be_bytes();
+    [&[22, 3, 1][..], &len, &message].concat()
 }
 
 /// What a listener takes of a hello unless it is told otherwise.

@@ -2,13 +2,13 @@
 
 use rustls::version::{TLS12, TLS13};
 
-use crate::hello::{Hello, RECORD_HEADER_LEN};
+use crate::hello::RECORD_HEADER_LEN;
 use crate::policy::Group;
+use crate::session::tests::bounds;
 use crate::session::tests::early_data::{Foreign, answering};
 use crate::session::tests::fragments::established;
-use crate::session::tests::lent::Lent;
 use crate::session::tests::{Server, World, client, flight, shake_hands};
-use crate::session::{Awaited, SHOWN, ServerSession, Session as _};
+use crate::session::{Awaited, SHOWN, Session as _};
 
 /// What a message brought about.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +35,7 @@ pub(super) fn unfinished(is_certificate_due: bool) -> Cost {
 
 pub(super) fn unfinished_later() -> Cost {
     let (mut server, mut keys, _) = established(&World::new());
-    never_ending(&mut server, [24, 0, 0xff, 0xff], |payload| keys.record(22, payload), 4_000)
+    never_ending(&mut server, [24, 0, 0xff, 0xff], |payload| keys.record(HANDSHAKE, payload), 4_000)
 }
 
 /// Each record is read alone.
@@ -93,12 +93,8 @@ pub(super) fn key_updates() -> Cost {
 /// A server that has answered a hello of TLS 1.2, so that what follows is in the clear.
 fn answered(is_certificate_due: bool) -> Server {
     let world = World::new();
-    let mut client = client(&world.client_config(&TLS12).into());
-    let config = world.context.admit(&Hello::default()).unwrap();
     let awaited = Awaited::new(is_certificate_due, false);
-    let mut server = Lent::to(ServerSession::new(config).unwrap().awaiting(awaited));
-    server.feed(&flight(&mut client)).unwrap();
-    server
+    bounds::answered(&world, world.client_config(&TLS12), awaited).1
 }
 
 /// Sends `header` and what it announces, `piece` bytes to a record, until the session ends.
@@ -124,10 +120,10 @@ fn never_ending(
 
 /// A record of handshake messages in the clear.
 fn record(payload: &[u8]) -> Vec<u8> {
-    let len = u16::try_from(payload.len()).unwrap().to_be_bytes();
-    [&[22, 3, 3][..], &len, payload].concat()
+    bounds::record(HANDSHAKE, u16::try_from(payload.len()).unwrap(), payload)
 }
 
+const HANDSHAKE: u8 = 22;
 /// The header of the longest that rustls takes.
 const CERTIFICATE: [u8; 4] = [11, 0, 0xff, 0xff];
 /// One as a record: header, message, content type and tag.

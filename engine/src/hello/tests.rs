@@ -85,6 +85,28 @@ pub(crate) fn refragment(hello: &[u8], len: usize) -> Vec<u8> {
     hello[RECORD_HEADER_LEN..].chunks(len).flat_map(record).collect()
 }
 
+/// Where the extensions of a hello are, with the length before them.
+fn extensions_at(message: &[u8]) -> usize {
+    // Header, version, random, session id, suites, compressions.
+    let mut at = 4 + 2 + 32;
+    at += 1 + usize::from(message[at]);
+    at += 2 + usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
+    at += 1 + usize::from(message[at]);
+    at
+}
+
+/// Adds an extension behind the others of a hello, and mends the lengths around it.
+pub(crate) fn extend(message: &mut Vec<u8>, kind: u16, content: &[u8]) {
+    let at = extensions_at(message);
+    message.extend(kind.to_be_bytes());
+    message.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
+    message.extend(content);
+    let (all_len, extensions_len) = (message.len() - 4, message.len() - at - 2);
+    message[1..4].copy_from_slice(&u32::try_from(all_len).unwrap().to_be_bytes()[1..]);
+    let extensions_len = u16::try_from(extensions_len).unwrap().to_be_bytes();
+    message[at..at + 2].copy_from_slice(&extensions_len);
+}
+
 /// What rustls makes of the same bytes: the server name, if it takes them for a ClientHello.
 fn by_rustls(bytes: &[u8]) -> Option<Option<String>> {
     let mut acceptor = Acceptor::default();
@@ -212,17 +234,7 @@ fn long_hello(len: usize) -> (Vec<u8>, Vec<u8>) {
     let short = from_hex(include_str!("../../../testdata/hellos/openssl-no-name.hex"));
     let mut message = short[RECORD_HEADER_LEN..].to_vec();
     let padding_len = len + 4 - message.len() - 4;
-    message.extend([0, 21]);
-    message.extend(u16::try_from(padding_len).unwrap().to_be_bytes());
-    message.resize(len + 4, 0);
-    message[1..4].copy_from_slice(&u32::try_from(len).unwrap().to_be_bytes()[1..]);
-    // Version, random, session id, suites, compression; then the length of all extensions.
-    let mut at = 4 + 2 + 32;
-    at += 1 + usize::from(message[at]);
-    at += 2 + usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
-    at += 1 + usize::from(message[at]);
-    let extensions_len = u16::try_from(message.len() - at - 2).unwrap();
-    message[at..at + 2].copy_from_slice(&extensions_len.to_be_bytes());
+    extend(&mut message, 21, &vec![0; padding_len]);
     let whole = [&[22, 3, 1, 0, 0][..], &message].concat();
     (refragment(&whole, 100), message)
 }
@@ -346,10 +358,7 @@ fn a_fallback_and_early_data_are_seen() {
 /// `hello`, with the number of one of its extensions changed.
 fn renamed(hello: &[u8], from: u16, to: u16) -> Vec<u8> {
     let mut bytes = hello.to_vec();
-    let mut at = RECORD_HEADER_LEN + 4 + 2 + 32;
-    at += 1 + usize::from(bytes[at]);
-    at += 2 + usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
-    at += 1 + usize::from(bytes[at]) + 2;
+    let mut at = RECORD_HEADER_LEN + extensions_at(&hello[RECORD_HEADER_LEN..]) + 2;
     while at < bytes.len() {
         if bytes[at..at + 2] == from.to_be_bytes() {
             bytes[at..at + 2].copy_from_slice(&to.to_be_bytes());

@@ -7,6 +7,7 @@ use rustls::unbuffered::{
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use super::early_data::EarlyData;
+use super::record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, RECORD_HEADER_LEN};
 use super::unfinished::{Bounds, ESTABLISHED_PARTIAL_BYTES_MAX, Unfinished};
 use super::{Fed, RECORD_OVERHEAD_MAX, RECORD_PLAIN_MAX, Session, SessionError};
 use crate::alert;
@@ -408,14 +409,11 @@ enum Step {
 fn is_alert(record: &[u8]) -> bool {
     match record.first() {
         Some(&ALERT) => true,
-        Some(&APPLICATION_DATA) => record.len() == 5 + 2 + 1 + 16,
+        Some(&APPLICATION_DATA) => record.len() == RECORD_HEADER_LEN + 2 + 1 + 16,
         _ => false,
     }
 }
 
-const ALERT: u8 = 21;
-const APPLICATION_DATA: u8 = 23;
-const CHANGE_CIPHER_SPEC: u8 = 20;
 /// Alerts (and messages queued before them) that a failing session may write.
 const ALERTS_MAX: usize = 16;
 /// Turns that rustls may take before it is ready to encrypt: it hands out queued messages first.

@@ -5,6 +5,8 @@
 //! but counts a record again whenever it is shown it again, which is at each call until a record
 //! opens. So it is shown one record after another, and what did not open is dropped here.
 
+use super::record::{RECORD_HEADER_LEN, record_end};
+
 /// What rustls has seen of the bytes that wait while early data is expected.
 #[derive(Debug, Default)]
 pub(super) struct EarlyData {
@@ -19,7 +21,7 @@ impl EarlyData {
     /// it has not seen.
     pub(super) fn shown_len(&mut self, waiting: &[u8]) -> usize {
         let unseen = waiting.get(self.seen..).unwrap_or_default();
-        let next_len = record_len(unseen).filter(|len| *len <= unseen.len());
+        let next_len = record_end(unseen).filter(|len| *len <= unseen.len());
         self.is_news = next_len.is_some();
         self.seen + next_len.unwrap_or(0)
     }
@@ -48,17 +50,10 @@ impl EarlyData {
 /// unauthentic is ever read. What opens holds at least its own type, which is not 0, and is kept:
 /// it is the start of a message. What its header says that it is does not matter to rustls.
 fn did_not_open(record: &[u8]) -> bool {
-    let Some(payload) = record.get(HEADER_LEN..) else { return false };
+    let Some(payload) = record.get(RECORD_HEADER_LEN..) else { return false };
     let sealed_len = payload.len().saturating_sub(TAG_LEN);
     payload[..sealed_len].iter().all(|byte| *byte == 0)
 }
 
-/// Length of the first record with its header.
-fn record_len(bytes: &[u8]) -> Option<usize> {
-    let [_, _, _, long, short] = bytes.first_chunk::<HEADER_LEN>()?;
-    Some(HEADER_LEN + usize::from(u16::from_be_bytes([*long, *short])))
-}
-
-const HEADER_LEN: usize = 5;
 /// Of each suite in TLS 1.3.
 const TAG_LEN: usize = 16;

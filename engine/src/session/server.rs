@@ -9,8 +9,9 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion, ServerConfig};
 use super::RECORD_WIRE_MAX;
 use super::driver::{End, TlsSession};
 use super::error::SessionError;
+use super::record::RECORD_HEADER_LEN;
 use super::unfinished::{
-    Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX, RECORD_HEADER_LEN,
+    Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX,
 };
 use crate::tickets::Binding;
 

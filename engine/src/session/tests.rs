@@ -3,7 +3,7 @@
 
 mod agreement;
 mod alerts;
-mod bounds;
+pub(crate) mod bounds;
 mod clients;
 pub(crate) mod early_data;
 pub(crate) mod fragments;

@@ -1,6 +1,7 @@
 //! What a session keeps between two calls: a record whose end has not arrived, behind the records
 //! over which a handshake message is spread. And how much of that it keeps, and when.
 
+use super::record::{APPLICATION_DATA, HANDSHAKE, RECORD_HEADER_LEN, record_end, record_len};
 use super::{RECORD_PLAIN_MAX, RECORD_WIRE_MAX, SessionError};
 
 /// Bytes that wait for their end. A session that waits for none has no such thing.
@@ -143,21 +144,8 @@ impl Unfinished {
     }
 }
 
-/// Where the record at the front of `bytes` ends, once its header is there.
-fn record_end(bytes: &[u8]) -> Option<usize> {
-    bytes.first_chunk().map(|header| record_len(*header))
-}
-
-/// Bytes of a record, its header included.
-fn record_len(header: [u8; RECORD_HEADER_LEN]) -> usize {
-    RECORD_HEADER_LEN + usize::from(u16::from_be_bytes([header[3], header[4]]))
-}
-
-const HANDSHAKE: u8 = 22;
-const APPLICATION_DATA: u8 = 23;
 /// The handshake message (RFC 8446 section 4).
 const CERTIFICATE: u8 = 11;
-pub(super) const RECORD_HEADER_LEN: usize = 5;
 const MESSAGE_HEADER_LEN: usize = 4;
 /// Bytes of a record that may be a Finished under TLS 1.2, which begins with a nonce and not with
 /// the header of a message.

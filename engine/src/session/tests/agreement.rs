@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rustls::version::{TLS12, TLS13};
 
 use super::*;
+use crate::hello::tests::extend;
 use crate::hello::{Fault, Gathering, Peek, RECORD_HEADER_LEN};
 
 /// First flights of clients that are in use.
@@ -32,21 +33,6 @@ fn message(which: usize) -> Vec<u8> {
 }
 
 const MESSAGES: usize = CAPTURED.len() + 2;
-
-/// Adds an extension behind the others, and mends the lengths around it.
-fn extend(message: &mut Vec<u8>, kind: u16, content: &[u8]) {
-    let mut at = 4 + 2 + 32;
-    at += 1 + usize::from(message[at]);
-    at += 2 + usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
-    at += 1 + usize::from(message[at]);
-    message.extend(kind.to_be_bytes());
-    message.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
-    message.extend(content);
-    let (all_len, extensions_len) = (message.len() - 4, message.len() - at - 2);
-    message[1..4].copy_from_slice(&u32::try_from(all_len).unwrap().to_be_bytes()[1..]);
-    let extensions_len = u16::try_from(extensions_len).unwrap().to_be_bytes();
-    message[at..at + 2].copy_from_slice(&extensions_len);
-}
 
 /// `message` in records of at most `len` bytes.
 fn in_records(message: &[u8], len: usize) -> Vec<u8> {

@@ -7,16 +7,18 @@ use rustls::{AlertDescription, ServerConfig};
 
 use super::fragments::{Keys, established};
 use super::*;
-use crate::hello::RECORD_HEADER_LEN;
+use crate::session::record::{APPLICATION_DATA, HANDSHAKE, RECORD_HEADER_LEN};
 
 const ALERT_DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
-const APPLICATION_DATA: u8 = 23;
 const CERTIFICATE: u8 = 11;
 const CLIENT_KEY_EXCHANGE: u8 = 16;
-const HANDSHAKE: u8 = 22;
 
 /// A server that has answered the hello of `config`'s client, and that client.
-fn answered(world: &World, config: ClientConfig, awaited: Awaited) -> (ClientConnection, Server) {
+pub(crate) fn answered(
+    world: &World,
+    config: ClientConfig,
+    awaited: Awaited,
+) -> (ClientConnection, Server) {
     let mut client = client(&Arc::new(config));
     let hello = flight(&mut client);
     let config = world.context.admit(&Hello::default()).unwrap();
@@ -26,7 +28,7 @@ fn answered(world: &World, config: ClientConfig, awaited: Awaited) -> (ClientCon
 }
 
 /// The front of a record of `len` bytes.
-fn record(kind: u8, len: u16, front: &[u8]) -> Vec<u8> {
+pub(crate) fn record(kind: u8, len: u16, front: &[u8]) -> Vec<u8> {
     let [high, low] = len.to_be_bytes();
     [&[kind, 3, 3, high, low], front].concat()
 }

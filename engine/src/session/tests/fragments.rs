@@ -6,9 +6,8 @@ use rustls::ConnectionTrafficSecrets;
 use rustls::version::TLS13;
 
 use super::*;
+use crate::session::record::{APPLICATION_DATA, HANDSHAKE};
 
-const APPLICATION_DATA: u8 = 23;
-const HANDSHAKE: u8 = 22;
 /// A KeyUpdate that asks for one in return.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 1];
 
