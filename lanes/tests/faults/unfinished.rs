@@ -11,6 +11,7 @@ use crate::backend::{Backend, RESET, read_to_end};
 use crate::client::{Client, Seen, VERSIONS};
 use crate::hostile::stalled;
 use crate::rig::{PATIENCE, Rig, Wanted, among_others, eventually};
+use crate::sealed::Identity;
 
 /// The header of a full record of application data.
 const RECORD_HEADER: [u8; 5] = [23, 3, 3, 0x40, 0x10];
@@ -78,6 +79,56 @@ fn the_longest_wait_ends_where_a_lane_keeps_too_much() {
         assert_eq!(read, Err(expected), "{number}");
     }
     must_echo(&mut steady);
+    drop((clients, steady));
+    rig.settle();
+    rig.stop();
+}
+
+/// What its client sends renews the place of no connection whose backend has begun something.
+#[test]
+fn whole_records_of_a_client_do_not_renew_the_wait_for_its_backend() {
+    let _others = among_others();
+    // Without tickets that come when they like.
+    let version = VERSIONS[0];
+    let identity = Identity::good(version);
+    // Answers each byte, and begins a record behind the answer to a 1.
+    let backend = identity.backend(|mut server| {
+        while let Ok(asked) = server.receive(1) {
+            server.tls.writer().write_all(&asked).unwrap();
+            let mut answer = Vec::new();
+            server.tls.write_tls(&mut answer).unwrap();
+            if asked == [1] {
+                answer.extend([&RECORD_HEADER[..], &[7; 15_995]].concat());
+            }
+            if server.socket.write_all(&answer).is_err() {
+                break;
+            }
+        }
+        server.read_to_end()
+    });
+    let limits = Limits { unfinished_bytes_max: 100_000, ..Limits::default() };
+    let rig = Rig::start(Wanted { limits, ..identity.relay(&[&backend]) });
+    let ask = |client: &mut Client, what: u8| {
+        client.send(&[what]).unwrap();
+        assert_eq!(client.receive(1).unwrap(), [what]);
+    };
+    let mut steady = Client::connect(&rig, version).unwrap();
+    let mut clients: Vec<_> = (0..7).map(|_| Client::connect(&rig, version).unwrap()).collect();
+    for number in 0..7 {
+        if number == 6 {
+            clients[0].send(&[2]).unwrap();
+        }
+        ask(&mut clients[number], 1);
+        ask(&mut steady, 3);
+    }
+    // Six times 16,000 bytes are what it may keep.
+    rig.await_end(Cause::LimitUnfinished, 1);
+    let (first, second) = (clients[0].read_to_end(), clients[1].socket.set_nonblocking(true));
+    assert!(!matches!(first.1, Seen::Clean), "{first:?}");
+    second.unwrap();
+    let read = clients[1].socket.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(read, Err(ErrorKind::WouldBlock));
+    ask(&mut steady, 3);
     drop((clients, steady));
     rig.settle();
     rig.stop();
