@@ -12,7 +12,7 @@ use std::{
 use sealane_lab::document::Run;
 
 fn count(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
+    let mut command = crate::with_valgrind();
     command.arg("count").args(arguments);
     command
 }
@@ -55,7 +55,8 @@ fn missing_valgrind_is_told_with_the_package_that_brings_it() {
 
 #[test]
 fn a_build_without_the_switches_for_valgrind_names_the_one_with_them() {
-    let output = count(&["--stack=rustls-ring", "--lines"]).output().unwrap();
+    let mut own = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
+    let output = own.args(["count", "--stack=rustls-ring", "--lines"]).output().unwrap();
     let text = text(&output);
     assert!(!output.status.success(), "{text}");
     assert!(text.contains("lab/build-for-counting"), "{text}");

@@ -34,7 +34,7 @@ impl Gate {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
+        let mut command = crate::with_valgrind();
         command.args(["gate", "--budget", "budget.toml"]).current_dir(self.folder.path());
         command
     }

@@ -8,6 +8,8 @@
     reason = "a test fails by panicking, and some are read by a person"
 )]
 
+use std::{env, process::Command};
+
 mod built;
 mod bulk;
 mod certificates;
@@ -29,3 +31,10 @@ mod servers;
 mod stacks;
 mod tickets;
 mod why;
+
+/// The lab, to be run with valgrind: `./check` names what `lab/build-for-counting` has built of the
+/// same code, because that takes half the time.
+fn with_valgrind() -> Command {
+    let own = || env!("CARGO_BIN_EXE_sealane-lab").into();
+    Command::new(env::var_os("SEALANE_LAB_WITH_VALGRIND").unwrap_or_else(own))
+}

@@ -12,7 +12,7 @@ use std::{
 use sealane_lab::recording::{ByPart, Event, Line, LockClass, Recording};
 
 fn record(stack: &str, file: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
+    let mut command = crate::with_valgrind();
     command.args(["count", &format!("--stack={stack}"), "--record"]).arg(file);
     command
 }
