@@ -10,12 +10,13 @@ mod gathering;
 mod message;
 mod records;
 
+pub use crate::record::RECORD_HEADER_LEN;
 pub use gathering::Gathering;
-pub use records::RECORD_HEADER_LEN;
 
 use crate::alert::{self, ALERT_RECORD_LEN, AlertDescription};
+use crate::record::HANDSHAKE;
 use message::{is_whole, parse};
-use records::{RECORD_HANDSHAKE, Records};
+use records::Records;
 
 /// What the first bytes of a connection are.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,7 +105,7 @@ pub fn peek(bytes: &[u8], message_bytes_max: usize) -> Peek {
 pub fn peek_record(bytes: &[u8], message_bytes_max: usize) -> Peek {
     match bytes.first() {
         None => return Peek::NeedMore,
-        Some(&RECORD_HANDSHAKE) => {}
+        Some(&HANDSHAKE) => {}
         Some(_) => return peek_other(bytes),
     }
     let mut records = Records::default();

@@ -32,5 +32,6 @@ pub mod hello;
 pub mod peer_chain;
 pub mod policy;
 pub mod provider;
+mod record;
 pub mod session;
 pub mod tickets;

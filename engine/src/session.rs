@@ -9,10 +9,10 @@ mod client;
 mod driver;
 mod early_data;
 mod error;
-mod record;
 mod server;
 mod unfinished;
 
+pub use crate::record::RECORD_PLAIN_MAX;
 pub use client::ClientSession;
 pub use driver::{End, TlsSession};
 pub use error::SessionError;
@@ -25,6 +25,7 @@ pub use unfinished::{
 };
 
 use crate::buffer::Buffer;
+use crate::record::RECORD_HEADER_LEN;
 
 /// A TLS connection without a socket.
 pub trait Session {
@@ -86,13 +87,11 @@ pub struct Fed {
     pub records: bool,
 }
 
-/// Plaintext bytes of one full record (RFC 8446 section 5.1).
-pub const RECORD_PLAIN_MAX: usize = 1 << 14;
 /// Bytes that header, explicit nonce, content type and tag add to a record, rounded up.
 pub const RECORD_OVERHEAD_MAX: usize = 64;
 /// Ciphertext bytes of one full record, as sent by us or accepted from a peer (RFC 5246 allows it
 /// 2,048 bytes more than the plaintext).
-pub const RECORD_WIRE_MAX: usize = RECORD_PLAIN_MAX + 2048 + 5;
+pub const RECORD_WIRE_MAX: usize = RECORD_HEADER_LEN + RECORD_PLAIN_MAX + 2048;
 /// Room that a lent `wire` buffer needs beside data: a whole server flight with a long chain.
 pub const FLIGHT_BYTES_MAX: usize = 128 * 1024;
 

@@ -2,8 +2,8 @@
 
 use rustls::version::{TLS12, TLS13};
 
-use crate::hello::RECORD_HEADER_LEN;
 use crate::policy::Group;
+use crate::record::{HANDSHAKE, record_end};
 use crate::session::tests::bounds;
 use crate::session::tests::early_data::{Foreign, answering};
 use crate::session::tests::fragments::established;
@@ -58,7 +58,7 @@ pub(super) fn in_single_bytes_behind_long_records() -> Cost {
 pub(super) fn early_data() -> Cost {
     let world = World::new();
     let (_, first) = Foreign::new(&world, &[Group::X25519]).client(1);
-    let hello_len = RECORD_HEADER_LEN + usize::from(u16::from_be_bytes([first[3], first[4]]));
+    let hello_len = record_end(&first).unwrap();
     let mut server = answering(&world, &first);
     server.feed(&first[..hello_len]).unwrap();
     let odd = [22, 3, 3, 0, 1, 0];
@@ -123,7 +123,6 @@ fn record(payload: &[u8]) -> Vec<u8> {
     bounds::record(HANDSHAKE, u16::try_from(payload.len()).unwrap(), payload)
 }
 
-const HANDSHAKE: u8 = 22;
 /// The header of the longest that rustls takes.
 const CERTIFICATE: [u8; 4] = [11, 0, 0xff, 0xff];
 /// One as a record: header, message, content type and tag.

@@ -1,8 +1,9 @@
 //! A ClientHello that arrives in more than one read, or in more than one record.
 
 use super::message::{is_whole, parse};
-use super::records::{RECORD_HANDSHAKE, RECORD_HEADER_LEN, RECORD_PAYLOAD_MAX, Records};
+use super::records::Records;
 use super::{OTHER_BYTES_MAX, Peek, peek_other};
+use crate::record::{HANDSHAKE, RECORD_HEADER_LEN, RECORD_PLAIN_MAX};
 
 /// The start of a ClientHello whose end has not arrived.
 ///
@@ -22,7 +23,7 @@ impl Gathering {
     /// it is now.
     pub fn take(&mut self, bytes: &[u8], message_bytes_max: usize) -> (usize, Peek) {
         let is_first = self.message.is_empty() && self.records.is_fresh();
-        if is_first && bytes.first().is_some_and(|first| *first != RECORD_HANDSHAKE) {
+        if is_first && bytes.first().is_some_and(|first| *first != HANDSHAKE) {
             self.is_other = true;
         }
         if self.is_other {
@@ -59,7 +60,7 @@ impl Gathering {
 
     /// Bytes of the hello in its new records, as far as it has arrived.
     pub fn framed_len(&self) -> usize {
-        self.message.len() + RECORD_HEADER_LEN * self.message.len().div_ceil(RECORD_PAYLOAD_MAX)
+        self.message.len() + RECORD_HEADER_LEN * self.message.len().div_ceil(RECORD_PLAIN_MAX)
     }
 
     /// No less than what [`Gathering::framed_len`] grows to beyond the bytes that it takes from now
@@ -71,10 +72,10 @@ impl Gathering {
     /// Writes the hello in its new records to the front of `into`, which has
     /// [`Gathering::framed_len`] bytes or more.
     pub fn frame(&self, mut into: &mut [u8]) {
-        for chunk in self.message.chunks(RECORD_PAYLOAD_MAX) {
+        for chunk in self.message.chunks(RECORD_PLAIN_MAX) {
             let len = u16::try_from(chunk.len()).unwrap_or(u16::MAX).to_be_bytes();
             let (header, behind) = into.split_at_mut(RECORD_HEADER_LEN);
-            header.copy_from_slice(&[RECORD_HANDSHAKE, 3, 1, len[0], len[1]]);
+            header.copy_from_slice(&[HANDSHAKE, 3, 1, len[0], len[1]]);
             let (payload, behind) = behind.split_at_mut(chunk.len());
             payload.copy_from_slice(chunk);
             #[cfg(test)]
@@ -85,4 +86,4 @@ impl Gathering {
 }
 
 /// New records of the longest hello that rustls takes: 64 KiB and the message's own header.
-const RECORDS_MAX: usize = (64 * 1024usize).div_ceil(RECORD_PAYLOAD_MAX) + 1;
+const RECORDS_MAX: usize = (64 * 1024usize).div_ceil(RECORD_PLAIN_MAX) + 1;

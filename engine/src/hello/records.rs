@@ -1,6 +1,7 @@
 //! The records that a ClientHello arrives in, in whatever pieces.
 
 use super::Fault;
+use crate::record::{HANDSHAKE, RECORD_HEADER_LEN, RECORD_PLAIN_MAX};
 
 /// Where a stream of records stands between two reads.
 #[derive(Debug, Default)]
@@ -48,14 +49,14 @@ impl Records {
     fn look_at_header(&mut self) -> Result<(), Fault> {
         let [kind, major, _, long, short] = self.header;
         match self.header_len {
-            1 if kind != RECORD_HANDSHAKE => Err(Fault::Unexpected),
+            1 if kind != HANDSHAKE => Err(Fault::Unexpected),
             2 if major != VERSION_MAJOR => Err(Fault::OldVersion),
             RECORD_HEADER_LEN => {
                 self.header_len = 0;
                 self.left = usize::from(u16::from_be_bytes([long, short]));
                 match self.left {
                     0 => Err(Fault::Unexpected),
-                    1..=RECORD_PAYLOAD_MAX => Ok(()),
+                    1..=RECORD_PLAIN_MAX => Ok(()),
                     _ => Err(Fault::RecordTooLong),
                 }
             }
@@ -64,10 +65,5 @@ impl Records {
     }
 }
 
-/// Type, version and length.
-pub const RECORD_HEADER_LEN: usize = 5;
-pub(super) const RECORD_HANDSHAKE: u8 = 22;
-/// RFC 8446 section 5.1: a plaintext record carries at most 2^14 bytes.
-pub(super) const RECORD_PAYLOAD_MAX: usize = 1 << 14;
 /// Of each version that is TLS. What follows it is not looked at (RFC 8446 section 5.1).
 const VERSION_MAJOR: u8 = 3;

@@ -7,11 +7,11 @@ use rustls::unbuffered::{
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use super::early_data::EarlyData;
-use super::record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, RECORD_HEADER_LEN};
 use super::unfinished::{Bounds, ESTABLISHED_PARTIAL_BYTES_MAX, Unfinished};
 use super::{Fed, RECORD_OVERHEAD_MAX, RECORD_PLAIN_MAX, Session, SessionError};
 use crate::alert;
 use crate::buffer::Buffer;
+use crate::record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, RECORD_HEADER_LEN};
 
 /// One end of a TLS connection; [`ServerSession`](super::ServerSession) and
 /// [`ClientSession`](super::ClientSession) say which.

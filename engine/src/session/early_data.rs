@@ -5,7 +5,7 @@
 //! but counts a record again whenever it is shown it again, which is at each call until a record
 //! opens. So it is shown one record after another, and what did not open is dropped here.
 
-use super::record::{RECORD_HEADER_LEN, record_end};
+use crate::record::{RECORD_HEADER_LEN, record_end};
 
 /// What rustls has seen of the bytes that wait while early data is expected.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion, ServerConfig};
 use super::RECORD_WIRE_MAX;
 use super::driver::{End, TlsSession};
 use super::error::SessionError;
-use super::record::RECORD_HEADER_LEN;
 use super::unfinished::{
     Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX,
 };
+use crate::record::RECORD_HEADER_LEN;
 use crate::tickets::Binding;
 
 /// The server's side of a TLS connection.

@@ -1,8 +1,8 @@
 //! What a session keeps between two calls: a record whose end has not arrived, behind the records
 //! over which a handshake message is spread. And how much of that it keeps, and when.
 
-use super::record::{APPLICATION_DATA, HANDSHAKE, RECORD_HEADER_LEN, record_end, record_len};
 use super::{RECORD_PLAIN_MAX, RECORD_WIRE_MAX, SessionError};
+use crate::record::{APPLICATION_DATA, HANDSHAKE, RECORD_HEADER_LEN, record_end, record_len};
 
 /// Bytes that wait for their end. A session that waits for none has no such thing.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use rustls::{AlertDescription, ServerConfig};
 
 use super::fragments::{Keys, established};
 use super::*;
-use crate::session::record::{APPLICATION_DATA, HANDSHAKE, RECORD_HEADER_LEN};
+use crate::record::{APPLICATION_DATA, HANDSHAKE, RECORD_HEADER_LEN};
 
 const ALERT_DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 const CERTIFICATE: u8 = 11;

@@ -6,7 +6,7 @@ use rustls::ConnectionTrafficSecrets;
 use rustls::version::TLS13;
 
 use super::*;
-use crate::session::record::{APPLICATION_DATA, HANDSHAKE};
+use crate::record::{APPLICATION_DATA, HANDSHAKE};
 
 /// A KeyUpdate that asks for one in return.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 1];

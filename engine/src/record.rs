@@ -1,0 +1,21 @@
+//! Records as they lie on the wire: their types and bounds, and where one ends.
+
+/// Type, version and length.
+pub const RECORD_HEADER_LEN: usize = 5;
+/// RFC 8446 section 5.1: a record carries at most 2^14 bytes of plaintext.
+pub const RECORD_PLAIN_MAX: usize = 1 << 14;
+
+pub(crate) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(crate) const ALERT: u8 = 21;
+pub(crate) const HANDSHAKE: u8 = 22;
+pub(crate) const APPLICATION_DATA: u8 = 23;
+
+/// Where the record at the front of `bytes` ends, once its header is there.
+pub(crate) fn record_end(bytes: &[u8]) -> Option<usize> {
+    bytes.first_chunk().map(|header| record_len(*header))
+}
+
+/// Bytes of a record, its header included.
+pub(crate) fn record_len(header: [u8; RECORD_HEADER_LEN]) -> usize {
+    RECORD_HEADER_LEN + usize::from(u16::from_be_bytes([header[3], header[4]]))
+}
