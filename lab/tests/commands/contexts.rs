@@ -137,7 +137,7 @@ fn a_server_that_is_there_gets_the_client_s_certificate_and_must_be_trusted() {
         let pings = if protocol == "redis" { 3.0 } else { 0.0 };
         assert_eq!(found.rows[0].figures["pings"], [pings]);
         for (trusted, shown, reason) in
-            [(ca, &[][..], "client "), (other, &["--cert", cert, "--key", key], "certificate")]
+            [(ca, &[][..], ""), (other, &["--cert", cert, "--key", key], "certificate")]
         {
             // In TLS 1.3 a client learns with the first answer that its certificate was missing.
             if protocol == "tls" && shown.is_empty() {
@@ -150,7 +150,9 @@ fn a_server_that_is_there_gets_the_client_s_certificate_and_must_be_trusted() {
             for row in &found.rows {
                 assert!(row.figures.is_empty());
                 let failure = row.failure.as_deref().unwrap_or_default();
-                assert!(failure.contains(reason), "{failure}");
+                // Threads work on them: which is the first to be refused is chance.
+                let is_named = (0..3).any(|client| failure.contains(&format!("client {client}: ")));
+                assert!(is_named && failure.contains(reason), "{failure}");
             }
         }
     }
