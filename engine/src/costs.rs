@@ -61,6 +61,8 @@ fn message_rows() -> Vec<Row> {
         ("ClientHello with as many tickets as fit", hellos::full_of_tickets()),
         ("ClientHello in records of one byte", hellos::in_single_bytes()),
         ("ClientHello that never ends", hellos::unfinished()),
+        ("second ClientHello that never ends", messages::second_hello(1 << 10)),
+        ("second ClientHello in records of one byte", messages::second_hello(1)),
         ("message that never ends, where a certificate is due", messages::unfinished(true)),
         ("message that never ends, where none is due", messages::unfinished(false)),
         ("message that never ends, after the handshake", messages::unfinished_later()),

@@ -1,10 +1,12 @@
 //! The first message of a stranger.
 
+use rustls::ClientConfig;
 use rustls::version::TLS13;
 
 use super::messages::Cost;
 use crate::hello::tests::{extend, refragment, work_of};
 use crate::hello::{Fault, Gathering, Hello, Peek, RECORD_HEADER_LEN, peek};
+use crate::session::tests::bounds::asked_again;
 use crate::session::tests::lent::Lent;
 use crate::session::tests::{World, client, flight};
 use crate::session::{SHOWN, ServerSession, Session as _};
@@ -99,13 +101,25 @@ fn shown(hello: &[u8]) -> Cost {
 
 /// As long as may be.
 fn longest() -> Vec<u8> {
-    extended(|message| extend(message, 0x5000, &vec![0; HELLO_BYTES_MAX - message.len() - 4]))
+    extended(lengthen)
+}
+
+/// As long as may be, of a client whose key share nobody takes.
+pub(super) fn longest_to_be_asked_again(world: &World) -> Vec<u8> {
+    extended_of(asked_again(world), lengthen)
+}
+
+fn lengthen(message: &mut Vec<u8>) {
+    extend(message, 0x5000, &vec![0; HELLO_BYTES_MAX - message.len() - 4]);
 }
 
 /// A sound hello with what `more` adds to it.
 fn extended(more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let world = World::new();
-    let sound = flight(&mut client(&world.client_config(&TLS13).into()));
+    extended_of(World::new().client_config(&TLS13), more)
+}
+
+fn extended_of(config: ClientConfig, more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let sound = flight(&mut client(&config.into()));
     let mut message = sound[RECORD_HEADER_LEN..].to_vec();
     more(&mut message);
     let len = u16::try_from(message.len()).unwrap().to_be_bytes();

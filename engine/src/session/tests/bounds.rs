@@ -147,7 +147,7 @@ fn data_that_comes_too_early_is_kept_by_the_record() {
 }
 
 /// A client whose hello is answered with the wish for another.
-fn asked_again(world: &World) -> ClientConfig {
+pub(crate) fn asked_again(world: &World) -> ClientConfig {
     let groups = [Group::Secp256r1, Group::X25519];
     let provider = lane_provider(ProviderChoice::AwsLc, &groups).unwrap().crypto;
     ClientConfig::builder_with_details(provider.into(), Arc::new(Stopped))
