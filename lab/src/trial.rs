@@ -10,7 +10,7 @@
 //! A scenario is a [`Scenario`] in JSON; `-` reads the task from standard input. The second form is
 //! for instruments: every thread does exactly `warm_up` handshakes, then all wait for each other,
 //! then each does exactly `count` with [`phase`] marks around each side's work, building and
-//! dropping of connections included. The first line printed is always [`Line::Started`], the last
+//! dropping of connections included; one thread at a time, in the order of their numbers. The first line printed is always [`Line::Started`], the last
 //! one the result; after [`Line::Failed`] the exit status is not 0.
 
 mod account;
@@ -18,6 +18,7 @@ pub mod fault;
 pub mod launch;
 mod pair;
 mod threads;
+mod turns;
 
 use std::{
     collections::BTreeMap,

@@ -31,6 +31,7 @@ use crate::{
         account::{self, Report, Times},
         fault::Fault,
         pair::{Clock, Pair, Part, Spans},
+        turns::Turns,
     },
 };
 
@@ -135,6 +136,7 @@ struct Meeting {
     /// asked before any is.
     crowded: bool,
     all: Barrier,
+    turns: Turns,
     origin: Instant,
     warm: AtomicUsize,
     closed: AtomicUsize,
@@ -149,6 +151,7 @@ impl Meeting {
             threads,
             crowded: thread::available_parallelism().map_or(1, usize::from) < threads,
             all: Barrier::new(threads),
+            turns: Turns::new(threads),
             origin: Instant::now(),
             warm: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
@@ -220,21 +223,23 @@ impl Thread {
         }
     }
 
-    /// Exactly so many handshakes.
+    /// Exactly so many handshakes, in turns with the others: which locks, lines and blocks of
+    /// memory meet must not depend on whom the system wakes first.
     fn fixed(&self, pair: &mut Pair, fixed: super::Fixed) -> Result<Report, Error> {
         let mut clock = Clock::new(self.meeting.origin);
         phase::announce();
         // What a fault clones is made before anything is counted.
         Fault::end((), self.task.fault);
+        let turns = &self.meeting.turns;
         for _ in 0..fixed.warm_up {
-            pair.handshake(&mut clock)?;
+            turns.take(self.number, || pair.handshake(&mut clock))?;
         }
         let mut report = Report::new(self.number);
         self.meeting.all.wait();
         pair.fault = self.task.fault;
         clock.marks = true;
         for _ in 0..fixed.count {
-            report.negotiated = Some(pair.handshake(&mut clock)?);
+            report.negotiated = Some(turns.take(self.number, || pair.handshake(&mut clock))?);
             if !pair.was_of_its_kind() {
                 return Err(Error::Check(
                     "a counted handshake resumed nothing: a kind that resumes needs a warm-up of \
