@@ -10,8 +10,9 @@
 //! A scenario is a [`Scenario`] in JSON; `-` reads the task from standard input. The second form is
 //! for instruments: every thread does exactly `warm_up` handshakes, then all wait for each other,
 //! then each does exactly `count` with [`phase`] marks around each side's work, building and
-//! dropping of connections included; one thread at a time, in the order of their numbers. The first line printed is always [`Line::Started`], the last
-//! one the result; after [`Line::Failed`] the exit status is not 0.
+//! dropping of connections included; one thread at a time, in the order of their numbers. The first
+//! line printed is always [`Line::Started`], the last one the result; after [`Line::Failed`] the
+//! exit status is not 0.
 
 mod account;
 pub mod fault;
