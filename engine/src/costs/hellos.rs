@@ -5,11 +5,10 @@ use rustls::version::TLS13;
 
 use super::messages::Cost;
 use crate::hello::tests::{extend, refragment, work_of};
-use crate::hello::{Fault, Gathering, Hello, Peek, RECORD_HEADER_LEN, peek};
+use crate::hello::{Fault, Gathering, Peek, RECORD_HEADER_LEN, peek};
 use crate::session::tests::bounds::asked_again;
-use crate::session::tests::lent::Lent;
 use crate::session::tests::{World, client, flight};
-use crate::session::{SHOWN, ServerSession, Session as _};
+use crate::session::{SHOWN, Session as _};
 use crate::tickets::OPENED;
 
 /// What is no TLS is known by its first byte.
@@ -89,9 +88,7 @@ fn peeked_and_shown(hello: &[u8]) -> Cost {
 }
 
 fn shown(hello: &[u8]) -> Cost {
-    let world = World::new();
-    let config = world.context.admit(&Hello::default()).unwrap();
-    let mut server = Lent::to(ServerSession::new(config).unwrap());
+    let mut server = World::new().server();
     OPENED.set(0);
     SHOWN.set(0);
     let _ = server.feed(hello);

@@ -3,15 +3,13 @@
 use rustls::version::{TLS12, TLS13};
 
 use super::hellos::longest_to_be_asked_again;
-use crate::hello::Hello;
 use crate::policy::Group;
 use crate::record::{HANDSHAKE, record_end};
 use crate::session::tests::bounds;
 use crate::session::tests::early_data::{Foreign, answering};
 use crate::session::tests::fragments::established;
-use crate::session::tests::lent::Lent;
 use crate::session::tests::{Server, World, client, flight, shake_hands};
-use crate::session::{Awaited, SHOWN, ServerSession, Session as _};
+use crate::session::{Awaited, SHOWN, Session as _};
 
 /// What a message brought about.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,8 +29,7 @@ pub(super) struct Cost {
 /// Behind a first one that was as long as may be; in records of `piece` bytes, each read alone.
 pub(super) fn second_hello(piece: usize) -> Cost {
     let world = World::new();
-    let config = world.context.admit(&Hello::default()).unwrap();
-    let mut server = Lent::to(ServerSession::new(config).unwrap());
+    let mut server = world.server();
     server.feed(&longest_to_be_asked_again(&world)).unwrap();
     assert!(!server.wire.is_empty(), "it asks for another hello");
     never_ending(&mut server, [1, 0, 0xff, 0xff], record, piece)

@@ -388,13 +388,4 @@ const WARM_UP_STEADY_WINDOWS: usize = 3;
 const WARM_UP_TOLERANCE: f64 = 1.02;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rate_stands_still_after_three_equal_windows() {
-        assert!(!stands_still(&[10.0, 10.0]));
-        assert!(!stands_still(&[10.0, 10.3, 10.0]));
-        assert!(stands_still(&[1.0, 10.0, 10.1, 10.2]));
-    }
-}
+mod tests;

@@ -162,8 +162,7 @@ fn what_lies_behind_a_hello_does_not_lengthen_the_second() {
     let world = World::new();
     let second = record(HANDSHAKE, 16_384, &[&[1, 0, 0xff, 0xff][..], &[0; 16_380]].concat());
     let mut client = client(&Arc::new(asked_again(&world)));
-    let config = world.context.admit(&Hello::default()).unwrap();
-    let mut server = Lent::to(ServerSession::new(config).unwrap());
+    let mut server = world.server();
     let both = [flight(&mut client), second.repeat(3)].concat();
     let error = server.feed(&both).unwrap_err();
     let SessionError::PartialTooLong(most) = error else { panic!("{error}") };
