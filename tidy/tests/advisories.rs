@@ -4,7 +4,6 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -61,8 +60,7 @@ impl Copy {
         let tool = format!("cache/sealane/cargo-deny-{version}/bin/cargo-deny");
         copy.write(&tool, "#!/bin/sh\n[ \"$*\" != '--locked fetch db' ] || [ $FETCHES = yes ]\n");
         for program in ["check", &tool] {
-            let executable = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(copy.folder.join(program), executable).unwrap();
+            copy.make_program(program);
         }
         copy
     }
@@ -71,6 +69,15 @@ impl Copy {
         let path = self.folder.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+    }
+
+    /// By another process: whatever another thread of this one starts meanwhile holds for a moment
+    /// what is open for writing here, and the kernel runs no file that is.
+    fn make_program(&self, file: &str) {
+        let (path, text) = (self.folder.join(file), self.folder.join("text"));
+        fs::rename(&path, &text).unwrap();
+        let installed = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
+        assert!(installed.unwrap().success());
     }
 
     /// How it ended, and all that it said.

@@ -4,7 +4,6 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -176,8 +175,7 @@ fn stand_in(folder: &TempDir) -> String {
 fn misled(folder: &TempDir, script: &str) -> String {
     let (first, node) = (folder.path().join("first.js"), folder.path().join("node"));
     fs::write(&first, script).unwrap();
-    fs::write(&node, format!("#!/bin/sh\nexec node -r {} \"$@\"\n", first.display())).unwrap();
-    fs::set_permissions(&node, fs::Permissions::from_mode(0o755)).unwrap();
+    crate::write_program(&node, &format!("exec node -r {} \"$@\"", first.display()));
     node.to_string_lossy().into_owned()
 }
 

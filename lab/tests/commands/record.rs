@@ -2,8 +2,7 @@
 //! and call path, and a trace that went wrong gives an error and no file.
 
 use std::{
-    env, fs,
-    os::unix::fs::PermissionsExt,
+    env,
     path::Path,
     process::{Command, Output},
     thread,
@@ -167,8 +166,7 @@ fn is_whole(recording: &Recording) {
 fn recorded_by(script: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let valgrind = folder.path().join("valgrind");
-    fs::write(&valgrind, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&valgrind, fs::Permissions::from_mode(0o755)).unwrap();
+    crate::write_program(&valgrind, script);
     let file = folder.path().join("recording.json.gz");
     let paths = env::split_paths(&env::var_os("PATH").unwrap()).collect::<Vec<_>>();
     let first = [folder.path().to_owned()].into_iter();

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::harness::write_program;
+
 fn demo(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sealane"));
     command.arg("demo").arg("--directory").arg(directory).stdin(Stdio::null());
@@ -71,8 +73,7 @@ fn once_needs_no_curl() {
 fn once_says_why_not() {
     let folder = tempfile::tempdir().unwrap();
     let curl = folder.path().join("curl");
-    fs::write(&curl, "#!/bin/sh\necho 'curl: (60) not to my taste' >&2\nexit 60\n").unwrap();
-    fs::set_permissions(&curl, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&curl, "#!/bin/sh\necho 'curl: (60) not to my taste' >&2\nexit 60\n");
     let ran = demo(folder.path()).arg("--once").env("PATH", folder.path()).output().unwrap();
     let said = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(1), "{said}");

@@ -3,7 +3,6 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::thread;
 
@@ -16,7 +15,7 @@ use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::{Client, Connector};
 use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
-use crate::harness::{PATIENCE, wait_for};
+use crate::harness::{PATIENCE, wait_for, write_program};
 
 /// Sealane on one lane in front of an echo.
 struct Site {
@@ -283,8 +282,7 @@ fn open_files_are_limited_by_what_the_system_allows_at_most() {
     // As a service manager or a shell starts it.
     let wrapper = folder.path().join("start");
     let script = format!("#!/bin/sh\nulimit -Sn 200\nexec {BINARY} \"$@\"\n");
-    std::fs::write(&wrapper, script).unwrap();
-    std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&wrapper, &script);
     let mut sealane = Sealane::launch(folder.path(), &settings, &wrapper);
     sealane.wait_until_said("sealane: ready");
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", sealane.process.id())).unwrap();

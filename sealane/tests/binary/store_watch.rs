@@ -16,7 +16,7 @@ use crate::harness::process::Process;
 use crate::harness::sealane::{BINARY, Sealane};
 use crate::harness::site::{Site, error_text};
 use crate::harness::tools;
-use crate::harness::wait_for;
+use crate::harness::{install, wait_for};
 
 impl Site {
     fn store(&self) -> PathBuf {
@@ -31,7 +31,7 @@ impl Site {
     /// cannot be checked.
     fn start_copy(&mut self) -> PathBuf {
         let copy = self.path().join("copy");
-        fs::copy(BINARY, &copy).unwrap();
+        install(BINARY.as_ref(), &copy);
         let mut sealane = Sealane::launch(self.path(), &self.settings, &copy);
         sealane.wait_until_said("sealane: ready");
         self.sealane = Some(sealane);

@@ -14,6 +14,8 @@ pub mod secured_nginx;
 pub mod site;
 pub mod tools;
 
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long anything that a test waits for may take on a slow machine before the test fails.
@@ -29,6 +31,20 @@ pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < until, "waited {PATIENCE:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Makes a program of `text`, a script.
+pub fn write_program(path: &Path, text: &str) {
+    let source = path.with_extension("text");
+    std::fs::write(&source, text).unwrap();
+    install(&source, path);
+}
+
+/// Copies a program, by another process: whatever another thread of this one starts meanwhile holds
+/// for a moment what is open for writing here, and the kernel runs no file that is.
+pub fn install(program: &Path, copy: &Path) {
+    let installed = Command::new("install").args(["-m", "755"]).args([program, copy]).status();
+    assert!(installed.unwrap().success());
 }
 
 /// Raises this process's limit of open files as far as it may go, and says how far that is.
