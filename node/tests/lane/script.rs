@@ -5,6 +5,8 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytering::region::{Consumer, Producer};
 use sealane_lanes::cause::Cause;
@@ -131,11 +133,15 @@ impl Script {
         }
     }
 
-    /// Says something, if there is room; there must be.
+    /// Says something as soon as there is room: the lane may be slow to take what was said before.
     pub(crate) fn say(&mut self, kind: u8, flags: u32, id: u64, payload: &[u8]) {
         let header = Header { payload_len: payload.len(), kind, flags, id };
         let padding = vec![0; header.padded_len() - payload.len()];
-        assert!(self.commands.write_whole(&[&header.encode(), payload, &padding]), "room");
+        let until = Instant::now() + PATIENCE;
+        while !self.commands.write_whole(&[&header.encode(), payload, &padding]) {
+            assert!(Instant::now() < until, "the lane takes no commands");
+            thread::sleep(Duration::from_millis(1));
+        }
         if self.commands.wakes() {
             self.ring();
         }
