@@ -26,9 +26,9 @@ use crate::access_log::{self, LaneLog, LogWriter};
 use crate::admin::{
     AccessLogCounters, Admin, CertificateSummaries, ListenerSummary, Phase, SharedState,
 };
-use crate::backend_trust::Expiry;
 use crate::backends::RelaySettings;
 use crate::config::Config;
+use crate::listener::backend_trust::Expiry;
 use crate::relay::Relay;
 
 use build::{BackendRegistry, Built, Registries, build};

@@ -9,8 +9,8 @@ use sealane_store::{Store, StoreError, Summary};
 use serde_json::{Map, Value, json};
 
 use super::state::{AccessLogCounters, CertificateSummary, ControlState, ListenerSummary, Reloads};
-use crate::backend_trust::Expiry;
 use crate::config::Limits;
+use crate::listener::backend_trust::Expiry;
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.

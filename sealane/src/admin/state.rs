@@ -9,9 +9,9 @@ use sealane_lanes::counters::Counters;
 use sealane_store::{Listed, Store, StoreError, Summary};
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
-use crate::backend_trust::Expiry;
 use crate::backends::BackendCounters;
 use crate::config::{self, Config};
+use crate::listener::backend_trust::Expiry;
 use crate::timestamp::Timestamp;
 
 /// The control plane's side of the state: it writes on start, reload and drain; the admin thread

@@ -1,7 +1,7 @@
 //! The command line is what its help says.
 
 use super::*;
-use crate::man;
+use crate::commands::man;
 
 fn serve(arguments: &[&str]) -> Result<ServeArguments, clap::Error> {
     let all = ["sealane", "serve"].iter().chain(arguments);

@@ -15,11 +15,11 @@ use sealane_lanes::kernel::Address;
 use sealane_store::{SealingKeys, Store};
 
 use crate::admin::BackendSummary;
-use crate::backend_trust::{self, Expiry};
 use crate::backends::{Backend, BackendCounters, BackendTls, Cursor, RelaySettings};
-use crate::certificate_files;
-use crate::certificate_store::{self, Checks, Stores};
 use crate::config::{self, BackendAddress, Config};
+use crate::listener::backend_trust::{self, Expiry};
+use crate::listener::certificates as certificate_files;
+use crate::stores::{self, Checks, Stores};
 
 /// A generation that has passed every check, and what an operator should know of it.
 pub(super) struct Built {
@@ -97,7 +97,7 @@ pub(super) fn build(
     let mut checks = registries.stores.begin_checks(config);
     let mut found = Findings::default();
     let mut listeners = Vec::new();
-    let keys = certificate_store::keys_of(config).unwrap_or_else(|error| {
+    let keys = stores::keys_of(config).unwrap_or_else(|error| {
         found.problems.push(format!("store_key: {error}"));
         None
     });
@@ -169,9 +169,9 @@ fn open_store(
     };
     let Some(store) = store else { return Ok(None) };
     found.stores.push((listener.name.clone(), Arc::clone(store.store())));
-    let warnings = certificate_store::warnings(&store, listener, certificates);
+    let warnings = stores::warnings(&store, listener, certificates);
     found.warnings.extend(warnings.into_iter().map(named));
-    Ok(Some(certificate_store::listener_store(store, listener, certificates)))
+    Ok(Some(stores::listener_store(store, listener, certificates)))
 }
 
 /// What comes to light while a generation is built.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::backend_trust;
 use crate::config::{CertificateSource, Config, KeySource};
+use crate::listener::backend_trust;
 
 /// Watches the folders of everything that a configuration names.
 ///

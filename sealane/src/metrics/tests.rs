@@ -9,8 +9,8 @@ use sealane_engine::certificates::KeyType;
 use super::*;
 use crate::access_log::{LaneLogCounters, WriterCounters};
 use crate::admin::{BackendSummary, CertificateSummaries, CertificateSummary, ListenerSummary};
-use crate::backend_trust::{Expiry, Usage};
 use crate::backends::HANDSHAKE_FAILURES;
+use crate::listener::backend_trust::{Expiry, Usage};
 
 #[test]
 fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {

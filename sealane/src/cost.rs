@@ -29,7 +29,7 @@ pub struct Cost {
 impl Cost {
     /// What `config` takes with these certificates: an index for each listener, and so many more in
     /// stores, which cost nothing before they are decoded.
-    pub(super) fn of(config: &Config, indexes: &[CertificateIndex], stored: u64) -> Self {
+    pub(crate) fn of(config: &Config, indexes: &[CertificateIndex], stored: u64) -> Self {
         let lanes = config.lanes.get();
         let per_lane = config.limits.per_lane(config.lanes);
         let connections = per_lane.connections_max.saturating_mul(lanes);
@@ -71,7 +71,7 @@ impl Cost {
     }
 
     /// Says if the machine does not allow so many descriptors.
-    pub(super) fn warning(&self, descriptors_max: Option<u64>) -> Option<String> {
+    pub(crate) fn warning(&self, descriptors_max: Option<u64>) -> Option<String> {
         let allowed = descriptors_max.filter(|allowed| *allowed < self.descriptors)?;
         Some(format!(
             "limits.connections: {} connections take {} file descriptors, this user may have \

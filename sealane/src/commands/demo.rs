@@ -12,11 +12,12 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
+use super::serve;
 use crate::args::DemoArguments;
 use crate::config::{AdminAddress, BackendAddress, Config, Simple, WrittenBackend};
 use crate::control::{ConfigSource, Control, say};
 use crate::exit::Exit;
-use crate::{http, serve};
+use crate::http;
 
 use certificates::DemoFiles;
 use invitation::Invitation;

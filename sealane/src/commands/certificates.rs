@@ -17,11 +17,11 @@ use crate::args::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
     ShowArguments, StoreArguments, VerifyArguments,
 };
-use crate::certificate_files::bounds;
-use crate::certificate_store::{become_owner_of, create_key_file, examination, sealing_keys};
 use crate::config::{CertificateSource, Config, KeySource, Limits};
 use crate::control::say;
 use crate::exit::Exit;
+use crate::listener::certificates::bounds;
+use crate::stores::{become_owner_of, create_key_file, examination, sealing_keys};
 use output::{ImportReport, ListedReport, VerifyReport};
 
 /// Does what `command` says.

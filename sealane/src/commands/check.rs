@@ -3,7 +3,6 @@
 //! [`Report::of`] reads what `serve` would read and opens no listener; what it needs of the machine
 //! comes in as a [`Machine`].
 
-mod cost;
 mod text;
 
 use std::fs;
@@ -22,15 +21,15 @@ use sealane_store::{KeyedStore, Listed, SealingKeys};
 use serde::Serialize;
 
 use crate::args::CheckArguments;
-use crate::backend_trust;
-use crate::certificate_files;
-use crate::certificate_store::{self, Checks, Stores};
 use crate::config::{
     AccessLog, AccessLogDestination, BackendAddress, Config, Listener, Mistake, Tickets,
 };
 use crate::exit::Exit;
+use crate::listener::backend_trust;
+use crate::listener::certificates as certificate_files;
+use crate::stores::{self, Checks, Stores};
 
-pub use cost::Cost;
+use crate::cost::Cost;
 
 /// Checks and prints.
 ///
@@ -104,7 +103,7 @@ impl Report {
         report.check_process(&config);
         let mut certificates = Vec::new();
         let mut stores = Stores::default();
-        let keys = certificate_store::keys_of(&config).unwrap_or_else(|error| {
+        let keys = stores::keys_of(&config).unwrap_or_else(|error| {
             report.errors.push(Finding::general(format!("store_key: {error}")));
             None
         });
@@ -207,7 +206,7 @@ impl Report {
                 return None;
             }
         };
-        for warning in certificate_store::warnings(&store, listener, &loaded.index) {
+        for warning in stores::warnings(&store, listener, &loaded.index) {
             self.warning(listener, &warning);
         }
         match StoreReport::of(&store, now) {

@@ -5,9 +5,9 @@ use sd_notify::NotifyState;
 use sealane_lanes::descriptors::grow_table;
 
 use crate::args::ServeArguments;
-use crate::check::Cost;
 use crate::config::Config;
 use crate::control::{ConfigSource, Control, Outcome, ServeError, say, tell_service_manager};
+use crate::cost::Cost;
 use crate::exit::Exit;
 
 /// Serves as the command line says, until a signal ends it.

@@ -1,0 +1,43 @@
+//! What the binary can be asked for: [`run`] does it, each command in a file of its own.
+
+pub mod certificates;
+pub mod check;
+pub mod demo;
+pub mod man;
+pub mod serve;
+
+use std::io::{self, Write as _};
+
+use crate::args::Command;
+use crate::control::say;
+use crate::exit::Exit;
+
+/// Does what `command` says, and tells it on standard output.
+///
+/// # Errors
+/// Standard output's.
+pub fn run(command: Command) -> io::Result<Exit> {
+    let mut out = io::stdout().lock();
+    match command {
+        Command::Certificates(command) => certificates::run(&command, &mut out),
+        Command::Check(arguments) => check::run(&arguments, &mut out),
+        Command::Completions { shell } => {
+            // The generator panics on a pipe that was closed; a buffer never closes.
+            let mut script = Vec::new();
+            man::write_completions(shell, &mut script);
+            out.write_all(&script).map(|()| Exit::Ok)
+        }
+        Command::Demo(arguments) => demo::run(&arguments, &mut out),
+        Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                say(&error.to_string());
+                Ok(Exit::Usage)
+            }
+            written => written.map(|()| Exit::Ok),
+        },
+        Command::Serve(arguments) => {
+            drop(out);
+            Ok(serve::run(arguments))
+        }
+    }
+}
