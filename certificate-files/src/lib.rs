@@ -95,6 +95,16 @@ pub enum CertificateSource {
     Path(PathBuf),
 }
 
+impl CertificateSource {
+    /// The files, or the file or directory, that it is read from; the private key is in the last.
+    pub fn files(&self) -> Vec<&PathBuf> {
+        match self {
+            Self::Pair { chain, key } => vec![chain, key],
+            Self::Path(path) => vec![path],
+        }
+    }
+}
+
 impl fmt::Display for CertificateSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -8,6 +8,7 @@
 mod builder;
 mod error;
 mod index;
+mod inventory;
 mod key;
 mod lane;
 mod leaf;
@@ -32,6 +33,7 @@ pub use builder::{DefaultCertificate, IndexBuilder, Indexed};
 pub(crate) use error::days;
 pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
+pub use inventory::{Inventory, InventoryEntry, NAMES_LISTED_MAX};
 pub use key::{EncodedKey, KeyEncoding};
 pub use lane::{LaneKeyCounters, LaneKeys, LaneResolver};
 #[cfg(test)]
@@ -43,8 +45,8 @@ pub use pem::PemContents;
 pub(crate) use pem::damage;
 pub use served::Served;
 pub use store::{
-    CertificateStore, Gone, ListenerStore, OpenedCertificate, StoreFailure, StoreId, StoreView,
-    StoredCertificate,
+    CertificateStore, Gone, InventoryFailure, ListenerStore, OpenedCertificate, StoreFailure,
+    StoreId, StoreView, StoredCertificate,
 };
 
 /// One chain with its private key still encoded; immutable, read by all lanes.

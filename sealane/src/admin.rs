@@ -17,9 +17,8 @@ use crate::metrics;
 use socket::SocketFile;
 
 pub use state::{
-    AccessLogCounters, BackendSummary, CERTIFICATES_SHOWN_MAX, CertificateSummaries,
-    CertificateSummary, ControlState, Generations, ListenerSummary, NAMES_SHOWN_MAX, Phase, Reload,
-    Reloads, SharedState, Started,
+    AccessLogCounters, BackendSummary, ControlState, Generations, Phase, Reload, Reloads,
+    SharedState, SoonestToExpire, Started,
 };
 
 /// The admin server of a process. Dropping it ends it too, without waiting for that.

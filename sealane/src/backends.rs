@@ -41,6 +41,7 @@ pub struct Backend {
 }
 
 /// What TLS with a backend takes.
+#[derive(Clone)]
 pub struct BackendTls {
     /// Shared by all whose options are equal; lanes speak with their own replica.
     pub context: Arc<ClientContext>,

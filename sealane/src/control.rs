@@ -23,17 +23,17 @@ use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::access_log::{self, LaneLog, LogWriter};
-use crate::admin::{
-    AccessLogCounters, Admin, CertificateSummaries, ListenerSummary, Phase, SharedState,
-};
+use crate::admin::{AccessLogCounters, Admin, Phase, SharedState};
 use crate::backends::RelaySettings;
 use crate::config::Config;
-use crate::listener::backend_trust::Expiry;
+use crate::listener::Summary;
 use crate::relay::Relay;
 
+pub(crate) use build::unix_now;
 use build::{BackendRegistry, Built, Registries, build};
 use sockets::{NewSockets, open_new};
 use ticket_root::KeptRoot;
+pub(crate) use ticket_root::read as read_ticket_root;
 use watch::{FileWatch, fingerprint};
 
 /// Where the configuration comes from, and so whether it can be read again.
@@ -210,8 +210,8 @@ impl Control {
     }
 
     fn start_lanes(&mut self, logs: &mut Vec<LaneLog>) -> Result<(), ServeError> {
-        let built = build(&self.config, 1, &mut self.registries, self.root.current())
-            .map_err(ServeError::Configuration)?;
+        let built =
+            build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
         let mut sockets = open_new(&built.generation, &self.keys, self.config.lanes.get())
             .map_err(ServeError::Configuration)?;
         report(&built.warnings);
@@ -246,32 +246,21 @@ impl Control {
     /// Makes a built generation the current one; what is left is to publish it.
     fn adopt(&mut self, built: Built, sockets: &mut NewSockets) -> Arc<Generation<RelaySettings>> {
         let generation = Arc::new(built.generation);
-        self.state.lock().stores = built.stores;
         self.number = generation.number;
         self.keys = generation.listeners.iter().flat_map(|l| l.keys.iter().copied()).collect();
         self.bound.retain(|(key, _)| self.keys.contains(key));
         self.bound.append(&mut sockets.bound);
-        self.show(&generation, built.expiries);
+        self.show(&generation, built.summaries);
         self.generations.push(Arc::clone(&generation));
         generation
     }
 
     /// Lets the admin address show the new generation.
-    fn show(&self, generation: &Arc<Generation<RelaySettings>>, expiries: Vec<(String, Expiry)>) {
-        let indexes = || generation.listeners.iter().map(|l| &l.context.certificates);
-        let counts = indexes().map(|index| (index.len(), index.name_count()));
-        let certificates = generation.listeners.iter().flat_map(|listener| {
-            let name = listener.settings.listener.as_str();
-            listener.context.certificates.iter().map(move |certificate| (name, &**certificate))
-        });
-        // With many certificates this takes a while, which no request should have to wait for.
-        let certificates = CertificateSummaries::of(certificates);
+    fn show(&self, generation: &Arc<Generation<RelaySettings>>, listeners: Vec<Summary>) {
         let mut state = self.state.lock();
         state.generations.publish(generation.number, generation);
-        state.listeners = ListenerSummary::of(&self.config, counts).collect();
-        state.certificates = certificates;
+        state.listeners = listeners;
         state.backends = BackendRegistry::of(generation);
-        state.backend_certificates = expiries;
         state.limits = self.config.limits.clone();
     }
 
@@ -321,7 +310,7 @@ impl Control {
         }
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
-        let built = build(&config, self.number + 1, &mut self.registries, self.root.current())?;
+        let built = build(&config, self.number + 1, &mut self.registries)?;
         let mut sockets = open_new(&built.generation, &self.keys, config.lanes.get())?;
         report(&built.warnings);
         self.config = config;

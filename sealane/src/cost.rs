@@ -29,13 +29,17 @@ pub struct Cost {
 impl Cost {
     /// What `config` takes with these certificates: an index for each listener, and so many more in
     /// stores, which cost nothing before they are decoded.
-    pub(crate) fn of(config: &Config, indexes: &[CertificateIndex], stored: u64) -> Self {
+    pub(crate) fn of<'i>(
+        config: &Config,
+        indexes: impl Iterator<Item = &'i CertificateIndex> + Clone,
+        stored: u64,
+    ) -> Self {
         let lanes = config.lanes.get();
         let per_lane = config.limits.per_lane(config.lanes);
         let connections = per_lane.connections_max.saturating_mul(lanes);
-        let index_bytes = indexes.iter().map(|index| index.memory_bytes() as u64).sum();
+        let index_bytes = indexes.clone().map(|index| index.memory_bytes() as u64).sum();
         let mut decoded: Vec<_> =
-            indexes.iter().flat_map(CertificateIndex::iter).map(|c| decoded_bytes(c)).collect();
+            indexes.flat_map(CertificateIndex::iter).map(|c| decoded_bytes(c)).collect();
         let places = per_lane.decoded_keys_max;
         let stored = usize::try_from(stored).unwrap_or(places).min(places);
         decoded.extend(std::iter::repeat_n(STORED_CERTIFICATE_BYTES, stored));

@@ -1,4 +1,221 @@
-//! What a listener takes from outside, one file for each.
+//! What a listener is made of: everything that it takes from outside, each material in a file of
+//! this folder.
+//!
+//! [`survey`] reads all of it, and it alone: `check` tells what it found, a start and a reload
+//! serve it, the admin address shows it. [`files`] is what the watch follows. A new material is a
+//! file here with a [`Material`], a line in [`MATERIALS`], and what it makes in a [`Survey`].
 
-pub mod backend_trust;
-pub mod certificates;
+mod backend_trust;
+mod backends;
+mod certificates;
+mod resolver;
+mod store;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sealane_engine::certificates::{CertificateIndex, ListenerStore};
+use sealane_engine::client::{ClientContext, ClientContexts};
+use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
+use sealane_engine::policy::Group;
+use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
+use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+use sealane_store::SealingKeys;
+
+use crate::config::{self, Config};
+use crate::stores::{self, Checks, Stores};
+
+pub use backend_trust::{Expiry, Usage};
+pub use backends::ReachedBackend;
+pub use certificates::bounds;
+pub use resolver::resolve;
+pub use summary::{EXPIRIES_SHOWN_MAX, StoreSummary, Summary};
+
+/// One thing that a listener takes from outside.
+struct Material {
+    /// What it is read from: a change there is a change of the configuration.
+    files: fn(&config::Listener) -> Vec<PathBuf>,
+    /// Reads it, and puts down what it made and what is wrong.
+    read: fn(&mut Survey<'_>, &mut Reading<'_, '_>),
+}
+
+/// In the order in which they are read: each may look at what those before it made, and the store
+/// comes last because it is waited for.
+const MATERIALS: [Material; 4] =
+    [certificates::MATERIAL, backend_trust::MATERIAL, backends::MATERIAL, store::MATERIAL];
+
+/// The files and folders that `listener` is made of, but for its store: what changes there is
+/// served without a reload.
+pub fn files(listener: &config::Listener) -> Vec<PathBuf> {
+    MATERIALS.iter().flat_map(|material| (material.files)(listener)).collect()
+}
+
+/// Reads what the listeners of `config` are made of. It goes on after a mistake, so that one start
+/// or one check names them all.
+pub fn survey<'c>(config: &'c Config, around: &mut Surroundings<'_>) -> Surveys<'c> {
+    // First, because it takes longest: another process reads what this one has to wait for.
+    let checks = around.stores.begin_checks(config);
+    let mut errors = Vec::new();
+    let keys = stores::keys_of(config).unwrap_or_else(|error| {
+        errors.push(format!("store_key: {error}"));
+        None
+    });
+    // Whether a library runs here does not depend on the listener, and if it does not, that is no
+    // reason to leave keys and certificates unread.
+    let crypto = match lane_provider(config.crypto, &Group::ALL) {
+        Ok(_) => config.crypto,
+        Err(error) => {
+            errors.push(format!("crypto: {error}"));
+            ProviderChoice::AwsLc
+        }
+    };
+    let mut reading = Reading { around, checks, config, crypto, keys };
+    let listeners = config.listeners.iter().map(|each| Survey::of(each, &mut reading)).collect();
+    Surveys { crypto: reading.crypto, errors, listeners }
+}
+
+/// What a survey needs of the process and of the machine.
+pub struct Surroundings<'s> {
+    /// What TLS is spoken to backends with: equal options have one context.
+    pub clients: &'s mut ClientContexts,
+    /// The time.
+    pub now: UnixSeconds,
+    /// Looks a host name up, and says why it cannot.
+    pub resolve: &'s dyn Fn(&str, u16) -> Result<SocketAddr, String>,
+    /// The stores that are open.
+    pub stores: &'s mut Stores,
+}
+
+/// What was found of a whole configuration.
+pub struct Surveys<'c> {
+    /// What keys were decoded with: the chosen library, or what stands in for one that does not
+    /// run here.
+    pub crypto: ProviderChoice,
+    /// What is wrong with what all listeners have in common.
+    pub errors: Vec<String>,
+    /// Of each listener, in their order.
+    pub listeners: Vec<Survey<'c>>,
+}
+
+/// What one listener is made of.
+pub struct Survey<'c> {
+    /// What it was read for.
+    pub listener: &'c config::Listener,
+    /// How its backends are spoken to in TLS, if they are and that is in order.
+    pub backend_tls: Option<Arc<ClientContext>>,
+    /// Its backends, those that can be reached.
+    pub backends: Vec<ReachedBackend>,
+    /// The certificates of its files that are in order.
+    pub certificates: Option<Arc<CertificateIndex>>,
+    /// What must be corrected before it can be served.
+    pub errors: Vec<String>,
+    /// When what it takes beside the certificates that it serves expires.
+    pub expiries: Vec<Expiry>,
+    /// The store that it serves from, if it has one that is in order.
+    pub store: Option<ListenerStore>,
+    /// What can be served, but is probably not meant.
+    pub warnings: Vec<String>,
+}
+
+impl<'c> Survey<'c> {
+    fn of(listener: &'c config::Listener, reading: &mut Reading<'_, '_>) -> Self {
+        let mut survey = Self {
+            listener,
+            backend_tls: None,
+            backends: Vec::new(),
+            certificates: None,
+            errors: Vec::new(),
+            expiries: Vec::new(),
+            store: None,
+            warnings: Vec::new(),
+        };
+        for material in &MATERIALS {
+            (material.read)(&mut survey, reading);
+        }
+        if let Err(problem) = survey.try_out(reading) {
+            survey.errors.push(problem);
+        }
+        survey
+    }
+
+    /// What lanes serve it with; without an index, nothing can be served.
+    pub fn context(&self, config: &Config) -> Option<Arc<Context>> {
+        self.context_with(config, config.crypto)
+    }
+
+    fn context_with(&self, config: &Config, provider: ProviderChoice) -> Option<Arc<Context>> {
+        Some(Arc::new(Context {
+            id: ContextId::fresh(),
+            policy: self.listener.policy.clone(),
+            certificates: Arc::clone(self.certificates.as_ref()?),
+            key_log: false,
+            store: self.store.clone(),
+            provider,
+            tickets: config.tickets.count,
+        }))
+    }
+
+    /// Does once what every lane will do, so that a context that no lane can use is found here.
+    fn try_out(&self, reading: &Reading<'_, '_>) -> Result<(), String> {
+        let (config, now) = (reading.config, reading.around.now);
+        let Some(context) = self.context_with(config, reading.crypto) else { return Ok(()) };
+        // Nothing is sealed with it.
+        let root = TicketRoot::generate(config.tickets.lifetime, now, |into| into.fill(0));
+        let root = root.map_err(|error| error.to_string())?;
+        let lane = LaneResources::new(root, now, NonZeroUsize::MIN);
+        LaneContext::new(&context, &lane).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Warns of what expires soon; what has expired is the material's own to tell.
+    fn warn_if_soon(&mut self, label: &str, not_after_s: i64, now: UnixSeconds) {
+        let days = days_until(not_after_s, now);
+        if (0..EXPIRY_WARNING_DAYS).contains(&days) {
+            self.warnings.push(format!("{label}: expires in {days} days; renew it"));
+        }
+    }
+}
+
+/// A survey under way.
+struct Reading<'r, 's> {
+    around: &'r mut Surroundings<'s>,
+    checks: Checks,
+    config: &'r Config,
+    /// What decodes and judges keys.
+    crypto: ProviderChoice,
+    /// The keys to stores, if they can be had.
+    keys: Option<SealingKeys>,
+}
+
+impl Reading<'_, '_> {
+    /// What decodes the keys of `listener`.
+    fn provider(&self, listener: &config::Listener) -> Result<Provider, String> {
+        lane_provider(self.crypto, &listener.policy.groups).map_err(|error| error.to_string())
+    }
+
+    fn now_s(&self) -> i64 {
+        unix_s(self.around.now)
+    }
+}
+
+/// What is said of the listener `name`.
+pub fn said_of(name: &str, text: &str) -> String {
+    format!("listener {name}: {text}")
+}
+
+/// Whole days from `now` on to the last second of validity; negative if it is over.
+pub fn days_until(not_after_s: i64, now: UnixSeconds) -> i64 {
+    not_after_s.saturating_sub(unix_s(now)).div_euclid(DAY_S)
+}
+
+fn unix_s(now: UnixSeconds) -> i64 {
+    i64::try_from(now.0).unwrap_or(i64::MAX)
+}
+
+const DAY_S: i64 = 86_400;
+/// Two weeks are enough to find out why a renewal failed.
+const EXPIRY_WARNING_DAYS: i64 = 14;

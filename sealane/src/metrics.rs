@@ -83,10 +83,15 @@ fn backend_handshakes(to: &mut Exposition, state: &ControlState) {
     let help = "When a certificate that TLS to backends takes expires, in Unix time: our own, and \
                 of the authorities in a file the first.";
     let mut family = to.family("sealane_backend_certificate_not_after_seconds", Kind::Gauge, help);
-    for (listener, expiry) in &state.backend_certificates {
-        let labels: [(&str, &dyn Display); 3] =
-            [("listener", listener), ("usage", &expiry.usage.name()), ("source", &expiry.source)];
-        family.sample(&labels, expiry.not_after_s);
+    for listener in &state.listeners {
+        for expiry in &listener.expiries {
+            let labels: [(&str, &dyn Display); 3] = [
+                ("listener", &listener.name),
+                ("usage", &expiry.usage.name()),
+                ("source", &expiry.source),
+            ];
+            family.sample(&labels, expiry.not_after_s);
+        }
     }
 }
 
@@ -300,24 +305,24 @@ fn plaintext_bytes(to: &mut Exposition, lanes: &[Arc<Counters>]) {
 fn certificates(to: &mut Exposition, state: &ControlState) {
     let mut family = to.family("sealane_certificates", Kind::Gauge, "Certificates by listener.");
     for listener in &state.listeners {
-        family.sample(&[("listener", &listener.name)], listener.certificates);
+        family.sample(&[("listener", &listener.name)], listener.certificates.certificates);
     }
     let mut family = to.family("sealane_server_names", Kind::Gauge, "Names by listener.");
     for listener in &state.listeners {
-        family.sample(&[("listener", &listener.name)], listener.names);
+        family.sample(&[("listener", &listener.name)], listener.certificates.names);
     }
     stores(to, state);
-    let soonest = state.certificates_now().soonest;
+    let soonest = state.soonest_to_expire().certificates;
     let help = "When a certificate expires, in Unix time; of many only the first to expire.";
     let mut family = to.family("sealane_certificate_not_after_seconds", Kind::Gauge, help);
     let mut seen = HashSet::new();
-    for certificate in &soonest {
+    for (listener, certificate) in &soonest {
         let name = certificate.names.first().unwrap_or(&certificate.source);
         let key = certificate.key_type.family();
         // Of certificates that differ in no label the first to expire is shown.
-        if seen.insert((&certificate.listener, name, key)) {
+        if seen.insert((listener, name, key)) {
             let labels: [(_, &dyn Display); 3] =
-                [("listener", &certificate.listener), ("name", name), ("key", &key)];
+                [("listener", listener), ("name", name), ("key", &key)];
             family.sample(&labels, certificate.not_after_s);
         }
     }

@@ -9,15 +9,13 @@ mod opened;
 mod owner;
 
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sealane_engine::certificates::{CertificateIndex, ListenerStore, StoreId};
+use sealane_engine::certificates::{CertificateStore, StoreId};
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError};
 
-use crate::config::{Config, Listener};
+use crate::config::Config;
 
 use examination::{Examination, Refused, examine_apart};
 use opened::Opened;
@@ -77,21 +75,21 @@ impl Stores {
         checks
     }
 
-    /// The store of `listener`, if it has one and there are keys, with every private key in it open
-    /// to `keys`. Its file was found in order by another process since somebody else changed it, by
-    /// one of `checks` or now.
+    /// The store in the folder `path`, if there are keys, with every private key in it open to
+    /// them. Its file was found in order by another process since somebody else changed it, by one
+    /// of `checks` or now.
     ///
     /// # Errors
     /// The store cannot be had, is damaged or older than it was, or needs another key.
     pub fn of(
         &mut self,
-        listener: &Listener,
+        path: &Path,
         keys: Option<&SealingKeys>,
         checks: &mut Checks,
-    ) -> Result<Option<KeyedStore>, StoreRefused> {
-        let Some(path) = &listener.store else { return Ok(None) };
+    ) -> Result<Option<Arc<dyn CertificateStore>>, StoreRefused> {
         let store = self.examined(path, checks)?;
-        Ok(keys.map(|keys| KeyedStore::new(store, keys.clone())).transpose()?)
+        let Some(keys) = keys else { return Ok(None) };
+        Ok(Some(Arc::new(KeyedStore::new(store, keys.clone())?)))
     }
 
     fn examined(&mut self, path: &Path, checks: &mut Checks) -> Result<Arc<Store>, StoreRefused> {
@@ -168,48 +166,10 @@ pub enum StoreRefused {
     Store(#[from] StoreError),
 }
 
-/// `store` as `listener` serves it beside the files of `index`.
-pub fn listener_store(
-    store: KeyedStore,
-    listener: &Listener,
-    index: &CertificateIndex,
-) -> ListenerStore {
-    let in_files = !index.default_certificates().is_empty();
-    let default_name = listener.default_certificate.as_deref().filter(|_| !in_files);
-    ListenerStore { certificates: Arc::new(store), default_name: default_name.map(Box::from) }
-}
-
-/// What an operator should know of the store that `listener` serves from.
-pub fn warnings(store: &KeyedStore, listener: &Listener, index: &CertificateIndex) -> Vec<String> {
-    let path = store.store().path().display();
-    let mut warnings = Vec::new();
-    let mode = fs::metadata(store.store().path()).map_or(0, |facts| facts.mode() & 0o777);
-    if mode & WRITABLE_BY_OTHERS != 0 {
-        warnings.push(format!(
-            "{path}: others may write to this folder (mode {mode:03o}), and so lead Sealane \
-             astray; chmod 700 it"
-        ));
-    }
-    if store.store().summary().is_ok_and(|summary| summary.certificates == 0) {
-        warnings.push(format!("{path}: the store is empty; import certificates into it"));
-    }
-    if let Some(name) = &listener.default_certificate
-        && index.default_certificates().is_empty()
-        && !store.store().covers(name).unwrap_or(false)
-    {
-        warnings.push(format!(
-            "default certificate {name:?}: it is in no file and not yet in {path}; until it is \
-             imported, unknown names are refused"
-        ));
-    }
-    warnings
-}
-
-/// Permissions of the group and of everybody.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -8,8 +8,8 @@ use heed::{AnyTls, RoTxn, RwTxn, WithTls};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use sealane_engine::certificates::{
-    Certificate, CertificateDigest, CertificateStore, EncodedKey, Gone, OpenedCertificate,
-    StoreFailure, StoreId, StoreView, StoredCertificate,
+    Certificate, CertificateDigest, CertificateStore, EncodedKey, Gone, Inventory, InventoryEntry,
+    InventoryFailure, OpenedCertificate, StoreFailure, StoreId, StoreView, StoredCertificate,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -18,7 +18,7 @@ use crate::examine::tables_agree;
 use crate::names::{Row, Rows};
 use crate::record::Record;
 use crate::seal::{NONCE_BYTES, OpenError, Sealed, SealingKeyId, SealingKeys};
-use crate::store::Store;
+use crate::store::{Listed, Store};
 use crate::tables::{Tables, digest_from, digest_of};
 
 /// A store whose private keys can be opened, all of them.
@@ -356,6 +356,20 @@ impl CertificateStore for KeyedStore {
         }
         let txn = self.tables().env.read_txn().map_err(|_| StoreFailure)?;
         Ok(Box::new(View { keyed: self, txn }))
+    }
+
+    fn inventory(&self, entries_max: usize) -> Result<Inventory, InventoryFailure> {
+        let unreadable = |error: StoreError| InventoryFailure(Box::new(error));
+        let summary = self.store.summary().map_err(unreadable)?;
+        let soonest = self.store.by_expiry(None, entries_max).map_err(unreadable)?;
+        let entry = |each: &Listed| {
+            InventoryEntry::new(&each.label, each.key_type, &each.names, each.not_after_s)
+        };
+        Ok(Inventory {
+            certificates: summary.certificates,
+            names: summary.names,
+            soonest: soonest.iter().map(entry).collect(),
+        })
     }
 }
 

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::builder::PlacedName;
-use super::{AskedName, Certificate, CertificateDigest, DefaultCertificate};
+use super::{
+    AskedName, Certificate, CertificateDigest, DefaultCertificate, Inventory, InventoryEntry,
+};
 
 /// All certificates of one generation. Immutable: lanes share it by reading only.
 #[derive(Debug)]
@@ -78,6 +80,18 @@ impl CertificateIndex {
     /// How many names are served, a wildcard counted as one.
     pub fn name_count(&self) -> usize {
         self.names.len()
+    }
+
+    /// What there is, with the first `entries_max` to expire.
+    pub fn inventory(&self, entries_max: usize) -> Inventory {
+        let mut by_expiry: Vec<&Certificate> = self.iter().map(|each| &**each).collect();
+        by_expiry.sort_by_key(|certificate| certificate.not_after_s());
+        let soonest = by_expiry.into_iter().take(entries_max);
+        Inventory {
+            certificates: self.len() as u64,
+            names: self.name_count() as u64,
+            soonest: soonest.map(InventoryEntry::from).collect(),
+        }
     }
 
     /// An estimate of the heap this index takes, with the allocator's rounding.

@@ -10,7 +10,9 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 
-use super::{AskedName, CertificateDigest, CertificateError, EncodedKey, KeyType, decode};
+use super::{
+    AskedName, CertificateDigest, CertificateError, EncodedKey, Inventory, KeyType, decode,
+};
 
 /// Certificates found by name anew for each hello, with their keys sealed until one is needed.
 ///
@@ -24,6 +26,13 @@ pub trait CertificateStore: fmt::Debug + Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn view(&self) -> Result<Box<dyn StoreView + '_>, StoreFailure>;
+
+    /// What is in the store, with the first `entries_max` to expire: for people, and not on the
+    /// path of a hello.
+    ///
+    /// # Errors
+    /// The store cannot be read, and why.
+    fn inventory(&self, entries_max: usize) -> Result<Inventory, InventoryFailure>;
 }
 
 /// A store at one moment.
@@ -103,6 +112,11 @@ pub struct StoreId(pub [u8; 16]);
 #[error("the certificate store cannot be read; `sealane certificates verify` says why")]
 pub struct StoreFailure;
 
+/// Why nobody can be told what is in a store; the store's own words.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct InventoryFailure(#[from] pub Box<dyn std::error::Error + Send + Sync>);
+
 /// A store as one listener uses it.
 #[derive(Clone, Debug)]
 pub struct ListenerStore {
@@ -113,6 +127,15 @@ pub struct ListenerStore {
 }
 
 impl ListenerStore {
+    /// The name whose certificate should stand in for others, where the store has none for it yet.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn missing_default(&self) -> Result<Option<&str>, StoreFailure> {
+        let found = self.default_of(&*self.certificates.view()?)?;
+        Ok(self.default_name.as_deref().filter(|_| found.is_empty()))
+    }
+
     /// What stands in for names that nothing covers.
     pub(super) fn default_of(
         &self,

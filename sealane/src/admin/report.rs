@@ -3,21 +3,21 @@
 use std::process;
 use std::time::Duration;
 
+use sealane_engine::certificates::{Inventory, InventoryEntry, InventoryFailure};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
-use sealane_store::{Store, StoreError, Summary};
 use serde_json::{Map, Value, json};
 
-use super::state::{AccessLogCounters, CertificateSummary, ControlState, ListenerSummary, Reloads};
+use super::state::{AccessLogCounters, ControlState, Reloads};
 use crate::config::Limits;
-use crate::listener::backend_trust::Expiry;
+use crate::listener::{StoreSummary, Summary};
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.
 pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
     let live: Vec<_> = state.generations.live().take(GENERATIONS_SHOWN_MAX).collect();
-    let certificates = state.certificates_now();
-    let soonest = certificates.soonest.iter();
+    let soonest = state.soonest_to_expire();
+    let certificates = soonest.certificates.iter();
     let mut body = serde_json::to_vec_pretty(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": process::id(),
@@ -32,12 +32,12 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
         "reloads": reloads(&state.reloads),
         "listeners": state.listeners.iter().map(listener).collect::<Vec<_>>(),
         "certificates": {
-            "total": certificates.total,
-            "soonest_to_expire": soonest.map(certificate).collect::<Vec<_>>(),
+            "total": soonest.total,
+            "soonest_to_expire": certificates.map(certificate).collect::<Vec<_>>(),
         },
         "stores": state.stores_now().iter().map(store).collect::<Vec<_>>(),
         "backend_certificates":
-            state.backend_certificates.iter().map(backend_certificate).collect::<Vec<_>>(),
+            state.listeners.iter().flat_map(backend_certificates).collect::<Vec<_>>(),
         "limits": limits(&state.limits),
         "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c)).collect::<Vec<_>>(),
         "access_log": state.access_log.as_ref().map(access_log),
@@ -54,34 +54,36 @@ fn reloads(reloads: &Reloads) -> Value {
     json!({ "accepted": reloads.accepted, "refused": reloads.refused, "last": last })
 }
 
-fn listener(listener: &ListenerSummary) -> Value {
+fn listener(listener: &Summary) -> Value {
     json!({
         "name": listener.name,
         "addresses": listener.addresses,
         "backends": listener.backends,
         "balance": listener.balance,
-        "certificates": listener.certificates,
-        "server_names": listener.names,
+        "certificates": listener.certificates.certificates,
+        "server_names": listener.certificates.names,
     })
 }
 
-fn store((listener, store, summary): &(&str, &Store, Result<Summary, StoreError>)) -> Value {
-    let path = store.path().to_string_lossy();
-    match summary {
-        Ok(summary) => json!({
+fn store(
+    (listener, store, now): &(&str, &StoreSummary, Result<Inventory, InventoryFailure>),
+) -> Value {
+    let path = store.path.to_string_lossy();
+    match now {
+        Ok(now) => json!({
             "listener": listener,
             "path": path,
-            "certificates": summary.certificates,
-            "server_names": summary.names,
+            "certificates": now.certificates,
+            "server_names": now.names,
             "error": null,
         }),
         Err(error) => json!({ "listener": listener, "path": path, "error": error.to_string() }),
     }
 }
 
-fn certificate(certificate: &CertificateSummary) -> Value {
+fn certificate((listener, certificate): &(String, InventoryEntry)) -> Value {
     json!({
-        "listener": certificate.listener,
+        "listener": listener,
         "source": certificate.source,
         "key": certificate.key_type.family(),
         "names": certificate.names,
@@ -90,12 +92,14 @@ fn certificate(certificate: &CertificateSummary) -> Value {
     })
 }
 
-fn backend_certificate((listener, expiry): &(String, Expiry)) -> Value {
-    json!({
-        "listener": listener,
-        "usage": expiry.usage.name(),
-        "source": expiry.source,
-        "not_after": Timestamp::from_unix_s(expiry.not_after_s),
+fn backend_certificates(listener: &Summary) -> impl Iterator<Item = Value> {
+    listener.expiries.iter().map(|expiry| {
+        json!({
+            "listener": listener.name,
+            "usage": expiry.usage.name(),
+            "source": expiry.source,
+            "not_after": Timestamp::from_unix_s(expiry.not_after_s),
+        })
     })
 }
 

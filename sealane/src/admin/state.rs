@@ -4,14 +4,13 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
-use sealane_engine::certificates::{Certificate, KeyType};
+use sealane_engine::certificates::{Inventory, InventoryEntry, InventoryFailure};
 use sealane_lanes::counters::Counters;
-use sealane_store::{Listed, Store, StoreError, Summary};
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::BackendCounters;
-use crate::config::{self, Config};
-use crate::listener::backend_trust::Expiry;
+use crate::config::Limits;
+use crate::listener::{EXPIRIES_SHOWN_MAX, StoreSummary, Summary};
 use crate::timestamp::Timestamp;
 
 /// The control plane's side of the state: it writes on start, reload and drain; the admin thread
@@ -38,17 +37,11 @@ pub struct ControlState {
     /// Generations that were published.
     pub generations: Generations,
     /// The listeners of the newest generation.
-    pub listeners: Vec<ListenerSummary>,
+    pub listeners: Vec<Summary>,
     /// The backends of the newest generation.
     pub backends: Vec<BackendSummary>,
-    /// When what TLS to backends takes expires, with the name of the listener.
-    pub backend_certificates: Vec<(String, Expiry)>,
-    /// The certificates of the newest generation that come from files.
-    pub certificates: CertificateSummaries,
-    /// The stores of the newest generation, each with the listener that serves from it.
-    pub stores: Vec<(String, Arc<Store>)>,
     /// The limits of the newest generation.
-    pub limits: config::Limits,
+    pub limits: Limits,
     /// How reloads went.
     pub reloads: Reloads,
     /// What the access log counts, if there is one.
@@ -64,10 +57,7 @@ impl Default for ControlState {
             generations: Generations::default(),
             listeners: Vec::new(),
             backends: Vec::new(),
-            backend_certificates: Vec::new(),
-            certificates: CertificateSummaries::default(),
-            stores: Vec::new(),
-            limits: config::Limits::default(),
+            limits: Limits::default(),
             reloads: Reloads::default(),
             access_log: None,
         }
@@ -75,25 +65,45 @@ impl Default for ControlState {
 }
 
 impl ControlState {
-    /// How much is in each store now, by listener.
-    pub fn stores_now(&self) -> Vec<(&str, &Store, Result<Summary, StoreError>)> {
-        self.stores.iter().map(|(name, store)| (name.as_str(), &**store, store.summary())).collect()
+    /// What is in each store now, with the name of its listener.
+    pub fn stores_now(&self) -> Vec<(&str, &StoreSummary, Result<Inventory, InventoryFailure>)> {
+        let stores = self.listeners.iter().filter_map(|each| Some((each, each.store.as_ref()?)));
+        let now = |store: &StoreSummary| store.certificates.inventory(0);
+        stores.map(|(each, store)| (each.name.as_str(), store, now(store))).collect()
     }
 
-    /// The certificates that expire first, and how many there are: those of files, and those that
-    /// are in the stores at this moment.
-    pub fn certificates_now(&self) -> CertificateSummaries {
-        let mut now = self.certificates.clone();
-        for (listener, store) in &self.stores {
+    /// The certificates that expire first: of those of files, and of those that are in the stores
+    /// at this moment.
+    pub fn soonest_to_expire(&self) -> SoonestToExpire {
+        let mut soonest = SoonestToExpire::default();
+        for listener in &self.listeners {
+            soonest.add(&listener.name, &listener.certificates);
+            let store = listener.store.as_ref();
             // A store that cannot be read shows in the counters of the lanes.
-            let Ok(soonest) = store.by_expiry(None, CERTIFICATES_SHOWN_MAX) else { continue };
-            now.soonest.extend(soonest.iter().map(|each| CertificateSummary::kept(listener, each)));
-            let count = store.summary().map_or(0, |summary| summary.certificates);
-            now.total += usize::try_from(count).unwrap_or(usize::MAX);
+            if let Some(Ok(now)) = store.map(|s| s.certificates.inventory(EXPIRIES_SHOWN_MAX)) {
+                soonest.add(&listener.name, &now);
+            }
         }
-        now.soonest.sort_by_key(|each| each.not_after_s);
-        now.soonest.truncate(CERTIFICATES_SHOWN_MAX);
-        now
+        soonest.certificates.sort_by_key(|(_, each)| each.not_after_s);
+        soonest.certificates.truncate(EXPIRIES_SHOWN_MAX);
+        soonest
+    }
+}
+
+/// The certificates that expire first, and how many there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SoonestToExpire {
+    /// With the names of their listeners, at most [`EXPIRIES_SHOWN_MAX`].
+    pub certificates: Vec<(String, InventoryEntry)>,
+    /// Certificates in all.
+    pub total: u64,
+}
+
+impl SoonestToExpire {
+    fn add(&mut self, listener: &str, inventory: &Inventory) {
+        let named = inventory.soonest.iter().map(|entry| (listener.to_owned(), entry.clone()));
+        self.certificates.extend(named);
+        self.total += inventory.certificates;
     }
 }
 
@@ -157,40 +167,6 @@ impl Generations {
     }
 }
 
-/// A listener as `/state` shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenerSummary {
-    /// Its name.
-    pub name: String,
-    /// What it listens on.
-    pub addresses: Vec<String>,
-    /// Where its plaintext goes.
-    pub backends: Vec<String>,
-    /// How a backend is chosen.
-    pub balance: &'static str,
-    /// Certificates that it serves.
-    pub certificates: usize,
-    /// Server names that they cover.
-    pub names: usize,
-}
-
-impl ListenerSummary {
-    /// Summaries of the listeners of `config`, given how many certificates and names each has.
-    pub fn of<'a>(
-        config: &'a Config,
-        counts: impl IntoIterator<Item = (usize, usize)> + 'a,
-    ) -> impl Iterator<Item = Self> + 'a {
-        config.listeners.iter().zip(counts).map(|(listener, (certificates, names))| Self {
-            name: listener.name.clone(),
-            addresses: listener.addresses.iter().map(ToString::to_string).collect(),
-            backends: listener.backend_labels().collect(),
-            balance: listener.balance.name(),
-            certificates,
-            names,
-        })
-    }
-}
-
 /// A backend as `/metrics` shows it.
 #[derive(Clone)]
 pub struct BackendSummary {
@@ -200,79 +176,6 @@ pub struct BackendSummary {
     pub lanes: Vec<Arc<BackendCounters>>,
     /// Whether TLS is spoken there.
     pub tls: bool,
-}
-
-/// The certificates that expire first, and how many there are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CertificateSummaries {
-    /// The soonest to expire first, at most [`CERTIFICATES_SHOWN_MAX`].
-    pub soonest: Vec<CertificateSummary>,
-    /// Certificates in all.
-    pub total: usize,
-}
-
-impl CertificateSummaries {
-    /// Chooses among the certificates of all listeners, each with its listener's name.
-    pub fn of<'a>(certificates: impl IntoIterator<Item = (&'a str, &'a Certificate)>) -> Self {
-        let mut total = 0;
-        let mut soonest: Vec<(&str, &Certificate)> = Vec::new();
-        for (listener, certificate) in certificates {
-            total += 1;
-            let position = soonest
-                .partition_point(|(_, each)| each.not_after_s() <= certificate.not_after_s());
-            if position < CERTIFICATES_SHOWN_MAX {
-                soonest.insert(position, (listener, certificate));
-                soonest.truncate(CERTIFICATES_SHOWN_MAX);
-            }
-        }
-        let soonest = soonest.into_iter();
-        Self {
-            soonest: soonest.map(|each| CertificateSummary::of(each.0, each.1)).collect(),
-            total,
-        }
-    }
-}
-
-/// A certificate as `/state` and `/metrics` show it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateSummary {
-    /// The name of the listener that serves it.
-    pub listener: String,
-    /// Where it was read from.
-    pub source: String,
-    /// The kind of its key.
-    pub key_type: KeyType,
-    /// Its first names, at most [`NAMES_SHOWN_MAX`].
-    pub names: Vec<String>,
-    /// Names in all.
-    pub names_total: usize,
-    /// When it expires, in seconds since 1970.
-    pub not_after_s: i64,
-}
-
-impl CertificateSummary {
-    fn kept(listener: &str, certificate: &Listed) -> Self {
-        Self {
-            listener: listener.to_owned(),
-            source: certificate.label.clone(),
-            key_type: certificate.key_type,
-            names: certificate.names.iter().take(NAMES_SHOWN_MAX).cloned().collect(),
-            names_total: certificate.names.len(),
-            not_after_s: certificate.not_after_s,
-        }
-    }
-
-    fn of(listener: &str, certificate: &Certificate) -> Self {
-        let names = certificate.names();
-        Self {
-            listener: listener.to_owned(),
-            source: certificate.label().to_owned(),
-            key_type: certificate.key_type(),
-            names: names.iter().take(NAMES_SHOWN_MAX).map(ToString::to_string).collect(),
-            names_total: names.len(),
-            not_after_s: certificate.not_after_s(),
-        }
-    }
 }
 
 /// How reloads went.
@@ -321,8 +224,3 @@ impl AccessLogCounters {
         Self { lanes: writer.lane_counters().to_vec(), writer: Arc::clone(writer.counters()) }
     }
 }
-
-/// Certificates in `/state` and `/metrics`: those that expire first.
-pub const CERTIFICATES_SHOWN_MAX: usize = 100;
-/// Names of each certificate in `/state`.
-pub const NAMES_SHOWN_MAX: usize = 8;

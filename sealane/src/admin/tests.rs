@@ -19,6 +19,7 @@ use sealane_lanes::counters::Counters;
 use serde_json::Value;
 
 use super::*;
+use crate::listener::{EXPIRIES_SHOWN_MAX, Summary};
 
 #[test]
 fn health_follows_the_phase() {
@@ -106,7 +107,7 @@ fn the_certificates_that_expire_first_are_shown() {
     let key = KeyPair::generate().unwrap();
     let crypto = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
     let mut builder = IndexBuilder::new(&crypto, 0);
-    let total = CERTIFICATES_SHOWN_MAX + 20;
+    let total = EXPIRIES_SHOWN_MAX + 20;
     for number in 0..total {
         // In no order: 7 and the total have no common divisor but 1.
         let year = 2030 + i32::try_from(number * 7 % total).unwrap();
@@ -117,16 +118,23 @@ fn the_certificates_that_expire_first_are_shown() {
     }
     let indexed = builder.finish(DefaultCertificate::First);
     assert!(indexed.errors.is_empty());
-    let certificates = indexed.index.iter().map(|each| ("main", &**each));
-    let summaries = CertificateSummaries::of(certificates);
-    assert_eq!(summaries.total, total);
-    let names: Vec<_> = summaries.soonest.iter().map(|each| each.names[0].clone()).collect();
+    let inventory = indexed.index.inventory(EXPIRIES_SHOWN_MAX);
+    assert_eq!(inventory.certificates, total as u64);
+    let names: Vec<_> = inventory.soonest.iter().map(|each| each.names[0].clone()).collect();
     let expected: Vec<_> =
-        (2030..).take(CERTIFICATES_SHOWN_MAX).map(|year| format!("y{year}.example")).collect();
+        (2030..).take(EXPIRIES_SHOWN_MAX).map(|year| format!("y{year}.example")).collect();
     assert_eq!(names, expected);
 
     let (admin, state) = on_loopback();
-    state.lock().certificates = summaries;
+    state.lock().listeners = vec![Summary {
+        name: "main".into(),
+        addresses: Vec::new(),
+        backends: Vec::new(),
+        balance: "round-robin",
+        certificates: inventory,
+        expiries: Vec::new(),
+        store: None,
+    }];
     let shown = &shown_state(&admin)["certificates"];
     assert_eq!(shown["total"], total);
     assert_eq!(shown["soonest_to_expire"][0]["not_after"], "2030-01-01T00:00:00.000Z");

@@ -20,7 +20,7 @@ use crate::args::{
 use crate::config::{CertificateSource, Config, KeySource, Limits};
 use crate::control::say;
 use crate::exit::Exit;
-use crate::listener::certificates::bounds;
+use crate::listener::bounds;
 use crate::stores::{become_owner_of, create_key_file, examination, sealing_keys};
 use output::{ImportReport, ListedReport, VerifyReport};
 

@@ -10,6 +10,7 @@ use sealane_lanes::generation::{Generation, ListenerKey};
 use sealane_lanes::listener;
 
 use crate::backends::RelaySettings;
+use crate::listener::said_of;
 
 /// Freshly bound sockets, one per lane for each address.
 pub(super) struct NewSockets {
@@ -51,10 +52,12 @@ pub(super) fn open_new(
                         of_lane.push((*key, fd));
                     }
                 }
-                Err(error) => problems.push(format!(
-                    "listener `{}`: cannot listen on {key}: {error}; is another program using it, \
-                     or is the address not of this machine?",
-                    listener.settings.listener
+                Err(error) => problems.push(said_of(
+                    &listener.settings.listener,
+                    &format!(
+                        "cannot listen on {key}: {error}; is another program using it, or is the \
+                         address not of this machine?"
+                    ),
                 )),
             }
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sealane_certificate_files::Exposed;
 use sealane_engine::provider::random;
-use sealane_engine::tickets::TicketRoot;
+use sealane_engine::tickets::{TEXT_BYTES_MAX, TicketRoot};
 use zeroize::Zeroizing;
 
 use super::build::unix_now;
@@ -98,11 +98,24 @@ fn parse(file: &Path, text: &str, settings: &Tickets) -> Result<TicketRoot, Stri
 }
 
 /// The root in the file, if there is one.
-fn read(file: &Path, settings: &Tickets) -> Result<Option<TicketRoot>, String> {
-    match fs::read_to_string(file).map(Zeroizing::new) {
-        Ok(text) => parse(file, &text, settings).map(Some),
+///
+/// # Errors
+/// What is wrong with it, in words that do not quote it: it is a secret.
+pub(crate) fn read(file: &Path, settings: &Tickets) -> Result<Option<TicketRoot>, String> {
+    let named = |what: String| format!("tickets.root: {}: {what}", file.display());
+    let unreadable = |error: io::Error| {
+        named(format!("cannot be read: {error}; see that this user may read it"))
+    };
+    match fs::metadata(file) {
+        Ok(facts) if !facts.is_file() || facts.len() > TEXT_BYTES_MAX as u64 => {
+            Err(named("is not the file of a ticket root; name another".into()))
+        }
+        Ok(_) => {
+            let text = fs::read_to_string(file).map(Zeroizing::new).map_err(unreadable)?;
+            parse(file, &text, settings).map(Some)
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("tickets.root: {}: cannot be read: {error}", file.display())),
+        Err(error) => Err(unreadable(error)),
     }
 }
 
@@ -194,6 +207,24 @@ mod tests {
         let second = create(&file, &settings).unwrap();
         assert_eq!(first.to_text().unwrap(), second.to_text().unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_is_no_root_of_these_settings_is_refused_and_not_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("root");
+        let mut settings = settings(&file);
+        assert!(read(&file, &settings).unwrap().is_none());
+        fs::write(&file, old(&settings).to_text().unwrap().as_bytes()).unwrap();
+        assert!(read(&file, &settings).unwrap().is_some());
+        settings.lifetime *= 2;
+        let text = read(&file, &settings).unwrap_err();
+        assert!(text.contains("lifetime of 43200 s, tickets.lifetime says 86400 s"), "{text}");
+        let text = read(folder.path(), &settings).unwrap_err();
+        assert!(text.contains("is not the file of a ticket root"), "{text}");
+        fs::write(&file, "a secret ".repeat(1_000)).unwrap();
+        let text = read(&file, &settings).unwrap_err();
+        assert!(text.contains("is not the file") && !text.contains("a secret"), "{text}");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::config::{CertificateSource, Config, KeySource};
-use crate::listener::backend_trust;
+use crate::config::{Config, KeySource};
+use crate::listener;
 
 /// Watches the folders of everything that a configuration names.
 ///
@@ -82,23 +82,11 @@ fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
 }
 
 fn sources(config_file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
-    let mut paths: BTreeSet<PathBuf> = config_file.map(Path::to_path_buf).into_iter().collect();
-    // Stores are not among them: what changes there is served without a reload.
+    let mut paths: BTreeSet<PathBuf> = config.listeners.iter().flat_map(listener::files).collect();
+    paths.extend(config_file.map(Path::to_path_buf));
     if let Some(KeySource::File(path)) = &config.store_key {
         paths.insert(path.clone());
     }
-    for source in config.listeners.iter().flat_map(|listener| &listener.certificates) {
-        match source {
-            CertificateSource::Pair { chain, key } => {
-                paths.extend([chain.clone(), key.clone()]);
-            }
-            CertificateSource::Path(path) => {
-                paths.insert(path.clone());
-            }
-        }
-    }
-    let backends = config.listeners.iter().filter_map(|listener| listener.backend_tls.as_ref());
-    paths.extend(backends.flat_map(backend_trust::files));
     paths
 }
 

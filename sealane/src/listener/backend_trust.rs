@@ -1,7 +1,5 @@
-//! From what an operator wrote about TLS to backends to the options of a client: roots and the
-//! client certificate are read here.
-//!
-//! [`load`] goes on after a problem, so that one start or one check names them all.
+//! How TLS is spoken to the backends of a listener: the roots that they are held against, and the
+//! client certificate that they are shown, into the context of a client.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +13,44 @@ use sealane_engine::provider::ProviderChoice;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::config::{BackendTls, CertificateSource, RootSource, Trust};
+use super::{Material, Reading, Survey};
+use crate::config::{self, BackendTls, CertificateSource, RootSource, Trust};
+
+pub(super) const MATERIAL: Material = Material { files, read };
+
+fn files(listener: &config::Listener) -> Vec<PathBuf> {
+    let Some(tls) = &listener.backend_tls else { return Vec::new() };
+    let certificate = tls.client_certificate.iter().flat_map(CertificateSource::files);
+    let mut files: Vec<PathBuf> = certificate.cloned().collect();
+    if let Trust::Roots(sources) = &tls.trust {
+        files.extend(sources.iter().filter_map(|source| match source {
+            RootSource::File(path) => Some(path.clone()),
+            RootSource::System => system_bundle(),
+        }));
+    }
+    files
+}
+
+fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
+    let Some(tls) = &survey.listener.backend_tls else { return };
+    let named = |text: String| format!("backend_tls: {text}");
+    let loaded = load(tls, reading.crypto, reading.now_s());
+    survey.errors.extend(loaded.errors.iter().map(|error| named(error.to_string())));
+    survey.warnings.extend(loaded.warnings.into_iter().map(named));
+    for expiry in &loaded.expiries {
+        let label = named(expiry.source.clone());
+        survey.warn_if_soon(&label, expiry.not_after_s, reading.around.now);
+    }
+    survey.expiries.extend(loaded.expiries);
+    match loaded.options.map(|options| reading.around.clients.context(&options)) {
+        Some(Ok(context)) => survey.backend_tls = Some(context),
+        Some(Err(error)) => survey.errors.push(named(error.to_string())),
+        None => {}
+    }
+}
 
 /// Reads what `tls` names; `now_s` is Unix time, for warnings about validity.
-pub fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTrust {
+fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTrust {
     let mut loaded = LoadedTrust {
         errors: Vec::new(),
         expiries: Vec::new(),
@@ -32,10 +64,7 @@ pub fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTru
         }
         Trust::Roots(sources) => loaded.roots(sources),
     };
-    let key = tls.client_certificate.as_ref().map(|source| match source {
-        CertificateSource::Pair { key, .. } => key,
-        CertificateSource::Path(path) => path,
-    });
+    let key = tls.client_certificate.as_ref().and_then(|source| source.files().pop());
     let exposed = key.and_then(|key| Exposed::find(key));
     loaded.warnings.extend(exposed.map(|exposed| exposed.to_string()));
     let identity = tls.client_certificate.as_ref().map(|source| loaded.identity(source, now_s));
@@ -59,17 +88,16 @@ pub fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTru
     loaded
 }
 
-/// What was found.
-#[derive(Debug)]
-pub struct LoadedTrust {
-    /// Why there are no options; if there is any, the listener must not go into service.
-    pub errors: Vec<TrustError>,
+/// What was read.
+struct LoadedTrust {
+    /// Why there are no options.
+    errors: Vec<TrustError>,
     /// When what was read expires.
-    pub expiries: Vec<Expiry>,
+    expiries: Vec<Expiry>,
     /// For a context of the engine's.
-    pub options: Option<ClientOptions>,
+    options: Option<ClientOptions>,
     /// What the operator should know.
-    pub warnings: Vec<String>,
+    warnings: Vec<String>,
 }
 
 /// When a file's certificate that matters between us and backends expires.
@@ -119,7 +147,7 @@ impl Expiry {
 
 /// Why TLS to backends cannot be spoken as configured. The fault is the operator's.
 #[derive(Debug, Error)]
-pub enum TrustError {
+enum TrustError {
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] CertificateFileError),
@@ -194,22 +222,6 @@ fn read_identity(source: &CertificateSource) -> Result<ClientIdentity, TrustErro
             ClientIdentity::from_pem(&label, &text)?
         }
     })
-}
-
-/// The files that `tls` is read from: a change of one of them is a change of the configuration.
-pub fn files(tls: &BackendTls) -> Vec<PathBuf> {
-    let mut files = match &tls.client_certificate {
-        Some(CertificateSource::Pair { chain, key }) => vec![chain.clone(), key.clone()],
-        Some(CertificateSource::Path(path)) => vec![path.clone()],
-        None => Vec::new(),
-    };
-    if let Trust::Roots(sources) = &tls.trust {
-        files.extend(sources.iter().filter_map(|source| match source {
-            RootSource::File(path) => Some(path.clone()),
-            RootSource::System => system_bundle(),
-        }));
-    }
-    files
 }
 
 fn system_bundle() -> Option<PathBuf> {

@@ -1,14 +1,40 @@
-//! The certificates of a listener, read as its configuration says.
+//! The certificates of a listener that come from files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use sealane_certificate_files::{Bound, Bounds, CertificateFileError, LoadedCertificates};
 use sealane_engine::certificates::{CertificateError, DefaultCertificate};
 
-use crate::config::{Limits, Listener};
+use super::{Material, Reading, Survey};
+use crate::config::{self, CertificateSource, Limits};
+
+pub(super) const MATERIAL: Material = Material { files, read };
+
+fn files(listener: &config::Listener) -> Vec<PathBuf> {
+    listener.certificates.iter().flat_map(CertificateSource::files).cloned().collect()
+}
+
+fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
+    let provider = match reading.provider(survey.listener) {
+        Ok(provider) => provider,
+        Err(error) => return survey.errors.push(error),
+    };
+    let limits = &reading.config.limits;
+    let loaded = load(survey.listener, limits, &provider.crypto, reading.now_s());
+    survey.errors.extend(loaded.errors.iter().map(ToString::to_string));
+    survey.warnings.extend(loaded.warnings.iter().map(ToString::to_string));
+    for certificate in loaded.index.iter() {
+        let (label, not_after_s) = (certificate.label(), certificate.not_after_s());
+        survey.warn_if_soon(label, not_after_s, reading.around.now);
+    }
+    survey.certificates = Some(Arc::new(loaded.index));
+}
 
 /// Reads the certificates of `listener`; `now_s` is Unix time, for warnings about validity.
-pub fn load(
-    listener: &Listener,
+fn load(
+    listener: &config::Listener,
     limits: &Limits,
     provider: &CryptoProvider,
     now_s: i64,

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sealane_engine::certificates::KeyType;
+use sealane_engine::certificates::{Inventory, InventoryEntry, KeyType};
 
 use super::*;
 use crate::access_log::{LaneLogCounters, WriterCounters};
-use crate::admin::{BackendSummary, CertificateSummaries, CertificateSummary, ListenerSummary};
+use crate::admin::BackendSummary;
 use crate::backends::HANDSHAKE_FAILURES;
-use crate::listener::backend_trust::{Expiry, Usage};
+use crate::listener::{Expiry, Summary, Usage};
 
 #[test]
 fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
@@ -77,14 +77,8 @@ fn busy() -> ControlState {
     lanes[0].client_bytes.add(1_000_000);
     lanes[1].ended(Cause::Idle).add(5);
     let listener = "a\"b\\c\nd".to_owned();
-    let certificate = |key_type, not_after_s| CertificateSummary {
-        listener: listener.clone(),
-        source: "a.pem".to_owned(),
-        key_type,
-        names: vec!["a.example".to_owned()],
-        names_total: 1,
-        not_after_s,
-    };
+    let certificate =
+        |key_type, not_after_s| InventoryEntry::new("a.pem", key_type, &["a.example"], not_after_s);
     let log = LaneLogCounters::default();
     log.dropped.add(9);
     let backend = Arc::new(BackendCounters::default());
@@ -97,26 +91,23 @@ fn busy() -> ControlState {
             BackendSummary { label: "a:1".into(), lanes: vec![Arc::default()], tls: false },
             BackendSummary { label: "tls://a:2".into(), lanes: vec![backend], tls: true },
         ],
-        backend_certificates: vec![(
-            listener.clone(),
-            Expiry { not_after_s: 99, source: "ca.pem".into(), usage: Usage::Root },
-        )],
-        listeners: vec![ListenerSummary {
-            name: listener.clone(),
+        listeners: vec![Summary {
+            name: listener,
             addresses: Vec::new(),
             backends: Vec::new(),
             balance: "round-robin",
-            certificates: 70_000,
-            names: 80_000,
+            certificates: Inventory {
+                certificates: 70_000,
+                names: 80_000,
+                soonest: vec![
+                    certificate(KeyType::Rsa { bits: 2048 }, 100),
+                    certificate(KeyType::Ed25519, 101),
+                    certificate(KeyType::Rsa { bits: 4096 }, 102),
+                ],
+            },
+            expiries: vec![Expiry { not_after_s: 99, source: "ca.pem".into(), usage: Usage::Root }],
+            store: None,
         }],
-        certificates: CertificateSummaries {
-            soonest: vec![
-                certificate(KeyType::Rsa { bits: 2048 }, 100),
-                certificate(KeyType::Ed25519, 101),
-                certificate(KeyType::Rsa { bits: 4096 }, 102),
-            ],
-            total: 70_000,
-        },
         access_log: Some(AccessLogCounters {
             lanes: vec![Arc::new(log)],
             writer: Arc::new(WriterCounters::default()),

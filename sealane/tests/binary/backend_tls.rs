@@ -269,7 +269,7 @@ fn a_backend_that_cannot_prove_its_name_gets_nothing() {
 
         let site =
             Site::start(&backend.written(), &inner, "insecure_accept_any_certificate = true");
-        assert_eq!(site.sealane.count_said("warning: listener `site`: backend_tls: insecure"), 1);
+        assert_eq!(site.sealane.count_said("warning: listener site: backend_tls: insecure"), 1);
         let _ = site.exchange(b"anything");
         assert_eq!(shaken.recv_timeout(PATIENCE).unwrap(), Ok(()), "{cause}");
     }
@@ -387,7 +387,7 @@ fn authorities_and_certificates_change_under_load() {
     assert_eq!(failures.into_inner(), 0, "of {}", made.into_inner());
     kept.echo(b"after").unwrap();
     let said = site.sealane.said().join("\n");
-    assert!(said.contains("listener `site`: backend_tls: roots: "), "{said}");
+    assert!(said.contains("listener site: backend_tls: roots: "), "{said}");
     // Now nobody believes the authority that the backend's certificate is from.
     site.write("ca.pem", &new.pem());
     assert!(site.reload());

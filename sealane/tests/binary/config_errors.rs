@@ -1,7 +1,9 @@
 //! The real binary says everything that is wrong with a configuration, and how it ends.
 
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A dozen mistakes of the kinds that people make.
 const BAD: &str = include_str!("config_errors/bad.toml");
@@ -40,6 +42,82 @@ fn a_dozen_mistakes_are_told_at_once() {
         .collect();
     assert_eq!(told, SAID, "{told}");
 }
+
+/// What a check says of listeners under `kind`.
+fn checked(directory: &Path, file: &str, kind: &str) -> Vec<String> {
+    let check = sealane(directory, &["check", "--json", "--config", file]);
+    let report: serde_json::Value = serde_json::from_slice(&check.stdout).unwrap();
+    let messages = report[kind].as_array().unwrap().iter().map(|each| &each["message"]);
+    messages.map(|message| message.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_listeners_lack_is_told_in_the_same_words_by_check_and_serve() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    std::fs::write(at.join("bad.toml"), LACKING).unwrap();
+    let errors = checked(at, "bad.toml", "errors");
+    for material in ["a.pem: ", "default certificate", "backend_tls: ", "backend ", "store"] {
+        assert!(errors.iter().any(|error| error.contains(material)), "{material}: {errors:?}");
+    }
+    let serve = sealane(at, &["serve", "--config", "bad.toml"]);
+    assert_eq!(serve.status.code(), Some(3));
+    let said = text(&serve.stderr).strip_prefix("sealane: ").unwrap();
+    assert_eq!(said.lines().collect::<Vec<_>>(), errors);
+
+    let expired = rcgen::date_time_ymd(2020, 1, 1);
+    let mut params = rcgen::CertificateParams::new(["a.test".to_owned()]).unwrap();
+    (params.not_before, params.not_after) = (expired, expired);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem() + &key.serialize_pem();
+    std::fs::write(at.join("a.pem"), pem).unwrap();
+    std::fs::set_permissions(at.join("a.pem"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::write(at.join("odd.toml"), ODD).unwrap();
+    let warnings = checked(at, "odd.toml", "warnings");
+    assert_eq!(warnings.len(), 4, "{warnings:?}");
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_sealane"))
+        .args(["serve", "--config", "odd.toml"])
+        .current_dir(at)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(serve.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said: Vec<String> = said.take_while(|line| line != "sealane: ready").collect();
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    let said = said.iter().filter_map(|line| line.strip_prefix("sealane: warning: "));
+    assert_eq!(said.collect::<Vec<_>>(), warnings);
+}
+
+/// Each material of a listener, and none of them there.
+const LACKING: &str = r#"
+store_key.file = "store.key"
+[[listener]]
+name = "files"
+address = "127.0.0.1:1"
+certificates = ["a.pem"]
+default_certificate = "b.test"
+backends = ["tls://nowhere.invalid:1"]
+backend_tls.roots = ["roots.pem"]
+backend_tls.client_certificate = "client.pem"
+[[listener]]
+name = "store"
+address = "127.0.0.1:2"
+certificates = ["store:names"]
+backends = ["nowhere.invalid:2"]
+"#;
+
+/// What can be served, and is probably not meant.
+const ODD: &str = r#"
+limits.connections = 10
+[[listener]]
+name = "odd"
+address = "127.0.0.1:0"
+certificates = ["a.pem"]
+backends = ["tls://unix:/absent.sock"]
+backend_tls.server_name = "a.test"
+backend_tls.insecure_accept_any_certificate = true
+"#;
 
 #[test]
 fn check_speaks_json() {

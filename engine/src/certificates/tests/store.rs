@@ -54,6 +54,13 @@ impl CertificateStore for InMemory {
         let shelf = self.0.get();
         if shelf.is_broken.get() { Err(StoreFailure) } else { Ok(Box::new(shelf)) }
     }
+
+    fn inventory(&self, entries_max: usize) -> Result<Inventory, InventoryFailure> {
+        let shelf = self.0.get().certificates.borrow();
+        let soonest = shelf.values().take(entries_max).map(|each| InventoryEntry::from(&**each));
+        let certificates = shelf.len() as u64;
+        Ok(Inventory { certificates, names: certificates, soonest: soonest.collect() })
+    }
 }
 
 impl StoreView for &Shelf {

@@ -6,7 +6,7 @@ use sealane_engine::policy::Policy;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 
 use super::*;
-use crate::config::{Balance, CertificateSource};
+use crate::config::{Balance, CertificateSource, Listener};
 
 fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) -> Listener {
     Listener {

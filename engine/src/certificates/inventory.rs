@@ -1,0 +1,59 @@
+//! What certificates there are, for people who have to renew them: how many, and which of them
+//! expire first.
+
+use super::{Certificate, KeyType};
+
+/// The certificates of an index or of a store, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// How many there are.
+    pub certificates: u64,
+    /// How many server names they are served for, a wildcard counted as one.
+    pub names: u64,
+    /// Those that expire first, in that order; as many as were asked for.
+    pub soonest: Vec<InventoryEntry>,
+}
+
+/// A certificate of an [`Inventory`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InventoryEntry {
+    /// The kind of its key.
+    pub key_type: KeyType,
+    /// Its first names, at most [`NAMES_LISTED_MAX`].
+    pub names: Vec<String>,
+    /// Names in all.
+    pub names_total: usize,
+    /// Last second of validity, in Unix time.
+    pub not_after_s: i64,
+    /// Where it came from.
+    pub source: String,
+}
+
+impl InventoryEntry {
+    /// An entry with so many of `names` as are listed.
+    pub fn new(
+        source: &str,
+        key_type: KeyType,
+        names: &[impl AsRef<str>],
+        not_after_s: i64,
+    ) -> Self {
+        let listed = names.iter().take(NAMES_LISTED_MAX);
+        Self {
+            key_type,
+            names: listed.map(|name| name.as_ref().to_owned()).collect(),
+            names_total: names.len(),
+            not_after_s,
+            source: source.to_owned(),
+        }
+    }
+}
+
+impl From<&Certificate> for InventoryEntry {
+    fn from(certificate: &Certificate) -> Self {
+        let (source, names) = (certificate.label(), certificate.names());
+        Self::new(source, certificate.key_type(), names, certificate.not_after_s())
+    }
+}
+
+/// Names of each certificate in an inventory.
+pub const NAMES_LISTED_MAX: usize = 8;

@@ -1,0 +1,77 @@
+//! The certificate store of a listener: it serves the names that its files do not.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use sealane_engine::certificates::{Inventory, InventoryEntry, ListenerStore};
+use sealane_engine::tickets::UnixSeconds;
+
+use super::{EXPIRIES_SHOWN_MAX, EXPIRY_WARNING_DAYS, Material, Reading, Survey, days_until};
+
+/// What changes in a store is served without a reload: there is no file to follow.
+pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };
+
+fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
+    let listener = survey.listener;
+    let Some(path) = &listener.store else { return };
+    let opened = reading.around.stores.of(path, reading.keys.as_ref(), &mut reading.checks);
+    let certificates = match opened {
+        Ok(Some(certificates)) => certificates,
+        // That there are no keys is said once, of the whole configuration.
+        Ok(None) => return,
+        Err(error) => return survey.errors.push(error.to_string()),
+    };
+    let in_files =
+        survey.certificates.as_ref().is_some_and(|index| !index.default_certificates().is_empty());
+    let default_name = listener.default_certificate.as_deref().filter(|_| !in_files);
+    let store = ListenerStore { certificates, default_name: default_name.map(Box::from) };
+    match store.certificates.inventory(EXPIRIES_SHOWN_MAX) {
+        Ok(inventory) => {
+            survey.warnings.extend(warnings(path, &store, &inventory, reading.around.now));
+        }
+        Err(error) => survey.errors.push(error.to_string()),
+    }
+    survey.store = Some(store);
+}
+
+/// What an operator should know of the store at `path`.
+fn warnings(
+    path: &Path,
+    store: &ListenerStore,
+    inventory: &Inventory,
+    now: UnixSeconds,
+) -> Vec<String> {
+    let shown = path.display();
+    let mut warnings = Vec::new();
+    let mode = fs::metadata(path).map_or(0, |facts| facts.mode() & 0o777);
+    if mode & WRITABLE_BY_OTHERS != 0 {
+        warnings.push(format!(
+            "{shown}: others may write to this folder (mode {mode:03o}), and so lead Sealane \
+             astray; chmod 700 it"
+        ));
+    }
+    if inventory.certificates == 0 {
+        warnings.push(format!("{shown}: the store is empty; import certificates into it"));
+    }
+    if let Ok(Some(name)) = store.missing_default() {
+        warnings.push(format!(
+            "default certificate {name:?}: it is in no file and not yet in {shown}; until it is \
+             imported, unknown names are refused"
+        ));
+    }
+    warnings.extend(inventory.soonest.iter().filter_map(|entry| expiring(entry, now)));
+    warnings
+}
+
+fn expiring(entry: &InventoryEntry, now: UnixSeconds) -> Option<String> {
+    let names = entry.names.join(", ");
+    match days_until(entry.not_after_s, now) {
+        days @ ..0 => Some(format!("{names}: expired {} days ago; renew it", -days)),
+        days @ 0..EXPIRY_WARNING_DAYS => Some(format!("{names}: expires in {days} days; renew it")),
+        _ => None,
+    }
+}
+
+/// Permissions of the group and of everybody.
+const WRITABLE_BY_OTHERS: u32 = 0o022;

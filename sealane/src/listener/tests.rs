@@ -1,0 +1,83 @@
+//! What a survey makes of a listener, and what it never does.
+
+use std::path::Path;
+
+use super::*;
+use crate::config::{
+    BackendAddress, BackendTls, CertificateSource, RootSource, Simple, Trust, value,
+};
+
+fn config(backend: &str, certificates: &Path) -> Config {
+    Config::simple(Simple {
+        admin: None,
+        backends: vec![value::backend(backend).unwrap()],
+        certificates: vec![certificates.into()],
+        lanes: None,
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        store_key_file: None,
+    })
+    .unwrap()
+}
+
+fn surveyed<'c>(config: &'c Config) -> Survey<'c> {
+    let mut around = Surroundings {
+        clients: &mut ClientContexts::new(),
+        now: UnixSeconds(1_800_000_000),
+        resolve: &|_, _| Err("no such host".into()),
+        stores: &mut Stores::default(),
+    };
+    survey(config, &mut around).listeners.remove(0)
+}
+
+#[test]
+fn a_backend_without_a_name_to_prove_is_never_spoken_to_in_the_clear() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config("tls://127.0.0.1:1", folder.path());
+    let written = BackendTls { trust: Trust::Anybody, ..BackendTls::default() };
+    config.listeners[0].backend_tls = Some(written);
+    // A configuration as no reader makes it.
+    config.listeners[0].backends.push(BackendAddress::Unix("/run/app.sock".into()));
+    let survey = surveyed(&config);
+    let of_backend = |error: &&String| error.starts_with("backend ");
+    let errors: Vec<_> = survey.errors.iter().filter(of_backend).collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].starts_with("backend tls://unix:/run/app.sock: "), "{errors:?}");
+    assert_eq!(survey.backends.len(), 1);
+    assert!(survey.backends[0].tls.is_some());
+
+    // Roots that cannot be read leave no context to speak with.
+    let roots = Trust::Roots(vec![RootSource::File(folder.path().join("absent.pem"))]);
+    config.listeners[0].backend_tls = Some(BackendTls { trust: roots, ..BackendTls::default() });
+    let survey = surveyed(&config);
+    assert!(survey.errors.iter().any(|error| error.starts_with("backend_tls: ")));
+    assert!(survey.backends.is_empty(), "{:?}", survey.errors);
+}
+
+#[test]
+fn every_file_that_a_listener_is_made_of_is_followed() {
+    let mut config = config("tls://a.test:1", Path::new("folder"));
+    let listener = &mut config.listeners[0];
+    listener.certificates.push(CertificateSource::Pair { chain: "c".into(), key: "k".into() });
+    listener.store = Some("store".into());
+    listener.backend_tls = Some(BackendTls {
+        client_certificate: Some(CertificateSource::Path("client".into())),
+        trust: Trust::Roots(vec![RootSource::File("root".into())]),
+        ..BackendTls::default()
+    });
+    let followed = files(listener);
+    let expected = ["folder", "c", "k", "client", "root"].map(PathBuf::from);
+    assert_eq!(followed, expected, "and not the store, which is served as it changes");
+}
+
+#[test]
+fn a_mistake_of_one_material_hides_no_mistake_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config("a.test:1", &folder.path().join("absent.pem"));
+    config.listeners[0].store = Some(folder.path().join("store"));
+    let survey = surveyed(&config);
+    for expected in ["absent.pem: ", "backend a.test:1 cannot be looked up: no such", "store: "] {
+        let told = survey.errors.iter().any(|error| error.contains(expected));
+        assert!(told, "{expected}: {:?}", survey.errors);
+    }
+    assert_eq!(survey.errors.len(), 3, "{:?}", survey.errors);
+}
