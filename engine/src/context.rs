@@ -114,7 +114,6 @@ pub struct LaneContext {
     /// The lane's alone, like its resolver's.
     keys: Fragile<Rc<RefCell<LaneKeys>>>,
     resolver: Arc<LaneResolver>,
-    served: Served,
     server_order: Arc<ServerConfig>,
     /// For clients that put ChaCha20-Poly1305 first because they lack AES instructions.
     client_order: Arc<ServerConfig>,
@@ -142,7 +141,7 @@ impl LaneContext {
         drop(served.view());
         let keys = Rc::clone(&lane.keys);
         let resolver = Arc::new(LaneResolver::new(
-            served.clone(),
+            served,
             Arc::clone(&provider),
             Rc::clone(&keys),
             SchemeSet::restricting(&policy.schemes),
@@ -165,7 +164,6 @@ impl LaneContext {
             key_log,
             keys: Fragile::new(keys),
             resolver,
-            served,
             server_order: Arc::new(config),
             client_order: Arc::new(client_order),
         })
@@ -193,7 +191,7 @@ impl LaneContext {
         if hello.lacks_for_tls13 && has_tls13 {
             return Err(Refusal::MissingExtension);
         }
-        let covered = self.served.covers(hello.server_name.as_deref());
+        let covered = self.resolver.covers(hello.server_name.as_deref());
         let is_covered = covered.unwrap_or_else(|StoreFailure| {
             if let Ok(keys) = self.keys.try_get() {
                 keys.borrow_mut().note_store_failure();

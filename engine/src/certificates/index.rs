@@ -45,10 +45,8 @@ impl CertificateIndex {
     /// trailing dot do not matter.
     pub fn find(&self, server_name: &str) -> &[Arc<Certificate>] {
         let Some(mut name) = AskedName::new(server_name) else { return &[] };
-        if let Some(found) = self.named(name.exact()) {
-            return found;
-        }
-        name.wildcard().and_then(|wildcard| self.named(wildcard)).unwrap_or_default()
+        let group = self.named(name.exact()).or_else(|| self.named(name.wildcard()?));
+        group.map(|group| self.group(&group)).unwrap_or_default()
     }
 
     /// What is served for names that nothing covers, one of each kind of key, best first.
@@ -146,9 +144,26 @@ impl CertificateIndex {
     }
 
     /// What is served for exactly `name`, in lower case.
-    pub(super) fn named(&self, name: &str) -> Option<&[Arc<Certificate>]> {
-        self.groups.get(self.names.get(name)?.clone())
+    pub(super) fn named(&self, name: &str) -> Option<Group> {
+        self.names.get(name).cloned().map(Group::Named)
     }
+
+    /// The certificates of a group of this index, best first.
+    pub(super) fn group(&self, group: &Group) -> &[Arc<Certificate>] {
+        match group {
+            Group::Default => &self.default,
+            Group::Named(range) => self.groups.get(range.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Certificates of an index that are served together, one of each kind of key.
+#[derive(Debug)]
+pub(super) enum Group {
+    /// For names that nothing covers.
+    Default,
+    /// For one name: where they stand.
+    Named(Range<usize>),
 }
 
 impl<'a> IntoIterator for &'a CertificateIndex {

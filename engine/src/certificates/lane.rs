@@ -16,8 +16,8 @@ use rustls::sign::CertifiedKey;
 use super::restricted::Restricted;
 use super::served::Found;
 use super::{
-    Certificate, CertificateDigest, CertificateError, CertificateIndex, Served, StoreFailure,
-    StoreId, StoreView, StoredCertificate,
+    AskedName, Certificate, CertificateDigest, CertificateError, CertificateIndex, Served,
+    StoreFailure, StoreId, StoreView, StoredCertificate,
 };
 use crate::policy::SchemeSet;
 use crate::tickets::{self, LeafDigest};
@@ -282,8 +282,18 @@ impl LaneResolver {
         keys: Rc<RefCell<LaneKeys>>,
         schemes: Option<SchemeSet>,
     ) -> Self {
-        let is_current = Cell::new(true);
-        Self { lane: Fragile::new(Lane { is_current, keys, provider, schemes, served }) }
+        let (is_current, looked_up) = (Cell::new(true), Cell::new(None));
+        let lane = Lane { is_current, keys, looked_up, provider, schemes, served };
+        Self { lane: Fragile::new(lane) }
+    }
+
+    /// Whether a client that asks for `server_name`, or for none, is served at all. What was found
+    /// is kept for [`Self::resolve`], which rustls calls for the same hello next.
+    ///
+    /// # Errors
+    /// Only the store can tell, and it cannot be read.
+    pub(crate) fn covers(&self, server_name: Option<&str>) -> Result<bool, StoreFailure> {
+        self.lane.try_get().map_or(Ok(false), |lane| lane.covers(server_name))
     }
 
     /// Whether what it serves is what the lane serves now. If not, nothing that it decodes is kept.
@@ -309,12 +319,54 @@ impl fmt::Debug for LaneResolver {
 struct Lane {
     is_current: Cell<bool>,
     keys: Rc<RefCell<LaneKeys>>,
+    /// By the hello that was admitted last.
+    looked_up: Cell<Option<LookedUp>>,
     provider: Arc<CryptoProvider>,
     schemes: Option<SchemeSet>,
     served: Served,
 }
 
+/// What was found for a name.
+struct LookedUp {
+    found: Found,
+    name: Option<AskedName>,
+    /// Of the store, if it was asked: in another one something else may be found.
+    version: Option<u64>,
+}
+
 impl Lane {
+    fn covers(&self, server_name: Option<&str>) -> Result<bool, StoreFailure> {
+        self.looked_up.set(None);
+        if self.served.covers_all() {
+            return Ok(true);
+        }
+        let view = self.served.view();
+        // Without its store a listener serves its files.
+        let readable = view.as_ref().ok().and_then(|view| view.as_deref());
+        let found = self.served.find(server_name, readable)?;
+        let is_covered = !matches!(found, Found::Nothing);
+        let (name, version) =
+            (server_name.and_then(AskedName::new), readable.map(StoreView::version));
+        self.looked_up.set(Some(LookedUp { found, name, version }));
+        if is_covered { Ok(true) } else { view.map(|_| false) }
+    }
+
+    /// What is served for `server_name`, of which is known already what was found when the hello
+    /// was admitted.
+    fn find(
+        &self,
+        server_name: Option<&str>,
+        view: Option<&dyn StoreView>,
+    ) -> Result<Found, StoreFailure> {
+        let version = view.map(StoreView::version);
+        let name = || server_name.and_then(AskedName::new);
+        let known = self.looked_up.take();
+        match known.filter(|known| known.version == version && known.name == name()) {
+            Some(known) => Ok(known.found),
+            None => self.served.find(server_name, view),
+        }
+    }
+
     /// The best certificate that the client can check and that decodes.
     ///
     /// If the client can check none, it still gets the best one, with a key that signs nothing:
@@ -359,8 +411,9 @@ impl Lane {
         let allowed = self.schemes.map(|schemes| schemes.allowed(offered));
         let schemes = allowed.as_deref().unwrap_or(offered);
         let provider = &self.provider;
-        let resolved = match (self.served.find(hello.server_name(), view)?, view) {
-            (Found::Indexed(found), _) => {
+        let resolved = match (self.find(hello.server_name(), view)?, view) {
+            (Found::Indexed(group), _) => {
+                let found = self.served.index.group(&group);
                 let is_accepted = |each: &Arc<Certificate>| each.key_type().is_accepted(schemes);
                 best_first(found, is_accepted).find_map(|each| {
                     let key = match self.is_current.get() {

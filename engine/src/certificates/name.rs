@@ -3,6 +3,7 @@
 use super::NAME_BYTES_MAX;
 
 /// A name in lower case without its trailing dot, on the stack.
+#[derive(PartialEq, Eq)]
 pub struct AskedName {
     buffer: [u8; NAME_BYTES_MAX],
     len: usize,

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use super::index::Group;
 use super::store::{ListenerStore, StoreFailure, StoreView, StoredCertificate};
-use super::{AskedName, Certificate, CertificateIndex};
+use super::{AskedName, CertificateIndex};
 use crate::policy::UnknownNames;
 
 /// The certificates of one listener. Cloned by a lane once per generation.
@@ -26,7 +27,9 @@ impl Served {
         &self,
         server_name: Option<&str>,
         view: Option<&dyn StoreView>,
-    ) -> Result<Found<'_>, StoreFailure> {
+    ) -> Result<Found, StoreFailure> {
+        #[cfg(test)]
+        LOOKED_UP.set(LOOKED_UP.get() + 1);
         let found = match server_name.and_then(AskedName::new) {
             Some(name) => self.find_named(name, view)?,
             None => Found::Nothing,
@@ -37,23 +40,10 @@ impl Served {
         }
     }
 
-    /// Whether a client that asks for `server_name`, or for none, is served at all.
-    ///
-    /// # Errors
-    /// Only the store can tell, and it cannot be read.
-    pub(crate) fn covers(&self, server_name: Option<&str>) -> Result<bool, StoreFailure> {
+    /// Whether every client is served, whatever it asks for, by files.
+    pub(super) fn covers_all(&self) -> bool {
         let has_default = !self.index.default_certificates().is_empty();
-        if self.unknown_names == UnknownNames::ServeDefault && has_default {
-            return Ok(true);
-        }
-        match self.view() {
-            Ok(view) => Ok(!matches!(self.find(server_name, view.as_deref())?, Found::Nothing)),
-            // Without its store a listener serves its files.
-            Err(StoreFailure) => match self.find(server_name, None)? {
-                Found::Nothing => Err(StoreFailure),
-                _ => Ok(true),
-            },
-        }
+        self.unknown_names == UnknownNames::ServeDefault && has_default
     }
 
     /// The store as it is now.
@@ -65,7 +55,7 @@ impl Served {
         &self,
         mut name: AskedName,
         view: Option<&dyn StoreView>,
-    ) -> Result<Found<'_>, StoreFailure> {
+    ) -> Result<Found, StoreFailure> {
         match self.find_exactly(name.exact(), view)? {
             Found::Nothing => match name.wildcard() {
                 Some(wildcard) => self.find_exactly(wildcard, view),
@@ -79,36 +69,42 @@ impl Served {
         &self,
         name: &str,
         view: Option<&dyn StoreView>,
-    ) -> Result<Found<'_>, StoreFailure> {
+    ) -> Result<Found, StoreFailure> {
         match (self.index.named(name), view) {
-            (Some(found), _) => Ok(Found::Indexed(found)),
+            (Some(group), _) => Ok(Found::Indexed(group)),
             (None, Some(view)) => view.named(name).map(Found::stored),
             (None, None) => Ok(Found::Nothing),
         }
     }
 
-    fn find_default(&self, view: Option<&dyn StoreView>) -> Result<Found<'_>, StoreFailure> {
+    fn find_default(&self, view: Option<&dyn StoreView>) -> Result<Found, StoreFailure> {
         match (self.index.default_certificates(), &self.store, view) {
             ([], Some(store), Some(view)) => store.default_of(view).map(Found::stored),
             ([], ..) => Ok(Found::Nothing),
-            (found, ..) => Ok(Found::Indexed(found)),
+            _ => Ok(Found::Indexed(Group::Default)),
         }
     }
 }
 
 /// Certificates for one name, one of each kind of key, best first.
 #[derive(Debug)]
-pub(super) enum Found<'s> {
+pub(super) enum Found {
     /// From files.
-    Indexed(&'s [Arc<Certificate>]),
+    Indexed(Group),
     /// None.
     Nothing,
     /// From a store.
     Stored(Vec<StoredCertificate>),
 }
 
-impl Found<'_> {
+impl Found {
     fn stored(found: Vec<StoredCertificate>) -> Self {
         if found.is_empty() { Self::Nothing } else { Self::Stored(found) }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has looked a name up.
+    pub(super) static LOOKED_UP: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

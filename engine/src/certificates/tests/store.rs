@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustls::SignatureScheme;
 
 use super::lane::{hello, resolve};
+use super::served::LOOKED_UP;
 use super::*;
 use crate::context::{Context, ContextId, LaneContext, LaneResources, Refusal};
 use crate::hello::Hello;
@@ -27,6 +28,7 @@ struct Shelf {
     is_broken: Cell<bool>,
     is_list_of_gone_broken: Cell<bool>,
     opened: Cell<usize>,
+    version: Cell<u64>,
 }
 
 impl InMemory {
@@ -42,6 +44,7 @@ impl InMemory {
             None => shelf.certificates.borrow_mut().remove(name),
         };
         shelf.gone.borrow_mut().extend(before.map(|before| before.digest()));
+        shelf.version.set(shelf.version.get() + 1);
     }
 }
 
@@ -65,7 +68,7 @@ impl CertificateStore for InMemory {
 
 impl StoreView for &Shelf {
     fn version(&self) -> u64 {
-        self.gone.borrow().len() as u64
+        self.version.get()
     }
 
     fn named(&self, name: &str) -> Result<Vec<StoredCertificate>, StoreFailure> {
@@ -120,12 +123,17 @@ impl TestLane {
         Self { keys, resolver, served, store }
     }
 
-    /// The leaf that a client gets which asks for `name`.
+    /// The leaf that a client gets which asks for `name`, and is admitted first.
     fn leaf(&self, name: &str) -> Option<Vec<u8>> {
-        let hello = hello(name, &[SignatureScheme::ECDSA_NISTP256_SHA256]);
-        let found = resolve(&self.resolver, &hello).map(|found| found.cert[0].to_vec());
-        assert_eq!(self.served.covers(Some(name)).unwrap_or(false), found.is_some(), "{name}");
+        let is_covered = self.resolver.covers(Some(name)).unwrap_or(false);
+        let found = self.resolved(name);
+        assert_eq!(is_covered, found.is_some(), "{name}");
         found
+    }
+
+    fn resolved(&self, name: &str) -> Option<Vec<u8>> {
+        let hello = hello(name, &[SignatureScheme::ECDSA_NISTP256_SHA256]);
+        resolve(&self.resolver, &hello).map(|found| found.cert[0].to_vec())
     }
 
     fn counters(&self) -> LaneKeyCounters {
@@ -243,11 +251,38 @@ fn lane_resources() -> LaneResources {
 }
 
 #[test]
+fn a_name_is_looked_up_once_for_a_hello_and_again_when_the_store_has_changed() {
+    let text = pem_p256(&["file.test"]);
+    let file = Arc::clone(index(&[&text]).iter().next().unwrap());
+    let lane = TestLane::new(index(&[&text]), None, true);
+    let (before, after) = (one(&["a.test"]), one(&["a.test"]));
+    lane.store.set("a.test", Some(Arc::clone(&before)));
+    let look_ups = |name: &str, expected: &Arc<Certificate>| {
+        LOOKED_UP.set(0);
+        assert_eq!(lane.leaf(name), leaf(expected), "{name}");
+        LOOKED_UP.get()
+    };
+    assert_eq!((look_ups("file.test", &file), look_ups("A.test.", &before)), (1, 1));
+
+    LOOKED_UP.set(0);
+    assert_eq!(lane.resolver.covers(Some("a.test")), Ok(true));
+    lane.store.set("a.test", Some(Arc::clone(&after)));
+    assert_eq!((lane.resolved("a.test"), LOOKED_UP.get()), (leaf(&after), 2));
+    // What was found for a hello that came no further is not taken for another name.
+    assert_eq!(lane.resolver.covers(Some("a.test")), Ok(true));
+    assert_eq!(lane.resolved("file.test"), leaf(&file));
+    // Where nobody is refused nothing is looked up before rustls asks.
+    let lane = TestLane::new(index(&[&text]), None, false);
+    LOOKED_UP.set(0);
+    assert_eq!((lane.leaf("unknown.test"), LOOKED_UP.get()), (leaf(&file), 1));
+}
+
+#[test]
 fn the_default_may_be_in_the_store() {
     let lane = TestLane::new(no_files(), Some("www.a.test"), false);
     assert_eq!(lane.leaf("unknown.test"), None);
     let wild = one(&["*.a.test"]);
     lane.store.set("*.a.test", Some(Arc::clone(&wild)));
     assert_eq!(lane.leaf("unknown.test"), leaf(&wild));
-    assert_eq!(lane.served.covers(None), Ok(true));
+    assert_eq!(lane.resolver.covers(None), Ok(true));
 }
