@@ -4,15 +4,16 @@
 //! them all.
 #![forbid(unsafe_code)]
 
+mod folder;
 mod secrecy;
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use folder::Entry;
 use rustls::crypto::CryptoProvider;
 use sealane_engine::certificates::{
     CertificateError, CertificateIndex, CertificateWarning, DefaultCertificate, IndexBuilder,
@@ -91,16 +92,30 @@ pub enum CertificateSource {
         /// The private key.
         key: PathBuf,
     },
-    /// A directory, or a file with a chain and its key; the loader sees which when it reads.
+    /// A file with a chain and its key, or a directory with certificates as people or ACME clients
+    /// lay them down; the loader sees which when it reads.
     Path(PathBuf),
 }
 
 impl CertificateSource {
-    /// The files, or the file or directory, that it is read from; the private key is in the last.
-    pub fn files(&self) -> Vec<&PathBuf> {
+    /// The files and directories that it is read from, with the directories in a directory that
+    /// are looked into.
+    pub fn files(&self) -> Vec<PathBuf> {
         match self {
-            Self::Pair { chain, key } => vec![chain, key],
-            Self::Path(path) => vec![path],
+            Self::Pair { chain, key } => vec![chain.clone(), key.clone()],
+            Self::Path(path) => {
+                let mut files = folder::folders_in(path);
+                files.push(path.clone());
+                files
+            }
+        }
+    }
+
+    /// The file that the private key is read from, unless that is a directory.
+    pub fn key(&self) -> &Path {
+        match self {
+            Self::Pair { key, .. } => key,
+            Self::Path(path) => path,
         }
     }
 }
@@ -162,8 +177,9 @@ pub enum CertificateFileError {
     Certificate(#[from] CertificateError),
     /// A directory with nothing to serve.
     #[error(
-        "{}: no certificate in this directory; it takes NAME.pem with chain and key, or NAME.crt \
-         with NAME.key", path.display()
+        "{}: no certificate in this directory; it takes NAME.pem with chain and key, NAME.crt or \
+         NAME.cer with NAME.key, and what certbot, lego, acme.sh and dehydrated make",
+        path.display()
     )]
     EmptyDirectory {
         /// The directory.
@@ -179,6 +195,19 @@ pub enum CertificateFileError {
         chain: PathBuf,
         /// Where its key should be.
         key: PathBuf,
+    },
+    /// The user of the process may not read it.
+    #[error(
+        "{}: the user of this process, number {user}, may not read it; give a group of that user's \
+         read access, or, where an ACME client keeps its keys for root alone, let the client's \
+         hook import them: packaging/acme-hook",
+        path.display()
+    )]
+    Denied {
+        /// The file or directory.
+        path: PathBuf,
+        /// The number of the user.
+        user: u32,
     },
     /// A device, a pipe or a socket; to read it might never end.
     #[error("{}: neither a file nor a directory; name one", path.display())]
@@ -240,38 +269,28 @@ impl Loader<'_, '_> {
     }
 
     fn add_directory(&mut self, directory: &Path) -> bool {
-        let names = match file_names(directory) {
-            Ok(names) => names,
+        let entries = match folder::entries(directory) {
+            Ok(entries) => entries,
             Err(source) => {
                 self.errors.push(unreadable(directory, source));
                 return true;
             }
         };
-        let mut is_empty = true;
-        for name in &names {
-            let path = directory.join(name);
-            let kind = path.extension().and_then(|extension| extension.to_str());
-            let key = path.with_extension("key");
-            let goes_on = match kind {
-                Some("crt") if key.file_name().is_some_and(|key| names.contains(key)) => {
-                    self.add_pair(&path, &key)
-                }
-                Some("crt") => {
-                    self.errors.push(CertificateFileError::KeyMissing { chain: path, key });
-                    true
-                }
-                Some("pem") => self.add_file(&path),
-                _ => continue,
-            };
-            if !goes_on {
-                return false;
-            }
-            is_empty = false;
-        }
-        if is_empty {
+        if entries.is_empty() {
             self.errors.push(CertificateFileError::EmptyDirectory { path: directory.to_owned() });
         }
-        true
+        entries.into_iter().all(|entry| match entry {
+            Entry::Both(path) => self.add_file(&path),
+            Entry::Pair { chain, key } => self.add_pair(&chain, &key),
+            Entry::KeyMissing { chain, key } => {
+                self.errors.push(CertificateFileError::KeyMissing { chain, key });
+                true
+            }
+            Entry::Unreadable(path, source) => {
+                self.errors.push(unreadable(&path, source));
+                true
+            }
+        })
     }
 
     fn add_file(&mut self, path: &Path) -> bool {
@@ -310,17 +329,6 @@ impl Loader<'_, '_> {
     }
 }
 
-/// The names in a directory that are not hidden, sorted: the first of two equals is served, and
-/// which is first must not depend on the file system.
-fn file_names(directory: &Path) -> io::Result<BTreeSet<OsString>> {
-    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
-    names
-        .filter(|name| {
-            !name.as_ref().is_ok_and(|name: &OsString| name.as_encoded_bytes().starts_with(b"."))
-        })
-        .collect()
-}
-
 fn read(path: &Path, buffer: &mut Vec<u8>) -> Result<(), CertificateFileError> {
     let len = fs::metadata(path).map_err(|source| unreadable(path, source))?.len();
     if len > PEM_BYTES_MAX as u64 {
@@ -352,7 +360,15 @@ pub fn read_at_most(
 }
 
 fn unreadable(path: &Path, source: io::Error) -> CertificateFileError {
-    CertificateFileError::Unreadable { path: path.to_owned(), source }
+    let path = path.to_owned();
+    match source.kind() {
+        // The kernel says by the owner of a process's own entry who that process is.
+        io::ErrorKind::PermissionDenied => match fs::metadata("/proc/self") {
+            Ok(own) => CertificateFileError::Denied { path, user: own.uid() },
+            Err(_) => CertificateFileError::Unreadable { path, source },
+        },
+        _ => CertificateFileError::Unreadable { path, source },
+    }
 }
 
 /// Large enough for any file, so that it never moves and leaves a copy of a key behind.

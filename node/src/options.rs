@@ -241,9 +241,9 @@ fn mistake_of(error: &CertificateError) -> Mistake {
 fn code_of_file(error: &CertificateFileError) -> &'static str {
     match error {
         CertificateFileError::Certificate(error) => mistake_of(error).code,
+        CertificateFileError::Denied { .. } => "EACCES",
         CertificateFileError::Unreadable { source, .. } => match source.kind() {
             ErrorKind::NotFound => "ENOENT",
-            ErrorKind::PermissionDenied => "EACCES",
             _ => "ERR_INVALID_ARG_VALUE",
         },
         _ => "ERR_INVALID_ARG_VALUE",

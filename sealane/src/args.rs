@@ -124,8 +124,9 @@ pub struct ServeArguments {
     /// store:PATH names a certificate store, see sealane certificates.
     ///
     /// A file has a chain and its key in PEM. From a directory come all NAME.pem files with both in
-    /// one, and all NAME.crt with NAME.key; its folders and other files are passed over. The first
-    /// certificate is served for names that no other covers.
+    /// one, all NAME.crt or NAME.cer with NAME.key, and what certbot, lego, acme.sh and dehydrated
+    /// keep, in it or in a directory for each name, such as /etc/letsencrypt/live; other files are
+    /// passed over. The first certificate is served for names that no other covers.
     #[arg(long, value_name = "PATH", required_unless_present = "config")]
     pub certificates: Vec<PathBuf>,
     /// The file with the sealing keys of a certificate store

@@ -77,6 +77,8 @@ enum Event {
 const DEBOUNCE: Duration = Duration::from_millis(200);
 /// The longest that a steady stream of changes can put off a reload.
 const DEBOUNCE_MAX: Duration = Duration::from_secs(2);
+/// Folders that cannot be watched, and are named.
+const UNWATCHED_SHOWN_MAX: usize = 5;
 /// How often the control plane looks at its lanes and at the clock without being asked.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -362,8 +364,15 @@ impl Control {
     }
 
     fn follow_files(&mut self) {
-        for problem in self.watch.follow(self.source.file(), &self.config) {
+        let problems = self.watch.follow(self.source.file(), &self.config);
+        for problem in problems.iter().take(UNWATCHED_SHOWN_MAX) {
             say(&format!("{problem}; a change there is noticed only at SIGHUP"));
+        }
+        if let Some(more) = problems.len().checked_sub(UNWATCHED_SHOWN_MAX + 1) {
+            say(&format!(
+                "… and {} more folders; the limit is fs.inotify.max_user_watches",
+                more + 1
+            ));
         }
     }
 

@@ -79,8 +79,8 @@ pub struct ImportArguments {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Files with a chain and its key in PEM, or directories of NAME.pem and of NAME.crt with
-    /// NAME.key
+    /// Files with a chain and its key in PEM, or directories of NAME.pem, of NAME.crt with
+    /// NAME.key, or as ACME clients keep them
     #[arg(value_name = "PATH", required_unless_present = "pair")]
     pub paths: Vec<PathBuf>,
 }
@@ -142,6 +142,9 @@ removed.
 
 A command that root runs on a store of another user takes that user's rights before it opens the \
 store, after it has read files and keys.
+
+What an ACME client obtains or renews is imported by its hook: packaging/acme-hook, for certbot, \
+lego, acme.sh and dehydrated.
 
 Example:
   sealane certificates import --config /etc/sealane/sealane.toml --pair www.crt www.key

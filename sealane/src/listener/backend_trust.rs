@@ -20,8 +20,8 @@ pub(super) const MATERIAL: Material = Material { files, read };
 
 fn files(listener: &config::Listener) -> Vec<PathBuf> {
     let Some(tls) = &listener.backend_tls else { return Vec::new() };
-    let certificate = tls.client_certificate.iter().flat_map(CertificateSource::files);
-    let mut files: Vec<PathBuf> = certificate.cloned().collect();
+    let certificate = tls.client_certificate.iter();
+    let mut files: Vec<PathBuf> = certificate.flat_map(CertificateSource::files).collect();
     if let Trust::Roots(sources) = &tls.trust {
         files.extend(sources.iter().filter_map(|source| match source {
             RootSource::File(path) => Some(path.clone()),
@@ -64,8 +64,8 @@ fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTrust {
         }
         Trust::Roots(sources) => loaded.roots(sources),
     };
-    let key = tls.client_certificate.as_ref().and_then(|source| source.files().pop());
-    let exposed = key.and_then(|key| Exposed::find(key));
+    let key = tls.client_certificate.as_ref().map(CertificateSource::key);
+    let exposed = key.and_then(Exposed::find);
     loaded.warnings.extend(exposed.map(|exposed| exposed.to_string()));
     let identity = tls.client_certificate.as_ref().map(|source| loaded.identity(source, now_s));
     if let Some(roots) = roots.filter(|_| loaded.errors.is_empty()) {

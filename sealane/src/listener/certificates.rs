@@ -13,7 +13,7 @@ use crate::config::{self, CertificateSource, Limits};
 pub(super) const MATERIAL: Material = Material { files, read };
 
 fn files(listener: &config::Listener) -> Vec<PathBuf> {
-    listener.certificates.iter().flat_map(CertificateSource::files).cloned().collect()
+    listener.certificates.iter().flat_map(CertificateSource::files).collect()
 }
 
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, and prints its figures"
 )]
 
+mod acme;
 mod backend_tls;
 mod bytes;
 mod clients;
