@@ -1,4 +1,4 @@
-//! A lane's listeners: opening and closing them, and taking connections off their queues.
+//! A lane's listeners: taking connections off their queues.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::cause::Cause;
 use crate::connection::Connection;
 use crate::core::to_ms;
-use crate::generation::{LaneGeneration, ListenerKey, Publication};
+use crate::generation::ListenerKey;
 use crate::kernel::{Kernel, reset_on_close};
 use crate::lane::{Entry, Lane};
 use crate::link::Link;
@@ -21,8 +21,9 @@ use crate::token::{SLOTS_MAX, Source, Token};
 /// A listening socket of this lane.
 pub(crate) struct LaneListener {
     fd: OwnedFd,
-    key: ListenerKey,
-    position: usize,
+    pub(crate) key: ListenerKey,
+    /// In the generation that is served now.
+    pub(crate) position: usize,
     /// How many connections to take at most in the next turn that brings any.
     batch: usize,
     /// The turn that took a whole batch last.
@@ -42,55 +43,10 @@ const ACCEPT_PAUSE_MS: u64 = 100;
 const REST_MS: u64 = 5;
 /// Ended handshakes that may stand behind a slow one in the queue of handshakes.
 const STALE_HANDSHAKES_MAX: usize = 16_384;
-/// Connections that are taken from the queue of a listener that closes: its whole backlog.
-const LAST_ACCEPTS_MAX: usize = 4096;
 
-impl<S: Service, K: Kernel> Lane<S, K> {
-    pub(crate) fn publish(&mut self, publication: Publication<S::Settings>) {
-        let Publication { generation, mut sockets } = publication;
-        let number = generation.number;
-        let keys: Vec<(ListenerKey, usize)> = generation
-            .listeners
-            .iter()
-            .enumerate()
-            .flat_map(|(position, listener)| listener.keys.iter().map(move |key| (*key, position)))
-            .collect();
-        // The control plane has materialised it before, so this fails only for want of memory or
-        // random bytes; the lane then goes on with what it has, and the gauge shows it.
-        let replica = LaneGeneration::materialise(generation, &mut self.replicas, &self.resources);
-        let Ok(replica) = replica else { return };
-        let first = self.current.is_none();
-        if first && !replica.warm_up() {
-            return;
-        }
-        if !self.service.prepare(&replica.generation, &self.resources.clock) {
-            return;
-        }
-        self.close_listeners(|key| !keys.iter().any(|(kept, _)| kept == key));
-        self.current = Some(Rc::new(replica));
-        self.settle_replicas();
-        for (key, position) in keys {
-            let known = self.listeners.iter_mut().find(|(_, listener)| listener.key == key);
-            match known {
-                Some((_, listener)) => listener.position = position,
-                None => {
-                    if let Some(at) = sockets.iter().position(|(socket, _)| *socket == key) {
-                        self.open_listener(sockets.swap_remove(at).1, key, position);
-                    }
-                }
-            }
-        }
-        self.core.counters.generation.set(number);
-    }
-
-    fn open_listener(&mut self, fd: OwnedFd, key: ListenerKey, position: usize) {
-        let vacant = self.listeners.vacant_entry();
-        let token = Token::listener(vacant.key()).bits();
-        if self.core.watch_level(&fd, token).is_err() {
-            self.core.counters.accept_errors.add(1);
-            return;
-        }
-        vacant.insert(LaneListener {
+impl LaneListener {
+    pub(crate) fn new(fd: OwnedFd, key: ListenerKey, position: usize) -> Self {
+        Self {
             fd,
             key,
             position,
@@ -98,29 +54,11 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             full_batch_turn: 0,
             paused_until_ms: None,
             rests: false,
-        });
-    }
-
-    /// Closes listeners, but first takes the connections that the kernel has completed for them.
-    pub(crate) fn close_listeners(&mut self, closes: impl Fn(&ListenerKey) -> bool) {
-        let closing: Vec<usize> = self
-            .listeners
-            .iter()
-            .filter(|(_, listener)| closes(&listener.key))
-            .map(|(index, _)| index)
-            .collect();
-        for index in closing {
-            for _ in 0..LAST_ACCEPTS_MAX {
-                let before = self.core.counters.accepted.value();
-                self.accept(index, 1);
-                if self.core.counters.accepted.value() == before {
-                    break;
-                }
-            }
-            self.listeners.remove(index);
         }
     }
+}
 
+impl<S: Service, K: Kernel> Lane<S, K> {
     /// Takes connections off a listener's queue, at most a batch.
     ///
     /// A call that finds the queue empty is wasted, so one connection is taken for one event. Only

@@ -35,6 +35,7 @@ pub mod mailbox;
 pub mod orders;
 mod pool;
 mod progress;
+mod publish;
 mod replicas;
 pub mod service;
 pub mod start;

@@ -1,0 +1,85 @@
+//! A generation that the control plane hands over: made the lane's own, its new listeners opened,
+//! and those that it lacks closed.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use crate::accept::LaneListener;
+use crate::generation::{LaneGeneration, ListenerKey, Publication};
+use crate::kernel::Kernel;
+use crate::lane::Lane;
+use crate::service::Service;
+use crate::token::Token;
+
+/// Connections that are taken from the queue of a listener that closes: its whole backlog.
+const LAST_ACCEPTS_MAX: usize = 4096;
+
+impl<S: Service, K: Kernel> Lane<S, K> {
+    /// Serves what is published from now on; what cannot be made the lane's own changes nothing.
+    pub(crate) fn publish(&mut self, publication: Publication<S::Settings>) {
+        let Publication { generation, mut sockets } = publication;
+        let number = generation.number;
+        let keys: Vec<(ListenerKey, usize)> = generation
+            .listeners
+            .iter()
+            .enumerate()
+            .flat_map(|(position, listener)| listener.keys.iter().map(move |key| (*key, position)))
+            .collect();
+        // The control plane has materialised it before, so this fails only for want of memory or
+        // random bytes; the lane then goes on with what it has, and the gauge shows it.
+        let replica = LaneGeneration::materialise(generation, &mut self.replicas, &self.resources);
+        let Ok(replica) = replica else { return };
+        let first = self.current.is_none();
+        if first && !replica.warm_up() {
+            return;
+        }
+        if !self.service.prepare(&replica.generation, &self.resources.clock) {
+            return;
+        }
+        self.close_listeners(|key| !keys.iter().any(|(kept, _)| kept == key));
+        self.current = Some(Rc::new(replica));
+        self.settle_replicas();
+        for (key, position) in keys {
+            let known = self.listeners.iter_mut().find(|(_, listener)| listener.key == key);
+            match known {
+                Some((_, listener)) => listener.position = position,
+                None => {
+                    if let Some(at) = sockets.iter().position(|(socket, _)| *socket == key) {
+                        self.open_listener(sockets.swap_remove(at).1, key, position);
+                    }
+                }
+            }
+        }
+        self.core.counters.generation.set(number);
+    }
+
+    fn open_listener(&mut self, fd: OwnedFd, key: ListenerKey, position: usize) {
+        let vacant = self.listeners.vacant_entry();
+        let token = Token::listener(vacant.key()).bits();
+        if self.core.watch_level(&fd, token).is_err() {
+            self.core.counters.accept_errors.add(1);
+            return;
+        }
+        vacant.insert(LaneListener::new(fd, key, position));
+    }
+
+    /// Closes listeners, but first takes the connections that the kernel has completed for them.
+    pub(crate) fn close_listeners(&mut self, closes: impl Fn(&ListenerKey) -> bool) {
+        let closing: Vec<usize> = self
+            .listeners
+            .iter()
+            .filter(|(_, listener)| closes(&listener.key))
+            .map(|(index, _)| index)
+            .collect();
+        for index in closing {
+            for _ in 0..LAST_ACCEPTS_MAX {
+                let before = self.core.counters.accepted.value();
+                self.accept(index, 1);
+                if self.core.counters.accepted.value() == before {
+                    break;
+                }
+            }
+            self.listeners.remove(index);
+        }
+    }
+}
