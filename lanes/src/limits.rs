@@ -1,4 +1,4 @@
-//! Every limit of a lane, by name, with its default.
+//! The limits of a lane that a generation brings, by name, with their defaults.
 
 use std::time::Duration;
 
@@ -18,14 +18,8 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// Without plaintext or a whole record in either direction on an established connection.
     pub idle_timeout: Duration,
-    /// One attempt to connect to a backend.
-    pub connect_timeout: Duration,
-    /// From the first signal to the end of the last connection.
-    pub drain_timeout: Duration,
     /// Bytes of a ClientHello as a message: the headers of its records do not count.
     pub hello_bytes_max: usize,
-    /// Private keys that a lane keeps decoded; the least recently used goes first.
-    pub decoded_keys_max: usize,
     /// Bytes of unfinished hellos, messages and records that connections keep. At the limit the
     /// connection suffers that has waited longest for the rest of its bytes: it is reset.
     pub unfinished_bytes_max: usize,
@@ -39,10 +33,7 @@ impl Default for Limits {
             handshakes_max: 4_096,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
-            connect_timeout: Duration::from_secs(5),
-            drain_timeout: Duration::from_secs(30),
             hello_bytes_max: 16 * 1024,
-            decoded_keys_max: 1_024,
             unfinished_bytes_max: 64 * 1024 * 1024,
         }
     }

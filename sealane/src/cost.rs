@@ -35,12 +35,12 @@ impl Cost {
         stored: u64,
     ) -> Self {
         let lanes = config.lanes.get();
-        let per_lane = config.limits.per_lane(config.lanes);
-        let connections = per_lane.connections_max.saturating_mul(lanes);
+        let connections =
+            config.limits.per_lane(config.lanes).connections_max.saturating_mul(lanes);
         let index_bytes = indexes.clone().map(|index| index.memory_bytes() as u64).sum();
         let mut decoded: Vec<_> =
             indexes.flat_map(CertificateIndex::iter).map(|c| decoded_bytes(c)).collect();
-        let places = per_lane.decoded_keys_max;
+        let places = config.limits.decoded_keys_per_lane_max;
         let stored = usize::try_from(stored).unwrap_or(places).min(places);
         decoded.extend(std::iter::repeat_n(STORED_CERTIFICATE_BYTES, stored));
         decoded.sort_unstable_by(|a, b| b.cmp(a));

@@ -20,7 +20,7 @@ pub struct Limits {
     pub connections_max: usize,
     /// Open client connections of one lane; without it, its share of `connections_max`.
     pub connections_per_lane_max: Option<usize>,
-    /// Private keys that a lane keeps decoded.
+    /// Private keys that a lane keeps decoded; the least recently used goes first.
     pub decoded_keys_per_lane_max: usize,
     /// From the first signal to the end of the last connection.
     pub drain_timeout: Duration,
@@ -53,10 +53,7 @@ impl Limits {
             handshakes_max: (self.handshakes_max / lanes).min(connections_max),
             handshake_timeout: self.handshake_timeout,
             idle_timeout: self.idle_timeout,
-            connect_timeout: self.connect_timeout,
-            drain_timeout: self.drain_timeout,
             hello_bytes_max: self.hello_bytes_max,
-            decoded_keys_max: self.decoded_keys_per_lane_max,
             unfinished_bytes_max: self.unfinished_bytes_per_lane_max,
         }
     }
@@ -72,17 +69,17 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Per-lane defaults are those of the lanes crate.
+    /// What lanes keep to themselves is by default what the lanes crate says.
     fn default() -> Self {
         let lane = sealane_lanes::limits::Limits::default();
         Self {
             certificates_max: CERTIFICATES_MAX,
-            connect_timeout: lane.connect_timeout,
+            connect_timeout: Duration::from_secs(5),
             connection_age_max: lane.connection_age_max,
             connections_max: lane.connections_max,
             connections_per_lane_max: None,
-            decoded_keys_per_lane_max: lane.decoded_keys_max,
-            drain_timeout: lane.drain_timeout,
+            decoded_keys_per_lane_max: 1_024,
+            drain_timeout: Duration::from_secs(30),
             handshake_timeout: lane.handshake_timeout,
             handshakes_max: 16_384,
             hello_bytes_max: lane.hello_bytes_max,
