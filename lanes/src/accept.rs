@@ -134,8 +134,12 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             listener: position,
             state: None,
         }));
-        Link { core: &mut self.core, connection: &mut entry.connection }
-            .arm(now_ms.saturating_add(to_ms(timeout)));
+        Link {
+            core: &mut self.core,
+            outbox: &mut self.buffers.outbox,
+            connection: &mut entry.connection,
+        }
+        .arm(now_ms.saturating_add(to_ms(timeout)));
         counters.connections.add(1);
         counters.handshaking.add(1);
         self.handshakes.push_back(token);

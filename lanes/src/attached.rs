@@ -10,11 +10,12 @@ use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::{ClientSession, Fed, Session, SessionError};
 
+use crate::buffers::Arrivals;
 use crate::cause::Cause;
 use crate::connection::{Connection, Direction, Socket};
-use crate::core::{Outlet, PushError};
 use crate::kernel::{Address, Kernel, reset_on_close, shut_write};
 use crate::link::Link;
+use crate::outbox::{Outlet, PushError};
 use crate::pool::Pending;
 use crate::token::Token;
 
@@ -125,7 +126,7 @@ impl<K: Kernel> Link<'_, K> {
             reset_on_close(&attached.socket.fd);
         }
         if let Some(pending) = attached.into_pending() {
-            self.core.pool.give_back(pending);
+            self.outbox.pool.give_back(pending);
         }
     }
 
@@ -138,7 +139,7 @@ impl<K: Kernel> Link<'_, K> {
     pub fn secure_attached(&mut self, mut session: ClientSession) -> io::Result<()> {
         let attached = self.connection.attached.as_mut().ok_or(ErrorKind::NotConnected)?;
         // Bytes for the client may stand in the wire buffer still.
-        let wire = &mut self.core.wire;
+        let wire = &mut self.outbox.wire;
         let before = wire.len();
         let begun = session.feed(&mut [], &mut Buffer::default(), wire);
         let outgoing = Some(Pending::holding(&wire.filled()[before..]));
@@ -177,8 +178,8 @@ impl<K: Kernel> Link<'_, K> {
         if tls.outgoing.is_some() || !tls.session.is_established() {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let sealed = tls.session.seal(bytes, &mut self.core.wire);
-        let taken = sealed.map_err(|error| tls.fail_writing(error, &mut self.core.wire))?;
+        let sealed = tls.session.seal(bytes, &mut self.outbox.wire);
+        let taken = sealed.map_err(|error| tls.fail_writing(error, &mut self.outbox.wire))?;
         self.push_attached()?;
         Ok(taken)
     }
@@ -217,21 +218,21 @@ impl<K: Kernel> Link<'_, K> {
     /// The peer is gone.
     pub fn flush_attached(&mut self) -> io::Result<()> {
         let Some(outlet) = self.connection.attached_outlet() else { return Ok(()) };
-        let flushed = self.core.flush(outlet);
+        let flushed = self.outbox.flush(self.core, outlet);
         self.conclude_attached(flushed)
     }
 
     /// Sends what stands in the lane's wire buffer to the attached socket; the rest waits.
     fn push_attached(&mut self) -> io::Result<()> {
         let Some(outlet) = self.connection.attached_outlet() else { return Ok(()) };
-        let pushed = self.core.push(outlet);
+        let pushed = self.outbox.push(self.core, outlet);
         self.conclude_attached(pushed)
     }
 
     fn conclude_attached(&mut self, pushed: Result<bool, PushError>) -> io::Result<()> {
         let all = pushed.map_err(|error| {
             // The connection may live on without its backend.
-            self.core.wire.clear();
+            self.outbox.wire.clear();
             match error {
                 PushError::Flooded => io::Error::other("it sends, but does not receive"),
                 PushError::Peer(error) | PushError::Watch(error) => error,
@@ -248,22 +249,20 @@ impl<K: Kernel> Link<'_, K> {
         Ok(())
     }
 
-    /// Reads from the attached socket into `into`, which is empty, once. Under TLS it may be called
-    /// only where the socket is reported readable.
+    /// Reads from the attached socket once. What it brought stands in `arrivals`, in place of what
+    /// was there before.
     ///
     /// # Errors
     /// The peer reset the connection or is gone, or TLS failed: see [`Link::attached_fault`].
-    pub fn receive_attached(&mut self, into: &mut Buffer) -> io::Result<Received> {
+    pub fn receive_attached(&mut self, arrivals: &mut Arrivals<'_>) -> io::Result<Received> {
+        let Arrivals { plain: into, sealed } = arrivals;
+        into.clear();
         if self.attached_session().is_some() {
-            // What a client sent is never there while its backend is read.
-            let mut sealed = std::mem::take(&mut self.core.plain);
+            let received = self.unseal(sealed, into);
             sealed.clear();
-            let received = self.unseal(&mut sealed, into);
-            sealed.clear();
-            self.core.plain = sealed;
             return received;
         }
-        let room = self.core.read_len(0);
+        let room = self.outbox.pool.read_len(0);
         let (received, ended) = match self.read_attached(&mut into.spare_mut()[..room])? {
             Arrived::Bytes { len, last } => {
                 self.connection.active_ms = self.core.now_ms;
@@ -282,7 +281,7 @@ impl<K: Kernel> Link<'_, K> {
     /// One read under TLS: ciphertext into `sealed`, what it holds into `into`, and answers out.
     fn unseal(&mut self, sealed: &mut Buffer, into: &mut Buffer) -> io::Result<Received> {
         let carried_len = self.attached_session().map_or(0, Session::partial_len);
-        let room = self.core.read_len(carried_len);
+        let room = self.outbox.pool.read_len(carried_len);
         let spare = &mut sealed.spare_mut()[carried_len..carried_len + room];
         let arrived = self.read_attached(spare)?;
         let Some(Attached { socket, tls: Some(tls) }) = &mut self.connection.attached else {
@@ -301,7 +300,7 @@ impl<K: Kernel> Link<'_, K> {
             Arrived::End => return Err(tls.truncated()),
             Arrived::Nothing => return Ok(Received::Nothing),
         }
-        let fed = tls.session.feed(sealed.filled_mut(), into, &mut self.core.wire);
+        let fed = tls.session.feed(sealed.filled_mut(), into, &mut self.outbox.wire);
         let fed = fed.map_err(|error| tls.fail(error));
         socket.ended = fed.as_ref().is_ok_and(|fed| fed.peer_closed);
         if fed.as_ref().is_ok_and(|fed| fed.records) {
@@ -309,7 +308,7 @@ impl<K: Kernel> Link<'_, K> {
             // Unless it is the other side that waits.
             self.connection.kept.is_another = self.connection.carried_len() == 0;
         }
-        let answered = if self.core.wire.is_empty() { Ok(()) } else { self.push_attached() };
+        let answered = if self.outbox.wire.is_empty() { Ok(()) } else { self.push_attached() };
         let Fed { established, peer_closed: last, .. } = fed?;
         answered?;
         if let Some(Attached { socket, .. }) = &mut self.connection.attached {
@@ -336,11 +335,12 @@ impl<K: Kernel> Link<'_, K> {
         let Ok(len) = self.core.kernel.recv(socket.fd.as_fd(), sealed.spare_mut()) else { return };
         sealed.fill(len);
         let mut plain = Buffer::with_capacity(room);
-        self.core.wire.clear();
-        if let Err(error) = tls.session.feed(sealed.filled_mut(), &mut plain, &mut self.core.wire) {
+        self.outbox.wire.clear();
+        if let Err(error) = tls.session.feed(sealed.filled_mut(), &mut plain, &mut self.outbox.wire)
+        {
             tls.fault = Some(Cause::of_backend(&error, tls.session.is_established()));
         }
-        self.core.wire.clear();
+        self.outbox.wire.clear();
     }
 
     fn read_attached(&mut self, spare: &mut [u8]) -> io::Result<Arrived> {
@@ -381,8 +381,8 @@ impl<K: Kernel> Link<'_, K> {
             return Ok(());
         }
         tls.ending = true;
-        let closed = tls.session.close(&mut self.core.wire);
-        closed.map_err(|error| tls.fail_writing(error, &mut self.core.wire))?;
+        let closed = tls.session.close(&mut self.outbox.wire);
+        closed.map_err(|error| tls.fail_writing(error, &mut self.outbox.wire))?;
         self.push_attached()
     }
 }

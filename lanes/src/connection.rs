@@ -15,7 +15,7 @@ use sealane_engine::session::{ServerSession, Session};
 
 use crate::attached::Attached;
 use crate::cause::Cause;
-use crate::core::Outlet;
+use crate::outbox::Outlet;
 use crate::pool::Pending;
 use crate::token::Token;
 use crate::unfinished::Kept;

@@ -54,13 +54,17 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 && connection.active_ms + QUIET_MS <= now_ms
         }) {
             let Some(entry) = self.entries.get_mut(slot) else { continue };
-            let mut link = Link { core: &mut self.core, connection: &mut entry.connection };
+            let mut link = Link {
+                core: &mut self.core,
+                outbox: &mut self.buffers.outbox,
+                connection: &mut entry.connection,
+            };
             let told = link.connection.inward != Direction::Open || link.end_attached().is_ok();
             let open = link.connection.outward == Direction::Open;
             if told && (!open || link.finish(&[]).is_ok()) {
                 self.end(slot, Cause::Clean);
             }
-            self.core.heal();
+            self.buffers.heal();
         }
     }
 

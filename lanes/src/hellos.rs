@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use sealane_engine::alert::{self, AlertDescription};
-use sealane_engine::buffer::Buffer;
 use sealane_engine::context::{LaneContext, Refusal};
 use sealane_engine::hello::{self, Fault, Hello, Peek};
 use sealane_engine::session::{Awaited, ServerSession};
@@ -12,8 +11,8 @@ use crate::cause::Cause;
 use crate::connection::Phase;
 use crate::kernel::Kernel;
 use crate::orders::{Choice, ConnectionId};
-use crate::progress::Turn;
 use crate::service::Service;
+use crate::turn::Turn;
 
 /// What was decided about a hello that waited.
 pub(crate) enum Decision {
@@ -34,24 +33,26 @@ This port speaks TLS: use https:// instead of http:// for it.";
 
 impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// Creates the session once the whole ClientHello is there; returns whether it did.
-    pub(crate) fn begin_session(&mut self, received: &mut Buffer) -> Result<bool, Cause> {
+    pub(crate) fn begin_session(&mut self) -> Result<bool, Cause> {
         let hello_bytes_max = self.entry.generation.generation.limits.hello_bytes_max;
-        match self.gather(received, hello_bytes_max) {
+        match self.gather(hello_bytes_max) {
             Peek::Hello(hello) => match self.ask_service(&hello) {
                 Choice::Listener => self.admit_hello(hello, Decision::Listener),
-                Choice::Wait if received.len() > hello_bytes_max + WAITING_BYTES_MAX => {
+                Choice::Wait
+                    if self.buffers.received.len() > hello_bytes_max + WAITING_BYTES_MAX =>
+                {
                     self.refuse_hello(Fault::TooLong)
                 }
                 Choice::Wait => {
                     self.entry.connection.server_name = hello.server_name;
-                    self.entry.connection.early = received.filled().into();
+                    self.entry.connection.early = self.buffers.received.filled().into();
                     self.entry.connection.phase = Phase::Waiting;
                     Ok(false)
                 }
             },
             Peek::NeedMore => Ok(false),
             Peek::PlainHttp => {
-                self.core.wire.append(PLAIN_HTTP_ANSWER);
+                self.buffers.outbox.wire.append(PLAIN_HTTP_ANSWER);
                 self.refuse(Cause::PlainHttp).map(|()| false)
             }
             Peek::Refused(fault) => self.refuse_hello(fault),
@@ -60,7 +61,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     /// Looks at what has just been received. A hello in one record stays where it is; another is
     /// kept with the connection as it comes, and put in front of what follows it when it is whole.
-    fn gather(&mut self, received: &mut Buffer, hello_bytes_max: usize) -> Peek {
+    fn gather(&mut self, hello_bytes_max: usize) -> Peek {
+        let received = &mut self.buffers.received;
         let kept = &mut self.entry.connection.gathering;
         let carried_len = kept.as_ref().map_or(0, |gathering| gathering.room_len());
         if kept.is_none() {
@@ -84,7 +86,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     }
 
     fn refuse_hello(&mut self, fault: Fault) -> Result<bool, Cause> {
-        self.core.wire.append(&fault.alert());
+        self.buffers.outbox.wire.append(&fault.alert());
         let cause = match fault {
             Fault::NotTls | Fault::OldVersion => Cause::NotTls,
             Fault::Fallback | Fault::RecordTooLong | Fault::Undecodable | Fault::Unexpected => {
@@ -103,20 +105,18 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// Goes on with a hello that has waited.
     pub(crate) fn answer_hello(&mut self, decision: Decision) -> Result<(), Cause> {
         let hello_bytes_max = self.entry.generation.generation.limits.hello_bytes_max;
-        let mut received = std::mem::take(&mut self.core.received);
+        let received = &mut self.buffers.received;
         received.clear();
-        self.entry.connection.take_carried(&mut received);
-        let outcome = match hello::peek(received.filled(), hello_bytes_max) {
+        self.entry.connection.take_carried(received);
+        match hello::peek(received.filled(), hello_bytes_max) {
             Peek::Hello(hello) => match self.admit_hello(hello, decision) {
-                Ok(true) => self.feed(&mut received),
+                Ok(true) => self.feed(),
                 Ok(false) => Ok(()),
                 Err(cause) => Err(cause),
             },
             // The same bytes were a hello before.
             _ => Err(Cause::Internal),
-        };
-        self.core.received = received;
-        outcome
+        }
     }
 
     fn admit_hello(&mut self, hello: Hello, decision: Decision) -> Result<bool, Cause> {
@@ -148,7 +148,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             }
             Err((alert, cause)) => {
                 connection.server_name = hello.server_name;
-                self.core.wire.append(&alert);
+                self.buffers.outbox.wire.append(&alert);
                 self.refuse(cause).map(|()| false)
             }
         }

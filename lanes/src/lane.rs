@@ -14,6 +14,7 @@ use slab::Slab;
 
 use crate::accept::{ACCEPTS_MAX, LaneListener};
 use crate::attached::Attached;
+use crate::buffers::Buffers;
 use crate::cause::Cause;
 use crate::connection::{Connection, Phase};
 use crate::core::{Core, to_ms};
@@ -21,7 +22,6 @@ use crate::generation::LaneGeneration;
 use crate::kernel::{Kernel, reset_on_close};
 use crate::mailbox::{Letters, Mail};
 use crate::orders::ConnectionId;
-use crate::progress::Turn;
 use crate::replicas::Replicas;
 use crate::service::{End, Service};
 use crate::token::{Source, Token};
@@ -29,6 +29,7 @@ use crate::token::{Source, Token};
 /// One lane: a thread's event loop and all that it owns.
 pub(crate) struct Lane<S: Service, K: Kernel> {
     pub(crate) core: Core<K>,
+    pub(crate) buffers: Buffers,
     pub(crate) service: S,
     /// Boxed, so that the slab's spare room costs a pointer for each slot.
     pub(crate) entries: Slab<Box<Entry<S>>>,
@@ -79,6 +80,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
         Ok(Self {
             core,
+            buffers: Buffers::new(),
             service,
             entries: Slab::new(),
             slot_generation: 0,
@@ -229,14 +231,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             }
         };
         // What this connection left in the lane's buffers must not reach another.
-        self.core.heal();
+        self.buffers.heal();
         self.end(slot, cause);
-    }
-
-    /// What a turn of this connection needs, if it is still there.
-    pub(crate) fn turn(&mut self, slot: usize) -> Option<Turn<'_, S, K>> {
-        let entry = self.entries.get_mut(slot)?;
-        Some(Turn { core: &mut self.core, service: &mut self.service, entry })
     }
 
     fn watch_attached(&mut self, slot: usize) -> std::io::Result<()> {
@@ -319,7 +315,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if !is_plain && !left && !lingered {
             reset_on_close(&connection.socket.fd);
         } else if connection.abandoned || is_plain && cause != Cause::Clean {
-            self.core.discard_arrivals(&connection.socket);
+            self.buffers.discard_arrivals(&mut self.core.kernel, &connection.socket);
         }
         if let Some(attached) = &connection.attached
             && !is_plain
@@ -350,7 +346,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
         let attached = connection.attached.and_then(Attached::into_pending);
         for pending in [connection.outgoing, connection.untaken, attached].into_iter().flatten() {
-            self.core.pool.give_back(pending);
+            self.buffers.outbox.pool.give_back(pending);
         }
     }
 

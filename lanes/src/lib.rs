@@ -18,6 +18,7 @@
 
 mod accept;
 mod attached;
+mod buffers;
 pub mod cause;
 mod connection;
 mod core;
@@ -33,6 +34,7 @@ pub mod link;
 pub mod listener;
 pub mod mailbox;
 pub mod orders;
+mod outbox;
 mod pool;
 mod progress;
 mod publish;
@@ -40,6 +42,7 @@ mod replicas;
 pub mod service;
 pub mod start;
 mod token;
+mod turn;
 mod unfinished;
 mod wheel;
 

@@ -6,22 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use sealane_engine::buffer::Buffer;
 use sealane_engine::client_certificates::ClientStanding;
 use sealane_engine::context::Context;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
 use crate::connection::{Connection, Direction, Phase};
-use crate::core::{Core, PushError, to_ms};
+use crate::core::{Core, to_ms};
 use crate::kernel::{Kernel, shut_write};
 use crate::orders::ConnectionId;
+use crate::outbox::{Outbox, PushError};
 
 pub use crate::attached::Received;
+pub use crate::buffers::Arrivals;
 
 /// One established connection, lent to its service for the length of a call.
 pub struct Link<'a, K: Kernel> {
     pub(crate) core: &'a mut Core<K>,
+    pub(crate) outbox: &'a mut Outbox,
     pub(crate) connection: &'a mut Connection,
 }
 
@@ -98,7 +100,7 @@ impl<K: Kernel> Link<'_, K> {
     pub fn finish(&mut self, plain: &[u8]) -> Result<(), Cause> {
         self.seal(plain)?;
         let session = self.connection.session.as_mut().ok_or(Cause::Internal)?;
-        session.close(&mut self.core.wire).map_err(|e| Cause::of_session(&e, true))?;
+        session.close(&mut self.outbox.wire).map_err(|e| Cause::of_session(&e, true))?;
         self.connection.outward = Direction::Ending;
         self.transmit()
     }
@@ -120,7 +122,7 @@ impl<K: Kernel> Link<'_, K> {
         self.connection.abandoned = true;
         self.connection.inward = Direction::Ended;
         if let Some(untaken) = self.connection.untaken.take() {
-            self.core.pool.give_back(untaken);
+            self.outbox.pool.give_back(untaken);
         }
     }
 
@@ -146,18 +148,6 @@ impl<K: Kernel> Link<'_, K> {
         Ok(())
     }
 
-    /// Lends the lane's receive buffer, empty; give it back with [`Link::return_buffer`].
-    pub fn lend_buffer(&mut self) -> Buffer {
-        let mut buffer = std::mem::take(&mut self.core.received);
-        buffer.clear();
-        buffer
-    }
-
-    /// Takes the lane's receive buffer back.
-    pub fn return_buffer(&mut self, buffer: Buffer) {
-        self.core.received = buffer;
-    }
-
     /// Calls the service's `deadline` after `delay`, in place of any deadline set before.
     pub fn set_deadline(&mut self, delay: Duration) {
         let due_ms = self.core.now_ms.saturating_add(to_ms(delay));
@@ -172,7 +162,7 @@ impl<K: Kernel> Link<'_, K> {
 
     fn seal(&mut self, plain: &[u8]) -> Result<(), Cause> {
         let session = self.connection.session.as_mut().ok_or(Cause::Internal)?;
-        let taken = session.seal(plain, &mut self.core.wire);
+        let taken = session.seal(plain, &mut self.outbox.wire);
         self.connection.tickets_due_ms = u64::MAX;
         match taken {
             Ok(taken) if taken == plain.len() => {
@@ -187,7 +177,7 @@ impl<K: Kernel> Link<'_, K> {
 
     /// Sends what stands in the lane's wire buffer; the rest waits with the connection.
     pub(crate) fn transmit(&mut self) -> Result<(), Cause> {
-        let pushed = self.core.push(self.connection.outlet());
+        let pushed = self.outbox.push(self.core, self.connection.outlet());
         self.conclude(&pushed)
     }
 
@@ -196,7 +186,7 @@ impl<K: Kernel> Link<'_, K> {
         if self.connection.outgoing.is_none() {
             return Ok(());
         }
-        let flushed = self.core.flush(self.connection.outlet());
+        let flushed = self.outbox.flush(self.core, self.connection.outlet());
         self.conclude(&flushed)
     }
 

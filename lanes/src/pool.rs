@@ -51,6 +51,10 @@ impl DerefMut for Pending {
 
 /// Large buffers that connections may hold before reads get smaller.
 pub(crate) const LENT_BUFFERS_MAX: usize = 64;
+/// Most bytes taken from a socket in one read, and so most work that one connection gets in a turn.
+pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
+/// The same when many peers are slow and large buffers are scarce.
+pub(crate) const READ_BYTES_SCARCE: usize = 16 * 1024;
 /// Unused buffers that are kept rather than freed.
 const SPARE_BUFFERS_MAX: usize = 4;
 /// A rest of at most this is copied to a buffer of its own size.
@@ -65,6 +69,12 @@ impl Pool {
     pub(crate) fn is_scarce(&self) -> bool {
         // One is the pool's own.
         Rc::strong_count(&self.lease) > LENT_BUFFERS_MAX
+    }
+
+    /// How much to read behind `carried_len` bytes that are there already.
+    pub(crate) fn read_len(&self, carried_len: usize) -> usize {
+        let whole = if self.is_scarce() { READ_BYTES_SCARCE } else { READ_BYTES_MAX };
+        whole.saturating_sub(carried_len).max(READ_BYTES_SCARCE)
     }
 
     /// Takes what is left in the lane's own `buffer`, which is empty and large again afterwards.

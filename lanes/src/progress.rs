@@ -3,19 +3,20 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
-use sealane_engine::buffer::Buffer;
 use sealane_engine::client_certificates::Distrust;
 use sealane_engine::session::{Fed, Session};
 
 use crate::attached::Attached;
+use crate::buffers::{Arrivals, Buffers};
 use crate::cause::Cause;
 use crate::connection::{Direction, Phase};
-use crate::core::{Core, READ_BYTES_SCARCE, to_ms};
+use crate::core::to_ms;
 use crate::kernel::Kernel;
-use crate::lane::{Entry, Lane};
+use crate::lane::Lane;
 use crate::link::Link;
-use crate::pool::Pending;
+use crate::pool::{Pending, READ_BYTES_SCARCE};
 use crate::service::Service;
+use crate::turn::{Call, Turn};
 
 /// How long session tickets wait for the first response before they leave alone.
 const TICKETS_HELD_MS: u64 = 10;
@@ -43,9 +44,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             return Err(Cause::ClientGone);
         }
         if turn.entry.connection.wants_attached_bytes() {
-            turn.with_state(|service, state, link, settings| {
-                service.attached_readable(state, link, settings)
-            })?;
+            turn.read_attached()?;
         }
         turn.finished()
     }
@@ -61,18 +60,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     }
 }
 
-/// One connection, with what it borrows from its lane for a turn.
-pub(crate) struct Turn<'a, S: Service, K: Kernel> {
-    pub(crate) core: &'a mut Core<K>,
-    pub(crate) service: &'a mut S,
-    pub(crate) entry: &'a mut Entry<S>,
-}
-
 impl<S: Service, K: Kernel> Turn<'_, S, K> {
-    fn link(&mut self) -> Link<'_, K> {
-        Link { core: self.core, connection: &mut self.entry.connection }
-    }
-
     /// What it means for the connection that the client is gone without an end.
     fn client_lost(&self) -> Cause {
         if self.entry.connection.is_handshaking() { Cause::ClientGone } else { Cause::ClientReset }
@@ -86,22 +74,6 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             Phase::Lingering { cause, .. } => Err(cause),
             _ => Err(Cause::Clean),
         }
-    }
-
-    /// Calls the service, if the connection has got as far as having one.
-    pub(crate) fn with_state(
-        &mut self,
-        call: impl FnOnce(
-            &mut S,
-            &mut S::Connection,
-            &mut Link<'_, K>,
-            &S::Settings,
-        ) -> Result<(), Cause>,
-    ) -> Result<(), Cause> {
-        let Some(state) = &mut self.entry.state else { return Ok(()) };
-        let settings = &self.entry.generation.listener(self.entry.listener).settings;
-        let mut link = Link { core: self.core, connection: &mut self.entry.connection };
-        call(self.service, state, &mut link, settings)
     }
 
     /// The client takes bytes again: sends what waited for it, and tells the service when all of it
@@ -137,7 +109,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 service.plaintext(state, link, &mut untaken, settings)
             })?;
             if untaken.is_empty() || self.entry.connection.abandoned {
-                self.core.pool.give_back(untaken);
+                self.buffers.outbox.pool.give_back(untaken);
             } else {
                 self.entry.connection.untaken = Some(untaken);
             }
@@ -164,6 +136,15 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         Ok(())
     }
 
+    /// The attached socket has something to read: lends the service room for it.
+    fn read_attached(&mut self) -> Result<(), Cause> {
+        let Some(lent) = self.call() else { return Ok(()) };
+        let Call { service, state, mut link, received, plain, settings } = lent;
+        // What a client sent is never there while its backend is read.
+        let mut arrivals = Arrivals { plain: received, sealed: plain };
+        service.attached_readable(state, &mut link, &mut arrivals, settings)
+    }
+
     fn read_client(&mut self) -> Result<(), Cause> {
         if let Phase::Lingering { cause, until_ms, bytes_left } = self.entry.connection.phase {
             return self.throw_away(cause, until_ms, bytes_left);
@@ -172,12 +153,11 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let carried_len = connection.carried_len();
         // What is read ahead waits in memory that no pool lends.
         let ahead_max = if connection.untaken.is_some() { READ_BYTES_SCARCE } else { usize::MAX };
-        let room = self.core.read_len(carried_len).min(ahead_max);
-        let mut received = std::mem::take(&mut self.core.received);
+        let room = self.buffers.outbox.pool.read_len(carried_len).min(ahead_max);
+        let received = &mut self.buffers.received;
         received.clear();
         let spare = &mut received.spare_mut()[carried_len..carried_len + room];
-        let read = self.core.kernel.recv(connection.socket.fd.as_fd(), spare);
-        let outcome = match read {
+        match self.core.kernel.recv(connection.socket.fd.as_fd(), spare) {
             Ok(0) => self.client_stream_ended(),
             Ok(len) => {
                 let drained = len < room;
@@ -185,14 +165,12 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                     connection.socket.readable = false;
                 }
                 let last = drained && connection.socket.hangup && !connection.socket.failed;
-                let taken = if connection.append_carried(&spare[..len]) {
-                    Ok(())
-                } else {
-                    connection.take_carried(&mut received);
+                if !connection.append_carried(&spare[..len]) {
+                    connection.take_carried(received);
                     received.fill(len);
-                    self.take_ciphertext(&mut received)
-                };
-                taken.and_then(|()| if last { self.client_stream_ended() } else { Ok(()) })
+                    self.take_ciphertext()?;
+                }
+                if last { self.client_stream_ended() } else { Ok(()) }
             }
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => {
@@ -202,9 +180,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 ErrorKind::Interrupted => Ok(()),
                 _ => Err(self.client_lost()),
             },
-        };
-        self.core.received = received;
-        outcome
+        }
     }
 
     /// FIN from the client: a clean end only behind close_notify.
@@ -222,20 +198,20 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         }
     }
 
-    fn take_ciphertext(&mut self, received: &mut Buffer) -> Result<(), Cause> {
-        if self.entry.connection.phase == Phase::Hello && !self.begin_session(received)? {
+    fn take_ciphertext(&mut self) -> Result<(), Cause> {
+        if self.entry.connection.phase == Phase::Hello && !self.begin_session()? {
             return Ok(());
         }
-        self.feed(received)
+        self.feed()
     }
 
-    /// Feeds the session what the client sent.
-    pub(crate) fn feed(&mut self, received: &mut Buffer) -> Result<(), Cause> {
+    /// Feeds the session what the client sent, which stands in the receive buffer.
+    pub(crate) fn feed(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
         let session = connection.session.as_mut().ok_or(Cause::Internal)?;
         let established = session.is_established();
-        let mut plain = std::mem::take(&mut self.core.plain);
-        let fed = session.feed(received.filled_mut(), &mut plain, &mut self.core.wire);
+        let Buffers { received, plain, outbox } = &mut *self.buffers;
+        let fed = session.feed(received.filled_mut(), plain, &mut outbox.wire);
         let outcome = match fed {
             Ok(fed) => {
                 if fed.records {
@@ -243,16 +219,15 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                     // Unless it is the other side that waits.
                     connection.kept.is_another = connection.attached_unfinished_len() == 0;
                 }
-                self.take_plaintext(fed, &mut plain)
+                self.take_plaintext(fed)
             }
             Err(error) => {
                 connection.distrust = Distrust::of_handshake(&error).map(Box::new);
                 let cause = Cause::of_session(&error, established);
-                if self.core.wire.is_empty() { Err(cause) } else { self.refuse(cause) }
+                if self.buffers.outbox.wire.is_empty() { Err(cause) } else { self.refuse(cause) }
             }
         };
-        plain.clear();
-        self.core.plain = plain;
+        self.buffers.plain.clear();
         outcome
     }
 
@@ -264,25 +239,27 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         self.link().linger(cause)
     }
 
-    fn take_plaintext(&mut self, fed: Fed, plain: &mut Buffer) -> Result<(), Cause> {
+    fn take_plaintext(&mut self, fed: Fed) -> Result<(), Cause> {
         if fed.established {
             self.establish()?;
         }
         self.link().transmit()?;
-        if !plain.is_empty() {
-            let len = plain.len() as u64;
+        if !self.buffers.plain.is_empty() {
+            let len = self.buffers.plain.len() as u64;
             self.entry.connection.client_bytes += len;
             self.core.counters.client_bytes.add(len);
             if let Some(waiting) = self.entry.connection.untaken.take() {
+                let Buffers { plain, outbox, .. } = &mut *self.buffers;
                 let joined = Pending::holding(&[waiting.filled(), plain.filled()].concat());
-                self.core.pool.give_back(waiting);
+                outbox.pool.give_back(waiting);
                 self.entry.connection.untaken = Some(joined);
             } else {
-                self.with_state(|service, state, link, settings| {
-                    service.plaintext(state, link, plain, settings)
-                })?;
+                if let Some(Call { service, state, mut link, plain, settings, .. }) = self.call() {
+                    service.plaintext(state, &mut link, plain, settings)?;
+                }
+                let Buffers { plain, outbox, .. } = &mut *self.buffers;
                 if !plain.is_empty() && !self.entry.connection.abandoned {
-                    self.entry.connection.untaken = Some(self.core.pool.detach(plain));
+                    self.entry.connection.untaken = Some(outbox.pool.detach(plain));
                 }
             }
         }
@@ -314,17 +291,18 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let (idle_ms, _) = self.own_deadline();
         self.link().arm(idle_ms);
         let listener = self.entry.generation.listener(self.entry.listener);
-        let mut link = Link { core: self.core, connection: &mut self.entry.connection };
+        let outbox = &mut self.buffers.outbox;
+        let mut link = Link { core: self.core, outbox, connection: &mut self.entry.connection };
         self.entry.state = Some(self.service.established(&mut link, &listener.settings)?);
         Ok(())
     }
 
     fn throw_away(&mut self, cause: Cause, until_ms: u64, bytes_left: u32) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
-        let room = self.core.read_len(0);
+        let room = self.buffers.outbox.pool.read_len(0);
         // The record that was refused may have come with others, which are still in there.
-        self.core.received.clear();
-        let spare = &mut self.core.received.spare_mut()[..room];
+        self.buffers.received.clear();
+        let spare = &mut self.buffers.received.spare_mut()[..room];
         match self.core.kernel.recv(connection.socket.fd.as_fd(), spare) {
             Ok(0) => Err(cause),
             Ok(len) => {
@@ -370,7 +348,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         if connection.outward == Direction::Open {
             let session = connection.session.as_mut().ok_or(Cause::Internal)?;
-            let closed = session.close(&mut self.core.wire);
+            let closed = session.close(&mut self.buffers.outbox.wire);
             closed.map_err(|error| Cause::of_session(&error, true))?;
         }
         self.link().linger(Cause::LimitAge)
@@ -400,7 +378,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         connection.tickets_due_ms = u64::MAX;
         if let Some(session) = &mut connection.session {
-            session.release_held(&mut self.core.wire);
+            session.release_held(&mut self.buffers.outbox.wire);
         }
         self.link().transmit()
     }

@@ -12,7 +12,7 @@ use crate::cause::Cause;
 use crate::generation::Generation;
 use crate::kernel::Kernel;
 use crate::lane::LaneEnd;
-use crate::link::Link;
+use crate::link::{Arrivals, Link};
 use crate::orders::{Choice, ConnectionId, Order};
 
 /// What a lane does with the plaintext of its connections.
@@ -197,7 +197,8 @@ pub trait Service {
         settings: &Self::Settings,
     ) -> Result<(), Cause>;
 
-    /// The attached socket has something to read, and the client can take more. One read per call.
+    /// The attached socket has something to read, and the client can take more. One read per call,
+    /// into `arrivals`: see [`Link::receive_attached`].
     ///
     /// # Errors
     /// The connection cannot go on.
@@ -205,6 +206,7 @@ pub trait Service {
         &mut self,
         connection: &mut Self::Connection,
         link: &mut Link<'_, K>,
+        arrivals: &mut Arrivals<'_>,
         settings: &Self::Settings,
     ) -> Result<(), Cause>;
 

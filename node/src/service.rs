@@ -15,7 +15,7 @@ use sealane_engine::hello::Hello;
 use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
-use sealane_lanes::link::Link;
+use sealane_lanes::link::{Arrivals, Link};
 use sealane_lanes::mailbox::Mailbox;
 use sealane_lanes::orders::{Choice, ConnectionId, Order};
 use sealane_lanes::service::{End, Service};
@@ -314,9 +314,10 @@ impl Service for Bridge {
         &mut self,
         bridged: &mut Bridged,
         link: &mut Link<'_, K>,
+        arrivals: &mut Arrivals<'_>,
         settings: &Settings,
     ) -> Result<(), Cause> {
-        socket::receive(bridged, link, settings)
+        socket::receive(bridged, link, arrivals, settings)
     }
 
     fn deadline<K: Kernel>(

@@ -13,7 +13,7 @@ use sealane_engine::tickets::LaneClock;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::Kernel;
-use sealane_lanes::link::{Link, Received};
+use sealane_lanes::link::{Arrivals, Link, Received};
 use sealane_lanes::service::{End, Service};
 
 use crate::access_log::LaneLog;
@@ -326,24 +326,22 @@ impl Service for Relay {
         &mut self,
         relayed: &mut Relayed,
         link: &mut Link<'_, K>,
+        arrivals: &mut Arrivals<'_>,
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
-        let mut buffer = link.lend_buffer();
-        let received = link.receive_attached(&mut buffer);
-        let secured = self.note_secured(relayed, link, settings);
-        let outcome = secured.and_then(|()| match received {
+        let received = link.receive_attached(arrivals);
+        self.note_secured(relayed, link, settings)?;
+        match received {
             // It speaks before TLS has begun, so anybody may be there.
             Ok(Received::Bytes { .. } | Received::End) if relayed.is_unproven(settings) => {
                 self.backend_failed(relayed, link, settings)
             }
-            Ok(Received::Bytes { last: false }) => link.send(buffer.filled()),
-            Ok(Received::Bytes { last: true }) => link.finish(buffer.filled()),
+            Ok(Received::Bytes { last: false }) => link.send(arrivals.filled()),
+            Ok(Received::Bytes { last: true }) => link.finish(arrivals.filled()),
             Ok(Received::End) => link.finish(&[]),
             Ok(Received::Nothing) => Ok(()),
             Err(_) => self.backend_failed(relayed, link, settings),
-        });
-        link.return_buffer(buffer);
-        outcome
+        }
     }
 
     fn deadline<K: Kernel>(

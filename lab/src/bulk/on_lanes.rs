@@ -29,7 +29,7 @@ use sealane_lanes::{
     generation::{Generation, Listener, Publication},
     kernel::{Address, Kernel, Linux},
     limits::Limits,
-    link::Link,
+    link::{Arrivals, Link},
     listener,
     mailbox::Mail,
     service::{End as Ended, Service},
@@ -283,12 +283,11 @@ impl Service for Carrier {
         &mut self,
         held: &mut Held,
         link: &mut Link<'_, K>,
+        arrivals: &mut Arrivals<'_>,
         _role: &Role,
     ) -> Result<(), Cause> {
         let Held::Client(client) = held else { return Ok(()) };
-        let mut buffer = link.lend_buffer();
-        let outcome = client.receive(link, &mut buffer, &self.events);
-        link.return_buffer(buffer);
+        let outcome = client.receive(link, arrivals, &self.events);
         outcome.map_err(|error| self.fail(error))
     }
 

@@ -120,7 +120,7 @@ fn without_descriptors_a_listener_rests_and_goes_on() {
 #[test]
 fn a_panic_costs_one_connection() {
     let _others = among_others();
-    for place in ["established", "plaintext", "buffer lent", "client_ended", "ended"] {
+    for place in ["established", "plaintext", "attached_readable", "client_ended", "ended"] {
         for version in VERSIONS {
             let rig = Rig::start(Wanted::echo());
             let mut steady = Client::connect(&rig, version).unwrap();

@@ -15,7 +15,7 @@ use sealane_engine::hello::Hello;
 use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
-use sealane_lanes::link::{Link, Received};
+use sealane_lanes::link::{Arrivals, Link, Received};
 use sealane_lanes::orders::{Choice, Chosen, ConnectionId, Order};
 use sealane_lanes::service::{End, Service};
 
@@ -337,10 +337,7 @@ impl Service for Ordered {
                 self.tell(Told::Pending(link.pending_len(), all));
             }
             Command::Nothing => {}
-            Command::Panic => {
-                let _buffer = link.lend_buffer();
-                panic!("as told");
-            }
+            Command::Panic => panic!("as told"),
             Command::Take(len) => held.credit += len,
             Command::Wait => {
                 settings.gate.wait();
@@ -415,18 +412,16 @@ impl Service for Ordered {
         &mut self,
         _held: &mut Held,
         link: &mut Link<'_, K>,
+        arrivals: &mut Arrivals<'_>,
         _settings: &Settings,
     ) -> Result<(), Cause> {
-        let mut buffer = link.lend_buffer();
-        let outcome = match link.receive_attached(&mut buffer) {
-            Ok(Received::Bytes { last: false }) => link.send(buffer.filled()),
-            Ok(Received::Bytes { last: true }) => link.finish(buffer.filled()),
+        match link.receive_attached(arrivals) {
+            Ok(Received::Bytes { last: false }) => link.send(arrivals.filled()),
+            Ok(Received::Bytes { last: true }) => link.finish(arrivals.filled()),
             Ok(Received::End) => link.finish(&[]),
             Ok(Received::Nothing) => Ok(()),
             Err(_) => Err(Cause::BackendReset),
-        };
-        link.return_buffer(buffer);
-        outcome
+        }
     }
 
     fn deadline<K: Kernel>(

@@ -1,6 +1,7 @@
 //! Two services: one relays to a backend, one gives the client back what it sends.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use sealane_engine::buffer::Buffer;
 use sealane_engine::session::ClientSession;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::{Address, Kernel};
-use sealane_lanes::link::{Link, Received};
+use sealane_lanes::link::{Arrivals, Link, Received};
 use sealane_lanes::service::{End, Service};
 
 /// What the tests want of a connection.
@@ -112,9 +113,11 @@ impl Pumped {
 }
 
 pub(crate) fn panic_if_told(settings: &Settings, place: &str) {
-    if let Behaviour::Panic(chosen) = settings.behaviour {
-        assert_ne!(chosen, place, "as told");
-    }
+    assert!(!is_told(settings, place), "as told");
+}
+
+fn is_told(settings: &Settings, place: &str) -> bool {
+    matches!(settings.behaviour, Behaviour::Panic(chosen) if chosen == place)
 }
 
 impl Service for Tested {
@@ -152,9 +155,15 @@ impl Service for Tested {
         }
         if plain.filled() == PANIC_WORD {
             panic_if_told(settings, "plaintext");
-            let buffer = link.lend_buffer();
-            panic_if_told(settings, "buffer lent");
-            link.return_buffer(buffer);
+        }
+        if plain.filled() == PANIC_WORD && is_told(settings, "attached_readable") {
+            if link.attached_status().is_err() {
+                let (ours, mut theirs) = UnixStream::pair().unwrap();
+                theirs.write_all(PANIC_WORD).unwrap();
+                link.attach_socket(ours.into()).unwrap();
+            }
+            // What is left keeps the client's end back until that has been read.
+            return Ok(());
         }
         if !matches!(settings.behaviour, Behaviour::Relay(_)) {
             link.send(plain.filled())?;
@@ -209,18 +218,18 @@ impl Service for Tested {
         &mut self,
         pumped: &mut Pumped,
         link: &mut Link<'_, K>,
+        arrivals: &mut Arrivals<'_>,
         settings: &Settings,
     ) -> Result<(), Cause> {
-        let mut buffer = link.lend_buffer();
-        let outcome = match link.receive_attached(&mut buffer) {
-            Ok(Received::Bytes { last: false }) => link.send(buffer.filled()),
-            Ok(Received::Bytes { last: true }) => link.finish(buffer.filled()),
+        let received = link.receive_attached(arrivals);
+        panic_if_told(settings, "attached_readable");
+        match received {
+            Ok(Received::Bytes { last: false }) => link.send(arrivals.filled()),
+            Ok(Received::Bytes { last: true }) => link.finish(arrivals.filled()),
             Ok(Received::End) => link.finish(&[]),
             Ok(Received::Nothing) => Ok(()),
             Err(_) => pumped.failed(link, settings),
-        };
-        link.return_buffer(buffer);
-        outcome
+        }
     }
 
     fn deadline<K: Kernel>(

@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sealane_engine::buffer::Buffer;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
-use sealane_lanes::link::{Link, Received};
+use sealane_lanes::link::{Arrivals, Link, Received};
 
 use crate::bridged::Bridged;
 use crate::message::Then;
@@ -57,12 +57,13 @@ pub(super) fn end<K: Kernel>(link: &mut Link<'_, K>) {
 pub(super) fn receive<K: Kernel>(
     bridged: &mut Bridged,
     link: &mut Link<'_, K>,
+    arrivals: &mut Arrivals<'_>,
     settings: &Settings,
 ) -> Result<(), Cause> {
-    let mut buffer = link.lend_buffer();
-    let outcome = match link.receive_attached(&mut buffer) {
+    let outcome = match link.receive_attached(arrivals) {
         Ok(Received::Bytes { last }) => {
-            let sent = if last { link.finish(buffer.filled()) } else { link.send(buffer.filled()) };
+            let bytes = arrivals.filled();
+            let sent = if last { link.finish(bytes) } else { link.send(bytes) };
             sent.map(|()| last)
         }
         Ok(Received::End) => link.finish(&[]).map(|()| true),
@@ -74,7 +75,6 @@ pub(super) fn receive<K: Kernel>(
             true
         }),
     };
-    link.return_buffer(buffer);
     if outcome? {
         bridged.finishing = Some(Then::Wait);
         bridged.has_moved(link);

@@ -2,10 +2,9 @@
 
 use std::{sync::mpsc, time::Instant};
 
-use sealane_engine::buffer::Buffer;
 use sealane_lanes::{
     kernel::Kernel,
-    link::{Link, Received},
+    link::{Arrivals, Link, Received},
 };
 
 use crate::{
@@ -128,11 +127,11 @@ impl Client {
     pub(super) fn receive<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
-        buffer: &mut Buffer,
+        arrivals: &mut Arrivals<'_>,
         events: &mpsc::Sender<Event>,
     ) -> Result<(), Error> {
         let failed = of_connection(self.connection, "the client");
-        match link.receive_attached(buffer) {
+        match link.receive_attached(arrivals) {
             Ok(Received::Nothing) => return Ok(()),
             Ok(Received::Bytes { last: false }) => {}
             Ok(Received::Bytes { last: true } | Received::End) => {
@@ -141,7 +140,7 @@ impl Client {
             Err(error) => return Err(failed(&error)),
         }
         if self.stage == Stage::Handshake {
-            let progress = self.endpoint.handshake(buffer.filled(), &mut self.outgoing);
+            let progress = self.endpoint.handshake(arrivals.filled(), &mut self.outgoing);
             let progress = progress.map_err(|error| failed(&error))?;
             if progress == Progress::Done {
                 self.stage = Stage::Ready;
@@ -149,7 +148,8 @@ impl Client {
             }
         } else {
             let mut plaintext = Vec::new();
-            let taken = self.endpoint.receive(buffer.filled(), &mut plaintext, &mut self.outgoing);
+            let taken =
+                self.endpoint.receive(arrivals.filled(), &mut plaintext, &mut self.outgoing);
             // Who finds a bad record tells the other end, which may be heard first.
             taken.map_err(|error| failed(&error))?;
             if !plaintext.is_empty() {

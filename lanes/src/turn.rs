@@ -1,0 +1,79 @@
+//! A connection's turn: what it borrows from its lane, each part apart from the others, and what of
+//! that its service is lent.
+
+use sealane_engine::buffer::Buffer;
+
+use crate::buffers::Buffers;
+use crate::cause::Cause;
+use crate::core::Core;
+use crate::kernel::Kernel;
+use crate::lane::{Entry, Lane};
+use crate::link::Link;
+use crate::service::Service;
+
+/// One connection, with what it borrows from its lane for a turn.
+pub(crate) struct Turn<'a, S: Service, K: Kernel> {
+    pub(crate) core: &'a mut Core<K>,
+    pub(crate) buffers: &'a mut Buffers,
+    pub(crate) service: &'a mut S,
+    pub(crate) entry: &'a mut Entry<S>,
+}
+
+/// The service, and what it is lent for a call about the connection.
+pub(crate) struct Call<'a, S: Service, K: Kernel> {
+    pub(crate) service: &'a mut S,
+    pub(crate) state: &'a mut S::Connection,
+    pub(crate) link: Link<'a, K>,
+    pub(crate) received: &'a mut Buffer,
+    pub(crate) plain: &'a mut Buffer,
+    pub(crate) settings: &'a S::Settings,
+}
+
+impl<S: Service, K: Kernel> Turn<'_, S, K> {
+    pub(crate) fn link(&mut self) -> Link<'_, K> {
+        let outbox = &mut self.buffers.outbox;
+        Link { core: self.core, outbox, connection: &mut self.entry.connection }
+    }
+
+    /// Calls the service, if the connection has got as far as having one.
+    pub(crate) fn with_state(
+        &mut self,
+        call: impl FnOnce(
+            &mut S,
+            &mut S::Connection,
+            &mut Link<'_, K>,
+            &S::Settings,
+        ) -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
+        let Some(lent) = self.call() else { return Ok(()) };
+        let Call { service, state, mut link, settings, .. } = lent;
+        call(service, state, &mut link, settings)
+    }
+
+    /// Lends the service what it needs for a call, if the connection has got as far as having one.
+    pub(crate) fn call(&mut self) -> Option<Call<'_, S, K>> {
+        let Entry { connection, generation, listener, state } = &mut *self.entry;
+        let Buffers { received, plain, outbox } = &mut *self.buffers;
+        Some(Call {
+            service: self.service,
+            state: state.as_mut()?,
+            link: Link { core: self.core, outbox, connection },
+            received,
+            plain,
+            settings: &generation.listener(*listener).settings,
+        })
+    }
+}
+
+impl<S: Service, K: Kernel> Lane<S, K> {
+    /// What a turn of this connection needs, if it is still there.
+    pub(crate) fn turn(&mut self, slot: usize) -> Option<Turn<'_, S, K>> {
+        let entry = self.entries.get_mut(slot)?;
+        Some(Turn {
+            core: &mut self.core,
+            buffers: &mut self.buffers,
+            service: &mut self.service,
+            entry,
+        })
+    }
+}
