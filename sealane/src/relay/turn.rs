@@ -1,0 +1,198 @@
+//! One call about a connection: what the relay does with its client, its backend, and what it keeps
+//! of both.
+
+use std::io::{self, ErrorKind};
+
+use sealane_lanes::cause::Cause;
+use sealane_lanes::kernel::Kernel;
+use sealane_lanes::link::Link;
+
+use crate::backends::RelaySettings;
+use crate::proxy_header;
+
+use super::clients::LaneClients;
+use super::relayed::{Relayed, Stage};
+
+/// A connection with what the relay holds of it for the length of a call.
+pub(super) struct RelayTurn<'a, 'l, K: Kernel> {
+    /// The number of the lane.
+    pub(super) lane: usize,
+    pub(super) clients: &'a mut LaneClients,
+    pub(super) relayed: &'a mut Relayed,
+    pub(super) link: &'a mut Link<'l, K>,
+    pub(super) settings: &'a RelaySettings,
+}
+
+impl<K: Kernel> RelayTurn<'_, '_, K> {
+    /// Connects to the next backend that has not been tried.
+    pub(super) fn connect(&mut self) -> Result<(), Cause> {
+        // Every round tries one backend for good, so it ends.
+        loop {
+            let chosen = self.settings.choose(self.lane, self.relayed.tried, self.link.now_ms());
+            let Some(index) = chosen else {
+                return Err(self.relayed.fault.unwrap_or(Cause::BackendRefused));
+            };
+            self.relayed.tried |= 1 << index;
+            let counters = self.settings.of_lane(index, self.lane);
+            match self.link.attach(&self.settings.backends[index].address) {
+                Ok(()) => {
+                    counters.active.add(1);
+                    self.relayed.backend = u8::try_from(index).ok();
+                    self.relayed.stage = Stage::Connecting;
+                    if self.settings.proxy_header {
+                        self.relayed.header = proxy_header::encode(self.link);
+                    }
+                    self.link.set_deadline(self.settings.connect_timeout);
+                    return Ok(());
+                }
+                // Ours is the want of descriptors, not the backend's.
+                Err(error) if is_out_of_descriptors(&error) => return Err(Cause::Internal),
+                Err(_) => counters.note_failure(self.link.now_ms()),
+            }
+        }
+    }
+
+    /// The backend did not take the connection: it rests, and the next one is tried.
+    pub(super) fn fail_over(&mut self) -> Result<(), Cause> {
+        if let Some(index) = self.relayed.backend.take().map(usize::from) {
+            let counters = self.settings.of_lane(index, self.lane);
+            counters.active.subtract(1);
+            counters.note_failure(self.link.now_ms());
+            if self.relayed.stage == Stage::Securing {
+                let fault = self.link.attached_fault().unwrap_or(Cause::BackendHandshakeFailed);
+                counters.note_handshake_failure(fault);
+                self.relayed.fault = Some(fault);
+            }
+        }
+        self.link.detach();
+        self.connect()
+    }
+
+    /// An error on the backend's socket: before it was connected the next backend is tried; later
+    /// the client must see that the answer is cut.
+    pub(super) fn backend_failed(&mut self) -> Result<(), Cause> {
+        match self.relayed.stage {
+            Stage::Connected | Stage::Left => {
+                if self.link.attached_fault().is_none() {
+                    self.link.hear_attached_out();
+                }
+                let fault = self.link.attached_fault().unwrap_or(Cause::BackendReset);
+                // Under TLS 1.3 a backend refuses our certificate when all seems well to us.
+                if let Some(index) = self.relayed.backend.map(usize::from)
+                    && fault == Cause::BackendHandshakeFailed
+                {
+                    let counters = self.settings.of_lane(index, self.lane);
+                    counters.note_handshake_failure(fault);
+                    counters.note_failure(self.link.now_ms());
+                }
+                Err(fault)
+            }
+            Stage::Connecting | Stage::Securing => self.fail_over(),
+        }
+    }
+
+    /// The backend's address took the connection.
+    pub(super) fn note_reached(&mut self) -> Result<(), Cause> {
+        match (self.relayed.stage, self.relayed.tls(self.settings)) {
+            (Stage::Connecting, None) => return self.note_connected(),
+            (Stage::Connecting, Some(_)) => self.relayed.stage = Stage::Securing,
+            (Stage::Connected | Stage::Left | Stage::Securing, _) => {}
+        }
+        Ok(())
+    }
+
+    /// The handshake with the backend may be complete.
+    pub(super) fn note_secured(&mut self) -> Result<(), Cause> {
+        if self.relayed.stage == Stage::Securing
+            && let Some(session) = self.link.attached_session().filter(|s| s.is_established())
+            && let Some(index) = self.relayed.backend.map(usize::from)
+        {
+            self.settings.of_lane(index, self.lane).note_handshake(session.resumed());
+            return self.note_connected();
+        }
+        Ok(())
+    }
+
+    fn note_connected(&mut self) -> Result<(), Cause> {
+        self.relayed.stage = Stage::Connected;
+        self.link.clear_deadline();
+        if let Some(index) = self.relayed.backend.map(usize::from) {
+            self.settings.of_lane(index, self.lane).note_success();
+        }
+        if self.relayed.client_ended && self.relayed.header.is_empty() {
+            return self.end();
+        }
+        Ok(())
+    }
+
+    /// Passes the client's end on.
+    pub(super) fn end(&mut self) -> Result<(), Cause> {
+        match self.link.end_attached() {
+            Err(error) if !self.relayed.outlives(&error, self.link) => self.backend_failed(),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Says what comes before the client's bytes: the PROXY header, in the clear, and then our end
+    /// of the handshake. Returns whether the backend may get the client's bytes.
+    pub(super) fn open(&mut self) -> Result<bool, Cause> {
+        let is_through = self.send_header()?;
+        if is_through
+            && self.relayed.stage == Stage::Securing
+            && self.link.attached_session().is_none()
+            && let Some(tls) = self.relayed.tls(self.settings)
+        {
+            let session = self.clients.begin(tls)?;
+            if self.link.secure_attached(session).is_err() {
+                self.fail_over()?;
+            }
+        }
+        // A plain backend gets them while it is being connected to; under TLS nothing may leave
+        // before the handshake is complete, whichever backend it is by now.
+        Ok(is_through && !self.relayed.is_unproven(self.settings))
+    }
+
+    /// Sends the front of `bytes` to the backend; 0 when it takes nothing for now.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<usize, Cause> {
+        if self.relayed.stage == Stage::Left {
+            return self.relayed.discard(bytes);
+        }
+        match self.link.send_attached(bytes) {
+            Ok(taken) => {
+                self.note_reached()?;
+                Ok(taken)
+            }
+            Err(error) if is_transient(&error) => Ok(0),
+            Err(error) if self.relayed.outlives(&error, self.link) => self.relayed.discard(bytes),
+            Err(_) => self.backend_failed().map(|()| 0),
+        }
+    }
+
+    /// Sends what is left of the PROXY header; returns whether it is through.
+    fn send_header(&mut self) -> Result<bool, Cause> {
+        if self.relayed.header.is_empty() {
+            return Ok(true);
+        }
+        let header = std::mem::take(&mut self.relayed.header);
+        let tried = self.relayed.tried;
+        let taken = self.send(&header)?;
+        if tried == self.relayed.tried {
+            self.relayed.header = header[taken..].to_vec();
+            let is_through =
+                self.relayed.header.is_empty() && self.relayed.stage == Stage::Connected;
+            if is_through && self.relayed.client_ended {
+                self.end()?;
+            }
+        }
+        Ok(self.relayed.header.is_empty())
+    }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
+}
