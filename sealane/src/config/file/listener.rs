@@ -1,0 +1,217 @@
+//! The keys of a listener: where it listens, what it serves and by which rules, and where its
+//! plaintext goes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use sealane_engine::policy::{Group, Policy, UnknownNames, Versions};
+
+use super::super::mistake::Problem;
+use super::super::reader::{Table, Value};
+use super::super::{Balance, CertificateSource, Limits, Listener, STORES_REMEDY, value};
+use super::backends::backends;
+use super::{Claims, LISTENERS_MAX};
+
+/// The listeners that are written, of which no two may claim the same.
+pub(super) fn listener_list(
+    written: &Value<'_>,
+    limits: &Limits,
+    claims: &mut Claims,
+) -> Option<Vec<Listener>> {
+    if written.is_table() {
+        written.wrong(Problem::new(
+            "expected a list of tables, found one table",
+            "write [[listener]] in double brackets above each listener",
+        ));
+        return None;
+    }
+    let listeners =
+        written.list(limits.listeners_max, |v| v.table(|table| listener(table, &v, claims)))?;
+    let addresses: usize = listeners.iter().map(|listener| listener.addresses.len()).sum();
+    if addresses > limits.listeners_max {
+        let what = format!("{addresses} addresses are listened on");
+        let remedy = format!("limits.listeners allows {}: raise it", limits.listeners_max);
+        written.wrong(Problem::new(what, remedy));
+    }
+    Some(listeners)
+}
+
+fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Option<Listener> {
+    let name = table.value("name");
+    let addresses = addresses(table, at, claims);
+    let certificates = table
+        .required("certificates", "certificates = [\"/etc/sealane/certificates\"]")
+        .and_then(|v| certificate_sources(&v));
+    let default_certificate = table.value("default_certificate");
+    let policy = policy(table, at);
+    let backends = backends(table);
+    let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
+    let proxy_header = table.boolean("proxy_header").unwrap_or(false);
+
+    let default_name = default_certificate.as_ref().and_then(|v| v.parsed(value::host_name));
+    if let (Some(value), UnknownNames::Refuse) = (&default_certificate, policy.unknown_names) {
+        value.wrong(Problem::new(
+            "a default certificate is never served where unknown names are refused",
+            "remove it, or say unknown_names = \"default\"",
+        ));
+    }
+    let name = match &name {
+        Some(written) => {
+            let read = written.parsed(listener_name)?;
+            claims.name(&read, written)?;
+            read
+        }
+        None => addresses.as_ref()?.first()?.to_string(),
+    };
+    let (certificates, store) = certificates?;
+    let (backends, backend_tls) = backends?;
+    Some(Listener {
+        name,
+        addresses: addresses?,
+        certificates,
+        store,
+        default_certificate: default_name,
+        policy,
+        backends,
+        backend_tls,
+        balance,
+        proxy_header,
+    })
+}
+
+/// `address` for one, `addresses` for several.
+fn addresses(
+    table: &mut Table<'_>,
+    at: &Value<'_>,
+    claims: &mut Claims,
+) -> Option<Vec<SocketAddr>> {
+    let many = table.value("addresses");
+    let one = match many {
+        None => table.required("address", "address = \"0.0.0.0:443\""),
+        Some(_) => table.value("address"),
+    };
+    let mut claimed = |v: &Value<'_>| {
+        let address = v.parsed(value::listen_address)?;
+        claims.address(address, &format!("the listener in line {}", at.line()), v)?;
+        Some(address)
+    };
+    match (one, many) {
+        (Some(one), Some(_)) => {
+            one.wrong(Problem::new(
+                "both address and addresses are given",
+                "put all in addresses = [...]",
+            ));
+            None
+        }
+        (Some(one), None) => claimed(&one).map(|address| vec![address]),
+        (None, Some(many)) => many.list(LISTENERS_MAX, |v| claimed(&v)),
+        (None, None) => None,
+    }
+}
+
+/// Files and directories, and a store if there is one.
+fn certificate_sources(written: &Value<'_>) -> Option<(Vec<CertificateSource>, Option<PathBuf>)> {
+    let mut store = None;
+    let mut files = Vec::new();
+    let sources = written.set(SOURCES_MAX, |v| match store_path(v) {
+        None => certificate_source(v).map(|source| (Some(source), None)),
+        Some(path) => Some((None, Some(path?))),
+    })?;
+    for (file, path) in sources {
+        files.extend(file);
+        if store.is_some() && path.is_some() {
+            written.wrong(Problem::new("two stores are named", STORES_REMEDY));
+        }
+        store = store.or(path);
+    }
+    Some((files, store))
+}
+
+/// The folder in `store:PATH`; the outer none for what is no store, the inner one for a mistake.
+fn store_path(written: &Value<'_>) -> Option<Option<PathBuf>> {
+    let text = written.as_text()?.strip_prefix("store:")?;
+    Some(written.path_of(text))
+}
+
+pub(super) fn certificate_source(written: &Value<'_>) -> Option<CertificateSource> {
+    if !written.is_table() {
+        return written.path().map(CertificateSource::Path);
+    }
+    written.table(|table| {
+        let chain = table.required("chain", "chain = \"FILE\"").and_then(|v| v.path());
+        let key = table.required("key", "key = \"FILE\"").and_then(|v| v.path());
+        Some(CertificateSource::Pair { chain: chain?, key: key? })
+    })
+}
+
+fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
+    let default = Policy::default();
+    let unknown_names = table.value("unknown_names").and_then(|v| v.choice(&UNKNOWN_NAMES));
+    let versions = versions(table);
+    let groups = table.value("groups");
+    let alpn = alpn(table);
+    let choices = Group::ALL.map(|group| (group.name(), group));
+    let group_list = groups.as_ref().and_then(|v| v.set(choices.len(), |v| v.choice(&choices)));
+    let policy = Policy {
+        alpn: alpn.unwrap_or_default(),
+        groups: group_list.unwrap_or(default.groups),
+        unknown_names: unknown_names.unwrap_or(default.unknown_names),
+        versions: versions.unwrap_or(default.versions),
+        ..default
+    };
+    if policy.groups == [Group::X25519MlKem768] && policy.versions != Versions::Tls13 {
+        groups.as_ref().unwrap_or(at).wrong(Problem::new(
+            "TLS 1.2 has no group to use, X25519MLKEM768 is for TLS 1.3",
+            "add \"X25519\", or say versions = [\"1.3\"]",
+        ));
+    }
+    policy
+}
+
+pub(super) fn versions(table: &mut Table<'_>) -> Option<Versions> {
+    let versions = table.value("versions")?.set(2, |v| v.choice(&VERSIONS))?;
+    Some(match versions.as_slice() {
+        [Versions::Tls12] => Versions::Tls12,
+        [Versions::Tls13] => Versions::Tls13,
+        _ => Versions::Tls12AndTls13,
+    })
+}
+
+pub(super) fn alpn(table: &mut Table<'_>) -> Option<Vec<Vec<u8>>> {
+    table.value("alpn")?.set(ALPN_MAX, |v| v.parsed(alpn_protocol))
+}
+
+fn listener_name(text: &str) -> Result<String, Problem> {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.:[]".contains(c);
+    if (1..=LISTENER_NAME_BYTES_MAX).contains(&text.len()) && text.chars().all(is_good) {
+        return Ok(text.to_owned());
+    }
+    Err(Problem::new(
+        format!("{text:?} is not a name for a listener"),
+        format!("write 1 to {LISTENER_NAME_BYTES_MAX} letters, digits, \"-\", \"_\" or \".\""),
+    ))
+}
+
+fn alpn_protocol(text: &str) -> Result<Vec<u8>, Problem> {
+    match text.len() {
+        1..=ALPN_BYTES_MAX => Ok(text.as_bytes().to_vec()),
+        bytes => Err(Problem::new(
+            format!("a protocol name of {bytes} bytes"),
+            format!("write one of 1 to {ALPN_BYTES_MAX} bytes, such as \"http/1.1\""),
+        )),
+    }
+}
+
+/// Files and directories with certificates of one listener.
+const SOURCES_MAX: usize = 10_000;
+const ALPN_BYTES_MAX: usize = 255;
+const ALPN_MAX: usize = 16;
+const LISTENER_NAME_BYTES_MAX: usize = 64;
+
+const BALANCE: [(&str, Balance); 2] = [
+    (Balance::LeastConnections.name(), Balance::LeastConnections),
+    (Balance::RoundRobin.name(), Balance::RoundRobin),
+];
+const UNKNOWN_NAMES: [(&str, UnknownNames); 2] =
+    [("default", UnknownNames::ServeDefault), ("refuse", UnknownNames::Refuse)];
+const VERSIONS: [(&str, Versions); 2] = [("1.2", Versions::Tls12), ("1.3", Versions::Tls13)];
