@@ -178,13 +178,17 @@ impl KeyType {
     /// Whether a client that offers `schemes` can check a signature by such a key; no key is
     /// decoded to know. rustls ties a curve to its hash, in TLS 1.2 too.
     pub fn is_accepted(self, schemes: &[SignatureScheme]) -> bool {
-        let own: &[SignatureScheme] = match self {
+        self.schemes().iter().any(|scheme| schemes.contains(scheme))
+    }
+
+    /// What it usually signs with.
+    pub(crate) fn schemes(self) -> &'static [SignatureScheme] {
+        match self {
             Self::EcdsaP256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],
             Self::EcdsaP384 => &[SignatureScheme::ECDSA_NISTP384_SHA384],
             Self::Ed25519 => &[SignatureScheme::ED25519],
             Self::Rsa { .. } => &RSA_SCHEMES,
-        };
-        own.iter().any(|scheme| schemes.contains(scheme))
+        }
     }
 
     /// Cheaper for the server comes first. Equal ranks are one kind of key: of two such

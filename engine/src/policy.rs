@@ -7,6 +7,7 @@ use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 use sha2::{Digest, Sha256};
 
+use crate::certificates::KeyType;
 use crate::client_certificates::ClientRoots;
 
 mod scheme;
@@ -43,6 +44,12 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Whether its schemes leave one that keys of this type sign with.
+    pub fn signs_with(&self, key_type: KeyType) -> bool {
+        let allowed = SchemeSet::restricting(&self.schemes);
+        allowed.is_none_or(|allowed| !allowed.allowed(key_type.schemes()).is_empty())
+    }
+
     /// Binds tickets to this policy: a ticket issued under one digest never resumes under another.
     ///
     /// Every field goes in, each behind its length, so that no two policies share an encoding.

@@ -12,6 +12,7 @@ use clap_complete::Shell;
 use crate::config::{
     AdminAddress, Config, LANES_MAX, Limits, Mistakes, Problem, Simple, Tickets, WrittenBackend,
     value,
+    value::{AlpnProtocol, ListenAddresses},
 };
 use crate::exit::Exit;
 
@@ -109,8 +110,8 @@ pub struct ServeArguments {
     pub config: Option<PathBuf>,
     /// Accept TLS here; may be repeated
     #[arg(long, long_help = LISTEN_HELP, value_name = "ADDR:PORT",
-        required_unless_present = "config", value_parser = value::listen_address)]
-    pub listen: Vec<SocketAddr>,
+        required_unless_present = "config", value_parser = value::listen_addresses)]
+    pub listen: Vec<ListenAddresses>,
     /// Relay plaintext there; may be repeated
     ///
     /// ADDR:PORT, HOST:PORT or unix:/PATH. Several take turns; one that fails rests. With tls://
@@ -132,6 +133,12 @@ pub struct ServeArguments {
     /// The file with the sealing keys of a certificate store
     #[arg(long, value_name = "FILE")]
     pub store_key_file: Option<PathBuf>,
+    /// Speak these application protocols, the best first, parted by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = value::alpn_protocol)]
+    pub alpn: Vec<AlpnProtocol>,
+    /// Tell backends who the client is, by a PROXY protocol header of version 2
+    #[arg(long)]
+    pub proxy_header: bool,
     /// Run this many event loops, one thread each; one per core without it
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub lanes: Option<NonZeroUsize>,
@@ -152,10 +159,12 @@ impl ServeArguments {
             Some(file) => Config::load(&file),
             None => Config::simple(Simple {
                 admin: self.admin,
+                alpn: self.alpn.into_iter().map(|protocol| protocol.0).collect(),
                 backends: self.backend,
                 certificates: self.certificates,
                 lanes: self.lanes,
-                listen: self.listen,
+                listen: self.listen.into_iter().flat_map(|written| written.0).collect(),
+                proxy_header: self.proxy_header,
                 store_key_file: self.store_key_file,
             }),
         }
@@ -202,16 +211,24 @@ Exit codes:
     )
 }
 
-const SIMPLE_FLAGS: [&str; 6] =
-    ["listen", "backend", "certificates", "store_key_file", "lanes", "admin"];
+const SIMPLE_FLAGS: [&str; 8] = [
+    "listen",
+    "backend",
+    "certificates",
+    "store_key_file",
+    "alpn",
+    "proxy_header",
+    "lanes",
+    "admin",
+];
 
 const SERVE_USAGE: &str = "sealane serve --config FILE
        sealane serve --listen ADDR:PORT --backend ADDR:PORT --certificates PATH [--lanes N] \
-[--admin ADDR:PORT|unix:PATH]";
+[--alpn NAMES] [--proxy-header] [--admin ADDR:PORT|unix:PATH]";
 
 const LISTEN_HELP: &str = "Accept TLS here; may be repeated
 
-The address is numeric: 0.0.0.0:443 for every IPv4 address, [::]:443 for IPv6.";
+The address is numeric: 0.0.0.0:443 for every IPv4 address, [::]:443 for IPv6; :443 is both.";
 
 const SERVE_EXAMPLES: &str = "Examples:
   sealane serve --listen 0.0.0.0:443 --backend 127.0.0.1:8080 --certificates /etc/sealane/certs

@@ -59,6 +59,8 @@ pub struct Config {
     pub store_key: Option<KeySource>,
     /// How sessions are resumed.
     pub tickets: Tickets,
+    /// Whether a change of a file is a reload.
+    pub watch: bool,
 }
 
 impl Config {
@@ -103,11 +105,11 @@ impl Config {
             certificates: files.into_iter().map(CertificateSource::Path).collect(),
             store: stores.first().and_then(|path| value::store_path(path)).map(PathBuf::from),
             default_certificate: None,
-            policy: Policy::default(),
+            policy: Policy { alpn: simple.alpn, ..Policy::default() },
             backends: simple.backends.into_iter().map(|backend| backend.address).collect(),
             backend_tls: speaks_tls.then(BackendTls::default),
             balance: Balance::default(),
-            proxy_header: false,
+            proxy_header: simple.proxy_header,
         };
         Ok(Self {
             access_log: None,
@@ -120,15 +122,18 @@ impl Config {
             pin_lanes: false,
             store_key: simple.store_key_file.map(KeySource::File),
             tickets: Tickets::default(),
+            watch: true,
         })
     }
 }
 
 /// What can be said without a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Simple {
     /// Where metrics, health and state are served.
     pub admin: Option<AdminAddress>,
+    /// Application protocols of the one listener, in order of preference.
+    pub alpn: Vec<Vec<u8>>,
     /// Backends of the one listener.
     pub backends: Vec<WrittenBackend>,
     /// Its certificates.
@@ -137,6 +142,8 @@ pub struct Simple {
     pub lanes: Option<NonZeroUsize>,
     /// Its addresses.
     pub listen: Vec<SocketAddr>,
+    /// Whether its backends are told who the client is.
+    pub proxy_header: bool,
     /// The file with the keys that open its certificate store.
     pub store_key_file: Option<PathBuf>,
 }

@@ -178,7 +178,9 @@ impl Control {
             }
             if pending.as_ref().is_some_and(Pending::is_due) {
                 pending = None;
-                if fingerprint(self.source.file(), &self.config) != self.fingerprint {
+                let is_followed = self.config.watch;
+                if is_followed && fingerprint(self.source.file(), &self.config) != self.fingerprint
+                {
                     self.reload();
                     // Folders that are new in it were not watched while it was built.
                     Pending::note(&mut pending);
@@ -364,6 +366,9 @@ impl Control {
     }
 
     fn follow_files(&mut self) {
+        if !self.config.watch {
+            return;
+        }
         let problems = self.watch.follow(self.source.file(), &self.config);
         for problem in problems.iter().take(UNWATCHED_SHOWN_MAX) {
             say(&format!("{problem}; a change there is noticed only at SIGHUP"));

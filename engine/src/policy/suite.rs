@@ -72,6 +72,16 @@ impl Suite {
         }
     }
 
+    /// Whether it is for TLS 1.3, and for no other version.
+    pub fn is_tls13(self) -> bool {
+        matches!(
+            self,
+            Self::Tls13Aes128GcmSha256
+                | Self::Tls13Aes256GcmSha384
+                | Self::Tls13Chacha20Poly1305Sha256
+        )
+    }
+
     /// As rustls names it.
     pub(crate) fn id(self) -> CipherSuite {
         use CipherSuite as C;

@@ -23,10 +23,13 @@ fn the_definition_is_consistent() {
 fn flags_alone_make_a_configuration() {
     let mut arguments = SIMPLE.to_vec();
     arguments.extend(["--listen", "[::1]:443", "--backend", "unix:/a.sock", "--certificates", "b"]);
-    arguments.extend(["--lanes", "3", "--admin", "unix:/admin.sock"]);
+    arguments.extend(["--lanes", "3", "--admin", "unix:/admin.sock", "--listen", "*:444"]);
+    arguments.extend(["--alpn", "h2,http/1.1", "--proxy-header"]);
     let config = serve(&arguments).unwrap().into_config().unwrap();
     let listener = &config.listeners[0];
-    assert_eq!(listener.addresses.len(), 2);
+    assert_eq!(listener.addresses.len(), 4);
+    assert_eq!(listener.policy.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+    assert!(listener.proxy_header);
     assert_eq!(listener.backends.len(), 2);
     assert_eq!(listener.certificates.len(), 2);
     assert_eq!(config.lanes.get(), 3);
@@ -41,9 +44,12 @@ fn flags_that_are_refused() {
         (SIMPLE[..4].to_vec(), "--certificates <PATH>"),
         ([&["--config", "f"], &SIMPLE[..]].concat(), "cannot be used with"),
         (vec!["--config", "f", "--lanes", "2"], "cannot be used with"),
+        (vec!["--config", "f", "--alpn", "h2"], "cannot be used with"),
+        (vec!["--config", "f", "--proxy-header"], "cannot be used with"),
+        ([&SIMPLE[..], &["--alpn", "h2,"]].concat(), "a protocol name of 0 bytes"),
         ([&SIMPLE[..], &["--lanes", "0"]].concat(), "\"0\" is not a number of lanes; 1 to 1024"),
         ([&SIMPLE[..], &["--lanes", "1025"]].concat(), "is not a number of lanes"),
-        ([&SIMPLE[..], &["--listen", ":443"]].concat(), "write \"0.0.0.0:443\""),
+        ([&SIMPLE[..], &["--listen", "443"]].concat(), "write ADDRESS:PORT"),
         ([&SIMPLE[..], &["--backend", "http://a"]].concat(), "is a URL"),
         ([&SIMPLE[..], &["--admin", "9180"]].concat(), "neither an address and port"),
     ] {

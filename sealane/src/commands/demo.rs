@@ -118,12 +118,10 @@ fn configuration(
     certificate: PathBuf,
 ) -> Result<Config, String> {
     let simple = Simple {
-        admin: None,
         backends: vec![WrittenBackend { address: BackendAddress::Tcp(backend), tls: false }],
         certificates: vec![certificate],
-        lanes: None,
         listen: vec![listen],
-        store_key_file: None,
+        ..Simple::default()
     };
     let mut config = Config::simple(simple).map_err(|mistakes| mistakes.to_string())?;
     // Not among the flags: there, port 0 of the same address counts as the same address.

@@ -2,6 +2,7 @@
 
 mod backends;
 mod listener;
+mod policy;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,6 +34,7 @@ pub(super) fn parse(file: &Path, text: &str) -> (Option<Config>, Vec<Mistake>) {
 fn config(top: &mut Table<'_>) -> Option<Config> {
     let lanes = top.count("lanes", 1..=LANES_MAX).and_then(NonZeroUsize::new);
     let pin_lanes = top.boolean("pin_lanes").unwrap_or(false);
+    let watch = top.boolean("watch").unwrap_or(true);
     let crypto = top.value("crypto").and_then(|v| v.choice(&CRYPTO)).unwrap_or_default();
     let shared_by = lanes.unwrap_or_else(default_lanes);
     let limits = top.table("limits", |t| Some(limits(t, shared_by))).unwrap_or_default();
@@ -59,6 +61,7 @@ fn config(top: &mut Table<'_>) -> Option<Config> {
         pin_lanes,
         store_key,
         tickets,
+        watch,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use sealane_engine::policy::{Group, UnknownNames, Versions};
+use sealane_engine::policy::{Group, Scheme, Suite, UnknownNames, Versions};
 
 use super::*;
 
@@ -39,6 +39,7 @@ fn the_least_that_can_be_written() {
         pin_lanes: false,
         store_key: None,
         tickets: Tickets::default(),
+        watch: true,
     };
     assert_eq!(config, expected);
 }
@@ -55,6 +56,7 @@ fn stores_stand_beside_files() {
 
 /// Every key, with a value that is not its default.
 const EVERY_KEY: &str = r#"
+watch = false
 lanes = 3
 pin_lanes = true
 crypto = "aws-lc"
@@ -91,6 +93,8 @@ certificates = ["/a.pem", { chain = "x.crt", key = "x.key" }]
 default_certificate = "WWW.example.com"
 groups = ["X25519", "secp256r1"]
 versions = ["1.3"]
+suites = ["TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"]
+schemes = ["ed25519"]
 alpn = ["h2", "http/1.1"]
 backends = ["10.0.0.1:80", "unix:/run/app.sock"]
 balance = "least-connections"
@@ -106,7 +110,7 @@ backends = ["[::1]:80"]
 #[test]
 fn every_key_has_an_effect() {
     let config = parse(EVERY_KEY).unwrap();
-    assert_eq!((config.lanes.get(), config.pin_lanes), (3, true));
+    assert_eq!((config.lanes.get(), config.pin_lanes, config.watch), (3, true, false));
     assert_eq!(config.crypto, ProviderChoice::AwsLc);
     assert_eq!(config.admin, Some(AdminAddress::Tcp("0.0.0.0:9180".parse().unwrap())));
     assert_eq!(config.admin_hosts, ["metrics.example.com"]);
@@ -144,6 +148,8 @@ fn every_key_has_an_effect() {
     assert_eq!(web.policy.groups, [Group::X25519, Group::Secp256r1]);
     assert_eq!(web.policy.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
     assert_eq!(web.policy.versions, Versions::Tls13);
+    let suites = [Suite::Tls13Chacha20Poly1305Sha256, Suite::Tls13Aes128GcmSha256];
+    assert_eq!((&*web.policy.suites, &*web.policy.schemes), (&suites[..], &[Scheme::Ed25519][..]));
     assert_eq!((web.balance, web.proxy_header), (Balance::LeastConnections, true));
     assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
     assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
@@ -158,6 +164,8 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(config.tickets, Tickets::default());
     assert_eq!(config.listeners[0].policy.groups, Policy::default().groups);
     assert_eq!(config.listeners[0].policy.versions, Policy::default().versions);
+    assert_eq!(config.listeners[0].policy.suites, Suite::ALL);
+    assert_eq!(config.listeners[0].policy.schemes, Scheme::ALL);
     assert_eq!(config.listeners[1].backend_tls, Some(BackendTls::default()));
     let with_all: String = text
         .lines()
@@ -213,14 +221,12 @@ fn no_listener_has_more_backends_than_the_relay_can_tell_apart() {
     let mistakes = parse(&list(65)).unwrap_err().to_string();
     assert!(mistakes.contains("the list has 65 elements; write at most 64"), "{mistakes}");
     let simple = Simple {
-        admin: None,
         backends: (1..=65)
             .map(|port| value::backend(&format!("localhost:{port}")).unwrap())
             .collect(),
         certificates: vec!["certs".into()],
-        lanes: None,
         listen: vec!["0.0.0.0:443".parse().unwrap()],
-        store_key_file: None,
+        ..Simple::default()
     };
     let mistakes = Config::simple(simple).unwrap_err().to_string();
     assert_eq!(mistakes, "--backend: is given 65 times; give it at most 64 times");
@@ -262,10 +268,11 @@ fn contradictions() {
             listener("default_certificate = \"a.example\"\nunknown_names = \"refuse\""),
             "never served where unknown names are refused",
         ),
-        (listener("groups = [\"X25519MLKEM768\"]"), "TLS 1.2 has no group to use"),
-        (listener("versions = [\"1.3\", \"1.3\"]"), "is written twice"),
+        (
+            LISTENER.replace("127.0.0.1:443", ":443") + &LISTENER.replace("127.0.0.1", "[::]"),
+            "[::]:443 is already the address of the listener in line 1",
+        ),
         (with("[tickets]\nlifetime = \"600500ms\""), "a fraction of a second; write whole seconds"),
-        (listener("alpn = [\"\"]"), "a protocol name of 0 bytes"),
         (listener("name = \"a b\""), "is not a name for a listener"),
         (
             listener("name = \"a\"") + &LISTENER.replace("443", "444") + "name = \"a\"",
@@ -287,6 +294,32 @@ fn contradictions() {
         let mistakes = parse(&text).unwrap_err().to_string();
         assert!(mistakes.contains(expected), "{text}\n{mistakes}");
     }
+}
+
+#[test]
+fn contradictions_about_tls() {
+    let listener = |lines: &str| format!("{LISTENER}{lines}\n");
+    for (text, expected) in [
+        (listener("groups = [\"X25519MLKEM768\"]"), "TLS 1.2 has no group to use"),
+        (
+            listener("suites = [\"TLS_AES_128_GCM_SHA256\"]"),
+            "suites: no suite of TLS 1.2 is among them; add one, such as \"ECDHE-ECDSA-AES128-GCM",
+        ),
+        (
+            listener("versions = [\"1.3\"]\nsuites = [\"ECDHE-RSA-AES128-GCM-SHA256\"]"),
+            "suites[0]: TLS 1.2, for which this suite is, is not among versions; remove it",
+        ),
+        (
+            listener("suites = [\"AES128-SHA\"]"),
+            "\"AES128-SHA\" is no suite that Sealane has; choose among TLS_AES_128_GCM_SHA256, TLS",
+        ),
+        (listener("schemes = [\"rsa\"]"), "\"rsa\" is not a choice; choose \"ecdsa_secp256r1"),
+        (listener("versions = [\"1.3\", \"1.3\"]"), "is written twice"),
+        (listener("alpn = [\"\"]"), "a protocol name of 0 bytes"),
+    ] {
+        let mistakes = parse(&text).unwrap_err().to_string();
+        assert!(mistakes.contains(expected), "{text}\n{mistakes}");
+    }
     let only_13 = listener("groups = [\"X25519MLKEM768\"]\nversions = [\"1.3\"]");
     assert!(parse(&only_13).is_ok());
 }
@@ -299,7 +332,7 @@ fn flags_alone() {
         certificates: vec!["certs".into()],
         lanes: NonZeroUsize::new(2),
         listen: vec!["0.0.0.0:443".parse().unwrap(), "[::]:443".parse().unwrap()],
-        store_key_file: None,
+        ..Simple::default()
     };
     let config = Config::simple(simple.clone()).unwrap();
     assert_eq!(config.lanes.get(), 2);
@@ -309,9 +342,8 @@ fn flags_alone() {
         admin: Some(AdminAddress::Tcp("0.0.0.0:443".parse().unwrap())),
         backends: [simple.backends.clone(), simple.backends].concat(),
         certificates: Vec::new(),
-        lanes: None,
         listen: vec!["0.0.0.0:443".parse().unwrap()],
-        store_key_file: None,
+        ..Simple::default()
     };
     let mistakes = Config::simple(wrong).unwrap_err().to_string();
     let lines: Vec<_> = mistakes.lines().collect();

@@ -1,6 +1,6 @@
 //! Single values as text: durations, sizes, addresses, names. Files and flags share them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,15 +8,27 @@ use super::backend::TLS_SCHEME;
 use super::mistake::Problem;
 use super::{AdminAddress, BackendAddress, WrittenBackend};
 
-/// Reads an address to listen on.
+/// What is written to listen on: one address, or every address of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddresses(pub Vec<SocketAddr>);
+
+/// Reads what to listen on: `ADDRESS:PORT`, or `:PORT` or `*:PORT` for every address.
+pub fn listen_addresses(text: &str) -> Result<ListenAddresses, Problem> {
+    if let Some(("" | "*", port)) = text.rsplit_once(':')
+        && let Ok(port) = port.parse::<u16>()
+    {
+        let every = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
+        return Ok(ListenAddresses(every.map(|address| (address, port).into()).into()));
+    }
+    listen_address(text).map(|address| ListenAddresses(vec![address]))
+}
+
+/// Reads one address to listen on.
 pub fn listen_address(text: &str) -> Result<SocketAddr, Problem> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
     let remedy = match text.rsplit_once(':') {
-        Some(("" | "*", port)) if is_port(port) => {
-            format!("write \"0.0.0.0:{port}\" for every IPv4 address, \"[::]:{port}\" for IPv6")
-        }
         Some((host, port)) if host.parse::<IpAddr>().is_ok() && is_port(port) => {
             format!("write \"[{host}]:{port}\"")
         }
@@ -115,6 +127,21 @@ pub fn host_name(text: &str) -> Result<String, Problem> {
         false => "write it in its ASCII form (xn--...)",
     };
     Err(Problem::new(format!("{text:?} is not a host name"), remedy))
+}
+
+/// An application protocol as ALPN names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlpnProtocol(pub Vec<u8>);
+
+/// Reads the name of an application protocol.
+pub fn alpn_protocol(text: &str) -> Result<AlpnProtocol, Problem> {
+    match text.len() {
+        1..=ALPN_BYTES_MAX => Ok(AlpnProtocol(text.as_bytes().to_vec())),
+        bytes => Err(Problem::new(
+            format!("a protocol name of {bytes} bytes"),
+            format!("write one of 1 to {ALPN_BYTES_MAX} bytes, such as \"http/1.1\""),
+        )),
+    }
 }
 
 /// Reads a duration: a whole number and a unit.
@@ -235,6 +262,7 @@ pub const UNIX_PATH_BYTES_MAX: usize = 107;
 const HOST_REMEDY: &str =
     "write HOST:PORT, such as \"localhost:8080\", \"127.0.0.1:8080\" or \"[::1]:8080\"";
 /// RFC 1035, 2.3.4.
+const ALPN_BYTES_MAX: usize = 255;
 const LABEL_BYTES_MAX: usize = 63;
 const NAME_BYTES_MAX: usize = 253;
 const DURATION_UNITS: [(&str, u64); 5] =
@@ -298,20 +326,24 @@ mod tests {
     }
 
     #[test]
-    fn listen_addresses() {
+    fn what_is_listened_on() {
         for (text, expected) in [
             ("0.0.0.0:443", Ok("0.0.0.0:443")),
             ("[::]:443", Ok("[::]:443")),
-            (":443", Err("write \"0.0.0.0:443\" for every IPv4 address, \"[::]:443\" for IPv6")),
-            ("*:443", Err("write \"0.0.0.0:443\"")),
+            (":443", Ok("0.0.0.0:443 [::]:443")),
+            ("*:443", Ok("0.0.0.0:443 [::]:443")),
+            (":66000", Err("write ADDRESS:PORT")),
             (":::443", Err("write \"[::]:443\"")),
             ("127.0.0.1", Err("add a port: \"127.0.0.1:PORT\"")),
             ("::1", Err("add a port: \"[::1]:PORT\"")),
             ("localhost:443", Err("numeric address")),
             ("", Err("numeric address")),
         ] {
-            match (listen_address(text), expected) {
-                (Ok(read), Ok(expected)) => assert_eq!(read.to_string(), expected),
+            match (listen_addresses(text), expected) {
+                (Ok(read), Ok(expected)) => {
+                    let read: Vec<_> = read.0.iter().map(ToString::to_string).collect();
+                    assert_eq!(read.join(" "), expected);
+                }
                 (Err(problem), Err(part)) => {
                     assert!(problem.to_string().contains(part), "{text:?}: {problem}");
                 }

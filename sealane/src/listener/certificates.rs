@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use sealane_certificate_files::{Bound, Bounds, CertificateFileError, LoadedCertificates};
-use sealane_engine::certificates::{CertificateError, DefaultCertificate};
+use sealane_engine::certificates::{Certificate, CertificateError, DefaultCertificate};
 
 use super::{Material, Reading, Survey};
 use crate::config::{self, CertificateSource, Limits};
@@ -25,9 +25,20 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let loaded = load(survey.listener, limits, &provider.crypto, reading.now_s());
     survey.errors.extend(loaded.errors.iter().map(ToString::to_string));
     survey.warnings.extend(loaded.warnings.iter().map(ToString::to_string));
+    let policy = &survey.listener.policy;
+    let signs = |certificate: &Certificate| policy.signs_with(certificate.key_type());
+    let is_useless = !loaded.index.is_empty() && !loaded.index.iter().any(|each| signs(each));
     for certificate in loaded.index.iter() {
         let (label, not_after_s) = (certificate.label(), certificate.not_after_s());
         survey.warn_if_soon(label, not_after_s, reading.around.now);
+        if !signs(certificate) {
+            let text = format!(
+                "{label}: schemes has none that its key of type {} signs with, so nobody gets it; \
+                 add one, or remove it",
+                certificate.key_type()
+            );
+            if is_useless { &mut survey.errors } else { &mut survey.warnings }.push(text);
+        }
     }
     survey.certificates = Some(Arc::new(loaded.index));
 }

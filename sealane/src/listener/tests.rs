@@ -9,12 +9,10 @@ use crate::config::{
 
 fn config(backend: &str, certificates: &Path) -> Config {
     Config::simple(Simple {
-        admin: None,
         backends: vec![value::backend(backend).unwrap()],
         certificates: vec![certificates.into()],
-        lanes: None,
         listen: vec!["127.0.0.1:0".parse().unwrap()],
-        store_key_file: None,
+        ..Simple::default()
     })
     .unwrap()
 }

@@ -22,6 +22,7 @@ mod reload;
 mod resumption;
 mod secrets;
 mod service;
+mod settings;
 mod store;
 mod store_faults;
 mod store_watch;

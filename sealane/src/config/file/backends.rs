@@ -4,7 +4,8 @@ use super::super::backend::{BackendTls, RootSource, Trust, server_name, share_tl
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{BackendAddress, value};
-use super::listener::{alpn, certificate_source, versions};
+use super::listener::certificate_source;
+use super::policy::{alpn, versions};
 use crate::backends::BACKENDS_MAX;
 
 /// Where a listener's plaintext goes, and how TLS is spoken there if it is.

@@ -4,12 +4,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use sealane_engine::policy::{Group, Policy, UnknownNames, Versions};
+use sealane_engine::policy::UnknownNames;
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{Balance, CertificateSource, Limits, Listener, STORES_REMEDY, value};
 use super::backends::backends;
+use super::policy::policy;
 use super::{Claims, LISTENERS_MAX};
 
 /// The listeners that are written, of which no two may claim the same.
@@ -91,9 +92,11 @@ fn addresses(
         Some(_) => table.value("address"),
     };
     let mut claimed = |v: &Value<'_>| {
-        let address = v.parsed(value::listen_address)?;
-        claims.address(address, &format!("the listener in line {}", at.line()), v)?;
-        Some(address)
+        let addresses = v.parsed(value::listen_addresses)?.0;
+        for address in &addresses {
+            claims.address(*address, &format!("the listener in line {}", at.line()), v)?;
+        }
+        Some(addresses)
     };
     match (one, many) {
         (Some(one), Some(_)) => {
@@ -103,8 +106,8 @@ fn addresses(
             ));
             None
         }
-        (Some(one), None) => claimed(&one).map(|address| vec![address]),
-        (None, Some(many)) => many.list(LISTENERS_MAX, |v| claimed(&v)),
+        (Some(one), None) => claimed(&one),
+        (None, Some(many)) => many.list(LISTENERS_MAX, |v| claimed(&v)).map(|each| each.concat()),
         (None, None) => None,
     }
 }
@@ -144,43 +147,6 @@ pub(super) fn certificate_source(written: &Value<'_>) -> Option<CertificateSourc
     })
 }
 
-fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
-    let default = Policy::default();
-    let unknown_names = table.value("unknown_names").and_then(|v| v.choice(&UNKNOWN_NAMES));
-    let versions = versions(table);
-    let groups = table.value("groups");
-    let alpn = alpn(table);
-    let choices = Group::ALL.map(|group| (group.name(), group));
-    let group_list = groups.as_ref().and_then(|v| v.set(choices.len(), |v| v.choice(&choices)));
-    let policy = Policy {
-        alpn: alpn.unwrap_or_default(),
-        groups: group_list.unwrap_or(default.groups),
-        unknown_names: unknown_names.unwrap_or(default.unknown_names),
-        versions: versions.unwrap_or(default.versions),
-        ..default
-    };
-    if policy.groups == [Group::X25519MlKem768] && policy.versions != Versions::Tls13 {
-        groups.as_ref().unwrap_or(at).wrong(Problem::new(
-            "TLS 1.2 has no group to use, X25519MLKEM768 is for TLS 1.3",
-            "add \"X25519\", or say versions = [\"1.3\"]",
-        ));
-    }
-    policy
-}
-
-pub(super) fn versions(table: &mut Table<'_>) -> Option<Versions> {
-    let versions = table.value("versions")?.set(2, |v| v.choice(&VERSIONS))?;
-    Some(match versions.as_slice() {
-        [Versions::Tls12] => Versions::Tls12,
-        [Versions::Tls13] => Versions::Tls13,
-        _ => Versions::Tls12AndTls13,
-    })
-}
-
-pub(super) fn alpn(table: &mut Table<'_>) -> Option<Vec<Vec<u8>>> {
-    table.value("alpn")?.set(ALPN_MAX, |v| v.parsed(alpn_protocol))
-}
-
 fn listener_name(text: &str) -> Result<String, Problem> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.:[]".contains(c);
     if (1..=LISTENER_NAME_BYTES_MAX).contains(&text.len()) && text.chars().all(is_good) {
@@ -192,26 +158,11 @@ fn listener_name(text: &str) -> Result<String, Problem> {
     ))
 }
 
-fn alpn_protocol(text: &str) -> Result<Vec<u8>, Problem> {
-    match text.len() {
-        1..=ALPN_BYTES_MAX => Ok(text.as_bytes().to_vec()),
-        bytes => Err(Problem::new(
-            format!("a protocol name of {bytes} bytes"),
-            format!("write one of 1 to {ALPN_BYTES_MAX} bytes, such as \"http/1.1\""),
-        )),
-    }
-}
-
 /// Files and directories with certificates of one listener.
 const SOURCES_MAX: usize = 10_000;
-const ALPN_BYTES_MAX: usize = 255;
-const ALPN_MAX: usize = 16;
 const LISTENER_NAME_BYTES_MAX: usize = 64;
 
 const BALANCE: [(&str, Balance); 2] = [
     (Balance::LeastConnections.name(), Balance::LeastConnections),
     (Balance::RoundRobin.name(), Balance::RoundRobin),
 ];
-const UNKNOWN_NAMES: [(&str, UnknownNames); 2] =
-    [("default", UnknownNames::ServeDefault), ("refuse", UnknownNames::Refuse)];
-const VERSIONS: [(&str, Versions); 2] = [("1.2", Versions::Tls12), ("1.3", Versions::Tls13)];

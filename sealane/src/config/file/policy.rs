@@ -1,0 +1,100 @@
+//! The keys by which a listener says what TLS it speaks: versions, suites, groups, schemes, ALPN.
+
+use sealane_engine::policy::{Group, Policy, Scheme, Suite, UnknownNames, Versions};
+
+use super::super::mistake::Problem;
+use super::super::reader::{Table, Value};
+use super::super::value;
+
+/// The policy of a listener that is written `at` a place.
+pub(super) fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
+    let default = Policy::default();
+    let unknown_names = table.value("unknown_names").and_then(|v| v.choice(&UNKNOWN_NAMES));
+    let versions = versions(table).unwrap_or(default.versions);
+    let groups = table.value("groups");
+    let choices = Group::ALL.map(|group| (group.name(), group));
+    let group_list = groups.as_ref().and_then(|v| v.set(choices.len(), |v| v.choice(&choices)));
+    let policy = Policy {
+        alpn: alpn(table).unwrap_or_default(),
+        groups: group_list.unwrap_or(default.groups),
+        schemes: schemes(table).unwrap_or_default(),
+        suites: suites(table, versions).unwrap_or_default(),
+        unknown_names: unknown_names.unwrap_or(default.unknown_names),
+        versions,
+        ..default
+    };
+    if policy.groups == [Group::X25519MlKem768] && policy.versions != Versions::Tls13 {
+        groups.as_ref().unwrap_or(at).wrong(Problem::new(
+            "TLS 1.2 has no group to use, X25519MLKEM768 is for TLS 1.3",
+            "add \"X25519\", or say versions = [\"1.3\"]",
+        ));
+    }
+    policy
+}
+
+/// The protocol versions in `versions`.
+pub(super) fn versions(table: &mut Table<'_>) -> Option<Versions> {
+    let versions = table.value("versions")?.set(2, |v| v.choice(&VERSIONS))?;
+    Some(match versions.as_slice() {
+        [Versions::Tls12] => Versions::Tls12,
+        [Versions::Tls13] => Versions::Tls13,
+        _ => Versions::Tls12AndTls13,
+    })
+}
+
+/// The application protocols in `alpn`.
+pub(super) fn alpn(table: &mut Table<'_>) -> Option<Vec<Vec<u8>>> {
+    table.value("alpn")?.set(ALPN_MAX, |v| Some(v.parsed(value::alpn_protocol)?.0))
+}
+
+fn suites(table: &mut Table<'_>, versions: Versions) -> Option<Vec<Suite>> {
+    let written = table.value("suites")?;
+    let suites = written.set(Suite::ALL.len(), |v| {
+        let suite = v.parsed(suite)?;
+        let (is_tls13, version) = (suite.is_tls13(), if suite.is_tls13() { "1.3" } else { "1.2" });
+        let is_spoken = versions != if is_tls13 { Versions::Tls12 } else { Versions::Tls13 };
+        if !is_spoken {
+            let what = format!("TLS {version}, for which this suite is, is not among versions");
+            v.wrong(Problem::new(what, "remove it, or add the version"));
+        }
+        is_spoken.then_some(suite)
+    })?;
+    for (is_tls13, other, version, example) in [
+        (false, Versions::Tls13, "1.2", Suite::EcdheEcdsaAes128GcmSha256),
+        (true, Versions::Tls12, "1.3", Suite::Tls13Aes128GcmSha256),
+    ] {
+        let is_missing = !suites.iter().any(|suite| suite.is_tls13() == is_tls13);
+        if is_missing && versions != other && !suites.is_empty() {
+            let what = format!("no suite of TLS {version} is among them");
+            let remedy = format!(
+                "add one, such as {:?}, or leave TLS {version} out of versions",
+                example.openssl_name()
+            );
+            written.wrong(Problem::new(what, remedy));
+        }
+    }
+    Some(suites)
+}
+
+fn schemes(table: &mut Table<'_>) -> Option<Vec<Scheme>> {
+    let choices = Scheme::ALL.map(|scheme| (scheme.name(), scheme));
+    table.value("schemes")?.set(choices.len(), |v| v.choice(&choices))
+}
+
+/// Reads a suite by the name of IANA or of OpenSSL.
+fn suite(text: &str) -> Result<Suite, Problem> {
+    let named = |suite: &Suite| [suite.name(), suite.openssl_name()].contains(&text);
+    Suite::ALL.into_iter().find(named).ok_or_else(|| {
+        let names: Vec<_> = Suite::ALL.iter().map(|suite| suite.openssl_name()).collect();
+        Problem::new(
+            format!("{text:?} is no suite that Sealane has"),
+            format!("choose among {}", names.join(", ")),
+        )
+    })
+}
+
+const ALPN_MAX: usize = 16;
+
+const UNKNOWN_NAMES: [(&str, UnknownNames); 2] =
+    [("default", UnknownNames::ServeDefault), ("refuse", UnknownNames::Refuse)];
+const VERSIONS: [(&str, Versions); 2] = [("1.2", Versions::Tls12), ("1.3", Versions::Tls13)];
