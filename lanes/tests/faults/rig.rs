@@ -28,7 +28,7 @@ use crate::kernel::{Faulty, Script};
 use crate::service::{Behaviour, Settings, Tested};
 
 /// Longer than anything here takes on a busy machine; a test that reaches it has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The name on the certificate.
 pub(crate) const NAME: &str = "one.test";
 
@@ -75,7 +75,8 @@ impl Wanted {
         Self {
             backend_tls: None,
             behaviour,
-            limits: Limits::default(),
+            // A client that sends its hello byte by byte may wait for the processor between any two.
+            limits: Limits { handshake_timeout: PATIENCE, ..Limits::default() },
             named: Vec::new(),
             unknown_names: UnknownNames::ServeDefault,
             connect_timeout: PATIENCE,
