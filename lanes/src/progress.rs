@@ -140,7 +140,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     fn read_attached(&mut self) -> Result<(), Cause> {
         let Some(lent) = self.call() else { return Ok(()) };
         let Call { service, state, mut link, received, plain, settings } = lent;
-        // What a client sent is never there while its backend is read.
+        // What another connection left is nobody's.
+        received.clear();
         let mut arrivals = Arrivals { plain: received, sealed: plain };
         service.attached_readable(state, &mut link, &mut arrivals, settings)
     }

@@ -415,6 +415,7 @@ impl Service for Ordered {
         arrivals: &mut Arrivals<'_>,
         _settings: &Settings,
     ) -> Result<(), Cause> {
+        assert_eq!(arrivals.filled(), b"", "what another connection left is nobody's");
         match link.receive_attached(arrivals) {
             Ok(Received::Bytes { last: false }) => link.send(arrivals.filled()),
             Ok(Received::Bytes { last: true }) => link.finish(arrivals.filled()),

@@ -153,7 +153,9 @@ impl Service for Tested {
             plain.clear();
             return Ok(());
         }
-        if plain.filled() == PANIC_WORD {
+        if plain.filled() == PANIC_WORD && is_told(settings, "plaintext") {
+            // The worst that it can do with what it is lent.
+            std::mem::take(plain);
             panic_if_told(settings, "plaintext");
         }
         if plain.filled() == PANIC_WORD && is_told(settings, "attached_readable") {
@@ -221,6 +223,7 @@ impl Service for Tested {
         arrivals: &mut Arrivals<'_>,
         settings: &Settings,
     ) -> Result<(), Cause> {
+        assert_eq!(arrivals.filled(), b"", "what another connection left is nobody's");
         let received = link.receive_attached(arrivals);
         panic_if_told(settings, "attached_readable");
         match received {
