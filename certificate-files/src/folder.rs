@@ -5,11 +5,12 @@
 //! |---|---|
 //! | certbot, dehydrated | `fullchain.pem` and `privkey.pem`, links as a rule, beside other parts |
 //! | acme.sh | `fullchain.cer` and `NAME.key` in `NAME/` or `NAME_ecc/`, beside other parts |
-//! | lego | `NAME.crt`, `NAME.key`, `NAME.issuer.crt`, `NAME.json`; for all names in one folder |
+//! | lego | `NAME.crt`, `NAME.key`, `NAME.issuer.crt`, `NAME.json`, for all names in one folder |
 //! | people | `NAME.pem` with chain and key, `NAME.crt` or `NAME.cer` with `NAME.key` |
 //!
-//! Clients that have a folder for each name have one folder for all of those: it is read one level
-//! deep. Names that begin with a dot are passed over, so a volume of Kubernetes is read once.
+//! Clients that have a folder for each name have one folder for all of those: of its folders only
+//! what such a client keeps is read. Names that begin with a dot are passed over, so a volume of
+//! Kubernetes is read once.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -22,115 +23,168 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Entry {
     /// A file with a chain and its key.
     Both(PathBuf),
+    /// A folder in the folder that cannot be looked into; it may have nothing to do with it.
+    FolderClosed(PathBuf, io::Error),
     /// A chain whose key should be in this file, and is not there.
     KeyMissing { chain: PathBuf, key: PathBuf },
+    /// A link that leads where this user may not go.
+    LinkClosed(PathBuf, io::Error),
     /// A chain and its key.
     Pair { chain: PathBuf, key: PathBuf },
-    /// A folder in the folder that cannot be looked into.
-    Unreadable(PathBuf, io::Error),
 }
 
-/// What is in `folder`, in the order of names: the first of two certificates for one name is
-/// served, and which is first must not depend on the file system.
+/// What is in `folder`: its own files, and then what its folders have, each in the order of names.
+/// The first of two certificates for one name is served, and which is first must not depend on the
+/// file system.
 ///
 /// # Errors
 /// It cannot be read.
 pub(crate) fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
-    let names = names(folder)?;
-    if let Some(pair @ Entry::Pair { .. }) = of_one_name(folder, &names) {
-        return Ok(vec![pair]);
-    }
-    let mut entries = Vec::new();
-    for name in &names {
+    let Listing { files, folders, closed } = Listing::of(folder)?;
+    let own = of_one_name(folder, &files);
+    let mut entries: Vec<Entry> =
+        files.iter().filter_map(|name| of_file(folder, name, &files, own.as_ref())).collect();
+    entries.splice(0..0, own.filter(|entry| !matches!(entry, Entry::Both(_))));
+    for name in &folders {
         let path = folder.join(name);
-        if !path.is_dir() {
-            entries.extend(of_file(path, &names));
-            continue;
-        }
-        match self::names(&path) {
-            Ok(inner) => entries.extend(of_one_name(&path, &inner)),
-            Err(error) => entries.push(Entry::Unreadable(path, error)),
+        match Listing::of(&path) {
+            Ok(inner) => entries.extend(of_one_name(&path, &inner.files)),
+            Err(error) => entries.push(Entry::FolderClosed(path, error)),
         }
     }
+    entries.extend(closed.into_iter().map(|(path, error)| Entry::LinkClosed(path, error)));
     Ok(entries)
 }
 
-/// The folders in `folder` that are looked into: what changes there changes what it holds.
-pub(crate) fn folders_in(folder: &Path) -> Vec<PathBuf> {
-    let names = names(folder).unwrap_or_default();
-    match of_one_name(folder, &names) {
-        Some(Entry::Pair { .. }) => Vec::new(),
-        _ => names.iter().map(|name| folder.join(name)).filter(|path| path.is_dir()).collect(),
+/// The files in folders of `folder` that it takes certificates from, there or not: what changes
+/// about them changes what it holds.
+pub(crate) fn files_of_folders_in(folder: &Path) -> Vec<PathBuf> {
+    let folders = Listing::of(folder).map(|listing| listing.folders).unwrap_or_default();
+    let mut files = Vec::new();
+    for name in &folders {
+        let path = folder.join(name);
+        files.extend(["fullchain.pem", "privkey.pem", "fullchain.cer"].map(|file| path.join(file)));
+        if path.join("fullchain.cer").exists() {
+            let inner = Listing::of(&path).map(|listing| listing.files).unwrap_or_default();
+            files.push(path.join(key_of_acme_sh(&path, &inner)));
+        }
+    }
+    files
+}
+
+/// The names in a folder that are not hidden.
+#[derive(Default)]
+struct Listing {
+    files: BTreeSet<OsString>,
+    folders: BTreeSet<OsString>,
+    /// Links that lead where this user may not go.
+    closed: Vec<(PathBuf, io::Error)>,
+}
+
+impl Listing {
+    fn of(folder: &Path) -> io::Result<Self> {
+        let mut listing = Self::default();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let kind = entry.file_type()?;
+            // Only a link takes another look; one that leads nowhere is a file that is missing.
+            let followed = kind.is_symlink().then(|| fs::metadata(entry.path()));
+            let is_folder = match followed {
+                None => kind.is_dir(),
+                Some(Ok(facts)) => facts.is_dir(),
+                Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    listing.closed.push((entry.path(), error));
+                    continue;
+                }
+                Some(Err(_)) => false,
+            };
+            let names = if is_folder { &mut listing.folders } else { &mut listing.files };
+            names.insert(name);
+        }
+        Ok(listing)
     }
 }
 
-/// What a client keeps for one certificate in a folder of its own.
-fn of_one_name(folder: &Path, names: &BTreeSet<OsString>) -> Option<Entry> {
-    let has = |name: &str| names.contains(OsStr::new(name));
+/// What a client keeps for one certificate in a folder of its own; half of it is told by whoever
+/// reads it.
+fn of_one_name(folder: &Path, files: &BTreeSet<OsString>) -> Option<Entry> {
+    let has = |name: &str| files.contains(OsStr::new(name));
     let at = |name: &str| folder.join(name);
-    match (has("fullchain.pem"), has("privkey.pem"), has("fullchain.cer")) {
-        (true, true, _) => Some(Entry::Pair { chain: at("fullchain.pem"), key: at("privkey.pem") }),
-        (true, false, _) => Some(Entry::Both(at("fullchain.pem"))),
-        (false, _, true) => {
-            let chain = at("fullchain.cer");
-            let key = folder.join(key_of_acme_sh(folder, names));
-            let is_there = key.file_name().is_some_and(|key| names.contains(key));
-            Some(if is_there {
-                Entry::Pair { chain, key }
-            } else {
-                Entry::KeyMissing { chain, key }
-            })
+    match (has("fullchain.pem"), has("privkey.pem")) {
+        (true, true) => {
+            return Some(Entry::Pair { chain: at("fullchain.pem"), key: at("privkey.pem") });
         }
-        (false, _, false) => None,
+        (true, false) => return Some(Entry::Both(at("fullchain.pem"))),
+        (false, true) => return Some(Entry::Both(at("privkey.pem"))),
+        (false, false) => {}
     }
+    let chain = Some(at("fullchain.cer")).filter(|_| has("fullchain.cer"))?;
+    let name = key_of_acme_sh(folder, files);
+    let key = folder.join(&name);
+    let is_there = files.contains(&name);
+    Some(if is_there { Entry::Pair { chain, key } } else { Entry::KeyMissing { chain, key } })
 }
 
 /// The file of the key in a folder of acme.sh: called after the name that the folder is for; of a
 /// folder that was renamed, the only one.
-fn key_of_acme_sh(folder: &Path, names: &BTreeSet<OsString>) -> OsString {
+fn key_of_acme_sh(folder: &Path, files: &BTreeSet<OsString>) -> OsString {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let named = OsString::from(format!("{}.key", name.strip_suffix("_ecc").unwrap_or(&name)));
-    let mut keys = names.iter().filter(|name| kind(Path::new(name)) == Some("key"));
+    let mut keys = files.iter().filter(|name| kind(Path::new(name)) == Some("key"));
     match (keys.next(), keys.next()) {
         (Some(only), None) => only.clone(),
         _ => named,
     }
 }
 
-/// What the file at `path` makes, beside files of the other `names`.
-fn of_file(path: PathBuf, names: &BTreeSet<OsString>) -> Option<Entry> {
-    let is_there = |path: &Path| path.file_name().is_some_and(|name| names.contains(name));
+/// What the file `name` makes, beside other `files` and what a client keeps in this folder.
+fn of_file(
+    folder: &Path,
+    name: &OsStr,
+    files: &BTreeSet<OsString>,
+    own: Option<&Entry>,
+) -> Option<Entry> {
+    let path = folder.join(name);
     let key = path.with_extension("key");
-    match kind(&path)? {
-        "cer" | "crt" if is_there(&key) => Some(Entry::Pair { chain: path, key }),
-        // A link to it, or the authority's own beside a chain that has it already.
-        "cer" | "crt" if is_issuer_of_another(&path, names) => None,
-        "cer" | "crt" => Some(Entry::KeyMissing { chain: path, key }),
-        // lego writes it beside the pair, if it is asked to.
-        "pem" if is_there(&key) && is_there(&path.with_extension("crt")) => None,
-        "pem" => Some(Entry::Both(path)),
+    let has = |path: &Path| path.file_name().is_some_and(|name| files.contains(name));
+    let pair = || Some(Entry::Pair { chain: path.clone(), key: key.clone() });
+    match (kind(&path)?, own) {
+        ("pem", Some(Entry::Pair { key, .. })) if key.ends_with("privkey.pem") => {
+            (!is_part_of_a_lineage(name)).then(|| Entry::Both(path.clone()))
+        }
+        ("pem", _) => Some(Entry::Both(path)),
+        // The authority's own, beside a chain that has it already.
+        ("crt", _) if is_issuer_of_another(&path, files) => None,
+        ("crt", _) if has(&key) => pair(),
+        ("crt", _) => Some(Entry::KeyMissing { chain: path, key }),
+        // Beside fullchain.cer it is the certificate without those that vouch for it.
+        ("cer", Some(Entry::Pair { .. } | Entry::KeyMissing { .. })) => None,
+        ("cer", _) if has(&key) && !has(&path.with_extension("crt")) => pair(),
         _ => None,
     }
 }
 
+/// Whether it is called like a part of what certbot and dehydrated keep for a certificate, now or
+/// earlier: `chain.pem`, `privkey-1795414762.pem`.
+fn is_part_of_a_lineage(name: &OsStr) -> bool {
+    let stem = Path::new(name).file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    let (part, number) = stem.split_once('-').unwrap_or((stem, "0"));
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && ["cert", "chain", "fullchain", "privkey"].contains(&part)
+}
+
 /// Whether `path` is `NAME.issuer.crt` beside `NAME.crt`.
-fn is_issuer_of_another(path: &Path, names: &BTreeSet<OsString>) -> bool {
+fn is_issuer_of_another(path: &Path, files: &BTreeSet<OsString>) -> bool {
     let stem = path.file_stem().map(Path::new).filter(|stem| kind(stem) == Some("issuer"));
-    stem.is_some_and(|stem| names.contains(stem.with_extension("crt").as_os_str()))
+    stem.is_some_and(|stem| files.contains(stem.with_extension("crt").as_os_str()))
 }
 
 fn kind(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
-}
-
-/// The names in a folder that are not hidden.
-fn names(folder: &Path) -> io::Result<BTreeSet<OsString>> {
-    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
-    names
-        .filter(|name| {
-            !name.as_ref().is_ok_and(|name: &OsString| name.as_encoded_bytes().starts_with(b"."))
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! them all.
 #![forbid(unsafe_code)]
 
+mod access;
 mod folder;
 mod secrecy;
 
@@ -32,7 +33,8 @@ pub fn load(
     now_s: i64,
 ) -> LoadedCertificates {
     let mut builder = IndexBuilder::new(provider, now_s);
-    let Found { mut errors, exposed } = find(sources, bounds.certificates, &mut builder);
+    let Found { mut errors, exposed, passed_over } =
+        find(sources, bounds.certificates, &mut builder);
     let indexed = builder.finish(default);
     // That nothing is left follows from the files that could not be read.
     let follows = |e: &CertificateError| *e == CertificateError::NoneGiven && !errors.is_empty();
@@ -44,7 +46,8 @@ pub fn load(
     }
     let indexed_warnings = indexed.warnings.into_iter().map(CertificateFileWarning::Certificate);
     let warnings = exposed.into_iter().map(CertificateFileWarning::Exposed);
-    let warnings = warnings.chain(indexed_warnings).collect();
+    let passed_over = passed_over.into_iter().map(CertificateFileWarning::PassedOver);
+    let warnings = warnings.chain(passed_over).chain(indexed_warnings).collect();
     LoadedCertificates { errors, index: indexed.index, warnings }
 }
 
@@ -62,6 +65,7 @@ pub fn add(
 struct Found {
     errors: Vec<CertificateFileError>,
     exposed: Vec<Exposed>,
+    passed_over: Vec<CertificateFileError>,
 }
 
 fn find(sources: &[CertificateSource], bound: Bound, builder: &mut IndexBuilder<'_>) -> Found {
@@ -72,6 +76,7 @@ fn find(sources: &[CertificateSource], bound: Bound, builder: &mut IndexBuilder<
         errors: Vec::new(),
         exposed: Vec::new(),
         key: file_buffer(),
+        passed_over: Vec::new(),
     };
     for source in sources {
         if !loader.add(source) {
@@ -79,7 +84,8 @@ fn find(sources: &[CertificateSource], bound: Bound, builder: &mut IndexBuilder<
             break;
         }
     }
-    Found { errors: loader.errors, exposed: loader.exposed }
+    let Loader { errors, exposed, passed_over, .. } = loader;
+    Found { errors, exposed, passed_over }
 }
 
 /// Where certificates and keys are read from.
@@ -98,13 +104,13 @@ pub enum CertificateSource {
 }
 
 impl CertificateSource {
-    /// The files and directories that it is read from, with the directories in a directory that
-    /// are looked into.
+    /// The files and directories that it is read from, and of directories in a directory the files
+    /// that are looked for.
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::Pair { chain, key } => vec![chain.clone(), key.clone()],
             Self::Path(path) => {
-                let mut files = folder::folders_in(path);
+                let mut files = folder::files_of_folders_in(path);
                 files.push(path.clone());
                 files
             }
@@ -167,6 +173,9 @@ pub enum CertificateFileWarning {
     /// Of the file of a private key.
     #[error(transparent)]
     Exposed(Exposed),
+    /// Of a folder in a directory that has certificates otherwise.
+    #[error("{0}; it is passed over")]
+    PassedOver(CertificateFileError),
 }
 
 /// Why a file is not in the index. The fault is the operator's.
@@ -196,14 +205,16 @@ pub enum CertificateFileError {
         /// Where its key should be.
         key: PathBuf,
     },
-    /// The user of the process may not read it.
+    /// The user of the process is kept out.
     #[error(
-        "{}: the user of this process, number {user}, may not read it; give a group of that user's \
-         read access, or, where an ACME client keeps its keys for root alone, let the client's \
-         hook import them: packaging/acme-hook",
-        path.display()
+        "{}: the user of this process, number {user}, may not {}; give access to a group of that \
+         user's",
+        path.display(),
+        closed.as_ref().map_or("read it".into(), |folder| format!("enter {}", folder.display()))
     )]
     Denied {
+        /// The folder on the way that keeps the user out, if it is not the file itself.
+        closed: Option<PathBuf>,
         /// The file or directory.
         path: PathBuf,
         /// The number of the user.
@@ -250,6 +261,8 @@ struct Loader<'a, 'p> {
     errors: Vec<CertificateFileError>,
     exposed: Vec<Exposed>,
     key: Zeroizing<Vec<u8>>,
+    /// Why folders in a directory with certificates were not looked into.
+    passed_over: Vec<CertificateFileError>,
 }
 
 impl Loader<'_, '_> {
@@ -276,6 +289,8 @@ impl Loader<'_, '_> {
                 return true;
             }
         };
+        let is_closed = |entry: &Entry| matches!(entry, Entry::FolderClosed(..));
+        let has_others = !entries.iter().all(is_closed);
         if entries.is_empty() {
             self.errors.push(CertificateFileError::EmptyDirectory { path: directory.to_owned() });
         }
@@ -286,7 +301,11 @@ impl Loader<'_, '_> {
                 self.errors.push(CertificateFileError::KeyMissing { chain, key });
                 true
             }
-            Entry::Unreadable(path, source) => {
+            Entry::FolderClosed(path, source) if has_others => {
+                self.passed_over.push(unreadable(&path, source));
+                true
+            }
+            Entry::FolderClosed(path, source) | Entry::LinkClosed(path, source) => {
                 self.errors.push(unreadable(&path, source));
                 true
             }
@@ -364,7 +383,10 @@ fn unreadable(path: &Path, source: io::Error) -> CertificateFileError {
     match source.kind() {
         // The kernel says by the owner of a process's own entry who that process is.
         io::ErrorKind::PermissionDenied => match fs::metadata("/proc/self") {
-            Ok(own) => CertificateFileError::Denied { path, user: own.uid() },
+            Ok(own) => {
+                let closed = access::closed_folder(&path);
+                CertificateFileError::Denied { closed, path, user: own.uid() }
+            }
             Err(_) => CertificateFileError::Unreadable { path, source },
         },
         _ => CertificateFileError::Unreadable { path, source },

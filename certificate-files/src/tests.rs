@@ -179,7 +179,7 @@ fn of_a_private_key_that_everybody_may_read_the_operator_is_warned() {
                 let name = path.file_name().unwrap().to_str().unwrap();
                 Some(format!("{name} {mode:o}"))
             }
-            CertificateFileWarning::Certificate(_) => None,
+            CertificateFileWarning::Certificate(_) | CertificateFileWarning::PassedOver(_) => None,
         };
         loaded.warnings.iter().filter_map(of).collect::<Vec<_>>()
     };

@@ -290,6 +290,8 @@ impl Control {
                 ));
             }
             Err(problems) => {
+                // Folders that have come since must be seen to be completed.
+                self.follow_files();
                 say(&format!(
                     "reload refused, generation {} goes on:\n{}",
                     self.number,

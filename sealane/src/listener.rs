@@ -118,8 +118,9 @@ pub struct Survey<'c> {
     pub expiries: Vec<Expiry>,
     /// The store that it serves from, if it has one that is in order.
     pub store: Option<ListenerStore>,
-    /// What can be served, but is probably not meant.
-    pub warnings: Vec<String>,
+    /// What can be served, but is probably not meant: of each material, so that the many of one
+    /// hide none of another.
+    pub warnings: Vec<Vec<String>>,
 }
 
 impl<'c> Survey<'c> {
@@ -135,6 +136,7 @@ impl<'c> Survey<'c> {
             warnings: Vec::new(),
         };
         for material in &MATERIALS {
+            survey.warnings.push(Vec::new());
             (material.read)(&mut survey, reading);
         }
         if let Err(problem) = survey.try_out(reading) {
@@ -175,7 +177,14 @@ impl<'c> Survey<'c> {
     fn warn_if_soon(&mut self, label: &str, not_after_s: i64, now: UnixSeconds) {
         let days = days_until(not_after_s, now);
         if (0..EXPIRY_WARNING_DAYS).contains(&days) {
-            self.warnings.push(format!("{label}: expires in {days} days; renew it"));
+            self.warn([format!("{label}: expires in {days} days; renew it")]);
+        }
+    }
+
+    /// Warns of the material that is being read.
+    fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
+        if let Some(of_material) = self.warnings.last_mut() {
+            of_material.extend(warnings);
         }
     }
 }

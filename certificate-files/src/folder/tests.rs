@@ -15,7 +15,9 @@ fn found(files: &[&str]) -> Vec<String> {
         Entry::Both(path) => shown(&path),
         Entry::KeyMissing { chain, key } => format!("{} without {}", shown(&chain), shown(&key)),
         Entry::Pair { chain, key } => format!("{} + {}", shown(&chain), shown(&key)),
-        Entry::Unreadable(path, _) => format!("{} unreadable", shown(&path)),
+        Entry::FolderClosed(path, _) | Entry::LinkClosed(path, _) => {
+            format!("{} is closed", shown(&path))
+        }
     });
     told.collect()
 }
@@ -46,7 +48,7 @@ fn lego() {
     assert_eq!(found(&files), ["a.test.crt + a.test.key"]);
     // With --pem; and of a wildcard.
     let more = ["a.test.pem", "_.b.test.crt", "_.b.test.issuer.crt", "_.b.test.key"];
-    let expected = ["_.b.test.crt + _.b.test.key", "a.test.crt + a.test.key"];
+    let expected = ["_.b.test.crt + _.b.test.key", "a.test.crt + a.test.key", "a.test.pem"];
     assert_eq!(found(&[&files[..], &more].concat()), expected);
 }
 
@@ -63,14 +65,37 @@ fn acme_sh() {
         found(&[&inner[..], &["a.test_ecc/old.key"]].concat()),
         ["a.test_ecc/fullchain.cer + a.test_ecc/a.test.key"]
     );
-    let without = ["a.test_ecc/fullchain.cer", "a.test_ecc/a.test.csr"];
+    let without = ["a.test_ecc/fullchain.cer", "a.test_ecc/a.test.cer", "a.test_ecc/ca.cer"];
     assert_eq!(found(&without), ["a.test_ecc/fullchain.cer without a.test_ecc/a.test.key"]);
+}
+
+/// What was served before there were folders in folders is served first, and on.
+#[test]
+fn a_folder_s_own_files_go_before_what_its_folders_have_and_beside_what_a_client_keeps() {
+    let lineage = |folder: &str| [format!("{folder}fullchain.pem"), format!("{folder}privkey.pem")];
+    let [inner_chain, inner_key] = lineage("backup/");
+    let found_with = |more: &[&str]| {
+        let [chain, key] = lineage("");
+        found(&[&[&*chain, &*key], more].concat())
+    };
+    assert_eq!(
+        found(&[&*inner_chain, &*inner_key, "www.pem"]),
+        ["www.pem", "backup/fullchain.pem + backup/privkey.pem"]
+    );
+    assert_eq!(
+        found_with(&["chain-1.pem", "chain-www.pem", "www.crt", "www.key", "x.pem"]),
+        ["fullchain.pem + privkey.pem", "chain-www.pem", "www.crt + www.key", "x.pem"]
+    );
+    // Authorities lie about too.
+    assert_eq!(found(&["a.cer", "a.crt", "a.key", "ca.cer"]), ["a.crt + a.key"]);
+    assert_eq!(found(&["a.cer", "a.key"]), ["a.cer + a.key"]);
 }
 
 #[test]
 fn what_a_folder_lacks_is_not_passed_over() {
     assert_eq!(found(&["a.test/fullchain.pem", "a.test/chain.pem"]), ["a.test/fullchain.pem"]);
-    assert_eq!(found(&["a.crt", "b.cer"]), ["a.crt without a.key", "b.cer without b.key"]);
+    assert_eq!(found(&["a.test/privkey.pem", "a.test/chain.pem"]), ["a.test/privkey.pem"]);
+    assert_eq!(found(&["a.crt", "b.crt"]), ["a.crt without a.key", "b.crt without b.key"]);
     assert_eq!(found(&["a.issuer.crt"]), ["a.issuer.crt without a.issuer.key"]);
     assert_eq!(found(&["fullchain.pem", "other.pem"]), ["fullchain.pem", "other.pem"]);
 }

@@ -48,6 +48,17 @@ impl InventoryEntry {
     }
 }
 
+impl InventoryEntry {
+    /// Its names in a line, and how many more there are.
+    pub fn names_text(&self) -> String {
+        let names = self.names.join(", ");
+        match self.names_total.saturating_sub(self.names.len()) {
+            0 => names,
+            more => format!("{names} and {more} more"),
+        }
+    }
+}
+
 impl From<&Certificate> for InventoryEntry {
     fn from(certificate: &Certificate) -> Self {
         let (source, names) = (certificate.label(), certificate.names());

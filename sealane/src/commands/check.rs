@@ -144,18 +144,19 @@ impl Report {
         self.warnings.extend(warning);
     }
 
-    /// What was found of a listener, and beyond what it is served with: every private key is
-    /// decoded that a lane would decode when it is asked for. Those of a store are left to
+    /// What was found of a listener. Beyond that, and so no error, every private key is decoded: of
+    /// many, a start leaves that to the first hello that needs it. Those of a store are left to
     /// `sealane certificates verify`: with 100,000 of them that takes minutes.
     fn check_listener(&mut self, survey: &Survey<'_>, crypto: ProviderChoice) {
         let finding = |text: &String| Finding::of_listener(&survey.listener.name, text);
         self.errors.extend(survey.errors.iter().map(finding));
-        self.warnings.extend(survey.warnings.iter().map(finding));
+        self.warnings.extend(survey.warnings.iter().flatten().map(finding));
         let Ok(provider) = lane_provider(crypto, &survey.listener.policy.groups) else { return };
         let certificates =
             survey.certificates.as_deref().into_iter().flat_map(CertificateIndex::iter);
         let wrong = certificates.filter_map(|each| each.verify(&provider.crypto).err());
-        self.errors.extend(wrong.map(|error| finding(&error.to_string())));
+        let told = wrong.map(|error| finding(&format!("{error}; until then nobody gets it")));
+        self.warnings.extend(told);
     }
 }
 
@@ -221,7 +222,7 @@ impl ListenerReport {
                 soonest_expiry: inventory
                     .soonest
                     .first()
-                    .map(|entry| Expiry::of(entry, &entry.names.join(", "), now)),
+                    .map(|entry| Expiry::of(entry, &entry.names_text(), now)),
             })
         });
         Self {

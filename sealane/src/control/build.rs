@@ -110,7 +110,7 @@ pub(super) fn build(
     Ok(Built {
         generation: Generation { number, limits, listeners },
         summaries: surveys.iter().map(Summary::from).collect(),
-        warnings: surveys.iter().flat_map(warnings).collect(),
+        warnings: surveys.iter().flat_map(shown_warnings).collect(),
     })
 }
 
@@ -134,15 +134,17 @@ fn settings(config: &Config, survey: &Survey<'_>, registry: &mut BackendRegistry
     }
 }
 
-/// The first warnings about a listener, and how many more there are.
-fn warnings(survey: &Survey<'_>) -> Vec<String> {
+/// The first warnings about each material of a listener, and how many more there are.
+fn shown_warnings(survey: &Survey<'_>) -> Vec<String> {
     let said = |text: &str| said_of(&survey.listener.name, text);
-    let shown = survey.warnings.iter().take(WARNINGS_SHOWN_MAX);
-    let mut warnings: Vec<String> = shown.map(|warning| said(warning)).collect();
-    if let Some(more) = survey.warnings.len().checked_sub(WARNINGS_SHOWN_MAX + 1) {
-        warnings.push(said(&format!("… and {} more; `sealane check` lists all", more + 1)));
+    let mut shown = Vec::new();
+    for warnings in &survey.warnings {
+        shown.extend(warnings.iter().take(WARNINGS_SHOWN_MAX).map(|warning| said(warning)));
+        if let Some(more) = warnings.len().checked_sub(WARNINGS_SHOWN_MAX + 1) {
+            shown.push(said(&format!("… and {} more; `sealane check` lists all", more + 1)));
+        }
     }
-    warnings
+    shown
 }
 
 /// The current time, for certificates and tickets.
@@ -151,5 +153,5 @@ pub(crate) fn unix_now() -> UnixSeconds {
     UnixSeconds(since.as_secs())
 }
 
-/// Warnings about one listener that a start or a reload prints.
+/// Warnings about one material of a listener that a start or a reload prints.
 const WARNINGS_SHOWN_MAX: usize = 20;

@@ -36,7 +36,7 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let named = |text: String| format!("backend_tls: {text}");
     let loaded = load(tls, reading.crypto, reading.now_s());
     survey.errors.extend(loaded.errors.iter().map(|error| named(error.to_string())));
-    survey.warnings.extend(loaded.warnings.into_iter().map(named));
+    survey.warn(loaded.warnings.into_iter().map(named));
     for expiry in &loaded.expiries {
         let label = named(expiry.source.clone());
         survey.warn_if_soon(&label, expiry.not_after_s, reading.around.now);

@@ -40,7 +40,7 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
             BackendAddress::Unix(path) => {
                 if !path.exists() {
                     let text = format!("backend {label} is not there yet; is its path right?");
-                    survey.warnings.push(text);
+                    survey.warn([text]);
                 }
                 Address::Unix(path.clone())
             }

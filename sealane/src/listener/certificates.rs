@@ -23,8 +23,11 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     };
     let limits = &reading.config.limits;
     let loaded = load(survey.listener, limits, &provider.crypto, reading.now_s());
-    survey.errors.extend(loaded.errors.iter().map(ToString::to_string));
-    survey.warnings.extend(loaded.warnings.iter().map(ToString::to_string));
+    survey.errors.extend(loaded.errors.iter().map(|error| match error {
+        CertificateFileError::Denied { .. } => format!("{error}{HOOK}"),
+        _ => error.to_string(),
+    }));
+    survey.warn(loaded.warnings.iter().map(ToString::to_string));
     let policy = &survey.listener.policy;
     let signs = |certificate: &Certificate| policy.signs_with(certificate.key_type());
     let is_useless = !loaded.index.is_empty() && !loaded.index.iter().any(|each| signs(each));
@@ -37,7 +40,10 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
                  add one, or remove it",
                 certificate.key_type()
             );
-            if is_useless { &mut survey.errors } else { &mut survey.warnings }.push(text);
+            match is_useless {
+                true => survey.errors.push(text),
+                false => survey.warn([text]),
+            }
         }
     }
     survey.certificates = Some(Arc::new(loaded.index));
@@ -69,6 +75,9 @@ fn load(
     }
     loaded
 }
+
+const HOOK: &str = ", or, where an ACME client keeps its keys for root alone, let its hook import \
+                    them (acme-hook)";
 
 /// Of the files of one listener, each with the setting that raises it.
 pub fn bounds(limits: &Limits) -> Bounds {

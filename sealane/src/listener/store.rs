@@ -28,7 +28,7 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let store = ListenerStore { certificates, default_name: default_name.map(Box::from) };
     match store.certificates.inventory(EXPIRIES_SHOWN_MAX) {
         Ok(inventory) => {
-            survey.warnings.extend(warnings(path, &store, &inventory, reading.around.now));
+            survey.warn(warnings(path, &store, &inventory, reading.around.now));
         }
         Err(error) => survey.errors.push(error.to_string()),
     }
@@ -65,7 +65,7 @@ fn warnings(
 }
 
 fn expiring(entry: &InventoryEntry, now: UnixSeconds) -> Option<String> {
-    let names = entry.names.join(", ");
+    let names = entry.names_text();
     match days_until(entry.not_after_s, now) {
         days @ ..0 => Some(format!("{names}: expired {} days ago; renew it", -days)),
         days @ 0..EXPIRY_WARNING_DAYS => Some(format!("{names}: expires in {days} days; renew it")),

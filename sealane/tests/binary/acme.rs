@@ -89,6 +89,20 @@ fn a_hook_imports_what_a_client_has_obtained_into_a_store() {
     assert_eq!(acme.served(address, "a.test"), renewed, "when the client has ended");
     assert_eq!(sealane.count_said("reloaded"), 0);
 
+    // As acme.sh and newer versions of lego call it, and with options in place of a configuration.
+    let (store, key_file) = (acme.path("store"), acme.path("key"));
+    let options = format!("--store {} --key-file {}", store.display(), key_file.display());
+    for (name, chain, key) in [
+        ("d.test", "CERT_FULLCHAIN_PATH", "CERT_KEY_PATH"),
+        ("e.test", "LEGO_HOOK_CERT_PATH", "LEGO_HOOK_CERT_KEY_PATH"),
+    ] {
+        acme.lego(name);
+        let file = |kind: &str| acme.path("lego/certificates").join(format!("{name}.{kind}"));
+        let mut hook = acme.client(HOOK.to_str().unwrap());
+        hook.env(chain, file("crt")).env(key, file("key"));
+        tools::output(hook.env("SEALANE_IMPORT", &options).env("SEALANE_CONFIG", "absent"));
+        assert_eq!(acme.served(address, name), first_of(&file("crt")), "{name}");
+    }
     let alone = tools::run(&mut Command::new(&*HOOK));
     assert_eq!(alone.status.code(), Some(2));
     let said = String::from_utf8(alone.stderr).unwrap();
@@ -116,17 +130,48 @@ fn who_may_not_read_a_key_is_told_what_to_do() {
          certificates = [{live:?}]\n"
     );
     std::fs::write(folder.path().join("sealane.toml"), config).unwrap();
-    let mut check = Command::new("setpriv");
-    check.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "sh", "-c"]);
-    // The program may stand where nobody else comes to; it is open for reading already.
+    // The program itself may stand where nobody else comes to.
     let binary = folder.path().join("sealane");
     crate::harness::install(BINARY.as_ref(), &binary);
-    let script = format!("{} check --config sealane.toml", binary.display());
-    let told = tools::run(check.arg(script).current_dir(folder.path()));
+    let check = || {
+        let mut check = Command::new("setpriv");
+        check.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&binary);
+        check.args(["check", "--config", "sealane.toml"]).current_dir(folder.path());
+        check
+    };
+    let told = tools::run(&mut check());
     let text = String::from_utf8(told.stdout).unwrap();
     assert_eq!(told.status.code(), Some(3), "{text}");
-    let expected = "live: the user of this process, number 65534, may not read it; give a group";
-    assert!(text.contains(expected) && text.contains("packaging/acme-hook"), "{text}");
+    let expected = "live: the user of this process, number 65534, may not read it; give access";
+    assert!(text.contains(expected) && text.contains("(acme-hook)"), "{text}");
+    // On the way there, behind a link: it is the folder that is closed, and not the file.
+    mode(&live, 0o755);
+    let archive = folder.path().join("archive");
+    std::fs::create_dir(&archive).unwrap();
+    mode(&archive, 0o700);
+    std::os::unix::fs::symlink(&archive, live.join("a.test")).unwrap();
+    std::os::unix::fs::symlink("../archive/b.pem", live.join("b.pem")).unwrap();
+    let told = tools::run(&mut check());
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert_eq!(told.status.code(), Some(3), "{text}");
+    let at = archive.display();
+    assert!(
+        text.contains(&format!(
+            "b.pem: the user of this process, number 65534, may not enter {at};"
+        )),
+        "{text}"
+    );
+    // Beside what can be served a closed folder is passed over, a link into one is not.
+    mode(&archive, 0o755);
+    std::fs::remove_file(live.join("b.pem")).unwrap();
+    std::fs::write(live.join("a.pem"), Authority::new().leaf(KeyKind::P256, &NAMES)).unwrap();
+    mode(&live.join("a.pem"), 0o644);
+    std::fs::create_dir(live.join("lost+found")).unwrap();
+    mode(&live.join("lost+found"), 0o700);
+    let told = tools::run(&mut check());
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert_eq!(told.status.code(), Some(0), "{text}");
+    assert!(text.contains("lost+found: ") && text.contains("; it is passed over"), "{text}");
 }
 
 /// Pebble, and a folder in which its clients keep what they get.
