@@ -75,7 +75,7 @@ impl Wanted {
         Self {
             backend_tls: None,
             behaviour,
-            // A client that sends its hello byte by byte may wait for the processor between any two.
+            // Who sends a hello byte by byte may wait for the processor between any two.
             limits: Limits { handshake_timeout: PATIENCE, ..Limits::default() },
             named: Vec::new(),
             unknown_names: UnknownNames::ServeDefault,

@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -52,6 +53,16 @@ impl Site {
 
     fn certificate(&self) -> PathBuf {
         self.path().join("certificates/site.pem")
+    }
+
+    /// Whether the kernel tells Sealane of changes in `folder`.
+    fn watches(&self, folder: &Path) -> bool {
+        let inode = format!(" ino:{:x} ", std::fs::metadata(folder).unwrap().ino());
+        let facts = format!("/proc/{}/fdinfo", self.sealane.process.id());
+        let each = std::fs::read_dir(facts).unwrap().flatten();
+        let told = each.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+        told.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+            .any(|line| line.starts_with("inotify ") && line.contains(&inode))
     }
 
     fn connector(&self) -> Connector {
@@ -149,6 +160,24 @@ impl Load {
     fn made(&self) -> usize {
         self.made.load(Ordering::Relaxed)
     }
+}
+
+/// What arrives in two steps, of which the first is half of something.
+#[test]
+fn a_new_folder_is_followed_though_the_reload_that_found_it_was_refused() {
+    let mut site = Site::start();
+    let folder = site.certificate().with_file_name("new.test");
+    std::fs::create_dir(&folder).unwrap();
+    let text = site.authority.leaf(KeyKind::P256, &["new.test"]);
+    let (chain, key) = text.split_at(text.find("-----BEGIN PRIVATE KEY").unwrap());
+    replace(&folder.join("fullchain.pem"), chain);
+    site.sealane.wait_until_said("reload refused");
+    site.sealane.wait_until_said("fullchain.pem: no private key in it");
+    // A change that comes at once is seen by a look at the files that needs no watch.
+    wait_for("a watch of the folder", || site.watches(&folder).then_some(()));
+    replace(&folder.join("privkey.pem"), key);
+    let connector = site.connector().with_name("new.test");
+    wait_for("the new name", || connector.connect(site.address()).ok());
 }
 
 #[test]
