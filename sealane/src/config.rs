@@ -2,7 +2,8 @@
 //!
 //! Two steps, as everywhere that text comes in: the reader walks what was written and collects
 //! every mistake with its place; what comes out is a [`Config`] with nothing left to check but the
-//! world around it. No file but the configuration itself is opened, no socket, no thread.
+//! world around it. No file but the configuration and what it includes is opened, no socket, no
+//! thread.
 
 mod backend;
 mod file;
@@ -47,6 +48,8 @@ pub struct Config {
     pub admin_hosts: Vec<String>,
     /// The cryptographic library of every lane.
     pub crypto: ProviderChoice,
+    /// The files and folders that were included.
+    pub included: Vec<PathBuf>,
     /// How many event loops run, one thread each.
     pub lanes: NonZeroUsize,
     /// What is bounded, and by how much.
@@ -73,7 +76,7 @@ impl Config {
     /// for checks that go on after a mistake. It is not for use.
     pub(crate) fn load_partly(file: &Path) -> (Option<Self>, Vec<Mistake>) {
         match read_text(file) {
-            Ok(text) => file::parse(file, &text),
+            Ok(text) => file::parse_all(file, &text),
             Err(problem) => {
                 let place = Some(Place::whole(file));
                 (None, vec![Mistake { place, field: String::new(), problem }])
@@ -82,6 +85,7 @@ impl Config {
     }
 
     /// Reads the text of a file; `file` names it in mistakes, and relative paths start beside it.
+    /// What it includes is not read.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Mistakes> {
         Self::if_in_order(file::parse(file, text))
     }
@@ -116,6 +120,7 @@ impl Config {
             admin: simple.admin,
             admin_hosts: Vec::new(),
             crypto: ProviderChoice::default(),
+            included: Vec::new(),
             lanes: simple.lanes.unwrap_or_else(default_lanes),
             limits: Limits::default(),
             listeners: vec![listener],

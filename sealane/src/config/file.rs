@@ -1,11 +1,11 @@
 //! The keys of a configuration file: what each is called, what it may be, and its default.
 
 mod backends;
+mod claims;
+mod include;
 mod listener;
 mod policy;
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -23,15 +23,34 @@ use super::{
     AccessLog, AccessLogDestination, AdminAddress, Config, KeySource, Limits, Listener, Tickets,
     default_lanes,
 };
-use listener::listener_list;
+use claims::{Claims, Owner};
+use include::Included;
+use listener::{check_number_of_addresses, listener_list};
 
 /// Reads the text of a configuration file; `file` names it in messages, and relative paths start
 /// beside it.
 pub(super) fn parse(file: &Path, text: &str) -> (Option<Config>, Vec<Mistake>) {
-    reader::read(file, text, config)
+    reader::read(file, text, |top| config(top, |_, _, _| Included::default()))
 }
 
-fn config(top: &mut Table<'_>) -> Option<Config> {
+/// The same, with the files that it includes.
+pub(super) fn parse_all(file: &Path, text: &str) -> (Option<Config>, Vec<Mistake>) {
+    let mut more = Vec::new();
+    let (config, mut mistakes) = reader::read(file, text, |top| {
+        config(top, |written, limits, claims| {
+            let mut included = Included::read(file, written, limits, claims);
+            more.append(&mut included.mistakes);
+            included
+        })
+    });
+    mistakes.append(&mut more);
+    (config, mistakes)
+}
+
+fn config(
+    top: &mut Table<'_>,
+    include: impl FnOnce(&Value<'_>, &Limits, &mut Claims) -> Included,
+) -> Option<Config> {
     let lanes = top.count("lanes", 1..=LANES_MAX).and_then(NonZeroUsize::new);
     let pin_lanes = top.boolean("pin_lanes").unwrap_or(false);
     let watch = top.boolean("watch").unwrap_or(true);
@@ -44,8 +63,25 @@ fn config(top: &mut Table<'_>) -> Option<Config> {
     let access_log = top.table("access_log", access_log);
     let tickets = top.table("tickets", |t| Some(tickets(t))).unwrap_or_default();
     let store_key = top.table("store_key", store_key);
-    let written = top.required("listener", LISTENER_EXAMPLE);
-    let listeners = written.as_ref().and_then(|v| listener_list(v, &limits, &mut claims));
+    let written_include = top.value("include");
+    let written = match written_include {
+        None => top.required("listener", LISTENER_EXAMPLE),
+        Some(_) => top.value("listener"),
+    };
+    let own = written.as_ref().map(|v| listener_list(v, &limits, &mut claims));
+    let included = written_include.as_ref().map(|v| include(v, &limits, &mut claims));
+    let Included { listeners: more, sources, .. } = included.unwrap_or_default();
+    let listeners = own.unwrap_or_default().or_else(|| written_include.as_ref().map(|_| vec![]));
+    let listeners = listeners.map(|own| [own, more].concat());
+    if let (Some(at), Some([])) = (&written_include, listeners.as_deref())
+        && sources.iter().all(|source| source.is_dir())
+    {
+        let what = "no file is there, and without one there is no listener";
+        at.wrong(Problem::new(what, "put a file with a [[listener]] there"));
+    }
+    if let (Some(at), Some(listeners)) = (written.or(written_include), &listeners) {
+        check_number_of_addresses(listeners, &limits, &at);
+    }
     let has_store = |listeners: &Vec<Listener>| listeners.iter().any(|l| l.store.is_some());
     if store_key.is_none() && listeners.as_ref().is_some_and(has_store) {
         top.required("store_key", STORE_KEY_EXAMPLE);
@@ -55,6 +91,7 @@ fn config(top: &mut Table<'_>) -> Option<Config> {
         admin,
         admin_hosts: admin_hosts.unwrap_or_default(),
         crypto,
+        included: sources,
         lanes: shared_by,
         limits,
         listeners: listeners?,
@@ -156,7 +193,7 @@ fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<(AdminAddress, Ve
         written.parsed(|_| value::check_admin_is_local(&address, remedy))?;
     }
     if let AdminAddress::Tcp(tcp) = &address {
-        claims.address(*tcp, "[admin]", &written)?;
+        claims.address(*tcp, Owner::Admin, &written)?;
     } else if let Some(hosts) = &hosts {
         let what = "nobody is asked for a host on a unix socket";
         hosts.wrong(Problem::new(what, "remove it, or serve on ADDRESS:PORT"));
@@ -203,34 +240,6 @@ fn tickets(table: &mut Table<'_>) -> Tickets {
     }
 }
 
-/// What only one part of a configuration may have.
-#[derive(Default)]
-struct Claims {
-    addresses: HashMap<SocketAddr, String>,
-    names: HashMap<String, usize>,
-}
-
-impl Claims {
-    fn address(&mut self, address: SocketAddr, owner: &str, written: &Value<'_>) -> Option<()> {
-        if let Some(first) = self.addresses.get(&address) {
-            let what = format!("{address} is already the address of {first}");
-            written.wrong(Problem::new(what, "choose another or remove one of the two"));
-            return None;
-        }
-        self.addresses.insert(address, owner.to_owned());
-        Some(())
-    }
-
-    fn name(&mut self, name: &str, written: &Value<'_>) -> Option<()> {
-        if let Some(line) = self.names.insert(name.to_owned(), written.line()) {
-            let what = format!("line {line} has a listener of the name {name:?} already");
-            written.wrong(Problem::new(what, "choose another name"));
-            return None;
-        }
-        Some(())
-    }
-}
-
 /// Most lanes that can be asked for.
 pub(crate) const LANES_MAX: usize = 1024;
 /// Addresses over all listeners.
@@ -266,4 +275,5 @@ const CRYPTO: [(&str, ProviderChoice); 3] = [
 ];
 const STORE_KEY_EXAMPLE: &str =
     "[store_key] with file, credential or command: it opens the store of a listener";
+const FILE_LISTENER_EXAMPLE: &str = "a [[listener]]: a file that is included has nothing else";
 const LISTENER_EXAMPLE: &str = "a [[listener]] with address, certificates and backends";

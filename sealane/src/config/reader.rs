@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::mistake::{Mistake, Problem};
+use super::mistake::{Mistake, Place, Problem};
 use super::value;
 use document::{Document, without_keys_alone};
 
@@ -161,9 +161,11 @@ impl<'d> Value<'d> {
         self.document.note(self.span.start, self.field.clone(), problem);
     }
 
-    /// The line it stands on, for messages about another place.
-    pub(super) fn line(&self) -> usize {
-        self.document.line_and_column(self.span.start).0
+    /// Where it stands, for messages about another place.
+    pub(super) fn place(&self) -> Place {
+        let (line, column) = self.document.line_and_column(self.span.start);
+        let file = Place::whole(self.document.file);
+        Place { line: Some(line), column: Some(column), ..file }
     }
 
     /// Text as `parse` reads it.

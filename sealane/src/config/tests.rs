@@ -22,6 +22,7 @@ fn the_least_that_can_be_written() {
         admin: None,
         admin_hosts: Vec::new(),
         crypto: ProviderChoice::Auto,
+        included: Vec::new(),
         lanes: std::thread::available_parallelism().unwrap(),
         limits: Limits::default(),
         listeners: vec![Listener {

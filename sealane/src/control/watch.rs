@@ -84,6 +84,7 @@ fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
 fn sources(config_file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
     let mut paths: BTreeSet<PathBuf> = config.listeners.iter().flat_map(listener::files).collect();
     paths.extend(config_file.map(Path::to_path_buf));
+    paths.extend(config.included.iter().cloned());
     if let Some(KeySource::File(path)) = &config.store_key {
         paths.insert(path.clone());
     }

@@ -107,3 +107,32 @@ fn without_a_watch_only_a_signal_reloads() {
     without.signal(Signal::HUP);
     without.wait_until_said("reloaded: generation 2");
 }
+
+#[test]
+fn a_file_that_comes_into_an_included_folder_opens_its_listener() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    std::fs::create_dir(folder.path().join("conf.d")).unwrap();
+    let backend = Backend::echo();
+    let listener = ListenerSettings::new("main", &certificate, &backend.address);
+    let more = "include = [\"conf.d/*.toml\"]".into();
+    let sealane =
+        Sealane::start(folder.path(), &Settings { more, ..Settings::new(vec![listener]) });
+    let reserved = ReservedPort::on_loopback().unwrap();
+    let text = format!(
+        "[[listener]]\nname = \"more\"\naddress = \"{}\"\ncertificates = [{certificate:?}]\n\
+         backends = [\"{}\"]\n",
+        reserved.address(),
+        backend.address
+    );
+    let file = folder.path().join("conf.d/more.toml");
+    replace(&file, &text);
+    let connector = Connector::new(authority.der(), &TLS13);
+    wait_for("the new listener", || connector.connect(reserved.address()).ok());
+    replace(&file, &text.replace("backends", "backend"));
+    let refused = format!("{}:5:1: listener[0].backend: is not a known key", file.display());
+    wait_for("the mistake", || (sealane.count_said(&refused) == 1).then_some(()));
+    connector.connect(reserved.address()).unwrap();
+}

@@ -9,9 +9,10 @@ use sealane_engine::policy::UnknownNames;
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{Balance, CertificateSource, Limits, Listener, STORES_REMEDY, value};
+use super::LISTENERS_MAX;
 use super::backends::backends;
+use super::claims::{Claims, Owner};
 use super::policy::policy;
-use super::{Claims, LISTENERS_MAX};
 
 /// The listeners that are written, of which no two may claim the same.
 pub(super) fn listener_list(
@@ -26,15 +27,21 @@ pub(super) fn listener_list(
         ));
         return None;
     }
-    let listeners =
-        written.list(limits.listeners_max, |v| v.table(|table| listener(table, &v, claims)))?;
+    written.list(limits.listeners_max, |v| v.table(|table| listener(table, &v, claims)))
+}
+
+/// Of all files together: those of one may be within the limit.
+pub(super) fn check_number_of_addresses(
+    listeners: &[Listener],
+    limits: &Limits,
+    written: &Value<'_>,
+) {
     let addresses: usize = listeners.iter().map(|listener| listener.addresses.len()).sum();
     if addresses > limits.listeners_max {
         let what = format!("{addresses} addresses are listened on");
         let remedy = format!("limits.listeners allows {}: raise it", limits.listeners_max);
         written.wrong(Problem::new(what, remedy));
     }
-    Some(listeners)
 }
 
 fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Option<Listener> {
@@ -94,7 +101,7 @@ fn addresses(
     let mut claimed = |v: &Value<'_>| {
         let addresses = v.parsed(value::listen_addresses)?.0;
         for address in &addresses {
-            claims.address(*address, &format!("the listener in line {}", at.line()), v)?;
+            claims.address(*address, Owner::Listener(at.place()), v)?;
         }
         Some(addresses)
     };

@@ -1,0 +1,64 @@
+//! What only one part of a configuration may have: addresses and names of listeners.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use super::super::mistake::{Place, Problem};
+use super::super::reader::Value;
+
+/// Who has what already.
+#[derive(Default)]
+pub(super) struct Claims {
+    addresses: HashMap<SocketAddr, Owner>,
+    names: HashMap<String, Place>,
+}
+
+/// What an address is taken by.
+pub(super) enum Owner {
+    /// The admin interface.
+    Admin,
+    /// The listener that begins there.
+    Listener(Place),
+}
+
+impl Claims {
+    /// Takes an address, which is `written`, for its owner; that it is taken is a mistake.
+    pub(super) fn address(
+        &mut self,
+        address: SocketAddr,
+        owner: Owner,
+        written: &Value<'_>,
+    ) -> Option<()> {
+        if let Some(first) = self.addresses.get(&address) {
+            let first = match first {
+                Owner::Admin => "[admin]".to_owned(),
+                Owner::Listener(at) => format!("the listener in {}", seen_from(at, written)),
+            };
+            let what = format!("{address} is already the address of {first}");
+            written.wrong(Problem::new(what, "choose another or remove one of the two"));
+            return None;
+        }
+        self.addresses.insert(address, owner);
+        Some(())
+    }
+
+    /// Takes a name for a listener; that it is taken is a mistake.
+    pub(super) fn name(&mut self, name: &str, written: &Value<'_>) -> Option<()> {
+        if let Some(at) = self.names.insert(name.to_owned(), written.place()) {
+            let at = seen_from(&at, written);
+            let what = format!("{at} has a listener of the name {name:?} already");
+            written.wrong(Problem::new(what, "choose another name"));
+            return None;
+        }
+        Some(())
+    }
+}
+
+/// A place in words, for a message about `written`: the file is told only if it is another.
+fn seen_from(place: &Place, written: &Value<'_>) -> String {
+    let line = format!("line {}", place.line.unwrap_or_default());
+    match place.file == written.place().file {
+        true => line,
+        false => format!("{line} of {}", place.file.display()),
+    }
+}
