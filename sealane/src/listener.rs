@@ -3,7 +3,7 @@
 //!
 //! [`survey`] reads all of it, and it alone: `check` tells what it found, a start and a reload
 //! serve it, the admin address shows it. [`files`] is what the watch follows. A new material is a
-//! file here with a [`Material`], a line in [`MATERIALS`], and what it makes in a [`Survey`].
+//! file here with a `Material`, a line in `MATERIALS`, and what it makes in a [`Survey`].
 
 mod backend_trust;
 mod backends;
