@@ -33,36 +33,39 @@ pub(crate) enum Entry {
     Pair { chain: PathBuf, key: PathBuf },
 }
 
-/// What is in `folder`: its own files, and then what its folders have, each in the order of names.
-/// The first of two certificates for one name is served, and which is first must not depend on the
-/// file system.
+/// Calls `each` with what is in `folder`, until that says no: its own files, and then what its
+/// folders have, each in the order of names. The first of two certificates for one name is served,
+/// and which is first must not depend on the file system. Returns whether `each` went on.
 ///
 /// # Errors
 /// It cannot be read.
-pub(crate) fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
+pub(crate) fn visit(folder: &Path, mut each: impl FnMut(Entry) -> bool) -> io::Result<bool> {
     let Listing { files, folders, closed } = Listing::of(folder)?;
     let own = of_one_name(folder, &files);
-    let mut entries: Vec<Entry> =
-        files.iter().filter_map(|name| of_file(folder, name, &files, own.as_ref())).collect();
-    entries.splice(0..0, own.filter(|entry| !matches!(entry, Entry::Both(_))));
-    for name in &folders {
+    let first = of_one_name(folder, &files).filter(|entry| !matches!(entry, Entry::Both(_)));
+    let of_files = files.iter().filter_map(|name| of_file(folder, name, &files, own.as_ref()));
+    let of_folders = folders.iter().filter_map(|name| {
         let path = folder.join(name);
         match Listing::of(&path) {
-            Ok(inner) => entries.extend(of_one_name(&path, &inner.files)),
-            Err(error) => entries.push(Entry::FolderClosed(path, error)),
+            Ok(inner) => of_one_name(&path, &inner.files),
+            Err(error) => Some(Entry::FolderClosed(path, error)),
         }
-    }
-    entries.extend(closed.into_iter().map(|(path, error)| Entry::LinkClosed(path, error)));
-    Ok(entries)
+    });
+    let closed = closed.into_iter().map(|(path, error)| Entry::LinkClosed(path, error));
+    Ok(first.into_iter().chain(of_files).chain(of_folders).chain(closed).all(&mut each))
 }
 
 /// The files in folders of `folder` that it takes certificates from, there or not: what changes
 /// about them changes what it holds.
 pub(crate) fn files_of_folders_in(folder: &Path) -> Vec<PathBuf> {
-    let folders = Listing::of(folder).map(|listing| listing.folders).unwrap_or_default();
+    // Without a list of its own files, which may be many.
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let visible = entries.filter(|entry| !is_hidden(&entry.file_name()));
+    let folders = visible.filter(|entry| is_folder(entry).unwrap_or(false));
+    let mut paths: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+    paths.sort();
     let mut files = Vec::new();
-    for name in &folders {
-        let path = folder.join(name);
+    for path in paths {
         files.extend(["fullchain.pem", "privkey.pem", "fullchain.cer"].map(|file| path.join(file)));
         if path.join("fullchain.cer").exists() {
             let inner = Listing::of(&path).map(|listing| listing.files).unwrap_or_default();
@@ -87,26 +90,31 @@ impl Listing {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            if name.as_encoded_bytes().starts_with(b".") {
+            if is_hidden(&name) {
                 continue;
             }
-            let kind = entry.file_type()?;
-            // Only a link takes another look; one that leads nowhere is a file that is missing.
-            let followed = kind.is_symlink().then(|| fs::metadata(entry.path()));
-            let is_folder = match followed {
-                None => kind.is_dir(),
-                Some(Ok(facts)) => facts.is_dir(),
-                Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            match is_folder(&entry) {
+                Ok(true) => listing.folders.insert(name),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     listing.closed.push((entry.path(), error));
                     continue;
                 }
-                Some(Err(_)) => false,
+                // A link that leads nowhere is a file that is missing.
+                Ok(false) | Err(_) => listing.files.insert(name),
             };
-            let names = if is_folder { &mut listing.folders } else { &mut listing.files };
-            names.insert(name);
         }
         Ok(listing)
     }
+}
+
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
+/// Whether it is a folder, or a link to one; only a link takes another look.
+fn is_folder(entry: &fs::DirEntry) -> io::Result<bool> {
+    let kind = entry.file_type()?;
+    if kind.is_symlink() { Ok(fs::metadata(entry.path())?.is_dir()) } else { Ok(kind.is_dir()) }
 }
 
 /// What a client keeps for one certificate in a folder of its own; half of it is told by whoever

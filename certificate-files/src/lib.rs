@@ -282,34 +282,42 @@ impl Loader<'_, '_> {
     }
 
     fn add_directory(&mut self, directory: &Path) -> bool {
-        let entries = match folder::entries(directory) {
-            Ok(entries) => entries,
-            Err(source) => {
-                self.errors.push(unreadable(directory, source));
+        let (mut is_empty, mut closed) = (true, Vec::new());
+        let visited = folder::visit(directory, |entry| {
+            if let Entry::FolderClosed(path, source) = entry {
+                closed.push(unreadable(&path, source));
                 return true;
             }
-        };
-        let is_closed = |entry: &Entry| matches!(entry, Entry::FolderClosed(..));
-        let has_others = !entries.iter().all(is_closed);
-        if entries.is_empty() {
-            self.errors.push(CertificateFileError::EmptyDirectory { path: directory.to_owned() });
+            is_empty = false;
+            self.add_entry(entry)
+        });
+        let goes_on = visited.unwrap_or_else(|source| {
+            closed.push(unreadable(directory, source));
+            true
+        });
+        match is_empty {
+            true if closed.is_empty() => {
+                let path = directory.to_owned();
+                self.errors.push(CertificateFileError::EmptyDirectory { path });
+            }
+            true => self.errors.append(&mut closed),
+            false => self.passed_over.append(&mut closed),
         }
-        entries.into_iter().all(|entry| match entry {
-            Entry::Both(path) => self.add_file(&path),
-            Entry::Pair { chain, key } => self.add_pair(&chain, &key),
+        goes_on
+    }
+
+    fn add_entry(&mut self, entry: Entry) -> bool {
+        match entry {
+            Entry::Both(path) => return self.add_file(&path),
+            Entry::Pair { chain, key } => return self.add_pair(&chain, &key),
             Entry::KeyMissing { chain, key } => {
                 self.errors.push(CertificateFileError::KeyMissing { chain, key });
-                true
-            }
-            Entry::FolderClosed(path, source) if has_others => {
-                self.passed_over.push(unreadable(&path, source));
-                true
             }
             Entry::FolderClosed(path, source) | Entry::LinkClosed(path, source) => {
                 self.errors.push(unreadable(&path, source));
-                true
             }
-        })
+        }
+        true
     }
 
     fn add_file(&mut self, path: &Path) -> bool {

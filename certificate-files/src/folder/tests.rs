@@ -11,7 +11,13 @@ fn found(files: &[&str]) -> Vec<String> {
         fs::write(path, "").unwrap();
     }
     let shown = |path: &Path| path.strip_prefix(folder.path()).unwrap().display().to_string();
-    let told = entries(folder.path()).unwrap().into_iter().map(|entry| match entry {
+    let mut entries = Vec::new();
+    let each = |entry| {
+        entries.push(entry);
+        true
+    };
+    assert!(visit(folder.path(), each).unwrap());
+    let told = entries.into_iter().map(|entry| match entry {
         Entry::Both(path) => shown(&path),
         Entry::KeyMissing { chain, key } => format!("{} without {}", shown(&chain), shown(&key)),
         Entry::Pair { chain, key } => format!("{} + {}", shown(&chain), shown(&key)),
