@@ -155,3 +155,34 @@ pub(crate) fn unix_now() -> UnixSeconds {
 
 /// Warnings about one material of a listener that a start or a reload prints.
 const WARNINGS_SHOWN_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Simple, value};
+
+    #[test]
+    fn the_many_warnings_of_one_material_hide_none_of_another() {
+        let config = Config::simple(Simple {
+            backends: vec![value::backend("127.0.0.1:1").unwrap()],
+            certificates: vec!["site.pem".into()],
+            listen: vec!["127.0.0.1:0".parse().unwrap()],
+            ..Simple::default()
+        })
+        .unwrap();
+        let survey = Survey {
+            listener: &config.listeners[0],
+            backend_tls: None,
+            backends: Vec::new(),
+            certificates: None,
+            errors: Vec::new(),
+            expiries: Vec::new(),
+            store: None,
+            warnings: vec![vec!["expires".into(); WARNINGS_SHOWN_MAX + 7], vec!["believed".into()]],
+        };
+        let shown = shown_warnings(&survey);
+        assert_eq!(shown.len(), WARNINGS_SHOWN_MAX + 2);
+        assert!(shown[WARNINGS_SHOWN_MAX].contains("… and 7 more;"), "{shown:?}");
+        assert!(shown[WARNINGS_SHOWN_MAX + 1].ends_with(": believed"), "{shown:?}");
+    }
+}

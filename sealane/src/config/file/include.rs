@@ -1,5 +1,6 @@
 //! Files with more listeners that a configuration names: `include = ["conf.d/*.toml"]`.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,8 +48,9 @@ impl Included {
             included.sources.push(folder);
             Some(value.path())
         });
-        files.retain(|file| file != main);
-        files.dedup();
+        // One may be named twice, and fit a pattern of which the first is a part.
+        let mut seen = HashSet::from([main.to_path_buf()]);
+        files.retain(|file| seen.insert(file.clone()));
         if files.len() > FILES_MAX {
             let what = format!("{} files are included", files.len());
             written.wrong(Problem::new(what, format!("join them to {FILES_MAX} at most")));
@@ -179,6 +181,9 @@ mod tests {
         assert_eq!(followed, std::iter::once("conf.d").chain(expected).collect::<Vec<_>>());
         let one = loaded(INCLUDE, &[("conf.d/a.toml", &listener(1))]).unwrap();
         assert_eq!(one.listeners.len(), 1);
+        let twice = "include = [\"conf.d/a.toml\", \"conf.d/b.toml\", \"conf.d/*.toml\"]";
+        let files = [("conf.d/a.toml", &*listener(1)), ("conf.d/b.toml", &*listener(2))];
+        assert_eq!(loaded(twice, &files).unwrap().listeners.len(), 2);
         assert!(loaded(&format!("{INCLUDE}{}", listener(9)), &[]).is_ok(), "an empty folder");
     }
 
