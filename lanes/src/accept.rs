@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,12 +10,10 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use crate::cause::Cause;
-use crate::connection::Connection;
-use crate::core::to_ms;
-use crate::generation::ListenerKey;
+use crate::connection::{Connection, Phase};
+use crate::generation::{ListenerKey, Speech};
 use crate::kernel::{Kernel, reset_on_close};
 use crate::lane::{Entry, Lane};
-use crate::link::Link;
 use crate::service::Service;
 use crate::token::{SLOTS_MAX, Source, Token};
 
@@ -109,13 +108,19 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             counters.ended(Cause::LimitConnections).add(1);
             return;
         }
-        if !self.service.admits(address, &current.listener(position).settings) {
+        let listener = current.listener(position);
+        if let Err(cause) = self.service.admits(address, &listener.settings) {
             reset_on_close(&fd);
-            counters.ended(Cause::Blocked).add(1);
+            counters.ended(cause).add(1);
             return;
         }
-        let (handshakes_max, timeout) = (limits.handshakes_max, limits.handshake_timeout);
+        let handshakes_max = limits.handshakes_max;
         let generation = Rc::clone(current);
+        let (phase, speaks_first) = match (listener.preamble, &listener.speech) {
+            (true, _) => (Phase::Preamble, false),
+            (false, Speech::Plain) => (Phase::Hello, true),
+            (false, Speech::Sealed | Speech::Tls(_)) => (Phase::Hello, false),
+        };
 
         self.slot_generation = self.slot_generation.wrapping_add(1);
         let vacant = self.entries.vacant_entry();
@@ -128,22 +133,24 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let now_ms = self.core.now_ms;
         let mut connection = Connection::new(token, fd, address, Instant::now(), now_ms);
         connection.socket.is_watched = true;
-        let entry = vacant.insert(Box::new(Entry {
-            connection,
-            generation,
-            listener: position,
-            state: None,
-        }));
-        Link {
-            core: &mut self.core,
-            outbox: &mut self.buffers.outbox,
-            connection: &mut entry.connection,
-        }
-        .arm(now_ms.saturating_add(to_ms(timeout)));
+        connection.phase = phase;
+        vacant.insert(Box::new(Entry { connection, generation, listener: position, state: None }));
         counters.connections.add(1);
         counters.handshaking.add(1);
+        self.begin(slot, speaks_first);
         self.handshakes.push_back(token);
         self.limit_handshakes(handshakes_max);
+    }
+
+    /// Arms the first deadline; where nothing is awaited from the client, the connection stands.
+    fn begin(&mut self, slot: usize, speaks_first: bool) {
+        let Some(mut turn) = self.turn(slot) else { return };
+        let (due_ms, _) = turn.own_deadline();
+        turn.link().arm(due_ms);
+        if speaks_first {
+            let outcome = catch_unwind(AssertUnwindSafe(|| turn.hand_over()));
+            self.conclude(slot, &outcome);
+        }
     }
 
     /// Resets the oldest handshake in flight while there are more than allowed.

@@ -91,8 +91,16 @@ causes! {
     NotTls = "not_tls", Client;
     /// A plain HTTP request on the TLS port; answered with a 400 that says so.
     PlainHttp = "plain_http", Client;
-    /// The client broke the protocol on an established connection.
+    /// The preamble took longer than `preamble_timeout`.
+    PreambleTimeout = "preamble_timeout", Client;
+    /// The client broke the protocol on an established connection, or in its preamble.
     ProtocolError = "protocol_error", Client;
+    /// The PROXY header breaks its specification, or says what it may not.
+    ProxyMalformed = "proxy_malformed", Client;
+    /// No PROXY header where one is required.
+    ProxyMissing = "proxy_missing", Client;
+    /// A peer whose PROXY header is not believed.
+    ProxyUntrusted = "proxy_untrusted", Client;
     /// The service closed the connection: without a reset, so what the kernel holds still arrives.
     ServiceClosed = "service_closed", Nobody;
     /// The service reset the connection.

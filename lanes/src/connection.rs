@@ -33,7 +33,10 @@ pub(crate) struct Connection {
     /// The context that the session was begun under.
     pub(crate) context: Option<Rc<LaneContext>>,
     pub(crate) server_name: Option<Box<str>>,
-    /// A whole ClientHello that waits, and what came with it.
+    /// What that name leads to: [`Named::number`](crate::generation::Named::number).
+    pub(crate) name_number: u32,
+    /// A whole ClientHello that waits, and what came with it; or a preamble whose end has not
+    /// arrived.
     pub(crate) early: Box<[u8]>,
     /// A ClientHello whose end has not arrived.
     pub(crate) gathering: Option<Box<Gathering>>,
@@ -66,6 +69,8 @@ pub(crate) struct Connection {
     pub(crate) abandoned: bool,
     /// Whether it stands in the lane's queue of connections with work left.
     pub(crate) queued: bool,
+    /// Whether the peer may leave without having said anything behind its preamble.
+    pub(crate) is_probe: bool,
 }
 
 /// How far a connection has come.
@@ -82,6 +87,8 @@ pub(crate) enum Phase {
         until_ms: u64,
         bytes_left: u32,
     },
+    /// Waiting for what stands before the rest, and the service reads.
+    Preamble,
     /// The whole ClientHello is there, and somebody else decides about it; no session exists yet,
     /// and nothing is read.
     Waiting,
@@ -177,6 +184,7 @@ impl Connection {
             session: None,
             context: None,
             server_name: None,
+            name_number: 0,
             early: Box::default(),
             gathering: None,
             kept: Kept::default(),
@@ -196,6 +204,7 @@ impl Connection {
             distrust: None,
             abandoned: false,
             queued: false,
+            is_probe: false,
         }
     }
 
@@ -215,9 +224,16 @@ impl Connection {
         }
     }
 
-    /// Whether the handshake has neither been completed nor failed.
+    /// Whether the handshake has neither been completed nor failed, from the preamble on.
     pub(crate) fn is_handshaking(&self) -> bool {
-        matches!(self.phase, Phase::Hello | Phase::Waiting | Phase::Handshake)
+        matches!(self.phase, Phase::Preamble | Phase::Hello | Phase::Waiting | Phase::Handshake)
+    }
+
+    /// Whether the client has yet to say its first word: a preamble is none of its own.
+    pub(crate) fn is_silent(&self) -> bool {
+        matches!(self.phase, Phase::Preamble | Phase::Hello)
+            && self.early.is_empty()
+            && self.gathering.is_none()
     }
 
     /// Whether bytes from the client may be read now: whoever takes them must have taken the last.
@@ -229,7 +245,7 @@ impl Connection {
             Phase::Established if self.inward != Direction::Open => self.socket.failed,
             Phase::Established if self.untaken.is_some() => self.reads_ahead(),
             Phase::Established => !self.attached_has_pending(),
-            Phase::Handshake | Phase::Hello => self.outgoing.is_none(),
+            Phase::Handshake | Phase::Hello | Phase::Preamble => self.outgoing.is_none(),
             Phase::Lingering { .. } => true,
         };
         has_room && self.socket.readable && !self.socket.ended

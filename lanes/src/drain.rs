@@ -15,18 +15,15 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn begin_drain(&mut self, limit_ms: u64) {
         self.close_listeners(|_| true);
         self.drain_until_ms = Some(self.core.now_ms.saturating_add(limit_ms));
-        let is_silent = |connection: &Connection| {
-            connection.phase == Phase::Hello && connection.early.is_empty()
-        };
         // What a client has said may still lie in the kernel, as with those accepted just now.
-        for slot in self.slots(is_silent) {
+        for slot in self.slots(Connection::is_silent) {
             if let Some(entry) = self.entries.get_mut(slot) {
                 entry.connection.socket.readable = true;
                 self.drive(slot);
             }
         }
         // A client that has not said a word loses nothing.
-        self.end_where(Cause::LaneStopped, is_silent);
+        self.end_where(Cause::LaneStopped, Connection::is_silent);
     }
 
     pub(crate) fn end_of_drain(&mut self) -> Option<LaneEnd> {

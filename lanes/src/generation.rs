@@ -25,22 +25,41 @@ pub struct Listener<S> {
     /// What identifies it across generations: a lane keeps the sockets of a listener whose key
     /// comes again.
     pub keys: Vec<ListenerKey>,
-    /// Its TLS settings and certificates. A lane that has a replica of this very context in use
-    /// makes no other.
-    pub context: Arc<Context>,
-    /// Contexts for clients that ask for certain names, in place of the listener's own; of two with
-    /// the same pattern the later counts.
-    pub named: Vec<NamedContext>,
+    /// Whether connections begin with a preamble, which the service reads: a PROXY header, or the
+    /// request to begin with TLS.
+    pub preamble: bool,
+    /// What clients speak who ask for no name of [`Listener::named`].
+    pub speech: Speech,
+    /// What clients get that ask for certain names; of two with the same pattern the later counts.
+    /// Without a meaning where clients are not expected to speak TLS.
+    pub named: Vec<Named>,
     /// What the service needs to know.
     pub settings: Arc<S>,
 }
 
-/// A context for some server names.
-pub struct NamedContext {
+/// What is spoken on a listener, behind the preamble if there is one.
+pub enum Speech {
+    /// Bytes as they come, which the service gets as plaintext.
+    Plain,
+    /// TLS between the client and whoever is attached: the service gets the ciphertext, from the
+    /// ClientHello on.
+    Sealed,
+    /// TLS that ends here, under these settings and with these certificates. A lane that has a
+    /// replica of this very context in use makes no other.
+    Tls(Arc<Context>),
+}
+
+/// What clients get that ask for some server names.
+pub struct Named {
     /// A name, or `*.` before a name for exactly one more label. An exact name goes first.
     pub pattern: Box<str>,
-    /// What a client gets that asks for such a name.
-    pub context: Arc<Context>,
+    /// By which the service tells such a client: see [`Link::name_number`]. The number 0 is that of
+    /// clients whose name is none of these.
+    ///
+    /// [`Link::name_number`]: crate::link::Link::name_number
+    pub number: u32,
+    /// What ends its TLS; without it the service gets the ciphertext: [`Speech::Sealed`].
+    pub context: Option<Arc<Context>>,
 }
 
 /// A listening address of a generation: the same key means the same sockets.
@@ -82,7 +101,7 @@ impl<S> LaneGeneration<S> {
 
     /// Pays for the first use of the cryptography of every listener; returns whether it works.
     pub(crate) fn warm_up(&self) -> bool {
-        self.contexts.iter().all(|contexts| contexts.own.warm_up().is_ok())
+        self.contexts.iter().filter_map(|contexts| contexts.own()).all(|own| own.warm_up().is_ok())
     }
 
     /// The TLS contexts of all listeners.

@@ -109,11 +109,12 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         received.clear();
         self.entry.connection.take_carried(received);
         match hello::peek(received.filled(), hello_bytes_max) {
-            Peek::Hello(hello) => match self.admit_hello(hello, decision) {
-                Ok(true) => self.feed(),
-                Ok(false) => Ok(()),
-                Err(cause) => Err(cause),
-            },
+            Peek::Hello(hello) => {
+                if self.admit_hello(hello, decision)? {
+                    self.feed()?;
+                }
+                Ok(())
+            }
             // The same bytes were a hello before.
             _ => Err(Cause::Internal),
         }
@@ -124,7 +125,13 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             Decision::Context(context) => Ok(context),
             Decision::Listener => {
                 let contexts = self.entry.generation.contexts(self.entry.listener);
-                Ok(Rc::clone(contexts.for_name(hello.server_name.as_deref())))
+                let replica = contexts.for_name(hello.server_name.as_deref());
+                self.entry.connection.name_number = replica.number;
+                let Some(context) = &replica.context else {
+                    self.entry.connection.server_name = hello.server_name;
+                    return self.hand_over().and_then(|()| self.take_plain()).map(|()| false);
+                };
+                Ok(Rc::clone(context))
             }
             Decision::Refuse => Err((Refusal::UnknownName.alert(), Cause::UnknownName)),
             Decision::Unknown => {

@@ -35,6 +35,7 @@ pub mod listener;
 pub mod mailbox;
 pub mod orders;
 mod outbox;
+mod plain;
 mod pool;
 mod progress;
 mod publish;

@@ -16,6 +16,9 @@ pub struct Limits {
     pub handshakes_max: usize,
     /// From accept to the end of the handshake.
     pub handshake_timeout: Duration,
+    /// From accept to the end of the preamble, where there is one; never more than
+    /// `handshake_timeout`.
+    pub preamble_timeout: Duration,
     /// Without plaintext or a whole record in either direction on an established connection.
     pub idle_timeout: Duration,
     /// Bytes of a ClientHello as a message: the headers of its records do not count.
@@ -32,6 +35,7 @@ impl Default for Limits {
             connections_max: 100_000,
             handshakes_max: 4_096,
             handshake_timeout: Duration::from_secs(10),
+            preamble_timeout: Duration::from_secs(3),
             idle_timeout: Duration::from_secs(300),
             hello_bytes_max: 16 * 1024,
             unfinished_bytes_max: 64 * 1024 * 1024,

@@ -43,7 +43,7 @@ impl<K: Kernel> Link<'_, K> {
         self.core.now_ms
     }
 
-    /// The TLS session; there is one on every established connection.
+    /// The TLS session; there is one on every established connection whose TLS ends here.
     pub fn session(&self) -> Option<&ServerSession> {
         self.connection.session.as_deref()
     }
@@ -62,7 +62,7 @@ impl<K: Kernel> Link<'_, K> {
         self.connection.context.as_ref().map(|context| context.take_key_log()).unwrap_or_default()
     }
 
-    /// The client's address.
+    /// The client's address: the one that its preamble told, if it did.
     pub fn client_address(&self) -> Option<SocketAddr> {
         self.connection.address
     }
@@ -78,12 +78,20 @@ impl<K: Kernel> Link<'_, K> {
         self.connection.server_name.as_deref()
     }
 
+    /// What the name leads to that the client asked for: the [`Named::number`] of the listener's
+    /// entry, or 0.
+    ///
+    /// [`Named::number`]: crate::generation::Named::number
+    pub fn name_number(&self) -> u32 {
+        self.connection.name_number
+    }
+
     /// What the client was admitted under.
     pub fn context(&self) -> Option<&Arc<Context>> {
         self.connection.context.as_ref().map(|context| context.context())
     }
 
-    /// Encrypts `plain` and sends it. What the client does not take now leaves later, and until
+    /// Sends `plain`, encrypted if the client's TLS ends here. What the client does not take now leaves later, and until
     /// then the attached socket is not read.
     ///
     /// # Errors
@@ -93,14 +101,16 @@ impl<K: Kernel> Link<'_, K> {
         self.transmit()
     }
 
-    /// Sends `plain`, which may be empty, and then the clean end: close_notify and FIN.
+    /// Sends `plain`, which may be empty, and then the clean end: close_notify, if the client's TLS
+    /// ends here, and FIN.
     ///
     /// # Errors
     /// As for [`Link::send`].
     pub fn finish(&mut self, plain: &[u8]) -> Result<(), Cause> {
         self.seal(plain)?;
-        let session = self.connection.session.as_mut().ok_or(Cause::Internal)?;
-        session.close(&mut self.outbox.wire).map_err(|e| Cause::of_session(&e, true))?;
+        if let Some(session) = &mut self.connection.session {
+            session.close(&mut self.outbox.wire).map_err(|e| Cause::of_session(&e, true))?;
+        }
         self.connection.outward = Direction::Ending;
         self.transmit()
     }
@@ -161,8 +171,10 @@ impl<K: Kernel> Link<'_, K> {
     }
 
     fn seal(&mut self, plain: &[u8]) -> Result<(), Cause> {
-        let session = self.connection.session.as_mut().ok_or(Cause::Internal)?;
-        let taken = session.seal(plain, &mut self.outbox.wire);
+        let taken = match &mut self.connection.session {
+            Some(session) => session.seal(plain, &mut self.outbox.wire),
+            None => Ok(self.outbox.wire.append(plain)),
+        };
         self.connection.tickets_due_ms = u64::MAX;
         match taken {
             Ok(taken) if taken == plain.len() => {

@@ -12,7 +12,7 @@ use crate::cause::Cause;
 use crate::connection::{Direction, Phase};
 use crate::core::to_ms;
 use crate::kernel::Kernel;
-use crate::lane::Lane;
+use crate::lane::{Entry, Lane};
 use crate::link::Link;
 use crate::pool::{Pending, READ_BYTES_SCARCE};
 use crate::service::Service;
@@ -189,21 +189,38 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &mut self.entry.connection;
         connection.socket.ended = true;
         match connection.phase {
-            Phase::Established if connection.inward == Direction::Open => {
+            Phase::Established if connection.inward != Direction::Open => Ok(()),
+            // In the clear FIN is the end.
+            Phase::Established if connection.session.is_none() => {
+                connection.inward = Direction::Ending;
+                self.pass_on_client_end()
+            }
+            Phase::Established => {
                 connection.inward = Direction::Cut;
                 let awaits = S::AWAITS_LAST_BYTES && connection.untaken.is_some();
                 if awaits { Ok(()) } else { Err(Cause::ClientTruncated) }
             }
-            Phase::Established | Phase::Lingering { .. } => Ok(()),
-            Phase::Handshake | Phase::Hello | Phase::Waiting => Err(Cause::ClientGone),
+            Phase::Lingering { .. } => Ok(()),
+            Phase::Hello if connection.is_probe && connection.is_silent() => Err(Cause::Clean),
+            Phase::Handshake | Phase::Hello | Phase::Preamble | Phase::Waiting => {
+                Err(Cause::ClientGone)
+            }
         }
     }
 
-    fn take_ciphertext(&mut self) -> Result<(), Cause> {
-        if self.entry.connection.phase == Phase::Hello && !self.begin_session()? {
-            return Ok(());
+    pub(crate) fn take_ciphertext(&mut self) -> Result<(), Cause> {
+        let connection = &self.entry.connection;
+        match connection.phase {
+            Phase::Preamble => self.pass_preamble(),
+            Phase::Hello => {
+                if self.begin_session()? {
+                    self.feed()?;
+                }
+                Ok(())
+            }
+            Phase::Established if connection.session.is_none() => self.take_plain(),
+            _ => self.feed(),
         }
-        self.feed()
     }
 
     /// Feeds the session what the client sent, which stands in the receive buffer.
@@ -245,25 +262,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             self.establish()?;
         }
         self.link().transmit()?;
-        if !self.buffers.plain.is_empty() {
-            let len = self.buffers.plain.len() as u64;
-            self.entry.connection.client_bytes += len;
-            self.core.counters.client_bytes.add(len);
-            if let Some(waiting) = self.entry.connection.untaken.take() {
-                let Buffers { plain, outbox, .. } = &mut *self.buffers;
-                let joined = Pending::holding(&[waiting.filled(), plain.filled()].concat());
-                outbox.pool.give_back(waiting);
-                self.entry.connection.untaken = Some(joined);
-            } else {
-                if let Some(Call { service, state, mut link, plain, settings, .. }) = self.call() {
-                    service.plaintext(state, &mut link, plain, settings)?;
-                }
-                let Buffers { plain, outbox, .. } = &mut *self.buffers;
-                if !plain.is_empty() && !self.entry.connection.abandoned {
-                    self.entry.connection.untaken = Some(outbox.pool.detach(plain));
-                }
-            }
-        }
+        self.deliver()?;
         if fed.peer_closed && !self.entry.connection.abandoned {
             self.entry.connection.inward = Direction::Ending;
             self.pass_on_client_end()?;
@@ -271,16 +270,39 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         Ok(())
     }
 
+    /// Offers the service what stands in the plaintext buffer; what it leaves waits.
+    pub(crate) fn deliver(&mut self) -> Result<(), Cause> {
+        if self.buffers.plain.is_empty() {
+            return Ok(());
+        }
+        let len = self.buffers.plain.len() as u64;
+        self.entry.connection.client_bytes += len;
+        self.core.counters.client_bytes.add(len);
+        if let Some(waiting) = self.entry.connection.untaken.take() {
+            let Buffers { plain, outbox, .. } = &mut *self.buffers;
+            let joined = Pending::holding(&[waiting.filled(), plain.filled()].concat());
+            outbox.pool.give_back(waiting);
+            self.entry.connection.untaken = Some(joined);
+            return Ok(());
+        }
+        if let Some(Call { service, state, mut link, plain, settings, .. }) = self.call() {
+            service.plaintext(state, &mut link, plain, settings)?;
+        }
+        let Buffers { plain, outbox, .. } = &mut *self.buffers;
+        if !plain.is_empty() && !self.entry.connection.abandoned {
+            self.entry.connection.untaken = Some(outbox.pool.detach(plain));
+        }
+        Ok(())
+    }
+
     fn establish(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
-        connection.phase = Phase::Established;
         let taken = connection.accepted_at.elapsed();
         // Bounded by the handshake timeout; an hour and more is told as 71 minutes.
         let taken_us = u32::try_from(taken.as_micros()).unwrap_or(u32::MAX);
         connection.handshake_us = Some(taken_us);
         let session = connection.session.as_ref().ok_or(Cause::Internal)?;
         let counters = &self.core.counters;
-        counters.handshaking.subtract(1);
         counters.handshakes.count(session);
         counters.handshake_time.record(u64::from(taken_us));
         if session.held_len() > 0 {
@@ -288,13 +310,21 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             connection.tickets_due_ms = due_ms;
             self.core.tickets.push_back((due_ms, connection.token));
         }
+        self.hand_over()
+    }
+
+    /// Hands the connection to the service: nothing more is awaited before its plaintext.
+    pub(crate) fn hand_over(&mut self) -> Result<(), Cause> {
+        self.entry.connection.phase = Phase::Established;
+        self.core.counters.handshaking.subtract(1);
         // Nobody looks before the handshake's deadline otherwise.
         let (idle_ms, _) = self.own_deadline();
         self.link().arm(idle_ms);
-        let listener = self.entry.generation.listener(self.entry.listener);
+        let Entry { connection, generation, listener, state } = &mut *self.entry;
         let outbox = &mut self.buffers.outbox;
-        let mut link = Link { core: self.core, outbox, connection: &mut self.entry.connection };
-        self.entry.state = Some(self.service.established(&mut link, &listener.settings)?);
+        let mut link = Link { core: self.core, outbox, connection };
+        let settings = &generation.listener(*listener).settings;
+        *state = Some(self.service.established(&mut link, state.take(), settings)?);
         Ok(())
     }
 
@@ -347,8 +377,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// attached sees a reset, for what the client still had to say does not come.
     fn end_of_age(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
+        // Without TLS a FIN would say that nothing is missing.
+        let Some(session) = &mut connection.session else { return Err(Cause::LimitAge) };
         if connection.outward == Direction::Open {
-            let session = connection.session.as_mut().ok_or(Cause::Internal)?;
             let closed = session.close(&mut self.buffers.outbox.wire);
             closed.map_err(|error| Cause::of_session(&error, true))?;
         }
@@ -356,19 +387,21 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     }
 
     /// When this connection's patience ends, and what that is called.
-    fn own_deadline(&self) -> (u64, Cause) {
+    pub(crate) fn own_deadline(&self) -> (u64, Cause) {
         let connection = &self.entry.connection;
         let limits = &self.entry.generation.generation.limits;
+        let since_accept = |timeout| connection.accepted_ms.saturating_add(to_ms(timeout));
         match connection.phase {
             Phase::Established => {
                 let idle_ms = connection.active_ms.saturating_add(to_ms(limits.idle_timeout));
-                let age_ms = limits.connection_age_max.map_or(u64::MAX, to_ms);
-                let old_ms = connection.accepted_ms.saturating_add(age_ms);
+                let old_ms = limits.connection_age_max.map_or(u64::MAX, since_accept);
                 if old_ms < idle_ms { (old_ms, Cause::LimitAge) } else { (idle_ms, Cause::Idle) }
             }
-            Phase::Handshake | Phase::Hello | Phase::Waiting => {
-                let timeout_ms = to_ms(limits.handshake_timeout);
-                (connection.accepted_ms.saturating_add(timeout_ms), Cause::HandshakeTimeout)
+            Phase::Preamble if limits.preamble_timeout < limits.handshake_timeout => {
+                (since_accept(limits.preamble_timeout), Cause::PreambleTimeout)
+            }
+            Phase::Handshake | Phase::Hello | Phase::Preamble | Phase::Waiting => {
+                (since_accept(limits.handshake_timeout), Cause::HandshakeTimeout)
             }
             Phase::Lingering { cause, until_ms, .. } => (until_ms, cause),
         }

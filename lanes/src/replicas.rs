@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sealane_engine::certificates::AskedName;
 use sealane_engine::context::{Context, ContextError, ContextId, LaneContext, LaneResources};
 
-use crate::generation::Listener;
+use crate::generation::{Listener, Speech};
 
 /// Every replica that is in use, and those that are kept because orders may name them.
 pub(crate) struct Replicas {
@@ -24,9 +24,16 @@ pub(crate) struct Replicas {
 
 /// The replicas of one listener's contexts.
 pub(crate) struct ListenerContexts {
-    pub(crate) own: Rc<LaneContext>,
+    own: Replica,
     /// By name in lower case, or `*.` and a name.
-    named: HashMap<Box<str>, Rc<LaneContext>>,
+    named: HashMap<Box<str>, Replica>,
+}
+
+/// What a name leads to.
+pub(crate) struct Replica {
+    /// None where TLS is passed on as it is, or not spoken.
+    pub(crate) context: Option<Rc<LaneContext>>,
+    pub(crate) number: u32,
 }
 
 /// Fewer are not worth looking through.
@@ -67,16 +74,18 @@ impl Replicas {
         listener: &Listener<S>,
         resources: &LaneResources,
     ) -> Result<ListenerContexts, ContextError> {
-        let own = self.of(&listener.context, resources)?;
+        let own = match &listener.speech {
+            Speech::Plain | Speech::Sealed => None,
+            Speech::Tls(context) => Some(self.of(context, resources)?),
+        };
         let mut named = HashMap::with_capacity(listener.named.len());
         for entry in &listener.named {
             let pattern = entry.pattern.strip_suffix('.').unwrap_or(&entry.pattern);
-            named.insert(
-                pattern.to_ascii_lowercase().into_boxed_str(),
-                self.of(&entry.context, resources)?,
-            );
+            let context = entry.context.as_ref().map(|context| self.of(context, resources));
+            let replica = Replica { context: context.transpose()?, number: entry.number };
+            named.insert(pattern.to_ascii_lowercase().into_boxed_str(), replica);
         }
-        Ok(ListenerContexts { own, named })
+        Ok(ListenerContexts { own: Replica { context: own, number: 0 }, named })
     }
 
     /// Keeps a replica of `context`. One that cannot be made leaves its id unknown.
@@ -100,6 +109,7 @@ impl Replicas {
         let current: Vec<&LaneContext> = listeners
             .iter()
             .flat_map(|listener| std::iter::once(&listener.own).chain(listener.named.values()))
+            .filter_map(|replica| replica.context.as_ref())
             .chain(self.provided.values())
             .map(|replica| &**replica)
             .collect();
@@ -117,9 +127,14 @@ impl Replicas {
 }
 
 impl ListenerContexts {
-    /// The context for a client that asks for `server_name`: an exact name before a wildcard for
-    /// its first label, before the listener's own.
-    pub(crate) fn for_name(&self, server_name: Option<&str>) -> &Rc<LaneContext> {
+    /// The listener's own context, if clients without a name of their own end their TLS here.
+    pub(crate) fn own(&self) -> Option<&LaneContext> {
+        self.own.context.as_deref()
+    }
+
+    /// What a client gets that asks for `server_name`: of an exact name before a wildcard for its
+    /// first label, before the listener's own.
+    pub(crate) fn for_name(&self, server_name: Option<&str>) -> &Replica {
         let named = if self.named.is_empty() { None } else { server_name };
         let found = named.and_then(AskedName::new).and_then(|mut name| {
             let exact = self.named.get(name.exact());
@@ -203,9 +218,13 @@ mod tests {
         let mut replicas = Replicas::new();
         let made = ["a.test", "b.test", "c.test", "d.test"].map(context_for);
         let [own, named, ordered, _] = made.each_ref().map(|(context, _)| context);
-        let listener = |own: &Arc<Context>, replicas: &mut Replicas| ListenerContexts {
-            own: replicas.of(own, &resources).unwrap(),
-            named: [("b.test".into(), replicas.of(named, &resources).unwrap())].into(),
+        let listener = |own: &Arc<Context>, replicas: &mut Replicas| {
+            let mut replica = |context: &Arc<Context>, number| Replica {
+                context: Some(replicas.of(context, &resources).unwrap()),
+                number,
+            };
+            let named = [("b.test".into(), replica(named, 1))].into();
+            ListenerContexts { own: replica(own, 0), named }
         };
         let decode_all = || {
             let mut keys = resources.keys.borrow_mut();

@@ -123,10 +123,30 @@ pub trait Service {
         true
     }
 
-    /// A client has been accepted: whether it may go on to its handshake. If not, it is reset, and
-    /// the connection ends as [`Cause::Blocked`] without having begun.
-    fn admits(&mut self, _client: Option<SocketAddr>, _settings: &Self::Settings) -> bool {
-        true
+    /// A client has been accepted: whether it may go on.
+    ///
+    /// # Errors
+    /// It is reset, and counted as ended so, without having begun.
+    fn admits(
+        &mut self,
+        _client: Option<SocketAddr>,
+        _settings: &Self::Settings,
+    ) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    /// `bytes` have come at the beginning of a connection to a listener with a preamble: all that
+    /// came and was not read yet. `client` is the connection's address until the service puts
+    /// another there; what it puts into `connection` comes back in [`Service::established`] or
+    /// [`Service::ended`].
+    fn preamble(
+        &mut self,
+        _client: &mut Option<SocketAddr>,
+        _connection: &mut Option<Self::Connection>,
+        _bytes: &[u8],
+        _settings: &Self::Settings,
+    ) -> Preamble {
+        Preamble::through(0)
     }
 
     /// A ClientHello has arrived: who decides under which context the client is admitted? With
@@ -139,13 +159,14 @@ pub trait Service {
     /// The lane is about to end.
     fn stopped(&mut self, _end: LaneEnd) {}
 
-    /// A handshake is complete.
+    /// A handshake is complete, or there is none to wait for. `begun` is what the preamble left.
     ///
     /// # Errors
     /// The connection cannot be served.
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
+        begun: Option<Self::Connection>,
         settings: &Self::Settings,
     ) -> Result<Self::Connection, Cause>;
 
@@ -221,13 +242,56 @@ pub trait Service {
         settings: &Self::Settings,
     ) -> Result<(), Cause>;
 
-    /// A connection has ended; `connection` is there if its handshake was completed.
+    /// A connection has ended; `connection` is there if it was established, or if its preamble left
+    /// it.
     fn ended(
         &mut self,
         connection: Option<Self::Connection>,
         settings: &Self::Settings,
         end: &End<'_>,
     );
+}
+
+/// What a service makes of the first bytes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preamble {
+    /// Some of it has been read.
+    Read {
+        /// So many of the bytes.
+        len: usize,
+        /// What the client is told.
+        answer: &'static [u8],
+        /// Whether the preamble ends there. If not, more of it follows.
+        is_through: bool,
+        /// Whether the peer may leave now without having said anything, as who only looks whether
+        /// somebody answers.
+        is_probe: bool,
+    },
+    /// The connection ends, behind `answer` if there is one; else it is reset.
+    Refused {
+        /// Why.
+        cause: Cause,
+        /// What the client is told.
+        answer: &'static [u8],
+    },
+    /// More bytes are needed. A preamble of which [`PREAMBLE_BYTES_MAX`] have come and none could
+    /// be read has ended the connection as [`Cause::ProtocolError`] by then.
+    Unfinished,
+}
+
+/// Bytes of a preamble that may wait for the rest of it.
+pub const PREAMBLE_BYTES_MAX: usize = 4096;
+
+impl Preamble {
+    /// The preamble ends behind `len` bytes, and nothing is answered.
+    pub fn through(len: usize) -> Self {
+        Self::Read { len, answer: &[], is_through: true, is_probe: false }
+    }
+
+    /// The connection is reset.
+    pub fn refused(cause: Cause) -> Self {
+        Self::Refused { cause, answer: &[] }
+    }
 }
 
 /// Facts about an ended connection, for a log.
@@ -237,7 +301,7 @@ pub struct End<'a> {
     pub id: ConnectionId,
     /// Why it ended.
     pub cause: Cause,
-    /// The client's address, if the kernel told.
+    /// The client's address, if the kernel told, or the preamble.
     pub client: Option<SocketAddr>,
     /// The listener's number in the configuration.
     pub listener: u32,

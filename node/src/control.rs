@@ -13,7 +13,7 @@ use std::time::Duration;
 use sealane_engine::context::{Context, ContextId};
 use sealane_engine::tickets::{TicketRoot, TicketRootError};
 use sealane_lanes::counters::Counters;
-use sealane_lanes::generation::{Generation, Listener, ListenerKey, NamedContext, Publication};
+use sealane_lanes::generation::{Generation, Listener, ListenerKey, Named, Publication, Speech};
 use sealane_lanes::kernel::Linux;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::mailbox::{Mail, Mailbox};
@@ -251,14 +251,16 @@ impl Control {
     /// The next generation, of what is to be served now.
     fn generation(&self, state: &mut State) -> Arc<Generation<Settings>> {
         state.number += 1;
-        let named = state.named.iter().map(|(pattern, context)| NamedContext {
+        let named = state.named.iter().map(|(pattern, context)| Named {
             pattern: pattern.as_str().into(),
-            context: Arc::clone(context),
+            number: 0,
+            context: Some(Arc::clone(context)),
         });
         let listener = Listener {
             number: 0,
             keys: vec![KEY],
-            context: Arc::clone(&state.context),
+            preamble: false,
+            speech: Speech::Tls(Arc::clone(&state.context)),
             named: named.collect(),
             settings: Arc::new(Settings {
                 blocked: Arc::clone(&state.blocked),

@@ -60,9 +60,10 @@ impl Service for Relay {
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
+        begun: Option<Relayed>,
         settings: &RelaySettings,
     ) -> Result<Relayed, Cause> {
-        let mut relayed = Relayed::default();
+        let mut relayed = begun.unwrap_or_default();
         self.turn(&mut relayed, link, settings).connect()?;
         Ok(relayed)
     }

@@ -26,7 +26,7 @@ use sealane_engine::{
 };
 use sealane_lanes::{
     cause::Cause,
-    generation::{Generation, Listener, Publication},
+    generation::{Generation, Listener, Publication, Speech},
     kernel::{Address, Kernel, Linux},
     limits::Limits,
     link::{Arrivals, Link},
@@ -115,7 +115,8 @@ fn open(
         listeners.push(Listener {
             number: 0,
             keys: vec![address],
-            context: Arc::clone(context),
+            preamble: false,
+            speech: Speech::Tls(Arc::clone(context)),
             named: Vec::new(),
             settings: Arc::new(role),
         });
@@ -218,6 +219,7 @@ impl Service for Carrier {
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
+        _begun: Option<Held>,
         role: &Role,
     ) -> Result<Held, Cause> {
         if *role == Role::Control {

@@ -10,7 +10,7 @@ use sealane_engine::client_certificates::{ClientRoots, ClientStanding};
 use sealane_engine::context::{Context, ContextId};
 use sealane_engine::policy::{ClientCertificates, UnknownNames};
 use sealane_lanes::cause::Cause;
-use sealane_lanes::generation::NamedContext;
+use sealane_lanes::generation::Named;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::orders::{Chosen, ConnectionId};
 
@@ -18,8 +18,8 @@ use crate::client::{Anyone, Client, Seen, VERSIONS, config, seen};
 use crate::ordered::{Command, Driver, Told};
 use crate::rig::{NAME, Rig, Wanted, among_others, context, provider, roots, ticket_root};
 
-fn named(pattern: &str, context: &Arc<Context>) -> NamedContext {
-    NamedContext { pattern: pattern.into(), context: Arc::clone(context) }
+fn named(pattern: &str, context: &Arc<Context>) -> Named {
+    Named { pattern: pattern.into(), number: 1, context: Some(Arc::clone(context)) }
 }
 
 #[test]

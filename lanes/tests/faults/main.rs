@@ -16,6 +16,7 @@ mod hellos;
 mod hostile;
 mod kernel;
 mod limits;
+mod openings;
 mod ordered;
 mod ordered_echo;
 mod orders;

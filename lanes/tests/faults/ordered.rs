@@ -294,6 +294,7 @@ impl Service for Ordered {
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
+        _begun: Option<Held>,
         _settings: &Settings,
     ) -> Result<Held, Cause> {
         self.tell(Told::Opened(link.id()));

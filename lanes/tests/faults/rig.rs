@@ -16,7 +16,7 @@ use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
-use sealane_lanes::generation::{Generation, Listener, NamedContext, Publication};
+use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech};
 use sealane_lanes::kernel::Address;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
@@ -51,8 +51,12 @@ pub(crate) struct Wanted {
     pub(crate) backend_tls: Option<Arc<ClientConfig>>,
     pub(crate) behaviour: Behaviour,
     pub(crate) limits: Limits,
-    /// Contexts in place of the listener's own, by the server name.
-    pub(crate) named: Vec<NamedContext>,
+    /// Whether connections begin with lines: see [`Tested`].
+    pub(crate) preamble: bool,
+    /// What stands in place of the listener's own, by the server name.
+    pub(crate) named: Vec<Named>,
+    /// What is spoken, unless TLS that ends at the lane.
+    pub(crate) speech: Option<Speech>,
     pub(crate) unknown_names: UnknownNames,
     pub(crate) connect_timeout: Duration,
     pub(crate) wait_to_connect: bool,
@@ -77,7 +81,9 @@ impl Wanted {
             behaviour,
             // Who sends a hello byte by byte may wait for the processor between any two.
             limits: Limits { handshake_timeout: PATIENCE, ..Limits::default() },
+            preamble: false,
             named: Vec::new(),
+            speech: None,
             unknown_names: UnknownNames::ServeDefault,
             connect_timeout: PATIENCE,
             wait_to_connect: false,
@@ -211,7 +217,10 @@ pub(crate) fn generation(
     let listener = Listener {
         number: 0,
         keys: vec![address],
-        context: Arc::new(context(NAME, wanted.unknown_names)),
+        preamble: wanted.preamble,
+        speech: wanted
+            .speech
+            .unwrap_or_else(|| Speech::Tls(Arc::new(context(NAME, wanted.unknown_names)))),
         named: wanted.named,
         settings: Arc::new(settings),
     };

@@ -1,6 +1,7 @@
 //! Two services: one relays to a backend, one gives the client back what it sends.
 
 use std::io::{ErrorKind, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use sealane_engine::session::ClientSession;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::{Address, Kernel};
 use sealane_lanes::link::{Arrivals, Link, Received};
-use sealane_lanes::service::{End, Service};
+use sealane_lanes::service::{End, Preamble, Service};
 
 /// What the tests want of a connection.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) enum Behaviour {
     Panic(&'static str),
     /// Relays to the first of these that takes the connection.
     Relay(Vec<Address>),
+    /// Tells the client what the lane knows of it when it is established; then an echo.
+    Tell,
 }
 
 /// A listener's settings.
@@ -42,6 +45,8 @@ pub(crate) struct Tested;
 
 #[derive(Default)]
 pub(crate) struct Pumped {
+    /// Lines of its preamble.
+    lines: usize,
     tried: usize,
     connected: bool,
     client_ended: bool,
@@ -128,6 +133,7 @@ impl Service for Tested {
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
+        begun: Option<Pumped>,
         settings: &Settings,
     ) -> Result<Pumped, Cause> {
         panic_if_told(settings, "established");
@@ -135,9 +141,53 @@ impl Service for Tested {
             settings.gate.wait();
             settings.gate.wait();
         }
-        let mut pumped = Pumped::default();
+        let mut pumped = begun.unwrap_or_default();
+        if matches!(settings.behaviour, Behaviour::Tell) {
+            let (client, name) = (link.client_address().unwrap(), link.server_name().is_some());
+            let line = format!(
+                "lines {} client {client} number {} name {name} session {}\n",
+                pumped.lines,
+                link.name_number(),
+                link.session().is_some(),
+            );
+            link.send(line.as_bytes())?;
+        }
         pumped.connect(link, settings)?;
         Ok(pumped)
+    }
+
+    /// A preamble of lines: `from ADDRESS` ends it, and so does `probe`; `more` is answered, and
+    /// `no` refused with a word.
+    fn preamble(
+        &mut self,
+        client: &mut Option<SocketAddr>,
+        pumped: &mut Option<Pumped>,
+        bytes: &[u8],
+        _settings: &Settings,
+    ) -> Preamble {
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+            return Preamble::Unfinished;
+        };
+        let line = std::str::from_utf8(&bytes[..end]).unwrap();
+        pumped.get_or_insert_default().lines += 1;
+        let read = |answer, is_through, is_probe| Preamble::Read {
+            len: end + 1,
+            answer,
+            is_through,
+            is_probe,
+        };
+        match line.split_once(' ') {
+            Some(("from", address)) => {
+                *client = Some(address.parse().unwrap());
+                Preamble::through(end + 1)
+            }
+            None if line == "more" => read(b"+", false, false),
+            None if line == "no" => {
+                Preamble::Refused { cause: Cause::ProxyUntrusted, answer: b"no\n" }
+            }
+            None if line == "probe" => read(b"", true, true),
+            _ => Preamble::refused(Cause::ProxyMalformed),
+        }
     }
 
     fn plaintext<K: Kernel>(

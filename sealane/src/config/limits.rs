@@ -52,6 +52,7 @@ impl Limits {
             connections_max,
             handshakes_max: (self.handshakes_max / lanes).min(connections_max),
             handshake_timeout: self.handshake_timeout,
+            preamble_timeout: sealane_lanes::limits::Limits::default().preamble_timeout,
             idle_timeout: self.idle_timeout,
             hello_bytes_max: self.hello_bytes_max,
             unfinished_bytes_max: self.unfinished_bytes_per_lane_max,

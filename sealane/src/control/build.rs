@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sealane_engine::client::ClientContexts;
 use sealane_engine::tickets::UnixSeconds;
-use sealane_lanes::generation::{Generation, Listener};
+use sealane_lanes::generation::{Generation, Listener, Speech};
 use sealane_lanes::kernel::Address;
 
 use crate::admin::BackendSummary;
@@ -98,7 +98,8 @@ pub(super) fn build(
         listeners.push(Listener {
             number: u32::try_from(position).unwrap_or(u32::MAX),
             keys: survey.listener.addresses.clone(),
-            context,
+            preamble: false,
+            speech: Speech::Tls(context),
             named: Vec::new(),
             settings: Arc::new(settings(config, survey, backends)),
         });

@@ -21,7 +21,7 @@ use sealane_engine::context::{Context, ContextId};
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
-use sealane_lanes::generation::{Listener, Publication};
+use sealane_lanes::generation::{Listener, Publication, Speech};
 use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
@@ -140,7 +140,8 @@ fn lane(
     let listener = Listener {
         number: 0,
         keys: vec![address],
-        context: Arc::new(Context {
+        preamble: false,
+        speech: Speech::Tls(Arc::new(Context {
             id: ContextId::fresh(),
             policy: Policy::default(),
             certificates,
@@ -148,7 +149,7 @@ fn lane(
             store: None,
             provider: ProviderChoice::AwsLc,
             tickets: 0,
-        }),
+        })),
         named: Vec::new(),
         settings: Arc::new(settings),
     };
