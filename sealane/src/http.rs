@@ -297,9 +297,9 @@ pub fn answer(
     handler: &impl Fn(&Request<'_>) -> Response,
 ) -> Option<Vec<u8>> {
     let (proxy_header, head, hosts) = match opening {
-        Opening::ProxyHeader => match proxy_header::Header::decode(received) {
+        Opening::ProxyHeader => match proxy_header::Facts::decode(received) {
             Ok(None) => return None,
-            Ok(Some((header, len))) => (Some(header), &received[len..], None),
+            Ok(Some((facts, len))) => (Some(facts), &received[len..], None),
             Err(error) => return Some(Response::text(Status::BadRequest, error).encode(true)),
         },
         Opening::Request(hosts) => (None, received, hosts.as_ref()),

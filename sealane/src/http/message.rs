@@ -12,7 +12,7 @@ pub struct Request<'a> {
     /// The media types that it takes.
     pub accept: Option<&'a str>,
     /// What came before the request, on a server that [`serve_proxied`](super::serve_proxied) made.
-    pub proxy_header: Option<proxy_header::Header<'a>>,
+    pub proxy_header: Option<proxy_header::Facts<'a>>,
 }
 
 /// What it gets.

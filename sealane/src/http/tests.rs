@@ -124,7 +124,7 @@ fn behind_a_terminator_its_header_comes_first() {
         Response::text(Status::Ok, format_args!("lane {lane}, {}", request.accept.unwrap()))
     })
     .unwrap();
-    let header = proxy_header::Header { lane: Some(7), ..Default::default() }.encode();
+    let header = proxy_header::Facts { lane: Some(7), ..Default::default() }.encode();
     let request = b"GET / HTTP/1.1\r\nACCEPT: text/html\r\n\r\n";
     let ask = |pieces: &[&[u8]]| {
         let mut client = TcpStream::connect(address).unwrap();
@@ -142,7 +142,10 @@ fn behind_a_terminator_its_header_comes_first() {
     assert!(ask(&bytes).ends_with("\r\n\r\nlane 7, text/html\n"));
     let refused = ask(&[request]);
     assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
-    assert!(refused.ends_with("no PROXY header of version 2 comes first\n"), "{refused}");
+    assert!(
+        refused.ends_with("no PROXY header comes first; is whoever connects set to send one?\n"),
+        "{refused}"
+    );
     server.stop();
 }
 

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 
 use rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
-use sealane::proxy_header::Header;
+use sealane::proxy_header::Facts;
 use sealane_reserved_port::ReservedPort;
 
 use crate::harness::backend::Backend;
@@ -29,7 +29,7 @@ fn listener() -> (Backend, Receiver<Told>) {
         let (mut bytes, mut piece) = (Vec::new(), [0; 512]);
         while let Ok(len @ 1..) = stream.read(&mut piece) {
             bytes.extend_from_slice(&piece[..len]);
-            if let Some((header, _)) = Header::decode(&bytes).unwrap() {
+            if let Some((header, _)) = Facts::decode(&bytes).unwrap() {
                 let tls = header.tls.expect("what TLS was spoken");
                 let told = [tls.version, tls.suite].map(|fact| fact.unwrap().to_owned());
                 sender.lock().unwrap().send(told.into()).unwrap();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use rustls::crypto::aws_lc_rs::cipher_suite;
 use rustls::version::{TLS12, TLS13};
-use sealane::proxy_header::Header;
+use sealane::proxy_header::Facts;
 use sealane_reserved_port::ReservedPort;
 
 use crate::harness::backend::Backend;
@@ -28,7 +28,7 @@ fn flags_alone_listen_on_every_address_and_say_what_is_spoken() {
         use std::io::{Read as _, Write as _};
         let mut bytes = [0; 4096];
         let len = stream.read(&mut bytes).unwrap();
-        let (header, _) = Header::decode(&bytes[..len]).unwrap().unwrap();
+        let (header, _) = Facts::decode(&bytes[..len]).unwrap().unwrap();
         stream.write_all(header.alpn.unwrap()).unwrap();
     });
     let child = Command::new(BINARY)

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use crate::http::{ContentType, Request, Response, Status};
-use crate::proxy_header::Header;
+use crate::proxy_header::Facts;
 
 /// Answers with the page, as HTML where that is asked for by name.
 pub(super) fn respond(request: &Request<'_>, lanes: usize) -> Response {
@@ -20,7 +20,7 @@ pub(super) fn respond(request: &Request<'_>, lanes: usize) -> Response {
 }
 
 /// What is shown, in this order.
-fn facts(header: &Header<'_>) -> [(&'static str, String); 8] {
+fn facts(header: &Facts<'_>) -> [(&'static str, String); 8] {
     let tls = header.tls.unwrap_or_default();
     let or_none = |fact: Option<&str>| fact.unwrap_or("none").to_owned();
     [
@@ -40,7 +40,7 @@ fn client(addresses: Option<(SocketAddr, SocketAddr)>) -> String {
     addresses.map_or_else(|| "none".to_owned(), |(client, _)| client.to_string())
 }
 
-fn text(header: &Header<'_>, lanes: usize) -> String {
+fn text(header: &Facts<'_>, lanes: usize) -> String {
     let mut page = "Sealane ended the TLS of this connection.\n\n".to_owned();
     for (name, fact) in facts(header) {
         let _ = writeln!(page, "  {name:<12}  {fact}");
@@ -50,7 +50,7 @@ fn text(header: &Header<'_>, lanes: usize) -> String {
     page
 }
 
-fn html(header: &Header<'_>, lanes: usize) -> String {
+fn html(header: &Facts<'_>, lanes: usize) -> String {
     let mut rows = String::new();
     for (name, fact) in facts(header) {
         let fact = escaped(&fact);
@@ -89,7 +89,7 @@ mod tests {
 
     fn page(accept: Option<&str>, server_name: &str) -> String {
         let tls = Tls { group: None, suite: Some("A_SUITE"), version: Some("TLSv1.2") };
-        let header = Header {
+        let header = Facts {
             addresses: Some(("[::1]:7".parse().unwrap(), "[::1]:8".parse().unwrap())),
             alpn: Some(b"http/1.1"),
             lane: Some(1),

@@ -1,0 +1,33 @@
+//! The PROXY header of whoever connects: safe on all bytes, and of one mind however they arrive.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sealane::proxy_header::{FIXED_LEN, Facts, Header, LINE_BYTES_MAX, REST_BYTES_MAX, decode};
+
+fuzz_target!(|bytes: &[u8]| {
+    let decoded = decode(bytes);
+    match &decoded {
+        Ok(Some(header)) => hold(bytes, header),
+        Ok(None) if bytes.starts_with(b"P") => assert!(bytes.len() < LINE_BYTES_MAX),
+        Ok(None) => assert!(bytes.len() < FIXED_LEN + REST_BYTES_MAX),
+        Err(malformed) => assert!(!malformed.to_string().is_empty()),
+    }
+    // What was said of the front stands whatever follows.
+    let half = decode(&bytes[..bytes.len() / 2]);
+    assert!(half == Ok(None) || half == decoded, "{half:?}, then {decoded:?}");
+});
+
+fn hold(bytes: &[u8], header: &Header<'_>) {
+    let own = &bytes[..header.len];
+    assert_eq!(decode(own), Ok(Some(*header)), "what follows changes nothing");
+    for len in 0..own.len() {
+        assert_eq!(decode(&own[..len]), Ok(None));
+    }
+    let whole: Vec<u8> = header.values().flat_map(|value| value.whole).copied().collect();
+    assert_eq!(whole, header.values().as_bytes());
+    if let Ok(Some((facts, len))) = Facts::decode(bytes) {
+        assert_eq!(len, header.len);
+        let told = facts.encode();
+        assert_eq!(Facts::decode(&told), Ok(Some((facts, told.len()))));
+    }
+}
