@@ -91,8 +91,8 @@ impl<K: Kernel> Link<'_, K> {
         self.connection.context.as_ref().map(|context| context.context())
     }
 
-    /// Sends `plain`, encrypted if the client's TLS ends here. What the client does not take now leaves later, and until
-    /// then the attached socket is not read.
+    /// Sends `plain`, encrypted if the client's TLS ends here. What the client does not take now
+    /// leaves later, and until then the attached socket is not read.
     ///
     /// # Errors
     /// The client is gone, or the session cannot encrypt any more.

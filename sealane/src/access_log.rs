@@ -11,10 +11,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rtrb::RingBuffer;
+use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
 use sealane_lanes::service::End;
 
 use crate::config::AccessLog;
+use crate::relay::Source;
 use crate::timestamp::Timestamp;
 
 pub(crate) use line::blame_label;
@@ -37,7 +39,12 @@ pub fn open(
         let counted = Arc::new(LaneLogCounters::default());
         counters.push(Arc::clone(&counted));
         rings.push(consumer);
-        logs.push(LaneLog { ring: producer, line: Vec::new(), counters: counted });
+        logs.push(LaneLog {
+            ring: producer,
+            line: Vec::new(),
+            health_checks: settings.health_checks,
+            counters: counted,
+        });
     }
     let writer = LogWriter::start(&settings.destination, rings, counters, Box::new(report))?;
     Ok((logs, writer))
@@ -48,29 +55,48 @@ pub struct LaneLog {
     ring: rtrb::Producer<u8>,
     /// Reused, so that a lane allocates nothing for a line once it has written its longest.
     line: Vec<u8>,
+    health_checks: bool,
     counters: Arc<LaneLogCounters>,
 }
 
 impl LaneLog {
     /// Writes the line of a connection that has ended, or drops it if the ring is full.
-    pub fn write(&mut self, end: &End<'_>, backend: Option<&str>, listener_name: &str) {
-        self.write_at(Timestamp::now(), end, backend, listener_name);
+    pub fn write(&mut self, ended: &Ended<'_>) {
+        self.write_at(Timestamp::now(), ended);
     }
 
-    fn write_at(
-        &mut self,
-        now: Timestamp,
-        end: &End<'_>,
-        backend: Option<&str>,
-        listener_name: &str,
-    ) {
+    fn write_at(&mut self, now: Timestamp, ended: &Ended<'_>) {
+        if ended.is_health_check() && !self.health_checks {
+            return;
+        }
         self.line.clear();
-        let formatted = line::format(&mut self.line, now, end, backend, listener_name);
+        let formatted = line::format(&mut self.line, now, ended);
         if formatted.is_ok() && self.ring.push_entire_slice(&self.line).is_ok() {
             self.counters.lines.add(1);
         } else {
             self.counters.dropped.add(1);
         }
+    }
+}
+
+/// A connection that has ended, as the log tells of it.
+#[derive(Clone, Copy)]
+pub struct Ended<'a> {
+    /// The backend that it was relayed to, if it got so far.
+    pub backend: Option<&'a str>,
+    /// What the lane tells of it.
+    pub end: &'a End<'a>,
+    /// Its listener's name.
+    pub listener: &'a str,
+    /// What a PROXY header announced of it.
+    pub source: Option<&'a Source>,
+}
+
+impl Ended<'_> {
+    /// Whether whoever sent the header only looked whether somebody answers.
+    fn is_health_check(&self) -> bool {
+        let is_own = self.source.is_some_and(|source| source.is_own);
+        is_own && self.end.cause == Cause::Clean && self.end.session.is_none()
     }
 }
 

@@ -9,7 +9,7 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
 use sealane_lanes::kernel::Address;
 
-use crate::config::Balance;
+use crate::config::{AcceptProxy, Balance};
 
 /// What the relay knows of one listener: shared by all lanes and read-only, but for each lane's own
 /// counters, which live in memory of their own.
@@ -24,6 +24,8 @@ pub struct RelaySettings {
     pub connect_timeout: Duration,
     /// Whether each backend connection begins with a PROXY protocol header, version 2.
     pub proxy_header: bool,
+    /// Whose PROXY header tells who the client is; without it connections have none.
+    pub accept_proxy: Option<AcceptProxy>,
     /// By lane: where the round robin stands.
     pub cursors: Vec<Arc<Cursor>>,
 }
@@ -191,6 +193,7 @@ mod tests {
             balance,
             connect_timeout: Duration::from_secs(5),
             proxy_header: false,
+            accept_proxy: None,
             cursors: vec![Arc::default(), Arc::default()],
         }
     }

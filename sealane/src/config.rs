@@ -10,6 +10,7 @@ mod file;
 mod limits;
 mod mistake;
 pub mod network;
+mod proxy;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,8 @@ pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend}
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use mistake::{Mistake, Mistakes, Place, Problem};
+pub use network::Network;
+pub use proxy::AcceptProxy;
 pub use sealane_certificate_files::CertificateSource;
 
 /// Everything a running Sealane is told.
@@ -106,6 +109,7 @@ impl Config {
         let speaks_tls = simple.backends.iter().any(|backend| backend.tls);
         let listener = Listener {
             name: first.to_string(),
+            accept_proxy: None,
             addresses: simple.listen,
             certificates: files.into_iter().map(CertificateSource::Path).collect(),
             store: stores.first().and_then(|path| value::store_path(path)).map(PathBuf::from),
@@ -159,6 +163,8 @@ pub struct Simple {
 pub struct Listener {
     /// In logs and metrics; the first address unless the operator gives one.
     pub name: String,
+    /// Whose PROXY header tells who the client is; without it connections have none.
+    pub accept_proxy: Option<AcceptProxy>,
     /// At least one.
     pub addresses: Vec<SocketAddr>,
     /// In the order written: of two certificates for one name the first is served. At least one, or
@@ -259,6 +265,8 @@ pub struct AccessLog {
     pub destination: AccessLogDestination,
     /// Bytes that each lane may have waiting; lines beyond them are dropped and counted.
     pub buffer_bytes: usize,
+    /// Whether there is a line for a balancer that only looked whether somebody answers.
+    pub health_checks: bool,
 }
 
 /// Where the lines of the access log go.

@@ -27,6 +27,7 @@ use crate::admin::{AccessLogCounters, Admin, Phase, SharedState};
 use crate::backends::RelaySettings;
 use crate::config::Config;
 use crate::listener::Summary;
+use crate::notices::Notices;
 use crate::relay::Relay;
 
 pub(crate) use build::unix_now;
@@ -70,6 +71,7 @@ pub enum ServeError {
 /// Something that the control plane reacts to.
 enum Event {
     FilesHint,
+    Notice(String),
     Signal(i32),
 }
 
@@ -99,6 +101,7 @@ pub struct Control {
     keys: HashSet<ListenerKey>,
     bound: Vec<(ListenerKey, std::net::SocketAddr)>,
     events: Receiver<Event>,
+    notices: Sender<Event>,
     watch: FileWatch,
     fingerprint: u64,
 }
@@ -111,6 +114,7 @@ impl Control {
     pub fn start(source: ConfigSource, config: Config) -> Result<Self, ServeError> {
         let (sender, events) = channel();
         forward_signals(sender.clone())?;
+        let notices = sender.clone();
         let watch = FileWatch::new(move || {
             // Nobody listens any more when the process is about to end.
             let _ = sender.send(Event::FilesHint);
@@ -133,6 +137,7 @@ impl Control {
             keys: HashSet::new(),
             bound: Vec::new(),
             events,
+            notices,
             watch,
         };
         let mut logs = control.open_log()?;
@@ -173,6 +178,7 @@ impl Control {
                     Pending::note(&mut pending);
                 }
                 Ok(Event::FilesHint) => Pending::note(&mut pending),
+                Ok(Event::Notice(line)) => say(&line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return self.drain(),
             }
@@ -238,7 +244,12 @@ impl Control {
                 kernel: Linux,
             };
             let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };
-            let lane = start(setup, move |_| Relay::new(number, log))
+            let sender = self.notices.clone();
+            let notices = Notices::new(move |line| {
+                // Nobody listens any more when the process is about to end.
+                let _ = sender.send(Event::Notice(line));
+            });
+            let lane = start(setup, move |_| Relay::new(number, log, notices))
                 .map_err(|error| ServeError::System("cannot start a lane", error))?;
             self.state.lock().lanes.push(Arc::clone(&lane.counters));
             self.lanes.push(lane);
@@ -413,12 +424,14 @@ impl Control {
             lane.post(Mail::Drain(self.config.limits.drain_timeout));
         }
         while !self.lanes.iter().all(LaneHandle::has_ended) {
-            if let Ok(Event::Signal(signal)) = self.events.recv_timeout(DRAIN_TICK)
-                && signal != SIGHUP
-            {
-                for lane in &self.lanes {
-                    lane.post(Mail::Stop);
+            match self.events.recv_timeout(DRAIN_TICK) {
+                Ok(Event::Notice(line)) => say(&line),
+                Ok(Event::Signal(signal)) if signal != SIGHUP => {
+                    for lane in &self.lanes {
+                        lane.post(Mail::Stop);
+                    }
                 }
+                Ok(Event::FilesHint | Event::Signal(_)) | Err(_) => {}
             }
         }
         let (mut cut, mut lost) = (0, None);

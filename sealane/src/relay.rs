@@ -3,9 +3,11 @@
 
 mod clients;
 mod relayed;
+mod source;
 mod turn;
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sealane_engine::buffer::Buffer;
@@ -14,28 +16,32 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link, Received};
-use sealane_lanes::service::{End, Service};
+use sealane_lanes::service::{End, Preamble, Service};
 
-use crate::access_log::LaneLog;
+use crate::access_log::{Ended, LaneLog};
 use crate::backends::RelaySettings;
+use crate::notices::Notices;
+use crate::proxy_header::{self, Malformed};
 
 use clients::LaneClients;
 use relayed::Stage;
 use turn::RelayTurn;
 
 pub use relayed::Relayed;
+pub use source::Source;
 
 /// One lane's relay.
 pub struct Relay {
     clients: LaneClients,
     lane: usize,
     log: Option<LaneLog>,
+    notices: Notices,
 }
 
 impl Relay {
     /// The relay of lane number `lane`.
-    pub fn new(lane: usize, log: Option<LaneLog>) -> Self {
-        Self { clients: LaneClients::default(), lane, log }
+    pub fn new(lane: usize, log: Option<LaneLog>, notices: Notices) -> Self {
+        Self { clients: LaneClients::default(), lane, log, notices }
     }
 
     fn turn<'a, 'l, K: Kernel>(
@@ -55,6 +61,46 @@ impl Service for Relay {
 
     fn prepare(&mut self, generation: &Generation<RelaySettings>, clock: &Arc<LaneClock>) -> bool {
         self.clients.prepare(generation, clock).is_ok()
+    }
+
+    fn admits(
+        &mut self,
+        client: Option<SocketAddr>,
+        settings: &RelaySettings,
+    ) -> Result<(), Cause> {
+        match &settings.accept_proxy {
+            Some(accepts) if !accepts.believes(client.map(|client| client.ip())) => {
+                self.notices.say(|| source::untrusted(&settings.listener, client));
+                Err(Cause::ProxyUntrusted)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn preamble(
+        &mut self,
+        client: &mut Option<SocketAddr>,
+        relayed: &mut Option<Relayed>,
+        bytes: &[u8],
+        settings: &RelaySettings,
+    ) -> Preamble {
+        let Some(accepts) = &settings.accept_proxy else { return Preamble::through(0) };
+        let header = match proxy_header::decode(bytes) {
+            Ok(Some(header)) => header,
+            Ok(None) => return Preamble::Unfinished,
+            Err(error) => {
+                self.notices.say(|| source::refused(&settings.listener, *client, error, bytes));
+                return Preamble::refused(match error {
+                    Malformed::NotProxy => Cause::ProxyMissing,
+                    _ => Cause::ProxyMalformed,
+                });
+            }
+        };
+        let source = Source::of(&header, *client, &accepts.passed_values);
+        *client = header.client().or(*client);
+        let is_probe = source.is_own;
+        relayed.get_or_insert_default().source = Some(Box::new(source));
+        Preamble::Read { len: header.len, answer: &[], is_through: true, is_probe }
     }
 
     fn established<K: Kernel>(
@@ -156,13 +202,17 @@ impl Service for Relay {
     }
 
     fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
-        let backend = relayed.and_then(|relayed| relayed.backend).map(usize::from);
+        let backend = relayed.as_ref().and_then(|relayed| relayed.backend).map(usize::from);
         if let Some(index) = backend {
             settings.of_lane(index, self.lane).active.subtract(1);
         }
         if let Some(log) = &mut self.log {
-            let label = backend.map(|index| settings.backends[index].label.as_str());
-            log.write(end, label, &settings.listener);
+            log.write(&Ended {
+                backend: backend.map(|index| settings.backends[index].label.as_str()),
+                end,
+                listener: &settings.listener,
+                source: relayed.as_ref().and_then(|relayed| relayed.source.as_deref()),
+            });
         }
     }
 }

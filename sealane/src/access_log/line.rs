@@ -5,26 +5,30 @@ use std::net::SocketAddr;
 
 use sealane_engine::session::ServerSession;
 use sealane_lanes::cause::Blame;
-use sealane_lanes::service::End;
 use serde::{Serialize, Serializer};
 
+use crate::relay::Source;
 use crate::timestamp::Timestamp;
+
+use super::Ended;
 
 /// Appends the line of `end` to `into`, with its newline.
 pub(super) fn format(
     into: &mut Vec<u8>,
     time: Timestamp,
-    end: &End<'_>,
-    backend: Option<&str>,
-    listener_name: &str,
+    ended: &Ended<'_>,
 ) -> Result<(), serde_json::Error> {
+    let Ended { backend, end, listener, source } = *ended;
     let session = end.session;
     let line = Line {
         time,
         client: end.client,
-        listener: listener_name,
+        peer: source.and_then(|source| source.peer),
+        listener,
         lane: end.lane,
         generation: end.generation,
+        authority: source.and_then(Source::authority).map(Printable),
+        unique_id: source.and_then(Source::unique_id).map(Printable),
         server_name: end.server_name.map(|name| Printable(name.as_bytes())),
         tls_version: session.and_then(ServerSession::version),
         suite: session.and_then(ServerSession::suite),
@@ -61,9 +65,13 @@ pub(crate) fn blame_label(blame: Blame) -> &'static str {
 struct Line<'a> {
     time: Timestamp,
     client: Option<SocketAddr>,
+    /// Who announced the client.
+    peer: Option<SocketAddr>,
     listener: &'a str,
     lane: usize,
     generation: u64,
+    authority: Option<Printable<'a>>,
+    unique_id: Option<Printable<'a>>,
     server_name: Option<Printable<'a>>,
     tls_version: Option<&'static str>,
     suite: Option<&'static str>,

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::config::AccessLogDestination;
+use crate::proxy_header;
 
 #[test]
 fn lanes_write_at_once_and_every_line_stays_whole() {
@@ -29,7 +30,7 @@ fn lanes_write_at_once_and_every_line_stays_whole() {
             thread::spawn(move || {
                 for number in 0..LINES {
                     let end = End { lane, client_bytes: number, ..end() };
-                    log.write(&end, Some("10.0.0.1:80"), "main");
+                    log.write(&Ended { backend: Some("10.0.0.1:80"), ..ended(&end, "main") });
                 }
             })
         })
@@ -57,9 +58,14 @@ fn lanes_write_at_once_and_every_line_stays_whole() {
 fn a_full_ring_drops_whole_lines_and_counts_them() {
     let (producer, mut consumer) = RingBuffer::new(1_000);
     let counters = Arc::new(LaneLogCounters::default());
-    let mut log = LaneLog { ring: producer, line: Vec::new(), counters: Arc::clone(&counters) };
+    let mut log = LaneLog {
+        ring: producer,
+        line: Vec::new(),
+        health_checks: false,
+        counters: Arc::clone(&counters),
+    };
     for _ in 0..10 {
-        log.write(&end(), None, "main");
+        log.write(&ended(&end(), "main"));
     }
     let chunk = consumer.read_chunk(consumer.slots()).unwrap();
     let (front, back) = chunk.as_slices();
@@ -68,8 +74,28 @@ fn a_full_ring_drops_whole_lines_and_counts_them() {
     assert!((1..10).contains(&counters.lines.value()));
     assert_eq!(counters.lines.value() + counters.dropped.value(), 10);
     chunk.commit_all();
-    log.write(&end(), None, "main");
+    log.write(&ended(&end(), "main"));
     assert!(consumer.slots() > 0, "room again, and a line again");
+}
+
+#[test]
+fn who_only_looks_whether_somebody_answers_has_a_line_if_that_is_wanted() {
+    let own = announced("192.0.2.1:9", LOCAL);
+    let others = announced("192.0.2.1:9", UNSPECIFIED);
+    let (clean, gone) = (end(), End { cause: Cause::ClientGone, ..end() });
+    for (source, end, health_checks, expected) in [
+        (&own, &clean, false, 0),
+        (&own, &clean, true, 1),
+        (&own, &gone, false, 1),
+        (&others, &clean, false, 1),
+    ] {
+        let (producer, _consumer) = RingBuffer::new(1_000);
+        let counters = Arc::new(LaneLogCounters::default());
+        let (line, counted) = (Vec::new(), Arc::clone(&counters));
+        let mut log = LaneLog { ring: producer, line, health_checks, counters: counted };
+        log.write(&Ended { source: Some(source), ..ended(end, "main") });
+        assert_eq!(counters.lines.value(), expected, "{source:?} {:?}", end.cause);
+    }
 }
 
 #[test]
@@ -85,16 +111,22 @@ fn a_line_says_everything_about_a_connection() {
     };
     let mut text = Vec::new();
     let now = Timestamp::from_unix_s(951_782_400);
-    line::format(&mut text, now, &end, Some("unix:/run/b"), "main").unwrap();
+    let source = announced("192.0.2.1:9", UNSPECIFIED);
+    let ended =
+        Ended { backend: Some("unix:/run/b"), source: Some(&source), ..ended(&end, "main") };
+    line::format(&mut text, now, &ended).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert_eq!(text.matches('\n').count(), 1);
     assert!(!text.trim_end().contains(char::is_control), "{text}");
     let expected = serde_json::json!({
         "time": "2000-02-29T00:00:00.000Z",
         "client": "[2001:db8::1]:5000",
+        "peer": "192.0.2.1:9",
         "listener": "main",
         "lane": 0,
         "generation": 7,
+        "authority": "balancer.test",
+        "unique_id": "id\u{fffd}",
         "server_name": "a\"\u{fffd}\u{fffd}\u{fffd}b\\",
         "tls_version": "TLSv1.3",
         "suite": "TLS_AES_128_GCM_SHA256",
@@ -115,9 +147,19 @@ fn a_line_says_everything_about_a_connection() {
 #[test]
 fn what_is_not_known_is_null() {
     let mut text = Vec::new();
-    line::format(&mut text, Timestamp::now(), &end(), None, "main").unwrap();
+    line::format(&mut text, Timestamp::now(), &ended(&end(), "main")).unwrap();
     let line = lines(std::str::from_utf8(&text).unwrap()).remove(0);
-    for field in ["client", "server_name", "tls_version", "resumed", "handshake_ms", "backend"] {
+    for field in [
+        "client",
+        "peer",
+        "authority",
+        "unique_id",
+        "server_name",
+        "tls_version",
+        "resumed",
+        "handshake_ms",
+        "backend",
+    ] {
         assert!(line.as_object().unwrap()[field].is_null(), "{field}");
     }
 }
@@ -128,12 +170,12 @@ fn a_file_that_was_moved_away_is_opened_anew_on_request() {
     let (path, old) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
     let (mut logs, writer) = open(&to_file(&path, 1 << 16), 1, no_report).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o007, 0);
-    logs[0].write(&end(), None, "before");
+    logs[0].write(&ended(&end(), "before"));
     wait_for(|| writer.counters().bytes.value() > 0);
     fs::rename(&path, &old).unwrap();
     writer.reopen();
     wait_for(|| path.exists());
-    logs[0].write(&end(), None, "after");
+    logs[0].write(&ended(&end(), "after"));
     assert!(writer.stop());
     let listeners = |path| lines(&fs::read_to_string(path).unwrap())[0]["listener"].clone();
     assert_eq!((listeners(&old), listeners(&path)), ("before".into(), "after".into()));
@@ -148,13 +190,13 @@ fn a_disk_that_is_full_is_reported_once_and_outlived() {
     let report = move |error: &AccessLogError| tell.send(error.to_string()).unwrap();
     let (mut logs, writer) = open(&to_file(&path, 1 << 16), 1, report).unwrap();
     for count in 1..=3 {
-        logs[0].write(&end(), None, "lost");
+        logs[0].write(&ended(&end(), "lost"));
         wait_for(|| writer.counters().lost.value() == count);
     }
     fs::remove_file(&path).unwrap();
     writer.reopen();
     wait_for(|| path.exists());
-    logs[0].write(&end(), None, "kept");
+    logs[0].write(&ended(&end(), "kept"));
     let counters = Arc::clone(writer.counters());
     assert!(writer.stop());
     assert_eq!(lines(&fs::read_to_string(&path).unwrap()).len(), 1);
@@ -188,8 +230,27 @@ fn end() -> End<'static> {
     }
 }
 
+fn ended<'a>(end: &'a End<'a>, listener: &'a str) -> Ended<'a> {
+    Ended { backend: None, end, listener, source: None }
+}
+
+/// What a header with `command` and family announces of a connection from `peer`.
+fn announced(peer: &str, command: [u8; 2]) -> Source {
+    let values = [&b"\x02\0\x0dbalancer.test"[..], b"\x05\0\x03id\x1b"].concat();
+    let len = u16::try_from(values.len()).unwrap().to_be_bytes();
+    let bytes = [&proxy_header::SIGNATURE[..], &command, &len, &values].concat();
+    let header = proxy_header::decode(&bytes).unwrap().unwrap();
+    Source::of(&header, peer.parse().ok(), &[])
+}
+
+/// A connection that tells no addresses.
+const UNSPECIFIED: [u8; 2] = [0x21, 0];
+/// A connection of the sender's own.
+const LOCAL: [u8; 2] = [0x20, 0];
+
 fn to_file(path: &Path, buffer_bytes: usize) -> AccessLog {
-    AccessLog { destination: AccessLogDestination::File(path.to_owned()), buffer_bytes }
+    let destination = AccessLogDestination::File(path.to_owned());
+    AccessLog { destination, buffer_bytes, health_checks: false }
 }
 
 fn no_report(error: &AccessLogError) {

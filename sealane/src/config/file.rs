@@ -5,6 +5,7 @@ mod claims;
 mod include;
 mod listener;
 mod policy;
+mod proxy;
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -166,6 +167,9 @@ fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
             .unwrap_or(default.hello_bytes_max),
         idle_timeout: table.duration("idle_timeout", IDLE_TIMEOUT).unwrap_or(default.idle_timeout),
         listeners_max: table.count("listeners", 1..=LISTENERS_MAX).unwrap_or(default.listeners_max),
+        proxy_timeout: table
+            .duration("proxy_timeout", PROXY_TIMEOUT)
+            .unwrap_or(default.proxy_timeout),
         names_max: table.count("names", 1..=NAMES_MAX).unwrap_or(default.names_max),
         unfinished_bytes_per_lane_max: table
             .size_bytes("unfinished_bytes_per_lane", UNFINISHED_BYTES)
@@ -215,13 +219,14 @@ fn access_log(table: &mut Table<'_>) -> Option<AccessLog> {
     let path = table.required("path", "path = \"stderr\"");
     let buffer_bytes =
         table.size_bytes("buffer", ACCESS_LOG_BUFFER_BYTES).unwrap_or(ACCESS_LOG_BUFFER_DEFAULT);
+    let health_checks = table.boolean("health_checks").unwrap_or(false);
     let path = path?;
     let destination = match path.parsed(|text| Ok(text.to_owned()))?.as_str() {
         "stderr" => AccessLogDestination::Stderr,
         "stdout" => AccessLogDestination::Stdout,
         _ => AccessLogDestination::File(path.path()?),
     };
-    Some(AccessLog { destination, buffer_bytes })
+    Some(AccessLog { destination, buffer_bytes, health_checks })
 }
 
 fn tickets(table: &mut Table<'_>) -> Tickets {
@@ -262,6 +267,7 @@ const HANDSHAKE_TIMEOUT: RangeInclusive<Duration> =
 const HELLO_BYTES: RangeInclusive<usize> = 4 * 1024..=64 * 1024;
 const IDLE_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
+const PROXY_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
 const NAMES_MAX: usize = 10_000_000;
 /// A lane must be able to keep what the longest message takes, for a client and for its backend.
 const UNFINISHED_BYTES: RangeInclusive<usize> = 1024 * 1024..=64 * 1024 * 1024 * 1024;

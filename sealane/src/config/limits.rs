@@ -36,6 +36,8 @@ pub struct Limits {
     pub listeners_max: usize,
     /// Server names of one listener.
     pub names_max: usize,
+    /// From accept to the end of the PROXY header, where one is required.
+    pub proxy_timeout: Duration,
     /// Bytes of unfinished hellos, messages and records that a lane keeps.
     pub unfinished_bytes_per_lane_max: usize,
 }
@@ -52,7 +54,7 @@ impl Limits {
             connections_max,
             handshakes_max: (self.handshakes_max / lanes).min(connections_max),
             handshake_timeout: self.handshake_timeout,
-            preamble_timeout: sealane_lanes::limits::Limits::default().preamble_timeout,
+            preamble_timeout: self.proxy_timeout,
             idle_timeout: self.idle_timeout,
             hello_bytes_max: self.hello_bytes_max,
             unfinished_bytes_max: self.unfinished_bytes_per_lane_max,
@@ -87,6 +89,7 @@ impl Default for Limits {
             idle_timeout: lane.idle_timeout,
             listeners_max: 256,
             names_max: 1_000_000,
+            proxy_timeout: lane.preamble_timeout,
             unfinished_bytes_per_lane_max: lane.unfinished_bytes_max,
         }
     }

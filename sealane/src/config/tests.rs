@@ -27,6 +27,7 @@ fn the_least_that_can_be_written() {
         limits: Limits::default(),
         listeners: vec![Listener {
             name: "127.0.0.1:443".into(),
+            accept_proxy: None,
             addresses: vec!["127.0.0.1:443".parse().unwrap()],
             certificates: vec![CertificateSource::Path("/etc/sealane/certs".into())],
             store: None,
@@ -68,6 +69,7 @@ hosts = ["Metrics.example.com"]
 [access_log]
 path = "access.log"
 buffer = "8KiB"
+health_checks = true
 [tickets]
 lifetime = "1h"
 root = "/srv/root"
@@ -86,6 +88,7 @@ hello_bytes = "8KiB"
 idle_timeout = "3s"
 listeners = 5
 names = 11
+proxy_timeout = "5s"
 unfinished_bytes_per_lane = "2MiB"
 [[listener]]
 name = "web"
@@ -100,6 +103,10 @@ alpn = ["h2", "http/1.1"]
 backends = ["10.0.0.1:80", "unix:/run/app.sock"]
 balance = "least-connections"
 proxy_header = true
+accept_proxy = "required"
+proxy_from = ["10.0.0.0/8", "unix", "::/0"]
+allow_anybody_to_claim_an_address = true
+proxy_pass_tlvs = [0xEA]
 [[listener]]
 address = "0.0.0.0:444"
 certificates = ["a"]
@@ -116,7 +123,10 @@ fn every_key_has_an_effect() {
     assert_eq!(config.admin, Some(AdminAddress::Tcp("0.0.0.0:9180".parse().unwrap())));
     assert_eq!(config.admin_hosts, ["metrics.example.com"]);
     let destination = AccessLogDestination::File("/etc/sealane/access.log".into());
-    assert_eq!(config.access_log, Some(AccessLog { destination, buffer_bytes: 8192 }));
+    assert_eq!(
+        config.access_log,
+        Some(AccessLog { destination, buffer_bytes: 8192, health_checks: true })
+    );
     let root = Some("/srv/root".into());
     let expected = Tickets { count: 0, lifetime: Duration::from_secs(3600), root };
     assert_eq!(config.tickets, expected);
@@ -135,6 +145,7 @@ fn every_key_has_an_effect() {
         idle_timeout: s(3),
         listeners_max: 5,
         names_max: 11,
+        proxy_timeout: s(5),
         unfinished_bytes_per_lane_max: 2 << 20,
     };
     assert_eq!(config.limits, expected);
@@ -152,6 +163,10 @@ fn every_key_has_an_effect() {
     let suites = [Suite::Tls13Chacha20Poly1305Sha256, Suite::Tls13Aes128GcmSha256];
     assert_eq!((&*web.policy.suites, &*web.policy.schemes), (&suites[..], &[Scheme::Ed25519][..]));
     assert_eq!((web.balance, web.proxy_header), (Balance::LeastConnections, true));
+    let accepts = web.accept_proxy.as_ref().unwrap();
+    assert!(accepts.believes("10.1.2.3".parse().ok()) && accepts.believes(None));
+    assert!(accepts.believes("::1".parse().ok()) && !accepts.believes("11.0.0.1".parse().ok()));
+    assert_eq!((&*accepts.passed_values, &other.accept_proxy), (&[0xea][..], &None));
     assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
     assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
 }

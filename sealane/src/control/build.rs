@@ -98,7 +98,7 @@ pub(super) fn build(
         listeners.push(Listener {
             number: u32::try_from(position).unwrap_or(u32::MAX),
             keys: survey.listener.addresses.clone(),
-            preamble: false,
+            preamble: survey.listener.accept_proxy.is_some(),
             speech: Speech::Tls(context),
             named: Vec::new(),
             settings: Arc::new(settings(config, survey, backends)),
@@ -127,6 +127,7 @@ fn settings(config: &Config, survey: &Survey<'_>, registry: &mut BackendRegistry
     };
     RelaySettings {
         listener: listener.name.clone(),
+        accept_proxy: listener.accept_proxy.clone(),
         backends: survey.backends.iter().map(backend).collect(),
         balance: listener.balance,
         connect_timeout: config.limits.connect_timeout,

@@ -8,11 +8,15 @@ use sealane_lanes::link::Link;
 
 use crate::backends::{BACKENDS_MAX, BackendTls, RelaySettings};
 
+use super::source::Source;
+
 /// What the relay keeps for one connection.
 #[derive(Default)]
 pub struct Relayed {
     /// Why the last handshake with a backend failed.
     pub(super) fault: Option<Cause>,
+    /// What a PROXY header announced of it.
+    pub(super) source: Option<Box<Source>>,
     /// Its index, which [`BACKENDS_MAX`] keeps small.
     pub(super) backend: Option<u8>,
     /// Backends that were tried, by bit.

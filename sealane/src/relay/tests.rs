@@ -130,6 +130,7 @@ fn lane(
     };
     let settings = RelaySettings {
         listener: NAME.into(),
+        accept_proxy: None,
         backends: vec![backend],
         balance: Balance::default(),
         connect_timeout: PATIENCE,
@@ -169,7 +170,7 @@ fn lane(
         },
         kernel: Faulty { connected: HashMap::new(), fault, linux: Linux },
     };
-    let lane = start(setup, |_| Relay::new(0, None)).unwrap();
+    let lane = start(setup, |_| Relay::new(0, None, Notices::new(drop))).unwrap();
     let key = made.signing_key.serialize_der().try_into().unwrap();
     (lane, address, made.cert.der().clone(), key)
 }

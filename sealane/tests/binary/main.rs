@@ -18,6 +18,7 @@ mod drain;
 mod harness;
 mod limits;
 mod proxy_header;
+mod proxy_in;
 mod reload;
 mod resumption;
 mod secrets;

@@ -13,6 +13,7 @@ use super::LISTENERS_MAX;
 use super::backends::backends;
 use super::claims::{Claims, Owner};
 use super::policy::policy;
+use super::proxy::accept_proxy;
 
 /// The listeners that are written, of which no two may claim the same.
 pub(super) fn listener_list(
@@ -46,6 +47,7 @@ pub(super) fn check_number_of_addresses(
 
 fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Option<Listener> {
     let name = table.value("name");
+    let accept_proxy = accept_proxy(table);
     let addresses = addresses(table, at, claims);
     let certificates = table
         .required("certificates", "certificates = [\"/etc/sealane/certificates\"]")
@@ -75,6 +77,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
     let (backends, backend_tls) = backends?;
     Some(Listener {
         name,
+        accept_proxy,
         addresses: addresses?,
         certificates,
         store,

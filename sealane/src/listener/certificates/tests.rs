@@ -10,6 +10,7 @@ use crate::config::{Balance, CertificateSource, Listener};
 
 fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) -> Listener {
     Listener {
+        accept_proxy: None,
         name: "test".into(),
         addresses: Vec::new(),
         certificates: certificates

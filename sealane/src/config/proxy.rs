@@ -1,0 +1,32 @@
+//! Whose PROXY header is believed.
+
+use std::net::IpAddr;
+
+use super::network::Network;
+
+/// Who announces clients to a listener by a PROXY header, and what of it is passed on. Everybody
+/// who connects has to send one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AcceptProxy {
+    /// Networks of those who are believed.
+    pub from: Vec<Network>,
+    /// Whether whoever connects over a unix socket is believed.
+    pub from_unix: bool,
+    /// Types of values that go on to the backend, where it gets a header too.
+    pub passed_values: Vec<u8>,
+}
+
+impl AcceptProxy {
+    /// Whether `peer` is believed; over a unix socket it has no address.
+    pub fn believes(&self, peer: Option<IpAddr>) -> bool {
+        match peer {
+            Some(address) => self.from.iter().any(|network| network.contains(address)),
+            None => self.from_unix,
+        }
+    }
+}
+
+/// Networks of those who are believed by one listener.
+pub(super) const PROXY_NETWORKS_MAX: usize = 256;
+/// Types of values that one listener passes on.
+pub(super) const PASSED_VALUES_MAX: usize = 8;

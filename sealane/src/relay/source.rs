@@ -1,0 +1,84 @@
+//! What a PROXY header announced of a connection.
+
+use std::net::SocketAddr;
+
+use crate::proxy_header::{Header, Malformed, Origin, TYPE_AUTHORITY, TYPE_UNIQUE_ID, Values};
+
+/// What a PROXY header announced of a connection, beside its client's address.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Whether the connection is the sender's own, such as a health check.
+    pub is_own: bool,
+    /// The address that the client connected to, if it was told.
+    pub local: Option<SocketAddr>,
+    /// Who sent the header; it has no address on a unix socket.
+    pub peer: Option<SocketAddr>,
+    /// Whole values that are shown or passed on.
+    values: Box<[u8]>,
+}
+
+impl Source {
+    /// Keeps of `header`, which `peer` sent, what is needed later: values of the types in `passed`
+    /// among it.
+    pub fn of(header: &Header<'_>, peer: Option<SocketAddr>, passed: &[u8]) -> Self {
+        let is_kept =
+            |kind| [TYPE_AUTHORITY, TYPE_UNIQUE_ID].contains(&kind) || passed.contains(&kind);
+        let kept = header.values().filter(|value| is_kept(value.kind));
+        let values: Vec<u8> = kept.flat_map(|value| value.whole).copied().collect();
+        Self {
+            is_own: header.origin == Origin::Sender,
+            local: header.local(),
+            peer,
+            values: values.into(),
+        }
+    }
+
+    /// The host name that the client asked for, as the sender has it.
+    pub fn authority(&self) -> Option<&[u8]> {
+        self.value(TYPE_AUTHORITY)
+    }
+
+    /// What tells the connection from all others, on every hop.
+    pub fn unique_id(&self) -> Option<&[u8]> {
+        self.value(TYPE_UNIQUE_ID)
+    }
+
+    fn value(&self, kind: u8) -> Option<&[u8]> {
+        Values::from(&*self.values).find(|value| value.kind == kind).map(|value| value.bytes)
+    }
+}
+
+/// What an operator is told of somebody who may not announce clients.
+pub(super) fn untrusted(listener: &str, peer: Option<SocketAddr>) -> String {
+    let who = who(peer);
+    format!(
+        "listener {listener:?}: {who} is not in proxy_from, and was reset; if it is a balancer of \
+         yours, name its network there"
+    )
+}
+
+/// What an operator is told of bytes that are no header.
+pub(super) fn refused(
+    listener: &str,
+    peer: Option<SocketAddr>,
+    why: Malformed,
+    bytes: &[u8],
+) -> String {
+    let (who, shown) = (who(peer), &bytes[..bytes.len().min(SHOWN_BYTES_MAX)]);
+    let dots = if shown.len() < bytes.len() { "..." } else { "" };
+    let shown = shown.escape_ascii();
+    match why {
+        Malformed::NotProxy => format!(
+            "listener {listener:?}: {who} sent no PROXY header (\"{shown}\"{dots}); is it set to \
+             send one?"
+        ),
+        _ => format!("listener {listener:?}: {who} (\"{shown}\"{dots}): {why}"),
+    }
+}
+
+fn who(peer: Option<SocketAddr>) -> String {
+    peer.map_or_else(|| "whoever uses the unix socket".to_owned(), |peer| peer.ip().to_string())
+}
+
+/// Bytes of a stranger that are shown to an operator.
+const SHOWN_BYTES_MAX: usize = 16;

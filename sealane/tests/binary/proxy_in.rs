@@ -1,0 +1,325 @@
+//! PROXY headers that Sealane reads: from HAProxy, nginx and another Sealane, at every split, and
+//! from those who may not send them.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustls::version::TLS13;
+use sealane_reserved_port::ReservedPort;
+use serde_json::Value;
+
+use crate::harness::backend::Backend;
+use crate::harness::certificates::{Authority, KeyKind, NAMES};
+use crate::harness::client::Connector;
+use crate::harness::process::Process;
+use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
+use crate::harness::tools::required;
+use crate::harness::{PATIENCE, wait_for};
+
+const BELIEVES_LOOPBACK: &str = "accept_proxy = \"required\"\nproxy_from = [\"127.0.0.0/8\"]";
+/// What a client is announced as: one of a network for documentation.
+const ANNOUNCED: &str = "192.0.2.7:4000";
+/// The name that a [`Connector`] asks for.
+const NAME: &str = "sealane.test";
+const LINE: &[u8] = b"PROXY TCP4 192.0.2.7 198.51.100.9 4000 443\r\n";
+
+/// Sealane with one listener that takes PROXY headers, in front of an echo.
+struct Rig {
+    address: SocketAddr,
+    authority: Authority,
+    folder: tempfile::TempDir,
+    sealane: Sealane,
+}
+
+impl Rig {
+    fn start(listener: &str) -> Self {
+        Self::start_with(listener, "", "")
+    }
+
+    fn start_with(listener: &str, access_log: &str, limits: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new();
+        let certificate = folder.path().join("site.pem");
+        std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+        let settings =
+            ListenerSettings::new("web", &certificate, &Backend::echo().address).with(listener);
+        let address = settings.address;
+        let log = folder.path().join("access.log");
+        let mut settings = Settings::new(vec![settings]);
+        settings.more = format!("[access_log]\npath = {log:?}\n{access_log}");
+        settings.limits = limits.to_owned();
+        let sealane = Sealane::start(folder.path(), &settings);
+        Self { address, authority, folder, sealane }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let socket = TcpStream::connect(self.address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket
+    }
+
+    /// The log's lines, once there are `count`.
+    fn lines(&self, count: usize) -> Vec<Value> {
+        let path = self.folder.path().join("access.log");
+        wait_for("the log's lines", || {
+            let text = std::fs::read_to_string(&path).ok()?;
+            let lines: Vec<Value> =
+                text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+            (lines.len() >= count).then_some(lines)
+        })
+    }
+
+    fn await_end(&self, cause: &str, count: u64) {
+        self.sealane.wait_for_metrics(cause, |metrics| metrics.ended(cause) == count);
+    }
+}
+
+/// How the other side ends a connection on which nothing was answered.
+fn end_of(mut socket: TcpStream) -> Result<usize, ErrorKind> {
+    socket.read(&mut [0; 1]).map_err(|error| error.kind())
+}
+
+#[test]
+fn a_header_split_at_any_byte_announces_the_client() {
+    let rig = Rig::start(BELIEVES_LOOPBACK);
+    let connector = Connector::new(rig.authority.der(), &TLS13);
+    let version2 = [
+        &b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x15"[..],
+        &[192, 0, 2, 7, 198, 51, 100, 9, 15, 160, 1, 187],
+        b"\x02\0\x03b.x",
+        b"\x04\0\0",
+    ]
+    .concat();
+    let mut expected = 0;
+    for header in [LINE, &version2] {
+        for split in 0..=header.len() {
+            let mut socket = rig.connect();
+            socket.write_all(&header[..split]).unwrap();
+            socket.write_all(&header[split..]).unwrap();
+            let mut client = connector.over(socket, b"").unwrap();
+            client.echo(b"hello").unwrap();
+            client.end(true).unwrap();
+            expected += 1;
+        }
+    }
+    for line in rig.lines(expected) {
+        assert_eq!(line["client"], ANNOUNCED, "{line}");
+        assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+        assert_eq!(line["server_name"], NAME, "{line}");
+        assert!(line["authority"].is_null() || line["authority"] == "b.x", "{line}");
+    }
+    assert_eq!(rig.sealane.stop(), Some(0));
+}
+
+#[test]
+fn who_may_not_announce_clients_is_reset_and_told_of() {
+    let everybody_else = "accept_proxy = \"required\"\nproxy_from = [\"10.0.0.0/8\", \"unix\"]";
+    let mut rig = Rig::start(everybody_else);
+    assert_eq!(end_of(rig.connect()), Err(ErrorKind::ConnectionReset));
+    rig.await_end("proxy_untrusted", 1);
+    rig.sealane.wait_until_said("127.0.0.1 is not in proxy_from");
+    assert_eq!(rig.sealane.metrics().ended("proxy_missing"), 0);
+    assert_eq!(rig.sealane.stop(), Some(0));
+}
+
+#[test]
+fn what_is_no_header_is_reset_and_shown() {
+    let mut rig = Rig::start(BELIEVES_LOOPBACK);
+    let connector = Connector::new(rig.authority.der(), &TLS13);
+    assert!(connector.connect(rig.address).is_err(), "TLS without a header");
+    rig.await_end("proxy_missing", 1);
+    rig.sealane.wait_until_said("sent no PROXY header (\"\\x16\\x03\\x01");
+
+    let mut socket = rig.connect();
+    socket.write_all(b"PROXY TCP4 192.0.2.7 198.51.100.9 4000 99999\r\n").unwrap();
+    assert_eq!(end_of(socket), Err(ErrorKind::ConnectionReset));
+    rig.await_end("proxy_malformed", 1);
+    let said = rig.sealane.said();
+    let told: Vec<_> = said.iter().filter(|line| line.contains("PROXY")).collect();
+    assert!(told.len() <= 2, "at most one for each lane: {told:?}");
+    assert_eq!(rig.sealane.stop(), Some(0));
+}
+
+#[test]
+fn a_header_that_does_not_come_ends_the_connection_early() {
+    let rig = Rig::start_with(BELIEVES_LOOPBACK, "", "proxy_timeout = \"50ms\"");
+    let mut socket = rig.connect();
+    socket.write_all(&LINE[..LINE.len() - 1]).unwrap();
+    assert_eq!(end_of(socket), Err(ErrorKind::ConnectionReset));
+    rig.await_end("preamble_timeout", 1);
+    assert_eq!(rig.sealane.metrics().ended("handshake_timeout"), 0);
+    assert_eq!(rig.sealane.stop(), Some(0));
+}
+
+#[test]
+fn a_health_check_is_clean_and_has_a_line_only_if_that_is_wanted() {
+    for (setting, lines) in [("", 1), ("health_checks = true", 2)] {
+        let rig = Rig::start_with(BELIEVES_LOOPBACK, setting, "");
+        let mut socket = rig.connect();
+        socket.write_all(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0").unwrap();
+        socket.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(end_of(socket), Ok(0), "no reset");
+        rig.await_end("clean", 1);
+        // The next line in the log is a client's.
+        let mut socket = rig.connect();
+        socket.write_all(b"PROXY UNKNOWN\r\n").unwrap();
+        drop(socket);
+        let seen = rig.lines(lines);
+        let causes: Vec<_> = seen.iter().map(|line| line["cause"].as_str().unwrap()).collect();
+        assert_eq!(causes, ["clean", "client_gone"][2 - lines..]);
+        let peer = &seen[lines - 1]["peer"];
+        assert_eq!(&seen[lines - 1]["client"], peer, "its own address counts");
+        assert_eq!(rig.sealane.stop(), Some(0));
+    }
+}
+
+/// Starts a proxy that listens on a port of its own.
+fn proxy(program: &Path, args: &[&str], config: &Path, text: &str, port: &ReservedPort) -> Process {
+    std::fs::write(config, text).unwrap();
+    let child = Command::new(program)
+        .args(args)
+        .arg(config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let process = Process::new(child);
+    wait_for("the proxy listens", || TcpStream::connect(port.address()).ok());
+    process
+}
+
+/// A client from an address that no other test connects from, through the proxy at `address`.
+fn greet(connector: &Connector, from: Ipv4Addr, address: SocketAddr) -> SocketAddr {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+    socket.connect(&address.into()).unwrap();
+    let socket = TcpStream::from(socket);
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let own = socket.local_addr().unwrap();
+    let mut client = connector.over(socket, b"").unwrap();
+    client.echo(b"hello").unwrap();
+    client.end(false).unwrap();
+    client.read_rest().unwrap();
+    own
+}
+
+#[test]
+fn haproxy_announces_clients_in_each_of_its_ways() {
+    let Some(program) = required("haproxy") else { return };
+    let rig = Rig::start(BELIEVES_LOOPBACK);
+    let connector = Connector::new(rig.authority.der(), &TLS13);
+    let ways = ["send-proxy", "send-proxy-v2", "send-proxy-v2-ssl-cn"];
+    let mut clients = Vec::new();
+    for (way, from) in ways.into_iter().zip(31..) {
+        let port = ReservedPort::on_loopback().unwrap();
+        let text = format!(
+            "defaults\n mode tcp\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
+             listen l\n bind {}\n server s {} {way}\n",
+            port.address(),
+            rig.address
+        );
+        let config = rig.folder.path().join("haproxy.cfg");
+        let _haproxy = proxy(&program, &["-db", "-f"], &config, &text, &port);
+        clients.push(greet(&connector, Ipv4Addr::new(127, 0, 0, from), port.address()));
+    }
+    assert_announced(&rig, &clients);
+}
+
+#[test]
+fn nginx_announces_clients() {
+    let Some(program) = required("nginx") else { return };
+    let Some(module) = stream_module() else { return };
+    let rig = Rig::start(BELIEVES_LOOPBACK);
+    let connector = Connector::new(rig.authority.der(), &TLS13);
+    let port = ReservedPort::on_loopback().unwrap();
+    let folder = rig.folder.path();
+    let text = format!(
+        "{module}\ndaemon off;\nmaster_process off;\npid {}/nginx.pid;\nerror_log stderr;\n\
+         events {{ worker_connections 64; }}\n\
+         stream {{ server {{ listen {}; proxy_pass {}; proxy_protocol on; }} }}\n",
+        folder.display(),
+        port.address(),
+        rig.address
+    );
+    let config = folder.join("nginx.conf");
+    let _nginx = proxy(&program, &["-e", "stderr", "-c"], &config, &text, &port);
+    let client = greet(&connector, Ipv4Addr::new(127, 0, 0, 34), port.address());
+    assert_announced(&rig, &[client]);
+}
+
+/// The line that loads nginx's stream module where that is a file of its own.
+pub(crate) fn stream_module() -> Option<String> {
+    let path = Path::new("/usr/lib/nginx/modules/ngx_stream_module.so");
+    if path.exists() {
+        return Some(format!("load_module {};", path.display()));
+    }
+    assert!(std::env::var_os("CI").is_none(), "libnginx-mod-stream is missing");
+    println!("SKIPPED: libnginx-mod-stream is missing; ./check --only install brings it");
+    None
+}
+
+/// Two in a row: the first ends TLS and speaks TLS to the second, which learns of the client.
+#[test]
+fn sealane_announces_clients_to_sealane() {
+    let behind = Rig::start(BELIEVES_LOOPBACK);
+    let folder = tempfile::tempdir().unwrap();
+    let certificate = behind.folder.path().join("site.pem");
+    let roots = folder.path().join("roots.pem");
+    std::fs::write(&roots, behind.authority.pem()).unwrap();
+    let settings =
+        ListenerSettings::new("front", &certificate, &format!("tls://{}", behind.address)).with(
+            &format!(
+                "proxy_header = true\nbackend_tls = {{ roots = [{roots:?}], \
+                 server_name = \"{NAME}\" }}"
+            ),
+        );
+    let address = settings.address;
+    let front = Sealane::start(folder.path(), &Settings::new(vec![settings]));
+    let connector = Connector::new(behind.authority.der(), &TLS13);
+    let client = greet(&connector, Ipv4Addr::new(127, 0, 0, 35), address);
+    assert_eq!(behind.lines(1)[0]["authority"], NAME);
+    assert_announced(&behind, &[client]);
+    assert_eq!(front.stop(), Some(0));
+}
+
+fn assert_announced(rig: &Rig, clients: &[SocketAddr]) {
+    // Whoever waited for the proxy to listen has reached the listener too, and said nothing.
+    let announced: Vec<String> = wait_for("a line for each client", || {
+        let lines = rig.lines(clients.len());
+        let served = lines.iter().filter(|line| line["cause"] == "clean");
+        let shown: Vec<_> =
+            served.map(|line| line["client"].as_str().unwrap().to_owned()).collect();
+        (shown.len() >= clients.len()).then_some(shown)
+    });
+    let expected: Vec<String> = clients.iter().map(ToString::to_string).collect();
+    assert_eq!(announced, expected);
+}
+
+/// What is reloaded counts for the next connection: who is believed, and whether anybody is asked.
+#[test]
+fn a_reload_changes_who_is_believed() {
+    let mut rig = Rig::start(BELIEVES_LOOPBACK);
+    let connector = Connector::new(rig.authority.der(), &TLS13);
+    let path = rig.folder.path().join("sealane.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    for (round, keys) in
+        ["", "accept_proxy = \"required\"\nproxy_from = [\"::1\"]", BELIEVES_LOOPBACK]
+            .into_iter()
+            .enumerate()
+    {
+        crate::harness::sealane::replace(&path, &text.replace(BELIEVES_LOOPBACK, keys));
+        rig.sealane.wait_until_said_times("sealane: reloaded", round + 1);
+        let mut socket = rig.connect();
+        if round > 0 {
+            // It may have been reset by then.
+            let _ = socket.write_all(LINE);
+        }
+        let served = connector.over(socket, b"").and_then(|mut client| client.end(true));
+        assert_eq!(served.is_ok(), round != 1, "{keys}: {served:?}");
+    }
+    assert_eq!(rig.sealane.stop(), Some(0));
+}
