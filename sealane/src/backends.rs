@@ -16,21 +16,38 @@ use crate::config::{AcceptProxy, Balance};
 pub struct RelaySettings {
     /// The listener's name, for logs.
     pub listener: String,
-    /// Its backends, at most [`BACKENDS_MAX`].
+    /// Whose PROXY header tells who the client is; without it connections have none.
+    pub accept_proxy: Option<AcceptProxy>,
+    /// One attempt to connect.
+    pub connect_timeout: Duration,
+    /// Where plaintext goes: first of the listener itself.
+    pub destinations: Vec<Destination>,
+    /// Where clients of some names go, in the order of their numbers, which begin with 1.
+    pub names: Vec<NameRoutes>,
+}
+
+/// Where clients of some names go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameRoutes {
+    /// With whom one of these protocols was agreed on: the position of their destination.
+    pub by_alpn: Vec<(Vec<u8>, u32)>,
+    /// The position of everybody else's.
+    pub otherwise: u32,
+}
+
+/// Where plaintext goes.
+pub struct Destination {
+    /// At most [`BACKENDS_MAX`].
     pub backends: Vec<Backend>,
     /// How one is chosen.
     pub balance: Balance,
-    /// One attempt to connect.
-    pub connect_timeout: Duration,
     /// Whether each backend connection begins with a PROXY protocol header, version 2.
     pub proxy_header: bool,
-    /// Whose PROXY header tells who the client is; without it connections have none.
-    pub accept_proxy: Option<AcceptProxy>,
     /// By lane: where the round robin stands.
     pub cursors: Vec<Arc<Cursor>>,
 }
 
-/// One backend of a listener.
+/// One backend.
 pub struct Backend {
     /// Where it listens.
     pub address: Address,
@@ -51,7 +68,7 @@ pub struct BackendTls {
     pub name: ServerName<'static>,
 }
 
-/// Backends of one listener: what a connection has tried fits in 64 bits.
+/// Backends of one destination: what a connection has tried fits in 64 bits.
 pub const BACKENDS_MAX: usize = 64;
 
 /// A lane's place in the round robin.
@@ -141,6 +158,17 @@ const REST_MS: u64 = 1_000;
 const REST_DOUBLINGS_MAX: u64 = 5;
 
 impl RelaySettings {
+    /// The position of the destination for a client whose name has `number`, and with whom `alpn`
+    /// was agreed on.
+    pub fn destination_for(&self, number: u32, alpn: Option<&[u8]>) -> u32 {
+        let position = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        let Some(routes) = position.and_then(|position| self.names.get(position)) else { return 0 };
+        let agreed = routes.by_alpn.iter().find(|(protocol, _)| Some(&**protocol) == alpn);
+        agreed.map_or(routes.otherwise, |(_, position)| *position)
+    }
+}
+
+impl Destination {
     /// The backend for a connection on `lane` that has tried those whose bits are set in `tried`.
     ///
     /// Resting backends are passed over, but when all that are left rest, the one whose rest ends
@@ -180,49 +208,70 @@ impl RelaySettings {
 mod tests {
     use super::*;
 
-    fn settings(count: usize, balance: Balance) -> RelaySettings {
+    fn destination(count: usize, balance: Balance) -> Destination {
         let backend = |port| Backend {
             address: Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port))),
             label: port.to_string(),
             tls: None,
             lanes: vec![Arc::default(), Arc::default()],
         };
-        RelaySettings {
-            listener: "web".into(),
+        Destination {
             backends: (1u16..).take(count).map(backend).collect(),
             balance,
-            connect_timeout: Duration::from_secs(5),
             proxy_header: false,
-            accept_proxy: None,
             cursors: vec![Arc::default(), Arc::default()],
         }
     }
 
     #[test]
+    fn a_name_and_what_was_agreed_on_lead_to_a_destination() {
+        let settings = RelaySettings {
+            listener: "web".into(),
+            accept_proxy: None,
+            connect_timeout: Duration::from_secs(5),
+            destinations: Vec::new(),
+            names: vec![
+                NameRoutes { by_alpn: vec![(b"h2".to_vec(), 3)], otherwise: 1 },
+                NameRoutes { by_alpn: Vec::new(), otherwise: 2 },
+            ],
+        };
+        for (number, alpn, expected) in [
+            (0, Some(&b"h2"[..]), 0),
+            (1, Some(b"h2"), 3),
+            (1, Some(b"http/1.1"), 1),
+            (1, None, 1),
+            (2, Some(b"h2"), 2),
+            (3, None, 0),
+        ] {
+            assert_eq!(settings.destination_for(number, alpn), expected, "{number} {alpn:?}");
+        }
+    }
+
+    #[test]
     fn round_robin_takes_turns_on_each_lane_for_itself() {
-        let settings = settings(3, Balance::RoundRobin);
-        let turns: Vec<_> = (0..5).map(|_| settings.choose(0, 0, 0).unwrap()).collect();
+        let destination = destination(3, Balance::RoundRobin);
+        let turns: Vec<_> = (0..5).map(|_| destination.choose(0, 0, 0).unwrap()).collect();
         assert_eq!(turns, [0, 1, 2, 0, 1]);
-        assert_eq!(settings.choose(1, 0, 0), Some(0), "the other lane starts at its own place");
+        assert_eq!(destination.choose(1, 0, 0), Some(0), "the other lane starts at its own place");
     }
 
     #[test]
     fn least_connections_takes_the_idlest_and_turns_among_equals() {
-        let settings = settings(3, Balance::LeastConnections);
-        settings.of_lane(0, 0).active.add(2);
-        settings.of_lane(1, 0).active.add(1);
-        settings.of_lane(2, 0).active.add(1);
-        assert_eq!(settings.choose(0, 0, 0), Some(1));
-        assert_eq!(settings.choose(0, 0, 0), Some(2), "equals take turns");
+        let destination = destination(3, Balance::LeastConnections);
+        destination.of_lane(0, 0).active.add(2);
+        destination.of_lane(1, 0).active.add(1);
+        destination.of_lane(2, 0).active.add(1);
+        assert_eq!(destination.choose(0, 0, 0), Some(1));
+        assert_eq!(destination.choose(0, 0, 0), Some(2), "equals take turns");
     }
 
     #[test]
     fn a_failed_backend_rests_longer_each_time_and_a_success_ends_it() {
-        let settings = settings(2, Balance::RoundRobin);
-        let first = settings.of_lane(0, 0);
+        let destination = destination(2, Balance::RoundRobin);
+        let first = destination.of_lane(0, 0);
         first.note_failure(0);
-        assert_eq!(settings.choose(0, 0, 999), Some(1));
-        assert_eq!(settings.choose(0, 0, 999), Some(1), "the first still rests");
+        assert_eq!(destination.choose(0, 0, 999), Some(1));
+        assert_eq!(destination.choose(0, 0, 999), Some(1), "the first still rests");
         assert!(!first.is_resting(1_000));
         first.note_failure(1_000);
         assert!(first.is_resting(2_999) && !first.is_resting(3_000));
@@ -236,11 +285,11 @@ mod tests {
 
     #[test]
     fn when_all_rest_the_one_that_wakes_first_is_tried_and_nothing_twice() {
-        let settings = settings(2, Balance::RoundRobin);
-        settings.of_lane(0, 0).note_failure(500);
-        settings.of_lane(1, 0).note_failure(0);
-        assert_eq!(settings.choose(0, 0, 600), Some(1));
-        assert_eq!(settings.choose(0, 0b10, 600), Some(0));
-        assert_eq!(settings.choose(0, 0b11, 600), None);
+        let destination = destination(2, Balance::RoundRobin);
+        destination.of_lane(0, 0).note_failure(500);
+        destination.of_lane(1, 0).note_failure(0);
+        assert_eq!(destination.choose(0, 0, 600), Some(1));
+        assert_eq!(destination.choose(0, 0b10, 600), Some(0));
+        assert_eq!(destination.choose(0, 0b11, 600), None);
     }
 }

@@ -6,6 +6,7 @@
 //! thread.
 
 mod backend;
+mod destination;
 mod file;
 mod limits;
 mod mistake;
@@ -34,6 +35,7 @@ use crate::backends::BACKENDS_MAX;
 use backend::share_tls;
 
 pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend};
+pub use destination::{Balance, Destination};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use mistake::{Mistake, Mistakes, Place, Problem};
@@ -115,10 +117,12 @@ impl Config {
             store: stores.first().and_then(|path| value::store_path(path)).map(PathBuf::from),
             default_certificate: None,
             policy: Policy { alpn: simple.alpn, ..Policy::default() },
-            backends: simple.backends.into_iter().map(|backend| backend.address).collect(),
-            backend_tls: speaks_tls.then(BackendTls::default),
-            balance: Balance::default(),
-            proxy_header: simple.proxy_header,
+            destination: Destination {
+                backends: simple.backends.into_iter().map(|backend| backend.address).collect(),
+                backend_tls: speaks_tls.then(BackendTls::default),
+                balance: Balance::default(),
+                proxy_header: simple.proxy_header,
+            },
         };
         Ok(Self {
             access_log: None,
@@ -176,26 +180,8 @@ pub struct Listener {
     pub default_certificate: Option<String>,
     /// TLS versions, groups, ALPN and what happens to unknown names.
     pub policy: Policy,
-    /// At least one, none twice.
-    pub backends: Vec<BackendAddress>,
-    /// How TLS is spoken to all of them; without it they get plain bytes.
-    pub backend_tls: Option<BackendTls>,
-    /// How a backend is chosen for a connection.
-    pub balance: Balance,
-    /// Whether a backend is told who the client is, by a PROXY protocol header of version 2.
-    pub proxy_header: bool,
-}
-
-impl Listener {
-    /// Its backends as they are written, for people.
-    pub fn backend_labels(&self) -> impl Iterator<Item = String> {
-        self.backends.iter().map(|address| self.backend_label(address))
-    }
-
-    /// The backend of this listener at `address` as it is written.
-    pub fn backend_label(&self, address: &BackendAddress) -> String {
-        WrittenBackend { address: address.clone(), tls: self.backend_tls.is_some() }.to_string()
-    }
+    /// Where its plaintext goes.
+    pub destination: Destination,
 }
 
 /// Where the keys come from that open certificate stores.
@@ -216,26 +202,6 @@ impl fmt::Display for KeySource {
             Self::Command(words) => write!(f, "command {}", words.first().map_or("", |word| word)),
             Self::Credential(name) => write!(f, "credential {name}"),
             Self::File(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// How a backend is chosen for a connection. Each lane counts for itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Balance {
-    /// The one with the fewest open connections of this lane.
-    LeastConnections,
-    /// One after the other.
-    #[default]
-    RoundRobin,
-}
-
-impl Balance {
-    /// As written in a configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LeastConnections => "least-connections",
-            Self::RoundRobin => "round-robin",
         }
     }
 }

@@ -47,7 +47,8 @@ impl Cost {
         let per_lane_decoded: u64 = decoded.iter().take(places).sum();
         let decoded_keys_bytes = per_lane_decoded * lanes as u64;
         let buffer_bytes = lanes as u64 * BUFFERS_PER_LANE_BYTES;
-        let secured = config.listeners.iter().any(|listener| listener.backend_tls.is_some());
+        let secured =
+            config.listeners.iter().any(|listener| listener.destination.backend_tls.is_some());
         let each_bytes = IDLE_CONNECTION_BYTES + if secured { IDLE_BACKEND_TLS_BYTES } else { 0 };
         let connection_bytes = connections as u64 * each_bytes;
         Self {

@@ -50,7 +50,15 @@ impl Relay {
         link: &'a mut Link<'l, K>,
         settings: &'a RelaySettings,
     ) -> RelayTurn<'a, 'l, K> {
-        RelayTurn { lane: self.lane, clients: &mut self.clients, relayed, link, settings }
+        let destination = relayed.destination(settings);
+        RelayTurn {
+            clients: &mut self.clients,
+            connect_timeout: settings.connect_timeout,
+            destination,
+            lane: self.lane,
+            link,
+            relayed,
+        }
     }
 }
 
@@ -110,6 +118,8 @@ impl Service for Relay {
         settings: &RelaySettings,
     ) -> Result<Relayed, Cause> {
         let mut relayed = begun.unwrap_or_default();
+        let alpn = link.session().and_then(|session| session.alpn());
+        relayed.destination = settings.destination_for(link.name_number(), alpn);
         self.turn(&mut relayed, link, settings).connect()?;
         Ok(relayed)
     }
@@ -177,7 +187,7 @@ impl Service for Relay {
         turn.note_secured()?;
         match received {
             // It speaks before TLS has begun, so anybody may be there.
-            Ok(Received::Bytes { .. } | Received::End) if turn.relayed.is_unproven(settings) => {
+            Ok(Received::Bytes { .. } | Received::End) if turn.is_unproven() => {
                 turn.backend_failed()
             }
             Ok(Received::Bytes { last: false }) => turn.link.send(arrivals.filled()),
@@ -202,13 +212,15 @@ impl Service for Relay {
     }
 
     fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
-        let backend = relayed.as_ref().and_then(|relayed| relayed.backend).map(usize::from);
-        if let Some(index) = backend {
-            settings.of_lane(index, self.lane).active.subtract(1);
+        let reached = relayed.as_ref().and_then(|relayed| {
+            Some((relayed.destination(settings), usize::from(relayed.backend?)))
+        });
+        if let Some((destination, index)) = reached {
+            destination.of_lane(index, self.lane).active.subtract(1);
         }
         if let Some(log) = &mut self.log {
             log.write(&Ended {
-                backend: backend.map(|index| settings.backends[index].label.as_str()),
+                backend: reached.map(|(to, index)| to.backends[index].label.as_str()),
                 end,
                 listener: &settings.listener,
                 source: relayed.as_ref().and_then(|relayed| relayed.source.as_deref()),

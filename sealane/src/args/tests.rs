@@ -29,8 +29,8 @@ fn flags_alone_make_a_configuration() {
     let listener = &config.listeners[0];
     assert_eq!(listener.addresses.len(), 4);
     assert_eq!(listener.policy.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
-    assert!(listener.proxy_header);
-    assert_eq!(listener.backends.len(), 2);
+    assert!(listener.destination.proxy_header);
+    assert_eq!(listener.destination.backends.len(), 2);
     assert_eq!(listener.certificates.len(), 2);
     assert_eq!(config.lanes.get(), 3);
     assert_eq!(config.admin, Some(AdminAddress::Unix("/admin.sock".into())));

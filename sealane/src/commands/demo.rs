@@ -128,7 +128,7 @@ fn configuration(
     config.admin = Some(AdminAddress::Tcp((Ipv4Addr::LOCALHOST, 0).into()));
     for listener in &mut config.listeners {
         listener.policy.alpn = vec![b"http/1.1".to_vec()];
-        listener.proxy_header = true;
+        listener.destination.proxy_header = true;
     }
     Ok(config)
 }

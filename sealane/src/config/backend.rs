@@ -172,7 +172,7 @@ mod tests {
 
     fn tls(lines: &str) -> Option<BackendTls> {
         let config = Config::parse(Path::new("/etc/sealane/a.toml"), &listener(lines)).unwrap();
-        config.listeners.into_iter().next().unwrap().backend_tls
+        config.listeners.into_iter().next().unwrap().destination.backend_tls
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The keys of a configuration file: what each is called, what it may be, and its default.
 
-mod backends;
 mod claims;
+mod destination;
 mod include;
 mod listener;
 mod policy;

@@ -33,10 +33,12 @@ fn the_least_that_can_be_written() {
             store: None,
             default_certificate: None,
             policy: Policy::default(),
-            backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
-            backend_tls: None,
-            balance: Balance::RoundRobin,
-            proxy_header: false,
+            destination: Destination {
+                backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
+                backend_tls: None,
+                balance: Balance::RoundRobin,
+                proxy_header: false,
+            },
         }],
         pin_lanes: false,
         store_key: None,
@@ -162,7 +164,10 @@ fn every_key_has_an_effect() {
     assert_eq!(web.policy.versions, Versions::Tls13);
     let suites = [Suite::Tls13Chacha20Poly1305Sha256, Suite::Tls13Aes128GcmSha256];
     assert_eq!((&*web.policy.suites, &*web.policy.schemes), (&suites[..], &[Scheme::Ed25519][..]));
-    assert_eq!((web.balance, web.proxy_header), (Balance::LeastConnections, true));
+    assert_eq!(
+        (web.destination.balance, web.destination.proxy_header),
+        (Balance::LeastConnections, true)
+    );
     let accepts = web.accept_proxy.as_ref().unwrap();
     assert!(accepts.believes("10.1.2.3".parse().ok()) && accepts.believes(None));
     assert!(accepts.believes("::1".parse().ok()) && !accepts.believes("11.0.0.1".parse().ok()));
@@ -182,7 +187,7 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(config.listeners[0].policy.versions, Policy::default().versions);
     assert_eq!(config.listeners[0].policy.suites, Suite::ALL);
     assert_eq!(config.listeners[0].policy.schemes, Scheme::ALL);
-    assert_eq!(config.listeners[1].backend_tls, Some(BackendTls::default()));
+    assert_eq!(config.listeners[1].destination.backend_tls, Some(BackendTls::default()));
     let with_all: String = text
         .lines()
         .map(|line| match line.strip_prefix("# ") {
@@ -191,7 +196,10 @@ fn the_example_shows_every_key_with_its_default() {
         })
         .fold(String::new(), |text, line| text + line + "\n");
     let config = Config::parse(Path::new("sealane.toml"), &with_all).unwrap();
-    assert!(config.listeners[1].backend_tls != Some(BackendTls::default()), "every key is there");
+    assert!(
+        config.listeners[1].destination.backend_tls != Some(BackendTls::default()),
+        "every key is there"
+    );
     assert_eq!(config.admin_hosts.len(), 1);
     assert!(config.tickets.root.is_some() && config.limits.connections_per_lane_max.is_some());
 }
@@ -233,7 +241,7 @@ fn no_listener_has_more_backends_than_the_relay_can_tell_apart() {
         let backends: Vec<_> = (1..=count).map(|port| format!("\"localhost:{port}\"")).collect();
         LISTENER.replace("\"localhost:80\"", &backends.join(", "))
     };
-    assert_eq!(parse(&list(64)).unwrap().listeners[0].backends.len(), 64);
+    assert_eq!(parse(&list(64)).unwrap().listeners[0].destination.backends.len(), 64);
     let mistakes = parse(&list(65)).unwrap_err().to_string();
     assert!(mistakes.contains("the list has 65 elements; write at most 64"), "{mistakes}");
     let simple = Simple {

@@ -10,7 +10,7 @@ use sealane_lanes::generation::{Generation, Listener, Speech};
 use sealane_lanes::kernel::Address;
 
 use crate::admin::BackendSummary;
-use crate::backends::{Backend, BackendCounters, Cursor, RelaySettings};
+use crate::backends::{Backend, BackendCounters, Cursor, Destination, RelaySettings};
 use crate::config::Config;
 use crate::listener::{
     ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve, said_of, survey,
@@ -56,7 +56,8 @@ impl BackendRegistry {
     /// What is counted for each backend of a generation.
     pub(super) fn of(generation: &Generation<RelaySettings>) -> Vec<BackendSummary> {
         let listeners = generation.listeners.iter();
-        let backends = listeners.flat_map(|listener| &listener.settings.backends);
+        let destinations = listeners.flat_map(|listener| &listener.settings.destinations);
+        let backends = destinations.flat_map(|destination| &destination.backends);
         // Two listeners may have a backend in common, or one under two names.
         let mut summaries: Vec<BackendSummary> = Vec::new();
         for Backend { label, lanes, tls, .. } in backends {
@@ -125,14 +126,18 @@ fn settings(config: &Config, survey: &Survey<'_>, registry: &mut BackendRegistry
         tls: reached.tls.clone(),
         lanes: registry.counters(&reached.address, reached.tls.is_some(), lanes),
     };
+    let destination = Destination {
+        backends: survey.backends.iter().map(backend).collect(),
+        balance: listener.destination.balance,
+        proxy_header: listener.destination.proxy_header,
+        cursors: (0..lanes).map(|_| Arc::<Cursor>::default()).collect(),
+    };
     RelaySettings {
         listener: listener.name.clone(),
         accept_proxy: listener.accept_proxy.clone(),
-        backends: survey.backends.iter().map(backend).collect(),
-        balance: listener.balance,
         connect_timeout: config.limits.connect_timeout,
-        proxy_header: listener.proxy_header,
-        cursors: (0..lanes).map(|_| Arc::<Cursor>::default()).collect(),
+        destinations: vec![destination],
+        names: Vec::new(),
     }
 }
 

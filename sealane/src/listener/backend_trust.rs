@@ -19,7 +19,7 @@ use crate::config::{self, BackendTls, CertificateSource, RootSource, Trust};
 pub(super) const MATERIAL: Material = Material { files, read };
 
 fn files(listener: &config::Listener) -> Vec<PathBuf> {
-    let Some(tls) = &listener.backend_tls else { return Vec::new() };
+    let Some(tls) = &listener.destination.backend_tls else { return Vec::new() };
     let certificate = tls.client_certificate.iter();
     let mut files: Vec<PathBuf> = certificate.flat_map(CertificateSource::files).collect();
     if let Trust::Roots(sources) = &tls.trust {
@@ -32,7 +32,7 @@ fn files(listener: &config::Listener) -> Vec<PathBuf> {
 }
 
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
-    let Some(tls) = &survey.listener.backend_tls else { return };
+    let Some(tls) = &survey.listener.destination.backend_tls else { return };
     let named = |text: String| format!("backend_tls: {text}");
     let loaded = load(tls, reading.crypto, reading.now_s());
     survey.errors.extend(loaded.errors.iter().map(|error| named(error.to_string())));
@@ -157,7 +157,7 @@ enum TrustError {
     /// The system has no bundle where we look for one.
     #[error(
         "roots: this system keeps no bundle of authorities in {}; install one (ca-certificates), \
-         or name a file in [listener.backend_tls] roots",
+         or name a file in [listener.destination.backend_tls] roots",
         SYSTEM_BUNDLES.join(", ")
     )]
     NoSystemBundle,

@@ -23,8 +23,8 @@ pub struct ReachedBackend {
 
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let listener = survey.listener;
-    for backend in &listener.backends {
-        let label = listener.backend_label(backend);
+    for backend in &listener.destination.backends {
+        let label = listener.destination.label(backend);
         let address = match backend {
             BackendAddress::Host { name, port } => match (reading.around.resolve)(name, *port) {
                 Ok(address) => Address::Tcp(address),
@@ -58,7 +58,7 @@ fn tls(
     survey: &Survey<'_>,
     backend: &BackendAddress,
 ) -> Result<Option<BackendTls>, Option<String>> {
-    let Some(written) = &survey.listener.backend_tls else { return Ok(None) };
+    let Some(written) = &survey.listener.destination.backend_tls else { return Ok(None) };
     let name = written.server_name_of(backend).map_err(|problem| Some(problem.to_string()))?;
     let context = survey.backend_tls.as_ref().ok_or(None)?;
     Ok(Some(BackendTls { context: Arc::clone(context), name }))

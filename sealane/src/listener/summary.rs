@@ -44,8 +44,8 @@ impl From<&Survey<'_>> for Summary {
         Self {
             name: listener.name.clone(),
             addresses: listener.addresses.iter().map(ToString::to_string).collect(),
-            backends: listener.backend_labels().collect(),
-            balance: listener.balance.name(),
+            backends: listener.destination.labels().collect(),
+            balance: listener.destination.balance.name(),
             certificates: index.map(|i| i.inventory(EXPIRIES_SHOWN_MAX)).unwrap_or_default(),
             expiries: survey.expiries.clone(),
             store: store.map(|(store, path)| StoreSummary {

@@ -32,9 +32,9 @@ fn a_backend_without_a_name_to_prove_is_never_spoken_to_in_the_clear() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config("tls://127.0.0.1:1", folder.path());
     let written = BackendTls { trust: Trust::Anybody, ..BackendTls::default() };
-    config.listeners[0].backend_tls = Some(written);
+    config.listeners[0].destination.backend_tls = Some(written);
     // A configuration as no reader makes it.
-    config.listeners[0].backends.push(BackendAddress::Unix("/run/app.sock".into()));
+    config.listeners[0].destination.backends.push(BackendAddress::Unix("/run/app.sock".into()));
     let survey = surveyed(&config);
     let of_backend = |error: &&String| error.starts_with("backend ");
     let errors: Vec<_> = survey.errors.iter().filter(of_backend).collect();
@@ -45,7 +45,8 @@ fn a_backend_without_a_name_to_prove_is_never_spoken_to_in_the_clear() {
 
     // Roots that cannot be read leave no context to speak with.
     let roots = Trust::Roots(vec![RootSource::File(folder.path().join("absent.pem"))]);
-    config.listeners[0].backend_tls = Some(BackendTls { trust: roots, ..BackendTls::default() });
+    config.listeners[0].destination.backend_tls =
+        Some(BackendTls { trust: roots, ..BackendTls::default() });
     let survey = surveyed(&config);
     assert!(survey.errors.iter().any(|error| error.starts_with("backend_tls: ")));
     assert!(survey.backends.is_empty(), "{:?}", survey.errors);
@@ -57,7 +58,7 @@ fn every_file_that_a_listener_is_made_of_is_followed() {
     let listener = &mut config.listeners[0];
     listener.certificates.push(CertificateSource::Pair { chain: "c".into(), key: "k".into() });
     listener.store = Some("store".into());
-    listener.backend_tls = Some(BackendTls {
+    listener.destination.backend_tls = Some(BackendTls {
         client_certificate: Some(CertificateSource::Path("client".into())),
         trust: Trust::Roots(vec![RootSource::File("root".into())]),
         ..BackendTls::default()

@@ -30,7 +30,8 @@ impl LaneClients {
         generation: &Generation<RelaySettings>,
         clock: &Arc<LaneClock>,
     ) -> Result<(), ClientOptionsError> {
-        let backends = generation.listeners.iter().flat_map(|each| &each.settings.backends);
+        let destinations = generation.listeners.iter().flat_map(|l| &l.settings.destinations);
+        let backends = destinations.flat_map(|destination| &destination.backends);
         let mut replicas = HashMap::new();
         for context in backends.filter_map(|backend| Some(&backend.tls.as_ref()?.context)) {
             let digest = context.digest();

@@ -6,7 +6,7 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
-use crate::backends::{BACKENDS_MAX, BackendTls, RelaySettings};
+use crate::backends::{BACKENDS_MAX, Destination, RelaySettings};
 
 use super::source::Source;
 
@@ -17,7 +17,9 @@ pub struct Relayed {
     pub(super) fault: Option<Cause>,
     /// What a PROXY header announced of it.
     pub(super) source: Option<Box<Source>>,
-    /// Its index, which [`BACKENDS_MAX`] keeps small.
+    /// The position of where its plaintext goes.
+    pub(super) destination: u32,
+    /// The index of its backend there, which [`BACKENDS_MAX`] keeps small.
     pub(super) backend: Option<u8>,
     /// Backends that were tried, by bit.
     pub(super) tried: u64,
@@ -31,14 +33,9 @@ pub struct Relayed {
 }
 
 impl Relayed {
-    /// How TLS is spoken to the backend that is being tried, if it is.
-    pub(super) fn tls<'s>(&self, settings: &'s RelaySettings) -> Option<&'s BackendTls> {
-        settings.backends[usize::from(self.backend?)].tls.as_ref()
-    }
-
-    /// Whether the backend has yet to prove its name: no plaintext may pass in either direction.
-    pub(super) fn is_unproven(&self, settings: &RelaySettings) -> bool {
-        self.stage.is_beginning() && self.tls(settings).is_some()
+    /// Where its plaintext goes.
+    pub(super) fn destination<'s>(&self, settings: &'s RelaySettings) -> &'s Destination {
+        &settings.destinations[self.destination as usize]
     }
 
     /// Whether `error` only says that the backend has left behind a whole answer.

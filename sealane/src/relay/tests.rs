@@ -29,7 +29,7 @@ use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
 
 use super::*;
-use crate::backends::{Backend, BackendTls};
+use crate::backends::{Backend, BackendTls, Destination};
 use crate::config::Balance;
 
 const NAME: &str = "one.test";
@@ -131,11 +131,14 @@ fn lane(
     let settings = RelaySettings {
         listener: NAME.into(),
         accept_proxy: None,
-        backends: vec![backend],
-        balance: Balance::default(),
         connect_timeout: PATIENCE,
-        proxy_header: true,
-        cursors: vec![Arc::default()],
+        destinations: vec![Destination {
+            backends: vec![backend],
+            balance: Balance::default(),
+            proxy_header: true,
+            cursors: vec![Arc::default()],
+        }],
+        names: Vec::new(),
     };
     let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let listener = Listener {

@@ -2,12 +2,13 @@
 //! of both.
 
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
-use crate::backends::RelaySettings;
+use crate::backends::{BackendTls, Destination};
 use crate::proxy_header;
 
 use super::clients::LaneClients;
@@ -15,34 +16,37 @@ use super::relayed::{Relayed, Stage};
 
 /// A connection with what the relay holds of it for the length of a call.
 pub(super) struct RelayTurn<'a, 'l, K: Kernel> {
+    pub(super) clients: &'a mut LaneClients,
+    /// One attempt to connect.
+    pub(super) connect_timeout: Duration,
+    /// Where the plaintext goes.
+    pub(super) destination: &'a Destination,
     /// The number of the lane.
     pub(super) lane: usize,
-    pub(super) clients: &'a mut LaneClients,
-    pub(super) relayed: &'a mut Relayed,
     pub(super) link: &'a mut Link<'l, K>,
-    pub(super) settings: &'a RelaySettings,
+    pub(super) relayed: &'a mut Relayed,
 }
 
-impl<K: Kernel> RelayTurn<'_, '_, K> {
+impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
     /// Connects to the next backend that has not been tried.
     pub(super) fn connect(&mut self) -> Result<(), Cause> {
         // Every round tries one backend for good, so it ends.
         loop {
-            let chosen = self.settings.choose(self.lane, self.relayed.tried, self.link.now_ms());
+            let chosen = self.destination.choose(self.lane, self.relayed.tried, self.link.now_ms());
             let Some(index) = chosen else {
                 return Err(self.relayed.fault.unwrap_or(Cause::BackendRefused));
             };
             self.relayed.tried |= 1 << index;
-            let counters = self.settings.of_lane(index, self.lane);
-            match self.link.attach(&self.settings.backends[index].address) {
+            let counters = self.destination.of_lane(index, self.lane);
+            match self.link.attach(&self.destination.backends[index].address) {
                 Ok(()) => {
                     counters.active.add(1);
                     self.relayed.backend = u8::try_from(index).ok();
                     self.relayed.stage = Stage::Connecting;
-                    if self.settings.proxy_header {
+                    if self.destination.proxy_header {
                         self.relayed.header = proxy_header::encode(self.link);
                     }
-                    self.link.set_deadline(self.settings.connect_timeout);
+                    self.link.set_deadline(self.connect_timeout);
                     return Ok(());
                 }
                 // Ours is the want of descriptors, not the backend's.
@@ -55,7 +59,7 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
     /// The backend did not take the connection: it rests, and the next one is tried.
     pub(super) fn fail_over(&mut self) -> Result<(), Cause> {
         if let Some(index) = self.relayed.backend.take().map(usize::from) {
-            let counters = self.settings.of_lane(index, self.lane);
+            let counters = self.destination.of_lane(index, self.lane);
             counters.active.subtract(1);
             counters.note_failure(self.link.now_ms());
             if self.relayed.stage == Stage::Securing {
@@ -81,7 +85,7 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
                 if let Some(index) = self.relayed.backend.map(usize::from)
                     && fault == Cause::BackendHandshakeFailed
                 {
-                    let counters = self.settings.of_lane(index, self.lane);
+                    let counters = self.destination.of_lane(index, self.lane);
                     counters.note_handshake_failure(fault);
                     counters.note_failure(self.link.now_ms());
                 }
@@ -93,7 +97,7 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
 
     /// The backend's address took the connection.
     pub(super) fn note_reached(&mut self) -> Result<(), Cause> {
-        match (self.relayed.stage, self.relayed.tls(self.settings)) {
+        match (self.relayed.stage, self.tls()) {
             (Stage::Connecting, None) => return self.note_connected(),
             (Stage::Connecting, Some(_)) => self.relayed.stage = Stage::Securing,
             (Stage::Connected | Stage::Left | Stage::Securing, _) => {}
@@ -107,7 +111,7 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
             && let Some(session) = self.link.attached_session().filter(|s| s.is_established())
             && let Some(index) = self.relayed.backend.map(usize::from)
         {
-            self.settings.of_lane(index, self.lane).note_handshake(session.resumed());
+            self.destination.of_lane(index, self.lane).note_handshake(session.resumed());
             return self.note_connected();
         }
         Ok(())
@@ -117,7 +121,7 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
         self.relayed.stage = Stage::Connected;
         self.link.clear_deadline();
         if let Some(index) = self.relayed.backend.map(usize::from) {
-            self.settings.of_lane(index, self.lane).note_success();
+            self.destination.of_lane(index, self.lane).note_success();
         }
         if self.relayed.client_ended && self.relayed.header.is_empty() {
             return self.end();
@@ -140,7 +144,7 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
         if is_through
             && self.relayed.stage == Stage::Securing
             && self.link.attached_session().is_none()
-            && let Some(tls) = self.relayed.tls(self.settings)
+            && let Some(tls) = self.tls()
         {
             let session = self.clients.begin(tls)?;
             if self.link.secure_attached(session).is_err() {
@@ -149,7 +153,7 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
         }
         // A plain backend gets them while it is being connected to; under TLS nothing may leave
         // before the handshake is complete, whichever backend it is by now.
-        Ok(is_through && !self.relayed.is_unproven(self.settings))
+        Ok(is_through && !self.is_unproven())
     }
 
     /// Sends the front of `bytes` to the backend; 0 when it takes nothing for now.
@@ -166,6 +170,16 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
             Err(error) if self.relayed.outlives(&error, self.link) => self.relayed.discard(bytes),
             Err(_) => self.backend_failed().map(|()| 0),
         }
+    }
+
+    /// How TLS is spoken to the backend that is being tried, if it is.
+    fn tls(&self) -> Option<&'s BackendTls> {
+        self.destination.backends[usize::from(self.relayed.backend?)].tls.as_ref()
+    }
+
+    /// Whether the backend has yet to prove its name: no plaintext may pass in either direction.
+    pub(super) fn is_unproven(&self) -> bool {
+        self.relayed.stage.is_beginning() && self.tls().is_some()
     }
 
     /// Sends what is left of the PROXY header; returns whether it is through.

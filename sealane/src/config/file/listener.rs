@@ -8,10 +8,10 @@ use sealane_engine::policy::UnknownNames;
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
-use super::super::{Balance, CertificateSource, Limits, Listener, STORES_REMEDY, value};
+use super::super::{CertificateSource, Limits, Listener, STORES_REMEDY, value};
 use super::LISTENERS_MAX;
-use super::backends::backends;
 use super::claims::{Claims, Owner};
+use super::destination::destination;
 use super::policy::policy;
 use super::proxy::accept_proxy;
 
@@ -54,9 +54,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         .and_then(|v| certificate_sources(&v));
     let default_certificate = table.value("default_certificate");
     let policy = policy(table, at);
-    let backends = backends(table);
-    let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
-    let proxy_header = table.boolean("proxy_header").unwrap_or(false);
+    let destination = destination(table);
 
     let default_name = default_certificate.as_ref().and_then(|v| v.parsed(value::host_name));
     if let (Some(value), UnknownNames::Refuse) = (&default_certificate, policy.unknown_names) {
@@ -74,7 +72,6 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         None => addresses.as_ref()?.first()?.to_string(),
     };
     let (certificates, store) = certificates?;
-    let (backends, backend_tls) = backends?;
     Some(Listener {
         name,
         accept_proxy,
@@ -83,10 +80,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         store,
         default_certificate: default_name,
         policy,
-        backends,
-        backend_tls,
-        balance,
-        proxy_header,
+        destination: destination?,
     })
 }
 
@@ -171,8 +165,3 @@ fn listener_name(text: &str) -> Result<String, Problem> {
 /// Files and directories with certificates of one listener.
 const SOURCES_MAX: usize = 10_000;
 const LISTENER_NAME_BYTES_MAX: usize = 64;
-
-const BALANCE: [(&str, Balance); 2] = [
-    (Balance::LeastConnections.name(), Balance::LeastConnections),
-    (Balance::RoundRobin.name(), Balance::RoundRobin),
-];

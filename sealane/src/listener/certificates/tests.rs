@@ -6,7 +6,7 @@ use sealane_engine::policy::Policy;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 
 use super::*;
-use crate::config::{Balance, CertificateSource, Listener};
+use crate::config::{Balance, CertificateSource, Destination, Listener};
 
 fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) -> Listener {
     Listener {
@@ -20,10 +20,12 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
         store: store.map(PathBuf::from),
         default_certificate: default.map(str::to_owned),
         policy: Policy::default(),
-        backends: Vec::new(),
-        backend_tls: None,
-        balance: Balance::default(),
-        proxy_header: false,
+        destination: Destination {
+            backends: Vec::new(),
+            backend_tls: None,
+            balance: Balance::default(),
+            proxy_header: false,
+        },
     }
 }
 

@@ -1,15 +1,23 @@
-//! A listener's backends, and how TLS is spoken to them.
+//! Where plaintext goes: backends, how one is chosen, and how TLS is spoken to them.
 
 use super::super::backend::{BackendTls, RootSource, Trust, server_name, share_tls};
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
-use super::super::{BackendAddress, value};
+use super::super::{BackendAddress, Balance, Destination, value};
 use super::listener::certificate_source;
 use super::policy::{alpn, versions};
 use crate::backends::BACKENDS_MAX;
 
-/// Where a listener's plaintext goes, and how TLS is spoken there if it is.
-pub(super) fn backends(table: &mut Table<'_>) -> Option<(Vec<BackendAddress>, Option<BackendTls>)> {
+/// Where the plaintext goes of what `table` is about.
+pub(super) fn destination(table: &mut Table<'_>) -> Option<Destination> {
+    let backends = backends(table);
+    let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
+    let proxy_header = table.boolean("proxy_header").unwrap_or(false);
+    let (backends, backend_tls) = backends?;
+    Some(Destination { backends, backend_tls, balance, proxy_header })
+}
+
+fn backends(table: &mut Table<'_>) -> Option<(Vec<BackendAddress>, Option<BackendTls>)> {
     let written = table.required("backends", "backends = [\"127.0.0.1:8080\"]");
     let settings = table.value("backend_tls");
     let tls = match &settings {
@@ -70,5 +78,10 @@ fn root_source(written: &Value<'_>) -> Option<RootSource> {
 
 /// Stands for the system's bundle among the roots; a file of that name is "./system".
 const SYSTEM: &str = "system";
-/// Files with roots for one listener's backends.
+/// Files with roots for the backends of one destination.
 const ROOT_FILES_MAX: usize = 64;
+
+const BALANCE: [(&str, Balance); 2] = [
+    (Balance::LeastConnections.name(), Balance::LeastConnections),
+    (Balance::RoundRobin.name(), Balance::RoundRobin),
+];

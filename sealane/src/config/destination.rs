@@ -1,0 +1,48 @@
+//! Where the plaintext of a listener goes, or of some of its clients.
+
+use super::backend::{BackendAddress, BackendTls, WrittenBackend};
+
+/// Where plaintext goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// At least one, none twice.
+    pub backends: Vec<BackendAddress>,
+    /// How TLS is spoken to all of them; without it they get plain bytes.
+    pub backend_tls: Option<BackendTls>,
+    /// How a backend is chosen for a connection.
+    pub balance: Balance,
+    /// Whether a backend is told who the client is, by a PROXY protocol header of version 2.
+    pub proxy_header: bool,
+}
+
+impl Destination {
+    /// Its backends as they are written, for people.
+    pub fn labels(&self) -> impl Iterator<Item = String> {
+        self.backends.iter().map(|address| self.label(address))
+    }
+
+    /// The backend at `address` as it is written.
+    pub fn label(&self, address: &BackendAddress) -> String {
+        WrittenBackend { address: address.clone(), tls: self.backend_tls.is_some() }.to_string()
+    }
+}
+
+/// How a backend is chosen for a connection. Each lane counts for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balance {
+    /// The one with the fewest open connections of this lane.
+    LeastConnections,
+    /// One after the other.
+    #[default]
+    RoundRobin,
+}
+
+impl Balance {
+    /// As written in a configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LeastConnections => "least-connections",
+            Self::RoundRobin => "round-robin",
+        }
+    }
+}
