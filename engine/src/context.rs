@@ -18,7 +18,7 @@ use crate::certificates::{
 };
 use crate::client_certificates::{ClientStanding, LaneVerifier};
 use crate::hello::Hello;
-use crate::policy::{ClientCertificates, Policy, SchemeSet, Versions};
+use crate::policy::{AlpnMismatch, ClientCertificates, Policy, SchemeSet, Versions};
 use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
 use crate::session::ServerSession;
 use crate::tickets::{LaneClock, LaneTickets, TicketRoot, TicketRootError, UnixSeconds};
@@ -114,9 +114,27 @@ pub struct LaneContext {
     /// The lane's alone, like its resolver's.
     keys: Fragile<Rc<RefCell<LaneKeys>>>,
     resolver: Arc<LaneResolver>,
+    configs: Configs,
+    /// For clients that offer no protocol of the policy, where that is let pass.
+    configs_without_alpn: Option<Configs>,
+}
+
+/// What sessions are begun with.
+#[derive(Debug)]
+struct Configs {
     server_order: Arc<ServerConfig>,
     /// For clients that put ChaCha20-Poly1305 first because they lack AES instructions.
     client_order: Arc<ServerConfig>,
+}
+
+impl Configs {
+    fn new(mut config: ServerConfig, policy: &Policy) -> Self {
+        config.ignore_client_order = !policy.client_order;
+        let mut client_order = config.clone();
+        // Who names suites means their order.
+        client_order.ignore_client_order = !policy.client_order && !policy.suites.is_empty();
+        Self { server_order: Arc::new(config), client_order: Arc::new(client_order) }
+    }
 }
 
 impl LaneContext {
@@ -153,10 +171,12 @@ impl LaneContext {
             let key_log: Arc<LaneKeyLog> = Arc::clone(key_log);
             config.key_log = key_log;
         }
-        config.ignore_client_order = !policy.client_order;
-        let mut client_order = config.clone();
-        // Who names suites means their order.
-        client_order.ignore_client_order = !policy.client_order && !policy.suites.is_empty();
+        let lets_pass = policy.alpn_mismatch == AlpnMismatch::Without && !policy.alpn.is_empty();
+        let without_alpn = lets_pass.then(|| {
+            let mut config = config.clone();
+            config.alpn_protocols.clear();
+            Configs::new(config, policy)
+        });
         Ok(Self {
             clients,
             clock: Arc::clone(&lane.clock),
@@ -164,8 +184,8 @@ impl LaneContext {
             key_log,
             keys: Fragile::new(keys),
             resolver,
-            server_order: Arc::new(config),
-            client_order: Arc::new(client_order),
+            configs: Configs::new(config, policy),
+            configs_without_alpn: without_alpn,
         })
     }
 
@@ -205,7 +225,12 @@ impl LaneContext {
                 None => Refusal::NoNameTls12,
             });
         }
-        let config = if hello.prefers_chacha20 { &self.client_order } else { &self.server_order };
+        let configs = match &self.configs_without_alpn {
+            Some(without) if hello.has_no_protocol_of(&self.context.policy.alpn) => without,
+            _ => &self.configs,
+        };
+        let is_clients = hello.prefers_chacha20;
+        let config = if is_clients { &configs.client_order } else { &configs.server_order };
         Ok(Arc::clone(config))
     }
 

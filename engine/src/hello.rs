@@ -34,6 +34,8 @@ pub enum Peek {
 /// The parts of a ClientHello that decide how the session is set up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
+    /// The offered application protocols, each behind its length in a byte; empty: none.
+    pub alpn: Box<[u8]>,
     /// Whether the client says that it offers less than it can, because more has failed before
     /// (RFC 7507).
     pub is_fallback: bool,
@@ -49,6 +51,21 @@ pub struct Hello {
     pub prefers_chacha20: bool,
     /// The requested server name, lower-cased; `None` if there is none or it is no host name.
     pub server_name: Option<Box<str>>,
+}
+
+impl Hello {
+    /// Whether it offers application protocols of which `spoken` has none.
+    pub fn has_no_protocol_of(&self, spoken: &[Vec<u8>]) -> bool {
+        let mut offered = &*self.alpn;
+        while let Some((len, rest)) = offered.split_first() {
+            let Some((protocol, rest)) = rest.split_at_checked(usize::from(*len)) else { break };
+            if spoken.iter().any(|each| each == protocol) {
+                return false;
+            }
+            offered = rest;
+        }
+        !self.alpn.is_empty()
+    }
 }
 
 /// Why first bytes can never become a ClientHello that is answered: always the client's fault.

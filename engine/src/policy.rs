@@ -25,6 +25,8 @@ pub use suite::Suite;
 pub struct Policy {
     /// Application protocols in the server's order of preference; empty: ALPN is not spoken.
     pub alpn: Vec<Vec<u8>>,
+    /// What a client gets that offers protocols of which none is among these.
+    pub alpn_mismatch: AlpnMismatch,
     /// Whether the client's order of suites decides instead of the server's.
     pub client_order: bool,
     /// Whether clients are asked for a certificate.
@@ -95,6 +97,9 @@ impl Policy {
                 hash.update(roots.digest());
             }
         }
+        if self.alpn_mismatch != AlpnMismatch::default() {
+            hash.update([5, self.alpn_mismatch as u8]);
+        }
         PolicyDigest(hash.finalize().into())
     }
 }
@@ -106,6 +111,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             alpn: Vec::new(),
+            alpn_mismatch: AlpnMismatch::Refuse,
             client_order: false,
             clients: ClientCertificates::NotAsked,
             groups: Group::ALL.to_vec(),
@@ -120,6 +126,16 @@ impl Default for Policy {
 /// SHA-256 over a [`Policy`]; part of the key that seals a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyDigest(pub [u8; 32]);
+
+/// What a client gets that offers application protocols of which the policy has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AlpnMismatch {
+    /// The alert no_application_protocol (RFC 7301 section 3.2).
+    #[default]
+    Refuse,
+    /// A session without a protocol, as if it had offered none: what hitch and HAProxy do.
+    Without,
+}
 
 /// Whether clients are asked for a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

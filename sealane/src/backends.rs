@@ -43,7 +43,7 @@ pub struct Destination {
     pub balance: Balance,
     /// Whether each backend connection begins with a PROXY protocol header, version 2.
     pub proxy_header: bool,
-    /// By lane: where the round robin stands.
+    /// By lane: where the round robin stands; of one backend there is none.
     pub cursors: Vec<Arc<Cursor>>,
 }
 
@@ -177,7 +177,8 @@ impl Destination {
         let untried = |index: &usize| tried & (1 << index) == 0;
         let awake = |index: &usize| !self.of_lane(*index, lane).is_resting(now_ms);
         let count = self.backends.len();
-        let start = self.cursors[lane].0.value();
+        let cursor = self.cursors.get(lane);
+        let start = cursor.map_or(0, |cursor| cursor.0.value());
         let in_turn = || {
             (0..count).map(move |step| {
                 usize::try_from((start + step as u64) % count as u64).unwrap_or_default()
@@ -194,7 +195,9 @@ impl Destination {
             let rest = |index: &usize| self.of_lane(*index, lane).rests_until_ms.value();
             in_turn().filter(untried).min_by_key(rest)
         })?;
-        self.cursors[lane].0.set((chosen as u64 + 1) % count as u64);
+        if let Some(cursor) = cursor {
+            cursor.0.set((chosen as u64 + 1) % count as u64);
+        }
         Some(chosen)
     }
 

@@ -13,6 +13,7 @@ mod mistake;
 pub mod network;
 mod proxy;
 mod reader;
+mod route;
 #[cfg(test)]
 mod tests;
 pub mod value;
@@ -41,6 +42,7 @@ pub use limits::Limits;
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use network::Network;
 pub use proxy::AcceptProxy;
+pub use route::Route;
 pub use sealane_certificate_files::CertificateSource;
 
 /// Everything a running Sealane is told.
@@ -123,6 +125,8 @@ impl Config {
                 balance: Balance::default(),
                 proxy_header: simple.proxy_header,
             },
+            passthrough: false,
+            routes: Vec::new(),
         };
         Ok(Self {
             access_log: None,
@@ -182,6 +186,24 @@ pub struct Listener {
     pub policy: Policy,
     /// Where its plaintext goes.
     pub destination: Destination,
+    /// Whether TLS is passed on as it is, but for clients with a route that ends it.
+    pub passthrough: bool,
+    /// What clients get that ask for certain names.
+    pub routes: Vec<Route>,
+}
+
+impl Listener {
+    /// Where plaintext goes: first its own, then that of each route which has one.
+    pub fn destinations(&self) -> impl Iterator<Item = (Option<&Route>, &Destination)> {
+        let of_routes = self.routes.iter();
+        let of_routes = of_routes.filter_map(|r| Some((Some(r), r.destination.as_ref()?)));
+        std::iter::once((None, &self.destination)).chain(of_routes)
+    }
+
+    /// Whether some TLS ends here, so that certificates are needed.
+    pub fn ends_tls(&self) -> bool {
+        !self.passthrough || self.routes.iter().any(|route| route.policy.is_some())
+    }
 }
 
 /// Where the keys come from that open certificate stores.
@@ -348,7 +370,7 @@ fn repeated<T: Eq + std::hash::Hash>(values: &[T]) -> impl Iterator<Item = &T> {
 }
 
 /// Bytes of a configuration file.
-pub const CONFIG_BYTES_MAX: usize = 1 << 20;
+pub const CONFIG_BYTES_MAX: usize = 8 << 20;
 
 /// A listener has one store at most, so that there is one answer to who serves a name.
 const STORES_REMEDY: &str = "import into one store, or use two listeners";

@@ -8,6 +8,7 @@
 mod backend_trust;
 mod backends;
 mod certificates;
+mod contexts;
 mod resolver;
 mod store;
 mod summary;
@@ -22,19 +23,20 @@ use std::sync::Arc;
 use sealane_engine::certificates::{CertificateIndex, ListenerStore};
 use sealane_engine::client::{ClientContext, ClientContexts};
 use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
-use sealane_engine::policy::Group;
+use sealane_engine::policy::{Group, Policy};
 use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::SealingKeys;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Route};
 use crate::stores::{self, Checks, Stores};
 
 pub use backend_trust::{Expiry, Usage};
 pub use backends::ReachedBackend;
 pub use certificates::bounds;
+pub use contexts::Contexts;
 pub use resolver::resolve;
-pub use summary::{EXPIRIES_SHOWN_MAX, StoreSummary, Summary};
+pub use summary::{EXPIRIES_SHOWN_MAX, RouteSummary, StoreSummary, Summary};
 
 /// One thing that a listener takes from outside.
 struct Material {
@@ -106,10 +108,11 @@ pub struct Surveys<'c> {
 pub struct Survey<'c> {
     /// What it was read for.
     pub listener: &'c config::Listener,
-    /// How its backends are spoken to in TLS, if they are and that is in order.
-    pub backend_tls: Option<Arc<ClientContext>>,
-    /// Its backends, those that can be reached.
-    pub backends: Vec<ReachedBackend>,
+    /// For each of its destinations, how backends are spoken to in TLS, if they are and that is in
+    /// order.
+    pub backend_tls: Vec<Option<Arc<ClientContext>>>,
+    /// For each of its destinations, the backends that can be reached.
+    pub backends: Vec<Vec<ReachedBackend>>,
     /// The certificates of its files that are in order.
     pub certificates: Option<Arc<CertificateIndex>>,
     /// What must be corrected before it can be served.
@@ -127,7 +130,7 @@ impl<'c> Survey<'c> {
     fn of(listener: &'c config::Listener, reading: &mut Reading<'_, '_>) -> Self {
         let mut survey = Self {
             listener,
-            backend_tls: None,
+            backend_tls: Vec::new(),
             backends: Vec::new(),
             certificates: None,
             errors: Vec::new(),
@@ -145,15 +148,20 @@ impl<'c> Survey<'c> {
         survey
     }
 
-    /// What lanes serve it with; without an index, nothing can be served.
-    pub fn context(&self, config: &Config) -> Option<Arc<Context>> {
-        self.context_with(config, config.crypto)
+    /// What lanes serve it with; none where what is missing is an error already.
+    pub fn contexts(&self, config: &Config) -> Option<Contexts> {
+        Contexts::of(self, |policy| self.context(config, config.crypto, policy))
     }
 
-    fn context_with(&self, config: &Config, provider: ProviderChoice) -> Option<Arc<Context>> {
+    fn context(
+        &self,
+        config: &Config,
+        provider: ProviderChoice,
+        policy: &Policy,
+    ) -> Option<Arc<Context>> {
         Some(Arc::new(Context {
             id: ContextId::fresh(),
-            policy: self.listener.policy.clone(),
+            policy: policy.clone(),
             certificates: Arc::clone(self.certificates.as_ref()?),
             key_log: false,
             store: self.store.clone(),
@@ -165,12 +173,16 @@ impl<'c> Survey<'c> {
     /// Does once what every lane will do, so that a context that no lane can use is found here.
     fn try_out(&self, reading: &Reading<'_, '_>) -> Result<(), String> {
         let (config, now) = (reading.config, reading.around.now);
-        let Some(context) = self.context_with(config, reading.crypto) else { return Ok(()) };
+        let make = |policy: &Policy| self.context(config, reading.crypto, policy);
+        let Some(contexts) = Contexts::of(self, make) else { return Ok(()) };
         // Nothing is sealed with it.
         let root = TicketRoot::generate(config.tickets.lifetime, now, |into| into.fill(0));
         let root = root.map_err(|error| error.to_string())?;
         let lane = LaneResources::new(root, now, NonZeroUsize::MIN);
-        LaneContext::new(&context, &lane).map(drop).map_err(|error| error.to_string())
+        for context in contexts.distinct() {
+            LaneContext::new(context, &lane).map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Warns of what expires soon; what has expired is the material's own to tell.
@@ -214,6 +226,14 @@ impl Reading<'_, '_> {
 /// What is said of the listener `name`.
 pub fn said_of(name: &str, text: &str) -> String {
     format!("listener {name}: {text}")
+}
+
+/// What is said of a route, or of the listener that has it.
+fn said_of_route(route: Option<&Route>, text: &str) -> String {
+    match route {
+        Some(route) => format!("{}: {text}", route.label()),
+        None => text.to_owned(),
+    }
 }
 
 /// Whole days from `now` on to the last second of validity; negative if it is over.

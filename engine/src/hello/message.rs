@@ -81,6 +81,7 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
         let kind = extensions.u16()?;
         let content = extensions.vector16()?;
         match kind {
+            EXTENSION_ALPN => hello.alpn = Reader(content).vector16()?.into(),
             EXTENSION_EARLY_DATA => hello.offers_early_data = true,
             EXTENSION_KEY_SHARE => seen.key_share = true,
             EXTENSION_PRE_SHARED_KEY => seen.pre_shared_key = true,
@@ -178,6 +179,7 @@ impl<'a> Reader<'a> {
 /// Type and length of the message.
 const HANDSHAKE_HEADER_LEN: usize = 4;
 const CLIENT_HELLO: u8 = 1;
+const EXTENSION_ALPN: u16 = 16;
 const EXTENSION_EARLY_DATA: u16 = 42;
 const EXTENSION_KEY_SHARE: u16 = 51;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;

@@ -137,14 +137,23 @@ fn hellos_of_real_clients_are_understood() {
     for (label, hex, name, offers_tls13, prefers_chacha20) in CAPTURED {
         let bytes = from_hex(hex);
         let server_name = name.map(Into::into);
-        let expected = Hello { offers_tls13, prefers_chacha20, server_name, ..Hello::default() };
-        assert_eq!(expect_hello(&bytes), expected, "{label}");
+        let read = expect_hello(&bytes);
+        let alpn = read.alpn.clone();
+        let expected = Hello { alpn, offers_tls13, prefers_chacha20, server_name, ..read.clone() };
+        assert_eq!(read, expected, "{label}");
+        assert!(!read.is_fallback && !read.lacks_for_tls13 && !read.offers_early_data, "{label}");
         assert_eq!(by_rustls(&bytes), Some(name.map(str::to_owned)), "{label}");
     }
     let hello = expect_hello(&generated("sub.One.test", &[&TLS13, &TLS12], &[]));
     assert_eq!((hello.server_name.as_deref(), hello.offers_tls13), (Some("sub.one.test"), true));
     let hello = expect_hello(&generated("192.0.2.1", &[&TLS12], &[b"h2".to_vec()]));
-    assert_eq!((hello.server_name, hello.offers_tls13), (None, false));
+    assert_eq!((&hello.server_name, hello.offers_tls13), (&None, false));
+    for (spoken, expected) in [(&["h2"][..], false), (&["http/1.1"], true), (&[], true)] {
+        let spoken: Vec<_> = spoken.iter().map(|each| each.as_bytes().to_vec()).collect();
+        assert_eq!(hello.has_no_protocol_of(&spoken), expected, "{spoken:?}");
+    }
+    let silent = expect_hello(&generated("192.0.2.1", &[&TLS12], &[]));
+    assert!(!silent.has_no_protocol_of(&[]), "it offers none");
 }
 
 #[test]

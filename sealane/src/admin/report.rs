@@ -62,6 +62,9 @@ fn listener(listener: &Summary) -> Value {
         "balance": listener.balance,
         "certificates": listener.certificates.certificates,
         "server_names": listener.certificates.names,
+        "passthrough": listener.passthrough,
+        "routes": listener.routes,
+        "routes_total": listener.routes_total,
     })
 }
 

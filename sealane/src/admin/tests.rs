@@ -133,6 +133,9 @@ fn the_certificates_that_expire_first_are_shown() {
         balance: "round-robin",
         certificates: inventory,
         expiries: Vec::new(),
+        passthrough: false,
+        routes: Vec::new(),
+        routes_total: 0,
         store: None,
     }];
     let shown = &shown_state(&admin)["certificates"];

@@ -24,7 +24,7 @@ use crate::control::{read_ticket_root, unix_now};
 use crate::cost::Cost;
 use crate::exit::Exit;
 use crate::listener::{
-    Summary, Surroundings, Survey, Surveys, days_until, resolve, said_of, survey,
+    RouteSummary, Summary, Surroundings, Survey, Surveys, days_until, resolve, said_of, survey,
 };
 use crate::stores::Stores;
 
@@ -204,6 +204,12 @@ pub struct ListenerReport {
     pub key_types: Vec<KeyTypeCount>,
     /// How many server names they cover, a wildcard counted as one.
     pub names: u64,
+    /// Whether TLS is passed on, but for clients with a route that ends it.
+    pub passthrough: bool,
+    /// What clients get that ask for certain names: the first of many.
+    pub routes: Vec<RouteSummary>,
+    /// How many routes there are.
+    pub routes_total: usize,
     /// The certificate that expires first, of those from files.
     pub soonest_expiry: Option<Expiry>,
     /// The store that it serves from beside them.
@@ -212,8 +218,9 @@ pub struct ListenerReport {
 
 impl ListenerReport {
     fn of(survey: &Survey<'_>, now: UnixSeconds) -> Self {
-        let Summary { name, addresses, backends, balance, certificates, store, .. } = survey.into();
-        let store = store.and_then(|store| {
+        let summary = Summary::from(survey);
+        let Summary { name, addresses, backends, balance, certificates, .. } = summary;
+        let store = summary.store.and_then(|store| {
             let inventory = store.certificates.inventory(1).ok()?;
             Some(StoreReport {
                 path: store.path,
@@ -233,6 +240,9 @@ impl ListenerReport {
             certificates: certificates.certificates,
             key_types: KeyTypeCount::of(survey.certificates.as_deref()),
             names: certificates.names,
+            passthrough: summary.passthrough,
+            routes: summary.routes,
+            routes_total: summary.routes_total,
             soonest_expiry: certificates
                 .soonest
                 .first()

@@ -6,6 +6,7 @@ mod include;
 mod listener;
 mod policy;
 mod proxy;
+mod route;
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use sealane_engine::policy::{Group, Scheme, Suite, UnknownNames, Versions};
+use sealane_engine::policy::{AlpnMismatch, Group, Scheme, Suite, UnknownNames, Versions};
 
 use super::*;
 
@@ -39,6 +39,8 @@ fn the_least_that_can_be_written() {
                 balance: Balance::RoundRobin,
                 proxy_header: false,
             },
+            passthrough: false,
+            routes: Vec::new(),
         }],
         pin_lanes: false,
         store_key: None,
@@ -109,6 +111,25 @@ accept_proxy = "required"
 proxy_from = ["10.0.0.0/8", "unix", "::/0"]
 allow_anybody_to_claim_an_address = true
 proxy_pass_tlvs = [0xEA]
+alpn_mismatch = "none"
+[[listener.route]]
+names = ["API.example.com", "*.api.example.com"]
+versions = ["1.2", "1.3"]
+suites = ["ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_AES_128_GCM_SHA256"]
+[[listener.route]]
+names = ["api.example.com"]
+alpn = ["h2"]
+backends = ["10.0.0.2:80"]
+balance = "least-connections"
+[[listener.route]]
+names = ["mail.example.com"]
+passthrough = true
+backends = ["10.0.0.3:443"]
+proxy_header = true
+[[listener]]
+address = "0.0.0.0:446"
+passthrough = true
+backends = ["10.0.0.3:443"]
 [[listener]]
 address = "0.0.0.0:444"
 certificates = ["a"]
@@ -151,7 +172,7 @@ fn every_key_has_an_effect() {
         unfinished_bytes_per_lane_max: 2 << 20,
     };
     assert_eq!(config.limits, expected);
-    let [web, other] = config.listeners.as_slice() else { panic!("{config:?}") };
+    let [web, passing, other] = config.listeners.as_slice() else { panic!("{config:?}") };
     assert_eq!(web.name, "web");
     assert_eq!(web.addresses.len(), 2);
     assert_eq!(web.certificates.len(), 2);
@@ -172,6 +193,16 @@ fn every_key_has_an_effect() {
     assert!(accepts.believes("10.1.2.3".parse().ok()) && accepts.believes(None));
     assert!(accepts.believes("::1".parse().ok()) && !accepts.believes("11.0.0.1".parse().ok()));
     assert_eq!((&*accepts.passed_values, &other.accept_proxy), (&[0xea][..], &None));
+    let [policy, h2, mail] = web.routes.as_slice() else { panic!("{web:?}") };
+    assert_eq!(policy.names, ["api.example.com", "*.api.example.com"]);
+    let of_route = policy.policy.as_ref().unwrap();
+    assert_eq!((of_route.versions, of_route.suites.len()), (Versions::Tls12AndTls13, 2));
+    assert_eq!(of_route.groups, web.policy.groups, "what it does not say is the listener's");
+    assert_eq!((web.policy.alpn_mismatch, &policy.destination), (AlpnMismatch::Without, &None));
+    assert_eq!(h2.alpn, [b"h2"]);
+    assert_eq!(h2.destination.as_ref().unwrap().balance, Balance::LeastConnections);
+    assert!(mail.policy.is_none() && mail.destination.as_ref().unwrap().proxy_header);
+    assert!(web.ends_tls() && !web.passthrough && passing.passthrough && !passing.ends_tls());
     assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
     assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
 }
@@ -217,6 +248,7 @@ fn the_example_leaves_no_key_out() {
         "store_key",
         "[listener]",
         "listener.backend_tls",
+        "[listener.route]",
     ];
     let text: String = tables.iter().map(|table| format!("[{table}]\n{wrong}")).collect();
     let mistakes = parse(&format!("{wrong}{text}")).unwrap_err();
@@ -225,8 +257,12 @@ fn the_example_leaves_no_key_out() {
     for mistake in unknown {
         let (_, keys) = mistake.problem.remedy.split_once("known here: ").unwrap();
         for key in keys.split(", ").filter(|key| *key != "address") {
-            let in_brackets =
-                [format!("[{key}]"), format!("[[{key}]]"), format!("[listener.{key}]")];
+            let in_brackets = [
+                format!("[{key}]"),
+                format!("[[{key}]]"),
+                format!("[listener.{key}]"),
+                format!("[[listener.{key}]]"),
+            ];
             let found = example.contains(&format!("{key} = "))
                 || in_brackets.iter().any(|table| example.contains(table));
             assert!(found, "{key} is not in the example");
@@ -390,7 +426,7 @@ fn files_that_are_no_configuration() {
     };
     assert!(load("absent", None).contains("absent: cannot be read: No such file"));
     assert!(load("latin1", Some(b"# \xe9")).contains("is not UTF-8 at byte 2"));
-    assert!(load("large", Some(&vec![b'#'; CONFIG_BYTES_MAX + 1])).contains("larger than 1048576"));
+    assert!(load("large", Some(&vec![b'#'; CONFIG_BYTES_MAX + 1])).contains("larger than 8388608"));
     assert!(load("nothing", Some(b"")).contains("nothing:1:1: listener: is missing"));
     assert!(load("", None).contains("cannot be read: Is a directory"));
 }

@@ -6,14 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sealane_engine::client::ClientContexts;
 use sealane_engine::tickets::UnixSeconds;
-use sealane_lanes::generation::{Generation, Listener, Speech};
+use sealane_lanes::generation::{Generation, Listener};
 use sealane_lanes::kernel::Address;
 
 use crate::admin::BackendSummary;
-use crate::backends::{Backend, BackendCounters, Cursor, Destination, RelaySettings};
+use crate::backends::{Backend, BackendCounters, Cursor, Destination, NameRoutes, RelaySettings};
 use crate::config::Config;
 use crate::listener::{
-    ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve, said_of, survey,
+    Contexts, ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve, said_of, survey,
 };
 use crate::stores::Stores;
 
@@ -95,14 +95,15 @@ pub(super) fn build(
     }
     let mut listeners = Vec::new();
     for (position, survey) in surveys.iter().enumerate() {
-        let Some(context) = survey.context(config) else { continue };
+        let Some(contexts) = survey.contexts(config) else { continue };
+        let Contexts { named, names, speech } = contexts;
         listeners.push(Listener {
             number: u32::try_from(position).unwrap_or(u32::MAX),
             keys: survey.listener.addresses.clone(),
             preamble: survey.listener.accept_proxy.is_some(),
-            speech: Speech::Tls(context),
-            named: Vec::new(),
-            settings: Arc::new(settings(config, survey, backends)),
+            speech,
+            named,
+            settings: Arc::new(settings(config, survey, names, backends)),
         });
     }
     if !errors.is_empty() {
@@ -117,27 +118,36 @@ pub(super) fn build(
 }
 
 /// What the relay has to know of a listener.
-fn settings(config: &Config, survey: &Survey<'_>, registry: &mut BackendRegistry) -> RelaySettings {
+fn settings(
+    config: &Config,
+    survey: &Survey<'_>,
+    names: Vec<NameRoutes>,
+    registry: &mut BackendRegistry,
+) -> RelaySettings {
     let listener = survey.listener;
     let lanes = config.lanes.get();
-    let backend = |reached: &ReachedBackend| Backend {
+    let mut backend = |reached: &ReachedBackend| Backend {
         address: reached.address.clone(),
         label: reached.label.clone(),
         tls: reached.tls.clone(),
         lanes: registry.counters(&reached.address, reached.tls.is_some(), lanes),
     };
-    let destination = Destination {
-        backends: survey.backends.iter().map(backend).collect(),
-        balance: listener.destination.balance,
-        proxy_header: listener.destination.proxy_header,
-        cursors: (0..lanes).map(|_| Arc::<Cursor>::default()).collect(),
-    };
+    let destinations = listener.destinations().zip(&survey.backends);
+    let destinations = destinations.map(|((_, written), reached)| Destination {
+        backends: reached.iter().map(&mut backend).collect(),
+        balance: written.balance,
+        proxy_header: written.proxy_header,
+        cursors: match reached.len() {
+            0 | 1 => Vec::new(),
+            _ => (0..lanes).map(|_| Arc::<Cursor>::default()).collect(),
+        },
+    });
     RelaySettings {
         listener: listener.name.clone(),
         accept_proxy: listener.accept_proxy.clone(),
         connect_timeout: config.limits.connect_timeout,
-        destinations: vec![destination],
-        names: Vec::new(),
+        destinations: destinations.collect(),
+        names,
     }
 }
 
@@ -179,7 +189,7 @@ mod tests {
         .unwrap();
         let survey = Survey {
             listener: &config.listeners[0],
-            backend_tls: None,
+            backend_tls: Vec::new(),
             backends: Vec::new(),
             certificates: None,
             errors: Vec::new(),

@@ -2,24 +2,29 @@
 //! client certificate that they are shown, into the context of a client.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sealane_certificate_files::{CertificateFileError, Exposed, read_at_most};
 use sealane_engine::certificates::PEM_BYTES_MAX;
 use sealane_engine::client::{
-    ClientIdentity, ClientOptions, ClientOptionsError, ROOTS_BYTES_MAX, Roots, Verification,
+    ClientContext, ClientIdentity, ClientOptions, ClientOptionsError, ROOTS_BYTES_MAX, Roots,
+    Verification,
 };
 use sealane_engine::policy::Group;
 use sealane_engine::provider::ProviderChoice;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::{Material, Reading, Survey};
-use crate::config::{self, BackendTls, CertificateSource, RootSource, Trust};
+use super::{Material, Reading, Survey, said_of_route};
+use crate::config::{self, BackendTls, CertificateSource, RootSource, Route, Trust};
 
 pub(super) const MATERIAL: Material = Material { files, read };
 
 fn files(listener: &config::Listener) -> Vec<PathBuf> {
-    let Some(tls) = &listener.destination.backend_tls else { return Vec::new() };
+    listener.destinations().filter_map(|(_, to)| to.backend_tls.as_ref()).flat_map(of_tls).collect()
+}
+
+fn of_tls(tls: &BackendTls) -> Vec<PathBuf> {
     let certificate = tls.client_certificate.iter();
     let mut files: Vec<PathBuf> = certificate.flat_map(CertificateSource::files).collect();
     if let Trust::Roots(sources) = &tls.trust {
@@ -32,8 +37,20 @@ fn files(listener: &config::Listener) -> Vec<PathBuf> {
 }
 
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
-    let Some(tls) = &survey.listener.destination.backend_tls else { return };
-    let named = |text: String| format!("backend_tls: {text}");
+    for (route, destination) in survey.listener.destinations() {
+        let tls = destination.backend_tls.as_ref();
+        let context = tls.and_then(|tls| context(survey, reading, route, tls));
+        survey.backend_tls.push(context);
+    }
+}
+
+fn context(
+    survey: &mut Survey<'_>,
+    reading: &mut Reading<'_, '_>,
+    route: Option<&Route>,
+    tls: &BackendTls,
+) -> Option<Arc<ClientContext>> {
+    let named = |text: String| said_of_route(route, &format!("backend_tls: {text}"));
     let loaded = load(tls, reading.crypto, reading.now_s());
     survey.errors.extend(loaded.errors.iter().map(|error| named(error.to_string())));
     survey.warn(loaded.warnings.into_iter().map(named));
@@ -42,11 +59,8 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         survey.warn_if_soon(&label, expiry.not_after_s, reading.around.now);
     }
     survey.expiries.extend(loaded.expiries);
-    match loaded.options.map(|options| reading.around.clients.context(&options)) {
-        Some(Ok(context)) => survey.backend_tls = Some(context),
-        Some(Err(error)) => survey.errors.push(named(error.to_string())),
-        None => {}
-    }
+    let made = reading.around.clients.context(&loaded.options?);
+    made.map_err(|error| survey.errors.push(named(error.to_string()))).ok()
 }
 
 /// Reads what `tls` names; `now_s` is Unix time, for warnings about validity.

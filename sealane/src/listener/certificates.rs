@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use sealane_certificate_files::{Bound, Bounds, CertificateFileError, LoadedCertificates};
-use sealane_engine::certificates::{Certificate, CertificateError, DefaultCertificate};
+use sealane_engine::certificates::{
+    Certificate, CertificateError, CertificateIndex, DefaultCertificate,
+};
 
-use super::{Material, Reading, Survey};
-use crate::config::{self, CertificateSource, Limits};
+use super::{Material, Reading, Survey, said_of_route};
+use crate::config::{self, CertificateSource, Limits, Route};
 
 pub(super) const MATERIAL: Material = Material { files, read };
 
@@ -17,6 +19,9 @@ fn files(listener: &config::Listener) -> Vec<PathBuf> {
 }
 
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
+    if !survey.listener.ends_tls() {
+        return;
+    }
     let provider = match reading.provider(survey.listener) {
         Ok(provider) => provider,
         Err(error) => return survey.errors.push(error),
@@ -46,7 +51,22 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
             }
         }
     }
+    survey.warn(uncovered(survey.listener, &loaded.index));
     survey.certificates = Some(Arc::new(loaded.index));
+}
+
+/// Names of routes that no certificate is for, and none can come to be in a store.
+fn uncovered(listener: &config::Listener, index: &CertificateIndex) -> Vec<String> {
+    let ends_tls = |route: &&Route| route.policy.is_some() && listener.store.is_none();
+    let routes = listener.routes.iter().filter(ends_tls);
+    let names = routes.flat_map(|route| route.names.iter().map(move |name| (route, name)));
+    names
+        .filter(|(_, name)| index.find(name).is_empty())
+        .map(|(route, name)| {
+            let text = format!("no certificate is for {name:?}, which it names; add one");
+            said_of_route(Some(route), &text)
+        })
+        .collect()
 }
 
 /// Reads the certificates of `listener`; `now_s` is Unix time, for warnings about validity.

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateStore, Inventory};
+use serde::Serialize;
 
 use super::{Expiry, Survey};
+use crate::config::{Destination, Route};
 
 /// A listener as it is shown.
 #[derive(Clone, Debug)]
@@ -23,8 +25,39 @@ pub struct Summary {
     pub certificates: Inventory,
     /// When what it takes beside them expires.
     pub expiries: Vec<Expiry>,
+    /// Whether TLS is passed on, but for clients with a route that ends it.
+    pub passthrough: bool,
+    /// What clients get that ask for certain names: the first hundred.
+    pub routes: Vec<RouteSummary>,
+    /// How many routes there are.
+    pub routes_total: usize,
     /// The store that it serves from beside them.
     pub store: Option<StoreSummary>,
+}
+
+/// A route as it is shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteSummary {
+    /// What clients ask for.
+    pub names: Vec<String>,
+    /// With which protocols it counts; empty: in any case.
+    pub alpn: Vec<String>,
+    /// Where plaintext goes; empty: where that of the listener goes.
+    pub backends: Vec<String>,
+    /// Whether TLS is passed on.
+    pub passthrough: bool,
+}
+
+impl From<&Route> for RouteSummary {
+    fn from(route: &Route) -> Self {
+        let alpn = route.alpn.iter().map(|protocol| protocol.escape_ascii().to_string());
+        Self {
+            names: route.names.clone(),
+            alpn: alpn.collect(),
+            backends: route.destination.iter().flat_map(Destination::labels).collect(),
+            passthrough: route.policy.is_none(),
+        }
+    }
 }
 
 /// A store as it is shown: what is in it is asked of it when somebody wants to know.
@@ -48,6 +81,9 @@ impl From<&Survey<'_>> for Summary {
             balance: listener.destination.balance.name(),
             certificates: index.map(|i| i.inventory(EXPIRIES_SHOWN_MAX)).unwrap_or_default(),
             expiries: survey.expiries.clone(),
+            passthrough: listener.passthrough,
+            routes: listener.routes.iter().take(ROUTES_SHOWN_MAX).map(Into::into).collect(),
+            routes_total: listener.routes.len(),
             store: store.map(|(store, path)| StoreSummary {
                 certificates: Arc::clone(&store.certificates),
                 path: path.clone(),
@@ -56,5 +92,7 @@ impl From<&Survey<'_>> for Summary {
     }
 }
 
+/// Routes of a listener that are shown.
+const ROUTES_SHOWN_MAX: usize = 100;
 /// Certificates of files or of a store that are shown: those that expire first.
 pub const EXPIRIES_SHOWN_MAX: usize = 100;

@@ -40,8 +40,8 @@ fn a_backend_without_a_name_to_prove_is_never_spoken_to_in_the_clear() {
     let errors: Vec<_> = survey.errors.iter().filter(of_backend).collect();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].starts_with("backend tls://unix:/run/app.sock: "), "{errors:?}");
-    assert_eq!(survey.backends.len(), 1);
-    assert!(survey.backends[0].tls.is_some());
+    assert_eq!(survey.backends[0].len(), 1);
+    assert!(survey.backends[0][0].tls.is_some());
 
     // Roots that cannot be read leave no context to speak with.
     let roots = Trust::Roots(vec![RootSource::File(folder.path().join("absent.pem"))]);
@@ -49,7 +49,7 @@ fn a_backend_without_a_name_to_prove_is_never_spoken_to_in_the_clear() {
         Some(BackendTls { trust: roots, ..BackendTls::default() });
     let survey = surveyed(&config);
     assert!(survey.errors.iter().any(|error| error.starts_with("backend_tls: ")));
-    assert!(survey.backends.is_empty(), "{:?}", survey.errors);
+    assert!(survey.backends[0].is_empty(), "{:?}", survey.errors);
 }
 
 #[test]

@@ -106,6 +106,9 @@ fn busy() -> ControlState {
                 ],
             },
             expiries: vec![Expiry { not_after_s: 99, source: "ca.pem".into(), usage: Usage::Root }],
+            passthrough: false,
+            routes: Vec::new(),
+            routes_total: 0,
             store: None,
         }],
         access_log: Some(AccessLogCounters {

@@ -21,6 +21,7 @@ mod proxy_header;
 mod proxy_in;
 mod reload;
 mod resumption;
+mod routes;
 mod secrets;
 mod service;
 mod settings;

@@ -430,7 +430,7 @@ fn replaced_files_are_noticed_without_a_signal() {
     }
     let current = releases.path().join("current");
     std::os::unix::fs::symlink("one", &current).unwrap();
-    site.settings.listeners[0].certificates = current.clone();
+    site.settings.listeners[0].certificates = Some(current.clone());
     site.settings.write(site.path());
     changes("the configuration renamed into place", &site);
     let next = releases.path().join("next");

@@ -141,7 +141,7 @@ fn a_store_that_is_damaged_while_it_is_served_is_withdrawn_until_it_is_in_order(
     let mut listener = site.settings.listeners[0].clone();
     listener.name = "files".into();
     listener.move_to(listener.address.ip());
-    listener.certificates.clone_from(&file);
+    listener.certificates = Some(file.clone());
     site.settings.listeners.push(listener);
     site.sealane = Some(Sealane::start(site.path(), &site.settings));
     let stored = site.served("kept.test").unwrap();

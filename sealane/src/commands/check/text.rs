@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Cost, Expiry, Finding, ListenerReport, Report};
+use crate::listener::RouteSummary;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,6 +50,23 @@ fn findings(
     }
 }
 
+fn route_text(route: &RouteSummary) -> String {
+    let mut text = match route.names.as_slice() {
+        [first, rest @ ..] if !rest.is_empty() => format!("{first} and {} more", rest.len()),
+        names => names.concat(),
+    };
+    if !route.alpn.is_empty() {
+        text += &format!(" with {}", route.alpn.join(", "));
+    }
+    if route.passthrough {
+        text += ", passed on";
+    }
+    if !route.backends.is_empty() {
+        text += &format!(" to {}", route.backends.join(", "));
+    }
+    text
+}
+
 fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result {
     writeln!(f, "  {}", report.name)?;
     let kinds: Vec<_> =
@@ -57,6 +75,15 @@ fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result 
     let how =
         if report.backends.len() > 1 { format!(" ({})", report.balance) } else { String::new() };
     row(f, 4, "relays to", &format!("{}{how}", report.backends.join(", ")))?;
+    if report.passthrough {
+        row(f, 4, "TLS", "passed on")?;
+    }
+    for route in &report.routes {
+        row(f, 4, "route", &route_text(route))?;
+    }
+    if let more @ 1.. = report.routes_total.saturating_sub(report.routes.len()) {
+        row(f, 4, "", &format!("and {more} more"))?;
+    }
     let certificates = match kinds.is_empty() {
         true => "none".to_owned(),
         false => format!("{}: {}", report.certificates, kinds.join(", ")),

@@ -78,6 +78,9 @@ fn root_source(written: &Value<'_>) -> Option<RootSource> {
 
 /// Stands for the system's bundle among the roots; a file of that name is "./system".
 const SYSTEM: &str = "system";
+/// What [`destination`] reads.
+pub(super) const DESTINATION_KEYS: [&str; 4] =
+    ["backend_tls", "backends", "balance", "proxy_header"];
 /// Files with roots for the backends of one destination.
 const ROOT_FILES_MAX: usize = 64;
 

@@ -8,12 +8,13 @@ use sealane_engine::policy::UnknownNames;
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
-use super::super::{CertificateSource, Limits, Listener, STORES_REMEDY, value};
+use super::super::{CertificateSource, Limits, Listener, Route, STORES_REMEDY, value};
 use super::LISTENERS_MAX;
 use super::claims::{Claims, Owner};
 use super::destination::destination;
 use super::policy::policy;
 use super::proxy::accept_proxy;
+use super::route::{may_get_tls, routes};
 
 /// The listeners that are written, of which no two may claim the same.
 pub(super) fn listener_list(
@@ -49,12 +50,18 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
     let name = table.value("name");
     let accept_proxy = accept_proxy(table);
     let addresses = addresses(table, at, claims);
-    let certificates = table
-        .required("certificates", "certificates = [\"/etc/sealane/certificates\"]")
-        .and_then(|v| certificate_sources(&v));
     let default_certificate = table.value("default_certificate");
+    let passthrough = table.boolean("passthrough").unwrap_or(false);
     let policy = policy(table, at);
-    let destination = destination(table);
+    let routes = routes(table, &policy);
+    let ends_tls = |routes: &Vec<Route>| routes.iter().any(|route| route.policy.is_some());
+    let certificates = match table.value("certificates") {
+        None if passthrough && !routes.as_ref().is_some_and(ends_tls) => Some((Vec::new(), None)),
+        _ => table
+            .required("certificates", "certificates = [\"/etc/sealane/certificates\"]")
+            .and_then(|v| certificate_sources(&v)),
+    };
+    let destination = destination(table).filter(|d| may_get_tls(passthrough, d, table));
 
     let default_name = default_certificate.as_ref().and_then(|v| v.parsed(value::host_name));
     if let (Some(value), UnknownNames::Refuse) = (&default_certificate, policy.unknown_names) {
@@ -81,6 +88,8 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         default_certificate: default_name,
         policy,
         destination: destination?,
+        passthrough,
+        routes: routes?,
     })
 }
 

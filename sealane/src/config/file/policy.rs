@@ -1,6 +1,6 @@
 //! The keys by which a listener says what TLS it speaks: versions, suites, groups, schemes, ALPN.
 
-use sealane_engine::policy::{Group, Policy, Scheme, Suite, UnknownNames, Versions};
+use sealane_engine::policy::{AlpnMismatch, Group, Policy, Scheme, Suite, UnknownNames, Versions};
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
@@ -10,16 +10,30 @@ use super::super::value;
 pub(super) fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
     let default = Policy::default();
     let unknown_names = table.value("unknown_names").and_then(|v| v.choice(&UNKNOWN_NAMES));
+    let own = Policy {
+        alpn: alpn(table).unwrap_or_default(),
+        unknown_names: unknown_names.unwrap_or(default.unknown_names),
+        ..default
+    };
+    handshake(table, at, own)
+}
+
+/// What [`handshake`] reads.
+pub(super) const HANDSHAKE_KEYS: [&str; 5] =
+    ["alpn_mismatch", "groups", "schemes", "suites", "versions"];
+
+/// The policy `default` with what is written in its place, of what can differ by name.
+pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) -> Policy {
+    let mismatch = table.value("alpn_mismatch").and_then(|v| v.choice(&ALPN_MISMATCH));
     let versions = versions(table).unwrap_or(default.versions);
     let groups = table.value("groups");
     let choices = Group::ALL.map(|group| (group.name(), group));
     let group_list = groups.as_ref().and_then(|v| v.set(choices.len(), |v| v.choice(&choices)));
     let policy = Policy {
-        alpn: alpn(table).unwrap_or_default(),
+        alpn_mismatch: mismatch.unwrap_or(default.alpn_mismatch),
         groups: group_list.unwrap_or(default.groups),
-        schemes: schemes(table).unwrap_or_default(),
-        suites: suites(table, versions).unwrap_or_default(),
-        unknown_names: unknown_names.unwrap_or(default.unknown_names),
+        schemes: schemes(table).unwrap_or(default.schemes),
+        suites: suites(table, versions).unwrap_or(default.suites),
         versions,
         ..default
     };
@@ -94,6 +108,9 @@ fn suite(text: &str) -> Result<Suite, Problem> {
 }
 
 const ALPN_MAX: usize = 16;
+
+const ALPN_MISMATCH: [(&str, AlpnMismatch); 2] =
+    [("none", AlpnMismatch::Without), ("refuse", AlpnMismatch::Refuse)];
 
 const UNKNOWN_NAMES: [(&str, UnknownNames); 2] =
     [("default", UnknownNames::ServeDefault), ("refuse", UnknownNames::Refuse)];

@@ -26,6 +26,8 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
             balance: Balance::default(),
             proxy_header: false,
         },
+        passthrough: false,
+        routes: Vec::new(),
     }
 }
 

@@ -68,6 +68,22 @@ impl Connector {
         self
     }
 
+    /// The same, offering these protocols.
+    pub fn with_alpn(mut self, protocols: &[&str]) -> Self {
+        let protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec());
+        Arc::make_mut(&mut self.config).alpn_protocols = protocols.collect();
+        self
+    }
+
+    /// The first bytes of a connection.
+    pub fn hello(&self) -> Vec<u8> {
+        let config = Arc::clone(&self.config);
+        let mut tls = ClientConnection::new(config, self.name.clone()).unwrap();
+        let mut hello = Vec::new();
+        tls.write_tls(&mut hello).unwrap();
+        hello
+    }
+
     /// The same without any resumption.
     pub fn without_tickets(mut self) -> Self {
         Arc::make_mut(&mut self.config).resumption = Resumption::disabled();

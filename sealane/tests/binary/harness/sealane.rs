@@ -32,7 +32,8 @@ pub struct Settings {
 pub struct ListenerSettings {
     pub name: String,
     pub address: SocketAddr,
-    pub certificates: PathBuf,
+    /// None where no TLS ends.
+    pub certificates: Option<PathBuf>,
     pub backends: Vec<String>,
     /// Further lines of its table.
     pub more: String,
@@ -47,7 +48,7 @@ impl ListenerSettings {
         Self {
             name: name.into(),
             address: reserved.address(),
-            certificates: certificates.into(),
+            certificates: Some(certificates.into()),
             backends: vec![backend.to_string()],
             more: String::new(),
             reserved,
@@ -86,15 +87,14 @@ impl Settings {
         for listener in &self.listeners {
             writeln!(
                 text,
-                "[[listener]]\nname = {:?}\naddress = \"{}\"\ncertificates = [{:?}]\n\
-                 backends = {:?}\n{}",
-                listener.name,
-                listener.address,
-                listener.certificates,
-                listener.backends,
-                listener.more
+                "[[listener]]\nname = {:?}\naddress = \"{}\"\nbackends = {:?}",
+                listener.name, listener.address, listener.backends,
             )
             .unwrap();
+            if let Some(certificates) = &listener.certificates {
+                writeln!(text, "certificates = [{certificates:?}]").unwrap();
+            }
+            writeln!(text, "{}", listener.more).unwrap();
         }
         replace(&folder.join("sealane.toml"), &text);
     }

@@ -1,0 +1,127 @@
+//! The keys of a route: names, protocols, and what clients get who ask for them.
+
+use std::collections::HashMap;
+
+use sealane_engine::policy::Policy;
+
+use super::super::mistake::Problem;
+use super::super::reader::{Table, Value};
+use super::super::{Destination, Route, value};
+use super::destination::{DESTINATION_KEYS, destination};
+use super::policy::{HANDSHAKE_KEYS, alpn, handshake};
+
+/// The routes of a listener whose own policy is `base`.
+pub(super) fn routes(table: &mut Table<'_>, base: &Policy) -> Option<Vec<Route>> {
+    let Some(written) = table.value("route") else { return Some(Vec::new()) };
+    if written.is_table() {
+        written.wrong(Problem::new(
+            "expected a list of tables, found one table",
+            "write [[listener.route]] in double brackets above each route",
+        ));
+        return None;
+    }
+    let mut taken = Taken::default();
+    written.list(ROUTES_MAX, |v| v.table(|table| route(table, &v, base, &mut taken)))
+}
+
+/// A name and a protocol, or none, lead to one route.
+#[derive(Default)]
+struct Taken<'d> {
+    by_name: HashMap<(String, Option<Vec<u8>>), usize>,
+    routes: Vec<Value<'d>>,
+}
+
+impl<'d> Taken<'d> {
+    /// Takes `name` for the last of the routes; that it is taken is a mistake.
+    fn take(&mut self, name: &str, alpn: &[Vec<u8>], written: &Value<'d>) {
+        let protocols = alpn.iter().cloned().map(Some);
+        let every = protocols.chain(alpn.is_empty().then_some(None));
+        for protocol in every.collect::<Vec<_>>() {
+            let with =
+                protocol.as_deref().map(|p| format!(" with {:?}", p.escape_ascii().to_string()));
+            let key = (name.to_owned(), protocol);
+            if let Some(first) = self.by_name.insert(key, self.routes.len() - 1) {
+                let line = self.routes[first].place().line.unwrap_or_default();
+                let what = format!(
+                    "{name:?}{} is also in the route of line {line}",
+                    with.unwrap_or_default()
+                );
+                written
+                    .wrong(Problem::new(what, "a name belongs to one: remove it from the other"));
+            }
+        }
+    }
+}
+
+fn route<'d>(
+    table: &mut Table<'d>,
+    at: &Value<'d>,
+    base: &Policy,
+    taken: &mut Taken<'d>,
+) -> Option<Route> {
+    taken.routes.push(at.clone());
+    let passes_on = table.boolean("passthrough").unwrap_or(false);
+    let alpn = alpn(table);
+    let names = table.required("names", "names = [\"api.example.com\"]").and_then(|written| {
+        written.set(ROUTE_NAMES_MAX, |v| {
+            let name = v.parsed(value::host_name)?;
+            taken.take(&name, alpn.as_deref().unwrap_or_default(), v);
+            Some(name)
+        })
+    });
+    if passes_on {
+        let remedy = "remove it, or passthrough";
+        refuse(table, &HANDSHAKE_KEYS, "means nothing where TLS is passed on", remedy);
+        refuse(table, &["alpn"], "cannot be known where TLS is passed on", remedy);
+    } else if alpn.is_some() {
+        let remedy = "put it into a route of these names without alpn";
+        refuse(table, &HANDSHAKE_KEYS, "is settled before a protocol is agreed on", remedy);
+    }
+    let policy = handshake(table, at, base.clone());
+    let destination = destination_of_route(table, passes_on);
+    Some(Route {
+        alpn: alpn.unwrap_or_default(),
+        destination: destination?,
+        names: names?,
+        policy: (!passes_on).then_some(policy),
+    })
+}
+
+/// The outer none for a mistake.
+fn destination_of_route(table: &mut Table<'_>, passes_on: bool) -> Option<Option<Destination>> {
+    if !DESTINATION_KEYS.iter().any(|key| table.value(key).is_some()) {
+        return Some(None);
+    }
+    let destination = destination(table).filter(|d| may_get_tls(passes_on, d, table))?;
+    Some(Some(destination))
+}
+
+/// Whether backends can get what is passed on, if it is: the client's own TLS is not wrapped into
+/// another.
+pub(super) fn may_get_tls(
+    passes_on: bool,
+    destination: &Destination,
+    table: &mut Table<'_>,
+) -> bool {
+    let is_wrapped = passes_on && destination.backend_tls.is_some();
+    if let Some(written) = table.value("backends").filter(|_| is_wrapped) {
+        written.wrong(Problem::new(
+            "backends get the client's own TLS where it is passed on",
+            "write them without tls://",
+        ));
+    }
+    !is_wrapped
+}
+
+fn refuse(table: &mut Table<'_>, keys: &[&'static str], what: &str, remedy: &str) {
+    for key in keys {
+        if let Some(value) = table.value(key) {
+            value.wrong(Problem::new(what, remedy));
+        }
+    }
+}
+
+/// Routes of one listener.
+const ROUTES_MAX: usize = 10_000;
+/// Names of one route.
+const ROUTE_NAMES_MAX: usize = 1_000;
