@@ -19,6 +19,7 @@ mod served;
 mod store;
 #[cfg(test)]
 mod tests;
+mod traits;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub use store::{
     CertificateStore, Gone, InventoryFailure, ListenerStore, OpenedCertificate, StoreFailure,
     StoreId, StoreView, StoredCertificate,
 };
+pub use traits::{LeafTraits, SignatureAlgorithm, common_name};
 
 /// One chain with its private key still encoded; immutable, read by all lanes.
 pub struct Certificate {

@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealane::proxy_header::{FIXED_LEN, Facts, Header, LINE_BYTES_MAX, REST_BYTES_MAX, decode};
+use sealane::proxy_header::{
+    FIXED_LEN, Facts, Header, LINE_BYTES_MAX, REST_BYTES_MAX, Values, decode,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     let decoded = decode(bytes);
@@ -27,7 +29,10 @@ fn hold(bytes: &[u8], header: &Header<'_>) {
     assert_eq!(whole, header.values().as_bytes());
     if let Ok(Some((facts, len))) = Facts::decode(bytes) {
         assert_eq!(len, header.len);
-        let told = facts.encode();
+        let told = facts.encode(Values::default());
         assert_eq!(Facts::decode(&told), Ok(Some((facts, told.len()))));
+        let passed = facts.encode(header.values());
+        assert!(passed.len() <= FIXED_LEN + REST_BYTES_MAX);
+        assert!(Facts::decode(&passed).is_ok_and(|passed| passed.is_some()));
     }
 }

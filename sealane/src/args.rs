@@ -10,8 +10,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::config::{
-    AdminAddress, Config, LANES_MAX, Limits, Mistakes, Problem, Simple, Tickets, WrittenBackend,
-    value,
+    AdminAddress, Config, LANES_MAX, Limits, Mistakes, Problem, ProxyHeader, Simple, Tickets,
+    WrittenBackend, value,
     value::{AlpnProtocol, ListenAddresses},
 };
 use crate::exit::Exit;
@@ -136,9 +136,10 @@ pub struct ServeArguments {
     /// Speak these application protocols, the best first, parted by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = value::alpn_protocol)]
     pub alpn: Vec<AlpnProtocol>,
-    /// Tell backends who the client is, by a PROXY protocol header of version 2
-    #[arg(long)]
-    pub proxy_header: bool,
+    /// Tell backends who the client is, by a PROXY protocol header; version 2 unless v1 is said
+    #[arg(long, value_name = "v1|v2", num_args = 0..=1, default_missing_value = "v2",
+        value_parser = value::proxy_header)]
+    pub proxy_header: Option<ProxyHeader>,
     /// Run this many event loops, one thread each; one per core without it
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub lanes: Option<NonZeroUsize>,
@@ -164,7 +165,7 @@ impl ServeArguments {
                 certificates: self.certificates,
                 lanes: self.lanes,
                 listen: self.listen.into_iter().flat_map(|written| written.0).collect(),
-                proxy_header: self.proxy_header,
+                proxy_header: self.proxy_header.unwrap_or_default(),
                 store_key_file: self.store_key_file,
             }),
         }
@@ -224,7 +225,7 @@ const SIMPLE_FLAGS: [&str; 8] = [
 
 const SERVE_USAGE: &str = "sealane serve --config FILE
        sealane serve --listen ADDR:PORT --backend ADDR:PORT --certificates PATH [--lanes N] \
-[--alpn NAMES] [--proxy-header] [--admin ADDR:PORT|unix:PATH]";
+[--alpn NAMES] [--proxy-header [v1|v2]] [--admin ADDR:PORT|unix:PATH]";
 
 const LISTEN_HELP: &str = "Accept TLS here; may be repeated
 

@@ -9,7 +9,7 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
 use sealane_lanes::kernel::Address;
 
-use crate::config::{AcceptProxy, Balance};
+use crate::config::{AcceptProxy, Balance, ProxyHeader};
 
 /// What the relay knows of one listener: shared by all lanes and read-only, but for each lane's own
 /// counters, which live in memory of their own.
@@ -41,8 +41,8 @@ pub struct Destination {
     pub backends: Vec<Backend>,
     /// How one is chosen.
     pub balance: Balance,
-    /// Whether each backend connection begins with a PROXY protocol header, version 2.
-    pub proxy_header: bool,
+    /// The PROXY header with which each backend connection begins.
+    pub proxy_header: ProxyHeader,
     /// By lane: where the round robin stands; of one backend there is none.
     pub cursors: Vec<Arc<Cursor>>,
 }
@@ -158,6 +158,12 @@ const REST_MS: u64 = 1_000;
 const REST_DOUBLINGS_MAX: u64 = 5;
 
 impl RelaySettings {
+    /// Whether some backends are told all that a PROXY header told us.
+    pub fn passes_all(&self) -> bool {
+        let passes = |to: &Destination| matches!(to.proxy_header, ProxyHeader::Pass(_));
+        self.destinations.iter().any(passes)
+    }
+
     /// The position of the destination for a client whose name has `number`, and with whom `alpn`
     /// was agreed on.
     pub fn destination_for(&self, number: u32, alpn: Option<&[u8]>) -> u32 {
@@ -221,7 +227,7 @@ mod tests {
         Destination {
             backends: (1u16..).take(count).map(backend).collect(),
             balance,
-            proxy_header: false,
+            proxy_header: ProxyHeader::Off,
             cursors: vec![Arc::default(), Arc::default()],
         }
     }

@@ -12,6 +12,7 @@ mod limits;
 mod mistake;
 pub mod network;
 mod proxy;
+mod proxy_header;
 mod reader;
 mod route;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use limits::Limits;
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use network::Network;
 pub use proxy::AcceptProxy;
+pub use proxy_header::{ProxyHeader, Telling, Told};
 pub use route::Route;
 pub use sealane_certificate_files::CertificateSource;
 
@@ -160,8 +162,8 @@ pub struct Simple {
     pub lanes: Option<NonZeroUsize>,
     /// Its addresses.
     pub listen: Vec<SocketAddr>,
-    /// Whether its backends are told who the client is.
-    pub proxy_header: bool,
+    /// What its backends are told of a client.
+    pub proxy_header: ProxyHeader,
     /// The file with the keys that open its certificate store.
     pub store_key_file: Option<PathBuf>,
 }

@@ -1,30 +1,25 @@
 //! The PROXY protocol: a header ahead of everything else, which tells who the client is and how it
 //! spoke.
 //!
-//! [`decode`] reads a [`Header`] of version 1, a line of text, or 2, as a receiver does for strangers'
-//! connections. [`encode`] writes one of version 2 for a backend; what it says is [`Facts`]. Layout
-//! and type numbers: the PROXY protocol specification by HAProxy. Two types of the range for custom
-//! use are Sealane's own: [`TYPE_LANE`] and [`TYPE_RESUMED`].
+//! [`decode`] reads a [`Header`] of version 1, a line of text, or 2, as a receiver does for
+//! connections of strangers. [`encode`] writes one for a backend; what version 2 says in it is
+//! [`Facts`]. Layout and type numbers: the PROXY protocol specification by HAProxy. Two types of
+//! the range for custom use are Sealane's own: [`TYPE_LANE`] and [`TYPE_RESUMED`].
 
 mod crc32c;
 mod decode;
+mod encode;
 mod facts;
 mod line;
 mod malformed;
 mod values;
-
-use sealane_lanes::kernel::Kernel;
-use sealane_lanes::link::Link;
+mod writer;
 
 pub use decode::{Header, Origin, decode};
-pub use facts::{Facts, Tls};
+pub use encode::{Announced, encode};
+pub use facts::{ClientCertificate, Facts, Tls};
 pub use malformed::Malformed;
 pub use values::{Value, Values};
-
-/// The header for an established connection.
-pub fn encode<K: Kernel>(link: &Link<'_, K>) -> Vec<u8> {
-    Facts::of(link).encode()
-}
 
 /// Bytes of version 1, its end included.
 pub const LINE_BYTES_MAX: usize = 107;
@@ -43,7 +38,7 @@ pub const UNIQUE_ID_BYTES_MAX: usize = 128;
 pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Bytes before the address.
 pub const FIXED_LEN: usize = 16;
-/// Bytes behind those of version 2 that a reader takes.
+/// Bytes behind those of version 2 that a reader takes, and that are written at most.
 pub const REST_BYTES_MAX: usize = 2048;
 /// The application protocol that was agreed on.
 pub const TYPE_ALPN: u8 = 0x01;
@@ -51,16 +46,26 @@ pub const TYPE_ALPN: u8 = 0x01;
 pub const TYPE_AUTHORITY: u8 = 0x02;
 /// A checksum of the header.
 pub const TYPE_CRC32C: u8 = 0x03;
+/// Nothing, for alignment.
+pub const TYPE_NOOP: u8 = 0x04;
 /// What tells the connection from all others, across hops.
 pub const TYPE_UNIQUE_ID: u8 = 0x05;
 /// A group of facts about TLS.
 pub const TYPE_SSL: u8 = 0x20;
 /// Within the group: the TLS version.
 pub const SUBTYPE_VERSION: u8 = 0x21;
+/// Within the group: the common name in the client's certificate.
+pub const SUBTYPE_COMMON_NAME: u8 = 0x22;
 /// Within the group: the cipher suite.
 pub const SUBTYPE_CIPHER: u8 = 0x23;
+/// Within the group: how the certificate is signed that the client was served.
+pub const SUBTYPE_SIGNATURE_ALGORITHM: u8 = 0x24;
+/// Within the group: the kind and the bits of its key.
+pub const SUBTYPE_KEY_ALGORITHM: u8 = 0x25;
 /// Within the group: the key exchange group.
 pub const SUBTYPE_GROUP: u8 = 0x26;
+/// Within the group: the client's certificate in DER.
+pub const SUBTYPE_CLIENT_CERTIFICATE: u8 = 0x28;
 
 const VERSION2_LOCAL: u8 = 0x20;
 const VERSION2_PROXY: u8 = 0x21;
@@ -72,5 +77,9 @@ const UNIX_DATAGRAM: u8 = 0x32;
 const UNIX_STREAM: u8 = 0x31;
 const UNSPECIFIED: u8 = 0x00;
 const CLIENT_SPOKE_TLS: u8 = 0x01;
+const CERTIFICATE_IN_CONNECTION: u8 = 0x02;
+const CERTIFICATE_IN_SESSION: u8 = 0x04;
+/// A certificate was shown, and is believed.
+const VERIFIED: u32 = 0;
 /// Not zero: no client certificate was verified.
 const NOT_VERIFIED: u32 = 1;

@@ -52,6 +52,7 @@ impl Relay {
     ) -> RelayTurn<'a, 'l, K> {
         let destination = relayed.destination(settings);
         RelayTurn {
+            accepts: settings.accept_proxy.as_ref(),
             clients: &mut self.clients,
             connect_timeout: settings.connect_timeout,
             destination,
@@ -104,7 +105,7 @@ impl Service for Relay {
                 });
             }
         };
-        let source = Source::of(&header, *client, &accepts.passed_values);
+        let source = Source::of(&header, *client, settings.passes_all(), &accepts.passed_values);
         *client = header.client().or(*client);
         let is_probe = source.is_own;
         relayed.get_or_insert_default().source = Some(Box::new(source));

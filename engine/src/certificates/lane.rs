@@ -16,8 +16,8 @@ use rustls::sign::CertifiedKey;
 use super::restricted::Restricted;
 use super::served::Found;
 use super::{
-    AskedName, Certificate, CertificateDigest, CertificateError, CertificateIndex, Served,
-    StoreFailure, StoreId, StoreView, StoredCertificate,
+    AskedName, Certificate, CertificateDigest, CertificateError, CertificateIndex, LeafTraits,
+    Served, StoreFailure, StoreId, StoreView, StoredCertificate,
 };
 use crate::policy::SchemeSet;
 use crate::tickets::{self, LeafDigest};
@@ -38,9 +38,16 @@ struct Held {
     is_of_file: bool,
     decoded: Result<Arc<CertifiedKey>, CertificateError>,
     /// Of the certificate as it is sent; none where there is no key.
-    leaf: Option<LeafDigest>,
+    leaf: Option<SentLeaf>,
     /// The key for policies that restrict what it signs with, the newest last.
     restricted: Vec<(SchemeSet, Arc<CertifiedKey>)>,
+}
+
+/// What is noted of a certificate that a session is served.
+#[derive(Clone, Copy)]
+struct SentLeaf {
+    digest: LeafDigest,
+    traits: Option<LeafTraits>,
 }
 
 /// What a lane knows of the changes of a store.
@@ -213,8 +220,8 @@ impl LaneKeys {
         made
     }
 
-    /// The digest of the certificate of `key`, which is that of `digest`.
-    fn leaf(&self, digest: CertificateDigest, key: &CertifiedKey) -> Option<LeafDigest> {
+    /// What is noted of the certificate of `key`, which is that of `digest`.
+    fn leaf(&self, digest: CertificateDigest, key: &CertifiedKey) -> Option<SentLeaf> {
         self.keys.peek(&digest).and_then(|held| held.leaf).or_else(|| leaf_of(key))
     }
 
@@ -437,7 +444,7 @@ impl Lane {
         let signs = |key: &CertifiedKey| key.key.choose_scheme(schemes).is_some();
         Ok(resolved.map(|(digest, is_accepted, key)| {
             if let Some(leaf) = keys.leaf(digest, &key) {
-                tickets::note_served(leaf);
+                tickets::note_served(leaf.digest, leaf.traits);
             }
             match self.schemes {
                 _ if !is_accepted || !signs(&key) => keys.restricted(digest, &key, SchemeSet::NONE),
@@ -448,9 +455,10 @@ impl Lane {
     }
 }
 
-/// What tickets of sessions that begin with `key` are bound to.
-fn leaf_of(key: &CertifiedKey) -> Option<LeafDigest> {
-    key.cert.first().map(|leaf| LeafDigest::of(leaf))
+/// What tickets of sessions that begin with `key` are bound to, and what can be told of it.
+fn leaf_of(key: &CertifiedKey) -> Option<SentLeaf> {
+    let leaf = key.cert.first()?;
+    Some(SentLeaf { digest: LeafDigest::of(leaf), traits: LeafTraits::parse(leaf) })
 }
 
 /// Those that the client accepts, then the others.

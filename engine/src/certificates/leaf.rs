@@ -216,7 +216,7 @@ pub(crate) fn is_authority(der: &[u8]) -> bool {
 }
 
 /// Leaves extensions undecoded: only one of them matters, and most of the time would go there.
-fn parse(der: &[u8]) -> Result<X509Certificate<'_>, &'static str> {
+pub(super) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, &'static str> {
     #[cfg(test)]
     PARSED.set(PARSED.get() + 1);
     let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);

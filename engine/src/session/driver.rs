@@ -65,6 +65,10 @@ impl<E: End> TlsSession<E> {
         }
     }
 
+    pub(super) fn end(&self) -> &E {
+        &self.tls
+    }
+
     /// Expects records under a key that is not ours, until the handshake is complete.
     pub(super) fn skip_early_data(&mut self) {
         self.early_data = Some(Box::default());

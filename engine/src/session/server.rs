@@ -12,6 +12,7 @@ use super::error::SessionError;
 use super::unfinished::{
     Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX,
 };
+use crate::certificates::LeafTraits;
 use crate::record::RECORD_HEADER_LEN;
 use crate::tickets::Binding;
 
@@ -32,6 +33,12 @@ impl ServerSession {
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, SessionError> {
         let tls = UnbufferedServerConnection::new(config)?;
         Ok(Self::start(ServerEnd { binding: Binding::default(), tls }))
+    }
+
+    /// The kind of certificate that the client was served, or would have been if it had not resumed
+    /// a session that began with it.
+    pub fn served(&self) -> Option<LeafTraits> {
+        self.end().binding.traits()
     }
 
     /// The same session, where the client sends more than the few short messages that each does.

@@ -10,6 +10,8 @@ use std::cell::Cell;
 
 use sha2::{Digest, Sha256};
 
+use crate::certificates::LeafTraits;
+
 /// Tells a server's own certificate from all others: SHA-256 over it as it is sent, without its
 /// issuers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,36 +24,48 @@ impl LeafDigest {
     }
 }
 
-/// What one session keeps until its handshake is over.
+/// What one session keeps of what it was served.
 #[derive(Debug, Default)]
-pub(crate) struct Binding(Option<Box<LeafDigest>>);
+pub(crate) struct Binding {
+    /// Until its handshake is over.
+    leaf: Option<Box<LeafDigest>>,
+    /// As long as it lives: who is told of it asks later.
+    traits: Option<LeafTraits>,
+}
 
 impl Binding {
     /// Lets a session take its turn: what it is bound to is noted meanwhile, and kept if it
     /// changed.
     pub(crate) fn during<T>(&mut self, turn: impl FnOnce() -> T) -> T {
-        let before = self.0.as_deref().copied();
+        let before = self.leaf.as_deref().copied();
         NOTED.set(Noted::Turn(before));
         OPENINGS_LEFT.set(OPENINGS_MAX);
         let outcome = turn();
         if let Noted::Turn(after) = NOTED.replace(Noted::NoTurn)
             && after != before
         {
-            self.0 = after.map(Box::new);
+            self.leaf = after.map(Box::new);
         }
+        self.traits = TRAITS.take().or(self.traits);
         outcome
     }
 
     /// The handshake is over: no ticket follows.
     pub(crate) fn release(&mut self) {
-        self.0 = None;
+        self.leaf = None;
+    }
+
+    /// What kind of certificate the session was served, if it can be told.
+    pub(crate) fn traits(&self) -> Option<LeafTraits> {
+        self.traits
     }
 }
 
 /// Notes what the session whose turn it is was served.
-pub(crate) fn note(leaf: LeafDigest) {
+pub(crate) fn note(leaf: LeafDigest, traits: Option<LeafTraits>) {
     if let Noted::Turn(_) = NOTED.get() {
         NOTED.set(Noted::Turn(Some(leaf)));
+        TRAITS.set(traits);
     }
 }
 
@@ -80,6 +94,7 @@ enum Noted {
 
 thread_local! {
     static NOTED: Cell<Noted> = const { Cell::new(Noted::NoTurn) };
+    static TRAITS: Cell<Option<LeafTraits>> = const { Cell::new(None) };
     static OPENINGS_LEFT: Cell<u8> = const { Cell::new(0) };
 }
 
@@ -97,15 +112,15 @@ mod tests {
     fn each_session_finds_what_it_was_served_and_nobody_else_does() {
         let [one, two] = [b"one", b"two"].map(|der| LeafDigest::of(der));
         let [mut first, mut second] = [Binding::default(), Binding::default()];
-        note(one);
+        note(one, None);
         assert_eq!(noted(), None, "it is nobody's turn");
         first.during(|| {
             assert_eq!(noted(), None);
-            note(one);
+            note(one, None);
             assert_eq!(noted(), Some(one));
         });
         assert_eq!(noted(), None);
-        second.during(|| note(two));
+        second.during(|| note(two, None));
         first.during(|| assert_eq!(noted(), Some(one)));
         second.during(|| assert_eq!(noted(), Some(two)));
         first.release();

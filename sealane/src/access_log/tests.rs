@@ -240,7 +240,7 @@ fn announced(peer: &str, command: [u8; 2]) -> Source {
     let len = u16::try_from(values.len()).unwrap().to_be_bytes();
     let bytes = [&proxy_header::SIGNATURE[..], &command, &len, &values].concat();
     let header = proxy_header::decode(&bytes).unwrap().unwrap();
-    Source::of(&header, peer.parse().ok(), &[])
+    Source::of(&header, peer.parse().ok(), false, &[])
 }
 
 /// A connection that tells no addresses.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::commands::man;
+use crate::config::Told;
 
 fn serve(arguments: &[&str]) -> Result<ServeArguments, clap::Error> {
     let all = ["sealane", "serve"].iter().chain(arguments);
@@ -29,11 +30,25 @@ fn flags_alone_make_a_configuration() {
     let listener = &config.listeners[0];
     assert_eq!(listener.addresses.len(), 4);
     assert_eq!(listener.policy.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
-    assert!(listener.destination.proxy_header);
+    let told = ProxyHeader::V2(Told::default());
+    assert_eq!(listener.destination.proxy_header, told);
     assert_eq!(listener.destination.backends.len(), 2);
     assert_eq!(listener.certificates.len(), 2);
     assert_eq!(config.lanes.get(), 3);
     assert_eq!(config.admin, Some(AdminAddress::Unix("/admin.sock".into())));
+}
+
+#[test]
+fn the_version_of_the_header_may_be_said() {
+    for (said, header) in [
+        (&["--proxy-header", "v1"][..], ProxyHeader::V1),
+        (&["--proxy-header", "v2"], ProxyHeader::V2(Told::default())),
+        (&["--proxy-header=v1"], ProxyHeader::V1),
+        (&[], ProxyHeader::Off),
+    ] {
+        let config = serve(&[said, &SIMPLE].concat()).unwrap().into_config().unwrap();
+        assert_eq!(config.listeners[0].destination.proxy_header, header, "{said:?}");
+    }
 }
 
 /// What the parser of the command line refuses, and the words it says.
@@ -47,6 +62,7 @@ fn flags_that_are_refused() {
         (vec!["--config", "f", "--alpn", "h2"], "cannot be used with"),
         (vec!["--config", "f", "--proxy-header"], "cannot be used with"),
         ([&SIMPLE[..], &["--alpn", "h2,"]].concat(), "a protocol name of 0 bytes"),
+        ([&SIMPLE[..], &["--proxy-header", "v3"]].concat(), "neither v1 nor v2"),
         ([&SIMPLE[..], &["--lanes", "0"]].concat(), "\"0\" is not a number of lanes; 1 to 1024"),
         ([&SIMPLE[..], &["--lanes", "1025"]].concat(), "is not a number of lanes"),
         ([&SIMPLE[..], &["--listen", "443"]].concat(), "write ADDRESS:PORT"),

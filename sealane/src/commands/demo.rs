@@ -14,7 +14,9 @@ use std::path::PathBuf;
 
 use super::serve;
 use crate::args::DemoArguments;
-use crate::config::{AdminAddress, BackendAddress, Config, Simple, WrittenBackend};
+use crate::config::{
+    AdminAddress, BackendAddress, Config, ProxyHeader, Simple, Told, WrittenBackend,
+};
 use crate::control::{ConfigSource, Control, say};
 use crate::exit::Exit;
 use crate::http;
@@ -128,7 +130,7 @@ fn configuration(
     config.admin = Some(AdminAddress::Tcp((Ipv4Addr::LOCALHOST, 0).into()));
     for listener in &mut config.listeners {
         listener.policy.alpn = vec![b"http/1.1".to_vec()];
-        listener.destination.proxy_header = true;
+        listener.destination.proxy_header = ProxyHeader::V2(Told::default());
     }
     Ok(config)
 }

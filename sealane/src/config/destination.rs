@@ -1,6 +1,7 @@
 //! Where the plaintext of a listener goes, or of some of its clients.
 
 use super::backend::{BackendAddress, BackendTls, WrittenBackend};
+use super::proxy_header::ProxyHeader;
 
 /// Where plaintext goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +12,8 @@ pub struct Destination {
     pub backend_tls: Option<BackendTls>,
     /// How a backend is chosen for a connection.
     pub balance: Balance,
-    /// Whether a backend is told who the client is, by a PROXY protocol header of version 2.
-    pub proxy_header: bool,
+    /// What a backend is told of a client.
+    pub proxy_header: ProxyHeader,
 }
 
 impl Destination {

@@ -6,6 +6,7 @@ mod include;
 mod listener;
 mod policy;
 mod proxy;
+mod proxy_header;
 mod route;
 
 use std::num::NonZeroUsize;

@@ -37,7 +37,7 @@ fn the_least_that_can_be_written() {
                 backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
                 backend_tls: None,
                 balance: Balance::RoundRobin,
-                proxy_header: false,
+                proxy_header: ProxyHeader::Off,
             },
             passthrough: false,
             routes: Vec::new(),
@@ -106,7 +106,8 @@ schemes = ["ed25519"]
 alpn = ["h2", "http/1.1"]
 backends = ["10.0.0.1:80", "unix:/run/app.sock"]
 balance = "least-connections"
-proxy_header = true
+proxy_header = "pass"
+proxy_tlvs = ["crc32c", "ssl", "cn"]
 accept_proxy = "required"
 proxy_from = ["10.0.0.0/8", "unix", "::/0"]
 allow_anybody_to_claim_an_address = true
@@ -185,10 +186,9 @@ fn every_key_has_an_effect() {
     assert_eq!(web.policy.versions, Versions::Tls13);
     let suites = [Suite::Tls13Chacha20Poly1305Sha256, Suite::Tls13Aes128GcmSha256];
     assert_eq!((&*web.policy.suites, &*web.policy.schemes), (&suites[..], &[Scheme::Ed25519][..]));
-    assert_eq!(
-        (web.destination.balance, web.destination.proxy_header),
-        (Balance::LeastConnections, true)
-    );
+    assert_eq!(web.destination.balance, Balance::LeastConnections);
+    let told = Told::these(&[Telling::Cn, Telling::Crc32c, Telling::Ssl]);
+    assert_eq!(web.destination.proxy_header, ProxyHeader::Pass(told));
     let accepts = web.accept_proxy.as_ref().unwrap();
     assert!(accepts.believes("10.1.2.3".parse().ok()) && accepts.believes(None));
     assert!(accepts.believes("::1".parse().ok()) && !accepts.believes("11.0.0.1".parse().ok()));
@@ -201,7 +201,8 @@ fn every_key_has_an_effect() {
     assert_eq!((web.policy.alpn_mismatch, &policy.destination), (AlpnMismatch::Without, &None));
     assert_eq!(h2.alpn, [b"h2"]);
     assert_eq!(h2.destination.as_ref().unwrap().balance, Balance::LeastConnections);
-    assert!(mail.policy.is_none() && mail.destination.as_ref().unwrap().proxy_header);
+    let told = mail.destination.as_ref().unwrap().proxy_header;
+    assert!(mail.policy.is_none() && told == ProxyHeader::V2(Told::default()));
     assert!(web.ends_tls() && !web.passthrough && passing.passthrough && !passing.ends_tls());
     assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
     assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
@@ -298,6 +299,10 @@ fn contradictions() {
     let with = |lines: &str| format!("{lines}\n{LISTENER}");
     let listener = |lines: &str| format!("{LISTENER}{lines}\n");
     for (text, expected) in [
+        (
+            listener("proxy_tlvs = [\"alpn\"]"),
+            "listener[0].proxy_tlvs: there is no header that could tell it; use proxy_header",
+        ),
         (
             with("[limits]\nconnections = 5\nconnections_per_lane = 6"),
             "6 on one lane is more than 5",

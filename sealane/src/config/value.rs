@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::backend::TLS_SCHEME;
 use super::mistake::Problem;
-use super::{AdminAddress, BackendAddress, WrittenBackend};
+use super::{AdminAddress, BackendAddress, ProxyHeader, Told, WrittenBackend};
 
 /// What is written to listen on: one address, or every address of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,15 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, Problem> {
             .to_owned(),
     };
     Err(Problem::new(format!("{text:?} is not an address and port"), remedy))
+}
+
+/// Reads the version of the PROXY header that backends get: `v1` or `v2`.
+pub fn proxy_header(text: &str) -> Result<ProxyHeader, Problem> {
+    match text {
+        "v1" => Ok(ProxyHeader::V1),
+        "v2" => Ok(ProxyHeader::V2(Told::default())),
+        _ => Err(Problem::new(format!("{text:?} is neither v1 nor v2"), "choose one of them")),
+    }
 }
 
 /// Reads a backend: its address, behind `tls://` if TLS is spoken there.

@@ -124,7 +124,8 @@ fn behind_a_terminator_its_header_comes_first() {
         Response::text(Status::Ok, format_args!("lane {lane}, {}", request.accept.unwrap()))
     })
     .unwrap();
-    let header = proxy_header::Facts { lane: Some(7), ..Default::default() }.encode();
+    let header = proxy_header::Facts { lane: Some(7), ..Default::default() };
+    let header = header.encode(proxy_header::Values::default());
     let request = b"GET / HTTP/1.1\r\nACCEPT: text/html\r\n\r\n";
     let ask = |pieces: &[&[u8]]| {
         let mut client = TcpStream::connect(address).unwrap();

@@ -1,19 +1,19 @@
 //! What is told of a connection, beside whose it is: written for backends, and read by those of our
 //! own.
 
-use std::net::{IpAddr, SocketAddr};
-
-use sealane_engine::policy::Suite;
-use sealane_lanes::kernel::Kernel;
-use sealane_lanes::link::Link;
+use std::net::SocketAddr;
 
 use super::decode::{decode, text};
+use super::encode::Ips;
 use super::malformed::Malformed;
 use super::values::{Reader, Value};
+use super::writer::Writer;
 use super::{
-    CLIENT_SPOKE_TLS, FIXED_LEN, NOT_VERIFIED, SIGNATURE, SUBTYPE_CIPHER, SUBTYPE_GROUP,
-    SUBTYPE_VERSION, TCP_OVER_IPV4, TCP_OVER_IPV6, TYPE_ALPN, TYPE_AUTHORITY, TYPE_LANE,
-    TYPE_RESUMED, TYPE_SSL, UNSPECIFIED, VERSION2_PROXY,
+    CERTIFICATE_IN_CONNECTION, CERTIFICATE_IN_SESSION, CLIENT_SPOKE_TLS, NOT_VERIFIED,
+    SUBTYPE_CIPHER, SUBTYPE_CLIENT_CERTIFICATE, SUBTYPE_COMMON_NAME, SUBTYPE_GROUP,
+    SUBTYPE_KEY_ALGORITHM, SUBTYPE_SIGNATURE_ALGORITHM, SUBTYPE_VERSION, TCP_OVER_IPV4,
+    TCP_OVER_IPV6, TYPE_ALPN, TYPE_AUTHORITY, TYPE_CRC32C, TYPE_LANE, TYPE_NOOP, TYPE_RESUMED,
+    TYPE_SSL, TYPE_UNIQUE_ID, UNSPECIFIED, VERIFIED,
 };
 
 /// What a header says of a connection; nothing of what it does not say.
@@ -23,6 +23,8 @@ pub struct Facts<'a> {
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The application protocol that was agreed on.
     pub alpn: Option<&'a [u8]>,
+    /// Whether the header has a checksum.
+    pub checksum: bool,
     /// The lane's number.
     pub lane: Option<u16>,
     /// Whether a ticket replaced the full handshake.
@@ -31,13 +33,21 @@ pub struct Facts<'a> {
     pub server_name: Option<&'a str>,
     /// How the client spoke TLS, if it did.
     pub tls: Option<Tls<'a>>,
+    /// What tells the connection from all others, across hops.
+    pub unique_id: Option<&'a [u8]>,
 }
 
 /// What was agreed on in a TLS handshake, by names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tls<'a> {
+    /// What the client showed of itself, if it did.
+    pub client: Option<ClientCertificate<'a>>,
     /// The key exchange group; none in a resumed session of TLS 1.2.
     pub group: Option<&'a str>,
+    /// The kind of key of the certificate that the client was served, with its bits.
+    pub key: Option<&'a str>,
+    /// How that certificate is signed.
+    pub signature: Option<&'a str>,
     /// The cipher suite, by the name that OpenSSL gives it: what the specification shows, and what
     /// HAProxy and hitch send.
     pub suite: Option<&'a str>,
@@ -45,26 +55,20 @@ pub struct Tls<'a> {
     pub version: Option<&'a str>,
 }
 
-impl<'a> Facts<'a> {
-    pub(super) fn of<K: Kernel>(link: &'a Link<'_, K>) -> Self {
-        let addresses = link.client_address().zip(link.local_address());
-        let Some(session) = link.session() else {
-            return Self { addresses, ..Self::default() };
-        };
-        Self {
-            addresses,
-            alpn: session.alpn(),
-            lane: Some(u16::try_from(link.lane()).unwrap_or(u16::MAX)),
-            resumed: Some(session.resumed()),
-            server_name: link.server_name(),
-            tls: Some(Tls {
-                group: session.group(),
-                suite: session.suite().map(openssl_name),
-                version: session.version(),
-            }),
-        }
-    }
+/// What a client showed of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCertificate<'a> {
+    /// The common name in its certificate.
+    pub common_name: Option<&'a str>,
+    /// The certificate itself, without its issuers.
+    pub der: Option<&'a [u8]>,
+    /// Whether it showed it in an earlier connection, which this one continues.
+    pub is_of_session_only: bool,
+    /// Whether it, its issuers included, is believed.
+    pub is_verified: bool,
+}
 
+impl<'a> Facts<'a> {
     /// Reads the header at the front of `bytes`, and says how long it is; `None` as long as it is
     /// unfinished.
     ///
@@ -75,12 +79,14 @@ impl<'a> Facts<'a> {
         let mut facts = Self {
             addresses: header.client().zip(header.local()),
             server_name: header.authority(),
+            unique_id: header.unique_id(),
             ..Self::default()
         };
         for Value { kind, bytes, .. } in header.values() {
             let mut reader = Reader::new(bytes);
             match kind {
                 TYPE_ALPN => facts.alpn = Some(bytes),
+                TYPE_CRC32C => facts.checksum = true,
                 TYPE_LANE => facts.lane = Some(reader.u16()?),
                 TYPE_RESUMED => facts.resumed = Some(bytes == [1]),
                 TYPE_SSL => facts.tls = Tls::read(reader)?,
@@ -90,93 +96,108 @@ impl<'a> Facts<'a> {
         Ok(Some((facts, header.len)))
     }
 
-    /// The bytes to send ahead of everything else.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut header = Vec::with_capacity(256);
-        header.extend_from_slice(&SIGNATURE);
-        header.push(VERSION2_PROXY);
-        header.push(match self.addresses {
-            Some((SocketAddr::V4(_), SocketAddr::V4(_))) => TCP_OVER_IPV4,
-            Some((SocketAddr::V6(_), SocketAddr::V6(_))) => TCP_OVER_IPV6,
-            _ => UNSPECIFIED,
-        });
-        header.extend_from_slice(&[0; 2]);
-        if let Some((client, local)) = self.addresses.filter(|(c, l)| c.is_ipv4() == l.is_ipv4()) {
-            append_ip(&mut header, client.ip());
-            append_ip(&mut header, local.ip());
-            header.extend_from_slice(&client.port().to_be_bytes());
-            header.extend_from_slice(&local.port().to_be_bytes());
+    /// The bytes to send ahead of everything else, with the values that are `passed` on: these
+    /// first, and none of ours of the same type.
+    ///
+    /// They are never more than a reader takes. What has no room is left out; that is the client's
+    /// certificate first, because it is written last.
+    pub fn encode<'v>(&self, passed: impl Iterator<Item = Value<'v>> + Clone) -> Vec<u8> {
+        let mut writer = self.begin();
+        if self.checksum {
+            writer.append_checksum();
         }
-        self.append_facts(&mut header);
-        let len = u16::try_from(header.len() - FIXED_LEN).unwrap_or_default();
-        header[FIXED_LEN - 2..FIXED_LEN].copy_from_slice(&len.to_be_bytes());
-        header
+        // A checksum is that of another header.
+        let is_passed = |value: &Value<'_>| ![TYPE_CRC32C, TYPE_NOOP].contains(&value.kind);
+        for Value { kind, bytes, .. } in passed.clone().filter(is_passed) {
+            writer.append(kind, bytes);
+        }
+        let is_ours = |kind| passed.clone().filter(is_passed).all(|value| value.kind != kind);
+        let resumed = self.resumed.map(|resumed| [u8::from(resumed)]);
+        for (kind, fact) in [
+            (TYPE_UNIQUE_ID, self.unique_id),
+            (TYPE_ALPN, self.alpn),
+            (TYPE_AUTHORITY, self.server_name.map(str::as_bytes)),
+            (TYPE_LANE, self.lane.map(u16::to_be_bytes).as_ref().map(<[u8; 2]>::as_slice)),
+            (TYPE_RESUMED, resumed.as_ref().map(<[u8; 1]>::as_slice)),
+        ] {
+            if let Some(fact) = fact.filter(|_| is_ours(kind)) {
+                writer.append(kind, fact);
+            }
+        }
+        if let Some(tls) = self.tls.filter(|_| is_ours(TYPE_SSL)) {
+            tls.append_to(&mut writer);
+        }
+        writer.finish()
     }
 
-    fn append_facts(&self, header: &mut Vec<u8>) {
-        if let Some(protocol) = self.alpn {
-            append(header, TYPE_ALPN, protocol);
-        }
-        if let Some(name) = self.server_name {
-            append(header, TYPE_AUTHORITY, name.as_bytes());
-        }
-        if let Some(tls) = &self.tls {
-            let mut group = vec![CLIENT_SPOKE_TLS];
-            group.extend_from_slice(&NOT_VERIFIED.to_be_bytes());
-            for (kind, fact) in [
-                (SUBTYPE_VERSION, tls.version),
-                (SUBTYPE_CIPHER, tls.suite),
-                (SUBTYPE_GROUP, tls.group),
-            ] {
-                if let Some(fact) = fact {
-                    append(&mut group, kind, fact.as_bytes());
-                }
-            }
-            append(header, TYPE_SSL, &group);
-        }
-        if let Some(lane) = self.lane {
-            append(header, TYPE_LANE, &lane.to_be_bytes());
-        }
-        if let Some(resumed) = self.resumed {
-            append(header, TYPE_RESUMED, &[u8::from(resumed)]);
+    /// What stands before all values.
+    fn begin(&self) -> Writer {
+        let Some((client, local)) = self.addresses else { return Writer::new(UNSPECIFIED, &[]) };
+        let [client_port, local_port] = [client, local].map(|each| each.port().to_be_bytes());
+        match Ips::of(client, local) {
+            Ips::V4(client, local) => Writer::new(
+                TCP_OVER_IPV4,
+                &[&client.octets(), &local.octets(), &client_port, &local_port],
+            ),
+            Ips::V6(client, local) => Writer::new(
+                TCP_OVER_IPV6,
+                &[&client.octets(), &local.octets(), &client_port, &local_port],
+            ),
         }
     }
 }
 
 impl<'a> Tls<'a> {
     fn read(mut reader: Reader<'a>) -> Result<Option<Self>, Malformed> {
-        let [client, _verified @ ..] = reader.array::<5>()?;
+        let [client, verify @ ..] = reader.array::<5>()?;
         let mut tls = Self::default();
+        let mut certificate = ClientCertificate {
+            is_of_session_only: client & CERTIFICATE_IN_CONNECTION == 0,
+            is_verified: u32::from_be_bytes(verify) == VERIFIED,
+            ..ClientCertificate::default()
+        };
         while let Some(Value { kind, bytes, .. }) = reader.value()? {
             match kind {
                 SUBTYPE_CIPHER => tls.suite = Some(text(bytes)?),
+                SUBTYPE_CLIENT_CERTIFICATE => certificate.der = Some(bytes),
+                SUBTYPE_COMMON_NAME => certificate.common_name = Some(text(bytes)?),
                 SUBTYPE_GROUP => tls.group = Some(text(bytes)?),
+                SUBTYPE_KEY_ALGORITHM => tls.key = Some(text(bytes)?),
+                SUBTYPE_SIGNATURE_ALGORITHM => tls.signature = Some(text(bytes)?),
                 SUBTYPE_VERSION => tls.version = Some(text(bytes)?),
                 _ => {}
             }
         }
+        tls.client = (client & CERTIFICATE_IN_SESSION != 0).then_some(certificate);
         Ok((client & CLIENT_SPOKE_TLS != 0).then_some(tls))
     }
-}
 
-/// OpenSSL's name of the suite that IANA calls `iana`; of TLS 1.3 they are the same.
-fn openssl_name(iana: &str) -> &str {
-    Suite::ALL.iter().find(|suite| suite.name() == iana).map_or(iana, |suite| suite.openssl_name())
-}
-
-fn append_ip(header: &mut Vec<u8>, address: IpAddr) {
-    match address {
-        IpAddr::V4(address) => header.extend_from_slice(&address.octets()),
-        IpAddr::V6(address) => header.extend_from_slice(&address.octets()),
-    }
-}
-
-/// Appends a type-length-value; what is longer than its length field can say is left out.
-fn append(header: &mut Vec<u8>, kind: u8, value: &[u8]) {
-    if let Ok(len) = u16::try_from(value.len()) {
-        header.push(kind);
-        header.extend_from_slice(&len.to_be_bytes());
-        header.extend_from_slice(value);
+    fn append_to(&self, writer: &mut Writer) {
+        let (flags, verify) = match self.client {
+            None => (CLIENT_SPOKE_TLS, NOT_VERIFIED),
+            Some(client) => {
+                let verify = if client.is_verified { VERIFIED } else { NOT_VERIFIED };
+                let shown = if client.is_of_session_only { 0 } else { CERTIFICATE_IN_CONNECTION };
+                (CLIENT_SPOKE_TLS | CERTIFICATE_IN_SESSION | shown, verify)
+            }
+        };
+        let [a, b, c, d] = verify.to_be_bytes();
+        let client = self.client.unwrap_or_default();
+        writer.append_group(TYPE_SSL, &[flags, a, b, c, d], |writer| {
+            for (kind, fact) in [
+                (SUBTYPE_VERSION, self.version.map(str::as_bytes)),
+                (SUBTYPE_CIPHER, self.suite.map(str::as_bytes)),
+                (SUBTYPE_GROUP, self.group.map(str::as_bytes)),
+                (SUBTYPE_KEY_ALGORITHM, self.key.map(str::as_bytes)),
+                (SUBTYPE_SIGNATURE_ALGORITHM, self.signature.map(str::as_bytes)),
+                (SUBTYPE_COMMON_NAME, client.common_name.map(str::as_bytes)),
+                (SUBTYPE_CLIENT_CERTIFICATE, client.der),
+            ] {
+                if let Some(fact) = fact {
+                    writer.append(kind, fact);
+                }
+            }
+        });
     }
 }
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::LINE_BYTES_MAX;
 use super::decode::{Header, Origin};
+use super::encode::Ips;
 use super::malformed::Malformed;
 
 /// Reads the line at the front of `bytes`; `None` as long as its end is not there.
@@ -19,6 +20,17 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Option<Header<'_>>, Malformed> {
     };
     let origin = window.get(PREFIX.len()..end).and_then(origin).ok_or(Malformed::Line)?;
     Ok(Some(Header::bare(end + LINE_END.len(), origin)))
+}
+
+/// The line of a client, and of where it connected to.
+pub(super) fn encode(addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
+    let Some((client, local)) = addresses else { return b"PROXY UNKNOWN\r\n".to_vec() };
+    let ports = format_args!("{} {}", client.port(), local.port());
+    match Ips::of(client, local) {
+        Ips::V4(client, local) => format!("PROXY TCP4 {client} {local} {ports}\r\n"),
+        Ips::V6(client, local) => format!("PROXY TCP6 {client} {local} {ports}\r\n"),
+    }
+    .into_bytes()
 }
 
 /// What stands between `PROXY` and the end of the line.

@@ -2,7 +2,12 @@
 
 use std::net::SocketAddr;
 
-use crate::proxy_header::{Header, Malformed, Origin, TYPE_AUTHORITY, TYPE_UNIQUE_ID, Values};
+use sealane_lanes::kernel::Kernel;
+use sealane_lanes::link::Link;
+
+use crate::proxy_header::{
+    Announced, Header, Malformed, Origin, TYPE_AUTHORITY, TYPE_UNIQUE_ID, Values,
+};
 
 /// What a PROXY header announced of a connection, beside its client's address.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,11 +23,17 @@ pub struct Source {
 }
 
 impl Source {
-    /// Keeps of `header`, which `peer` sent, what is needed later: values of the types in `passed`
-    /// among it.
-    pub fn of(header: &Header<'_>, peer: Option<SocketAddr>, passed: &[u8]) -> Self {
-        let is_kept =
-            |kind| [TYPE_AUTHORITY, TYPE_UNIQUE_ID].contains(&kind) || passed.contains(&kind);
+    /// Keeps of `header`, which `peer` sent, what is needed later: every value if `passes_all`, or
+    /// those of the types in `passed` among it.
+    pub fn of(
+        header: &Header<'_>,
+        peer: Option<SocketAddr>,
+        passes_all: bool,
+        passed: &[u8],
+    ) -> Self {
+        let is_kept = |kind| {
+            passes_all || [TYPE_AUTHORITY, TYPE_UNIQUE_ID].contains(&kind) || passed.contains(&kind)
+        };
         let kept = header.values().filter(|value| is_kept(value.kind));
         let values: Vec<u8> = kept.flat_map(|value| value.whole).copied().collect();
         Self {
@@ -41,6 +52,20 @@ impl Source {
     /// What tells the connection from all others, on every hop.
     pub fn unique_id(&self) -> Option<&[u8]> {
         self.value(TYPE_UNIQUE_ID)
+    }
+
+    /// What backends are told of it, with the values of the types in `passed` in any case.
+    pub(super) fn announced<'a, K: Kernel>(
+        &'a self,
+        link: &Link<'_, K>,
+        passed: &'a [u8],
+    ) -> Announced<'a> {
+        Announced {
+            addresses: link.client_address().zip(self.local),
+            passed: &self.values,
+            passed_types: passed,
+            unique_id: self.unique_id(),
+        }
     }
 
     fn value(&self, kind: u8) -> Option<&[u8]> {

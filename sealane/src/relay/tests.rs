@@ -30,7 +30,7 @@ use sealane_lanes::start::{LaneHandle, LaneSetup, start};
 
 use super::*;
 use crate::backends::{Backend, BackendTls, Destination};
-use crate::config::Balance;
+use crate::config::{Balance, ProxyHeader, Told};
 
 const NAME: &str = "one.test";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -135,7 +135,7 @@ fn lane(
         destinations: vec![Destination {
             backends: vec![backend],
             balance: Balance::default(),
-            proxy_header: true,
+            proxy_header: ProxyHeader::V2(Told::default()),
             cursors: vec![Arc::default()],
         }],
         names: Vec::new(),

@@ -9,6 +9,7 @@ use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
 use crate::backends::{BackendTls, Destination};
+use crate::config::AcceptProxy;
 use crate::proxy_header;
 
 use super::clients::LaneClients;
@@ -16,6 +17,8 @@ use super::relayed::{Relayed, Stage};
 
 /// A connection with what the relay holds of it for the length of a call.
 pub(super) struct RelayTurn<'a, 'l, K: Kernel> {
+    /// Whose PROXY header was read, if there is one.
+    pub(super) accepts: Option<&'a AcceptProxy>,
     pub(super) clients: &'a mut LaneClients,
     /// One attempt to connect.
     pub(super) connect_timeout: Duration,
@@ -43,9 +46,14 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
                     counters.active.add(1);
                     self.relayed.backend = u8::try_from(index).ok();
                     self.relayed.stage = Stage::Connecting;
-                    if self.destination.proxy_header {
-                        self.relayed.header = proxy_header::encode(self.link);
-                    }
+                    let passed = self.accepts.map_or(&[][..], |accepts| &accepts.passed_values);
+                    let source = self.relayed.source.as_deref();
+                    let announced = source.map(|source| source.announced(self.link, passed));
+                    self.relayed.header = proxy_header::encode(
+                        self.link,
+                        self.destination.proxy_header,
+                        announced.as_ref(),
+                    );
                     self.link.set_deadline(self.connect_timeout);
                     return Ok(());
                 }

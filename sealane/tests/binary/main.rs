@@ -10,6 +10,7 @@
 
 mod acme;
 mod backend_tls;
+mod backends_told;
 mod bytes;
 mod clients;
 mod config_errors;

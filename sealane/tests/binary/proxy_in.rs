@@ -5,8 +5,11 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 
 use rustls::version::TLS13;
+use sealane::proxy_header::decode;
 use sealane_reserved_port::ReservedPort;
 use serde_json::Value;
 
@@ -297,6 +300,64 @@ fn assert_announced(rig: &Rig, clients: &[SocketAddr]) {
     });
     let expected: Vec<String> = clients.iter().map(ToString::to_string).collect();
     assert_eq!(announced, expected);
+}
+
+/// Every value of a header with addresses and three types, as a backend gets it.
+fn told(keys: &str) -> (Option<SocketAddr>, Option<SocketAddr>, Vec<u8>) {
+    let (sender, got) = channel();
+    let sender = Mutex::new(sender);
+    let backend = Backend::start(move |mut stream| {
+        let (mut bytes, mut piece) = (Vec::new(), [0; 512]);
+        while let Ok(len @ 1..) = stream.read(&mut piece) {
+            bytes.extend_from_slice(&piece[..len]);
+            if let Some(header) = decode(&bytes).unwrap() {
+                let types = header.values().map(|value| value.kind).collect();
+                let told = (header.client(), header.local(), types);
+                return sender.lock().unwrap().send(told).unwrap();
+            }
+        }
+    });
+    let mut rig = Rig::start(BELIEVES_LOOPBACK);
+    let path = rig.folder.path().join("sealane.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let from = text.split("backends = [\"").nth(1).unwrap().split('"').next().unwrap();
+    let changed = text
+        .replace(from, &backend.address.to_string())
+        .replace(BELIEVES_LOOPBACK, &format!("{BELIEVES_LOOPBACK}\n{keys}"));
+    crate::harness::sealane::replace(&path, &changed);
+    rig.sealane.wait_until_said("sealane: reloaded");
+    let mut socket = rig.connect();
+    let header = [
+        &b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x18"[..],
+        &[192, 0, 2, 7, 198, 51, 100, 9, 15, 160, 1, 187],
+        b"\xea\0\x01x\x05\0\x01u\xe0\0\x01y",
+    ]
+    .concat();
+    socket.write_all(&header).unwrap();
+    let connector = Connector::new(rig.authority.der(), &TLS13);
+    let client = connector.over(socket, b"").unwrap();
+    let told = got.recv_timeout(PATIENCE).unwrap();
+    drop(client);
+    assert_eq!(rig.sealane.stop(), Some(0));
+    told
+}
+
+#[test]
+fn what_was_announced_goes_on_to_backends() {
+    for (keys, types) in [
+        ("proxy_header = \"v1\"", &[][..]),
+        ("proxy_header = \"v2\"\nproxy_tlvs = [\"crc32c\"]", &[0x03]),
+        (
+            "proxy_header = \"v2\"\nproxy_tlvs = [\"unique-id\"]\nproxy_pass_tlvs = [0xEA]",
+            &[0xea, 0x05],
+        ),
+        ("proxy_header = \"pass\"\nproxy_tlvs = [\"alpn\"]", &[0xea, 0x05, 0xe0]),
+    ] {
+        let (client, local, told) = told(keys);
+        assert_eq!(client, ANNOUNCED.parse().ok(), "{keys}");
+        assert_eq!(local, "198.51.100.9:443".parse().ok(), "{keys}");
+        assert_eq!(told, types, "{keys}");
+    }
 }
 
 /// What is reloaded counts for the next connection: who is believed, and whether anybody is asked.

@@ -88,7 +88,7 @@ mod tests {
     use crate::proxy_header::Tls;
 
     fn page(accept: Option<&str>, server_name: &str) -> String {
-        let tls = Tls { group: None, suite: Some("A_SUITE"), version: Some("TLSv1.2") };
+        let tls = Tls { suite: Some("A_SUITE"), version: Some("TLSv1.2"), ..Tls::default() };
         let header = Facts {
             addresses: Some(("[::1]:7".parse().unwrap(), "[::1]:8".parse().unwrap())),
             alpn: Some(b"http/1.1"),
@@ -96,6 +96,7 @@ mod tests {
             resumed: Some(true),
             server_name: Some(server_name),
             tls: Some(tls),
+            ..Facts::default()
         };
         let request = Request { path: "/", query: None, accept, proxy_header: Some(header) };
         let response = respond(&request, 3);

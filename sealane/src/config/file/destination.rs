@@ -6,13 +6,14 @@ use super::super::reader::{Table, Value};
 use super::super::{BackendAddress, Balance, Destination, value};
 use super::listener::certificate_source;
 use super::policy::{alpn, versions};
+use super::proxy_header::proxy_header;
 use crate::backends::BACKENDS_MAX;
 
 /// Where the plaintext goes of what `table` is about.
 pub(super) fn destination(table: &mut Table<'_>) -> Option<Destination> {
     let backends = backends(table);
     let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
-    let proxy_header = table.boolean("proxy_header").unwrap_or(false);
+    let proxy_header = proxy_header(table);
     let (backends, backend_tls) = backends?;
     Some(Destination { backends, backend_tls, balance, proxy_header })
 }
@@ -79,8 +80,8 @@ fn root_source(written: &Value<'_>) -> Option<RootSource> {
 /// Stands for the system's bundle among the roots; a file of that name is "./system".
 const SYSTEM: &str = "system";
 /// What [`destination`] reads.
-pub(super) const DESTINATION_KEYS: [&str; 4] =
-    ["backend_tls", "backends", "balance", "proxy_header"];
+pub(super) const DESTINATION_KEYS: [&str; 5] =
+    ["backend_tls", "backends", "balance", "proxy_header", "proxy_tlvs"];
 /// Files with roots for the backends of one destination.
 const ROOT_FILES_MAX: usize = 64;
 

@@ -6,7 +6,7 @@ use sealane_engine::policy::Policy;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 
 use super::*;
-use crate::config::{Balance, CertificateSource, Destination, Listener};
+use crate::config::{Balance, CertificateSource, Destination, Listener, ProxyHeader};
 
 fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) -> Listener {
     Listener {
@@ -24,7 +24,7 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
             backends: Vec::new(),
             backend_tls: None,
             balance: Balance::default(),
-            proxy_header: false,
+            proxy_header: ProxyHeader::Off,
         },
         passthrough: false,
         routes: Vec::new(),

@@ -6,6 +6,7 @@
 pub mod backend;
 pub mod certificates;
 pub mod client;
+pub mod header_reader;
 pub mod nginx;
 pub mod process;
 pub mod sealane;

@@ -1,0 +1,87 @@
+//! What backends are told of a client before its first byte.
+
+/// The PROXY header that a backend gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// None.
+    #[default]
+    Off,
+    /// Version 2, and in it all that the client's side announced by such a header.
+    Pass(Told),
+    /// Version 1: addresses.
+    V1,
+    /// Version 2.
+    V2(Told),
+}
+
+/// What version 2 tells beside addresses: a set of [`Telling`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told(u16);
+
+impl Told {
+    /// Nothing but what is in `list`.
+    pub fn these(list: &[Telling]) -> Self {
+        Self(list.iter().fold(0, |set, telling| set | telling.bit()))
+    }
+
+    /// Whether it is told.
+    pub fn has(self, telling: Telling) -> bool {
+        self.0 & telling.bit() != 0
+    }
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self::these(&[Telling::Alpn, Telling::Authority, Telling::Lane, Telling::Ssl])
+    }
+}
+
+/// One thing to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// The application protocol that was agreed on.
+    Alpn,
+    /// The server name that the client asked for.
+    Authority,
+    /// The client's own certificate.
+    Cert,
+    /// The common name in it.
+    Cn,
+    /// A checksum of the header.
+    Crc32c,
+    /// The kind of key of the certificate that the client was served.
+    Key,
+    /// The lane's number, and whether the session was resumed.
+    Lane,
+    /// How that certificate is signed.
+    Sig,
+    /// Version, suite and group, and what became of the client's certificates.
+    Ssl,
+    /// The connection's unique id that the client's side announced.
+    UniqueId,
+}
+
+impl Telling {
+    /// All, by the names that they have in files.
+    pub(super) const NAMES: [(&'static str, Self); 10] = [
+        ("alpn", Self::Alpn),
+        ("authority", Self::Authority),
+        ("cert", Self::Cert),
+        ("cn", Self::Cn),
+        ("crc32c", Self::Crc32c),
+        ("key", Self::Key),
+        ("lane", Self::Lane),
+        ("sig", Self::Sig),
+        ("ssl", Self::Ssl),
+        ("unique-id", Self::UniqueId),
+    ];
+
+    /// Whether it is told within [`Telling::Ssl`].
+    pub(super) fn is_in_ssl(self) -> bool {
+        matches!(self, Self::Cert | Self::Cn | Self::Key | Self::Sig)
+    }
+
+    fn bit(self) -> u16 {
+        1 << self as u16
+    }
+}
