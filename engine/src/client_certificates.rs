@@ -15,14 +15,18 @@
 //!
 //! In both modes the client proves in the handshake that it holds the key of the certificate it
 //! shows. A ticket never resumes under other roots or another mode: the policy's digest has both.
+//! Where a certificate is required, a ticket resumes only while its chain is verified by what the
+//! lane knows at that moment, its revocation lists included: see `client_certificates/proof.rs`.
 
 mod error;
 mod pinned;
+mod proof;
 mod roots;
 mod standing;
 mod verifier;
 
 pub use error::ClientRootsError;
+pub(crate) use proof::Proofs;
 pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots};
 pub use standing::{ClientStanding, Distrust};
 pub(crate) use verifier::LaneVerifier;

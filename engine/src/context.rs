@@ -16,7 +16,7 @@ use crate::alert::{self, ALERT_RECORD_LEN, AlertDescription};
 use crate::certificates::{
     CertificateIndex, LaneKeys, LaneResolver, ListenerStore, Served, StoreFailure,
 };
-use crate::client_certificates::{ClientStanding, LaneVerifier};
+use crate::client_certificates::{ClientStanding, LaneVerifier, Proofs};
 use crate::hello::Hello;
 use crate::policy::{ClientCertificates, Policy, SchemeSet, Versions};
 use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
@@ -228,8 +228,8 @@ impl LaneContext {
     /// What the certificates of a client are worth now, by the lane's clock. `session` is one that
     /// this context admitted, and established.
     ///
-    /// A session that was resumed has the certificates of the one that it continues, which may
-    /// have expired since, under a policy that requires certificates too.
+    /// A session that was resumed has the certificates of the one that it continues. Under a policy
+    /// that only asks for certificates they may have expired since, or been revoked.
     pub fn standing(&self, session: &ServerSession) -> ClientStanding {
         match &self.clients {
             Some(verifier) => {
@@ -328,7 +328,8 @@ fn server_config(
     // How much rustls skips. It accepts early data only of sessions in a store, and there is none.
     config.max_early_data_size = EARLY_DATA_SKIPPED_MAX;
     if context.tickets > 0 {
-        config.ticketer = Arc::new(lane.tickets.ticketer(context.policy.digest()));
+        let proofs = clients.as_ref().map(|verifier| Proofs::new(Arc::clone(verifier)));
+        config.ticketer = Arc::new(lane.tickets.ticketer(context.policy.digest()).judging(proofs));
     }
     Ok(config)
 }

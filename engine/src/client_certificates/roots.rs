@@ -28,6 +28,8 @@ use crate::session::is_authority_as_leaf;
 /// authority that is given here need not be sent by clients, and is believed as far as one that is
 /// trusted issued it, as OpenSSL has it.
 pub struct ClientRoots {
+    /// Of the lists too.
+    content: [u8; 32],
     digest: [u8; 32],
     subjects: Vec<DistinguishedName>,
     trust: Arc<Trust>,
@@ -47,8 +49,9 @@ impl ClientRoots {
         if roots.is_empty() {
             return Err(ClientRootsError::NoRoots);
         }
-        let mut hash = Sha256::new_with_prefix(b"sealane client authorities 1");
+        let mut hash = Sha256::new_with_prefix(b"sealane client authorities 2");
         hash.update(roots.digest());
+        let digest = hash.clone().finalize().into();
         let lists = read_crls(crls)?;
         for (der, _) in &lists {
             hash.update(Sha256::digest(der));
@@ -64,7 +67,8 @@ impl ClientRoots {
         let crls: Vec<_> = lists.into_iter().map(|(_, list)| list).collect();
         let pinned = Pinned::among(roots.ders(), !crls.is_empty());
         Ok(Self {
-            digest: hash.finalize().into(),
+            content: hash.finalize().into(),
+            digest,
             subjects: roots.subjects()?,
             trust: Arc::new(Trust { anchors, crls, pinned }),
         })
@@ -80,7 +84,9 @@ impl ClientRoots {
         &self.subjects
     }
 
-    /// Tells these roots and lists from all others; neither their order nor repetitions count.
+    /// Tells these roots from all others; neither their order nor repetitions count. The lists are
+    /// not in it: a ticket that was sealed under others is judged by these when it is opened, and
+    /// machines that fetch their lists at different times resume each other's sessions.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
@@ -128,7 +134,7 @@ impl Trust {
 
 impl PartialEq for ClientRoots {
     fn eq(&self, other: &Self) -> bool {
-        self.digest == other.digest
+        self.content == other.content
     }
 }
 

@@ -34,6 +34,11 @@ impl LaneVerifier {
         }
     }
 
+    /// Whether handshakes fail without a chain that the roots vouch for.
+    pub(super) fn requires(&self) -> bool {
+        self.required
+    }
+
     /// What a chain is worth at a time.
     pub(crate) fn standing(
         &self,

@@ -6,6 +6,7 @@ use fragile::Fragile;
 use rustls::server::ProducesTickets;
 
 use crate::{
+    client_certificates::Proofs,
     policy::PolicyDigest,
     tickets::{
         FillRandom, LaneClock, LeafDigest, binding,
@@ -26,11 +27,19 @@ use crate::{
 pub struct Ticketer {
     pub(super) clock: Arc<LaneClock>,
     pub(super) policy: PolicyDigest,
+    /// If clients are asked for certificates.
+    pub(super) proofs: Option<Proofs>,
     pub(super) random: FillRandom,
     pub(super) replica: Fragile<Rc<RefCell<Replica>>>,
 }
 
 impl Ticketer {
+    /// The same, for clients that are asked for certificates: rustls gets only such sessions out of
+    /// tickets as `proofs` admit.
+    pub(crate) fn judging(self, proofs: Option<Proofs>) -> Self {
+        Self { proofs, ..self }
+    }
+
     /// A ticket for the session `plain`, which began with the certificate `leaf`.
     pub fn seal(&self, leaf: &LeafDigest, plain: &[u8]) -> Option<Vec<u8>> {
         let mut random = [0; NONCE_BYTES];
@@ -69,7 +78,9 @@ impl ProducesTickets for Ticketer {
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.open(&binding::noted_to_open()?, cipher)
+        let session = self.open(&binding::noted_to_open()?, cipher)?;
+        let is_admitted = |proofs: &Proofs| proofs.admit(&session, &self.clock);
+        self.proofs.as_ref().is_none_or(is_admitted).then_some(session)
     }
 }
 

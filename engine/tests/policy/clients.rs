@@ -234,7 +234,9 @@ fn who_is_asked_is_told_whose_certificates_are_wanted() {
 #[test]
 fn a_session_that_resumes_is_judged_again() {
     let ours = Authority::new();
-    for clients in [ClientCertificates::Asked, ClientCertificates::Required] {
+    for (clients, is_required) in
+        [(ClientCertificates::Asked as fn(_) -> _, false), (ClientCertificates::Required, true)]
+    {
         let policy = asking(clients(ours.roots(&[])));
         for version in [&TLS12, &TLS13] {
             let server = Server::new(ProviderChoice::Auto, policy.clone(), &ED25519);
@@ -245,17 +247,52 @@ fn a_session_that_resumes_is_judged_again() {
             let config = server.client(&client, version);
             let first = server.meet(&config, "a.test").unwrap();
             assert!(!first.resumed());
-            for (later_s, standing) in [
-                (0, ClientStanding::Verified),
-                (2 * 3_600, ClientStanding::Unverified(Distrust::Expired)),
-            ] {
-                server.lane.clock.set(UnixSeconds(NOW.0 + later_s));
-                let session = server.meet(&config, "a.test").unwrap();
-                assert!(session.resumed(), "{version:?} {later_s}");
-                assert_eq!(session.peer_certificates(), identity.chain);
-                assert_eq!(server.context.standing(&session), standing, "{version:?}");
-            }
+            let session = server.meet(&config, "a.test").unwrap();
+            assert!(session.resumed(), "{version:?}");
+            assert_eq!(session.peer_certificates(), identity.chain);
+            assert_eq!(server.context.standing(&session), ClientStanding::Verified);
+            server.lane.clock.set(UnixSeconds(NOW.0 + 2 * 3_600));
+            let met = server.meet(&config, "a.test").map(|session| {
+                assert!(session.resumed(), "{version:?}");
+                server.context.standing(&session)
+            });
+            let expected = match is_required {
+                true => Err(Failed::Alert(Alert::CertificateExpired)),
+                false => Ok(unverified(Distrust::Expired)),
+            };
+            assert_eq!(met, expected, "{version:?}");
         }
+    }
+}
+
+/// Lists come anew every hour: who is not on them goes on as before, who is does not.
+#[test]
+fn new_lists_end_the_sessions_of_who_is_on_them_and_of_nobody_else() {
+    let ours = Authority::new();
+    let identity = ours.issue(revoked);
+    let lists = [
+        ours.roots(&[]),
+        ours.roots(&[&ours.crl(&[], 2028)]),
+        ours.roots(&[&ours.crl(&[REVOKED + 1], 2029)]),
+    ];
+    let revoking = ours.roots(&[&ours.crl(&[REVOKED], 2028)]);
+    for version in [&TLS12, &TLS13] {
+        let policy = asking(ClientCertificates::Required(Arc::clone(&lists[0])));
+        let mut server = Server::new(ProviderChoice::Auto, policy, &ED25519);
+        let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+        let config = server.client(&client, version);
+        server.meet(&config, "a.test").unwrap();
+        for roots in &lists {
+            server.turn_to(asking(ClientCertificates::Required(Arc::clone(roots))));
+            assert!(server.meet(&config, "a.test").unwrap().resumed(), "{version:?} {roots:?}");
+        }
+        server.turn_to(asking(ClientCertificates::Required(Arc::clone(&revoking))));
+        let refused = server.meet(&config, "a.test").unwrap_err();
+        assert_eq!(refused, Failed::Alert(Alert::CertificateRevoked), "{version:?}");
+        // Who holds its ticket and another certificate has a way back.
+        let renewed = Client { identity: Some(ours.issue(|_| ()).resolver()), ..Client::default() };
+        let session = server.accept(&renewed, "a.test", version).unwrap();
+        assert_eq!(server.context.standing(&session), ClientStanding::Verified);
     }
 }
 
@@ -283,7 +320,8 @@ fn a_ticket_resumes_under_the_same_clients_policy_only() {
                 server.meet(&config, "a.test").unwrap();
                 server.turn_to(asking(to.clone()));
                 let session = server.meet(&config, "a.test").unwrap();
-                assert_eq!(session.resumed(), from == to, "{version:?} {from:?} {to:?}");
+                let is_same = asking(from.clone()).digest() == asking(to.clone()).digest();
+                assert_eq!(session.resumed(), is_same, "{version:?} {from:?} {to:?}");
             }
         }
     }
@@ -312,15 +350,14 @@ fn roots_are_a_set() {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let digest = |ca: &[&[u8]], crls: &[&[u8]]| ClientRoots::from_pem(ca, crls).unwrap().digest();
     assert_eq!(digest(&[a, b], &[x, y]), digest(&[&[b, a, b].concat()], &[y, x, y]));
-    let different = [
-        digest(&[a], &[]),
-        digest(&[b], &[]),
-        digest(&[a, b], &[]),
-        digest(&[a, b], &[x]),
-        digest(&[a, b], &[x, y]),
-    ];
+    let different = [digest(&[a], &[]), digest(&[b], &[]), digest(&[a, b], &[])];
     for (index, digest) in different.iter().enumerate() {
         assert_eq!(different.iter().position(|other| other == digest), Some(index));
+    }
+    for lists in [&[x][..], &[x, y]] {
+        assert_eq!(digest(&[a, b], lists), different[2], "lists are judged, not bound to");
+        let [with, without] = [lists, &[]].map(|lists| ClientRoots::from_pem(&[a, b], lists));
+        assert_ne!(with.unwrap(), without.unwrap());
     }
 }
 
