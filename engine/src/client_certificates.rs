@@ -19,14 +19,18 @@
 //! lane knows at that moment, its revocation lists included: see `client_certificates/proof.rs`.
 
 mod error;
+mod names;
 mod pinned;
+mod presented;
 mod proof;
 mod roots;
 mod standing;
 mod verifier;
 
 pub use error::ClientRootsError;
+pub use names::{CLIENT_NAMES_MAX, ClientName};
+pub use presented::{PRESENTED_BYTES_MAX, Presented};
 pub(crate) use proof::Proofs;
-pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots};
+pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRules, RevocationList};
 pub use standing::{ClientStanding, Distrust};
 pub(crate) use verifier::LaneVerifier;

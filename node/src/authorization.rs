@@ -21,6 +21,8 @@ pub fn code_of(distrust: &Distrust, chain_len: usize) -> &'static str {
         Distrust::BadSignature => "CERT_SIGNATURE_FAILURE",
         Distrust::CrlExpired => "CRL_HAS_EXPIRED",
         Distrust::Expired => "CERT_HAS_EXPIRED",
+        // The addon lists no names.
+        Distrust::NotNamed => "CERT_REJECTED",
         Distrust::NotYetValid => "CERT_NOT_YET_VALID",
         Distrust::Other(_) => "CERT_REJECTED",
         Distrust::PathTooLong => "PATH_LENGTH_EXCEEDED",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use rustls::time_provider::TimeProvider as _;
 
-use super::{ClientStanding, LaneVerifier};
+use super::LaneVerifier;
 use crate::tickets::LaneClock;
 
 /// How a lane judges the tickets of clients that were asked for certificates.
@@ -32,7 +32,8 @@ impl Proofs {
             return true;
         }
         let chain = chain_of(session).unwrap_or_default();
-        self.verifier.standing(&chain, clock.current_time()) == ClientStanding::Verified
+        let Some((leaf, intermediates)) = chain.split_first() else { return false };
+        self.verifier.admit(leaf, intermediates, clock.current_time()).is_ok()
     }
 }
 
