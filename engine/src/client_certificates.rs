@@ -22,7 +22,7 @@ mod error;
 mod names;
 mod pinned;
 mod presented;
-mod proof;
+pub(crate) mod proof;
 mod roots;
 mod standing;
 mod verifier;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::pem::PemObject;
@@ -190,6 +191,8 @@ pub struct ClientRules {
     pub cut_revoked: bool,
     /// The names of which its own certificate must have one; none: any will do.
     pub names: Vec<ClientName>,
+    /// For how long after a full handshake sessions resume; none: as long as there are tickets.
+    pub proof_age_max: Option<Duration>,
 }
 
 /// A revocation list as it is shown.

@@ -265,6 +265,30 @@ fn a_session_that_resumes_is_judged_again() {
     }
 }
 
+/// Each resumed session gets new tickets; the time of the full handshake goes on in them.
+#[test]
+fn who_resumes_again_and_again_shows_its_certificate_in_time() {
+    let ours = Authority::new();
+    let rules = ClientRules { proof_age_max: Some(Duration::from_hours(2)), ..Default::default() };
+    let roots = Arc::new(ours.roots(&[]).under(rules));
+    for clients in [ClientCertificates::Asked, ClientCertificates::Required] {
+        let policy = asking(clients(Arc::clone(&roots)));
+        for version in [&TLS12, &TLS13] {
+            let server = Server::new(ProviderChoice::Auto, policy.clone(), &ED25519);
+            let identity = Some(ours.issue(|_| ()).resolver());
+            let config = server.client(&Client { identity, ..Client::default() }, version);
+            let mut full = Vec::new();
+            for half_hour in 0..12 {
+                server.lane.clock.set(UnixSeconds(NOW.0 + half_hour * 1_800));
+                if !server.meet(&config, "a.test").unwrap().resumed() {
+                    full.push(half_hour);
+                }
+            }
+            assert_eq!(full, [0, 5, 10], "{version:?}");
+        }
+    }
+}
+
 #[test]
 fn a_client_needs_one_of_the_names_if_there_are_any() {
     let ours = Authority::new();
