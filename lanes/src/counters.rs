@@ -31,7 +31,9 @@ pub struct Counters {
     /// From accept to the end of a completed handshake.
     pub handshake_time: Histogram,
     /// Ended connections by [`Cause`].
-    ends: [Counter; Cause::ALL.len()],
+    ends: Ends,
+    /// Clients that were let in by a revocation list that had ended.
+    pub clients_by_ended_lists: Counter,
     /// Private keys decoded because a hello needed one that was not at hand.
     pub keys_decoded: Counter,
     /// Decoded keys dropped to make room for others.
@@ -53,7 +55,17 @@ pub struct Counters {
 impl Counters {
     /// How many connections ended by `cause`.
     pub fn ended(&self, cause: Cause) -> &Counter {
-        &self.ends[cause as usize]
+        &self.ends.0[cause as usize]
+    }
+}
+
+/// A counter for each cause: the standard library makes arrays of 32 by default, and none longer.
+#[derive(Debug)]
+struct Ends([Counter; Cause::ALL.len()]);
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
     }
 }
 

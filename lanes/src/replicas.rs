@@ -99,7 +99,7 @@ impl Replicas {
         }
         let current: Vec<&LaneContext> = listeners
             .iter()
-            .flat_map(|listener| std::iter::once(&listener.own).chain(listener.named.values()))
+            .flat_map(ListenerContexts::all)
             .chain(self.provided.values())
             .map(|replica| &**replica)
             .collect();
@@ -117,6 +117,11 @@ impl Replicas {
 }
 
 impl ListenerContexts {
+    /// The listener's own, and those for certain names.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rc<LaneContext>> {
+        std::iter::once(&self.own).chain(self.named.values())
+    }
+
     /// The context for a client that asks for `server_name`: an exact name before a wildcard for
     /// its first label, before the listener's own.
     pub(crate) fn for_name(&self, server_name: Option<&str>) -> &Rc<LaneContext> {

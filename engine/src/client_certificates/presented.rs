@@ -1,7 +1,7 @@
 //! What a client's own certificate says of its holder, in words: [`Presented`].
 
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;

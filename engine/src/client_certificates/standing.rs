@@ -49,7 +49,8 @@ pub enum Distrust {
     Other(Error),
     /// It has none of the names that may come in.
     #[error(
-        "the client's certificate has none of the names that are admitted; add one, or issue another"
+        "the client's certificate has none of the names that are admitted; admit one of its own, \
+         or issue another"
     )]
     NotNamed,
     /// An authority allows fewer authorities below itself.
