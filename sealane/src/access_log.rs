@@ -4,6 +4,7 @@
 //! [`LogWriter`] that empties all rings. A lane writes a line whole or drops it and counts; it
 //! never waits, and neither side frees what the other allocated.
 
+mod client;
 mod line;
 mod writer;
 
@@ -17,6 +18,7 @@ use sealane_lanes::service::End;
 use crate::config::AccessLog;
 use crate::timestamp::Timestamp;
 
+pub use line::LoggedRelay;
 pub(crate) use line::blame_label;
 pub use writer::{LogWriter, STOP_WAIT, WriterCounters};
 
@@ -53,19 +55,19 @@ pub struct LaneLog {
 
 impl LaneLog {
     /// Writes the line of a connection that has ended, or drops it if the ring is full.
-    pub fn write(&mut self, end: &End<'_>, backend: Option<&str>, listener_name: &str) {
-        self.write_at(Timestamp::now(), end, backend, listener_name);
+    pub fn write(&mut self, end: &End<'_>, relayed: &LoggedRelay<'_>, listener_name: &str) {
+        self.write_at(Timestamp::now(), end, relayed, listener_name);
     }
 
     fn write_at(
         &mut self,
         now: Timestamp,
         end: &End<'_>,
-        backend: Option<&str>,
+        relayed: &LoggedRelay<'_>,
         listener_name: &str,
     ) {
         self.line.clear();
-        let formatted = line::format(&mut self.line, now, end, backend, listener_name);
+        let formatted = line::format(&mut self.line, now, end, relayed, listener_name);
         if formatted.is_ok() && self.ring.push_entire_slice(&self.line).is_ok() {
             self.counters.lines.add(1);
         } else {

@@ -6,6 +6,7 @@
 //! thread.
 
 mod backend;
+mod client_trust;
 mod file;
 mod limits;
 mod mistake;
@@ -32,6 +33,7 @@ use crate::backends::BACKENDS_MAX;
 use backend::share_tls;
 
 pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend};
+pub use client_trust::{ClientDemand, ClientTrust};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use mistake::{Mistake, Mistakes, Place, Problem};
@@ -110,6 +112,7 @@ impl Config {
             store: stores.first().and_then(|path| value::store_path(path)).map(PathBuf::from),
             default_certificate: None,
             policy: Policy { alpn: simple.alpn, ..Policy::default() },
+            clients: None,
             backends: simple.backends.into_iter().map(|backend| backend.address).collect(),
             backend_tls: speaks_tls.then(BackendTls::default),
             balance: Balance::default(),
@@ -167,8 +170,11 @@ pub struct Listener {
     pub store: Option<PathBuf>,
     /// The name whose certificate is served when none fits; without it, the first certificate.
     pub default_certificate: Option<String>,
-    /// TLS versions, groups, ALPN and what happens to unknown names.
+    /// TLS versions, groups, ALPN and what happens to unknown names; not yet whose certificates
+    /// clients are asked for, which takes files.
     pub policy: Policy,
+    /// Whose certificates clients are asked for, if they are.
+    pub clients: Option<ClientTrust>,
     /// At least one, none twice.
     pub backends: Vec<BackendAddress>,
     /// How TLS is spoken to all of them; without it they get plain bytes.

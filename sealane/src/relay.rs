@@ -9,6 +9,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::{ClientStanding, Distrust};
+use sealane_engine::policy::ClientCertificates;
 use sealane_engine::tickets::LaneClock;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::Generation;
@@ -16,7 +18,7 @@ use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link, Received};
 use sealane_lanes::service::{End, Service};
 
-use crate::access_log::LaneLog;
+use crate::access_log::{LaneLog, LoggedRelay};
 use crate::backends::RelaySettings;
 
 use clients::LaneClients;
@@ -63,6 +65,9 @@ impl Service for Relay {
         settings: &RelaySettings,
     ) -> Result<Relayed, Cause> {
         let mut relayed = Relayed::default();
+        if self.log.is_some() {
+            relayed.doubted = doubted(link);
+        }
         self.turn(&mut relayed, link, settings).connect()?;
         Ok(relayed)
     }
@@ -155,14 +160,28 @@ impl Service for Relay {
     }
 
     fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
-        let backend = relayed.and_then(|relayed| relayed.backend).map(usize::from);
+        let Relayed { backend, doubted, .. } = relayed.unwrap_or_default();
+        let backend = backend.map(usize::from);
         if let Some(index) = backend {
             settings.of_lane(index, self.lane).active.subtract(1);
         }
         if let Some(log) = &mut self.log {
             let label = backend.map(|index| settings.backends[index].label.as_str());
-            log.write(end, label, &settings.listener);
+            let relayed = LoggedRelay { backend: label, doubted: doubted.as_deref() };
+            log.write(end, &relayed, &settings.listener);
         }
+    }
+}
+
+/// Why a certificate that was only asked for is not believed; one that is required is.
+fn doubted<K: Kernel>(link: &Link<'_, K>) -> Option<Box<Distrust>> {
+    let clients = link.context().map(|context| &context.policy.clients);
+    match clients {
+        Some(ClientCertificates::Asked(_)) => match link.standing() {
+            ClientStanding::Unverified(distrust) => Some(Box::new(distrust)),
+            ClientStanding::Absent | ClientStanding::NotAsked | ClientStanding::Verified => None,
+        },
+        _ => None,
     }
 }
 

@@ -3,11 +3,13 @@
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
 
+use sealane_engine::client_certificates::Distrust;
 use sealane_engine::session::ServerSession;
 use sealane_lanes::cause::Blame;
 use sealane_lanes::service::End;
 use serde::{Serialize, Serializer};
 
+use super::client::ClientLine;
 use crate::timestamp::Timestamp;
 
 /// Appends the line of `end` to `into`, with its newline.
@@ -15,10 +17,12 @@ pub(super) fn format(
     into: &mut Vec<u8>,
     time: Timestamp,
     end: &End<'_>,
-    backend: Option<&str>,
+    relayed: &LoggedRelay<'_>,
     listener_name: &str,
 ) -> Result<(), serde_json::Error> {
     let session = end.session;
+    let client = ClientLine::of(end, relayed.doubted);
+    let presented = client.presented.as_ref();
     let line = Line {
         time,
         client: end.client,
@@ -36,13 +40,27 @@ pub(super) fn format(
         duration_ms: end.duration_ms,
         client_bytes: end.client_bytes,
         backend_bytes: end.backend_bytes,
-        backend,
+        backend: relayed.backend,
         cause: end.cause.label(),
         blame: blame_label(end.cause.blame()),
+        client_subject: presented.map(|shown| &*shown.subject),
+        client_issuer: presented.map(|shown| &*shown.issuer),
+        client_serial: presented.map(|shown| &*shown.serial),
+        client_names: presented.map(|shown| &*shown.names),
+        client_distrust: client.distrust,
     };
     serde_json::to_writer(&mut *into, &line)?;
     into.push(b'\n');
     Ok(())
+}
+
+/// What the relay knows of a connection that has ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoggedRelay<'a> {
+    /// The backend that it was connected to, or being connected to.
+    pub backend: Option<&'a str>,
+    /// Why the client's certificate, which was only asked for, is not believed.
+    pub doubted: Option<&'a Distrust>,
 }
 
 /// How a blame is written in logs and metrics.
@@ -77,6 +95,11 @@ struct Line<'a> {
     backend: Option<&'a str>,
     cause: &'static str,
     blame: &'static str,
+    client_subject: Option<&'a str>,
+    client_issuer: Option<&'a str>,
+    client_serial: Option<&'a str>,
+    client_names: Option<&'a str>,
+    client_distrust: Option<&'static str>,
 }
 
 /// Bytes from a peer as text that a terminal can be trusted with: what is not UTF-8 and what steers

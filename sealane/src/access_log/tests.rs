@@ -7,12 +7,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::Distrust;
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::session::{FLIGHT_BYTES_MAX, ServerSession, Session};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::orders::ConnectionId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::config::AccessLogDestination;
@@ -29,7 +30,7 @@ fn lanes_write_at_once_and_every_line_stays_whole() {
             thread::spawn(move || {
                 for number in 0..LINES {
                     let end = End { lane, client_bytes: number, ..end() };
-                    log.write(&end, Some("10.0.0.1:80"), "main");
+                    log.write(&end, &to("10.0.0.1:80"), "main");
                 }
             })
         })
@@ -59,7 +60,7 @@ fn a_full_ring_drops_whole_lines_and_counts_them() {
     let counters = Arc::new(LaneLogCounters::default());
     let mut log = LaneLog { ring: producer, line: Vec::new(), counters: Arc::clone(&counters) };
     for _ in 0..10 {
-        log.write(&end(), None, "main");
+        log.write(&end(), &LoggedRelay::default(), "main");
     }
     let chunk = consumer.read_chunk(consumer.slots()).unwrap();
     let (front, back) = chunk.as_slices();
@@ -68,7 +69,7 @@ fn a_full_ring_drops_whole_lines_and_counts_them() {
     assert!((1..10).contains(&counters.lines.value()));
     assert_eq!(counters.lines.value() + counters.dropped.value(), 10);
     chunk.commit_all();
-    log.write(&end(), None, "main");
+    log.write(&end(), &LoggedRelay::default(), "main");
     assert!(consumer.slots() > 0, "room again, and a line again");
 }
 
@@ -85,7 +86,7 @@ fn a_line_says_everything_about_a_connection() {
     };
     let mut text = Vec::new();
     let now = Timestamp::from_unix_s(951_782_400);
-    line::format(&mut text, now, &end, Some("unix:/run/b"), "main").unwrap();
+    line::format(&mut text, now, &end, &to("unix:/run/b"), "main").unwrap();
     let text = String::from_utf8(text).unwrap();
     assert_eq!(text.matches('\n').count(), 1);
     assert!(!text.trim_end().contains(char::is_control), "{text}");
@@ -108,6 +109,11 @@ fn a_line_says_everything_about_a_connection() {
         "backend": "unix:/run/b",
         "cause": "backend_reset",
         "blame": "backend",
+        "client_subject": null,
+        "client_issuer": null,
+        "client_serial": null,
+        "client_names": null,
+        "client_distrust": null,
     });
     assert_eq!(lines(&text), [expected]);
 }
@@ -115,7 +121,7 @@ fn a_line_says_everything_about_a_connection() {
 #[test]
 fn what_is_not_known_is_null() {
     let mut text = Vec::new();
-    line::format(&mut text, Timestamp::now(), &end(), None, "main").unwrap();
+    line::format(&mut text, Timestamp::now(), &end(), &LoggedRelay::default(), "main").unwrap();
     let line = lines(std::str::from_utf8(&text).unwrap()).remove(0);
     for field in ["client", "server_name", "tls_version", "resumed", "handshake_ms", "backend"] {
         assert!(line.as_object().unwrap()[field].is_null(), "{field}");
@@ -128,12 +134,12 @@ fn a_file_that_was_moved_away_is_opened_anew_on_request() {
     let (path, old) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
     let (mut logs, writer) = open(&to_file(&path, 1 << 16), 1, no_report).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o007, 0);
-    logs[0].write(&end(), None, "before");
+    logs[0].write(&end(), &LoggedRelay::default(), "before");
     wait_for(|| writer.counters().bytes.value() > 0);
     fs::rename(&path, &old).unwrap();
     writer.reopen();
     wait_for(|| path.exists());
-    logs[0].write(&end(), None, "after");
+    logs[0].write(&end(), &LoggedRelay::default(), "after");
     assert!(writer.stop());
     let listeners = |path| lines(&fs::read_to_string(path).unwrap())[0]["listener"].clone();
     assert_eq!((listeners(&old), listeners(&path)), ("before".into(), "after".into()));
@@ -148,13 +154,13 @@ fn a_disk_that_is_full_is_reported_once_and_outlived() {
     let report = move |error: &AccessLogError| tell.send(error.to_string()).unwrap();
     let (mut logs, writer) = open(&to_file(&path, 1 << 16), 1, report).unwrap();
     for count in 1..=3 {
-        logs[0].write(&end(), None, "lost");
+        logs[0].write(&end(), &LoggedRelay::default(), "lost");
         wait_for(|| writer.counters().lost.value() == count);
     }
     fs::remove_file(&path).unwrap();
     writer.reopen();
     wait_for(|| path.exists());
-    logs[0].write(&end(), None, "kept");
+    logs[0].write(&end(), &LoggedRelay::default(), "kept");
     let counters = Arc::clone(writer.counters());
     assert!(writer.stop());
     assert_eq!(lines(&fs::read_to_string(&path).unwrap()).len(), 1);
@@ -164,10 +170,41 @@ fn a_disk_that_is_full_is_reported_once_and_outlived() {
 }
 
 #[test]
+fn a_line_says_who_came_and_why_nobody_believes_it() {
+    let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+    let logged = |end: &End<'_>, doubted: Option<&Distrust>| {
+        let mut text = Vec::new();
+        let relayed = LoggedRelay { backend: None, doubted };
+        line::format(&mut text, Timestamp::now(), end, &relayed, "main").unwrap();
+        serde_json::from_slice::<Value>(&text).unwrap()
+    };
+    let missing = logged(&End { cause: Cause::ClientCertificate, ..end() }, None);
+    assert_eq!(
+        (&missing["client_distrust"], &missing["client_subject"]),
+        (&json!("missing"), &Value::Null)
+    );
+    let refused = End {
+        cause: Cause::ClientCertificate,
+        distrust: Some(&Distrust::Revoked),
+        refused_certificate: Some(made.cert.der()),
+        ..end()
+    };
+    let line = logged(&refused, None);
+    assert_eq!(line["client_distrust"], "revoked");
+    assert_eq!(line["client_subject"], "CN=rcgen self signed cert");
+    assert_eq!(line["client_names"], "DNS:a.test");
+    assert_eq!(logged(&end(), Some(&Distrust::UnknownIssuer))["client_distrust"], "unknown_ca");
+}
+
+#[test]
 fn a_file_that_cannot_be_opened_is_named() {
     let settings = to_file(Path::new("/nonexistent/access.log"), 1_000);
     let error = open(&settings, 1, no_report).map(drop).unwrap_err().to_string();
     assert!(error.contains("/nonexistent/access.log cannot be opened: No such file"), "{error}");
+}
+
+fn to(backend: &str) -> LoggedRelay<'_> {
+    LoggedRelay { backend: Some(backend), doubted: None }
 }
 
 fn end() -> End<'static> {
@@ -181,6 +218,7 @@ fn end() -> End<'static> {
         server_name: None,
         session: None,
         distrust: None,
+        refused_certificate: None,
         handshake_us: None,
         duration_ms: 20,
         client_bytes: 30,

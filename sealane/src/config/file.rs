@@ -2,6 +2,7 @@
 
 mod backends;
 mod claims;
+mod clients;
 mod include;
 mod listener;
 mod policy;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateStore, Inventory};
 
-use super::{Expiry, Survey};
+use super::{ClientsSummary, Expiry, Survey};
 
 /// A listener as it is shown.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Summary {
     pub balance: &'static str,
     /// The certificates that it serves from files.
     pub certificates: Inventory,
+    /// What its clients are asked for, if they are.
+    pub clients: Option<ClientsSummary>,
     /// When what it takes beside them expires.
     pub expiries: Vec<Expiry>,
     /// The store that it serves from beside them.
@@ -47,6 +49,7 @@ impl From<&Survey<'_>> for Summary {
             backends: listener.backend_labels().collect(),
             balance: listener.balance.name(),
             certificates: index.map(|i| i.inventory(EXPIRIES_SHOWN_MAX)).unwrap_or_default(),
+            clients: ClientsSummary::of(survey),
             expiries: survey.expiries.clone(),
             store: store.map(|(store, path)| StoreSummary {
                 certificates: Arc::clone(&store.certificates),

@@ -19,6 +19,7 @@ fn config(backend: &str, certificates: &Path) -> Config {
 
 fn surveyed<'c>(config: &'c Config) -> Survey<'c> {
     let mut around = Surroundings {
+        client_roots: &mut KnownClientRoots::default(),
         clients: &mut ClientContexts::new(),
         now: UnixSeconds(1_800_000_000),
         resolve: &|_, _| Err("no such host".into()),

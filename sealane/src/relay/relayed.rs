@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
+use sealane_engine::client_certificates::Distrust;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
@@ -11,6 +12,8 @@ use crate::backends::{BACKENDS_MAX, BackendTls, RelaySettings};
 /// What the relay keeps for one connection.
 #[derive(Default)]
 pub struct Relayed {
+    /// Why the client's certificate, which was only asked for, is not believed; for the log.
+    pub(super) doubted: Option<Box<Distrust>>,
     /// Why the last handshake with a backend failed.
     pub(super) fault: Option<Cause>,
     /// Its index, which [`BACKENDS_MAX`] keeps small.

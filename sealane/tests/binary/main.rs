@@ -11,6 +11,7 @@
 mod acme;
 mod backend_tls;
 mod bytes;
+mod client_certificates;
 mod clients;
 mod config_errors;
 mod demo;

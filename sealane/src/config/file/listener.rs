@@ -12,6 +12,7 @@ use super::super::{Balance, CertificateSource, Limits, Listener, STORES_REMEDY, 
 use super::LISTENERS_MAX;
 use super::backends::backends;
 use super::claims::{Claims, Owner};
+use super::clients::clients;
 use super::policy::policy;
 
 /// The listeners that are written, of which no two may claim the same.
@@ -52,6 +53,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         .and_then(|v| certificate_sources(&v));
     let default_certificate = table.value("default_certificate");
     let policy = policy(table, at);
+    let clients = table.table("clients", |table| Some(clients(table))).flatten();
     let backends = backends(table);
     let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
     let proxy_header = table.boolean("proxy_header").unwrap_or(false);
@@ -80,6 +82,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         store,
         default_certificate: default_name,
         policy,
+        clients,
         backends,
         backend_tls,
         balance,
