@@ -28,6 +28,11 @@ impl KnownClientRoots {
         self.0.retain(ClientRoots::is_shared);
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// What equals `made`, and is known for longer.
     fn share(&mut self, made: ClientRoots) -> ClientRoots {
         match self.0.iter().find(|known| **known == made) {
