@@ -60,7 +60,7 @@ impl Anchors {
     }
 
     /// Judges a peer's chain at a time; gives its own certificate back, to be looked at further.
-    /// With `crls`, every certificate must be on the books of one that is in date.
+    /// With `crls`, every certificate must be on the books of one.
     pub(crate) fn verify<'a>(
         &self,
         own: &'a CertificateDer<'_>,
@@ -71,8 +71,8 @@ impl Anchors {
         let line = chain.line(&self.known, |name| self.has_name(name), asked.now);
         let crls: Vec<&CertRevocationList<'_>> = asked.crls.iter().collect();
         let revocation = RevocationOptionsBuilder::new(&crls).ok();
-        let revocation = revocation
-            .map(|options| options.with_expiration_policy(ExpirationPolicy::Enforce).build());
+        let revocation =
+            revocation.map(|options| options.with_expiration_policy(asked.crl_expiration).build());
         let judge = |path: &VerifiedPath<'_>| self.judge(path, asked.now);
         let verified = leaf.verify_for_usage(
             asked.algorithms.all,
@@ -121,6 +121,8 @@ impl Anchors {
 /// What a chain is judged for.
 pub(crate) struct Asked<'a> {
     pub(crate) algorithms: &'a WebPkiSupportedAlgorithms,
+    /// Whether lists count on when they should have been renewed.
+    pub(crate) crl_expiration: ExpirationPolicy,
     pub(crate) crls: &'a [CertRevocationList<'static>],
     pub(crate) now: UnixTime,
     pub(crate) usage: KeyUsage,

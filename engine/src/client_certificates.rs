@@ -15,14 +15,22 @@
 //!
 //! In both modes the client proves in the handshake that it holds the key of the certificate it
 //! shows. A ticket never resumes under other roots or another mode: the policy's digest has both.
+//! Where a certificate is required, a ticket resumes only while its chain is verified by what the
+//! lane knows at that moment, its revocation lists included: see `client_certificates/proof.rs`.
 
 mod error;
+mod names;
 mod pinned;
+mod presented;
+pub(crate) mod proof;
 mod roots;
 mod standing;
 mod verifier;
 
 pub use error::ClientRootsError;
-pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots};
+pub use names::{CLIENT_NAMES_MAX, ClientName};
+pub use presented::{PRESENTED_BYTES_MAX, Presented};
+pub(crate) use proof::Proofs;
+pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRules, RevocationList};
 pub use standing::{ClientStanding, Distrust};
 pub(crate) use verifier::LaneVerifier;

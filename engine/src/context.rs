@@ -1,6 +1,6 @@
 //! One generation of TLS settings, and what each lane makes of it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::alert::{self, ALERT_RECORD_LEN, AlertDescription};
 use crate::certificates::{
     CertificateIndex, LaneKeys, LaneResolver, ListenerStore, Served, StoreFailure,
 };
-use crate::client_certificates::{ClientStanding, LaneVerifier};
+use crate::client_certificates::{ClientStanding, Distrust, LaneVerifier, Proofs};
 use crate::hello::Hello;
 use crate::policy::{AlpnMismatch, ClientCertificates, Policy, SchemeSet, Versions};
 use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
@@ -70,6 +70,8 @@ pub const EARLY_DATA_SKIPPED_MAX: u32 = 128 * 1024;
 /// What a lane owns across generations.
 #[derive(Debug)]
 pub struct LaneResources {
+    /// Clients that it let in by a revocation list that had ended.
+    pub by_ended_lists: Rc<Cell<u64>>,
     /// The lane's wall clock, which it sets once per turn.
     pub clock: Arc<LaneClock>,
     /// Its decoded private keys.
@@ -83,7 +85,8 @@ impl LaneResources {
     pub fn new(root: TicketRoot, now: UnixSeconds, keys_max: NonZeroUsize) -> Self {
         let clock = Arc::new(LaneClock::new(now));
         let tickets = LaneTickets::new(root, Arc::clone(&clock), random::fill);
-        Self { clock, keys: Rc::new(RefCell::new(LaneKeys::new(keys_max))), tickets }
+        let keys = Rc::new(RefCell::new(LaneKeys::new(keys_max)));
+        Self { by_ended_lists: Rc::default(), clock, keys, tickets }
     }
 
     /// Sets the lane's clock and lets what goes by it follow: ticket keys rotate, and in a new
@@ -148,7 +151,7 @@ impl LaneContext {
     pub fn new(context: &Arc<Context>, lane: &LaneResources) -> Result<Self, ContextError> {
         let policy = &context.policy;
         let provider = Arc::new(policy_provider(context.provider, policy)?.crypto);
-        let clients = verifier(&policy.clients, &provider);
+        let clients = verifier(&policy.clients, &provider, &lane.by_ended_lists);
         let served = Served {
             index: Arc::clone(&context.certificates),
             store: context.store.clone(),
@@ -253,8 +256,8 @@ impl LaneContext {
     /// What the certificates of a client are worth now, by the lane's clock. `session` is one that
     /// this context admitted, and established.
     ///
-    /// A session that was resumed has the certificates of the one that it continues, which may
-    /// have expired since, under a policy that requires certificates too.
+    /// A session that was resumed has the certificates of the one that it continues. Under a policy
+    /// that only asks for certificates they may have expired since, or been revoked.
     pub fn standing(&self, session: &ServerSession) -> ClientStanding {
         match &self.clients {
             Some(verifier) => {
@@ -262,6 +265,27 @@ impl LaneContext {
             }
             None => ClientStanding::NotAsked,
         }
+    }
+
+    /// Whether established connections end that a new revocation list says to be revoked.
+    pub fn cuts_revoked(&self) -> bool {
+        self.clients.as_ref().is_some_and(|verifier| verifier.roots().rules().cut_revoked)
+    }
+
+    /// Whether the certificates of `session`, which may be another context's, are revoked now. Of
+    /// most this is known without a signature being checked.
+    pub fn has_revoked(&self, session: &ServerSession) -> bool {
+        let chain = session.peer_certificates();
+        self.clients.as_ref().is_some_and(|verifier| {
+            verifier.roots().may_have_revoked(chain)
+                && verifier.standing(chain, self.clock.current_time())
+                    == ClientStanding::Unverified(Distrust::Revoked)
+        })
+    }
+
+    /// The certificate of a client that was refused since this was asked last, if it showed one.
+    pub fn take_refused(&self) -> Option<Box<[u8]>> {
+        self.clients.as_ref()?.take_refused()
     }
 
     /// The secrets of the sessions that were fed since the last call, as lines of the format that
@@ -316,13 +340,17 @@ pub enum ContextError {
     Settings(#[from] rustls::Error),
 }
 
-fn verifier(clients: &ClientCertificates, provider: &CryptoProvider) -> Option<Arc<LaneVerifier>> {
+fn verifier(
+    clients: &ClientCertificates,
+    provider: &CryptoProvider,
+    by_ended_lists: &Rc<Cell<u64>>,
+) -> Option<Arc<LaneVerifier>> {
     let (roots, required) = match clients {
         ClientCertificates::Asked(roots) => (roots, false),
         ClientCertificates::NotAsked => return None,
         ClientCertificates::Required(roots) => (roots, true),
     };
-    Some(Arc::new(LaneVerifier::new(roots, required, provider)))
+    Some(Arc::new(LaneVerifier::new(roots, required, provider, by_ended_lists)))
 }
 
 fn server_config(
@@ -353,7 +381,8 @@ fn server_config(
     // How much rustls skips. It accepts early data only of sessions in a store, and there is none.
     config.max_early_data_size = EARLY_DATA_SKIPPED_MAX;
     if context.tickets > 0 {
-        config.ticketer = Arc::new(lane.tickets.ticketer(context.policy.digest()));
+        let proofs = clients.as_ref().map(|verifier| Proofs::new(Arc::clone(verifier)));
+        config.ticketer = Arc::new(lane.tickets.ticketer(context.policy.digest()).judging(proofs));
     }
     Ok(config)
 }

@@ -148,9 +148,8 @@ pub enum ClientCertificates {
     NotAsked,
     /// They are asked, and the handshake fails without a chain that the roots vouch for.
     ///
-    /// A session that resumes was verified when it began; only
-    /// [`LaneContext::standing`](crate::context::LaneContext::standing) tells what its chain is
-    /// worth now.
+    /// A session resumes only while that is so of the chain that it began with; what becomes of it
+    /// later [`LaneContext::standing`](crate::context::LaneContext::standing) tells.
     Required(Arc<ClientRoots>),
 }
 

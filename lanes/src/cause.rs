@@ -59,6 +59,8 @@ causes! {
     ClientGone = "client_gone", Client;
     /// The client reset an established connection.
     ClientReset = "client_reset", Client;
+    /// A revocation list that came later has the client's certificate, and the listener cuts such.
+    ClientRevoked = "client_revoked", Client;
     /// The client's stream ended without close_notify; the backend is reset, never told a clean
     /// end.
     ClientTruncated = "client_truncated", Client;

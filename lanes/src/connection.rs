@@ -8,7 +8,6 @@ use std::time::Instant;
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt::socket_error;
 use sealane_engine::buffer::Buffer;
-use sealane_engine::client_certificates::Distrust;
 use sealane_engine::context::LaneContext;
 use sealane_engine::hello::Gathering;
 use sealane_engine::session::{ServerSession, Session};
@@ -17,6 +16,7 @@ use crate::attached::Attached;
 use crate::cause::Cause;
 use crate::outbox::Outlet;
 use crate::pool::Pending;
+use crate::revoked::Refused;
 use crate::token::Token;
 use crate::unfinished::Kept;
 
@@ -63,8 +63,9 @@ pub(crate) struct Connection {
     pub(crate) service_due_ms: u64,
     pub(crate) client_bytes: u64,
     pub(crate) backend_bytes: u64,
-    /// Why the client's certificate ended the handshake, if it did.
-    pub(crate) distrust: Option<Box<Distrust>>,
+    /// The client's certificate, if it ended the connection. Nothing else is kept of one: the
+    /// session has the chain.
+    pub(crate) refused: Option<Box<Refused>>,
     /// Whether the service wants nothing more from the client.
     pub(crate) abandoned: bool,
     /// Whether it stands in the lane's queue of connections with work left.
@@ -201,7 +202,7 @@ impl Connection {
             service_due_ms: u64::MAX,
             client_bytes: 0,
             backend_bytes: 0,
-            distrust: None,
+            refused: None,
             abandoned: false,
             queued: false,
             is_probe: false,

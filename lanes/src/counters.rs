@@ -32,6 +32,8 @@ pub struct Counters {
     pub handshake_time: Histogram,
     /// Ended connections by [`Cause`].
     ends: Ends,
+    /// Clients that were let in by a revocation list that had ended.
+    pub clients_by_ended_lists: Counter,
     /// Private keys decoded because a hello needed one that was not at hand.
     pub keys_decoded: Counter,
     /// Decoded keys dropped to make room for others.
@@ -57,7 +59,7 @@ impl Counters {
     }
 }
 
-/// A counter for each cause, in their order.
+/// A counter for each cause: the standard library makes arrays of 32 by default, and none longer.
 #[derive(Debug)]
 struct Ends([Counter; Cause::ALL.len()]);
 

@@ -23,6 +23,7 @@ use crate::kernel::{Kernel, reset_on_close};
 use crate::mailbox::{Letters, Mail};
 use crate::orders::ConnectionId;
 use crate::replicas::Replicas;
+use crate::revoked::Sweep;
 use crate::service::{End, Service};
 use crate::token::{Source, Token};
 
@@ -46,6 +47,8 @@ pub(crate) struct Lane<S: Service, K: Kernel> {
     pub(crate) handshakes: VecDeque<u64>,
     /// The end of a drain; 0 is a stop at once.
     pub(crate) drain_until_ms: Option<u64>,
+    /// The look for clients whose certificates have been revoked, if there is one.
+    pub(crate) sweep: Option<Sweep>,
 }
 
 /// A connection with its generation and what the service keeps for it.
@@ -92,6 +95,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             ready: VecDeque::new(),
             handshakes: VecDeque::new(),
             drain_until_ms: None,
+            sweep: None,
         })
     }
 
@@ -119,9 +123,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             for bits in due.drain(..) {
                 self.wake(Token::from_bits(bits));
             }
+            self.cut_revoked();
             orders_left = self.take_orders();
             self.pause_and_resume_listeners();
-            self.share_key_counters();
+            self.share_engine_counters();
             let end = self.end_of_drain();
             self.service.turn_ended();
             if let Some(end) = end {
@@ -140,6 +145,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let until = paused
             .chain(self.drain_until_ms)
             .chain(tickets)
+            .chain(self.sweep.as_ref().map(|sweep| sweep.due_ms))
             .map(|at_ms| at_ms.saturating_sub(self.core.now_ms))
             .min();
         [self.core.wheel.wait_ms(self.core.now_ms), until].into_iter().flatten().min()
@@ -323,6 +329,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             reset_on_close(&attached.socket.fd);
         }
         self.core.counters.ended(cause).add(1);
+        let refused = connection.refused.as_deref();
         let end = End {
             id: ConnectionId(connection.token),
             cause,
@@ -332,7 +339,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             lane: self.core.number,
             server_name: connection.server_name.as_deref(),
             session: connection.session.as_deref(),
-            distrust: connection.distrust.as_deref(),
+            distrust: refused.map(|refused| &refused.distrust),
+            refused_certificate: refused.and_then(|refused| refused.certificate.as_deref()),
             handshake_us: connection.handshake_us.map(u64::from),
             duration_ms: self.core.now_ms.saturating_sub(connection.accepted_ms),
             client_bytes: connection.client_bytes,
@@ -366,12 +374,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
     }
 
-    fn share_key_counters(&self) {
+    fn share_engine_counters(&self) {
         let keys = RefCell::borrow(&self.resources.keys).counters();
         self.core.counters.keys_decoded.set(keys.decoded);
         self.core.counters.keys_evicted.set(keys.evictions);
         self.core.counters.keys_failed.set(keys.failures);
         self.core.counters.keys_opened.set(keys.opened);
         self.core.counters.store_failures.set(keys.store_failures);
+        let by_ended_lists = self.resources.by_ended_lists.get();
+        self.core.counters.clients_by_ended_lists.set(by_ended_lists);
     }
 }

@@ -40,6 +40,7 @@ mod pool;
 mod progress;
 mod publish;
 mod replicas;
+mod revoked;
 pub mod service;
 pub mod start;
 mod token;

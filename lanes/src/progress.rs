@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
-use sealane_engine::client_certificates::Distrust;
 use sealane_engine::session::{Fed, Session};
 
 use crate::attached::Attached;
@@ -15,6 +14,7 @@ use crate::kernel::Kernel;
 use crate::lane::{Entry, Lane};
 use crate::link::Link;
 use crate::pool::{Pending, READ_BYTES_SCARCE};
+use crate::revoked::Refused;
 use crate::service::Service;
 use crate::turn::{Call, Turn};
 
@@ -240,7 +240,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 self.take_plaintext(fed)
             }
             Err(error) => {
-                connection.distrust = Distrust::of_handshake(&error).map(Box::new);
+                connection.refused =
+                    Refused::in_handshake(&error, connection.context.as_deref()).map(Box::new);
                 let cause = Cause::of_session(&error, established);
                 if self.buffers.outbox.wire.is_empty() { Err(cause) } else { self.refuse(cause) }
             }

@@ -51,6 +51,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             }
         }
         self.core.counters.generation.set(number);
+        self.begin_sweep();
     }
 
     fn open_listener(&mut self, fd: OwnedFd, key: ListenerKey, position: usize) {

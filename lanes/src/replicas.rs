@@ -108,8 +108,7 @@ impl Replicas {
         }
         let current: Vec<&LaneContext> = listeners
             .iter()
-            .flat_map(|listener| std::iter::once(&listener.own).chain(listener.named.values()))
-            .filter_map(|replica| replica.context.as_ref())
+            .flat_map(ListenerContexts::all)
             .chain(self.provided.values())
             .map(|replica| &**replica)
             .collect();
@@ -130,6 +129,12 @@ impl ListenerContexts {
     /// The listener's own context, if clients without a name of their own end their TLS here.
     pub(crate) fn own(&self) -> Option<&LaneContext> {
         self.own.context.as_deref()
+    }
+
+    /// The listener's own, and those for certain names.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rc<LaneContext>> {
+        let every = std::iter::once(&self.own).chain(self.named.values());
+        every.filter_map(|replica| replica.context.as_ref())
     }
 
     /// What a client gets that asks for `server_name`: of an exact name before a wildcard for its

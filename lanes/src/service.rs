@@ -313,8 +313,10 @@ pub struct End<'a> {
     pub server_name: Option<&'a str>,
     /// The session, if the client got as far as a ClientHello.
     pub session: Option<&'a sealane_engine::session::ServerSession>,
-    /// Why the client's certificate ended the handshake, if it did.
+    /// Why the client's certificate ended the connection, if it did.
     pub distrust: Option<&'a sealane_engine::client_certificates::Distrust>,
+    /// That certificate, if it was refused in the handshake: the session has none then.
+    pub refused_certificate: Option<&'a [u8]>,
     /// From accept to the end of the handshake, if it was completed.
     pub handshake_us: Option<u64>,
     /// From accept to the end.

@@ -4,6 +4,7 @@
 //! [`LogWriter`] that empties all rings. A lane writes a line whole or drops it and counts; it
 //! never waits, and neither side frees what the other allocated.
 
+mod client;
 mod line;
 mod writer;
 
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rtrb::RingBuffer;
+use sealane_engine::client_certificates::Distrust;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
 use sealane_lanes::service::End;
@@ -84,6 +86,8 @@ impl LaneLog {
 pub struct Ended<'a> {
     /// The backend that it was relayed to, if it got so far.
     pub backend: Option<&'a str>,
+    /// Why the client's certificate, which was only asked for, is not believed.
+    pub doubted: Option<&'a Distrust>,
     /// What the lane tells of it.
     pub end: &'a End<'a>,
     /// Its listener's name.

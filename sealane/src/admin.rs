@@ -9,6 +9,7 @@ mod state;
 
 use std::io;
 use std::net::TcpListener;
+use std::time::SystemTime;
 
 use crate::config::AdminAddress;
 use crate::http::{ContentType, Hosts, Request, Response, Server, Status, serve, serve_hosts};
@@ -84,10 +85,7 @@ pub struct AdminError {
 fn respond(request: &Request<'_>, state: &SharedState) -> Response {
     match request.path {
         "/" => Response::new(Status::Ok, ContentType::Text, INDEX),
-        "/healthz" => match state.lock().phase {
-            Phase::Serving => Response::text(Status::Ok, "ok"),
-            phase => Response::text(Status::ServiceUnavailable, phase.name()),
-        },
+        "/healthz" => health(&state.lock()),
         "/metrics" => {
             Response::new(Status::Ok, ContentType::Metrics, metrics::render(&state.lock()))
         }
@@ -99,10 +97,20 @@ fn respond(request: &Request<'_>, state: &SharedState) -> Response {
     }
 }
 
+/// What is served goes on being served when it is degraded: to take it out of service helps nobody.
+fn health(state: &ControlState) -> Response {
+    match (state.phase, state.degradation(SystemTime::now())) {
+        (Phase::Serving, None) => Response::text(Status::Ok, "ok"),
+        (Phase::Serving, Some(why)) => Response::text(Status::Ok, format!("degraded: {why}")),
+        (phase, _) => Response::text(Status::ServiceUnavailable, phase.name()),
+    }
+}
+
 const THREAD: &str = "admin";
 const INDEX: &str = "\
 Sealane
-/healthz   200 while connections are accepted, 503 before and while draining
+/healthz   200 while connections are accepted, 503 before and while draining; says that
+           it is degraded if the last reload was refused or a revocation list has ended
 /metrics   for Prometheus
 /state     what is served, from which certificates, by which lane, as JSON
 ";

@@ -6,6 +6,7 @@
 //! thread.
 
 mod backend;
+mod client_trust;
 mod destination;
 mod file;
 mod limits;
@@ -37,6 +38,7 @@ use crate::backends::BACKENDS_MAX;
 use backend::share_tls;
 
 pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend};
+pub use client_trust::{ClientDemand, ClientTrust};
 pub use destination::{Balance, Destination};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
@@ -121,6 +123,7 @@ impl Config {
             store: stores.first().and_then(|path| value::store_path(path)).map(PathBuf::from),
             default_certificate: None,
             policy: Policy { alpn: simple.alpn, ..Policy::default() },
+            clients: None,
             destination: Destination {
                 backends: simple.backends.into_iter().map(|backend| backend.address).collect(),
                 backend_tls: speaks_tls.then(BackendTls::default),
@@ -184,8 +187,11 @@ pub struct Listener {
     pub store: Option<PathBuf>,
     /// The name whose certificate is served when none fits; without it, the first certificate.
     pub default_certificate: Option<String>,
-    /// TLS versions, groups, ALPN and what happens to unknown names.
+    /// TLS versions, groups, ALPN and what happens to unknown names; not yet whose certificates
+    /// clients are asked for, which takes files.
     pub policy: Policy,
+    /// Whose certificates clients are asked for, if they are.
+    pub clients: Option<ClientTrust>,
     /// Where its plaintext goes.
     pub destination: Destination,
     /// Whether TLS is passed on as it is, but for clients with a route that ends it.

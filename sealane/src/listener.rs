@@ -8,6 +8,7 @@
 mod backend_trust;
 mod backends;
 mod certificates;
+mod client_trust;
 mod contexts;
 mod resolver;
 mod store;
@@ -22,8 +23,9 @@ use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateIndex, ListenerStore};
 use sealane_engine::client::{ClientContext, ClientContexts};
+use sealane_engine::client_certificates::ClientRoots;
 use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
-use sealane_engine::policy::{Group, Policy};
+use sealane_engine::policy::{ClientCertificates, Group, Policy};
 use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::SealingKeys;
@@ -34,6 +36,7 @@ use crate::stores::{self, Checks, Stores};
 pub use backend_trust::{Expiry, Usage};
 pub use backends::ReachedBackend;
 pub use certificates::bounds;
+pub use client_trust::{ClientsSummary, KnownClientRoots, RootFile};
 pub use contexts::Contexts;
 pub use resolver::resolve;
 pub use summary::{EXPIRIES_SHOWN_MAX, RouteSummary, StoreSummary, Summary};
@@ -48,8 +51,13 @@ struct Material {
 
 /// In the order in which they are read: each may look at what those before it made, and the store
 /// comes last because it is waited for.
-const MATERIALS: [Material; 4] =
-    [certificates::MATERIAL, backend_trust::MATERIAL, backends::MATERIAL, store::MATERIAL];
+const MATERIALS: [Material; 5] = [
+    certificates::MATERIAL,
+    client_trust::MATERIAL,
+    backend_trust::MATERIAL,
+    backends::MATERIAL,
+    store::MATERIAL,
+];
 
 /// The files and folders that `listener` is made of, but for its store: what changes there is
 /// served without a reload.
@@ -77,12 +85,15 @@ pub fn survey<'c>(config: &'c Config, around: &mut Surroundings<'_>) -> Surveys<
         }
     };
     let mut reading = Reading { around, checks, config, crypto, keys };
+    reading.around.client_roots.prune();
     let listeners = config.listeners.iter().map(|each| Survey::of(each, &mut reading)).collect();
     Surveys { crypto: reading.crypto, errors, listeners }
 }
 
 /// What a survey needs of the process and of the machine.
 pub struct Surroundings<'s> {
+    /// What was parsed of the authorities of clients: equal ones are kept once.
+    pub client_roots: &'s mut KnownClientRoots,
     /// What TLS is spoken to backends with: equal options have one context.
     pub clients: &'s mut ClientContexts,
     /// The time.
@@ -115,6 +126,10 @@ pub struct Survey<'c> {
     pub backends: Vec<Vec<ReachedBackend>>,
     /// The certificates of its files that are in order.
     pub certificates: Option<Arc<CertificateIndex>>,
+    /// The files with the authorities of its clients.
+    pub client_roots: Vec<RootFile>,
+    /// Whose certificates its clients are asked for, if they are and that is in order.
+    pub clients: Option<Arc<ClientRoots>>,
     /// What must be corrected before it can be served.
     pub errors: Vec<String>,
     /// When what it takes beside the certificates that it serves expires.
@@ -133,6 +148,8 @@ impl<'c> Survey<'c> {
             backend_tls: Vec::new(),
             backends: Vec::new(),
             certificates: None,
+            client_roots: Vec::new(),
+            clients: None,
             errors: Vec::new(),
             expiries: Vec::new(),
             store: None,
@@ -148,7 +165,7 @@ impl<'c> Survey<'c> {
         survey
     }
 
-    /// What lanes serve it with; none where what is missing is an error already.
+    /// What lanes serve it with; without an index, or whom to believe, nothing can be served.
     pub fn contexts(&self, config: &Config) -> Option<Contexts> {
         Contexts::of(self, |policy| self.context(config, config.crypto, policy))
     }
@@ -168,6 +185,16 @@ impl<'c> Survey<'c> {
             provider,
             tickets: config.tickets.count,
         }))
+    }
+
+    /// Who demands certificates of clients gets no policy without whom to believe.
+    fn policy(&self, written: &Policy) -> Option<Policy> {
+        let clients = match (&self.listener.clients, &self.clients) {
+            (None, _) => ClientCertificates::NotAsked,
+            (Some(trust), Some(roots)) => trust.demand.of(Arc::clone(roots)),
+            (Some(_), None) => return None,
+        };
+        Some(Policy { clients, ..written.clone() })
     }
 
     /// Does once what every lane will do, so that a context that no lane can use is found here.

@@ -4,7 +4,7 @@
 
 mod exposition;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ struct PerLane {
     value: fn(&Counters) -> u64,
 }
 
-const PER_LANE: [PerLane; 12] = [
+const PER_LANE: [PerLane; 13] = [
     PerLane {
         name: "sealane_connections_accepted_total",
         kind: Kind::Counter,
@@ -162,6 +162,12 @@ const PER_LANE: [PerLane; 12] = [
         kind: Kind::Gauge,
         help: "Open connections whose handshake is not complete.",
         value: |counters| counters.handshaking.value(),
+    },
+    PerLane {
+        name: "sealane_clients_by_expired_crl_total",
+        kind: Kind::Counter,
+        help: "Clients let in by a revocation list whose next update is overdue.",
+        value: |counters| counters.clients_by_ended_lists.value(),
     },
     PerLane {
         name: "sealane_keys_decoded_total",
@@ -311,6 +317,7 @@ fn certificates(to: &mut Exposition, state: &ControlState) {
     for listener in &state.listeners {
         family.sample(&[("listener", &listener.name)], listener.certificates.names);
     }
+    client_trust(to, state);
     stores(to, state);
     let soonest = state.soonest_to_expire().certificates;
     let help = "When a certificate expires, in Unix time; of many only the first to expire.";
@@ -324,6 +331,33 @@ fn certificates(to: &mut Exposition, state: &ControlState) {
             let labels: [(_, &dyn Display); 3] =
                 [("listener", listener), ("name", name), ("key", &key)];
             family.sample(&labels, certificate.not_after_s);
+        }
+    }
+}
+
+fn client_trust(to: &mut Exposition, state: &ControlState) {
+    let asking =
+        || state.listeners.iter().filter_map(|each| Some((&each.name, each.clients.as_ref()?)));
+    let help =
+        "When the authority of a listener's clients expires, in Unix time: of a file the first.";
+    let mut family = to.family("sealane_client_roots_not_after_seconds", Kind::Gauge, help);
+    for (listener, clients) in asking() {
+        for root in &clients.roots {
+            let labels: [(_, &dyn Display); 2] = [("listener", listener), ("source", &root.source)];
+            family.sample(&labels, root.not_after_s);
+        }
+    }
+    let help = "When the next revocation list of an issuer is due, in Unix time.";
+    let mut family = to.family("sealane_crl_expires_seconds", Kind::Gauge, help);
+    for (listener, clients) in asking() {
+        let mut soonest = BTreeMap::new();
+        for list in &clients.lists {
+            let known = soonest.entry(&list.issuer_text).or_insert(list.next_update_s);
+            *known = list.next_update_s.min(*known);
+        }
+        for (issuer, next_update_s) in soonest {
+            let labels: [(_, &dyn Display); 2] = [("listener", listener), ("issuer", issuer)];
+            family.sample(&labels, next_update_s);
         }
     }
 }

@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::{ClientStanding, Distrust};
+use sealane_engine::policy::ClientCertificates;
 use sealane_engine::tickets::LaneClock;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::Generation;
@@ -121,6 +123,9 @@ impl Service for Relay {
         let mut relayed = begun.unwrap_or_default();
         let alpn = link.session().and_then(|session| session.alpn());
         relayed.destination = settings.destination_for(link.name_number(), alpn);
+        if self.log.is_some() {
+            relayed.doubted = doubted(link);
+        }
         self.turn(&mut relayed, link, settings).connect()?;
         Ok(relayed)
     }
@@ -222,11 +227,24 @@ impl Service for Relay {
         if let Some(log) = &mut self.log {
             log.write(&Ended {
                 backend: reached.map(|(to, index)| to.backends[index].label.as_str()),
+                doubted: relayed.as_ref().and_then(|relayed| relayed.doubted.as_deref()),
                 end,
                 listener: &settings.listener,
                 source: relayed.as_ref().and_then(|relayed| relayed.source.as_deref()),
             });
         }
+    }
+}
+
+/// Why a certificate that was only asked for is not believed; one that is required is.
+fn doubted<K: Kernel>(link: &Link<'_, K>) -> Option<Box<Distrust>> {
+    let clients = link.context().map(|context| &context.policy.clients);
+    match clients {
+        Some(ClientCertificates::Asked(_)) => match link.standing() {
+            ClientStanding::Unverified(distrust) => Some(Box::new(distrust)),
+            ClientStanding::Absent | ClientStanding::NotAsked | ClientStanding::Verified => None,
+        },
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
-use webpki::KeyUsage;
+use webpki::{ExpirationPolicy, KeyUsage};
 
 use super::context::ClientContext;
 use crate::anchors::{Asked, refusal};
@@ -32,9 +32,14 @@ impl ServerCertVerifier for LaneVerifier {
     ) -> Result<ServerCertVerified, Error> {
         if let Some(anchors) = self.context.believed() {
             let chain = PeerChain::parse(end_entity, intermediates)?;
-            let (algorithms, usage) = (&self.algorithms, KeyUsage::server_auth());
-            let own =
-                anchors.verify(end_entity, &chain, &Asked { algorithms, crls: &[], now, usage })?;
+            let asked = Asked {
+                algorithms: &self.algorithms,
+                crl_expiration: ExpirationPolicy::Enforce,
+                crls: &[],
+                now,
+                usage: KeyUsage::server_auth(),
+            };
+            let own = anchors.verify(end_entity, &chain, &asked)?;
             own.verify_is_valid_for_subject_name(name).map_err(refusal)?;
         }
         Ok(ServerCertVerified::assertion())

@@ -9,22 +9,22 @@ use crate::client::ClientOptionsError;
 pub enum ClientRootsError {
     /// A revocation list that is none, or of a kind that cannot be honoured.
     #[error(
-        "crl[{index}]: list {position} cannot be used ({reason}); ask its authority for a complete \
+        "{label}: list {position} cannot be used ({reason}); ask its authority for a complete \
          list of version 2"
     )]
     BadCrl {
-        /// Which of the texts, counted from 0.
-        index: usize,
+        /// Which of the texts.
+        label: String,
         /// In the text, counted from 1.
         position: usize,
         /// What is wrong.
         reason: String,
     },
     /// A section of a PEM text with lists cannot be decoded.
-    #[error("crl[{index}]: PEM section {position} is damaged: {reason}; copy the file again")]
+    #[error("{label}: PEM section {position} is damaged: {reason}; copy the file again")]
     BrokenCrlPem {
-        /// Which of the texts, counted from 0.
-        index: usize,
+        /// Which of the texts.
+        label: String,
         /// Among its lists, counted from 1.
         position: usize,
         /// What is damaged.
@@ -37,10 +37,10 @@ pub enum ClientRootsError {
         bytes: usize,
     },
     /// A text without a list.
-    #[error("crl[{index}]: no list in it; it needs a PEM section X509 CRL")]
+    #[error("{label}: no list in it; it needs a PEM section X509 CRL")]
     NoCrlInText {
-        /// Which of the texts, counted from 0.
-        index: usize,
+        /// Which of the texts.
+        label: String,
     },
     /// Nobody to trust.
     #[error(

@@ -2,17 +2,21 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
-use rustls::server::danger::ClientCertVerified;
 use rustls::{CertificateError, DistinguishedName, Error};
 use sha2::{Digest, Sha256};
-use webpki::{CertRevocationList, KeyUsage, OwnedCertRevocationList};
+use webpki::{CertRevocationList, ExpirationPolicy, KeyUsage, OwnedCertRevocationList};
+use x509_parser::prelude::{CertificateRevocationList, FromDer as _};
+use x509_parser::x509::X509Name;
 
-use super::ClientRootsError;
+use super::names::{self, ClientName};
 use super::pinned::Pinned;
+use super::presented::{distinguished, read};
+use super::{ClientRootsError, Distrust};
 use crate::anchors::{Anchors, Asked, refusal};
 use crate::certificates::{damage, is_authority, is_self_issued};
 use crate::client::Roots;
@@ -27,9 +31,14 @@ use crate::session::is_authority_as_leaf;
 /// client's own; if it is no authority's, nobody else's is believed because of it. An intermediate
 /// authority that is given here need not be sent by clients, and is believed as far as one that is
 /// trusted issued it, as OpenSSL has it.
+#[derive(Clone)]
 pub struct ClientRoots {
+    /// Of the lists too.
+    content: [u8; 32],
     digest: [u8; 32],
-    subjects: Vec<DistinguishedName>,
+    lists: Arc<[RevocationList]>,
+    rules: Arc<ClientRules>,
+    subjects: Arc<[DistinguishedName]>,
     trust: Arc<Trust>,
 }
 
@@ -39,18 +48,34 @@ impl ClientRoots {
     /// # Errors
     /// There is no certificate, a text is damaged, or there is more of something than its limit.
     pub fn from_pem(ca: &[&[u8]], crls: &[&[u8]]) -> Result<Self, ClientRootsError> {
-        let texts = ca.iter().enumerate();
-        let sources: Vec<_> = texts
-            .map(|(index, text)| Roots::from_pem(&format!("ca[{index}]"), text))
+        let label = |kind, texts: &[&[u8]]| -> Vec<String> {
+            (0..texts.len()).map(|index| format!("{kind}[{index}]")).collect()
+        };
+        let (ca_labels, crl_labels) = (label("ca", ca), label("crl", crls));
+        Self::from_labelled_pem(&labelled(&ca_labels, ca), &labelled(&crl_labels, crls))
+    }
+
+    /// The same; what stands before each text names it in errors.
+    ///
+    /// # Errors
+    /// There is no certificate, a text is damaged, or there is more of something than its limit.
+    pub fn from_labelled_pem(
+        ca: &[(&str, &[u8])],
+        crls: &[(&str, &[u8])],
+    ) -> Result<Self, ClientRootsError> {
+        let sources: Vec<_> = ca
+            .iter()
+            .map(|(label, text)| Roots::from_pem(label, text))
             .collect::<Result<_, _>>()?;
         let roots = Roots::joined(&sources)?;
         if roots.is_empty() {
             return Err(ClientRootsError::NoRoots);
         }
-        let mut hash = Sha256::new_with_prefix(b"sealane client authorities 1");
+        let mut hash = Sha256::new_with_prefix(b"sealane client authorities 2");
         hash.update(roots.digest());
+        let digest = hash.clone().finalize().into();
         let lists = read_crls(crls)?;
-        for (der, _) in &lists {
+        for (der, ..) in &lists {
             hash.update(Sha256::digest(der));
         }
         let anchors = roots.anchors(|anchors, der| {
@@ -61,18 +86,32 @@ impl ClientRoots {
                 (true, false) => anchors.know(der),
             }
         })?;
-        let crls: Vec<_> = lists.into_iter().map(|(_, list)| list).collect();
+        let (crls, lists): (Vec<_>, Vec<_>) =
+            lists.into_iter().map(|(_, list, shown)| (list, shown)).unzip();
         let pinned = Pinned::among(roots.ders(), !crls.is_empty());
         Ok(Self {
-            digest: hash.finalize().into(),
-            subjects: roots.subjects()?,
+            content: hash.finalize().into(),
+            digest,
+            lists: lists.into(),
+            rules: Arc::default(),
+            subjects: roots.subjects()?.into(),
             trust: Arc::new(Trust { anchors, crls, pinned }),
         })
     }
 
     /// The same, but clients are not told who is trusted, and choose for themselves what to show.
     pub fn unnamed(self) -> Self {
-        Self { subjects: Vec::new(), ..self }
+        Self { subjects: Arc::default(), ..self }
+    }
+
+    /// The same under other rules; what was parsed is shared with it.
+    pub fn under(&self, rules: ClientRules) -> Self {
+        Self { rules: Arc::new(rules), ..self.clone() }
+    }
+
+    /// What is asked of a client beside a chain that the roots vouch for.
+    pub fn rules(&self) -> &ClientRules {
+        &self.rules
     }
 
     /// The names of the authorities, which clients that are asked get to see.
@@ -80,15 +119,104 @@ impl ClientRoots {
         &self.subjects
     }
 
-    /// Tells these roots and lists from all others; neither their order nor repetitions count.
+    /// Its revocation lists.
+    pub fn lists(&self) -> &[RevocationList] {
+        &self.lists
+    }
+
+    /// The authorities of which there is no list, as RFC 4514 writes names, if there are lists at
+    /// all: whoever they issued is refused.
+    pub fn unlisted(&self) -> Vec<String> {
+        let is_listed = |name: &[u8]| self.lists.iter().any(|list| *list.issuer == *name);
+        let names = self.subjects.iter().filter(|name| !is_listed(name.as_ref()));
+        let read = |name: &DistinguishedName| {
+            X509Name::from_der(name.as_ref())
+                .map_or_else(|_| String::new(), |(_, n)| distinguished(&n))
+        };
+        if self.lists.is_empty() { Vec::new() } else { names.map(read).collect() }
+    }
+
+    /// Tells these roots from all others; neither their order nor repetitions count. The lists are
+    /// not in it: a ticket that was sealed under others is judged by these when it is opened, and
+    /// machines that fetch their lists at different times resume each other's sessions. Nor are the
+    /// rules, for the same reason.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
-    /// Who is trusted. A lane takes a reference once for each context.
-    pub(super) fn trust(&self) -> Arc<Trust> {
-        Arc::clone(&self.trust)
+    /// Whether what was parsed is in use elsewhere: by other values that came of this one.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.trust) > 1
     }
+
+    /// Whether a client's chain is believed at a time, and by what kind of lists.
+    pub(super) fn judge(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+        algorithms: &WebPkiSupportedAlgorithms,
+    ) -> Result<Lists, Error> {
+        let verify = |lists| self.trust.verify(leaf, intermediates, (now, lists), algorithms);
+        let lists = match verify(Lists::Current).map(|()| Lists::Current) {
+            Err(error) if self.rules.accept_ended_lists && is_of_ended_list(&error) => {
+                verify(Lists::Ended).map(|()| Lists::Ended)
+            }
+            judged => judged,
+        }?;
+        names::admit(&self.rules.names, leaf)?;
+        Ok(lists)
+    }
+
+    /// Whether a list has a number that one of these certificates has, perhaps of another issuer's:
+    /// without one nothing in the chain has been revoked, and that is known without a signature.
+    pub(crate) fn may_have_revoked(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let is_listed = |certificate: &CertificateDer<'_>| {
+            read(certificate).is_none_or(|certificate| self.trust.lists(certificate.raw_serial()))
+        };
+        chain.iter().any(is_listed)
+    }
+}
+
+fn labelled<'a>(labels: &'a [String], texts: &[&'a [u8]]) -> Vec<(&'a str, &'a [u8])> {
+    labels.iter().map(String::as_str).zip(texts.iter().copied()).collect()
+}
+
+/// What is asked of a client beside a chain that the roots vouch for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientRules {
+    /// Whether a list counts on when its next update is overdue.
+    pub accept_ended_lists: bool,
+    /// Whether connections end that stand when a list comes that revokes their certificates.
+    pub cut_revoked: bool,
+    /// The names of which its own certificate must have one; none: any will do.
+    pub names: Vec<ClientName>,
+    /// For how long after a full handshake sessions resume; none: as long as there are tickets.
+    pub proof_age_max: Option<Duration>,
+}
+
+/// A revocation list as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevocationList {
+    /// The name of its issuer, in DER.
+    pub issuer: Box<[u8]>,
+    /// The same in words, as RFC 4514 writes names.
+    pub issuer_text: String,
+    /// When the next one is due, in Unix time: from then on it has ended.
+    pub next_update_s: i64,
+}
+
+/// By what kind of lists a chain was judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lists {
+    /// They are in date, or there are none.
+    Current,
+    /// One has ended.
+    Ended,
+}
+
+fn is_of_ended_list(error: &Error) -> bool {
+    Distrust::of(error.clone(), &[]) == Distrust::CrlExpired
 }
 
 /// Whom a lane believes, and what was revoked: memory that all lanes read and none writes.
@@ -105,13 +233,18 @@ impl Trust {
         &self,
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
+        (now, lists): (UnixTime, Lists),
         algorithms: &WebPkiSupportedAlgorithms,
-    ) -> Result<ClientCertVerified, Error> {
+    ) -> Result<(), Error> {
         let chain = PeerChain::parse(leaf, intermediates)?;
-        let asked = Asked { algorithms, crls: &self.crls, now, usage: KeyUsage::client_auth() };
+        let crl_expiration = match lists {
+            Lists::Current => ExpirationPolicy::Enforce,
+            Lists::Ended => ExpirationPolicy::Ignore,
+        };
+        let usage = KeyUsage::client_auth();
+        let asked = Asked { algorithms, crl_expiration, crls: &self.crls, now, usage };
         let refused = match self.anchors.verify(leaf, &chain, &asked) {
-            Ok(_) => return Ok(ClientCertVerified::assertion()),
+            Ok(_) => return Ok(()),
             Err(Error::InvalidCertificate(error))
                 if error == CertificateError::UnknownIssuer || is_authority_as_leaf(&error) =>
             {
@@ -120,15 +253,19 @@ impl Trust {
             Err(error) => return Err(error),
         };
         match self.pinned.judge(leaf, now) {
-            Some(judged) => judged.map(|()| ClientCertVerified::assertion()),
+            Some(judged) => judged,
             None => Err(Error::InvalidCertificate(refused)),
         }
+    }
+
+    fn lists(&self, serial: &[u8]) -> bool {
+        self.crls.iter().any(|list| !matches!(list.find_serial(serial), Ok(None)))
     }
 }
 
 impl PartialEq for ClientRoots {
     fn eq(&self, other: &Self) -> bool {
-        self.digest == other.digest
+        (self.content, &self.rules) == (other.content, &other.rules)
     }
 }
 
@@ -143,40 +280,54 @@ impl fmt::Debug for ClientRoots {
     }
 }
 
-/// A revocation list as it was written, and as it is asked.
-type List = (CertificateRevocationListDer<'static>, CertRevocationList<'static>);
+/// A revocation list as it was written, as it is asked, and as it is shown.
+type List = (CertificateRevocationListDer<'static>, CertRevocationList<'static>, RevocationList);
 
 /// The lists of all texts, each once, sorted.
-fn read_crls(texts: &[&[u8]]) -> Result<Vec<List>, ClientRootsError> {
-    let bytes = texts.iter().map(|text| text.len()).sum();
+fn read_crls(texts: &[(&str, &[u8])]) -> Result<Vec<List>, ClientRootsError> {
+    let bytes = texts.iter().map(|(_, text)| text.len()).sum();
     if bytes > CRL_BYTES_MAX {
         return Err(ClientRootsError::CrlsTooLarge { bytes });
     }
     let mut lists: Vec<List> = Vec::new();
-    for (index, text) in texts.iter().enumerate() {
+    for (label, text) in texts {
         let before = lists.len();
         for (found, section) in CertificateRevocationListDer::pem_slice_iter(text).enumerate() {
-            let position = found + 1;
-            let crl = section.map_err(|error| ClientRootsError::BrokenCrlPem {
-                index,
-                position,
-                reason: damage(&error),
-            })?;
-            let list = OwnedCertRevocationList::from_der(&crl).map_err(|error| {
-                ClientRootsError::BadCrl { index, position, reason: refusal(error).to_string() }
-            })?;
-            lists.push((crl, list.into()));
+            let (label, position) = ((*label).to_owned(), found + 1);
+            let crl = match section {
+                Ok(crl) => crl,
+                Err(error) => {
+                    let reason = damage(&error);
+                    return Err(ClientRootsError::BrokenCrlPem { label, position, reason });
+                }
+            };
+            let bad = |reason| ClientRootsError::BadCrl { label, position, reason };
+            let (list, shown) = read_crl(&crl).map_err(bad)?;
+            lists.push((crl, list, shown));
         }
         if lists.len() == before {
-            return Err(ClientRootsError::NoCrlInText { index });
+            return Err(ClientRootsError::NoCrlInText { label: (*label).to_owned() });
         }
     }
-    lists.sort_unstable_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
-    lists.dedup_by(|(a, _), (b, _)| a == b);
+    lists.sort_unstable_by(|(a, ..), (b, ..)| a.as_ref().cmp(b.as_ref()));
+    lists.dedup_by(|(a, ..), (b, ..)| a == b);
     if lists.len() > CRLS_MAX {
         return Err(ClientRootsError::TooManyCrls { count: lists.len() });
     }
     Ok(lists)
+}
+
+fn read_crl(der: &[u8]) -> Result<(CertRevocationList<'static>, RevocationList), String> {
+    let list = OwnedCertRevocationList::from_der(der).map_err(|e| refusal(e).to_string())?;
+    let (_, shown) = CertificateRevocationList::from_der(der).map_err(|e| e.to_string())?;
+    // webpki takes none without it.
+    let next_update = shown.next_update().ok_or("it has no next update")?;
+    let shown = RevocationList {
+        issuer: shown.issuer().as_raw().into(),
+        issuer_text: distinguished(shown.issuer()),
+        next_update_s: next_update.timestamp(),
+    };
+    Ok((list.into(), shown))
 }
 
 /// Revocation lists of one policy.

@@ -47,6 +47,12 @@ pub enum Distrust {
     /// Anything else.
     #[error("the client's certificate cannot be verified: {0}")]
     Other(Error),
+    /// It has none of the names that may come in.
+    #[error(
+        "the client's certificate has none of the names that are admitted; admit one of its own, \
+         or issue another"
+    )]
+    NotNamed,
     /// An authority allows fewer authorities below itself.
     #[error(
         "there are more authorities in the client's chain than one of them allows below itself \
@@ -85,11 +91,29 @@ impl Distrust {
         }
     }
 
+    /// In one word, for logs.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::BadPurpose => "purpose",
+            Self::BadSignature => "signature",
+            Self::CrlExpired => "crl_expired",
+            Self::Expired => "expired",
+            Self::NotNamed => "name",
+            Self::NotYetValid => "not_yet_valid",
+            Self::Other(_) => "unusable",
+            Self::PathTooLong => "path_length",
+            Self::RevocationUnknown => "crl_missing",
+            Self::Revoked => "revoked",
+            Self::SelfSigned | Self::SelfSignedInChain | Self::UnknownIssuer => "unknown_ca",
+        }
+    }
+
     /// Why rustls refused `chain`.
     pub(super) fn of(error: Error, chain: &[CertificateDer<'_>]) -> Self {
         use CertificateError as E;
         let Error::InvalidCertificate(refusal) = &error else { return Self::Other(error) };
         match refusal {
+            E::ApplicationVerificationFailure => Self::NotNamed,
             E::BadSignature => Self::BadSignature,
             E::Expired | E::ExpiredContext { .. } => Self::Expired,
             E::ExpiredRevocationList | E::ExpiredRevocationListContext { .. } => Self::CrlExpired,

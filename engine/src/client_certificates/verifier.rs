@@ -1,7 +1,9 @@
 //! How a lane checks a client's certificate.
 
-use std::sync::Arc;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
+use fragile::Fragile;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
@@ -10,28 +12,47 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use super::roots::Trust;
+use super::roots::Lists;
 use super::{ClientRoots, ClientStanding, Distrust};
-use crate::peer_chain::PeerChain;
+use crate::peer_chain::{PEER_CHAIN_BYTES_MAX, PeerChain};
 
 /// A lane's own verifier. The roots behind it are memory that all lanes read and none writes.
 #[derive(Debug)]
 pub(crate) struct LaneVerifier {
     algorithms: WebPkiSupportedAlgorithms,
+    /// Clients that were let in by a list that had ended, counted by the lane.
+    by_ended_lists: Fragile<Rc<Cell<u64>>>,
+    /// The certificate that was refused last, until somebody takes it.
+    refused: Fragile<RefCell<Option<Box<[u8]>>>>,
     required: bool,
-    subjects: Vec<DistinguishedName>,
-    trust: Arc<Trust>,
+    roots: ClientRoots,
 }
 
 impl LaneVerifier {
     /// A verifier against `roots`; if a certificate is not `required`, handshakes let any pass.
-    pub(crate) fn new(roots: &ClientRoots, required: bool, provider: &CryptoProvider) -> Self {
+    pub(crate) fn new(
+        roots: &ClientRoots,
+        required: bool,
+        provider: &CryptoProvider,
+        by_ended_lists: &Rc<Cell<u64>>,
+    ) -> Self {
         Self {
             algorithms: provider.signature_verification_algorithms,
+            by_ended_lists: Fragile::new(Rc::clone(by_ended_lists)),
+            refused: Fragile::new(RefCell::new(None)),
             required,
-            subjects: roots.subjects().to_vec(),
-            trust: roots.trust(),
+            roots: roots.clone(),
         }
+    }
+
+    /// Whether handshakes fail without a chain that the roots vouch for.
+    pub(super) fn requires(&self) -> bool {
+        self.required
+    }
+
+    /// Whom it believes, and what else it asks.
+    pub(crate) fn roots(&self) -> &ClientRoots {
+        &self.roots
     }
 
     /// What a chain is worth at a time.
@@ -43,13 +64,48 @@ impl LaneVerifier {
         let Some((leaf, intermediates)) = chain.split_first() else {
             return ClientStanding::Absent;
         };
-        let verified = match now {
-            Some(now) => self.trust.verify(leaf, intermediates, now, &self.algorithms),
-            None => Err(Error::FailedToGetCurrentTime),
-        };
-        match verified {
+        match self.judge(leaf, intermediates, now) {
             Ok(_) => ClientStanding::Verified,
             Err(error) => ClientStanding::Unverified(Distrust::of(error, chain)),
+        }
+    }
+
+    /// Lets a chain in, or says why not; who comes in by a list that has ended is counted.
+    pub(super) fn admit(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: Option<UnixTime>,
+    ) -> Result<(), Error> {
+        let lists = self.judge(leaf, intermediates, now)?;
+        if lists == Lists::Ended
+            && let Ok(count) = self.by_ended_lists.try_get()
+        {
+            count.set(count.get() + 1);
+        }
+        Ok(())
+    }
+
+    /// A client's own certificate, if it was refused since this was asked last.
+    pub(crate) fn take_refused(&self) -> Option<Box<[u8]>> {
+        self.refused.try_get().ok()?.take()
+    }
+
+    fn judge(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: Option<UnixTime>,
+    ) -> Result<Lists, Error> {
+        let now = now.ok_or(Error::FailedToGetCurrentTime)?;
+        self.roots.judge(leaf, intermediates, now, &self.algorithms)
+    }
+
+    fn keep_refused(&self, leaf: &CertificateDer<'_>) {
+        if leaf.len() <= PEER_CHAIN_BYTES_MAX
+            && let Ok(refused) = self.refused.try_get()
+        {
+            refused.replace(Some(leaf.as_ref().into()));
         }
     }
 }
@@ -60,7 +116,7 @@ impl ClientCertVerifier for LaneVerifier {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.subjects
+        self.roots.subjects()
     }
 
     fn verify_client_cert(
@@ -69,12 +125,15 @@ impl ClientCertVerifier for LaneVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        if self.required {
-            return self.trust.verify(end_entity, intermediates, now, &self.algorithms);
+        let admitted = match self.required {
+            true => self.admit(end_entity, intermediates, Some(now)),
+            // Whoever judges it afterwards, in whatever language, reads it without a surprise.
+            false => PeerChain::parse(end_entity, intermediates).map(drop).map_err(Error::from),
+        };
+        if admitted.is_err() {
+            self.keep_refused(end_entity);
         }
-        // Whoever judges it afterwards, in whatever language, reads it without a surprise.
-        PeerChain::parse(end_entity, intermediates)?;
-        Ok(ClientCertVerified::assertion())
+        admitted.map(|()| ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -1,6 +1,7 @@
 //! Certificates that a stranger sends: what is read of them, and which signatures are verified.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,12 +107,12 @@ fn search<'a>(
 }
 
 pub(super) fn client_verdict(chain: &[CertificateDer<'_>]) {
-    let verifier = LaneVerifier::new(&client_roots(), true, &counting());
+    let verifier = LaneVerifier::new(&client_roots(), true, &counting(), &Rc::default());
     let _ = verifier.verify_client_cert(&chain[0], &chain[1..], now());
 }
 
 pub(super) fn resumed_verdict(chain: &[CertificateDer<'_>]) {
-    let verifier = LaneVerifier::new(&client_roots(), false, &counting());
+    let verifier = LaneVerifier::new(&client_roots(), false, &counting(), &Rc::default());
     verifier.standing(chain, Some(now()));
 }
 
@@ -127,7 +128,7 @@ pub(super) fn server_verdict(chain: &[CertificateDer<'_>]) {
 
 pub(super) fn certificate_verify() -> Cost {
     VERIFIED.set(0);
-    let verifier = LaneVerifier::new(&client_roots(), false, &counting());
+    let verifier = LaneVerifier::new(&client_roots(), false, &counting(), &Rc::default());
     let server = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()

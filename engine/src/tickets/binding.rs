@@ -1,4 +1,5 @@
-//! What a ticket is bound to: the server's certificate that its session began with.
+//! What a ticket is bound to: the server's certificate that its session began with, and when that
+//! was.
 //!
 //! rustls hands its ticketer a session's bytes and nothing else. But it asks the lane's resolver
 //! for a certificate at every hello, also one that resumes, and in the same turn for what is in the
@@ -10,6 +11,7 @@ use std::cell::Cell;
 
 use sha2::{Digest, Sha256};
 
+use super::UnixSeconds;
 use crate::certificates::LeafTraits;
 
 /// Tells a server's own certificate from all others: SHA-256 over it as it is sent, without its
@@ -28,23 +30,30 @@ impl LeafDigest {
 #[derive(Debug, Default)]
 pub(crate) struct Binding {
     /// Until its handshake is over.
-    leaf: Option<Box<LeafDigest>>,
+    bound: Option<Box<Bound>>,
     /// As long as it lives: who is told of it asks later.
     traits: Option<LeafTraits>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bound {
+    leaf: Option<LeafDigest>,
+    /// When the full handshake was that this session goes back to, if a ticket says so.
+    proved_at: Option<UnixSeconds>,
 }
 
 impl Binding {
     /// Lets a session take its turn: what it is bound to is noted meanwhile, and kept if it
     /// changed.
     pub(crate) fn during<T>(&mut self, turn: impl FnOnce() -> T) -> T {
-        let before = self.leaf.as_deref().copied();
+        let before = self.bound.as_deref().copied().unwrap_or_default();
         NOTED.set(Noted::Turn(before));
         OPENINGS_LEFT.set(OPENINGS_MAX);
         let outcome = turn();
         if let Noted::Turn(after) = NOTED.replace(Noted::NoTurn)
             && after != before
         {
-            self.leaf = after.map(Box::new);
+            self.bound = Some(Box::new(after));
         }
         self.traits = TRAITS.take().or(self.traits);
         outcome
@@ -52,7 +61,7 @@ impl Binding {
 
     /// The handshake is over: no ticket follows.
     pub(crate) fn release(&mut self) {
-        self.leaf = None;
+        self.bound = None;
     }
 
     /// What kind of certificate the session was served, if it can be told.
@@ -63,9 +72,16 @@ impl Binding {
 
 /// Notes what the session whose turn it is was served.
 pub(crate) fn note(leaf: LeafDigest, traits: Option<LeafTraits>) {
-    if let Noted::Turn(_) = NOTED.get() {
-        NOTED.set(Noted::Turn(Some(leaf)));
+    if let Noted::Turn(bound) = NOTED.get() {
+        NOTED.set(Noted::Turn(Bound { leaf: Some(leaf), ..bound }));
         TRAITS.set(traits);
+    }
+}
+
+/// Notes when the full handshake was that the session whose turn it is goes back to.
+pub(super) fn note_proof(proved_at: UnixSeconds) {
+    if let Noted::Turn(bound) = NOTED.get() {
+        NOTED.set(Noted::Turn(Bound { proved_at: Some(proved_at), ..bound }));
     }
 }
 
@@ -73,7 +89,16 @@ pub(crate) fn note(leaf: LeafDigest, traits: Option<LeafTraits>) {
 pub(super) fn noted() -> Option<LeafDigest> {
     match NOTED.get() {
         Noted::NoTurn => None,
-        Noted::Turn(leaf) => leaf,
+        Noted::Turn(bound) => bound.leaf,
+    }
+}
+
+/// When the full handshake was that the session whose turn it is goes back to; none if it is full
+/// itself.
+pub(super) fn noted_proof() -> Option<UnixSeconds> {
+    match NOTED.get() {
+        Noted::NoTurn => None,
+        Noted::Turn(bound) => bound.proved_at,
     }
 }
 
@@ -89,7 +114,7 @@ pub(super) fn noted_to_open() -> Option<LeafDigest> {
 #[derive(Clone, Copy)]
 enum Noted {
     NoTurn,
-    Turn(Option<LeafDigest>),
+    Turn(Bound),
 }
 
 thread_local! {

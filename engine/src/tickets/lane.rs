@@ -33,6 +33,7 @@ impl LaneTickets {
         Ticketer {
             clock: Arc::clone(&self.clock),
             policy,
+            proofs: None,
             random: self.random,
             replica: Fragile::new(Rc::clone(&self.replica)),
         }

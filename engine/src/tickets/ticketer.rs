@@ -6,6 +6,7 @@ use fragile::Fragile;
 use rustls::server::ProducesTickets;
 
 use crate::{
+    client_certificates::{Proofs, proof},
     policy::PolicyDigest,
     tickets::{
         FillRandom, LaneClock, LeafDigest, binding,
@@ -26,11 +27,19 @@ use crate::{
 pub struct Ticketer {
     pub(super) clock: Arc<LaneClock>,
     pub(super) policy: PolicyDigest,
+    /// If clients are asked for certificates.
+    pub(super) proofs: Option<Proofs>,
     pub(super) random: FillRandom,
     pub(super) replica: Fragile<Rc<RefCell<Replica>>>,
 }
 
 impl Ticketer {
+    /// The same, for clients that are asked for certificates: rustls gets only such sessions out of
+    /// tickets as `proofs` admit.
+    pub(crate) fn judging(self, proofs: Option<Proofs>) -> Self {
+        Self { proofs, ..self }
+    }
+
     /// A ticket for the session `plain`, which began with the certificate `leaf`.
     pub fn seal(&self, leaf: &LeafDigest, plain: &[u8]) -> Option<Vec<u8>> {
         let mut random = [0; NONCE_BYTES];
@@ -61,15 +70,30 @@ impl ProducesTickets for Ticketer {
     /// One lifetime: a ticket made in an epoch's last second still opens for that long.
     fn lifetime(&self) -> u32 {
         let replica = self.replica.try_get().ok().and_then(|replica| replica.try_borrow().ok());
-        replica.map_or(0, |replica| replica.lifetime_s())
+        let lifetime_s = replica.map_or(0, |replica| replica.lifetime_s());
+        let age_max_s = self.proofs.as_ref().and_then(Proofs::age_max_s);
+        lifetime_s.min(age_max_s.unwrap_or(u32::MAX))
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.seal(&binding::noted()?, plain)
+        let leaf = binding::noted()?;
+        if self.proofs.is_none() {
+            return self.seal(&leaf, plain);
+        }
+        let proved_at = binding::noted_proof().or(self.clock.now())?;
+        self.seal(&leaf, &proof::dated(plain, proved_at))
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.open(&binding::noted_to_open()?, cipher)
+        let mut session = self.open(&binding::noted_to_open()?, cipher)?;
+        if let Some(proofs) = &self.proofs {
+            let proved_at = proof::take_date(&mut session)?;
+            if !proofs.admit(&session, proved_at, &self.clock) {
+                return None;
+            }
+            binding::note_proof(proved_at);
+        }
+        Some(session)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rcgen::{
     CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber,
     date_time_ymd,
 };
 use rustls::client::ResolvesClientCert;
@@ -16,7 +16,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription as Alert, SignatureScheme};
 use sealane_engine::client_certificates::{
-    ClientRoots, ClientRootsError, ClientStanding, Distrust,
+    ClientName, ClientRoots, ClientRootsError, ClientRules, ClientStanding, Distrust,
 };
 use sealane_engine::policy::{ClientCertificates, Policy};
 use sealane_engine::provider::ProviderChoice;
@@ -234,7 +234,9 @@ fn who_is_asked_is_told_whose_certificates_are_wanted() {
 #[test]
 fn a_session_that_resumes_is_judged_again() {
     let ours = Authority::new();
-    for clients in [ClientCertificates::Asked, ClientCertificates::Required] {
+    for (clients, is_required) in
+        [(ClientCertificates::Asked as fn(_) -> _, false), (ClientCertificates::Required, true)]
+    {
         let policy = asking(clients(ours.roots(&[])));
         for version in [&TLS12, &TLS13] {
             let server = Server::new(ProviderChoice::Auto, policy.clone(), &ED25519);
@@ -245,17 +247,159 @@ fn a_session_that_resumes_is_judged_again() {
             let config = server.client(&client, version);
             let first = server.meet(&config, "a.test").unwrap();
             assert!(!first.resumed());
-            for (later_s, standing) in [
-                (0, ClientStanding::Verified),
-                (2 * 3_600, ClientStanding::Unverified(Distrust::Expired)),
-            ] {
-                server.lane.clock.set(UnixSeconds(NOW.0 + later_s));
-                let session = server.meet(&config, "a.test").unwrap();
-                assert!(session.resumed(), "{version:?} {later_s}");
-                assert_eq!(session.peer_certificates(), identity.chain);
-                assert_eq!(server.context.standing(&session), standing, "{version:?}");
-            }
+            let session = server.meet(&config, "a.test").unwrap();
+            assert!(session.resumed(), "{version:?}");
+            assert_eq!(session.peer_certificates(), identity.chain);
+            assert_eq!(server.context.standing(&session), ClientStanding::Verified);
+            server.lane.clock.set(UnixSeconds(NOW.0 + 2 * 3_600));
+            let met = server.meet(&config, "a.test").map(|session| {
+                assert!(session.resumed(), "{version:?}");
+                server.context.standing(&session)
+            });
+            let expected = match is_required {
+                true => Err(Failed::Alert(Alert::CertificateExpired)),
+                false => Ok(unverified(Distrust::Expired)),
+            };
+            assert_eq!(met, expected, "{version:?}");
         }
+    }
+}
+
+/// Each resumed session gets new tickets; the time of the full handshake goes on in them.
+#[test]
+fn who_resumes_again_and_again_shows_its_certificate_in_time() {
+    let ours = Authority::new();
+    let rules = ClientRules { proof_age_max: Some(Duration::from_hours(2)), ..Default::default() };
+    let roots = Arc::new(ours.roots(&[]).under(rules));
+    for clients in [ClientCertificates::Asked, ClientCertificates::Required] {
+        let policy = asking(clients(Arc::clone(&roots)));
+        for version in [&TLS12, &TLS13] {
+            let server = Server::new(ProviderChoice::Auto, policy.clone(), &ED25519);
+            let identity = Some(ours.issue(|_| ()).resolver());
+            let config = server.client(&Client { identity, ..Client::default() }, version);
+            let mut full = Vec::new();
+            for half_hour in 0..12 {
+                server.lane.clock.set(UnixSeconds(NOW.0 + half_hour * 1_800));
+                if !server.meet(&config, "a.test").unwrap().resumed() {
+                    full.push(half_hour);
+                }
+            }
+            assert_eq!(full, [0, 5, 10], "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_needs_one_of_the_names_if_there_are_any() {
+    let ours = Authority::new();
+    let rules = ClientRules {
+        names: vec![
+            ClientName::CommonName("batch".into()),
+            ClientName::Dns("*.svc.test".into()),
+            ClientName::Uri("spiffe://prod/*".into()),
+        ],
+        ..Default::default()
+    };
+    let policy = asking(ClientCertificates::Required(Arc::new(ours.roots(&[]).under(rules))));
+    let server = Server::new(ProviderChoice::Auto, policy, &ED25519);
+    let named = |name: SanType| ours.issue(|leaf| leaf.subject_alt_names = vec![name]);
+    let dns = |name: &str| named(SanType::DnsName(name.try_into().unwrap()));
+    let uri = |name: &str| named(SanType::URI(name.try_into().unwrap()));
+    for (identity, is_admitted) in [
+        (ours.issue(|leaf| leaf.distinguished_name.push(DnType::CommonName, "batch")), true),
+        (dns("a.svc.test"), true),
+        (uri("spiffe://prod/db"), true),
+        (ours.issue(|leaf| leaf.distinguished_name.push(DnType::CommonName, "a.svc.test")), false),
+        (dns("svc.test"), false),
+        (dns("batch"), false),
+        (uri("spiffe://stage/db"), false),
+    ] {
+        for version in [&TLS12, &TLS13] {
+            let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+            let met = server.accept(&client, "a.test", version).map(drop);
+            let expected =
+                if is_admitted { Ok(()) } else { Err(Failed::Alert(Alert::AccessDenied)) };
+            assert_eq!(met, expected, "{version:?}");
+            let refused = server.context.take_refused();
+            let shown = (!is_admitted).then(|| identity.chain[0].as_ref().into());
+            assert_eq!(refused, shown, "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn who_comes_in_by_a_list_that_has_ended_is_counted() {
+    let ours = Authority::new();
+    let rules = ClientRules { accept_ended_lists: true, ..Default::default() };
+    let ended = Arc::new(ours.roots(&[&ours.crl(&[REVOKED], 2026)]).under(rules.clone()));
+    let current = Arc::new(ours.roots(&[&ours.crl(&[REVOKED], 2028)]).under(rules));
+    for (roots, counted) in [(&ended, 1), (&current, 0)] {
+        let policy = asking(ClientCertificates::Required(Arc::clone(roots)));
+        let server = Server::new(ProviderChoice::Auto, policy, &ED25519);
+        let accept = |identity: &Identity| {
+            let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+            server.accept(&client, "a.test", &TLS13).map(drop)
+        };
+        assert_eq!(accept(&ours.issue(|_| ())), Ok(()));
+        let refused = Err(Failed::Alert(Alert::CertificateRevoked));
+        assert_eq!(accept(&ours.issue(revoked)), refused, "revoked is revoked, however old");
+        assert_eq!(server.lane.by_ended_lists.get(), counted);
+    }
+}
+
+#[test]
+fn a_session_is_held_against_the_lists_of_another_context() {
+    let ours = Authority::new();
+    let identity = ours.issue(revoked);
+    let rules = ClientRules { cut_revoked: true, ..Default::default() };
+    let policy = |lists: &[&str]| {
+        let roots = Arc::new(ours.roots(lists).under(rules.clone()));
+        asking(ClientCertificates::Required(roots))
+    };
+    let mut server = Server::new(ProviderChoice::Auto, policy(&[]), &ED25519);
+    let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+    let session = server.accept(&client, "a.test", &TLS13).unwrap();
+    let forged = Authority::new().crl(&[REVOKED], 2028);
+    for (list, is_revoked) in [
+        (ours.crl(&[REVOKED], 2028), true),
+        (ours.crl(&[REVOKED + 1], 2028), false),
+        // Of another issuer, who has the number too.
+        (forged, false),
+    ] {
+        server.turn_to(policy(&[&list]));
+        assert!(server.context.cuts_revoked());
+        assert_eq!(server.context.has_revoked(&session), is_revoked);
+    }
+}
+
+/// Lists come anew every hour: who is not on them goes on as before, who is does not.
+#[test]
+fn new_lists_end_the_sessions_of_who_is_on_them_and_of_nobody_else() {
+    let ours = Authority::new();
+    let identity = ours.issue(revoked);
+    let lists = [
+        ours.roots(&[]),
+        ours.roots(&[&ours.crl(&[], 2028)]),
+        ours.roots(&[&ours.crl(&[REVOKED + 1], 2029)]),
+    ];
+    let revoking = ours.roots(&[&ours.crl(&[REVOKED], 2028)]);
+    for version in [&TLS12, &TLS13] {
+        let policy = asking(ClientCertificates::Required(Arc::clone(&lists[0])));
+        let mut server = Server::new(ProviderChoice::Auto, policy, &ED25519);
+        let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+        let config = server.client(&client, version);
+        server.meet(&config, "a.test").unwrap();
+        for roots in &lists {
+            server.turn_to(asking(ClientCertificates::Required(Arc::clone(roots))));
+            assert!(server.meet(&config, "a.test").unwrap().resumed(), "{version:?} {roots:?}");
+        }
+        server.turn_to(asking(ClientCertificates::Required(Arc::clone(&revoking))));
+        let refused = server.meet(&config, "a.test").unwrap_err();
+        assert_eq!(refused, Failed::Alert(Alert::CertificateRevoked), "{version:?}");
+        // Who holds its ticket and another certificate has a way back.
+        let renewed = Client { identity: Some(ours.issue(|_| ()).resolver()), ..Client::default() };
+        let session = server.accept(&renewed, "a.test", version).unwrap();
+        assert_eq!(server.context.standing(&session), ClientStanding::Verified);
     }
 }
 
@@ -283,7 +427,8 @@ fn a_ticket_resumes_under_the_same_clients_policy_only() {
                 server.meet(&config, "a.test").unwrap();
                 server.turn_to(asking(to.clone()));
                 let session = server.meet(&config, "a.test").unwrap();
-                assert_eq!(session.resumed(), from == to, "{version:?} {from:?} {to:?}");
+                let is_same = asking(from.clone()).digest() == asking(to.clone()).digest();
+                assert_eq!(session.resumed(), is_same, "{version:?} {from:?} {to:?}");
             }
         }
     }
@@ -312,15 +457,14 @@ fn roots_are_a_set() {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let digest = |ca: &[&[u8]], crls: &[&[u8]]| ClientRoots::from_pem(ca, crls).unwrap().digest();
     assert_eq!(digest(&[a, b], &[x, y]), digest(&[&[b, a, b].concat()], &[y, x, y]));
-    let different = [
-        digest(&[a], &[]),
-        digest(&[b], &[]),
-        digest(&[a, b], &[]),
-        digest(&[a, b], &[x]),
-        digest(&[a, b], &[x, y]),
-    ];
+    let different = [digest(&[a], &[]), digest(&[b], &[]), digest(&[a, b], &[])];
     for (index, digest) in different.iter().enumerate() {
         assert_eq!(different.iter().position(|other| other == digest), Some(index));
+    }
+    for lists in [&[x][..], &[x, y]] {
+        assert_eq!(digest(&[a, b], lists), different[2], "lists are judged, not bound to");
+        let [with, without] = [lists, &[]].map(|lists| ClientRoots::from_pem(&[a, b], lists));
+        assert_ne!(with.unwrap(), without.unwrap());
     }
 }
 
@@ -337,9 +481,9 @@ fn faulty_roots_and_lists_are_named() {
     let no_list = error(&[good], &[good]).to_string();
     assert!(no_list.starts_with("crl[0]: no list"), "{no_list}");
     let broken = error(&[good], &[crl("AA#A").as_bytes()]);
-    assert!(matches!(broken, ClientRootsError::BrokenCrlPem { index: 0, position: 1, .. }));
+    assert!(matches!(broken, ClientRootsError::BrokenCrlPem { position: 1, .. }));
     let wrong = error(&[good], &[crl("MAA=").as_bytes()]);
-    assert!(matches!(wrong, ClientRootsError::BadCrl { index: 0, position: 1, .. }), "{wrong}");
+    assert!(matches!(wrong, ClientRootsError::BadCrl { position: 1, .. }), "{wrong}");
 }
 
 /// An authority, each with a name of its own.

@@ -17,11 +17,12 @@ use std::{
 
 use sealane_engine::{
     certificates::{DefaultCertificate, IndexBuilder},
+    client_certificates::ClientRoots,
     context::{Context, ContextId, LaneContext, LaneResources, TICKETS_MAX},
     hello::{self, Peek},
-    policy::{self, Policy, UnknownNames, Versions},
+    policy::{self, ClientCertificates, Policy, UnknownNames, Versions},
     provider::{ProviderChoice, lane_provider, random},
-    session::{End, ServerSession, TlsSession},
+    session::{Awaited, End, ServerSession, TlsSession},
     tickets::{LIFETIME_DEFAULT_S, LaneClock, TicketRoot, UnixSeconds},
 };
 
@@ -77,7 +78,6 @@ impl Stack for &'static Engine {
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error> {
         let refused = match scenario {
-            Scenario { client_certificate: true, .. } => "Sealane asks for no client certificates",
             Scenario { kind: Kind::SessionId, .. } => "Sealane resumes from tickets only",
             Scenario { tickets, .. } if usize::from(*tickets) > TICKETS_MAX => {
                 "Sealane sends at most 4 tickets"
@@ -141,9 +141,19 @@ impl Plan {
             Version::Tls12 => Versions::Tls12,
             Version::Tls13 => Versions::Tls13,
         };
+        let clients = match self.scenario.client_certificate {
+            true => {
+                let root = self.credentials.root();
+                let text = fs::read(&root).map_err(Error::file(root))?;
+                let roots = ClientRoots::from_pem(&[&text], &[]);
+                ClientCertificates::Required(Arc::new(roots.map_err(|error| refused(&error))?))
+            }
+            false => ClientCertificates::NotAsked,
+        };
         let context = Arc::new(Context {
             id: ContextId::fresh(),
             policy: Policy {
+                clients,
                 groups: vec![group],
                 unknown_names: UnknownNames::Refuse,
                 versions,
@@ -242,7 +252,7 @@ impl Endpoint for Server {
 
     fn negotiated(&self) -> Result<Negotiated, Error> {
         let session = self.session.as_ref().ok_or_else(|| untold("session"))?;
-        negotiated(session, false)
+        negotiated(session, !session.peer_certificates().is_empty())
     }
 
     fn session(&mut self) -> Option<Session> {
@@ -259,6 +269,8 @@ impl Server {
                     Error::Check(format!("Sealane refused the client: {refusal:?}"))
                 })?;
                 let session = ServerSession::new(config).map_err(|error| broken(&error))?;
+                let awaited = Awaited::new(self.context.asks_certificates(), false);
+                let session = session.awaiting(awaited);
                 lent::feed(self.session.insert(session), bytes, None, outgoing).map(|_| ())
             }
             Peek::NeedMore => {

@@ -97,7 +97,7 @@ fn unsupported(name: &str) -> &'static [usize] {
     match name {
         // OpenSSL has the hybrid group from 3.5 on.
         "openssl" | "rustls-ring" => &[8],
-        "sealane" => &[4, 6, 7, 12],
+        "sealane" => &[4, 6],
         _ => &[],
     }
 }

@@ -11,6 +11,7 @@ use crate::relay::Source;
 use crate::timestamp::Timestamp;
 
 use super::Ended;
+use super::client::ClientLine;
 
 /// Appends the line of `end` to `into`, with its newline.
 pub(super) fn format(
@@ -18,8 +19,10 @@ pub(super) fn format(
     time: Timestamp,
     ended: &Ended<'_>,
 ) -> Result<(), serde_json::Error> {
-    let Ended { backend, end, listener, source } = *ended;
+    let Ended { backend, doubted, end, listener, source } = *ended;
     let session = end.session;
+    let client = ClientLine::of(end, doubted);
+    let presented = client.presented.as_ref();
     let line = Line {
         time,
         client: end.client,
@@ -43,6 +46,11 @@ pub(super) fn format(
         backend,
         cause: end.cause.label(),
         blame: blame_label(end.cause.blame()),
+        client_subject: presented.map(|shown| &*shown.subject),
+        client_issuer: presented.map(|shown| &*shown.issuer),
+        client_serial: presented.map(|shown| &*shown.serial),
+        client_names: presented.map(|shown| &*shown.names),
+        client_distrust: client.distrust,
     };
     serde_json::to_writer(&mut *into, &line)?;
     into.push(b'\n');
@@ -85,6 +93,11 @@ struct Line<'a> {
     backend: Option<&'a str>,
     cause: &'static str,
     blame: &'static str,
+    client_subject: Option<&'a str>,
+    client_issuer: Option<&'a str>,
+    client_serial: Option<&'a str>,
+    client_names: Option<&'a str>,
+    client_distrust: Option<&'static str>,
 }
 
 /// Bytes from a peer as text that a terminal can be trusted with: what is not UTF-8 and what steers

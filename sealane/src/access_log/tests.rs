@@ -7,12 +7,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use sealane_engine::buffer::Buffer;
+use sealane_engine::client_certificates::Distrust;
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::session::{FLIGHT_BYTES_MAX, ServerSession, Session};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::orders::ConnectionId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::config::AccessLogDestination;
@@ -140,6 +141,11 @@ fn a_line_says_everything_about_a_connection() {
         "backend": "unix:/run/b",
         "cause": "backend_reset",
         "blame": "backend",
+        "client_subject": null,
+        "client_issuer": null,
+        "client_serial": null,
+        "client_names": null,
+        "client_distrust": null,
     });
     assert_eq!(lines(&text), [expected]);
 }
@@ -206,6 +212,33 @@ fn a_disk_that_is_full_is_reported_once_and_outlived() {
 }
 
 #[test]
+fn a_line_says_who_came_and_why_nobody_believes_it() {
+    let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+    let logged = |end: &End<'_>, doubted: Option<&Distrust>| {
+        let mut text = Vec::new();
+        let ended = Ended { doubted, ..ended(end, "main") };
+        line::format(&mut text, Timestamp::now(), &ended).unwrap();
+        serde_json::from_slice::<Value>(&text).unwrap()
+    };
+    let missing = logged(&End { cause: Cause::ClientCertificate, ..end() }, None);
+    assert_eq!(
+        (&missing["client_distrust"], &missing["client_subject"]),
+        (&json!("missing"), &Value::Null)
+    );
+    let refused = End {
+        cause: Cause::ClientCertificate,
+        distrust: Some(&Distrust::Revoked),
+        refused_certificate: Some(made.cert.der()),
+        ..end()
+    };
+    let line = logged(&refused, None);
+    assert_eq!(line["client_distrust"], "revoked");
+    assert_eq!(line["client_subject"], "CN=rcgen self signed cert");
+    assert_eq!(line["client_names"], "DNS:a.test");
+    assert_eq!(logged(&end(), Some(&Distrust::UnknownIssuer))["client_distrust"], "unknown_ca");
+}
+
+#[test]
 fn a_file_that_cannot_be_opened_is_named() {
     let settings = to_file(Path::new("/nonexistent/access.log"), 1_000);
     let error = open(&settings, 1, no_report).map(drop).unwrap_err().to_string();
@@ -223,6 +256,7 @@ fn end() -> End<'static> {
         server_name: None,
         session: None,
         distrust: None,
+        refused_certificate: None,
         handshake_us: None,
         duration_ms: 20,
         client_bytes: 30,
@@ -231,7 +265,7 @@ fn end() -> End<'static> {
 }
 
 fn ended<'a>(end: &'a End<'a>, listener: &'a str) -> Ended<'a> {
-    Ended { backend: None, end, listener, source: None }
+    Ended { backend: None, doubted: None, end, listener, source: None }
 }
 
 /// What a header with `command` and family announces of a connection from `peer`.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::state::{AccessLogCounters, ControlState, Reloads};
 use crate::config::Limits;
-use crate::listener::{StoreSummary, Summary};
+use crate::listener::{ClientsSummary, StoreSummary, Summary};
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.
@@ -61,10 +61,27 @@ fn listener(listener: &Summary) -> Value {
         "backends": listener.backends,
         "balance": listener.balance,
         "certificates": listener.certificates.certificates,
+        "clients": listener.clients.as_ref().map(clients),
         "server_names": listener.certificates.names,
         "passthrough": listener.passthrough,
         "routes": listener.routes,
         "routes_total": listener.routes_total,
+    })
+}
+
+fn clients(clients: &ClientsSummary) -> Value {
+    let roots = clients.roots.iter().map(|root| {
+        let not_after = Timestamp::from_unix_s(root.not_after_s);
+        json!({ "source": root.source, "not_after": not_after })
+    });
+    let lists = clients.lists.iter().map(|list| {
+        let next_update = Timestamp::from_unix_s(list.next_update_s);
+        json!({ "issuer": list.issuer_text, "next_update": next_update })
+    });
+    json!({
+        "certificates": clients.demand.name(),
+        "roots": roots.collect::<Vec<_>>(),
+        "crls": lists.collect::<Vec<_>>(),
     })
 }
 
@@ -140,6 +157,7 @@ fn lane(number: usize, counters: &Counters) -> Value {
         "handshakes_in_flight": counters.handshaking.value(),
         "accepted": counters.accepted.value(),
         "accept_errors": counters.accept_errors.value(),
+        "clients_by_expired_crl": counters.clients_by_ended_lists.value(),
         "handshakes": counters.handshakes.total(),
         "ended": ended,
         "client_bytes": counters.client_bytes.value(),

@@ -65,6 +65,19 @@ impl Default for ControlState {
 }
 
 impl ControlState {
+    /// What an operator has to mend although everything is served as before, if there is anything.
+    pub fn degradation(&self, now: SystemTime) -> Option<&'static str> {
+        let now = Timestamp::from(now);
+        let mut lists =
+            self.listeners.iter().filter_map(|each| each.clients.as_ref()).flat_map(|c| &c.lists);
+        if self.reloads.last.as_ref().is_some_and(|last| last.error.is_some()) {
+            return Some("the last reload was refused; /state says why");
+        }
+        lists
+            .any(|list| Timestamp::from_unix_s(list.next_update_s) < now)
+            .then_some("a revocation list has ended; /state says which")
+    }
+
     /// What is in each store now, with the name of its listener.
     pub fn stores_now(&self) -> Vec<(&str, &StoreSummary, Result<Inventory, InventoryFailure>)> {
         let stores = self.listeners.iter().filter_map(|each| Some((each, each.store.as_ref()?)));

@@ -132,6 +132,7 @@ fn the_certificates_that_expire_first_are_shown() {
         backends: Vec::new(),
         balance: "round-robin",
         certificates: inventory,
+        clients: None,
         expiries: Vec::new(),
         passthrough: false,
         routes: Vec::new(),

@@ -24,7 +24,8 @@ use crate::control::{read_ticket_root, unix_now};
 use crate::cost::Cost;
 use crate::exit::Exit;
 use crate::listener::{
-    RouteSummary, Summary, Surroundings, Survey, Surveys, days_until, resolve, said_of, survey,
+    KnownClientRoots, RouteSummary, Summary, Surroundings, Survey, Surveys, days_until, resolve,
+    said_of, survey,
 };
 use crate::stores::Stores;
 
@@ -92,6 +93,7 @@ impl Report {
         };
         report.check_process(&config);
         let mut around = Surroundings {
+            client_roots: &mut KnownClientRoots::default(),
             clients: &mut ClientContexts::new(),
             now: machine.now,
             resolve: machine.resolve,

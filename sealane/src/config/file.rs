@@ -1,6 +1,7 @@
 //! The keys of a configuration file: what each is called, what it may be, and its default.
 
 mod claims;
+mod clients;
 mod destination;
 mod include;
 mod listener;

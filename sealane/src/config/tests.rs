@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use sealane_engine::client_certificates::{ClientName, ClientRules};
 use sealane_engine::policy::{AlpnMismatch, Group, Scheme, Suite, UnknownNames, Versions};
 
 use super::*;
@@ -33,6 +34,7 @@ fn the_least_that_can_be_written() {
             store: None,
             default_certificate: None,
             policy: Policy::default(),
+            clients: None,
             destination: Destination {
                 backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
                 backend_tls: None,
@@ -58,6 +60,43 @@ fn stores_stand_beside_files() {
     let files = vec![CertificateSource::Path("/etc/sealane/certs".into())];
     assert_eq!(config.listeners[0].certificates, files);
     assert_eq!(config.store_key, Some(KeySource::Command(vec!["a".into(), "b".into()])));
+}
+
+#[test]
+fn clients_that_are_asked_for_nothing_get_no_rules_and_others_get_the_defaults() {
+    let clients = |keys: &str| {
+        let config = parse(&format!("{LISTENER}[listener.clients]\n{keys}"));
+        config.map(|config| config.listeners[0].clients.clone())
+    };
+    assert_eq!(clients("").unwrap(), None);
+    assert_eq!(clients("certificates = \"off\"\nroots = [\"a\"]\n").unwrap(), None);
+    let asked = clients("certificates = \"asked\"\nroots = [\"a\"]\n").unwrap().unwrap();
+    let day = Some(Duration::from_secs(86_400));
+    let rules = ClientRules { proof_age_max: day, ..ClientRules::default() };
+    let (crls, roots) = (Vec::new(), vec!["/etc/sealane/a".into()]);
+    assert_eq!(asked, ClientTrust { crls, demand: ClientDemand::Asked, roots, rules });
+    for (keys, said) in [
+        (
+            "certificates = \"required\"",
+            "clients.roots: is missing from [listener[0].clients]; add",
+        ),
+        (
+            "certificates = \"asked\"\nroots = [\"a\"]\nnames = [\"CN:a\"]",
+            "clients.names: everybody is let in where certificates are only asked for; remove it",
+        ),
+        (
+            "certificates = \"asked\"\nroots = [\"a\"]\ncut_revoked = true",
+            "clients.cut_revoked: everybody is let in",
+        ),
+        ("roots = []", "clients.roots: the list is empty"),
+        ("names = [\"URI:s://a/*/b\"]", "has a * elsewhere than behind its last /; write one such"),
+        ("names = [\"DNS:*.*.a\"]", "is not a host name"),
+        ("names = [\"CN:\"]", "is not a name of a client; write \"DNS:NAME\""),
+        ("proof_age_max = \"8d\"", "is out of range; choose \"1m\" to \"7d\""),
+    ] {
+        let mistakes = clients(keys).unwrap_err().to_string();
+        assert!(mistakes.contains(said), "{keys}: {mistakes}");
+    }
 }
 
 /// Every key, with a value that is not its default.
@@ -127,6 +166,14 @@ names = ["mail.example.com"]
 passthrough = true
 backends = ["10.0.0.3:443"]
 proxy_header = true
+[listener.clients]
+certificates = "required"
+roots = ["clients.pem"]
+crls = ["crls"]
+names = ["CN:batch", "DNS:*.SVC.example", "URI:spiffe://prod/*"]
+on_expired_crl = "accept"
+cut_revoked = true
+proof_age_max = "1m"
 [[listener]]
 address = "0.0.0.0:446"
 passthrough = true
@@ -204,6 +251,23 @@ fn every_key_has_an_effect() {
     let told = mail.destination.as_ref().unwrap().proxy_header;
     assert!(mail.policy.is_none() && told == ProxyHeader::V2(Told::default()));
     assert!(web.ends_tls() && !web.passthrough && passing.passthrough && !passing.ends_tls());
+    let rules = ClientRules {
+        accept_ended_lists: true,
+        cut_revoked: true,
+        names: vec![
+            ClientName::CommonName("batch".into()),
+            ClientName::Dns("*.svc.example".into()),
+            ClientName::Uri("spiffe://prod/*".into()),
+        ],
+        proof_age_max: Some(s(60)),
+    };
+    let expected = ClientTrust {
+        crls: vec!["/etc/sealane/crls".into()],
+        demand: ClientDemand::Required,
+        roots: vec!["/etc/sealane/clients.pem".into()],
+        rules,
+    };
+    assert_eq!((web.clients.as_ref(), other.clients.as_ref()), (Some(&expected), None));
     assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
     assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
 }
@@ -250,6 +314,7 @@ fn the_example_leaves_no_key_out() {
         "[listener]",
         "listener.backend_tls",
         "[listener.route]",
+        "listener.clients",
     ];
     let text: String = tables.iter().map(|table| format!("[{table}]\n{wrong}")).collect();
     let mistakes = parse(&format!("{wrong}{text}")).unwrap_err();

@@ -13,7 +13,8 @@ use crate::admin::BackendSummary;
 use crate::backends::{Backend, BackendCounters, Cursor, Destination, NameRoutes, RelaySettings};
 use crate::config::Config;
 use crate::listener::{
-    Contexts, ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve, said_of, survey,
+    Contexts, KnownClientRoots, ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve,
+    said_of, survey,
 };
 use crate::stores::Stores;
 
@@ -30,6 +31,8 @@ pub(super) struct Built {
 pub(super) struct Registries {
     /// What lanes count for backends.
     pub(super) backends: BackendRegistry,
+    /// What was parsed of the authorities of clients.
+    pub(super) client_roots: KnownClientRoots,
     /// What TLS is spoken to them with: equal options have one context.
     pub(super) clients: ClientContexts,
     /// The stores that listeners serve from, each opened once.
@@ -87,8 +90,9 @@ pub(super) fn build(
     number: u64,
     registries: &mut Registries,
 ) -> Result<Built, Vec<String>> {
-    let Registries { backends, clients, stores } = registries;
-    let mut around = Surroundings { clients, now: unix_now(), resolve: &resolve, stores };
+    let Registries { backends, client_roots, clients, stores } = registries;
+    let now = unix_now();
+    let mut around = Surroundings { client_roots, clients, now, resolve: &resolve, stores };
     let Surveys { mut errors, listeners: surveys, .. } = survey(config, &mut around);
     for survey in &surveys {
         errors.extend(survey.errors.iter().map(|error| said_of(&survey.listener.name, error)));
@@ -192,6 +196,8 @@ mod tests {
             backend_tls: Vec::new(),
             backends: Vec::new(),
             certificates: None,
+            client_roots: Vec::new(),
+            clients: None,
             errors: Vec::new(),
             expiries: Vec::new(),
             store: None,

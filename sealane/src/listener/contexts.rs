@@ -31,7 +31,7 @@ impl Contexts {
         let mut made = Made { by_digest: HashMap::new(), make };
         let speech = match listener.passthrough {
             true => Speech::Sealed,
-            false => Speech::Tls(made.context(&listener.policy)?),
+            false => Speech::Tls(made.context(&survey.policy(&listener.policy)?)?),
         };
         let positions = positions(&listener.routes);
         let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -49,7 +49,7 @@ impl Contexts {
                 None => {
                     let routes: Vec<_> = indexes.iter().map(|i| &listener.routes[*i]).collect();
                     let context = match policy_of(&routes, &listener.policy) {
-                        Some(policy) => Some(made.context(&policy)?),
+                        Some(policy) => Some(made.context(&survey.policy(&policy)?)?),
                         None => None,
                     };
                     names.push(routes_of(&routes, indexes.iter().map(|i| positions[*i])));
@@ -162,6 +162,8 @@ mod tests {
             backend_tls: Vec::new(),
             backends: Vec::new(),
             certificates: None,
+            client_roots: Vec::new(),
+            clients: None,
             errors: Vec::new(),
             expiries: Vec::new(),
             store: None,

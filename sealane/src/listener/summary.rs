@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sealane_engine::certificates::{CertificateStore, Inventory};
 use serde::Serialize;
 
-use super::{Expiry, Survey};
+use super::{ClientsSummary, Expiry, Survey};
 use crate::config::{Destination, Route};
 
 /// A listener as it is shown.
@@ -23,6 +23,8 @@ pub struct Summary {
     pub balance: &'static str,
     /// The certificates that it serves from files.
     pub certificates: Inventory,
+    /// What its clients are asked for, if they are.
+    pub clients: Option<ClientsSummary>,
     /// When what it takes beside them expires.
     pub expiries: Vec<Expiry>,
     /// Whether TLS is passed on, but for clients with a route that ends it.
@@ -80,6 +82,7 @@ impl From<&Survey<'_>> for Summary {
             backends: listener.destination.labels().collect(),
             balance: listener.destination.balance.name(),
             certificates: index.map(|i| i.inventory(EXPIRIES_SHOWN_MAX)).unwrap_or_default(),
+            clients: ClientsSummary::of(survey),
             expiries: survey.expiries.clone(),
             passthrough: listener.passthrough,
             routes: listener.routes.iter().take(ROUTES_SHOWN_MAX).map(Into::into).collect(),

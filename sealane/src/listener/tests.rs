@@ -2,9 +2,14 @@
 
 use std::path::Path;
 
+use sealane_engine::client_certificates::ClientRules;
+
+use sealane_lanes::generation::Speech;
+
 use super::*;
 use crate::config::{
-    BackendAddress, BackendTls, CertificateSource, RootSource, Simple, Trust, value,
+    BackendAddress, BackendTls, CertificateSource, ClientDemand, ClientTrust, RootSource, Simple,
+    Trust, value,
 };
 
 fn config(backend: &str, certificates: &Path) -> Config {
@@ -18,13 +23,18 @@ fn config(backend: &str, certificates: &Path) -> Config {
 }
 
 fn surveyed<'c>(config: &'c Config) -> Survey<'c> {
+    surveyed_with(config, &mut KnownClientRoots::default()).remove(0)
+}
+
+fn surveyed_with<'c>(config: &'c Config, client_roots: &mut KnownClientRoots) -> Vec<Survey<'c>> {
     let mut around = Surroundings {
+        client_roots,
         clients: &mut ClientContexts::new(),
         now: UnixSeconds(1_800_000_000),
         resolve: &|_, _| Err("no such host".into()),
         stores: &mut Stores::default(),
     };
-    survey(config, &mut around).listeners.remove(0)
+    survey(config, &mut around).listeners
 }
 
 #[test]
@@ -63,9 +73,68 @@ fn every_file_that_a_listener_is_made_of_is_followed() {
         trust: Trust::Roots(vec![RootSource::File("root".into())]),
         ..BackendTls::default()
     });
+    listener.clients = Some(ClientTrust {
+        crls: vec!["crls".into()],
+        demand: ClientDemand::Required,
+        roots: vec!["clients".into()],
+        rules: ClientRules::default(),
+    });
     let followed = files(listener);
-    let expected = ["folder", "c", "k", "client", "root"].map(PathBuf::from);
+    let expected = ["folder", "c", "k", "clients", "crls", "client", "root"].map(PathBuf::from);
     assert_eq!(followed, expected, "and not the store, which is served as it changes");
+}
+
+#[test]
+fn without_whom_to_believe_nobody_is_served_without_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+    std::fs::write(folder.path().join("a.pem"), &pem).unwrap();
+    let mut config = config("127.0.0.1:1", &folder.path().join("a.pem"));
+    let served = |config: &Config| match surveyed(config).contexts(config)?.speech {
+        Speech::Tls(context) => Some(context.policy.clone()),
+        Speech::Plain | Speech::Sealed => None,
+    };
+    assert_eq!(served(&config).unwrap().clients, ClientCertificates::NotAsked);
+    let trust = |roots: &str| ClientTrust {
+        crls: Vec::new(),
+        demand: ClientDemand::Required,
+        roots: vec![folder.path().join(roots)],
+        rules: ClientRules::default(),
+    };
+    config.listeners[0].clients = Some(trust("absent.pem"));
+    assert!(served(&config).is_none());
+    config.listeners[0].clients = Some(trust("a.pem"));
+    assert!(matches!(served(&config).unwrap().clients, ClientCertificates::Required(_)));
+}
+
+#[test]
+fn equal_authorities_are_parsed_once_for_listeners_and_generations() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+    std::fs::write(folder.path().join("a.pem"), &pem).unwrap();
+    let mut config = config("127.0.0.1:1", &folder.path().join("a.pem"));
+    let rules = |cut_revoked| ClientRules { cut_revoked, ..ClientRules::default() };
+    config.listeners.push(config.listeners[0].clone());
+    for (listener, cut_revoked) in config.listeners.iter_mut().zip([false, true]) {
+        listener.clients = Some(ClientTrust {
+            crls: Vec::new(),
+            demand: ClientDemand::Asked,
+            roots: vec![folder.path().join("a.pem")],
+            rules: rules(cut_revoked),
+        });
+    }
+    let mut known = KnownClientRoots::default();
+    let before = surveyed_with(&config, &mut known);
+    let after = surveyed_with(&config, &mut known);
+    assert_eq!(known.len(), 1);
+    drop(before);
+    known.prune();
+    assert_eq!(known.len(), 1);
+    drop(after);
+    known.prune();
+    assert_eq!(known.len(), 0);
 }
 
 #[test]

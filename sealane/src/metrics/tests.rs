@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use sealane_engine::certificates::{Inventory, InventoryEntry, KeyType};
+use sealane_engine::client_certificates::RevocationList;
 
 use super::*;
 use crate::access_log::{LaneLogCounters, WriterCounters};
 use crate::admin::BackendSummary;
 use crate::backends::HANDSHAKE_FAILURES;
-use crate::listener::{Expiry, Summary, Usage};
+use crate::config::ClientDemand;
+use crate::listener::{ClientsSummary, Expiry, RootFile, Summary, Usage};
 
 #[test]
 fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
@@ -26,6 +28,8 @@ fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
     assert_eq!(of("sealane_handshakes_total{"), 2 * 20);
     assert_eq!(of("sealane_connections_ended_total{"), 2 * Cause::ALL.len());
     assert_eq!(of("sealane_handshake_duration_seconds_bucket{"), 2 * 15);
+    assert_eq!(of("sealane_crl_expires_seconds{"), 2, "of two lists of an issuer the first to end");
+    assert_eq!(of("sealane_client_roots_not_after_seconds{"), 1);
     let idle = "sealane_connections_ended_total{lane=\"1\",cause=\"idle\",blame=\"nobody\"}";
     assert_eq!(series[idle], 5.0);
     let received = "sealane_plaintext_bytes_total{lane=\"0\",direction=\"received\"}";
@@ -105,6 +109,17 @@ fn busy() -> ControlState {
                     certificate(KeyType::Rsa { bits: 4096 }, 102),
                 ],
             },
+            clients: Some(ClientsSummary {
+                demand: ClientDemand::Required,
+                lists: [(103, "CN=a"), (102, "CN=a"), (104, "CN=b")]
+                    .map(|(next_update_s, issuer)| RevocationList {
+                        issuer: Box::default(),
+                        issuer_text: issuer.into(),
+                        next_update_s,
+                    })
+                    .into(),
+                roots: vec![RootFile { not_after_s: 105, source: "clients.pem".into() }],
+            }),
             expiries: vec![Expiry { not_after_s: 99, source: "ca.pem".into(), usage: Usage::Root }],
             passthrough: false,
             routes: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
+use sealane_engine::client_certificates::Distrust;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
@@ -13,6 +14,8 @@ use super::source::Source;
 /// What the relay keeps for one connection.
 #[derive(Default)]
 pub struct Relayed {
+    /// Why the client's certificate, which was only asked for, is not believed; for the log.
+    pub(super) doubted: Option<Box<Distrust>>,
     /// Why the last handshake with a backend failed.
     pub(super) fault: Option<Cause>,
     /// What a PROXY header announced of it.

@@ -57,7 +57,7 @@ fn what_listeners_lack_is_told_in_the_same_words_by_check_and_serve() {
     let at = directory.path();
     std::fs::write(at.join("bad.toml"), LACKING).unwrap();
     let errors = checked(at, "bad.toml", "errors");
-    for material in ["a.pem: ", "default certificate", "backend_tls: ", "backend ", "store"] {
+    for material in MISSING {
         assert!(errors.iter().any(|error| error.contains(material)), "{material}: {errors:?}");
     }
     let serve = sealane(at, &["serve", "--config", "bad.toml"]);
@@ -89,6 +89,10 @@ fn what_listeners_lack_is_told_in_the_same_words_by_check_and_serve() {
     assert_eq!(said.collect::<Vec<_>>(), warnings);
 }
 
+/// What is said of each material of a listener.
+const MISSING: [&str; 6] =
+    ["a.pem: ", "backend ", "backend_tls: ", "clients: ", "default certificate", "store"];
+
 /// Each material of a listener, and none of them there.
 const LACKING: &str = r#"
 store_key.file = "store.key"
@@ -100,6 +104,7 @@ default_certificate = "b.test"
 backends = ["tls://nowhere.invalid:1"]
 backend_tls.roots = ["roots.pem"]
 backend_tls.client_certificate = "client.pem"
+clients = { certificates = "required", roots = ["clients.pem"], crls = ["crls"] }
 [[listener]]
 name = "store"
 address = "127.0.0.1:2"

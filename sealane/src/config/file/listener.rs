@@ -11,6 +11,7 @@ use super::super::reader::{Table, Value};
 use super::super::{CertificateSource, Limits, Listener, Route, STORES_REMEDY, value};
 use super::LISTENERS_MAX;
 use super::claims::{Claims, Owner};
+use super::clients::clients;
 use super::destination::destination;
 use super::policy::policy;
 use super::proxy::accept_proxy;
@@ -53,6 +54,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
     let default_certificate = table.value("default_certificate");
     let passthrough = table.boolean("passthrough").unwrap_or(false);
     let policy = policy(table, at);
+    let clients = table.table("clients", |table| Some(clients(table))).flatten();
     let routes = routes(table, &policy);
     let ends_tls = |routes: &Vec<Route>| routes.iter().any(|route| route.policy.is_some());
     let certificates = match table.value("certificates") {
@@ -87,6 +89,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         store,
         default_certificate: default_name,
         policy,
+        clients,
         destination: destination?,
         passthrough,
         routes: routes?,

@@ -20,6 +20,7 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
         store: store.map(PathBuf::from),
         default_certificate: default.map(str::to_owned),
         policy: Policy::default(),
+        clients: None,
         destination: Destination {
             backends: Vec::new(),
             backend_tls: None,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, HandshakeKind, RootCertStore, SupportedCipherSuite,
@@ -93,6 +95,17 @@ impl Connector {
     /// The same with tickets of its own.
     pub fn with_own_tickets(mut self) -> Self {
         Arc::make_mut(&mut self.config).resumption = Resumption::in_memory_sessions(8);
+        self
+    }
+
+    /// The same, showing the chain and key of a PEM text to whoever asks.
+    pub fn showing(mut self, pem: &str) -> Self {
+        let chain = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>();
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap();
+        let key = aws_lc_rs::sign::any_supported_type(&key).unwrap();
+        let certified = CertifiedKey::new(chain.unwrap(), key);
+        Arc::make_mut(&mut self.config).client_auth_cert_resolver =
+            Arc::new(SingleCertAndKey::from(certified));
         self
     }
 

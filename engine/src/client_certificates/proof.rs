@@ -1,0 +1,143 @@
+//! What a ticket is worth that continues a session with a client's certificate.
+//!
+//! ```text
+//! session = what rustls wrote | when the client last showed its certificate (8 bytes, Unix time)
+//! ```
+//!
+//! rustls verifies nothing when a session resumes, and the policy's digest, which binds tickets,
+//! has the roots but not the revocation lists: those come anew every hour. So a ticket is judged
+//! when it is opened. One that does not count is as good as none: the handshake is full, the client
+//! shows what it has now, and if that is no better it gets the alert that says why.
+//!
+//! The time of the full handshake goes on from ticket to ticket: rustls gives each resumed session
+//! new ones, so that otherwise who comes back in time would never again have to hold its key.
+
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::time_provider::TimeProvider as _;
+
+use zeroize::Zeroizing;
+
+use super::LaneVerifier;
+use crate::tickets::{LaneClock, UnixSeconds};
+
+/// How a lane judges the tickets of clients that were asked for certificates.
+#[derive(Debug)]
+pub(crate) struct Proofs {
+    verifier: Arc<LaneVerifier>,
+}
+
+impl Proofs {
+    /// By the lane's own `verifier`.
+    pub(crate) fn new(verifier: Arc<LaneVerifier>) -> Self {
+        Self { verifier }
+    }
+
+    /// For how long after a full handshake sessions resume, if that has an end of its own.
+    pub(crate) fn age_max_s(&self) -> Option<u32> {
+        let age_max = self.verifier.roots().rules().proof_age_max?;
+        Some(u32::try_from(age_max.as_secs()).unwrap_or(u32::MAX))
+    }
+
+    /// Whether `session`, as rustls wrote it into a ticket, may go on. Where a certificate is only
+    /// asked for, what it is worth is for whoever asked.
+    pub(crate) fn admit(&self, session: &[u8], proved_at: UnixSeconds, clock: &LaneClock) -> bool {
+        let age_s = clock.now().map(|now| now.0.saturating_sub(proved_at.0));
+        if self.age_max_s().is_some_and(|max_s| age_s.is_none_or(|age_s| age_s > max_s.into())) {
+            return false;
+        }
+        if !self.verifier.requires() {
+            return true;
+        }
+        let chain = chain_of(session).unwrap_or_default();
+        let Some((leaf, intermediates)) = chain.split_first() else { return false };
+        self.verifier.admit(leaf, intermediates, clock.current_time()).is_ok()
+    }
+}
+
+/// A session as it is sealed: with the time of its full handshake behind it.
+pub(crate) fn dated(session: &[u8], proved_at: UnixSeconds) -> Zeroizing<Vec<u8>> {
+    // Reserved whole, so that the session is in no other buffer.
+    let mut dated = Zeroizing::new(Vec::with_capacity(session.len() + DATE_BYTES));
+    dated.extend_from_slice(session);
+    dated.extend_from_slice(&proved_at.0.to_be_bytes());
+    dated
+}
+
+/// Takes the time off a session that was sealed with it.
+pub(crate) fn take_date(dated: &mut Vec<u8>) -> Option<UnixSeconds> {
+    let (session, date) = dated.split_last_chunk::<DATE_BYTES>()?;
+    let (session_len, date) = (session.len(), u64::from_be_bytes(*date));
+    dated.truncate(session_len);
+    Some(UnixSeconds(date))
+}
+
+const DATE_BYTES: usize = 8;
+
+/// The client's chain in a session that rustls 0.23 wrote down; none if it is written otherwise.
+///
+/// rustls tells nobody what is in there before it has resumed the session. Its version is pinned,
+/// and a test of the engine's resumes a session by what is read here.
+fn chain_of(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
+    let mut rest = Rest(session);
+    if rest.flag()? {
+        let _server_name = rest.prefixed(1)?;
+    }
+    let _version_and_suite = rest.take(4)?;
+    let _master_secret = rest.prefixed(1)?;
+    let _extended_master_secret = rest.flag()?;
+    if !rest.flag()? {
+        return Some(Vec::new());
+    }
+    let mut certificates = Rest(rest.prefixed(3)?);
+    let mut chain = Vec::new();
+    while !certificates.0.is_empty() {
+        chain.push(CertificateDer::from(certificates.prefixed(3)?));
+    }
+    Some(chain)
+}
+
+/// What has not been read yet.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        self.take(1).map(|byte| byte == [1])
+    }
+
+    /// Bytes behind their number, which is itself written in `width` bytes.
+    fn prefixed(&mut self, width: usize) -> Option<&'a [u8]> {
+        let len = self.take(width)?.iter().fold(0, |len, byte| len << 8 | usize::from(*byte));
+        self.take(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMED: &[u8] =
+        b"\x01\x06a.test\x03\x04\x13\x01\x02ms\x01\x01\x00\x00\x09\x00\x00\x02ab\x00\x00\x01crest";
+    const NAMELESS: &[u8] = b"\x00\x03\x03\xc0\x2b\x02ms\x01\x00rest";
+
+    #[test]
+    fn the_chain_is_found_behind_what_comes_before_it() {
+        let chain = chain_of(NAMED).unwrap();
+        assert_eq!(chain.iter().map(AsRef::as_ref).collect::<Vec<&[u8]>>(), [&b"ab"[..], b"c"]);
+        assert_eq!(chain_of(NAMELESS), Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_cut_short_has_no_chain() {
+        for len in 0..NAMED.len() - b"rest".len() {
+            assert_eq!(chain_of(&NAMED[..len]), None, "{len}");
+        }
+    }
+}
