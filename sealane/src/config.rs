@@ -9,6 +9,7 @@ mod backend;
 mod file;
 mod limits;
 mod mistake;
+pub mod network;
 mod reader;
 #[cfg(test)]
 mod tests;
