@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustix::io::Errno;
 
@@ -15,6 +14,7 @@ use crate::generation::ListenerKey;
 use crate::kernel::{Kernel, reset_on_close};
 use crate::lane::{Entry, Lane};
 use crate::link::Link;
+use crate::liveness::Liveness;
 use crate::service::Service;
 use crate::token::{SLOTS_MAX, Source, Token};
 
@@ -33,6 +33,8 @@ pub(crate) struct LaneListener {
     pub(crate) paused_until_ms: Option<u64>,
     /// Whether it pauses on the service's account.
     rests: bool,
+    /// What its socket has, and so those of its clients.
+    liveness: Liveness,
 }
 
 /// Connections taken from one listener's queue in one turn.
@@ -45,7 +47,8 @@ const REST_MS: u64 = 5;
 const STALE_HANDSHAKES_MAX: usize = 16_384;
 
 impl LaneListener {
-    pub(crate) fn new(fd: OwnedFd, key: ListenerKey, position: usize) -> Self {
+    /// `fd` was bound with `liveness`.
+    pub(crate) fn new(fd: OwnedFd, key: ListenerKey, position: usize, liveness: Liveness) -> Self {
         Self {
             fd,
             key,
@@ -54,7 +57,20 @@ impl LaneListener {
             full_batch_turn: 0,
             paused_until_ms: None,
             rests: false,
+            liveness,
         }
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Serves the listener at `position` of a new generation from now on.
+    pub(crate) fn keep(&mut self, position: usize, liveness: Liveness) {
+        self.position = position;
+        // It was validated, so only a socket that is no TCP socket has no such option.
+        let _ = liveness.apply(&self.fd, self.liveness);
+        self.liveness = liveness;
     }
 }
 
@@ -109,25 +125,24 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             counters.ended(Cause::LimitConnections).add(1);
             return;
         }
-        if !self.service.admits(address, &current.listener(position).settings) {
+        let listener = current.listener(position);
+        if let Err(cause) = self.service.admits(address, &listener.settings) {
             reset_on_close(&fd);
-            counters.ended(Cause::Blocked).add(1);
+            counters.ended(cause).add(1);
             return;
         }
-        let (handshakes_max, timeout) = (limits.handshakes_max, limits.handshake_timeout);
+        let (handshakes_max, timeout) = (limits.handshakes_max, listener.timeouts.handshake);
         let generation = Rc::clone(current);
 
         self.slot_generation = self.slot_generation.wrapping_add(1);
         let vacant = self.entries.vacant_entry();
         let slot = vacant.key();
         let token = Token::connection(slot, self.slot_generation).bits();
-        if self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token, false).is_err() {
-            counters.accept_errors.add(1);
-            return;
-        }
-        let now_ms = self.core.now_ms;
-        let mut connection = Connection::new(token, fd, address, Instant::now(), now_ms);
-        connection.socket.is_watched = true;
+        let (now_ms, now_us) = (self.core.now_ms, self.core.now_us());
+        let poll = self.core.poll.as_fd();
+        let is_watched = self.core.kernel.watch(poll, fd.as_fd(), token, false).is_ok();
+        let mut connection = Connection::new(token, fd, address, now_us, now_ms);
+        connection.socket.is_watched = is_watched;
         let entry = vacant.insert(Box::new(Entry {
             connection,
             generation,
@@ -142,6 +157,11 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         .arm(now_ms.saturating_add(to_ms(timeout)));
         counters.connections.add(1);
         counters.handshaking.add(1);
+        if !is_watched {
+            // The service has admitted it, and so has to hear of its end.
+            counters.accept_errors.add(1);
+            return self.end(slot, Cause::Internal);
+        }
         self.handshakes.push_back(token);
         self.limit_handshakes(handshakes_max);
     }

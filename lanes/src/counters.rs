@@ -31,7 +31,7 @@ pub struct Counters {
     /// From accept to the end of a completed handshake.
     pub handshake_time: Histogram,
     /// Ended connections by [`Cause`].
-    ends: [Counter; Cause::ALL.len()],
+    ends: Ends,
     /// Private keys decoded because a hello needed one that was not at hand.
     pub keys_decoded: Counter,
     /// Decoded keys dropped to make room for others.
@@ -53,7 +53,17 @@ pub struct Counters {
 impl Counters {
     /// How many connections ended by `cause`.
     pub fn ended(&self, cause: Cause) -> &Counter {
-        &self.ends[cause as usize]
+        &self.ends.0[cause as usize]
+    }
+}
+
+/// One counter for each cause.
+#[derive(Debug)]
+struct Ends([Counter; Cause::ALL.len()]);
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
     }
 }
 

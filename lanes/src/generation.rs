@@ -6,7 +6,9 @@ use std::sync::Arc;
 use sealane_engine::context::{Context, ContextError, LaneResources};
 
 use crate::limits::Limits;
+use crate::liveness::Liveness;
 use crate::replicas::{ListenerContexts, Replicas};
+use crate::timeouts::Timeouts;
 
 /// A complete, validated set of listeners; a lane takes it whole.
 pub struct Generation<S> {
@@ -31,6 +33,11 @@ pub struct Listener<S> {
     /// Contexts for clients that ask for certain names, in place of the listener's own; of two with
     /// the same pattern the later counts.
     pub named: Vec<NamedContext>,
+    /// How the kernel finds out that its clients are gone. Whoever binds its sockets has them so
+    /// already; those that a lane keeps are changed.
+    pub liveness: Liveness,
+    /// How long its connections may take, and be still.
+    pub timeouts: Timeouts,
     /// What the service needs to know.
     pub settings: Arc<S>,
 }

@@ -16,6 +16,7 @@ use crate::lane::Lane;
 use crate::link::Link;
 use crate::pool::{Pending, READ_BYTES_SCARCE};
 use crate::service::Service;
+use crate::timeouts::Timeouts;
 use crate::turn::{Call, Turn};
 
 /// How long session tickets wait for the first response before they leave alone.
@@ -66,10 +67,16 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         if self.entry.connection.is_handshaking() { Cause::ClientGone } else { Cause::ClientReset }
     }
 
-    /// Ends the connection cleanly if both of its ends have been passed on.
-    pub(crate) fn finished(&self) -> Result<(), Cause> {
+    /// Ends the connection cleanly if both of its ends have been passed on. Of one that is half
+    /// closed the deadline may come sooner than it was to.
+    pub(crate) fn finished(&mut self) -> Result<(), Cause> {
         let connection = &self.entry.connection;
         match connection.phase {
+            Phase::Established if connection.is_half_closed() && !connection.is_finished() => {
+                let (due_ms, _) = self.own_deadline();
+                self.link().arm(due_ms);
+                Ok(())
+            }
             _ if !connection.is_finished() => Ok(()),
             Phase::Lingering { cause, .. } => Err(cause),
             _ => Err(Cause::Clean),
@@ -248,6 +255,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         if !self.buffers.plain.is_empty() {
             let len = self.buffers.plain.len() as u64;
             self.entry.connection.client_bytes += len;
+            self.entry.connection.client_ms = self.core.now_ms;
             self.core.counters.client_bytes.add(len);
             if let Some(waiting) = self.entry.connection.untaken.take() {
                 let Buffers { plain, outbox, .. } = &mut *self.buffers;
@@ -274,9 +282,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     fn establish(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
         connection.phase = Phase::Established;
-        let taken = connection.accepted_at.elapsed();
+        (connection.client_ms, connection.backend_ms) = (self.core.now_ms, self.core.now_ms);
+        let taken_us = self.core.now_us().saturating_sub(connection.accepted_us);
         // Bounded by the handshake timeout; an hour and more is told as 71 minutes.
-        let taken_us = u32::try_from(taken.as_micros()).unwrap_or(u32::MAX);
+        let taken_us = u32::try_from(taken_us).unwrap_or(u32::MAX);
         connection.handshake_us = Some(taken_us);
         let session = connection.session.as_ref().ok_or(Cause::Internal)?;
         let counters = &self.core.counters;
@@ -289,8 +298,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             self.core.tickets.push_back((due_ms, connection.token));
         }
         // Nobody looks before the handshake's deadline otherwise.
-        let (idle_ms, _) = self.own_deadline();
-        self.link().arm(idle_ms);
+        let (due_ms, _) = self.own_deadline();
+        self.link().arm(due_ms);
         let listener = self.entry.generation.listener(self.entry.listener);
         let outbox = &mut self.buffers.outbox;
         let mut link = Link { core: self.core, outbox, connection: &mut self.entry.connection };
@@ -358,20 +367,45 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// When this connection's patience ends, and what that is called.
     fn own_deadline(&self) -> (u64, Cause) {
         let connection = &self.entry.connection;
-        let limits = &self.entry.generation.generation.limits;
         match connection.phase {
-            Phase::Established => {
-                let idle_ms = connection.active_ms.saturating_add(to_ms(limits.idle_timeout));
-                let age_ms = limits.connection_age_max.map_or(u64::MAX, to_ms);
-                let old_ms = connection.accepted_ms.saturating_add(age_ms);
-                if old_ms < idle_ms { (old_ms, Cause::LimitAge) } else { (idle_ms, Cause::Idle) }
-            }
+            Phase::Established => self.deadline_when_established(),
             Phase::Handshake | Phase::Hello | Phase::Waiting => {
-                let timeout_ms = to_ms(limits.handshake_timeout);
-                (connection.accepted_ms.saturating_add(timeout_ms), Cause::HandshakeTimeout)
+                let timeout_ms = to_ms(self.timeouts().handshake);
+                (connection.accepted_ms().saturating_add(timeout_ms), Cause::HandshakeTimeout)
             }
             Phase::Lingering { cause, until_ms, .. } => (until_ms, cause),
         }
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        self.entry.generation.listener(self.entry.listener).timeouts
+    }
+
+    fn deadline_when_established(&self) -> (u64, Cause) {
+        let connection = &self.entry.connection;
+        let timeouts = self.timeouts();
+        // Who is not read from is not to blame for its silence: the clock starts when it is again.
+        let since = |waits: bool, heard_ms| if waits { self.core.now_ms } else { heard_ms };
+        let client_ms = since(connection.untaken.is_some(), connection.client_ms);
+        let backend_ms = since(connection.outgoing.is_some(), connection.backend_ms);
+        let client = timeouts.client.filter(|_| connection.inward == Direction::Open);
+        let backend = timeouts.backend.filter(|_| connection.outward == Direction::Open);
+        let half_closed = connection.is_half_closed().then_some(timeouts.half_closed);
+        let age = self.entry.generation.generation.limits.connection_age_max;
+        let mut first = (u64::MAX, Cause::Idle);
+        for (since_ms, timeout, cause) in [
+            (connection.active_ms, Some(timeouts.idle), Cause::Idle),
+            (connection.active_ms, half_closed, Cause::HalfClosed),
+            (client_ms, client, Cause::ClientTimeout),
+            (backend_ms, backend, Cause::BackendTimeout),
+            (connection.accepted_ms(), age, Cause::LimitAge),
+        ] {
+            let due_ms = since_ms.saturating_add(timeout.map_or(u64::MAX, to_ms));
+            if due_ms < first.0 {
+                first = (due_ms, cause);
+            }
+        }
+        first
     }
 
     /// The first response has taken too long for the tickets: they leave alone.

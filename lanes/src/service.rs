@@ -123,10 +123,17 @@ pub trait Service {
         true
     }
 
-    /// A client has been accepted: whether it may go on to its handshake. If not, it is reset, and
-    /// the connection ends as [`Cause::Blocked`] without having begun.
-    fn admits(&mut self, _client: Option<SocketAddr>, _settings: &Self::Settings) -> bool {
-        true
+    /// A client has been accepted: whether it may go on to its handshake.
+    ///
+    /// # Errors
+    /// It may not: it is reset, and the connection ends with this cause without having begun, so
+    /// that [`Service::ended`] does not hear of it.
+    fn admits(
+        &mut self,
+        _client: Option<SocketAddr>,
+        _settings: &Self::Settings,
+    ) -> Result<(), Cause> {
+        Ok(())
     }
 
     /// A ClientHello has arrived: who decides under which context the client is admitted? With

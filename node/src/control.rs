@@ -16,8 +16,10 @@ use sealane_lanes::counters::Counters;
 use sealane_lanes::generation::{Generation, Listener, ListenerKey, NamedContext, Publication};
 use sealane_lanes::kernel::Linux;
 use sealane_lanes::limits::Limits;
+use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::{Mail, Mailbox};
 use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
+use sealane_lanes::timeouts::Timeouts;
 use zeroize::Zeroizing;
 
 use crate::blocked::Blocked;
@@ -39,6 +41,8 @@ pub struct Plan {
     pub settings: Settings,
     /// Of each lane.
     pub limits: Limits,
+    /// Of each connection.
+    pub timeouts: Timeouts,
     /// What tickets are sealed with at first.
     pub ticket_keys: TicketKeys,
     /// How long a ticket is good for.
@@ -260,6 +264,8 @@ impl Control {
             keys: vec![KEY],
             context: Arc::clone(&state.context),
             named: named.collect(),
+            liveness: Liveness::default(),
+            timeouts: self.plan.timeouts,
             settings: Arc::new(Settings {
                 blocked: Arc::clone(&state.blocked),
                 ..self.plan.settings.clone()

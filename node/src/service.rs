@@ -224,8 +224,11 @@ impl Service for Bridge {
         is_started && self.untaken + self.unopened < self.parts.pending_max
     }
 
-    fn admits(&mut self, client: Option<SocketAddr>, settings: &Settings) -> bool {
-        client.is_none_or(|client| !settings.blocked.holds(client.ip()))
+    fn admits(&mut self, client: Option<SocketAddr>, settings: &Settings) -> Result<(), Cause> {
+        match client {
+            Some(client) if settings.blocked.holds(client.ip()) => Err(Cause::Blocked),
+            _ => Ok(()),
+        }
     }
 
     fn hello(&mut self, id: ConnectionId, hello: &Hello, settings: &Settings) -> Choice {

@@ -8,20 +8,26 @@ use sealane_engine::client::ClientContext;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
 use sealane_lanes::kernel::Address;
+use sealane_lanes::liveness::Liveness;
 
 use crate::config::Balance;
+use crate::relay::Admission;
 
 /// What the relay knows of one listener: shared by all lanes and read-only, but for each lane's own
 /// counters, which live in memory of their own.
 pub struct RelaySettings {
     /// The listener's name, for logs.
     pub listener: String,
+    /// Whom it lets in.
+    pub admission: Admission,
     /// Its backends, at most [`BACKENDS_MAX`].
     pub backends: Vec<Backend>,
     /// How one is chosen.
     pub balance: Balance,
     /// One attempt to connect.
     pub connect_timeout: Duration,
+    /// How the kernel finds out that a backend is gone.
+    pub liveness: Liveness,
     /// Whether each backend connection begins with a PROXY protocol header, version 2.
     pub proxy_header: bool,
     /// By lane: where the round robin stands.
@@ -187,9 +193,11 @@ mod tests {
         };
         RelaySettings {
             listener: "web".into(),
+            admission: Admission::default(),
             backends: (1u16..).take(count).map(backend).collect(),
             balance,
             connect_timeout: Duration::from_secs(5),
+            liveness: Liveness::default(),
             proxy_header: false,
             cursors: vec![Arc::default(), Arc::default()],
         }

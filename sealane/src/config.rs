@@ -8,6 +8,7 @@
 mod backend;
 mod file;
 mod limits;
+mod listener_limits;
 mod mistake;
 pub mod network;
 mod reader;
@@ -35,6 +36,7 @@ use backend::share_tls;
 pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
+pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient};
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use sealane_certificate_files::CertificateSource;
 
@@ -115,6 +117,7 @@ impl Config {
             backend_tls: speaks_tls.then(BackendTls::default),
             balance: Balance::default(),
             proxy_header: simple.proxy_header,
+            limits: ListenerLimits::default(),
         };
         Ok(Self {
             access_log: None,
@@ -178,6 +181,8 @@ pub struct Listener {
     pub balance: Balance,
     /// Whether a backend is told who the client is, by a PROXY protocol header of version 2.
     pub proxy_header: bool,
+    /// From whom it takes how much, and for how long.
+    pub limits: ListenerLimits,
 }
 
 impl Listener {

@@ -5,6 +5,7 @@
 //! serve it, the admin address shows it. [`files`] is what the watch follows. A new material is a
 //! file here with a `Material`, a line in `MATERIALS`, and what it makes in a [`Survey`].
 
+mod admission;
 mod backend_trust;
 mod backends;
 mod certificates;
@@ -28,6 +29,7 @@ use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::SealingKeys;
 
 use crate::config::{self, Config};
+use crate::networks::Access;
 use crate::stores::{self, Checks, Stores};
 
 pub use backend_trust::{Expiry, Usage};
@@ -46,8 +48,13 @@ struct Material {
 
 /// In the order in which they are read: each may look at what those before it made, and the store
 /// comes last because it is waited for.
-const MATERIALS: [Material; 4] =
-    [certificates::MATERIAL, backend_trust::MATERIAL, backends::MATERIAL, store::MATERIAL];
+const MATERIALS: [Material; 5] = [
+    admission::MATERIAL,
+    certificates::MATERIAL,
+    backend_trust::MATERIAL,
+    backends::MATERIAL,
+    store::MATERIAL,
+];
 
 /// The files and folders that `listener` is made of, but for its store: what changes there is
 /// served without a reload.
@@ -106,6 +113,8 @@ pub struct Surveys<'c> {
 pub struct Survey<'c> {
     /// What it was read for.
     pub listener: &'c config::Listener,
+    /// From where clients may come.
+    pub access: Access,
     /// How its backends are spoken to in TLS, if they are and that is in order.
     pub backend_tls: Option<Arc<ClientContext>>,
     /// Its backends, those that can be reached.
@@ -127,6 +136,7 @@ impl<'c> Survey<'c> {
     fn of(listener: &'c config::Listener, reading: &mut Reading<'_, '_>) -> Self {
         let mut survey = Self {
             listener,
+            access: Access::default(),
             backend_tls: None,
             backends: Vec::new(),
             certificates: None,

@@ -1,11 +1,14 @@
 //! The terminator's service: plaintext goes to a backend over TCP or a unix socket, in the clear or
 //! in TLS, and back.
 
+mod admission;
+mod client_limits;
 mod clients;
 mod relayed;
 mod turn;
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sealane_engine::buffer::Buffer;
@@ -19,10 +22,12 @@ use sealane_lanes::service::{End, Service};
 use crate::access_log::LaneLog;
 use crate::backends::RelaySettings;
 
+use admission::Visitors;
 use clients::LaneClients;
 use relayed::Stage;
 use turn::RelayTurn;
 
+pub use admission::{Admission, ListenerCounters, OpenConnections};
 pub use relayed::Relayed;
 
 /// One lane's relay.
@@ -30,12 +35,13 @@ pub struct Relay {
     clients: LaneClients,
     lane: usize,
     log: Option<LaneLog>,
+    visitors: Visitors,
 }
 
 impl Relay {
     /// The relay of lane number `lane`.
     pub fn new(lane: usize, log: Option<LaneLog>) -> Self {
-        Self { clients: LaneClients::default(), lane, log }
+        Self { clients: LaneClients::default(), lane, log, visitors: Visitors::of_lane(lane) }
     }
 
     fn turn<'a, 'l, K: Kernel>(
@@ -54,7 +60,19 @@ impl Service for Relay {
     type Settings = RelaySettings;
 
     fn prepare(&mut self, generation: &Generation<RelaySettings>, clock: &Arc<LaneClock>) -> bool {
+        self.visitors.prepare(generation.listeners.iter().map(|each| &each.settings.admission));
         self.clients.prepare(generation, clock).is_ok()
+    }
+
+    fn admits(
+        &mut self,
+        client: Option<SocketAddr>,
+        settings: &RelaySettings,
+    ) -> Result<(), Cause> {
+        match client {
+            Some(client) => settings.admission.admit(client.ip(), &mut self.visitors),
+            None => Ok(()),
+        }
     }
 
     fn established<K: Kernel>(
@@ -155,6 +173,9 @@ impl Service for Relay {
     }
 
     fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
+        if let Some(client) = end.client {
+            settings.admission.leave(client.ip(), &mut self.visitors);
+        }
         let backend = relayed.and_then(|relayed| relayed.backend).map(usize::from);
         if let Some(index) = backend {
             settings.of_lane(index, self.lane).active.subtract(1);

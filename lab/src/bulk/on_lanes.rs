@@ -31,9 +31,11 @@ use sealane_lanes::{
     limits::Limits,
     link::{Arrivals, Link},
     listener,
+    liveness::Liveness,
     mailbox::Mail,
     service::{End as Ended, Service},
     start::{LaneHandle, LaneSetup, start},
+    timeouts::Timeouts,
 };
 
 use crate::{
@@ -117,12 +119,13 @@ fn open(
             keys: vec![address],
             context: Arc::clone(context),
             named: Vec::new(),
+            liveness: Liveness::default(),
+            timeouts: Timeouts { idle: IDLE_TIMEOUT, ..Timeouts::default() },
             settings: Arc::new(role),
         });
         addresses.push(address);
     }
-    let limits = Limits { idle_timeout: IDLE_TIMEOUT, ..Limits::default() };
-    let generation = Arc::new(Generation { number: 1, limits, listeners });
+    let generation = Arc::new(Generation { number: 1, limits: Limits::default(), listeners });
     let processors = &common.task.processors;
     let setup = LaneSetup {
         number,

@@ -20,9 +20,11 @@ use sealane_lanes::generation::{Generation, Listener, NamedContext, Publication}
 use sealane_lanes::kernel::Address;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
+use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::service::Service;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use sealane_lanes::timeouts::Timeouts;
 
 use crate::kernel::{Faulty, Script};
 use crate::service::{Behaviour, Settings, Tested};
@@ -51,6 +53,7 @@ pub(crate) struct Wanted {
     pub(crate) backend_tls: Option<Arc<ClientConfig>>,
     pub(crate) behaviour: Behaviour,
     pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
     /// Contexts in place of the listener's own, by the server name.
     pub(crate) named: Vec<NamedContext>,
     pub(crate) unknown_names: UnknownNames,
@@ -67,6 +70,10 @@ impl Wanted {
         Self { limits, ..Self::echo() }
     }
 
+    pub(crate) fn timed(timeouts: Timeouts) -> Self {
+        Self { timeouts, ..Self::echo() }
+    }
+
     pub(crate) fn relay(backend: SocketAddr) -> Self {
         Self::new(Behaviour::Relay(vec![Address::Tcp(backend)]))
     }
@@ -75,8 +82,9 @@ impl Wanted {
         Self {
             backend_tls: None,
             behaviour,
+            limits: Limits::default(),
             // Who sends a hello byte by byte may wait for the processor between any two.
-            limits: Limits { handshake_timeout: PATIENCE, ..Limits::default() },
+            timeouts: Timeouts { handshake: PATIENCE, ..Timeouts::default() },
             named: Vec::new(),
             unknown_names: UnknownNames::ServeDefault,
             connect_timeout: PATIENCE,
@@ -213,6 +221,8 @@ pub(crate) fn generation(
         keys: vec![address],
         context: Arc::new(context(NAME, wanted.unknown_names)),
         named: wanted.named,
+        liveness: Liveness::default(),
+        timeouts: wanted.timeouts,
         settings: Arc::new(settings),
     };
     Arc::new(Generation { number, limits: wanted.limits, listeners: vec![listener] })

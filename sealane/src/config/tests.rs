@@ -4,7 +4,10 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use sealane_engine::policy::{Group, Scheme, Suite, UnknownNames, Versions};
+use sealane_lanes::liveness::{KeepAlive, Liveness};
+use sealane_lanes::timeouts::Timeouts;
 
+use super::network::network;
 use super::*;
 
 fn parse(text: &str) -> Result<Config, Mistakes> {
@@ -36,6 +39,7 @@ fn the_least_that_can_be_written() {
             backend_tls: None,
             balance: Balance::RoundRobin,
             proxy_header: false,
+            limits: ListenerLimits::default(),
         }],
         pin_lanes: false,
         store_key: None,
@@ -73,13 +77,16 @@ lifetime = "1h"
 root = "/srv/root"
 count = 0
 [limits]
+backend_timeout = "4s"
 certificates = 10
+client_timeout = "5s"
 connect_timeout = "1s"
 connection_age = "1d"
 connections = 99
 connections_per_lane = 50
 decoded_keys_per_lane = 7
 drain_timeout = "0s"
+half_closed_timeout = "6s"
 handshake_timeout = "2s"
 handshakes_in_flight = 12
 hello_bytes = "8KiB"
@@ -100,6 +107,18 @@ alpn = ["h2", "http/1.1"]
 backends = ["10.0.0.1:80", "unix:/run/app.sock"]
 balance = "least-connections"
 proxy_header = true
+allow = ["10.0.0.0/8", "file:allow.txt"]
+backend_timeout = "off"
+client_timeout = "7s"
+connections = 33
+connections_per_client = 8
+deny = ["10.9.0.0/16"]
+half_closed_timeout = "8s"
+handshake_timeout = "9s"
+handshakes_per_client = "20/s"
+idle_timeout = "10s"
+keepalive = { idle = "11s", every = "12s", count = 13 }
+user_timeout = "14s"
 [[listener]]
 address = "0.0.0.0:444"
 certificates = ["a"]
@@ -129,12 +148,17 @@ fn every_key_has_an_effect() {
         connections_per_lane_max: Some(50),
         decoded_keys_per_lane_max: 7,
         drain_timeout: s(0),
-        handshake_timeout: s(2),
         handshakes_max: 12,
         hello_bytes_max: 8192,
-        idle_timeout: s(3),
         listeners_max: 5,
         names_max: 11,
+        timeouts: Timeouts {
+            backend: Some(s(4)),
+            client: Some(s(5)),
+            half_closed: s(6),
+            handshake: s(2),
+            idle: s(3),
+        },
         unfinished_bytes_per_lane_max: 2 << 20,
     };
     assert_eq!(config.limits, expected);
@@ -152,8 +176,40 @@ fn every_key_has_an_effect() {
     let suites = [Suite::Tls13Chacha20Poly1305Sha256, Suite::Tls13Aes128GcmSha256];
     assert_eq!((&*web.policy.suites, &*web.policy.schemes), (&suites[..], &[Scheme::Ed25519][..]));
     assert_eq!((web.balance, web.proxy_header), (Balance::LeastConnections, true));
+    assert_eq!(web.limits, limits_of_web());
+    let expected = ListenerLimits { timeouts: config.limits.timeouts, ..ListenerLimits::default() };
+    assert_eq!(other.limits, expected, "what a listener does not say, [limits] does");
     assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
     assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
+}
+
+/// What [`EVERY_KEY`] says of its first listener.
+fn limits_of_web() -> ListenerLimits {
+    let s = Duration::from_secs;
+    let (allowed, denied) = (network("10.0.0.0/8").unwrap(), network("10.9.0.0/16").unwrap());
+    ListenerLimits {
+        allow: vec![
+            NetworkSource::Network(allowed),
+            NetworkSource::File("/etc/sealane/allow.txt".into()),
+        ],
+        connections_max: NonZeroUsize::new(33),
+        deny: vec![NetworkSource::Network(denied)],
+        liveness: Liveness {
+            keep_alive: Some(KeepAlive { idle: s(11), every: s(12), count: 13 }),
+            user_timeout: Some(s(14)),
+        },
+        per_client: PerClient {
+            connections_max: NonZeroUsize::new(8),
+            handshakes_per_s: NonZeroUsize::new(20),
+        },
+        timeouts: Timeouts {
+            backend: None,
+            client: Some(s(7)),
+            half_closed: s(8),
+            handshake: s(9),
+            idle: s(10),
+        },
+    }
 }
 
 /// The commented example is complete, and its values are the defaults where there are any.
@@ -167,6 +223,7 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(config.listeners[0].policy.versions, Policy::default().versions);
     assert_eq!(config.listeners[0].policy.suites, Suite::ALL);
     assert_eq!(config.listeners[0].policy.schemes, Scheme::ALL);
+    assert_eq!(config.listeners[0].limits, ListenerLimits::default());
     assert_eq!(config.listeners[1].backend_tls, Some(BackendTls::default()));
     let with_all: String = text
         .lines()
@@ -178,6 +235,7 @@ fn the_example_shows_every_key_with_its_default() {
     let config = Config::parse(Path::new("sealane.toml"), &with_all).unwrap();
     assert!(config.listeners[1].backend_tls != Some(BackendTls::default()), "every key is there");
     assert_eq!(config.admin_hosts.len(), 1);
+    assert!(!config.listeners[0].limits.allow.is_empty(), "every key is there");
     assert!(config.tickets.root.is_some() && config.limits.connections_per_lane_max.is_some());
 }
 

@@ -15,7 +15,10 @@ use crate::config::Config;
 use crate::listener::{
     ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve, said_of, survey,
 };
+use crate::relay::Admission;
 use crate::stores::Stores;
+
+use super::listeners::ListenerRegistry;
 
 /// A generation that has passed every check, and what an operator should know of it.
 pub(super) struct Built {
@@ -32,6 +35,8 @@ pub(super) struct Registries {
     pub(super) backends: BackendRegistry,
     /// What TLS is spoken to them with: equal options have one context.
     pub(super) clients: ClientContexts,
+    /// What lanes count of listeners.
+    pub(super) listeners: ListenerRegistry,
     /// The stores that listeners serve from, each opened once.
     pub(super) stores: Stores,
 }
@@ -86,21 +91,23 @@ pub(super) fn build(
     number: u64,
     registries: &mut Registries,
 ) -> Result<Built, Vec<String>> {
-    let Registries { backends, clients, stores } = registries;
+    let Registries { backends, clients, listeners: counted, stores } = registries;
     let mut around = Surroundings { clients, now: unix_now(), resolve: &resolve, stores };
-    let Surveys { mut errors, listeners: surveys, .. } = survey(config, &mut around);
+    let Surveys { mut errors, listeners: mut surveys, .. } = survey(config, &mut around);
     for survey in &surveys {
         errors.extend(survey.errors.iter().map(|error| said_of(&survey.listener.name, error)));
     }
     let mut listeners = Vec::new();
-    for (position, survey) in surveys.iter().enumerate() {
+    for (position, survey) in surveys.iter_mut().enumerate() {
         let Some(context) = survey.context(config) else { continue };
         listeners.push(Listener {
             number: u32::try_from(position).unwrap_or(u32::MAX),
             keys: survey.listener.addresses.clone(),
             context,
             named: Vec::new(),
-            settings: Arc::new(settings(config, survey, backends)),
+            liveness: survey.listener.limits.liveness,
+            timeouts: survey.listener.limits.timeouts,
+            settings: Arc::new(settings(config, survey, backends, counted)),
         });
     }
     if !errors.is_empty() {
@@ -115,7 +122,13 @@ pub(super) fn build(
 }
 
 /// What the relay has to know of a listener.
-fn settings(config: &Config, survey: &Survey<'_>, registry: &mut BackendRegistry) -> RelaySettings {
+fn settings(
+    config: &Config,
+    survey: &mut Survey<'_>,
+    registry: &mut BackendRegistry,
+    counted: &mut ListenerRegistry,
+) -> RelaySettings {
+    let access = std::mem::take(&mut survey.access);
     let listener = survey.listener;
     let lanes = config.lanes.get();
     let backend = |reached: &ReachedBackend| Backend {
@@ -126,9 +139,16 @@ fn settings(config: &Config, survey: &Survey<'_>, registry: &mut BackendRegistry
     };
     RelaySettings {
         listener: listener.name.clone(),
+        admission: Admission {
+            access,
+            connections_max: listener.limits.connections_per_lane(config.lanes),
+            per_client: listener.limits.per_client.per_lane(config.lanes),
+            counted: counted.counters(&listener.name, lanes),
+        },
         backends: survey.backends.iter().map(backend).collect(),
         balance: listener.balance,
         connect_timeout: config.limits.connect_timeout,
+        liveness: listener.limits.liveness,
         proxy_header: listener.proxy_header,
         cursors: (0..lanes).map(|_| Arc::<Cursor>::default()).collect(),
     }
@@ -160,6 +180,7 @@ const WARNINGS_SHOWN_MAX: usize = 20;
 mod tests {
     use super::*;
     use crate::config::{Simple, value};
+    use crate::networks::Access;
 
     #[test]
     fn the_many_warnings_of_one_material_hide_none_of_another() {
@@ -172,6 +193,7 @@ mod tests {
         .unwrap();
         let survey = Survey {
             listener: &config.listeners[0],
+            access: Access::default(),
             backend_tls: None,
             backends: Vec::new(),
             certificates: None,

@@ -25,8 +25,10 @@ use sealane_lanes::generation::{Listener, Publication};
 use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
+use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use sealane_lanes::timeouts::Timeouts;
 
 use super::*;
 use crate::backends::{Backend, BackendTls};
@@ -130,9 +132,11 @@ fn lane(
     };
     let settings = RelaySettings {
         listener: NAME.into(),
+        admission: Admission::default(),
         backends: vec![backend],
         balance: Balance::default(),
         connect_timeout: PATIENCE,
+        liveness: Liveness::default(),
         proxy_header: true,
         cursors: vec![Arc::default()],
     };
@@ -150,6 +154,8 @@ fn lane(
             tickets: 0,
         }),
         named: Vec::new(),
+        liveness: Liveness::default(),
+        timeouts: Timeouts::default(),
         settings: Arc::new(settings),
     };
     let generation = Generation { number: 1, limits: Limits::default(), listeners: vec![listener] };

@@ -36,6 +36,8 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
             let counters = self.settings.of_lane(index, self.lane);
             match self.link.attach(&self.settings.backends[index].address) {
                 Ok(()) => {
+                    // A unix socket has no such options, nor any need of them.
+                    let _ = self.link.watch_over_attached(self.settings.liveness);
                     counters.active.add(1);
                     self.relayed.backend = u8::try_from(index).ok();
                     self.relayed.stage = Stage::Connecting;

@@ -17,6 +17,7 @@ mod demo;
 mod drain;
 mod harness;
 mod limits;
+mod listener_limits;
 mod proxy_header;
 mod reload;
 mod resumption;

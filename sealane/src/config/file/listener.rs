@@ -12,6 +12,7 @@ use super::super::{Balance, CertificateSource, Limits, Listener, STORES_REMEDY, 
 use super::LISTENERS_MAX;
 use super::backends::backends;
 use super::claims::{Claims, Owner};
+use super::listener_limits::listener_limits;
 use super::policy::policy;
 
 /// The listeners that are written, of which no two may claim the same.
@@ -27,7 +28,7 @@ pub(super) fn listener_list(
         ));
         return None;
     }
-    written.list(limits.listeners_max, |v| v.table(|table| listener(table, &v, claims)))
+    written.list(limits.listeners_max, |v| v.table(|table| listener(table, &v, limits, claims)))
 }
 
 /// Of all files together: those of one may be within the limit.
@@ -44,7 +45,12 @@ pub(super) fn check_number_of_addresses(
     }
 }
 
-fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Option<Listener> {
+fn listener(
+    table: &mut Table<'_>,
+    at: &Value<'_>,
+    limits: &Limits,
+    claims: &mut Claims,
+) -> Option<Listener> {
     let name = table.value("name");
     let addresses = addresses(table, at, claims);
     let certificates = table
@@ -55,6 +61,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
     let backends = backends(table);
     let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
     let proxy_header = table.boolean("proxy_header").unwrap_or(false);
+    let limits = listener_limits(table, limits);
 
     let default_name = default_certificate.as_ref().and_then(|v| v.parsed(value::host_name));
     if let (Some(value), UnknownNames::Refuse) = (&default_certificate, policy.unknown_names) {
@@ -84,6 +91,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         backend_tls,
         balance,
         proxy_header,
+        limits,
     })
 }
 

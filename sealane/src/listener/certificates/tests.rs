@@ -23,6 +23,7 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
         backend_tls: None,
         balance: Balance::default(),
         proxy_header: false,
+        limits: config::ListenerLimits::default(),
     }
 }
 
