@@ -10,12 +10,13 @@ use rustix::io::Errno;
 use crate::cause::Cause;
 use crate::connection::Connection;
 use crate::core::to_ms;
-use crate::generation::ListenerKey;
+use crate::generation::{Listener, ListenerKey};
 use crate::kernel::{Kernel, reset_on_close};
 use crate::lane::{Entry, Lane};
 use crate::link::Link;
 use crate::liveness::Liveness;
 use crate::service::Service;
+use crate::steer::Steer;
 use crate::token::{SLOTS_MAX, Source, Token};
 
 /// A listening socket of this lane.
@@ -35,6 +36,8 @@ pub(crate) struct LaneListener {
     rests: bool,
     /// What its socket has, and so those of its clients.
     liveness: Liveness,
+    /// What all sockets of its address have.
+    steer: Steer,
 }
 
 /// Connections taken from one listener's queue in one turn.
@@ -47,8 +50,13 @@ const REST_MS: u64 = 5;
 const STALE_HANDSHAKES_MAX: usize = 16_384;
 
 impl LaneListener {
-    /// `fd` was bound with `liveness`.
-    pub(crate) fn new(fd: OwnedFd, key: ListenerKey, position: usize, liveness: Liveness) -> Self {
+    /// `fd` was bound as `listener`, at `position` of its generation, wants it.
+    pub(crate) fn new<S>(
+        fd: OwnedFd,
+        key: ListenerKey,
+        position: usize,
+        listener: &Listener<S>,
+    ) -> Self {
         Self {
             fd,
             key,
@@ -57,7 +65,8 @@ impl LaneListener {
             full_batch_turn: 0,
             paused_until_ms: None,
             rests: false,
-            liveness,
+            liveness: listener.liveness,
+            steer: listener.steer,
         }
     }
 
@@ -65,12 +74,13 @@ impl LaneListener {
         &self.fd
     }
 
-    /// Serves the listener at `position` of a new generation from now on.
-    pub(crate) fn keep(&mut self, position: usize, liveness: Liveness) {
+    /// Serves `listener` at `position` of a new generation from now on.
+    pub(crate) fn keep<S>(&mut self, position: usize, listener: &Listener<S>) {
         self.position = position;
-        // It was validated, so only a socket that is no TCP socket has no such option.
-        let _ = liveness.apply(&self.fd, self.liveness);
-        self.liveness = liveness;
+        // They were validated, so only a socket that is no TCP socket has no such options.
+        let _ = listener.liveness.apply(&self.fd, self.liveness);
+        let _ = listener.steer.apply(&self.fd, self.key.is_ipv6(), self.steer);
+        (self.liveness, self.steer) = (listener.liveness, listener.steer);
     }
 }
 

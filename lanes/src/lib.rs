@@ -42,6 +42,7 @@ mod publish;
 mod replicas;
 pub mod service;
 pub mod start;
+pub mod steer;
 pub mod timeouts;
 mod token;
 mod turn;

@@ -10,6 +10,7 @@ use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::liveness::Liveness;
+use crate::steer::Steer;
 
 /// Opens one listening socket for each of `lanes` lanes on `address`.
 ///
@@ -40,14 +41,22 @@ pub struct Bind {
     pub reuse_port: bool,
     /// How the kernel finds out that clients are gone.
     pub liveness: Liveness,
+    /// How clients are spread over the sockets.
+    pub steer: Steer,
 }
 
 impl Bind {
     /// As the terminator listens: a long queue, nobody beside it, and a second listener for IPv4 on
     /// the port of one for IPv6 is not a clash.
     pub fn to(address: SocketAddr) -> Self {
-        let liveness = Liveness::default();
-        Self { address, backlog: BACKLOG, ipv6_only: true, reuse_port: false, liveness }
+        Self {
+            address,
+            backlog: BACKLOG,
+            ipv6_only: true,
+            reuse_port: false,
+            liveness: Liveness::default(),
+            steer: Steer::Connection,
+        }
     }
 }
 
@@ -69,6 +78,9 @@ pub fn bind_as(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketA
                 local.ok_or_else(|| io::Error::other("the kernel named no bound address"))?;
         }
         sockets.push(socket.into());
+    }
+    if let Some(socket) = sockets.first() {
+        wanted.steer.apply(socket, wanted.address.is_ipv6(), Steer::Connection)?;
     }
     Ok((sockets, bound.address))
 }

@@ -40,14 +40,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         self.current = Some(Rc::clone(&replica));
         self.settle_replicas();
         for (key, position) in keys {
-            let liveness = replica.listener(position).liveness;
+            let wanted = replica.listener(position);
             let known = self.listeners.iter_mut().find(|(_, listener)| listener.key == key);
             match known {
-                Some((_, listener)) => listener.keep(position, liveness),
+                Some((_, listener)) => listener.keep(position, wanted),
                 None => {
                     if let Some(at) = sockets.iter().position(|(socket, _)| *socket == key) {
                         let fd = sockets.swap_remove(at).1;
-                        self.open_listener(LaneListener::new(fd, key, position, liveness));
+                        self.open_listener(LaneListener::new(fd, key, position, wanted));
                     }
                 }
             }

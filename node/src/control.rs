@@ -19,6 +19,7 @@ use sealane_lanes::limits::Limits;
 use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::{Mail, Mailbox};
 use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
+use sealane_lanes::steer::Steer;
 use sealane_lanes::timeouts::Timeouts;
 use zeroize::Zeroizing;
 
@@ -265,6 +266,7 @@ impl Control {
             context: Arc::clone(&state.context),
             named: named.collect(),
             liveness: Liveness::default(),
+            steer: Steer::Connection,
             timeouts: self.plan.timeouts,
             settings: Arc::new(Settings {
                 blocked: Arc::clone(&state.blocked),

@@ -35,6 +35,7 @@ use sealane_lanes::{
     mailbox::Mail,
     service::{End as Ended, Service},
     start::{LaneHandle, LaneSetup, start},
+    steer::Steer,
     timeouts::Timeouts,
 };
 
@@ -120,6 +121,7 @@ fn open(
             context: Arc::clone(context),
             named: Vec::new(),
             liveness: Liveness::default(),
+            steer: Steer::Connection,
             timeouts: Timeouts { idle: IDLE_TIMEOUT, ..Timeouts::default() },
             settings: Arc::new(role),
         });

@@ -24,6 +24,7 @@ use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::service::Service;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use sealane_lanes::steer::Steer;
 use sealane_lanes::timeouts::Timeouts;
 
 use crate::kernel::{Faulty, Script};
@@ -222,6 +223,7 @@ pub(crate) fn generation(
         context: Arc::new(context(NAME, wanted.unknown_names)),
         named: wanted.named,
         liveness: Liveness::default(),
+        steer: Steer::Connection,
         timeouts: wanted.timeouts,
         settings: Arc::new(settings),
     };

@@ -22,6 +22,8 @@ pub struct ListenerLimits {
     pub liveness: Liveness,
     /// What one client may take of it.
     pub per_client: PerClient,
+    /// Whether all connections of a client fall to one lane.
+    pub steers_clients: bool,
     /// How long a connection may take, and be still.
     pub timeouts: Timeouts,
 }
@@ -79,6 +81,11 @@ impl ListenerLimits {
     /// whole.
     pub fn connections_per_lane(&self, lanes: NonZeroUsize) -> Option<usize> {
         self.connections_max.map(|whole| whole.get() / lanes)
+    }
+
+    /// What each lane gives a client: all that is asked for, if a client has but one lane.
+    pub fn per_client_on_lane(&self, lanes: NonZeroUsize) -> PerClient {
+        if self.steers_clients { self.per_client } else { self.per_client.per_lane(lanes) }
     }
 
     /// The files that networks are read from.

@@ -118,6 +118,7 @@ handshake_timeout = "9s"
 handshakes_per_client = "20/s"
 idle_timeout = "10s"
 keepalive = { idle = "11s", every = "12s", count = 13 }
+steer = "client"
 user_timeout = "14s"
 [[listener]]
 address = "0.0.0.0:444"
@@ -202,6 +203,7 @@ fn limits_of_web() -> ListenerLimits {
             connections_max: NonZeroUsize::new(8),
             handshakes_per_s: NonZeroUsize::new(20),
         },
+        steers_clients: true,
         timeouts: Timeouts {
             backend: None,
             client: Some(s(7)),

@@ -106,6 +106,7 @@ pub(super) fn build(
             context,
             named: Vec::new(),
             liveness: survey.listener.limits.liveness,
+            steer: counted.steer(survey.listener, config.lanes.get()),
             timeouts: survey.listener.limits.timeouts,
             settings: Arc::new(settings(config, survey, backends, counted)),
         });
@@ -142,7 +143,7 @@ fn settings(
         admission: Admission {
             access,
             connections_max: listener.limits.connections_per_lane(config.lanes),
-            per_client: listener.limits.per_client.per_lane(config.lanes),
+            per_client: listener.limits.per_client_on_lane(config.lanes),
             counted: counted.counters(&listener.name, lanes),
         },
         backends: survey.backends.iter().map(backend).collect(),

@@ -1,14 +1,20 @@
 //! What lanes count of listeners, kept across generations.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
+use sealane_lanes::steer::Steer;
+
+use crate::config;
 use crate::relay::ListenerCounters;
 
 /// What lanes count of listeners, by name.
 #[derive(Default)]
 pub(super) struct ListenerRegistry {
     by_name: HashMap<String, ListenerCounters>,
+    /// What decides which clients share a lane; nobody outside can know it.
+    key: RandomState,
     /// Numbers that were given out.
     numbers: u32,
 }
@@ -24,6 +30,17 @@ impl ListenerRegistry {
         let counters = ListenerCounters { number: self.numbers, open };
         self.by_name.insert(name.to_owned(), counters.clone());
         counters
+    }
+
+    /// How the clients of `listener` are spread over `lanes` lanes: in the same way in every
+    /// generation, so that a reload moves nobody.
+    pub(super) fn steer(&self, listener: &config::Listener, lanes: usize) -> Steer {
+        // The upper half of 64 bits fits.
+        let key = u32::try_from(self.key.hash_one("steer") >> 32).unwrap_or_default();
+        match (listener.limits.steers_clients, u32::try_from(lanes)) {
+            (true, Ok(lanes)) => Steer::Client { key, lanes },
+            _ => Steer::Connection,
+        }
     }
 
     /// Forgets listeners that no generation has any more.

@@ -42,7 +42,12 @@ pub(super) fn open_new(
         for key in listener.keys.iter().filter(|key| !known.contains(key)) {
             // Whoever else is at an address that overlaps cannot be told from ourselves.
             let reuse_port = overlaps(*key, generation, known);
-            let wanted = Bind { reuse_port, liveness: listener.liveness, ..Bind::to(*key) };
+            let wanted = Bind {
+                reuse_port,
+                liveness: listener.liveness,
+                steer: listener.steer,
+                ..Bind::to(*key)
+            };
             let bound = bind_patiently(&wanted, lanes);
             match bound {
                 Ok((fds, bound)) => {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{Material, Reading, Survey};
 use crate::config;
 use crate::config::network::{Network, network};
-use crate::config::{ListenerLimits, NETWORKS_MAX, NetworkSource};
+use crate::config::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient};
 use crate::networks::{Access, NetworkSet};
 
 pub(super) const MATERIAL: Material = Material { files, read };
@@ -45,7 +45,10 @@ fn too_few_for(limits: &ListenerLimits, lanes: NonZeroUsize) -> Option<String> {
 
 /// Says what a client really gets where that is more than is asked for.
 fn loose_bounds(limits: &ListenerLimits, lanes: NonZeroUsize) -> Vec<String> {
-    let per_client = limits.per_client;
+    let per_client = match limits.steers_clients {
+        true => PerClient::default(),
+        false => limits.per_client,
+    };
     [
         ("connections_per_client", per_client.connections_max, ""),
         ("handshakes_per_client", per_client.handshakes_per_s, " a second"),

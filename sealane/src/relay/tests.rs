@@ -28,6 +28,7 @@ use sealane_lanes::listener;
 use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use sealane_lanes::steer::Steer;
 use sealane_lanes::timeouts::Timeouts;
 
 use super::*;
@@ -155,6 +156,7 @@ fn lane(
         }),
         named: Vec::new(),
         liveness: Liveness::default(),
+        steer: Steer::Connection,
         timeouts: Timeouts::default(),
         settings: Arc::new(settings),
     };

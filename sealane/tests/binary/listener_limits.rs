@@ -205,6 +205,22 @@ fn a_client_begins_no_more_handshakes_than_it_may() {
 }
 
 #[test]
+fn steered_by_client_the_limits_of_a_client_are_exact() {
+    const ASKED: &str = "steer = \"client\"\nconnections_per_client = 3";
+    let mut site = Site::before(&Backend::echo(), 4, |_| vec![ASKED.into()]);
+    assert_eq!(site.sealane.count_said("_per_client"), 0, "{:?}", site.sealane.said());
+    for (before, last) in (1..=8).enumerate() {
+        let mut clients: Vec<Client> = (0..3).map(|_| site.connect_from(last).unwrap()).collect();
+        assert!(is_turned_away(from(last, site.address(0))));
+        site.wait_until_ended("limit_client_connections", before as u64 + 1);
+        clients.iter_mut().for_each(|client| client.echo(b"all three").unwrap());
+    }
+    // Without it the lanes count for themselves.
+    site.reload("connections_per_client = 3");
+    site.sealane.wait_until_said("a client can have 1 on each, 4 in all");
+}
+
+#[test]
 fn limits_that_lanes_cannot_share_are_told() {
     let lines = "connections_per_client = 3\nhandshakes_per_client = \"2/s\"\nconnections = 4";
     let mut site = Site::before(&Backend::echo(), 4, |_| vec![lines.into()]);

@@ -334,8 +334,10 @@ fn listener_limits(number: usize) -> String {
          handshakes_per_client = \"{more}00/s\"\n\
          idle_timeout = \"{more}s\"\n\
          keepalive = {keep_alive}\n\
+         steer = \"{}\"\n\
          user_timeout = \"{more}s\"\n",
-        60 + number
+        60 + number,
+        if number.is_multiple_of(2) { "client" } else { "connection" },
     )
 }
 

@@ -33,12 +33,14 @@ pub(super) fn listener_limits(table: &mut Table<'_>, limits: &Limits) -> Listene
             .and_then(|v| v.parsed(handshake_rate))
             .flatten(),
     };
+    let steers_clients = table.value("steer").and_then(|v| v.choice(&STEER));
     ListenerLimits {
         allow: allow.unwrap_or_default(),
         connections_max,
         deny: deny.unwrap_or_default(),
         liveness: Liveness { keep_alive, user_timeout },
         per_client,
+        steers_clients: steers_clients.unwrap_or(false),
         timeouts,
     }
 }
@@ -114,4 +116,5 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_COUNT: RangeInclusive<usize> = 1..=127;
 const KEEPALIVE_TIME: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(32_767);
+const STEER: [(&str, bool); 2] = [("client", true), ("connection", false)];
 const USER_TIMEOUT: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
