@@ -29,9 +29,9 @@ fn hold(bytes: &[u8], header: &Header<'_>) {
     assert_eq!(whole, header.values().as_bytes());
     if let Ok(Some((facts, len))) = Facts::decode(bytes) {
         assert_eq!(len, header.len);
-        let told = facts.encode(Values::default());
+        let told = facts.encode(&Values::default());
         assert_eq!(Facts::decode(&told), Ok(Some((facts, told.len()))));
-        let passed = facts.encode(header.values());
+        let passed = facts.encode(&header.values());
         assert!(passed.len() <= FIXED_LEN + REST_BYTES_MAX);
         assert!(Facts::decode(&passed).is_ok_and(|passed| passed.is_some()));
     }

@@ -5,16 +5,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustix::io::Errno;
 
 use crate::cause::Cause;
 use crate::connection::{Connection, Phase};
-use crate::generation::{ListenerKey, Speech};
+use crate::generation::{Listener, ListenerKey, Speech};
 use crate::kernel::{Kernel, reset_on_close};
 use crate::lane::{Entry, Lane};
+use crate::liveness::Liveness;
 use crate::service::Service;
+use crate::steer::Steer;
 use crate::token::{SLOTS_MAX, Source, Token};
 
 /// A listening socket of this lane.
@@ -32,6 +33,10 @@ pub(crate) struct LaneListener {
     pub(crate) paused_until_ms: Option<u64>,
     /// Whether it pauses on the service's account.
     rests: bool,
+    /// What its socket has, and so those of its clients.
+    liveness: Liveness,
+    /// What all sockets of its address have.
+    steer: Steer,
 }
 
 /// Connections taken from one listener's queue in one turn.
@@ -44,7 +49,13 @@ const REST_MS: u64 = 5;
 const STALE_HANDSHAKES_MAX: usize = 16_384;
 
 impl LaneListener {
-    pub(crate) fn new(fd: OwnedFd, key: ListenerKey, position: usize) -> Self {
+    /// `fd` was bound as `listener`, at `position` of its generation, wants it.
+    pub(crate) fn new<S>(
+        fd: OwnedFd,
+        key: ListenerKey,
+        position: usize,
+        listener: &Listener<S>,
+    ) -> Self {
         Self {
             fd,
             key,
@@ -53,7 +64,22 @@ impl LaneListener {
             full_batch_turn: 0,
             paused_until_ms: None,
             rests: false,
+            liveness: listener.liveness,
+            steer: listener.steer,
         }
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Serves `listener` at `position` of a new generation from now on.
+    pub(crate) fn keep<S>(&mut self, position: usize, listener: &Listener<S>) {
+        self.position = position;
+        // They were validated, so only a socket that is no TCP socket has no such options.
+        let _ = listener.liveness.apply(&self.fd, self.liveness);
+        let _ = listener.steer.apply(&self.fd, self.key.is_ipv6(), self.steer);
+        (self.liveness, self.steer) = (listener.liveness, listener.steer);
     }
 }
 
@@ -126,17 +152,20 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let vacant = self.entries.vacant_entry();
         let slot = vacant.key();
         let token = Token::connection(slot, self.slot_generation).bits();
-        if self.core.kernel.watch(self.core.poll.as_fd(), fd.as_fd(), token, false).is_err() {
-            counters.accept_errors.add(1);
-            return;
-        }
-        let now_ms = self.core.now_ms;
-        let mut connection = Connection::new(token, fd, address, Instant::now(), now_ms);
-        connection.socket.is_watched = true;
+        let (now_ms, now_us) = (self.core.now_ms, self.core.now_us());
+        let poll = self.core.poll.as_fd();
+        let is_watched = self.core.kernel.watch(poll, fd.as_fd(), token, false).is_ok();
+        let mut connection = Connection::new(token, fd, address, now_us, now_ms);
+        connection.socket.is_watched = is_watched;
         connection.phase = phase;
         vacant.insert(Box::new(Entry { connection, generation, listener: position, state: None }));
         counters.connections.add(1);
         counters.handshaking.add(1);
+        if !is_watched {
+            // The service has admitted it, and so has to hear of its end.
+            counters.accept_errors.add(1);
+            return self.end(slot, Cause::Internal);
+        }
         self.begin(slot, speaks_first);
         self.handshakes.push_back(token);
         self.limit_handshakes(handshakes_max);

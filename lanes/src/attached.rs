@@ -15,6 +15,7 @@ use crate::cause::Cause;
 use crate::connection::{Connection, Direction, Socket};
 use crate::kernel::{Address, Kernel, reset_on_close, shut_write};
 use crate::link::Link;
+use crate::liveness::Liveness;
 use crate::outbox::{Outlet, PushError};
 use crate::pool::Pending;
 use crate::token::Token;
@@ -115,6 +116,15 @@ impl<K: Kernel> Link<'_, K> {
         self.connection.attachment = Token::next_attachment(self.connection.attachment);
         self.connection.attached = Some(Attached::new(Socket::connected(fd)));
         Ok(())
+    }
+
+    /// Makes the kernel find out as `liveness` says that the attached socket's peer is gone.
+    ///
+    /// # Errors
+    /// There is none, or it has no such option, as a unix socket.
+    pub fn watch_over_attached(&mut self, liveness: Liveness) -> io::Result<()> {
+        let attached = self.connection.attached.as_ref().ok_or(ErrorKind::NotConnected)?;
+        liveness.apply(&attached.socket.fd, Liveness::default())
     }
 
     /// Closes the attached socket: with a reset, unless its peer failed the handshake and should

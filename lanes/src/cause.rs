@@ -46,6 +46,8 @@ causes! {
     BackendRefused = "backend_refused", Backend;
     /// The backend reset the connection or died; the client is reset, never told a clean end.
     BackendReset = "backend_reset", Backend;
+    /// The backend sent nothing for `backend_timeout`, although the client took all.
+    BackendTimeout = "backend_timeout", Backend;
     /// The backend's stream ended without close_notify; the client is reset, never told a clean
     /// end.
     BackendTruncated = "backend_truncated", Backend;
@@ -61,9 +63,15 @@ causes! {
     ClientReset = "client_reset", Client;
     /// A revocation list that came later has the client's certificate, and the listener cuts such.
     ClientRevoked = "client_revoked", Client;
+    /// The client sent nothing for `client_timeout`, although all it had sent was taken.
+    ClientTimeout = "client_timeout", Client;
     /// The client's stream ended without close_notify; the backend is reset, never told a clean
     /// end.
     ClientTruncated = "client_truncated", Client;
+    /// The client's address is among those that `deny` names, or not among those of `allow`.
+    Denied = "denied", Client;
+    /// One direction had ended, and in the other nothing came for `half_closed_timeout`.
+    HalfClosed = "half_closed_timeout", Nobody;
     /// The handshake failed for a reason without a cause of its own.
     HandshakeFailed = "handshake_failed", Client;
     /// The handshake took longer than `handshake_timeout`.
@@ -77,10 +85,16 @@ causes! {
     Internal = "internal", Us;
     /// The connection was as old as `connection_age_max` allows; the client was told the end.
     LimitAge = "limit_age", Limit;
+    /// The client had as many connections as `connections_per_client` allows; its newest was reset.
+    LimitClientConnections = "limit_client_connections", Limit;
+    /// The client began more handshakes than `handshakes_per_client` allows; its newest was reset.
+    LimitClientHandshakes = "limit_client_handshakes", Limit;
     /// `connections_max` was reached; the newest connection was reset.
     LimitConnections = "limit_connections", Limit;
     /// `handshakes_max` was reached; the oldest handshake in flight was reset.
     LimitHandshakes = "limit_handshakes", Limit;
+    /// The listener's own `connections` was reached; the newest connection was reset.
+    LimitListener = "limit_listener_connections", Limit;
     /// `unfinished_bytes_max` was reached; the connection whose bytes had waited longest was reset.
     LimitUnfinished = "limit_unfinished", Limit;
     /// The lane stopped: at the end of a drain, or at a second signal.

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt::socket_error;
@@ -50,11 +49,15 @@ pub(crate) struct Connection {
     pub(crate) inward: Direction,
     /// From the service to the client.
     pub(crate) outward: Direction,
-    pub(crate) accepted_at: Instant,
-    pub(crate) accepted_ms: u64,
+    /// In microseconds since the lane started.
+    pub(crate) accepted_us: u64,
     pub(crate) handshake_us: Option<u32>,
     /// When plaintext or a whole record last came, or a byte left.
     pub(crate) active_ms: u64,
+    /// When plaintext last came from the client.
+    pub(crate) client_ms: u64,
+    /// When the service last had plaintext for the client.
+    pub(crate) backend_ms: u64,
     /// The entry of the timer wheel that counts; others of this connection are stale.
     pub(crate) armed_ms: u64,
     /// When tickets that wait for the first response leave alone; the end of time if none wait.
@@ -172,7 +175,7 @@ impl Connection {
         token: u64,
         fd: OwnedFd,
         address: Option<SocketAddr>,
-        accepted_at: Instant,
+        accepted_us: u64,
         now_ms: u64,
     ) -> Self {
         Self {
@@ -193,10 +196,11 @@ impl Connection {
             untaken: None,
             inward: Direction::Open,
             outward: Direction::Open,
-            accepted_at,
-            accepted_ms: now_ms,
+            accepted_us,
             handshake_us: None,
             active_ms: now_ms,
+            client_ms: now_ms,
+            backend_ms: now_ms,
             armed_ms: u64::MAX,
             tickets_due_ms: u64::MAX,
             service_due_ms: u64::MAX,
@@ -207,6 +211,10 @@ impl Connection {
             queued: false,
             is_probe: false,
         }
+    }
+
+    pub(crate) fn accepted_ms(&self) -> u64 {
+        self.accepted_us / 1_000
     }
 
     /// The token of the socket that is attached now.
@@ -276,6 +284,11 @@ impl Connection {
     /// Whether bytes wait for either side.
     pub(crate) fn has_pending(&self) -> bool {
         self.outgoing.is_some() || self.untaken.is_some() || self.attached_has_pending()
+    }
+
+    /// Whether one direction has ended, or will with what is pending.
+    pub(crate) fn is_half_closed(&self) -> bool {
+        self.inward != Direction::Open || self.outward != Direction::Open
     }
 
     /// Whether both ends have been passed on and nothing is pending.

@@ -54,6 +54,11 @@ impl<K: Kernel> Core<K> {
         self.now_ms = to_ms(self.started_at.elapsed());
     }
 
+    /// The time to the microsecond, on the same scale.
+    pub(crate) fn now_us(&self) -> u64 {
+        u64::try_from(self.started_at.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
     /// From now on reports when `socket` takes bytes again.
     pub(crate) fn watch_room(&mut self, socket: &mut Socket, token: Token) -> io::Result<()> {
         if socket.is_watched && !socket.wants_room {

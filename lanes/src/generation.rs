@@ -6,7 +6,10 @@ use std::sync::Arc;
 use sealane_engine::context::{Context, ContextError, LaneResources};
 
 use crate::limits::Limits;
+use crate::liveness::Liveness;
 use crate::replicas::{ListenerContexts, Replicas};
+use crate::steer::Steer;
+use crate::timeouts::Timeouts;
 
 /// A complete, validated set of listeners; a lane takes it whole.
 pub struct Generation<S> {
@@ -33,6 +36,13 @@ pub struct Listener<S> {
     /// What clients get that ask for certain names; of two with the same pattern the later counts.
     /// Without a meaning where clients are not expected to speak TLS.
     pub named: Vec<Named>,
+    /// How the kernel finds out that its clients are gone. Whoever binds its sockets has them so
+    /// already; those that a lane keeps are changed.
+    pub liveness: Liveness,
+    /// How clients are spread over the lanes; the sockets have it as they have `liveness`.
+    pub steer: Steer,
+    /// How long its connections may take, and be still.
+    pub timeouts: Timeouts,
     /// What the service needs to know.
     pub settings: Arc<S>,
 }

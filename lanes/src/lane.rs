@@ -342,7 +342,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             distrust: refused.map(|refused| &refused.distrust),
             refused_certificate: refused.and_then(|refused| refused.certificate.as_deref()),
             handshake_us: connection.handshake_us.map(u64::from),
-            duration_ms: self.core.now_ms.saturating_sub(connection.accepted_ms),
+            duration_ms: self.core.now_ms.saturating_sub(connection.accepted_ms()),
             client_bytes: connection.client_bytes,
             backend_bytes: connection.backend_bytes,
         };

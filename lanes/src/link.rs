@@ -178,6 +178,9 @@ impl<K: Kernel> Link<'_, K> {
         self.connection.tickets_due_ms = u64::MAX;
         match taken {
             Ok(taken) if taken == plain.len() => {
+                if taken > 0 {
+                    self.connection.backend_ms = self.core.now_ms;
+                }
                 self.connection.backend_bytes += plain.len() as u64;
                 self.core.counters.backend_bytes.add(plain.len() as u64);
                 Ok(())

@@ -9,6 +9,9 @@ use std::path::Path;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::liveness::Liveness;
+use crate::steer::Steer;
+
 /// Opens one listening socket for each of `lanes` lanes on `address`.
 ///
 /// With port 0 the first socket's port is used for all. The kernel spreads new connections over the
@@ -23,15 +26,6 @@ pub fn bind(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, Sock
     bind_as(&Bind::to(address), lanes)
 }
 
-/// The same for an address that overlaps with another that this process listens on, such as
-/// 0.0.0.0 and 127.0.0.1 with one port: whoever else is there cannot be told from ourselves.
-///
-/// # Errors
-/// The address is in use by a program that does not share it, not ours, or not permitted.
-pub fn bind_beside(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
-    bind_as(&Bind { reuse_port: true, ..Bind::to(address) }, lanes)
-}
-
 /// What to listen on, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
@@ -41,15 +35,28 @@ pub struct Bind {
     pub backlog: u32,
     /// Whether `[::]` leaves IPv4 to others.
     pub ipv6_only: bool,
-    /// Whether other programs of this user may share the port.
+    /// Whether other programs of this user may share the port. For an address that overlaps with
+    /// another that this process listens on, such as 0.0.0.0 and 127.0.0.1 with one port, it has to
+    /// be: whoever else is there cannot be told from ourselves.
     pub reuse_port: bool,
+    /// How the kernel finds out that clients are gone.
+    pub liveness: Liveness,
+    /// How clients are spread over the sockets.
+    pub steer: Steer,
 }
 
 impl Bind {
     /// As the terminator listens: a long queue, nobody beside it, and a second listener for IPv4 on
     /// the port of one for IPv6 is not a clash.
     pub fn to(address: SocketAddr) -> Self {
-        Self { address, backlog: BACKLOG, ipv6_only: true, reuse_port: false }
+        Self {
+            address,
+            backlog: BACKLOG,
+            ipv6_only: true,
+            reuse_port: false,
+            liveness: Liveness::default(),
+            steer: Steer::Connection,
+        }
     }
 }
 
@@ -71,6 +78,9 @@ pub fn bind_as(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketA
                 local.ok_or_else(|| io::Error::other("the kernel named no bound address"))?;
         }
         sockets.push(socket.into());
+    }
+    if let Some(socket) = sockets.first() {
+        wanted.steer.apply(socket, wanted.address.is_ipv6(), Steer::Connection)?;
     }
     Ok((sockets, bound.address))
 }
@@ -126,6 +136,7 @@ fn open(wanted: &Bind) -> io::Result<Socket> {
     socket.set_reuse_port(true)?;
     // Accepted sockets inherit it, which saves a call for each.
     socket.set_tcp_nodelay(true)?;
+    wanted.liveness.apply(&socket, Liveness::default())?;
     socket.bind(&wanted.address.into())?;
     socket.listen(backlog_of(wanted.backlog))?;
     Ok(socket)
@@ -151,6 +162,7 @@ mod tests {
 
     use super::*;
     use crate::kernel::{Kernel, Linux};
+    use crate::liveness::KeepAlive;
 
     #[test]
     fn all_lanes_share_one_port_even_a_chosen_one() {
@@ -181,7 +193,7 @@ mod tests {
         let _sockets = bind(reserved.address(), 2).unwrap();
         let within = (Ipv4Addr::LOCALHOST, reserved.address().port()).into();
         assert_eq!(bind(within, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
-        bind_beside(within, 2).unwrap();
+        bind_as(&Bind { reuse_port: true, ..Bind::to(within) }, 2).unwrap();
     }
 
     #[test]
@@ -293,5 +305,34 @@ mod tests {
         assert!(adopt(connected.as_fd(), 16, 1).is_err());
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(adopt(file.as_fd(), 16, 1).is_err());
+    }
+
+    #[test]
+    fn clients_have_the_liveness_of_the_socket_that_took_them() {
+        let asked = KeepAlive { idle: secs(60), every: secs(10), count: 6 };
+        let wanted = Liveness { keep_alive: Some(asked), user_timeout: Some(secs(20)) };
+        let any = Bind::to("127.0.0.1:0".parse().unwrap());
+        let (sockets, bound) = bind_as(&Bind { liveness: wanted, ..any }, 1).unwrap();
+        let mut before = wanted;
+        for liveness in [wanted, Liveness::default(), wanted] {
+            liveness.apply(&sockets[0], before).unwrap();
+            before = liveness;
+            let _client = TcpStream::connect(bound).unwrap();
+            let (accepted, _) = Linux.accept(sockets[0].as_fd()).unwrap();
+            let is_on = sockopt::socket_keepalive(&accepted).unwrap();
+            assert_eq!(is_on, liveness.keep_alive.is_some());
+            if is_on {
+                assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), asked.idle);
+                assert_eq!(sockopt::tcp_keepintvl(&accepted).unwrap(), asked.every);
+                assert_eq!(sockopt::tcp_keepcnt(&accepted).unwrap(), asked.count);
+            }
+            let timeout_ms = liveness.user_timeout.unwrap_or_default().as_millis();
+            let accepted_ms = sockopt::tcp_user_timeout(&accepted).unwrap();
+            assert_eq!(u128::from(accepted_ms), timeout_ms);
+        }
+    }
+
+    fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
     }
 }

@@ -16,6 +16,7 @@ use crate::link::Link;
 use crate::pool::{Pending, READ_BYTES_SCARCE};
 use crate::revoked::Refused;
 use crate::service::Service;
+use crate::timeouts::Timeouts;
 use crate::turn::{Call, Turn};
 
 /// How long session tickets wait for the first response before they leave alone.
@@ -66,10 +67,16 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         if self.entry.connection.is_handshaking() { Cause::ClientGone } else { Cause::ClientReset }
     }
 
-    /// Ends the connection cleanly if both of its ends have been passed on.
-    pub(crate) fn finished(&self) -> Result<(), Cause> {
+    /// Ends the connection cleanly if both of its ends have been passed on. Of one that is half
+    /// closed the deadline may come sooner than it was to.
+    pub(crate) fn finished(&mut self) -> Result<(), Cause> {
         let connection = &self.entry.connection;
         match connection.phase {
+            Phase::Established if connection.is_half_closed() && !connection.is_finished() => {
+                let (due_ms, _) = self.own_deadline();
+                self.link().arm(due_ms);
+                Ok(())
+            }
             _ if !connection.is_finished() => Ok(()),
             Phase::Lingering { cause, .. } => Err(cause),
             _ => Err(Cause::Clean),
@@ -278,6 +285,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         }
         let len = self.buffers.plain.len() as u64;
         self.entry.connection.client_bytes += len;
+        self.entry.connection.client_ms = self.core.now_ms;
         self.core.counters.client_bytes.add(len);
         if let Some(waiting) = self.entry.connection.untaken.take() {
             let Buffers { plain, outbox, .. } = &mut *self.buffers;
@@ -298,9 +306,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     fn establish(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
-        let taken = connection.accepted_at.elapsed();
+        let taken_us = self.core.now_us().saturating_sub(connection.accepted_us);
         // Bounded by the handshake timeout; an hour and more is told as 71 minutes.
-        let taken_us = u32::try_from(taken.as_micros()).unwrap_or(u32::MAX);
+        let taken_us = u32::try_from(taken_us).unwrap_or(u32::MAX);
         connection.handshake_us = Some(taken_us);
         let session = connection.session.as_ref().ok_or(Cause::Internal)?;
         let counters = &self.core.counters;
@@ -316,11 +324,13 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     /// Hands the connection to the service: nothing more is awaited before its plaintext.
     pub(crate) fn hand_over(&mut self) -> Result<(), Cause> {
-        self.entry.connection.phase = Phase::Established;
+        let connection = &mut self.entry.connection;
+        connection.phase = Phase::Established;
+        (connection.client_ms, connection.backend_ms) = (self.core.now_ms, self.core.now_ms);
         self.core.counters.handshaking.subtract(1);
         // Nobody looks before the handshake's deadline otherwise.
-        let (idle_ms, _) = self.own_deadline();
-        self.link().arm(idle_ms);
+        let (due_ms, _) = self.own_deadline();
+        self.link().arm(due_ms);
         let Entry { connection, generation, listener, state } = &mut *self.entry;
         let outbox = &mut self.buffers.outbox;
         let mut link = Link { core: self.core, outbox, connection };
@@ -390,22 +400,50 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// When this connection's patience ends, and what that is called.
     pub(crate) fn own_deadline(&self) -> (u64, Cause) {
         let connection = &self.entry.connection;
-        let limits = &self.entry.generation.generation.limits;
-        let since_accept = |timeout| connection.accepted_ms.saturating_add(to_ms(timeout));
+        let preamble = self.entry.generation.generation.limits.preamble_timeout;
+        let handshake = self.timeouts().handshake;
+        let since_accept = |timeout| connection.accepted_ms().saturating_add(to_ms(timeout));
         match connection.phase {
-            Phase::Established => {
-                let idle_ms = connection.active_ms.saturating_add(to_ms(limits.idle_timeout));
-                let old_ms = limits.connection_age_max.map_or(u64::MAX, since_accept);
-                if old_ms < idle_ms { (old_ms, Cause::LimitAge) } else { (idle_ms, Cause::Idle) }
-            }
-            Phase::Preamble if limits.preamble_timeout < limits.handshake_timeout => {
-                (since_accept(limits.preamble_timeout), Cause::PreambleTimeout)
+            Phase::Established => self.deadline_when_established(),
+            Phase::Preamble if preamble < handshake => {
+                (since_accept(preamble), Cause::PreambleTimeout)
             }
             Phase::Handshake | Phase::Hello | Phase::Preamble | Phase::Waiting => {
-                (since_accept(limits.handshake_timeout), Cause::HandshakeTimeout)
+                (since_accept(handshake), Cause::HandshakeTimeout)
             }
             Phase::Lingering { cause, until_ms, .. } => (until_ms, cause),
         }
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        self.entry.generation.listener(self.entry.listener).timeouts
+    }
+
+    fn deadline_when_established(&self) -> (u64, Cause) {
+        let connection = &self.entry.connection;
+        let timeouts = self.timeouts();
+        // Who is not read from is not to blame for its silence: the clock starts when it is again.
+        let since = |waits: bool, heard_ms| if waits { self.core.now_ms } else { heard_ms };
+        let client_ms = since(connection.untaken.is_some(), connection.client_ms);
+        let backend_ms = since(connection.outgoing.is_some(), connection.backend_ms);
+        let client = timeouts.client.filter(|_| connection.inward == Direction::Open);
+        let backend = timeouts.backend.filter(|_| connection.outward == Direction::Open);
+        let half_closed = connection.is_half_closed().then_some(timeouts.half_closed);
+        let age = self.entry.generation.generation.limits.connection_age_max;
+        let mut first = (u64::MAX, Cause::Idle);
+        for (since_ms, timeout, cause) in [
+            (connection.active_ms, Some(timeouts.idle), Cause::Idle),
+            (connection.active_ms, half_closed, Cause::HalfClosed),
+            (client_ms, client, Cause::ClientTimeout),
+            (backend_ms, backend, Cause::BackendTimeout),
+            (connection.accepted_ms(), age, Cause::LimitAge),
+        ] {
+            let due_ms = since_ms.saturating_add(timeout.map_or(u64::MAX, to_ms));
+            if due_ms < first.0 {
+                first = (due_ms, cause);
+            }
+        }
+        first
     }
 
     /// The first response has taken too long for the tickets: they leave alone.

@@ -1,7 +1,6 @@
 //! A generation that the control plane hands over: made the lane's own, its new listeners opened,
 //! and those that it lacks closed.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use crate::accept::LaneListener;
@@ -37,15 +36,18 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             return;
         }
         self.close_listeners(|key| !keys.iter().any(|(kept, _)| kept == key));
-        self.current = Some(Rc::new(replica));
+        let replica = Rc::new(replica);
+        self.current = Some(Rc::clone(&replica));
         self.settle_replicas();
         for (key, position) in keys {
+            let wanted = replica.listener(position);
             let known = self.listeners.iter_mut().find(|(_, listener)| listener.key == key);
             match known {
-                Some((_, listener)) => listener.position = position,
+                Some((_, listener)) => listener.keep(position, wanted),
                 None => {
                     if let Some(at) = sockets.iter().position(|(socket, _)| *socket == key) {
-                        self.open_listener(sockets.swap_remove(at).1, key, position);
+                        let fd = sockets.swap_remove(at).1;
+                        self.open_listener(LaneListener::new(fd, key, position, wanted));
                     }
                 }
             }
@@ -54,14 +56,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         self.begin_sweep();
     }
 
-    fn open_listener(&mut self, fd: OwnedFd, key: ListenerKey, position: usize) {
+    fn open_listener(&mut self, listener: LaneListener) {
         let vacant = self.listeners.vacant_entry();
         let token = Token::listener(vacant.key()).bits();
-        if self.core.watch_level(&fd, token).is_err() {
+        if self.core.watch_level(listener.fd(), token).is_err() {
             self.core.counters.accept_errors.add(1);
             return;
         }
-        vacant.insert(LaneListener::new(fd, key, position));
+        vacant.insert(listener);
     }
 
     /// Closes listeners, but first takes the connections that the kernel has completed for them.

@@ -126,7 +126,8 @@ pub trait Service {
     /// A client has been accepted: whether it may go on.
     ///
     /// # Errors
-    /// It is reset, and counted as ended so, without having begun.
+    /// It may not: it is reset, and the connection ends with this cause without having begun, so
+    /// that [`Service::ended`] does not hear of it.
     fn admits(
         &mut self,
         _client: Option<SocketAddr>,

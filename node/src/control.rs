@@ -16,8 +16,11 @@ use sealane_lanes::counters::Counters;
 use sealane_lanes::generation::{Generation, Listener, ListenerKey, Named, Publication, Speech};
 use sealane_lanes::kernel::Linux;
 use sealane_lanes::limits::Limits;
+use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::{Mail, Mailbox};
 use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
+use sealane_lanes::steer::Steer;
+use sealane_lanes::timeouts::Timeouts;
 use zeroize::Zeroizing;
 
 use crate::blocked::Blocked;
@@ -39,6 +42,8 @@ pub struct Plan {
     pub settings: Settings,
     /// Of each lane.
     pub limits: Limits,
+    /// Of each connection.
+    pub timeouts: Timeouts,
     /// What tickets are sealed with at first.
     pub ticket_keys: TicketKeys,
     /// How long a ticket is good for.
@@ -262,6 +267,9 @@ impl Control {
             preamble: false,
             speech: Speech::Tls(Arc::clone(&state.context)),
             named: named.collect(),
+            liveness: Liveness::default(),
+            steer: Steer::Connection,
+            timeouts: self.plan.timeouts,
             settings: Arc::new(Settings {
                 blocked: Arc::clone(&state.blocked),
                 ..self.plan.settings.clone()

@@ -42,7 +42,7 @@ impl Where {
         let bind = |ip: IpAddr| {
             let address = SocketAddr::new(ip, self.port);
             let (ipv6_only, reuse_port) = (self.ipv6_only, self.reuse_port);
-            bind_as(&Bind { address, backlog, ipv6_only, reuse_port }, lanes)
+            bind_as(&Bind { backlog, ipv6_only, reuse_port, ..Bind::to(address) }, lanes)
         };
         let opened = match &self.host {
             Some(host) => bind(parse(host)?),

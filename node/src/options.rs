@@ -120,6 +120,7 @@ impl Written {
         let groups = chosen::groups(&self.groups, mistakes);
         Policy {
             alpn: chosen::alpn(&self.alpn, mistakes),
+            alpn_mismatch: default.alpn_mismatch,
             client_order: !self.honor_cipher_order,
             clients: self.clients(mistakes),
             groups: if groups.is_empty() { default.groups } else { groups },

@@ -204,9 +204,9 @@ Exit codes:
         lifetime = time(tickets.lifetime),
         connections = limits.connections_max,
         handshakes = limits.handshakes_max,
-        handshake = time(limits.handshake_timeout),
+        handshake = time(limits.timeouts.handshake),
         connect = time(limits.connect_timeout),
-        idle = time(limits.idle_timeout),
+        idle = time(limits.timeouts.idle),
         drain = time(limits.drain_timeout),
         unfinished = value::size_text(limits.unfinished_bytes_per_lane_max as u64),
     )

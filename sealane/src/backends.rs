@@ -8,8 +8,10 @@ use sealane_engine::client::ClientContext;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
 use sealane_lanes::kernel::Address;
+use sealane_lanes::liveness::Liveness;
 
 use crate::config::{AcceptProxy, Balance, ProxyHeader};
+use crate::relay::Admission;
 
 /// What the relay knows of one listener: shared by all lanes and read-only, but for each lane's own
 /// counters, which live in memory of their own.
@@ -18,10 +20,14 @@ pub struct RelaySettings {
     pub listener: String,
     /// Whose PROXY header tells who the client is; without it connections have none.
     pub accept_proxy: Option<AcceptProxy>,
+    /// Whom it lets in.
+    pub admission: Admission,
     /// One attempt to connect.
     pub connect_timeout: Duration,
     /// Where plaintext goes: first of the listener itself.
     pub destinations: Vec<Destination>,
+    /// How the kernel finds out that a backend is gone.
+    pub liveness: Liveness,
     /// Where clients of some names go, in the order of their numbers, which begin with 1.
     pub names: Vec<NameRoutes>,
 }
@@ -237,8 +243,10 @@ mod tests {
         let settings = RelaySettings {
             listener: "web".into(),
             accept_proxy: None,
+            admission: Admission::default(),
             connect_timeout: Duration::from_secs(5),
             destinations: Vec::new(),
+            liveness: Liveness::default(),
             names: vec![
                 NameRoutes { by_alpn: vec![(b"h2".to_vec(), 3)], otherwise: 1 },
                 NameRoutes { by_alpn: Vec::new(), otherwise: 2 },

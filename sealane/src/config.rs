@@ -10,6 +10,7 @@ mod client_trust;
 mod destination;
 mod file;
 mod limits;
+mod listener_limits;
 mod mistake;
 pub mod network;
 mod proxy;
@@ -42,6 +43,7 @@ pub use client_trust::{ClientDemand, ClientTrust};
 pub use destination::{Balance, Destination};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
+pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient};
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use network::Network;
 pub use proxy::AcceptProxy;
@@ -132,6 +134,7 @@ impl Config {
             },
             passthrough: false,
             routes: Vec::new(),
+            limits: ListenerLimits::default(),
         };
         Ok(Self {
             access_log: None,
@@ -198,6 +201,8 @@ pub struct Listener {
     pub passthrough: bool,
     /// What clients get that ask for certain names.
     pub routes: Vec<Route>,
+    /// From whom it takes how much, and for how long.
+    pub limits: ListenerLimits,
 }
 
 impl Listener {

@@ -4,6 +4,7 @@
 //! process in order. A change that has anything wrong with it changes nothing.
 
 mod build;
+mod listeners;
 mod sockets;
 mod ticket_root;
 mod watch;
@@ -399,6 +400,7 @@ impl Control {
     fn look_after(&mut self) {
         self.generations.retain(|generation| Arc::strong_count(generation) > 1);
         self.registries.backends.prune();
+        self.registries.listeners.prune();
         self.registries.stores.prune();
         for news in self.registries.stores.look_after() {
             say(&news);

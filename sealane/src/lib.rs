@@ -13,6 +13,7 @@ pub mod exit;
 pub mod http;
 pub mod listener;
 pub mod metrics;
+pub mod networks;
 pub mod notices;
 pub mod proxy_header;
 pub mod relay;

@@ -5,6 +5,7 @@
 //! serve it, the admin address shows it. [`files`] is what the watch follows. A new material is a
 //! file here with a `Material`, a line in `MATERIALS`, and what it makes in a [`Survey`].
 
+mod admission;
 mod backend_trust;
 mod backends;
 mod certificates;
@@ -31,6 +32,7 @@ use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::SealingKeys;
 
 use crate::config::{self, Config, Route};
+use crate::networks::Access;
 use crate::stores::{self, Checks, Stores};
 
 pub use backend_trust::{Expiry, Usage};
@@ -51,7 +53,8 @@ struct Material {
 
 /// In the order in which they are read: each may look at what those before it made, and the store
 /// comes last because it is waited for.
-const MATERIALS: [Material; 5] = [
+const MATERIALS: [Material; 6] = [
+    admission::MATERIAL,
     certificates::MATERIAL,
     client_trust::MATERIAL,
     backend_trust::MATERIAL,
@@ -119,6 +122,8 @@ pub struct Surveys<'c> {
 pub struct Survey<'c> {
     /// What it was read for.
     pub listener: &'c config::Listener,
+    /// From where clients may come.
+    pub access: Access,
     /// For each of its destinations, how backends are spoken to in TLS, if they are and that is in
     /// order.
     pub backend_tls: Vec<Option<Arc<ClientContext>>>,
@@ -145,6 +150,7 @@ impl<'c> Survey<'c> {
     fn of(listener: &'c config::Listener, reading: &mut Reading<'_, '_>) -> Self {
         let mut survey = Self {
             listener,
+            access: Access::default(),
             backend_tls: Vec::new(),
             backends: Vec::new(),
             certificates: None,

@@ -1,6 +1,8 @@
 //! The terminator's service: plaintext goes to a backend over TCP or a unix socket, in the clear or
 //! in TLS, and back.
 
+mod admission;
+mod client_limits;
 mod clients;
 mod relayed;
 mod source;
@@ -25,10 +27,12 @@ use crate::backends::RelaySettings;
 use crate::notices::Notices;
 use crate::proxy_header::{self, Malformed};
 
+use admission::Visitors;
 use clients::LaneClients;
 use relayed::Stage;
 use turn::RelayTurn;
 
+pub use admission::{Admission, ListenerCounters, OpenConnections};
 pub use relayed::Relayed;
 pub use source::Source;
 
@@ -38,12 +42,14 @@ pub struct Relay {
     lane: usize,
     log: Option<LaneLog>,
     notices: Notices,
+    visitors: Visitors,
 }
 
 impl Relay {
     /// The relay of lane number `lane`.
     pub fn new(lane: usize, log: Option<LaneLog>, notices: Notices) -> Self {
-        Self { clients: LaneClients::default(), lane, log, notices }
+        let visitors = Visitors::of_lane(lane);
+        Self { clients: LaneClients::default(), lane, log, notices, visitors }
     }
 
     fn turn<'a, 'l, K: Kernel>(
@@ -54,13 +60,12 @@ impl Relay {
     ) -> RelayTurn<'a, 'l, K> {
         let destination = relayed.destination(settings);
         RelayTurn {
-            accepts: settings.accept_proxy.as_ref(),
             clients: &mut self.clients,
-            connect_timeout: settings.connect_timeout,
             destination,
             lane: self.lane,
             link,
             relayed,
+            settings,
         }
     }
 }
@@ -71,6 +76,7 @@ impl Service for Relay {
     type Settings = RelaySettings;
 
     fn prepare(&mut self, generation: &Generation<RelaySettings>, clock: &Arc<LaneClock>) -> bool {
+        self.visitors.prepare(generation.listeners.iter().map(|each| &each.settings.admission));
         self.clients.prepare(generation, clock).is_ok()
     }
 
@@ -79,12 +85,14 @@ impl Service for Relay {
         client: Option<SocketAddr>,
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
-        match &settings.accept_proxy {
-            Some(accepts) if !accepts.believes(client.map(|client| client.ip())) => {
-                self.notices.say(|| source::untrusted(&settings.listener, client));
+        match (&settings.accept_proxy, client) {
+            (Some(accepts), peer) if !accepts.believes(peer.map(|peer| peer.ip())) => {
+                self.notices.say(|| source::untrusted(&settings.listener, peer));
                 Err(Cause::ProxyUntrusted)
             }
-            _ => Ok(()),
+            // Who it is that comes, its header tells.
+            (Some(_), _) | (None, None) => Ok(()),
+            (None, Some(client)) => settings.admission.admit(client.ip(), &mut self.visitors),
         }
     }
 
@@ -107,11 +115,20 @@ impl Service for Relay {
                 });
             }
         };
-        let source = Source::of(&header, *client, settings.passes_all(), &accepts.passed_values);
+        let mut source =
+            Source::of(&header, *client, settings.passes_all(), &accepts.passed_values);
         *client = header.client().or(*client);
+        let mut admitted = Ok(());
+        if let Some(client) = client.filter(|_| !source.is_own) {
+            admitted = settings.admission.admit(client.ip(), &mut self.visitors);
+            source.is_admitted = admitted.is_ok();
+        }
         let is_probe = source.is_own;
         relayed.get_or_insert_default().source = Some(Box::new(source));
-        Preamble::Read { len: header.len, answer: &[], is_through: true, is_probe }
+        match admitted {
+            Ok(()) => Preamble::Read { len: header.len, answer: &[], is_through: true, is_probe },
+            Err(cause) => Preamble::refused(cause),
+        }
     }
 
     fn established<K: Kernel>(
@@ -218,6 +235,12 @@ impl Service for Relay {
     }
 
     fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
+        let source = relayed.as_ref().and_then(|relayed| relayed.source.as_deref());
+        let was_admitted =
+            settings.accept_proxy.is_none() || source.is_some_and(|source| source.is_admitted);
+        if let Some(client) = end.client.filter(|_| was_admitted) {
+            settings.admission.leave(client.ip(), &mut self.visitors);
+        }
         let reached = relayed.as_ref().and_then(|relayed| {
             Some((relayed.destination(settings), usize::from(relayed.backend?)))
         });
@@ -230,7 +253,7 @@ impl Service for Relay {
                 doubted: relayed.as_ref().and_then(|relayed| relayed.doubted.as_deref()),
                 end,
                 listener: &settings.listener,
-                source: relayed.as_ref().and_then(|relayed| relayed.source.as_deref()),
+                source,
             });
         }
     }

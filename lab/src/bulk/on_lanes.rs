@@ -31,9 +31,12 @@ use sealane_lanes::{
     limits::Limits,
     link::{Arrivals, Link},
     listener,
+    liveness::Liveness,
     mailbox::Mail,
     service::{End as Ended, Service},
     start::{LaneHandle, LaneSetup, start},
+    steer::Steer,
+    timeouts::Timeouts,
 };
 
 use crate::{
@@ -118,12 +121,14 @@ fn open(
             preamble: false,
             speech: Speech::Tls(Arc::clone(context)),
             named: Vec::new(),
+            liveness: Liveness::default(),
+            steer: Steer::Connection,
+            timeouts: Timeouts { idle: IDLE_TIMEOUT, ..Timeouts::default() },
             settings: Arc::new(role),
         });
         addresses.push(address);
     }
-    let limits = Limits { idle_timeout: IDLE_TIMEOUT, ..Limits::default() };
-    let generation = Arc::new(Generation { number: 1, limits, listeners });
+    let generation = Arc::new(Generation { number: 1, limits: Limits::default(), listeners });
     let processors = &common.task.processors;
     let setup = LaneSetup {
         number,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::mailbox::Mail;
+use sealane_lanes::timeouts::Timeouts;
 
 use crate::backend::{Backend, RESET, read_to_end, reset};
 use crate::client::{Client, Seen, VERSIONS};
@@ -22,8 +23,8 @@ fn must_echo(client: &mut Client) {
 #[test]
 fn a_silent_client_gets_the_handshake_timeout() {
     let _others = among_others();
-    let limits = Limits { handshake_timeout: Duration::from_millis(150), ..Limits::default() };
-    let rig = Rig::start(Wanted::limited(limits));
+    let handshake = Duration::from_millis(150);
+    let rig = Rig::start(Wanted::timed(Timeouts { handshake, ..Timeouts::default() }));
     let mut silent = rig.connect();
     let mut half = rig.connect();
     half.write_all(&[22, 3, 1]).unwrap();
@@ -42,13 +43,10 @@ fn a_silent_client_gets_the_handshake_timeout() {
 #[test]
 fn an_idle_connection_ends_even_where_handshakes_may_take_longer() {
     let _others = among_others();
-    let limits = Limits {
-        handshake_timeout: PATIENCE,
-        idle_timeout: Duration::from_millis(100),
-        ..Limits::default()
-    };
+    let idle = Duration::from_millis(100);
     for version in VERSIONS {
-        let rig = Rig::start(Wanted::limited(limits.clone()));
+        let timeouts = Timeouts { handshake: PATIENCE, idle, ..Timeouts::default() };
+        let rig = Rig::start(Wanted::timed(timeouts));
         let mut client = Client::connect(&rig, version).unwrap();
         client.socket.set_read_timeout(Some(PATIENCE / 4)).unwrap();
         assert_eq!(client.read_to_end().1, RESET);

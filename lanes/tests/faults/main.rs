@@ -24,5 +24,6 @@ mod rig;
 mod sealed;
 mod service;
 mod systematic;
+mod timeouts;
 mod unfinished;
 mod waiting;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustls::SupportedProtocolVersion;
 use sealane_lanes::cause::Cause;
-use sealane_lanes::limits::Limits;
 use sealane_lanes::orders::{Chosen, ConnectionId, ORDERS_MAX, Order};
+use sealane_lanes::timeouts::Timeouts;
 
 use crate::backend::{RESET, read_to_end, reset};
 use crate::client::{Client, Seen, VERSIONS, pattern};
@@ -287,9 +287,8 @@ fn nothing_of_an_abandoned_client_reaches_the_service() {
 fn an_order_that_comes_just_before_the_lane_sleeps_is_taken() {
     let _others = among_others();
     // Without a timer that would wake the lane.
-    let forever = Duration::MAX;
-    let limits = Limits { handshake_timeout: forever, idle_timeout: forever, ..Limits::default() };
-    let driver = Driver::start(Wanted::limited(limits), false);
+    let timeouts = Timeouts::of_handshake(Duration::MAX);
+    let driver = Driver::start(Wanted::timed(timeouts), false);
     let mut client = Client::connect(&driver.rig, VERSIONS[1]).unwrap();
     let id = driver.opened();
     driver.silence();

@@ -20,9 +20,12 @@ use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech
 use sealane_lanes::kernel::Address;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
+use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::service::Service;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use sealane_lanes::steer::Steer;
+use sealane_lanes::timeouts::Timeouts;
 
 use crate::kernel::{Faulty, Script};
 use crate::service::{Behaviour, Settings, Tested};
@@ -51,6 +54,7 @@ pub(crate) struct Wanted {
     pub(crate) backend_tls: Option<Arc<ClientConfig>>,
     pub(crate) behaviour: Behaviour,
     pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
     /// Whether connections begin with lines: see [`Tested`].
     pub(crate) preamble: bool,
     /// What stands in place of the listener's own, by the server name.
@@ -71,6 +75,10 @@ impl Wanted {
         Self { limits, ..Self::echo() }
     }
 
+    pub(crate) fn timed(timeouts: Timeouts) -> Self {
+        Self { timeouts, ..Self::echo() }
+    }
+
     pub(crate) fn relay(backend: SocketAddr) -> Self {
         Self::new(Behaviour::Relay(vec![Address::Tcp(backend)]))
     }
@@ -79,8 +87,9 @@ impl Wanted {
         Self {
             backend_tls: None,
             behaviour,
+            limits: Limits::default(),
             // Who sends a hello byte by byte may wait for the processor between any two.
-            limits: Limits { handshake_timeout: PATIENCE, ..Limits::default() },
+            timeouts: Timeouts { handshake: PATIENCE, ..Timeouts::default() },
             preamble: false,
             named: Vec::new(),
             speech: None,
@@ -222,6 +231,9 @@ pub(crate) fn generation(
             .speech
             .unwrap_or_else(|| Speech::Tls(Arc::new(context(NAME, wanted.unknown_names)))),
         named: wanted.named,
+        liveness: Liveness::default(),
+        steer: Steer::Connection,
+        timeouts: wanted.timeouts,
         settings: Arc::new(settings),
     };
     Arc::new(Generation { number, limits: wanted.limits, listeners: vec![listener] })

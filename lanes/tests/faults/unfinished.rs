@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use sealane_lanes::cause::Cause;
 use sealane_lanes::limits::Limits;
+use sealane_lanes::timeouts::Timeouts;
 
 use crate::backend::{Backend, RESET, read_to_end};
 use crate::client::{Client, Seen, VERSIONS};
@@ -24,9 +25,9 @@ fn must_echo(client: &mut Client) {
 #[test]
 fn bytes_of_a_record_that_never_ends_do_not_renew_the_idle_timeout() {
     let _others = among_others();
-    let limits = Limits { idle_timeout: Duration::from_millis(400), ..Limits::default() };
+    let idle = Duration::from_millis(400);
     for version in VERSIONS {
-        let rig = Rig::start(Wanted::limited(limits.clone()));
+        let rig = Rig::start(Wanted::timed(Timeouts { idle, ..Timeouts::default() }));
         let mut client = Client::connect(&rig, version).unwrap();
         must_echo(&mut client);
         client.socket.write_all(&RECORD_HEADER).unwrap();

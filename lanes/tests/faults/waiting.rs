@@ -13,6 +13,7 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::orders::{Chosen, ConnectionId};
+use sealane_lanes::timeouts::Timeouts;
 
 use crate::backend::{RESET, read_to_end, reset};
 use crate::client::{Client, Seen, VERSIONS, config, seen};
@@ -85,8 +86,9 @@ fn a_client_that_leaves_is_gone_at_once() {
 #[test]
 fn the_handshake_timeout_and_the_limit_of_handshakes_go_on() {
     let _others = among_others();
-    let limits = Limits { handshake_timeout: Duration::from_millis(150), ..Limits::default() };
-    let (driver, mut client, id) = waiting(Wanted::limited(limits));
+    let handshake = Duration::from_millis(150);
+    let timeouts = Timeouts { handshake, ..Timeouts::default() };
+    let (driver, mut client, id) = waiting(Wanted::timed(timeouts));
     driver.ended(Cause::HandshakeTimeout);
     assert_eq!(read_to_end(&mut client.socket), (Vec::new(), RESET));
     driver.desk.choose(id, Chosen::Listener);
@@ -215,12 +217,13 @@ fn a_panic_in_the_question_costs_one_connection() {
 #[test]
 fn years_of_patience_do_not_overflow() {
     let _others = among_others();
-    let limits = Limits {
-        handshake_timeout: Duration::MAX,
-        idle_timeout: Duration::MAX,
-        ..Limits::default()
+    let forever = Duration::MAX;
+    let timeouts = Timeouts {
+        backend: Some(forever),
+        client: Some(forever),
+        ..Timeouts::of_handshake(forever)
     };
-    let (driver, mut client, id) = waiting(Wanted::limited(limits));
+    let (driver, mut client, id) = waiting(Wanted::timed(timeouts));
     driver.rig.handle.post(Mail::Drain(Duration::MAX));
     driver.silence();
     driver.desk.choose(id, Chosen::Listener);

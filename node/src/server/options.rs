@@ -9,6 +9,7 @@ use napi::{Error, Result};
 use napi_derive::napi;
 use sealane_engine::context::Context as EngineContext;
 use sealane_lanes::limits::Limits;
+use sealane_lanes::timeouts::Timeouts;
 use zeroize::Zeroizing;
 
 use crate::context::Context;
@@ -94,12 +95,7 @@ impl ServerOptions<'_> {
             let reason = format!("lanes: {lanes}; give 1 to {LANES_MAX}, and a ring for each");
             return Err(Error::from_reason(reason));
         }
-        let limits = Limits {
-            connections_max: CONNECTIONS_MAX / lanes,
-            handshake_timeout: milliseconds(self.handshake_timeout),
-            idle_timeout: Duration::MAX,
-            ..Limits::default()
-        };
+        let connections_max = CONNECTIONS_MAX / lanes;
         let settings = Settings {
             // What is published first brings the list.
             blocked: Arc::default(),
@@ -113,7 +109,8 @@ impl ServerOptions<'_> {
             lanes,
             pin: self.pin.unwrap_or(false),
             settings,
-            limits,
+            limits: Limits { connections_max, ..Limits::default() },
+            timeouts: Timeouts::of_handshake(milliseconds(self.handshake_timeout)),
             ticket_keys: ticket_keys(&self.ticket_keys)?,
             ticket_lifetime_s: self.session_timeout,
         };

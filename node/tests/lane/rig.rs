@@ -13,6 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_lanes::limits::Limits;
+use sealane_lanes::timeouts::Timeouts;
 use sealane_node::RING;
 use sealane_node::commands::Commands;
 use sealane_node::control::{Control, Plan};
@@ -72,7 +73,8 @@ impl Rig {
             lanes: 1,
             pin: false,
             settings,
-            limits: Limits { idle_timeout: Duration::MAX, ..Limits::default() },
+            limits: Limits::default(),
+            timeouts: Timeouts::of_handshake(PATIENCE),
             ticket_keys: Zeroizing::new(vec![[7; 48]]),
             ticket_lifetime_s: 300,
         };

@@ -126,17 +126,20 @@ fn backend_certificates(listener: &Summary) -> impl Iterator<Item = Value> {
 fn limits(limits: &Limits) -> Value {
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json!({
+        "backend_timeout_ms": limits.timeouts.backend.map(ms),
         "certificates_max": limits.certificates_max,
+        "client_timeout_ms": limits.timeouts.client.map(ms),
         "connect_timeout_ms": ms(limits.connect_timeout),
         "connection_age_max_ms": limits.connection_age_max.map(ms),
         "connections_max": limits.connections_max,
         "connections_per_lane_max": limits.connections_per_lane_max,
         "decoded_keys_per_lane_max": limits.decoded_keys_per_lane_max,
         "drain_timeout_ms": ms(limits.drain_timeout),
-        "handshake_timeout_ms": ms(limits.handshake_timeout),
+        "half_closed_timeout_ms": ms(limits.timeouts.half_closed),
+        "handshake_timeout_ms": ms(limits.timeouts.handshake),
         "handshakes_max": limits.handshakes_max,
         "hello_bytes_max": limits.hello_bytes_max,
-        "idle_timeout_ms": ms(limits.idle_timeout),
+        "idle_timeout_ms": ms(limits.timeouts.idle),
         "listeners_max": limits.listeners_max,
         "names_max": limits.names_max,
         "unfinished_bytes_per_lane_max": limits.unfinished_bytes_per_lane_max,

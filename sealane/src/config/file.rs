@@ -5,10 +5,12 @@ mod clients;
 mod destination;
 mod include;
 mod listener;
+mod listener_limits;
 mod policy;
 mod proxy;
 mod proxy_header;
 mod route;
+mod timeouts;
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -30,6 +32,7 @@ use super::{
 use claims::{Claims, Owner};
 use include::Included;
 use listener::{check_number_of_addresses, listener_list};
+use timeouts::timeouts;
 
 /// Reads the text of a configuration file; `file` names it in messages, and relative paths start
 /// beside it.
@@ -161,19 +164,16 @@ fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
         drain_timeout: table
             .duration("drain_timeout", DRAIN_TIMEOUT)
             .unwrap_or(default.drain_timeout),
-        handshake_timeout: table
-            .duration("handshake_timeout", HANDSHAKE_TIMEOUT)
-            .unwrap_or(default.handshake_timeout),
         handshakes_max,
         hello_bytes_max: table
             .size_bytes("hello_bytes", HELLO_BYTES)
             .unwrap_or(default.hello_bytes_max),
-        idle_timeout: table.duration("idle_timeout", IDLE_TIMEOUT).unwrap_or(default.idle_timeout),
         listeners_max: table.count("listeners", 1..=LISTENERS_MAX).unwrap_or(default.listeners_max),
         proxy_timeout: table
             .duration("proxy_timeout", PROXY_TIMEOUT)
             .unwrap_or(default.proxy_timeout),
         names_max: table.count("names", 1..=NAMES_MAX).unwrap_or(default.names_max),
+        timeouts: timeouts(table, default.timeouts),
         unfinished_bytes_per_lane_max: table
             .size_bytes("unfinished_bytes_per_lane", UNFINISHED_BYTES)
             .unwrap_or(default.unfinished_bytes_per_lane_max),
@@ -264,12 +264,8 @@ const CONNECTION_AGE: RangeInclusive<Duration> =
 const CONNECT_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(300);
 const DRAIN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
-const HANDSHAKE_TIMEOUT: RangeInclusive<Duration> =
-    Duration::from_millis(100)..=Duration::from_secs(300);
 /// A hello with a post-quantum key share has about 2 KiB; rustls refuses more than 64 KiB.
 const HELLO_BYTES: RangeInclusive<usize> = 4 * 1024..=64 * 1024;
-const IDLE_TIMEOUT: RangeInclusive<Duration> =
-    Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
 const PROXY_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
 const NAMES_MAX: usize = 10_000_000;
 /// A lane must be able to keep what the longest message takes, for a client and for its backend.

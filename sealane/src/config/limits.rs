@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use sealane_engine::certificates::CERTIFICATES_MAX;
+use sealane_lanes::timeouts::Timeouts;
 
 use super::mistake::Problem;
 
@@ -24,20 +25,18 @@ pub struct Limits {
     pub decoded_keys_per_lane_max: usize,
     /// From the first signal to the end of the last connection.
     pub drain_timeout: Duration,
-    /// From accept to the end of the handshake.
-    pub handshake_timeout: Duration,
     /// Handshakes in flight in all.
     pub handshakes_max: usize,
     /// Bytes of a ClientHello.
     pub hello_bytes_max: usize,
-    /// Without plaintext or a whole record in either direction.
-    pub idle_timeout: Duration,
     /// Addresses listened on, over all listeners.
     pub listeners_max: usize,
     /// Server names of one listener.
     pub names_max: usize,
     /// From accept to the end of the PROXY header, where one is required.
     pub proxy_timeout: Duration,
+    /// How long a connection may take, and be still, unless its listener says otherwise.
+    pub timeouts: Timeouts,
     /// Bytes of unfinished hellos, messages and records that a lane keeps.
     pub unfinished_bytes_per_lane_max: usize,
 }
@@ -53,9 +52,7 @@ impl Limits {
             connection_age_max: self.connection_age_max,
             connections_max,
             handshakes_max: (self.handshakes_max / lanes).min(connections_max),
-            handshake_timeout: self.handshake_timeout,
             preamble_timeout: self.proxy_timeout,
-            idle_timeout: self.idle_timeout,
             hello_bytes_max: self.hello_bytes_max,
             unfinished_bytes_max: self.unfinished_bytes_per_lane_max,
         }
@@ -83,13 +80,12 @@ impl Default for Limits {
             connections_per_lane_max: None,
             decoded_keys_per_lane_max: 1_024,
             drain_timeout: Duration::from_secs(30),
-            handshake_timeout: lane.handshake_timeout,
             handshakes_max: 16_384,
             hello_bytes_max: lane.hello_bytes_max,
-            idle_timeout: lane.idle_timeout,
             listeners_max: 256,
             names_max: 1_000_000,
             proxy_timeout: lane.preamble_timeout,
+            timeouts: Timeouts::default(),
             unfinished_bytes_per_lane_max: lane.unfinished_bytes_max,
         }
     }

@@ -30,7 +30,7 @@ impl Network {
     }
 
     /// Its first and its last address, both of one family.
-    fn range(&self) -> RangeInclusive<IpAddr> {
+    pub(crate) fn range(&self) -> RangeInclusive<IpAddr> {
         let last = match self.first {
             IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() | behind_v4(self.prefix)).into(),
             IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() | behind_v6(self.prefix)).into(),

@@ -5,7 +5,10 @@ use std::path::Path;
 use proptest::prelude::*;
 use sealane_engine::client_certificates::{ClientName, ClientRules};
 use sealane_engine::policy::{AlpnMismatch, Group, Scheme, Suite, UnknownNames, Versions};
+use sealane_lanes::liveness::{KeepAlive, Liveness};
+use sealane_lanes::timeouts::Timeouts;
 
+use super::network::network;
 use super::*;
 
 fn parse(text: &str) -> Result<Config, Mistakes> {
@@ -43,6 +46,7 @@ fn the_least_that_can_be_written() {
             },
             passthrough: false,
             routes: Vec::new(),
+            limits: ListenerLimits::default(),
         }],
         pin_lanes: false,
         store_key: None,
@@ -118,13 +122,16 @@ lifetime = "1h"
 root = "/srv/root"
 count = 0
 [limits]
+backend_timeout = "4s"
 certificates = 10
+client_timeout = "5s"
 connect_timeout = "1s"
 connection_age = "1d"
 connections = 99
 connections_per_lane = 50
 decoded_keys_per_lane = 7
 drain_timeout = "0s"
+half_closed_timeout = "6s"
 handshake_timeout = "2s"
 handshakes_in_flight = 12
 hello_bytes = "8KiB"
@@ -151,6 +158,18 @@ accept_proxy = "required"
 proxy_from = ["10.0.0.0/8", "unix", "::/0"]
 allow_anybody_to_claim_an_address = true
 proxy_pass_tlvs = [0xEA]
+allow = ["10.0.0.0/8", "file:allow.txt"]
+backend_timeout = "off"
+client_timeout = "7s"
+connections = 33
+connections_per_client = 8
+deny = ["10.9.0.0/16"]
+half_closed_timeout = "8s"
+handshake_timeout = "9s"
+handshakes_per_client = "20/s"
+idle_timeout = "10s"
+keepalive = { idle = "11s", every = "12s", count = 13 }
+user_timeout = "14s"
 alpn_mismatch = "none"
 [[listener.route]]
 names = ["API.example.com", "*.api.example.com"]
@@ -177,6 +196,7 @@ proof_age_max = "1m"
 [[listener]]
 address = "0.0.0.0:446"
 passthrough = true
+steer = "client"
 backends = ["10.0.0.3:443"]
 [[listener]]
 address = "0.0.0.0:444"
@@ -210,13 +230,18 @@ fn every_key_has_an_effect() {
         connections_per_lane_max: Some(50),
         decoded_keys_per_lane_max: 7,
         drain_timeout: s(0),
-        handshake_timeout: s(2),
         handshakes_max: 12,
         hello_bytes_max: 8192,
-        idle_timeout: s(3),
         listeners_max: 5,
         names_max: 11,
         proxy_timeout: s(5),
+        timeouts: Timeouts {
+            backend: Some(s(4)),
+            client: Some(s(5)),
+            half_closed: s(6),
+            handshake: s(2),
+            idle: s(3),
+        },
         unfinished_bytes_per_lane_max: 2 << 20,
     };
     assert_eq!(config.limits, expected);
@@ -250,6 +275,7 @@ fn every_key_has_an_effect() {
     assert_eq!(h2.destination.as_ref().unwrap().balance, Balance::LeastConnections);
     let told = mail.destination.as_ref().unwrap().proxy_header;
     assert!(mail.policy.is_none() && told == ProxyHeader::V2(Told::default()));
+    assert!(passing.limits.steers_clients);
     assert!(web.ends_tls() && !web.passthrough && passing.passthrough && !passing.ends_tls());
     let rules = ClientRules {
         accept_ended_lists: true,
@@ -268,8 +294,41 @@ fn every_key_has_an_effect() {
         rules,
     };
     assert_eq!((web.clients.as_ref(), other.clients.as_ref()), (Some(&expected), None));
+    assert_eq!(web.limits, limits_of_web());
+    let expected = ListenerLimits { timeouts: config.limits.timeouts, ..ListenerLimits::default() };
+    assert_eq!(other.limits, expected, "what a listener does not say, [limits] does");
     assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
     assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
+}
+
+/// What [`EVERY_KEY`] says of its first listener.
+fn limits_of_web() -> ListenerLimits {
+    let s = Duration::from_secs;
+    let (allowed, denied) = (network("10.0.0.0/8").unwrap(), network("10.9.0.0/16").unwrap());
+    ListenerLimits {
+        allow: vec![
+            NetworkSource::Network(allowed),
+            NetworkSource::File("/etc/sealane/allow.txt".into()),
+        ],
+        connections_max: NonZeroUsize::new(33),
+        deny: vec![NetworkSource::Network(denied)],
+        liveness: Liveness {
+            keep_alive: Some(KeepAlive { idle: s(11), every: s(12), count: 13 }),
+            user_timeout: Some(s(14)),
+        },
+        per_client: PerClient {
+            connections_max: NonZeroUsize::new(8),
+            handshakes_per_s: NonZeroUsize::new(20),
+        },
+        steers_clients: false,
+        timeouts: Timeouts {
+            backend: None,
+            client: Some(s(7)),
+            half_closed: s(8),
+            handshake: s(9),
+            idle: s(10),
+        },
+    }
 }
 
 /// The commented example is complete, and its values are the defaults where there are any.
@@ -283,6 +342,7 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(config.listeners[0].policy.versions, Policy::default().versions);
     assert_eq!(config.listeners[0].policy.suites, Suite::ALL);
     assert_eq!(config.listeners[0].policy.schemes, Scheme::ALL);
+    assert_eq!(config.listeners[0].limits, ListenerLimits::default());
     assert_eq!(config.listeners[1].destination.backend_tls, Some(BackendTls::default()));
     let with_all: String = text
         .lines()
@@ -297,6 +357,7 @@ fn the_example_shows_every_key_with_its_default() {
         "every key is there"
     );
     assert_eq!(config.admin_hosts.len(), 1);
+    assert!(!config.listeners[0].limits.allow.is_empty(), "every key is there");
     assert!(config.tickets.root.is_some() && config.limits.connections_per_lane_max.is_some());
 }
 

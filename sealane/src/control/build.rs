@@ -16,7 +16,10 @@ use crate::listener::{
     Contexts, KnownClientRoots, ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve,
     said_of, survey,
 };
+use crate::relay::Admission;
 use crate::stores::Stores;
+
+use super::listeners::ListenerRegistry;
 
 /// A generation that has passed every check, and what an operator should know of it.
 pub(super) struct Built {
@@ -35,6 +38,8 @@ pub(super) struct Registries {
     pub(super) client_roots: KnownClientRoots,
     /// What TLS is spoken to them with: equal options have one context.
     pub(super) clients: ClientContexts,
+    /// What lanes count of listeners.
+    pub(super) listeners: ListenerRegistry,
     /// The stores that listeners serve from, each opened once.
     pub(super) stores: Stores,
 }
@@ -90,15 +95,15 @@ pub(super) fn build(
     number: u64,
     registries: &mut Registries,
 ) -> Result<Built, Vec<String>> {
-    let Registries { backends, client_roots, clients, stores } = registries;
+    let Registries { backends, client_roots, clients, listeners: counted, stores } = registries;
     let now = unix_now();
     let mut around = Surroundings { client_roots, clients, now, resolve: &resolve, stores };
-    let Surveys { mut errors, listeners: surveys, .. } = survey(config, &mut around);
+    let Surveys { mut errors, listeners: mut surveys, .. } = survey(config, &mut around);
     for survey in &surveys {
         errors.extend(survey.errors.iter().map(|error| said_of(&survey.listener.name, error)));
     }
     let mut listeners = Vec::new();
-    for (position, survey) in surveys.iter().enumerate() {
+    for (position, survey) in surveys.iter_mut().enumerate() {
         let Some(contexts) = survey.contexts(config) else { continue };
         let Contexts { named, names, speech } = contexts;
         listeners.push(Listener {
@@ -107,7 +112,10 @@ pub(super) fn build(
             preamble: survey.listener.accept_proxy.is_some(),
             speech,
             named,
-            settings: Arc::new(settings(config, survey, names, backends)),
+            liveness: survey.listener.limits.liveness,
+            steer: counted.steer(survey.listener, config.lanes.get()),
+            timeouts: survey.listener.limits.timeouts,
+            settings: Arc::new(settings(config, survey, names, backends, counted)),
         });
     }
     if !errors.is_empty() {
@@ -124,10 +132,12 @@ pub(super) fn build(
 /// What the relay has to know of a listener.
 fn settings(
     config: &Config,
-    survey: &Survey<'_>,
+    survey: &mut Survey<'_>,
     names: Vec<NameRoutes>,
     registry: &mut BackendRegistry,
+    counted: &mut ListenerRegistry,
 ) -> RelaySettings {
+    let access = std::mem::take(&mut survey.access);
     let listener = survey.listener;
     let lanes = config.lanes.get();
     let mut backend = |reached: &ReachedBackend| Backend {
@@ -149,8 +159,15 @@ fn settings(
     RelaySettings {
         listener: listener.name.clone(),
         accept_proxy: listener.accept_proxy.clone(),
+        admission: Admission {
+            access,
+            connections_max: listener.limits.connections_per_lane(config.lanes),
+            per_client: listener.limits.per_client_on_lane(config.lanes),
+            counted: counted.counters(&listener.name, lanes),
+        },
         connect_timeout: config.limits.connect_timeout,
         destinations: destinations.collect(),
+        liveness: listener.limits.liveness,
         names,
     }
 }
@@ -181,6 +198,7 @@ const WARNINGS_SHOWN_MAX: usize = 20;
 mod tests {
     use super::*;
     use crate::config::{Simple, value};
+    use crate::networks::Access;
 
     #[test]
     fn the_many_warnings_of_one_material_hide_none_of_another() {
@@ -193,6 +211,7 @@ mod tests {
         .unwrap();
         let survey = Survey {
             listener: &config.listeners[0],
+            access: Access::default(),
             backend_tls: Vec::new(),
             backends: Vec::new(),
             certificates: None,

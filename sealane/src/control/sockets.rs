@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use sealane_lanes::generation::{Generation, ListenerKey};
-use sealane_lanes::listener;
+use sealane_lanes::listener::{Bind, bind_as};
 
 use crate::backends::RelaySettings;
 use crate::listener::said_of;
@@ -40,11 +40,15 @@ pub(super) fn open_new(
     let mut problems = Vec::new();
     for listener in &generation.listeners {
         for key in listener.keys.iter().filter(|key| !known.contains(key)) {
-            let bound = if overlaps(*key, generation, known) {
-                listener::bind_beside(*key, lanes)
-            } else {
-                bind_patiently(*key, lanes)
+            // Whoever else is at an address that overlaps cannot be told from ourselves.
+            let reuse_port = overlaps(*key, generation, known);
+            let wanted = Bind {
+                reuse_port,
+                liveness: listener.liveness,
+                steer: listener.steer,
+                ..Bind::to(*key)
             };
+            let bound = bind_patiently(&wanted, lanes);
             match bound {
                 Ok((fds, bound)) => {
                     sockets.bound.push((*key, bound));
@@ -81,18 +85,18 @@ fn overlaps(
     })
 }
 
-/// Binds `key`, and waits a moment if it is in use: an address that the generation before has
+/// Binds it, and waits a moment if it is in use: an address that the generation before has
 /// dropped is closed by the lanes between two events.
-fn bind_patiently(key: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
+fn bind_patiently(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
     for _ in 1..BIND_TRIES {
-        match listener::bind(key, lanes) {
+        match bind_as(wanted, lanes) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 std::thread::sleep(BIND_PAUSE);
             }
             other => return other,
         }
     }
-    listener::bind(key, lanes)
+    bind_as(wanted, lanes)
 }
 
 const BIND_TRIES: usize = 20;

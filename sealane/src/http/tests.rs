@@ -125,7 +125,7 @@ fn behind_a_terminator_its_header_comes_first() {
     })
     .unwrap();
     let header = proxy_header::Facts { lane: Some(7), ..Default::default() };
-    let header = header.encode(proxy_header::Values::default());
+    let header = header.encode(&proxy_header::Values::default());
     let request = b"GET / HTTP/1.1\r\nACCEPT: text/html\r\n\r\n";
     let ask = |pieces: &[&[u8]]| {
         let mut client = TcpStream::connect(address).unwrap();

@@ -149,6 +149,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::networks::Access;
 
     fn contexts(routes: &str) -> Contexts {
         let text = format!(
@@ -158,6 +159,7 @@ mod tests {
         );
         let config = Config::parse(Path::new("sealane.toml"), &text).unwrap();
         let survey = Survey {
+            access: Access::default(),
             listener: &config.listeners[0],
             backend_tls: Vec::new(),
             backends: Vec::new(),

@@ -84,7 +84,7 @@ pub fn encode<K: Kernel>(
             ..Facts::default()
         })
     };
-    facts.encode(passed)
+    facts.encode(&passed)
 }
 
 /// How the client spoke TLS; `standing` is asked for only if it showed a certificate.

@@ -101,7 +101,7 @@ impl<'a> Facts<'a> {
     ///
     /// They are never more than a reader takes. What has no room is left out; that is the client's
     /// certificate first, because it is written last.
-    pub fn encode<'v>(&self, passed: impl Iterator<Item = Value<'v>> + Clone) -> Vec<u8> {
+    pub fn encode<'v>(&self, passed: &(impl Iterator<Item = Value<'v>> + Clone)) -> Vec<u8> {
         let mut writer = self.begin();
         if self.checksum {
             writer.append_checksum();

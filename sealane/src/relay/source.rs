@@ -12,6 +12,8 @@ use crate::proxy_header::{
 /// What a PROXY header announced of a connection, beside its client's address.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source {
+    /// Whether the client was let in, and so has to leave.
+    pub(super) is_admitted: bool,
     /// Whether the connection is the sender's own, such as a health check.
     pub is_own: bool,
     /// The address that the client connected to, if it was told.
@@ -37,6 +39,7 @@ impl Source {
         let kept = header.values().filter(|value| is_kept(value.kind));
         let values: Vec<u8> = kept.flat_map(|value| value.whole).copied().collect();
         Self {
+            is_admitted: false,
             is_own: header.origin == Origin::Sender,
             local: header.local(),
             peer,

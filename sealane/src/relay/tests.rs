@@ -25,8 +25,11 @@ use sealane_lanes::generation::{Listener, Publication, Speech};
 use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
+use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use sealane_lanes::steer::Steer;
+use sealane_lanes::timeouts::Timeouts;
 
 use super::*;
 use crate::backends::{Backend, BackendTls, Destination};
@@ -131,6 +134,7 @@ fn lane(
     let settings = RelaySettings {
         listener: NAME.into(),
         accept_proxy: None,
+        admission: Admission::default(),
         connect_timeout: PATIENCE,
         destinations: vec![Destination {
             backends: vec![backend],
@@ -138,6 +142,7 @@ fn lane(
             proxy_header: ProxyHeader::V2(Told::default()),
             cursors: vec![Arc::default()],
         }],
+        liveness: Liveness::default(),
         names: Vec::new(),
     };
     let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
@@ -155,6 +160,9 @@ fn lane(
             tickets: 0,
         })),
         named: Vec::new(),
+        liveness: Liveness::default(),
+        steer: Steer::Connection,
+        timeouts: Timeouts::default(),
         settings: Arc::new(settings),
     };
     let generation = Generation { number: 1, limits: Limits::default(), listeners: vec![listener] };

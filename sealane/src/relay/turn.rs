@@ -2,14 +2,12 @@
 //! of both.
 
 use std::io::{self, ErrorKind};
-use std::time::Duration;
 
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
-use crate::backends::{BackendTls, Destination};
-use crate::config::AcceptProxy;
+use crate::backends::{BackendTls, Destination, RelaySettings};
 use crate::proxy_header;
 
 use super::clients::LaneClients;
@@ -17,17 +15,14 @@ use super::relayed::{Relayed, Stage};
 
 /// A connection with what the relay holds of it for the length of a call.
 pub(super) struct RelayTurn<'a, 'l, K: Kernel> {
-    /// Whose PROXY header was read, if there is one.
-    pub(super) accepts: Option<&'a AcceptProxy>,
     pub(super) clients: &'a mut LaneClients,
-    /// One attempt to connect.
-    pub(super) connect_timeout: Duration,
     /// Where the plaintext goes.
     pub(super) destination: &'a Destination,
     /// The number of the lane.
     pub(super) lane: usize,
     pub(super) link: &'a mut Link<'l, K>,
     pub(super) relayed: &'a mut Relayed,
+    pub(super) settings: &'a RelaySettings,
 }
 
 impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
@@ -43,10 +38,16 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
             let counters = self.destination.of_lane(index, self.lane);
             match self.link.attach(&self.destination.backends[index].address) {
                 Ok(()) => {
+                    // A unix socket has no such options, nor any need of them.
+                    let _ = self.link.watch_over_attached(self.settings.liveness);
                     counters.active.add(1);
                     self.relayed.backend = u8::try_from(index).ok();
                     self.relayed.stage = Stage::Connecting;
-                    let passed = self.accepts.map_or(&[][..], |accepts| &accepts.passed_values);
+                    let passed = self
+                        .settings
+                        .accept_proxy
+                        .as_ref()
+                        .map_or(&[][..], |accepts| &accepts.passed_values);
                     let source = self.relayed.source.as_deref();
                     let announced = source.map(|source| source.announced(self.link, passed));
                     self.relayed.header = proxy_header::encode(
@@ -54,7 +55,7 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
                         self.destination.proxy_header,
                         announced.as_ref(),
                     );
-                    self.link.set_deadline(self.connect_timeout);
+                    self.link.set_deadline(self.settings.connect_timeout);
                     return Ok(());
                 }
                 // Ours is the want of descriptors, not the backend's.

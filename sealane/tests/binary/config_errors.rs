@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// A dozen mistakes of the kinds that people make.
+/// Dozens of mistakes of the kinds that people make.
 const BAD: &str = include_str!("config_errors/bad.toml");
 
 /// What is said about each, word for word: people work from it.
@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn a_dozen_mistakes_are_told_at_once() {
+fn dozens_of_mistakes_are_told_at_once() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("bad.toml"), BAD).unwrap();
     let serve = sealane(directory.path(), &["serve", "--config", "bad.toml"]);
@@ -34,11 +34,10 @@ fn a_dozen_mistakes_are_told_at_once() {
     }
     let check = sealane(directory.path(), &["check", "--config", "bad.toml"]);
     assert_eq!(check.status.code(), Some(3));
-    let told: String = text(&check.stdout)
-        .lines()
-        .filter_map(|line| line.strip_prefix("  error: "))
-        .filter(|line| line.starts_with("bad.toml"))
-        .flat_map(|line| [line, "\n"])
+    let told: String = checked(directory.path(), "bad.toml", "errors")
+        .into_iter()
+        .filter(|message| message.starts_with("bad.toml"))
+        .map(|message| message + "\n")
         .collect();
     assert_eq!(told, SAID, "{told}");
 }

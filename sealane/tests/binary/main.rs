@@ -19,6 +19,7 @@ mod demo;
 mod drain;
 mod harness;
 mod limits;
+mod listener_limits;
 mod proxy_header;
 mod proxy_in;
 mod reload;

@@ -285,6 +285,7 @@ impl Changes {
     fn apply(&self, number: usize, site: &mut Site) {
         replace(&site.certificate(), &self.leaves[number % self.leaves.len()]);
         site.settings.limits = format!("connections = {}", 50_000 + number);
+        site.settings.listeners[0].more = listener_limits(number);
         site.settings.write(site.path());
     }
 
@@ -312,6 +313,32 @@ impl Changes {
             }
         }
     }
+}
+
+/// Every limit that a listener may have of its own, each time others and none that is reached.
+fn listener_limits(number: usize) -> String {
+    let keep_alive = match number % 2 {
+        0 => "\"off\"".to_owned(),
+        _ => format!("{{ idle = \"{number}s\", every = \"10s\", count = 6 }}"),
+    };
+    let more = 1_000 + number;
+    format!(
+        "allow = [\"127.0.0.0/8\", \"192.0.2.{number}\"]\n\
+         backend_timeout = \"{more}s\"\n\
+         client_timeout = \"{more}s\"\n\
+         connections = {more}0\n\
+         connections_per_client = {more}\n\
+         deny = [\"198.51.100.{number}\"]\n\
+         half_closed_timeout = \"{more}s\"\n\
+         handshake_timeout = \"{}s\"\n\
+         handshakes_per_client = \"{more}00/s\"\n\
+         idle_timeout = \"{more}s\"\n\
+         keepalive = {keep_alive}\n\
+         steer = \"{}\"\n\
+         user_timeout = \"{more}s\"\n",
+        60 + number,
+        if number.is_multiple_of(2) { "client" } else { "connection" },
+    )
 }
 
 #[test]

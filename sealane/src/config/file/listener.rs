@@ -13,6 +13,7 @@ use super::LISTENERS_MAX;
 use super::claims::{Claims, Owner};
 use super::clients::clients;
 use super::destination::destination;
+use super::listener_limits::listener_limits;
 use super::policy::policy;
 use super::proxy::accept_proxy;
 use super::route::{may_get_tls, routes};
@@ -30,7 +31,7 @@ pub(super) fn listener_list(
         ));
         return None;
     }
-    written.list(limits.listeners_max, |v| v.table(|table| listener(table, &v, claims)))
+    written.list(limits.listeners_max, |v| v.table(|table| listener(table, &v, limits, claims)))
 }
 
 /// Of all files together: those of one may be within the limit.
@@ -47,7 +48,12 @@ pub(super) fn check_number_of_addresses(
     }
 }
 
-fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Option<Listener> {
+fn listener(
+    table: &mut Table<'_>,
+    at: &Value<'_>,
+    limits: &Limits,
+    claims: &mut Claims,
+) -> Option<Listener> {
     let name = table.value("name");
     let accept_proxy = accept_proxy(table);
     let addresses = addresses(table, at, claims);
@@ -64,6 +70,13 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
             .and_then(|v| certificate_sources(&v)),
     };
     let destination = destination(table).filter(|d| may_get_tls(passthrough, d, table));
+    let limits = listener_limits(table, limits);
+    if limits.steers_clients && accept_proxy.is_some() {
+        at.wrong(Problem::new(
+            "steer: the peer is always the balancer",
+            "remove steer; limits per client are then per lane",
+        ));
+    }
 
     let default_name = default_certificate.as_ref().and_then(|v| v.parsed(value::host_name));
     if let (Some(value), UnknownNames::Refuse) = (&default_certificate, policy.unknown_names) {
@@ -93,6 +106,7 @@ fn listener(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Optio
         destination: destination?,
         passthrough,
         routes: routes?,
+        limits,
     })
 }
 

@@ -45,7 +45,7 @@ fn facts() -> Facts<'static> {
 #[test]
 fn the_layout_is_that_of_the_specification() {
     assert_eq!(
-        facts().encode(Values::default()).escape_ascii().to_string(),
+        facts().encode(&Values::default()).escape_ascii().to_string(),
         WRITTEN.escape_ascii().to_string()
     );
     assert_eq!(Facts::decode(WRITTEN), Ok(Some((facts(), WRITTEN.len()))));
@@ -86,7 +86,7 @@ fn what_is_not_known_is_passed_over() {
 
 /// What `facts` say with `passed` beside them, read as others read it.
 fn told(facts: Facts<'_>, passed: &[u8]) -> (Vec<(u8, Vec<u8>)>, Vec<u8>) {
-    let bytes = facts.encode(Values::from(passed));
+    let bytes = facts.encode(&Values::from(passed));
     let header = decode(&bytes).unwrap().unwrap();
     assert_eq!(header.len, bytes.len());
     (header.values().map(|value| (value.kind, value.bytes.to_vec())).collect(), bytes)
@@ -218,7 +218,7 @@ proptest! {
         let unique_id = unique_id.as_deref();
         let facts =
             Facts { addresses, alpn, checksum, lane, resumed, server_name, tls, unique_id };
-        let bytes = facts.encode(Values::default());
+        let bytes = facts.encode(&Values::default());
         prop_assert_eq!(Facts::decode(&bytes), Ok(Some((facts, bytes.len()))));
     }
 

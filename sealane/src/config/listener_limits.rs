@@ -1,0 +1,133 @@
+//! What one listener takes: from whom, how many, and for how long.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use sealane_lanes::liveness::Liveness;
+use sealane_lanes::timeouts::Timeouts;
+
+use super::network::Network;
+
+/// The limits of one listener. What is counted in all is divided among the lanes, as that of the
+/// process is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenerLimits {
+    /// Networks from which clients may come, and nobody else; everybody if there are none.
+    pub allow: Vec<NetworkSource>,
+    /// Open client connections; without it, as many as the process may have.
+    pub connections_max: Option<NonZeroUsize>,
+    /// Networks from which nobody may come, whatever `allow` says.
+    pub deny: Vec<NetworkSource>,
+    /// How the kernel finds out that clients and backends are gone.
+    pub liveness: Liveness,
+    /// What one client may take of it.
+    pub per_client: PerClient,
+    /// Whether all connections of a client fall to one lane.
+    pub steers_clients: bool,
+    /// How long a connection may take, and be still.
+    pub timeouts: Timeouts,
+}
+
+/// Where networks are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkSource {
+    /// A file with one on each line.
+    File(PathBuf),
+    /// In the configuration itself.
+    Network(Network),
+}
+
+impl NetworkSource {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Network(_) => None,
+        }
+    }
+}
+
+/// What one client may take: an IPv4 address, or an IPv6 network of 64 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerClient {
+    /// Open connections.
+    pub connections_max: Option<NonZeroUsize>,
+    /// Handshakes begun in a second; twice as many at once.
+    pub handshakes_per_s: Option<NonZeroUsize>,
+}
+
+impl PerClient {
+    /// Whether anything is limited.
+    pub fn is_limited(self) -> bool {
+        self != Self::default()
+    }
+
+    /// What each of `lanes` gives a client. A client's connections fall to lanes by chance, and no
+    /// lane knows what it has on the others, so it has between one share and `lanes` of them: this
+    /// is the least share with which all lanes together give what is asked for.
+    pub fn per_lane(self, lanes: NonZeroUsize) -> Self {
+        let share = |whole: NonZeroUsize| {
+            NonZeroUsize::new(whole.get().div_ceil(lanes.get())).unwrap_or(NonZeroUsize::MIN)
+        };
+        Self {
+            connections_max: self.connections_max.map(share),
+            handshakes_per_s: self.handshakes_per_s.map(share),
+        }
+    }
+}
+
+impl ListenerLimits {
+    /// A lane's share of the listener's connections. All lanes together never have more than the
+    /// whole.
+    pub fn connections_per_lane(&self, lanes: NonZeroUsize) -> Option<usize> {
+        self.connections_max.map(|whole| whole.get() / lanes)
+    }
+
+    /// What each lane gives a client: all that is asked for, if a client has but one lane.
+    pub fn per_client_on_lane(&self, lanes: NonZeroUsize) -> PerClient {
+        if self.steers_clients { self.per_client } else { self.per_client.per_lane(lanes) }
+    }
+
+    /// The files that networks are read from.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.allow.iter().chain(&self.deny).filter_map(NetworkSource::file)
+    }
+}
+
+/// Networks of one list, those of files included.
+pub const NETWORKS_MAX: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LANES_MAX;
+
+    #[test]
+    fn lanes_together_have_never_more_than_the_listener_may_have() {
+        for whole in [1, 7, 1_024, 10_007].map(|whole| NonZeroUsize::new(whole).unwrap()) {
+            let limits =
+                ListenerLimits { connections_max: Some(whole), ..ListenerLimits::default() };
+            for lanes in (1..=LANES_MAX).map(|lanes| NonZeroUsize::new(lanes).unwrap()) {
+                let together = limits.connections_per_lane(lanes).unwrap() * lanes.get();
+                assert!(together <= whole.get() && together + lanes.get() > whole.get());
+            }
+        }
+        let unlimited = ListenerLimits::default();
+        assert_eq!(unlimited.connections_per_lane(NonZeroUsize::MIN), None);
+    }
+
+    /// What is documented: from the limit up to one less than a connection more on each lane.
+    #[test]
+    fn a_client_gets_what_is_asked_for_and_less_than_one_more_on_each_lane() {
+        for whole in [1, 3, 20, 1_024, 10_007].map(|whole| NonZeroUsize::new(whole).unwrap()) {
+            let asked = PerClient { connections_max: Some(whole), handshakes_per_s: Some(whole) };
+            for lanes in (1..=LANES_MAX).map(|lanes| NonZeroUsize::new(lanes).unwrap()) {
+                let PerClient { connections_max, handshakes_per_s } = asked.per_lane(lanes);
+                for share in [connections_max, handshakes_per_s] {
+                    let together = share.unwrap().get() * lanes.get();
+                    assert!((whole.get()..whole.get() + lanes.get()).contains(&together));
+                }
+            }
+        }
+    }
+}
