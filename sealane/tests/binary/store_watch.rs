@@ -125,6 +125,25 @@ fn a_refused_reload_serves_no_store_that_was_withdrawn() {
 }
 
 #[test]
+fn what_takes_the_place_of_a_withdrawn_store_is_not_served_either_and_that_is_told() {
+    let mut site = Site::start();
+    let whole = fs::read(site.file()).unwrap();
+    site.change(|file| file.set_len(whole.len() as u64 - PAGE_BYTES).unwrap());
+    site.wait_until_said("nothing is served from it", 1);
+    let copy = site.path().join("copied");
+    fs::write(&copy, &whole).unwrap();
+    fs::rename(copy, site.file()).unwrap();
+    site.wait_until_said(
+        "took the place of the store (in order); nothing is served from either",
+        1,
+    );
+    site.served("kept.test").unwrap_err();
+    assert_eq!(site.sealane().count_said(SERVED_ON), 0, "{:#?}", site.sealane().said());
+}
+
+const SERVED_ON: &str = "the one that was there before is served on";
+
+#[test]
 fn a_check_waits_for_a_writer_and_for_nobody_who_reads() {
     let site = Site::new();
     let lock = File::open(site.store()).unwrap();
