@@ -228,8 +228,10 @@ const CHECK_WAIT_MAX: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
 
+    use rustix::fs::{FlockOperation, flock};
+    use sealane_store::STATE_FILE;
     use tempfile::TempDir;
 
     use super::*;
@@ -254,6 +256,74 @@ mod tests {
         }
     }
 
+    #[test]
+    fn each_check_that_fails_waits_twice_as_long_as_the_one_before_up_to_a_minute() {
+        let (mut last, mut waits_s) = (None, Vec::new());
+        for _ in 0..8 {
+            let now = Instant::now();
+            let next = NextCheck::after(last);
+            assert!(next.at >= now + next.wait);
+            waits_s.push(next.wait.as_secs());
+            last = Some(next);
+        }
+        assert_eq!(waits_s, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    fn in_a_minute() -> Option<NextCheck> {
+        Some(NextCheck { at: Instant::now() + CHECK_WAIT_MAX, wait: CHECK_WAIT_MAX })
+    }
+
+    #[test]
+    fn no_check_is_made_before_its_time() {
+        let (_folder, store) = store();
+        fs::remove_file(store.path().join(STATE_FILE)).unwrap();
+        let mut opened = Opened::new(&store);
+        opened.next_check = in_a_minute();
+        let at = opened.next_check.map(|next| next.at);
+        assert_eq!(opened.look_after(&mut 0), None);
+        assert_eq!(opened.next_check.map(|next| next.at), at);
+    }
+
+    #[test]
+    fn what_was_withdrawn_waits_for_its_check_whoever_changed_it() {
+        let (_folder, store) = store();
+        store.withdraw(true);
+        change(&store);
+        let mut opened = Opened::new(&store);
+        opened.next_check = in_a_minute();
+        assert_eq!(opened.look_after(&mut 0), None);
+        assert!(opened.next_check.is_some() && opened.seen.is_none());
+    }
+
+    #[test]
+    fn what_sealane_changed_is_in_order_and_counts() {
+        let (_folder, store) = store();
+        let mut opened = Opened::new(&store);
+        opened.next_check = in_a_minute();
+        change(&store);
+        assert!(opened.is_in_order());
+        let mut known = 0;
+        assert_eq!(opened.look_after(&mut known), None);
+        assert_eq!((known, opened.next_check.is_none()), (1, true));
+        change(&store);
+        known = 9;
+        assert_eq!(opened.look_after(&mut known), None);
+        assert_eq!(known, 9);
+        // The folder no longer tells whose change it was, but the file is as it was judged.
+        fs::remove_file(store.path().join(STATE_FILE)).unwrap();
+        assert!(opened.is_in_order());
+        assert!(!Opened::new(&store).is_in_order());
+    }
+
+    #[test]
+    fn what_a_process_of_sealanes_is_changing_is_in_order() {
+        let (_folder, store) = store();
+        fs::remove_file(store.path().join(STATE_FILE)).unwrap();
+        let lock = File::open(store.path()).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        assert!(Opened::new(&store).is_in_order());
+    }
+
     /// Puts a copy that Sealane has changed in the place of the store.
     fn replace(store: &Store, folder: &TempDir) {
         let [copy, before] = ["copy", "before"].map(|name| folder.path().join(name));
@@ -262,6 +332,14 @@ mod tests {
         change(&Store::open(&copy).unwrap());
         fs::rename(store.path(), before).unwrap();
         fs::rename(copy, store.path()).unwrap();
+    }
+
+    #[test]
+    fn another_file_is_not_the_one_that_is_in_order() {
+        let (folder, store) = store();
+        replace(&store, &folder);
+        assert!(store.look().unwrap().is_some_and(|look| look.is_ours));
+        assert!(!Opened::new(&store).is_in_order());
     }
 
     #[test]
