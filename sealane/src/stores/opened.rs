@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use sealane_store::{Look, Stamp, Store, StoreError};
+use sealane_store::{DATA_FILE, Look, Stamp, Store, StoreError};
 
 use super::StoreRefused;
 use super::examination::{Refused, examine_apart};
@@ -97,9 +97,27 @@ impl Opened {
 
     /// Checks the file that is open.
     fn check(&mut self, store: &Store, look: Look, known: &mut u64) -> Option<String> {
+        let examined = examine_apart(store.path());
+        self.judge(store, look, examined, known)
+    }
+
+    /// Serves from the file that is open or not, by what was found at its path.
+    fn judge(
+        &mut self,
+        store: &Store,
+        look: Look,
+        examined: Result<(), Refused>,
+        known: &mut u64,
+    ) -> Option<String> {
+        // It is another file's fault or merit, if one took its place meanwhile. The next look is at
+        // that one.
+        let now = Stamp::of(&store.path().join(DATA_FILE));
+        if !now.is_ok_and(|now| now.file == look.stamp.file) {
+            return None;
+        }
         let path = store.path().display();
         let was_withdrawn = store.is_withdrawn();
-        let checked = examine_apart(store.path())
+        let checked = examined
             .map_err(StoreRefused::from)
             .and_then(|()| Ok(take_into_service(store, known)?));
         let failed_before = self.next_check;
@@ -157,9 +175,14 @@ impl Opened {
                 "in order".to_owned()
             }
         };
+        let served = match store.is_withdrawn() {
+            true => "nothing is served from either",
+            false => {
+                "the one that was there before is served on, and changes of the new one are not"
+            }
+        };
         Some(format!(
-            "{}: another file took the place of the store ({found}); the one that was there \
-             before is served on, and changes of the new one are not: restart Sealane",
+            "{}: another file took the place of the store ({found}); {served}: restart Sealane",
             store.path().display()
         ))
     }
@@ -202,3 +225,134 @@ pub(super) fn take_into_service(store: &Store, known: &mut u64) -> Result<(), St
 /// From a check that failed to the next one; each further one waits twice as long.
 const CHECK_WAIT: Duration = Duration::from_secs(1);
 const CHECK_WAIT_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use rustix::fs::{FlockOperation, flock};
+    use sealane_store::STATE_FILE;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn store() -> (TempDir, Arc<Store>) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open_or_create(&folder.path().join("store")).unwrap();
+        wait_until_unlocked(&store);
+        (folder, Arc::new(store))
+    }
+
+    /// A change of Sealane's, as each of its commands makes it.
+    fn change(store: &Store) {
+        store.remove(&[]).unwrap();
+        wait_until_unlocked(store);
+    }
+
+    /// A process that another test begins has the writer's lock too, until it runs its program.
+    fn wait_until_unlocked(store: &Store) {
+        while store.look().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn each_check_that_fails_waits_twice_as_long_as_the_one_before_up_to_a_minute() {
+        let (mut last, mut waits_s) = (None, Vec::new());
+        for _ in 0..8 {
+            let now = Instant::now();
+            let next = NextCheck::after(last);
+            assert!(next.at >= now + next.wait);
+            waits_s.push(next.wait.as_secs());
+            last = Some(next);
+        }
+        assert_eq!(waits_s, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    fn in_a_minute() -> Option<NextCheck> {
+        Some(NextCheck { at: Instant::now() + CHECK_WAIT_MAX, wait: CHECK_WAIT_MAX })
+    }
+
+    #[test]
+    fn no_check_is_made_before_its_time() {
+        let (_folder, store) = store();
+        fs::remove_file(store.path().join(STATE_FILE)).unwrap();
+        let mut opened = Opened::new(&store);
+        opened.next_check = in_a_minute();
+        let at = opened.next_check.map(|next| next.at);
+        assert_eq!(opened.look_after(&mut 0), None);
+        assert_eq!(opened.next_check.map(|next| next.at), at);
+    }
+
+    #[test]
+    fn what_was_withdrawn_waits_for_its_check_whoever_changed_it() {
+        let (_folder, store) = store();
+        store.withdraw(true);
+        change(&store);
+        let mut opened = Opened::new(&store);
+        opened.next_check = in_a_minute();
+        assert_eq!(opened.look_after(&mut 0), None);
+        assert!(opened.next_check.is_some() && opened.seen.is_none());
+    }
+
+    #[test]
+    fn what_sealane_changed_is_in_order_and_counts() {
+        let (_folder, store) = store();
+        let mut opened = Opened::new(&store);
+        opened.next_check = in_a_minute();
+        change(&store);
+        assert!(opened.is_in_order());
+        let mut known = 0;
+        assert_eq!(opened.look_after(&mut known), None);
+        assert_eq!((known, opened.next_check.is_none()), (1, true));
+        change(&store);
+        known = 9;
+        assert_eq!(opened.look_after(&mut known), None);
+        assert_eq!(known, 9);
+        // The folder no longer tells whose change it was, but the file is as it was judged.
+        fs::remove_file(store.path().join(STATE_FILE)).unwrap();
+        assert!(opened.is_in_order());
+        assert!(!Opened::new(&store).is_in_order());
+    }
+
+    #[test]
+    fn what_a_process_of_sealanes_is_changing_is_in_order() {
+        let (_folder, store) = store();
+        fs::remove_file(store.path().join(STATE_FILE)).unwrap();
+        let lock = File::open(store.path()).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        assert!(Opened::new(&store).is_in_order());
+    }
+
+    /// Puts a copy that Sealane has changed in the place of the store.
+    fn replace(store: &Store, folder: &TempDir) {
+        let [copy, before] = ["copy", "before"].map(|name| folder.path().join(name));
+        fs::create_dir(&copy).unwrap();
+        fs::copy(store.path().join(DATA_FILE), copy.join(DATA_FILE)).unwrap();
+        change(&Store::open(&copy).unwrap());
+        fs::rename(store.path(), before).unwrap();
+        fs::rename(copy, store.path()).unwrap();
+    }
+
+    #[test]
+    fn another_file_is_not_the_one_that_is_in_order() {
+        let (folder, store) = store();
+        replace(&store, &folder);
+        assert!(store.look().unwrap().is_some_and(|look| look.is_ours));
+        assert!(!Opened::new(&store).is_in_order());
+    }
+
+    #[test]
+    fn what_is_found_of_another_file_changes_nothing() {
+        let (folder, store) = store();
+        let look = store.look().unwrap().unwrap();
+        replace(&store, &folder);
+        let mut opened = Opened::new(&store);
+        let refused = Err(Refused::Said("damaged".into()));
+        assert_eq!(opened.judge(&store, look, refused, &mut 0), None);
+        assert!(!store.is_withdrawn());
+        store.withdraw(true);
+        assert_eq!(opened.judge(&store, look, Ok(()), &mut 0), None);
+        assert!(store.is_withdrawn() && opened.seen.is_none());
+    }
+}

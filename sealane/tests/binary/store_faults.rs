@@ -193,9 +193,17 @@ fn what_takes_the_place_of_a_served_store_is_told_and_older_copies_are_refused()
     // A restored copy, put there by renaming.
     fs::write(site.path().join("copy"), &before).unwrap();
     fs::rename(site.path().join("copy"), site.data()).unwrap();
+    let told = "another file took the place of the store";
     let sealane = site.sealane.as_mut().unwrap();
-    sealane.wait_until_said("another file took the place of the store");
+    sealane.wait_until_said(told);
     assert!(sealane.said().join("\n").contains("an older copy of the store"));
+    // Between two reloads there is a look, which has nothing new to tell.
+    for reload in 1..=2 {
+        site.sealane().signal(Signal::HUP);
+        let sealane = site.sealane.as_mut().unwrap();
+        sealane.wait_until_said_times("reload refused, generation 1 goes on", reload);
+    }
+    assert_eq!(site.sealane().count_said(told), 1, "{:#?}", site.sealane().said());
     let served = site.served("later.test");
     assert_eq!(served.unwrap(), later, "what was there is served on: {:#?}", site.sealane().said());
     let list = tools::run(&mut site.command(&["list"]));

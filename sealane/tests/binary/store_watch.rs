@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,19 @@ impl Site {
     fn wait_until_said(&mut self, text: &str, times: usize) {
         self.sealane.as_mut().unwrap().wait_until_said_times(text, times);
     }
+
+    /// Reloads that are refused, by their numbers. Between two of them there is a look.
+    fn reload_in_vain(&mut self, reloads: RangeInclusive<usize>) {
+        for reload in reloads {
+            self.sealane().signal(Signal::HUP);
+            self.wait_until_said("reload refused, generation 1 goes on", reload);
+        }
+    }
+}
+
+/// Changes nothing in the file but its time of change.
+fn touch(file: &File) {
+    file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 fn set_mode(path: &Path, mode: u32) {
@@ -71,17 +85,20 @@ fn a_check_that_fails_is_made_again_and_withdraws_nothing() {
     let mut site = Site::new();
     let copy = site.start_copy();
     set_mode(&copy, 0);
-    // Nothing in the file changes, but its time of change does.
-    site.change(|file| file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap());
+    site.change(touch);
     site.wait_until_said("cannot be checked", 1);
     site.served("kept.test").unwrap();
     // The next check fails as well meanwhile, and is not told. Whatever is told is told in time.
     std::thread::sleep(Duration::from_secs(2));
     set_mode(&copy, 0o755);
-    site.wait_until_said("in order", 1);
+    site.wait_until_said("checked now, and in order", 1);
     site.served("kept.test").unwrap();
     assert_eq!(site.sealane().count_said("cannot be checked"), 1, "{:#?}", site.sealane().said());
     assert_eq!(site.sealane().count_said("nothing is served"), 0, "{:#?}", site.sealane().said());
+    // A change that is in order at once is not told.
+    site.change(touch);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(site.sealane().count_said("in order"), 2, "{:#?}", site.sealane().said());
 }
 
 #[test]
@@ -91,18 +108,25 @@ fn what_length_and_first_pages_show_needs_no_check() {
     let whole = fs::read(site.file()).unwrap();
     for round in 1..=2 {
         set_mode(&copy, 0);
+        // A check that failed, and that is to be made again later, delays nothing.
+        site.change(touch);
+        site.wait_until_said("until it is known whether it is in order it is served on", round);
         site.change(|file| match round {
             1 => file.set_len(whole.len() as u64 - PAGE_BYTES).unwrap(),
             _ => (0..2).for_each(|page| file.write_all_at(&[0; 64], page * PAGE_BYTES).unwrap()),
         });
-        site.wait_until_said("nothing is served from it", round);
+        site.wait_until_said(CUT, round);
         site.served("kept.test").unwrap_err();
+        site.reload_in_vain(2 * round - 1..=2 * round);
+        assert_eq!(site.sealane().count_said(CUT), round, "{:#?}", site.sealane().said());
         site.change(|file| file.write_all_at(&whole, 0).unwrap());
         set_mode(&copy, 0o755);
         site.wait_until_said("in order again", round);
         site.served("kept.test").unwrap();
     }
 }
+
+const CUT: &str = "cut short, or overwritten at its beginning";
 
 #[test]
 fn a_refused_reload_serves_no_store_that_was_withdrawn() {
@@ -119,10 +143,56 @@ fn a_refused_reload_serves_no_store_that_was_withdrawn() {
     });
     site.wait_until_said("an older copy of the store", 1);
     site.served("kept.test").unwrap_err();
-    site.sealane().signal(Signal::HUP);
-    site.wait_until_said("reload refused, generation 1 goes on", 1);
+    site.reload_in_vain(1..=1);
     site.served("kept.test").unwrap_err();
 }
+
+#[test]
+fn a_folder_that_takes_the_place_of_a_served_one_is_told_and_disturbs_nobody() {
+    let mut site = Site::new();
+    let program = site.start_copy();
+    // A copy that Sealane changed meanwhile, and remembers as its own change.
+    let [copy, before] = ["copied", "before"].map(|name| site.path().join(name));
+    fs::create_dir(&copy).unwrap();
+    fs::copy(site.file(), copy.join("data.mdb")).unwrap();
+    let mut import = Command::new(BINARY);
+    import.args(["certificates", "import", "--store"]).arg(&copy);
+    import.arg("--key-file").arg(site.key_file()).arg(site.path().join("import.pem"));
+    tools::output(&mut import);
+    set_mode(&program, 0);
+    fs::rename(site.store(), before).unwrap();
+    fs::rename(copy, site.store()).unwrap();
+    site.wait_until_said(SERVED_ON, 1);
+    site.reload_in_vain(1..=2);
+    // The next check fails as well meanwhile, and is not told.
+    std::thread::sleep(Duration::from_secs(2));
+    set_mode(&program, 0o755);
+    site.wait_until_said("another file took the place of the store (in order)", 1);
+    site.reload_in_vain(3..=4);
+    site.served("kept.test").unwrap();
+    let said = site.sealane().said();
+    assert_eq!(site.sealane().count_said(SERVED_ON), 2, "{said:#?}");
+    assert_eq!(site.sealane().count_said("nothing is served"), 0, "{said:#?}");
+}
+
+#[test]
+fn what_takes_the_place_of_a_withdrawn_store_is_not_served_either_and_that_is_told() {
+    let mut site = Site::start();
+    let whole = fs::read(site.file()).unwrap();
+    site.change(|file| file.set_len(whole.len() as u64 - PAGE_BYTES).unwrap());
+    site.wait_until_said("nothing is served from it", 1);
+    let copy = site.path().join("copied");
+    fs::write(&copy, &whole).unwrap();
+    fs::rename(copy, site.file()).unwrap();
+    site.wait_until_said(
+        "took the place of the store (in order); nothing is served from either",
+        1,
+    );
+    site.served("kept.test").unwrap_err();
+    assert_eq!(site.sealane().count_said(SERVED_ON), 0, "{:#?}", site.sealane().said());
+}
+
+const SERVED_ON: &str = "the one that was there before is served on";
 
 #[test]
 fn a_check_waits_for_a_writer_and_for_nobody_who_reads() {
@@ -181,14 +251,16 @@ fn a_store_whose_lock_file_is_cut_or_replaced_is_not_read_from() {
                 site.import(&["new.test"], &[]);
             }
         }
-        site.wait_until_said("lock.mdb in it was cut or replaced", 1);
+        site.wait_until_said(LOST, 1);
         site.served("kept.test").unwrap_err();
-        site.sealane().signal(Signal::HUP);
-        site.wait_until_said("reload refused, generation 1 goes on", 1);
+        site.reload_in_vain(1..=2);
+        assert_eq!(site.sealane().count_said(LOST), 1, "{:#?}", site.sealane().said());
         site.served("kept.test").unwrap_err();
         assert_eq!(site.sealane.take().unwrap().stop(), Some(0), "cut: {is_cut}");
     }
 }
+
+const LOST: &str = "nothing is served from a certificate store: ";
 
 #[test]
 fn a_check_at_the_start_is_made_beside_whatever_else_there_is_to_do() {
