@@ -245,7 +245,12 @@ fn every_key_has_an_effect() {
         unfinished_bytes_per_lane_max: 2 << 20,
     };
     assert_eq!(config.limits, expected);
-    let [web, passing, other] = config.listeners.as_slice() else { panic!("{config:?}") };
+}
+
+#[test]
+fn every_key_of_a_listener_has_an_effect() {
+    let config = parse(EVERY_KEY).unwrap();
+    let [web, _, other] = config.listeners.as_slice() else { panic!("{config:?}") };
     assert_eq!(web.name, "web");
     assert_eq!(web.addresses.len(), 2);
     assert_eq!(web.certificates.len(), 2);
@@ -265,6 +270,17 @@ fn every_key_has_an_effect() {
     assert!(accepts.believes("10.1.2.3".parse().ok()) && accepts.believes(None));
     assert!(accepts.believes("::1".parse().ok()) && !accepts.believes("11.0.0.1".parse().ok()));
     assert_eq!((&*accepts.passed_values, &other.accept_proxy), (&[0xea][..], &None));
+    assert_eq!(web.limits, limits_of_web());
+    let expected = ListenerLimits { timeouts: config.limits.timeouts, ..ListenerLimits::default() };
+    assert_eq!(other.limits, expected, "what a listener does not say, [limits] does");
+    assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
+    assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
+}
+
+#[test]
+fn every_key_of_a_route_and_of_clients_has_an_effect() {
+    let config = parse(EVERY_KEY).unwrap();
+    let [web, passing, other] = config.listeners.as_slice() else { panic!("{config:?}") };
     let [policy, h2, mail] = web.routes.as_slice() else { panic!("{web:?}") };
     assert_eq!(policy.names, ["api.example.com", "*.api.example.com"]);
     let of_route = policy.policy.as_ref().unwrap();
@@ -285,7 +301,7 @@ fn every_key_has_an_effect() {
             ClientName::Dns("*.svc.example".into()),
             ClientName::Uri("spiffe://prod/*".into()),
         ],
-        proof_age_max: Some(s(60)),
+        proof_age_max: Some(Duration::from_secs(60)),
     };
     let expected = ClientTrust {
         crls: vec!["/etc/sealane/crls".into()],
@@ -294,11 +310,6 @@ fn every_key_has_an_effect() {
         rules,
     };
     assert_eq!((web.clients.as_ref(), other.clients.as_ref()), (Some(&expected), None));
-    assert_eq!(web.limits, limits_of_web());
-    let expected = ListenerLimits { timeouts: config.limits.timeouts, ..ListenerLimits::default() };
-    assert_eq!(other.limits, expected, "what a listener does not say, [limits] does");
-    assert_eq!(other.policy.unknown_names, UnknownNames::Refuse);
-    assert_eq!(other.policy.versions, Versions::Tls12AndTls13);
 }
 
 /// What [`EVERY_KEY`] says of its first listener.
