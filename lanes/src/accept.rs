@@ -143,9 +143,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let handshakes_max = limits.handshakes_max;
         let generation = Rc::clone(current);
         let (phase, speaks_first) = match (listener.preamble, &listener.speech) {
-            (true, _) => (Phase::Preamble, false),
-            (false, Speech::Plain) => (Phase::Hello, true),
-            (false, Speech::Sealed | Speech::Tls(_)) => (Phase::Hello, false),
+            (Some(_), _) => (Phase::Preamble, false),
+            (None, Speech::Plain) => (Phase::Hello, true),
+            (None, Speech::Sealed | Speech::Tls(_)) => (Phase::Hello, false),
         };
 
         self.slot_generation = self.slot_generation.wrapping_add(1);

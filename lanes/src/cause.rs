@@ -117,6 +117,8 @@ causes! {
     ProxyMissing = "proxy_missing", Client;
     /// A peer whose PROXY header is not believed.
     ProxyUntrusted = "proxy_untrusted", Client;
+    /// A plain HTTP request was answered with where to go instead.
+    Redirected = "redirected", Nobody;
     /// The service closed the connection: without a reset, so what the kernel holds still arrives.
     ServiceClosed = "service_closed", Nobody;
     /// The service reset the connection.

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealane_engine::context::{Context, ContextError, LaneResources};
 
@@ -28,9 +29,10 @@ pub struct Listener<S> {
     /// What identifies it across generations: a lane keeps the sockets of a listener whose key
     /// comes again.
     pub keys: Vec<ListenerKey>,
-    /// Whether connections begin with a preamble, which the service reads: a PROXY header, or the
-    /// request to begin with TLS.
-    pub preamble: bool,
+    /// If connections begin with a preamble, which the service reads, such as a PROXY header or the
+    /// request to begin with TLS: from accept to its end. More than the whole handshake may take is
+    /// as much.
+    pub preamble: Option<Duration>,
     /// What clients speak who ask for no name of [`Listener::named`].
     pub speech: Speech,
     /// What clients get that ask for certain names; of two with the same pattern the later counts.

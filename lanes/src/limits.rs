@@ -14,9 +14,6 @@ pub struct Limits {
     pub connections_max: usize,
     /// Handshakes in flight. At the limit the oldest suffers: it is reset, the new one goes on.
     pub handshakes_max: usize,
-    /// From accept to the end of the preamble, where there is one; never more than a listener has
-    /// for the whole handshake.
-    pub preamble_timeout: Duration,
     /// Bytes of a ClientHello as a message: the headers of its records do not count.
     pub hello_bytes_max: usize,
     /// Bytes of unfinished hellos, messages and records that connections keep. At the limit the
@@ -30,7 +27,6 @@ impl Default for Limits {
             connection_age_max: None,
             connections_max: 100_000,
             handshakes_max: 4_096,
-            preamble_timeout: Duration::from_secs(3),
             hello_bytes_max: 16 * 1024,
             unfinished_bytes_max: 64 * 1024 * 1024,
         }

@@ -37,15 +37,15 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                     if is_through {
                         connection.phase = Phase::Hello;
                     }
-                    self.buffers.outbox.wire.append(answer);
+                    self.buffers.outbox.wire.append(&answer);
                     self.link().transmit()?;
                     if !is_through && self.buffers.received.is_empty() {
                         return Ok(());
                     }
                 }
-                Preamble::Refused { cause, answer: [] } => return Err(cause),
+                Preamble::Refused { cause, answer } if answer.is_empty() => return Err(cause),
                 Preamble::Refused { cause, answer } => {
-                    self.buffers.outbox.wire.append(answer);
+                    self.buffers.outbox.wire.append(&answer);
                     return self.refuse(cause);
                 }
                 Preamble::Unfinished if bytes.len() >= PREAMBLE_BYTES_MAX => {

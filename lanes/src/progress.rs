@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use sealane_engine::session::{Fed, Session};
 
@@ -400,7 +401,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// When this connection's patience ends, and what that is called.
     pub(crate) fn own_deadline(&self) -> (u64, Cause) {
         let connection = &self.entry.connection;
-        let preamble = self.entry.generation.generation.limits.preamble_timeout;
+        let listener = self.entry.generation.listener(self.entry.listener);
+        let preamble = listener.preamble.unwrap_or(Duration::MAX);
         let handshake = self.timeouts().handshake;
         let since_accept = |timeout| connection.accepted_ms().saturating_add(to_ms(timeout));
         match connection.phase {

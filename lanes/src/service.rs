@@ -1,5 +1,6 @@
 //! Who takes the plaintext: the relay of the terminator, or the Node addon.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -254,14 +255,14 @@ pub trait Service {
 }
 
 /// What a service makes of the first bytes of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preamble {
     /// Some of it has been read.
     Read {
         /// So many of the bytes.
         len: usize,
         /// What the client is told.
-        answer: &'static [u8],
+        answer: Cow<'static, [u8]>,
         /// Whether the preamble ends there. If not, more of it follows.
         is_through: bool,
         /// Whether the peer may leave now without having said anything, as who only looks whether
@@ -273,7 +274,7 @@ pub enum Preamble {
         /// Why.
         cause: Cause,
         /// What the client is told.
-        answer: &'static [u8],
+        answer: Cow<'static, [u8]>,
     },
     /// More bytes are needed. A preamble of which [`PREAMBLE_BYTES_MAX`] have come and none could
     /// be read has ended the connection as [`Cause::ProtocolError`] by then.
@@ -281,17 +282,17 @@ pub enum Preamble {
 }
 
 /// Bytes of a preamble that may wait for the rest of it.
-pub const PREAMBLE_BYTES_MAX: usize = 4096;
+pub const PREAMBLE_BYTES_MAX: usize = 8192;
 
 impl Preamble {
     /// The preamble ends behind `len` bytes, and nothing is answered.
     pub fn through(len: usize) -> Self {
-        Self::Read { len, answer: &[], is_through: true, is_probe: false }
+        Self::Read { len, answer: Cow::Borrowed(&[]), is_through: true, is_probe: false }
     }
 
     /// The connection is reset.
     pub fn refused(cause: Cause) -> Self {
-        Self::Refused { cause, answer: &[] }
+        Self::Refused { cause, answer: Cow::Borrowed(&[]) }
     }
 }
 

@@ -264,7 +264,7 @@ impl Control {
         let listener = Listener {
             number: 0,
             keys: vec![KEY],
-            preamble: false,
+            preamble: None,
             speech: Speech::Tls(Arc::clone(&state.context)),
             named: named.collect(),
             liveness: Liveness::default(),

@@ -10,7 +10,7 @@ use sealane_lanes::counters::Counter;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::liveness::Liveness;
 
-use crate::config::{AcceptProxy, Balance, ProxyHeader};
+use crate::config::{AcceptProxy, Balance, ProxyHeader, Spoken};
 use crate::relay::Admission;
 
 /// What the relay knows of one listener: shared by all lanes and read-only, but for each lane's own
@@ -26,10 +26,14 @@ pub struct RelaySettings {
     pub connect_timeout: Duration,
     /// Where plaintext goes: first of the listener itself.
     pub destinations: Vec<Destination>,
+    /// Where requests go that are redirected.
+    pub https_port: u16,
     /// How the kernel finds out that a backend is gone.
     pub liveness: Liveness,
     /// Where clients of some names go, in the order of their numbers, which begin with 1.
     pub names: Vec<NameRoutes>,
+    /// What clients speak.
+    pub spoken: Spoken,
 }
 
 /// Where clients of some names go.
@@ -246,7 +250,9 @@ mod tests {
             admission: Admission::default(),
             connect_timeout: Duration::from_secs(5),
             destinations: Vec::new(),
+            https_port: 443,
             liveness: Liveness::default(),
+            spoken: Spoken::Tls,
             names: vec![
                 NameRoutes { by_alpn: vec![(b"h2".to_vec(), 3)], otherwise: 1 },
                 NameRoutes { by_alpn: Vec::new(), otherwise: 2 },

@@ -17,6 +17,7 @@ mod proxy;
 mod proxy_header;
 mod reader;
 mod route;
+mod spoken;
 #[cfg(test)]
 mod tests;
 pub mod value;
@@ -50,6 +51,7 @@ pub use proxy::AcceptProxy;
 pub use proxy_header::{ProxyHeader, Telling, Told};
 pub use route::Route;
 pub use sealane_certificate_files::CertificateSource;
+pub use spoken::Spoken;
 
 /// Everything a running Sealane is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +136,7 @@ impl Config {
             },
             passthrough: false,
             routes: Vec::new(),
+            spoken: Spoken::default(),
             limits: ListenerLimits::default(),
         };
         Ok(Self {
@@ -201,6 +204,8 @@ pub struct Listener {
     pub passthrough: bool,
     /// What clients get that ask for certain names.
     pub routes: Vec<Route>,
+    /// What clients speak.
+    pub spoken: Spoken,
     /// From whom it takes how much, and for how long.
     pub limits: ListenerLimits,
 }
@@ -215,7 +220,8 @@ impl Listener {
 
     /// Whether some TLS ends here, so that certificates are needed.
     pub fn ends_tls(&self) -> bool {
-        !self.passthrough || self.routes.iter().any(|route| route.policy.is_some())
+        self.spoken.is_tls() && !self.passthrough
+            || self.routes.iter().any(|route| route.policy.is_some())
     }
 }
 

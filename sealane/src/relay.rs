@@ -4,10 +4,13 @@
 mod admission;
 mod client_limits;
 mod clients;
+mod postgres;
+mod redirect;
 mod relayed;
 mod source;
 mod turn;
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,6 +27,7 @@ use sealane_lanes::service::{End, Preamble, Service};
 
 use crate::access_log::{Ended, LaneLog};
 use crate::backends::RelaySettings;
+use crate::config::{AcceptProxy, Spoken};
 use crate::notices::Notices;
 use crate::proxy_header::{self, Malformed};
 
@@ -50,6 +54,47 @@ impl Relay {
     pub fn new(lane: usize, log: Option<LaneLog>, notices: Notices) -> Self {
         let visitors = Visitors::of_lane(lane);
         Self { clients: LaneClients::default(), lane, log, notices, visitors }
+    }
+
+    /// Reads the PROXY header of a connection, and lets the client in that it announces.
+    fn proxy_header(
+        &mut self,
+        client: &mut Option<SocketAddr>,
+        relayed: &mut Option<Relayed>,
+        bytes: &[u8],
+        settings: &RelaySettings,
+        accepts: &AcceptProxy,
+    ) -> Preamble {
+        let header = match proxy_header::decode(bytes) {
+            Ok(Some(header)) => header,
+            Ok(None) => return Preamble::Unfinished,
+            Err(error) => {
+                self.notices.say(|| source::refused(&settings.listener, *client, error, bytes));
+                return Preamble::refused(match error {
+                    Malformed::NotProxy => Cause::ProxyMissing,
+                    _ => Cause::ProxyMalformed,
+                });
+            }
+        };
+        let mut source =
+            Source::of(&header, *client, settings.passes_all(), &accepts.passed_values);
+        *client = header.client().or(*client);
+        let mut admitted = Ok(());
+        if let Some(client) = client.filter(|_| !source.is_own) {
+            admitted = settings.admission.admit(client.ip(), &mut self.visitors);
+            source.is_admitted = admitted.is_ok();
+        }
+        let is_probe = source.is_own;
+        relayed.get_or_insert_default().announce(source);
+        match admitted {
+            Ok(()) => Preamble::Read {
+                len: header.len,
+                answer: Cow::default(),
+                is_through: matches!(settings.spoken, Spoken::Relay | Spoken::Tls),
+                is_probe,
+            },
+            Err(cause) => Preamble::refused(cause),
+        }
     }
 
     fn turn<'a, 'l, K: Kernel>(
@@ -103,31 +148,17 @@ impl Service for Relay {
         bytes: &[u8],
         settings: &RelaySettings,
     ) -> Preamble {
-        let Some(accepts) = &settings.accept_proxy else { return Preamble::through(0) };
-        let header = match proxy_header::decode(bytes) {
-            Ok(Some(header)) => header,
-            Ok(None) => return Preamble::Unfinished,
-            Err(error) => {
-                self.notices.say(|| source::refused(&settings.listener, *client, error, bytes));
-                return Preamble::refused(match error {
-                    Malformed::NotProxy => Cause::ProxyMissing,
-                    _ => Cause::ProxyMalformed,
-                });
+        let has_source = relayed.as_ref().is_some_and(|relayed| relayed.source().is_some());
+        match (&settings.accept_proxy, settings.spoken) {
+            (Some(accepts), _) if !has_source => {
+                self.proxy_header(client, relayed, bytes, settings, accepts)
             }
-        };
-        let mut source =
-            Source::of(&header, *client, settings.passes_all(), &accepts.passed_values);
-        *client = header.client().or(*client);
-        let mut admitted = Ok(());
-        if let Some(client) = client.filter(|_| !source.is_own) {
-            admitted = settings.admission.admit(client.ip(), &mut self.visitors);
-            source.is_admitted = admitted.is_ok();
-        }
-        let is_probe = source.is_own;
-        relayed.get_or_insert_default().source = Some(Box::new(source));
-        match admitted {
-            Ok(()) => Preamble::Read { len: header.len, answer: &[], is_through: true, is_probe },
-            Err(cause) => Preamble::refused(cause),
+            (_, Spoken::Postgres) => {
+                let asked_gss = &mut relayed.get_or_insert_default().asked_gss;
+                postgres::preamble(bytes, asked_gss)
+            }
+            (_, Spoken::Redirect) => redirect::preamble(bytes, settings.https_port),
+            (_, Spoken::Relay | Spoken::Tls) => Preamble::through(0),
         }
     }
 
@@ -141,7 +172,7 @@ impl Service for Relay {
         let alpn = link.session().and_then(|session| session.alpn());
         relayed.destination = settings.destination_for(link.name_number(), alpn);
         if self.log.is_some() {
-            relayed.doubted = doubted(link);
+            doubted(link).into_iter().for_each(|distrust| relayed.doubt(distrust));
         }
         self.turn(&mut relayed, link, settings).connect()?;
         Ok(relayed)
@@ -171,7 +202,7 @@ impl Service for Relay {
     ) -> Result<(), Cause> {
         let mut turn = self.turn(relayed, link, settings);
         turn.relayed.client_ended = true;
-        if turn.relayed.stage == Stage::Connected && turn.relayed.header.is_empty() {
+        if turn.relayed.stage == Stage::Connected && !turn.relayed.has_header() {
             return turn.end();
         }
         Ok(())
@@ -209,6 +240,12 @@ impl Service for Relay {
         let received = turn.link.receive_attached(arrivals);
         turn.note_secured()?;
         match received {
+            Ok(Received::Bytes { last: false })
+                if turn.awaits_consent() && arrivals.filled() == postgres::YES =>
+            {
+                turn.relayed.has_consent = true;
+                turn.open().map(|_| ())
+            }
             // It speaks before TLS has begun, so anybody may be there.
             Ok(Received::Bytes { .. } | Received::End) if turn.is_unproven() => {
                 turn.backend_failed()
@@ -235,7 +272,7 @@ impl Service for Relay {
     }
 
     fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
-        let source = relayed.as_ref().and_then(|relayed| relayed.source.as_deref());
+        let source = relayed.as_ref().and_then(Relayed::source);
         let was_admitted =
             settings.accept_proxy.is_none() || source.is_some_and(|source| source.is_admitted);
         if let Some(client) = end.client.filter(|_| was_admitted) {
@@ -250,7 +287,7 @@ impl Service for Relay {
         if let Some(log) = &mut self.log {
             log.write(&Ended {
                 backend: reached.map(|(to, index)| to.backends[index].label.as_str()),
-                doubted: relayed.as_ref().and_then(|relayed| relayed.doubted.as_deref()),
+                doubted: relayed.as_ref().and_then(Relayed::doubted),
                 end,
                 listener: &settings.listener,
                 source,
@@ -260,11 +297,11 @@ impl Service for Relay {
 }
 
 /// Why a certificate that was only asked for is not believed; one that is required is.
-fn doubted<K: Kernel>(link: &Link<'_, K>) -> Option<Box<Distrust>> {
+fn doubted<K: Kernel>(link: &Link<'_, K>) -> Option<Distrust> {
     let clients = link.context().map(|context| &context.policy.clients);
     match clients {
         Some(ClientCertificates::Asked(_)) => match link.standing() {
-            ClientStanding::Unverified(distrust) => Some(Box::new(distrust)),
+            ClientStanding::Unverified(distrust) => Some(distrust),
             ClientStanding::Absent | ClientStanding::NotAsked | ClientStanding::Verified => None,
         },
         _ => None,

@@ -118,7 +118,7 @@ fn open(
         listeners.push(Listener {
             number: 0,
             keys: vec![address],
-            preamble: false,
+            preamble: None,
             speech: Speech::Tls(Arc::clone(context)),
             named: Vec::new(),
             liveness: Liveness::default(),

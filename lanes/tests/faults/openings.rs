@@ -23,7 +23,7 @@ use crate::service::{Behaviour, WAIT_WORD};
 const FROM: &[u8] = b"from 192.0.2.7:4000\n";
 
 fn telling() -> Wanted {
-    Wanted { preamble: true, ..Wanted::new(Behaviour::Tell) }
+    Wanted { preamble: Some(PATIENCE), ..Wanted::new(Behaviour::Tell) }
 }
 
 fn plain() -> Wanted {
@@ -103,8 +103,8 @@ fn a_preamble_may_be_answered_go_on_and_be_refused() {
 
 #[test]
 fn a_preamble_without_an_end_is_bounded_in_bytes_and_in_time() {
-    let limits = Limits { preamble_timeout: Duration::from_millis(50), ..Wanted::echo().limits };
-    let rig = Rig::start(Wanted { limits, ..telling() });
+    let preamble = Some(Duration::from_millis(50));
+    let rig = Rig::start(Wanted { preamble, ..telling() });
     let slow = rig.connect();
     rig.await_end(Cause::PreambleTimeout, 1);
     drop(slow);

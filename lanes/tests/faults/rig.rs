@@ -55,8 +55,8 @@ pub(crate) struct Wanted {
     pub(crate) behaviour: Behaviour,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
-    /// Whether connections begin with lines: see [`Tested`].
-    pub(crate) preamble: bool,
+    /// If connections begin with lines, how long these may take: see [`Tested`].
+    pub(crate) preamble: Option<Duration>,
     /// What stands in place of the listener's own, by the server name.
     pub(crate) named: Vec<Named>,
     /// What is spoken, unless TLS that ends at the lane.
@@ -90,7 +90,7 @@ impl Wanted {
             limits: Limits::default(),
             // Who sends a hello byte by byte may wait for the processor between any two.
             timeouts: Timeouts { handshake: PATIENCE, ..Timeouts::default() },
-            preamble: false,
+            preamble: None,
             named: Vec::new(),
             speech: None,
             unknown_names: UnknownNames::ServeDefault,

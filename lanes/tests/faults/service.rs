@@ -170,9 +170,9 @@ impl Service for Tested {
         };
         let line = std::str::from_utf8(&bytes[..end]).unwrap();
         pumped.get_or_insert_default().lines += 1;
-        let read = |answer, is_through, is_probe| Preamble::Read {
+        let read = |answer: &'static [u8], is_through, is_probe| Preamble::Read {
             len: end + 1,
-            answer,
+            answer: answer.into(),
             is_through,
             is_probe,
         };
@@ -183,7 +183,7 @@ impl Service for Tested {
             }
             None if line == "more" => read(b"+", false, false),
             None if line == "no" => {
-                Preamble::Refused { cause: Cause::ProxyUntrusted, answer: b"no\n" }
+                Preamble::Refused { cause: Cause::ProxyUntrusted, answer: b"no\n".into() }
             }
             None if line == "probe" => read(b"", true, true),
             _ => Preamble::refused(Cause::ProxyMalformed),

@@ -6,7 +6,7 @@ use super::proxy_header::ProxyHeader;
 /// Where plaintext goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// At least one, none twice.
+    /// None twice; at least one, but where no plaintext goes anywhere.
     pub backends: Vec<BackendAddress>,
     /// How TLS is spoken to all of them; without it they get plain bytes.
     pub backend_tls: Option<BackendTls>,
@@ -17,6 +17,16 @@ pub struct Destination {
 }
 
 impl Destination {
+    /// No place for plaintext.
+    pub fn nowhere() -> Self {
+        Self {
+            backends: Vec::new(),
+            backend_tls: None,
+            balance: Balance::default(),
+            proxy_header: ProxyHeader::Off,
+        }
+    }
+
     /// Its backends as they are written, for people.
     pub fn labels(&self) -> impl Iterator<Item = String> {
         self.backends.iter().map(|address| self.label(address))

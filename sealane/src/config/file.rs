@@ -10,6 +10,7 @@ mod policy;
 mod proxy;
 mod proxy_header;
 mod route;
+mod spoken;
 mod timeouts;
 
 use std::num::NonZeroUsize;

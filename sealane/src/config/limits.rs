@@ -52,7 +52,6 @@ impl Limits {
             connection_age_max: self.connection_age_max,
             connections_max,
             handshakes_max: (self.handshakes_max / lanes).min(connections_max),
-            preamble_timeout: self.proxy_timeout,
             hello_bytes_max: self.hello_bytes_max,
             unfinished_bytes_max: self.unfinished_bytes_per_lane_max,
         }
@@ -84,7 +83,7 @@ impl Default for Limits {
             hello_bytes_max: lane.hello_bytes_max,
             listeners_max: 256,
             names_max: 1_000_000,
-            proxy_timeout: lane.preamble_timeout,
+            proxy_timeout: Duration::from_secs(3),
             timeouts: Timeouts::default(),
             unfinished_bytes_per_lane_max: lane.unfinished_bytes_max,
         }

@@ -46,6 +46,7 @@ fn the_least_that_can_be_written() {
             },
             passthrough: false,
             routes: Vec::new(),
+            spoken: Spoken::Tls,
             limits: ListenerLimits::default(),
         }],
         pin_lanes: false,
@@ -136,7 +137,7 @@ handshake_timeout = "2s"
 handshakes_in_flight = 12
 hello_bytes = "8KiB"
 idle_timeout = "3s"
-listeners = 5
+listeners = 9
 names = 11
 proxy_timeout = "5s"
 unfinished_bytes_per_lane = "2MiB"
@@ -199,6 +200,19 @@ passthrough = true
 steer = "client"
 backends = ["10.0.0.3:443"]
 [[listener]]
+address = "0.0.0.0:80"
+plain = "redirect"
+[[listener]]
+address = "0.0.0.0:6379"
+plain = "relay"
+allow_remote = true
+backends = ["tls://a.test:6380"]
+[[listener]]
+address = "0.0.0.0:5432"
+starttls = "postgres"
+certificates = ["a"]
+backends = ["a.test:1"]
+[[listener]]
 address = "0.0.0.0:444"
 certificates = ["a"]
 unknown_names = "refuse"
@@ -232,7 +246,7 @@ fn every_key_has_an_effect() {
         drain_timeout: s(0),
         handshakes_max: 12,
         hello_bytes_max: 8192,
-        listeners_max: 5,
+        listeners_max: 9,
         names_max: 11,
         proxy_timeout: s(5),
         timeouts: Timeouts {
@@ -250,7 +264,7 @@ fn every_key_has_an_effect() {
 #[test]
 fn every_key_of_a_listener_has_an_effect() {
     let config = parse(EVERY_KEY).unwrap();
-    let [web, _, other] = config.listeners.as_slice() else { panic!("{config:?}") };
+    let [web, .., other] = config.listeners.as_slice() else { panic!("{config:?}") };
     assert_eq!(web.name, "web");
     assert_eq!(web.addresses.len(), 2);
     assert_eq!(web.certificates.len(), 2);
@@ -280,7 +294,9 @@ fn every_key_of_a_listener_has_an_effect() {
 #[test]
 fn every_key_of_a_route_and_of_clients_has_an_effect() {
     let config = parse(EVERY_KEY).unwrap();
-    let [web, passing, other] = config.listeners.as_slice() else { panic!("{config:?}") };
+    let [web, passing, http, redis, postgres, other] = config.listeners.as_slice() else {
+        panic!("{config:?}")
+    };
     let [policy, h2, mail] = web.routes.as_slice() else { panic!("{web:?}") };
     assert_eq!(policy.names, ["api.example.com", "*.api.example.com"]);
     let of_route = policy.policy.as_ref().unwrap();
@@ -292,6 +308,8 @@ fn every_key_of_a_route_and_of_clients_has_an_effect() {
     let told = mail.destination.as_ref().unwrap().proxy_header;
     assert!(mail.policy.is_none() && told == ProxyHeader::V2(Told::default()));
     assert!(passing.limits.steers_clients);
+    let spoken = [http, redis, postgres, other].map(|listener| listener.spoken);
+    assert_eq!(spoken, [Spoken::Redirect, Spoken::Relay, Spoken::Postgres, Spoken::Tls]);
     assert!(web.ends_tls() && !web.passthrough && passing.passthrough && !passing.ends_tls());
     let rules = ClientRules {
         accept_ended_lists: true,
@@ -354,7 +372,10 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(config.listeners[0].policy.suites, Suite::ALL);
     assert_eq!(config.listeners[0].policy.schemes, Scheme::ALL);
     assert_eq!(config.listeners[0].limits, ListenerLimits::default());
-    assert_eq!(config.listeners[1].destination.backend_tls, Some(BackendTls::default()));
+    assert_eq!(
+        config.listeners.last().unwrap().destination.backend_tls,
+        Some(BackendTls::default())
+    );
     let with_all: String = text
         .lines()
         .map(|line| match line.strip_prefix("# ") {
@@ -364,7 +385,7 @@ fn the_example_shows_every_key_with_its_default() {
         .fold(String::new(), |text, line| text + line + "\n");
     let config = Config::parse(Path::new("sealane.toml"), &with_all).unwrap();
     assert!(
-        config.listeners[1].destination.backend_tls != Some(BackendTls::default()),
+        config.listeners.last().unwrap().destination.backend_tls != Some(BackendTls::default()),
         "every key is there"
     );
     assert_eq!(config.admin_hosts.len(), 1);

@@ -1,8 +1,9 @@
 //! From a [`Config`] to a generation that lanes can serve: everything that can fail, fails here.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sealane_engine::client::ClientContexts;
 use sealane_engine::tickets::UnixSeconds;
@@ -11,7 +12,7 @@ use sealane_lanes::kernel::Address;
 
 use crate::admin::BackendSummary;
 use crate::backends::{Backend, BackendCounters, Cursor, Destination, NameRoutes, RelaySettings};
-use crate::config::Config;
+use crate::config::{self, Config, Spoken};
 use crate::listener::{
     Contexts, KnownClientRoots, ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve,
     said_of, survey,
@@ -109,7 +110,7 @@ pub(super) fn build(
         listeners.push(Listener {
             number: u32::try_from(position).unwrap_or(u32::MAX),
             keys: survey.listener.addresses.clone(),
-            preamble: survey.listener.accept_proxy.is_some(),
+            preamble: preamble(config, survey.listener),
             speech,
             named,
             liveness: survey.listener.limits.liveness,
@@ -127,6 +128,21 @@ pub(super) fn build(
         summaries: surveys.iter().map(Summary::from).collect(),
         warnings: surveys.iter().flat_map(shown_warnings).collect(),
     })
+}
+
+/// How long what comes before the rest may take, if something does.
+fn preamble(config: &Config, listener: &config::Listener) -> Option<Duration> {
+    match (&listener.accept_proxy, listener.spoken) {
+        (_, Spoken::Postgres | Spoken::Redirect) => Some(Duration::MAX),
+        (Some(_), Spoken::Relay | Spoken::Tls) => Some(config.limits.proxy_timeout),
+        (None, Spoken::Relay | Spoken::Tls) => None,
+    }
+}
+
+/// Where HTTPS is served: the port of the first listener for it.
+fn https_port(config: &Config) -> u16 {
+    let mut listeners = config.listeners.iter().filter(|each| each.spoken == Spoken::Tls);
+    listeners.find_map(|each| each.addresses.first()).map_or(443, SocketAddr::port)
 }
 
 /// What the relay has to know of a listener.
@@ -167,8 +183,10 @@ fn settings(
         },
         connect_timeout: config.limits.connect_timeout,
         destinations: destinations.collect(),
+        https_port: https_port(config),
         liveness: listener.limits.liveness,
         names,
+        spoken: listener.spoken,
     }
 }
 

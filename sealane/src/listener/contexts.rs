@@ -30,6 +30,7 @@ impl Contexts {
         let listener = survey.listener;
         let mut made = Made { by_digest: HashMap::new(), make };
         let speech = match listener.passthrough {
+            _ if !listener.spoken.is_tls() => Speech::Plain,
             true => Speech::Sealed,
             false => Speech::Tls(made.context(&survey.policy(&listener.policy)?)?),
         };

@@ -14,12 +14,8 @@ use super::source::Source;
 /// What the relay keeps for one connection.
 #[derive(Default)]
 pub struct Relayed {
-    /// Why the client's certificate, which was only asked for, is not believed; for the log.
-    pub(super) doubted: Option<Box<Distrust>>,
     /// Why the last handshake with a backend failed.
     pub(super) fault: Option<Cause>,
-    /// What a PROXY header announced of it.
-    pub(super) source: Option<Box<Source>>,
     /// The position of where its plaintext goes.
     pub(super) destination: u32,
     /// The index of its backend there, which [`BACKENDS_MAX`] keeps small.
@@ -27,15 +23,68 @@ pub struct Relayed {
     /// Backends that were tried, by bit.
     pub(super) tried: u64,
     pub(super) stage: Stage,
+    /// The client has asked for encryption by Kerberos.
+    pub(super) asked_gss: bool,
+    /// The backend has said yes to TLS, where it has to be asked.
+    pub(super) has_consent: bool,
     /// The client's end came before the backend was connected.
     pub(super) client_ended: bool,
     /// Bytes of the client that came when the backend had left.
     pub(super) discarded: u32,
-    /// What is left to send of the PROXY header.
-    pub(super) header: Vec<u8>,
+    /// Apart, so that most connections are without the room for it.
+    seldom: Option<Box<Seldom>>,
+}
+
+/// What few connections have, or not for long.
+#[derive(Default)]
+struct Seldom {
+    /// Why the client's certificate, which was only asked for, is not believed; for the log.
+    doubted: Option<Distrust>,
+    /// What is left to send to the backend before everything else, such as a PROXY header.
+    header: Vec<u8>,
+    /// What a PROXY header announced of it.
+    source: Option<Source>,
 }
 
 impl Relayed {
+    /// Why the client's certificate is not believed.
+    pub(super) fn doubted(&self) -> Option<&Distrust> {
+        self.seldom.as_ref()?.doubted.as_ref()
+    }
+
+    pub(super) fn doubt(&mut self, distrust: Distrust) {
+        self.seldom.get_or_insert_default().doubted = Some(distrust);
+    }
+
+    /// What a PROXY header announced.
+    pub(super) fn source(&self) -> Option<&Source> {
+        self.seldom.as_ref()?.source.as_ref()
+    }
+
+    pub(super) fn announce(&mut self, source: Source) {
+        self.seldom.get_or_insert_default().source = Some(source);
+    }
+
+    /// Whether something is left to send before everything else.
+    pub(super) fn has_header(&self) -> bool {
+        self.seldom.as_ref().is_some_and(|seldom| !seldom.header.is_empty())
+    }
+
+    /// Takes what is left of that.
+    pub(super) fn take_header(&mut self) -> Vec<u8> {
+        self.seldom.as_mut().map(|seldom| std::mem::take(&mut seldom.header)).unwrap_or_default()
+    }
+
+    pub(super) fn set_header(&mut self, header: Vec<u8>) {
+        if !header.is_empty() || self.seldom.is_some() {
+            self.seldom.get_or_insert_default().header = header;
+        }
+        let is_empty = |seldom: &mut Box<Seldom>| {
+            seldom.header.is_empty() && seldom.doubted.is_none() && seldom.source.is_none()
+        };
+        self.seldom.take_if(is_empty);
+    }
+
     /// Where its plaintext goes.
     pub(super) fn destination<'s>(&self, settings: &'s RelaySettings) -> &'s Destination {
         &settings.destinations[self.destination as usize]

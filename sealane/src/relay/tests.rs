@@ -33,7 +33,7 @@ use sealane_lanes::timeouts::Timeouts;
 
 use super::*;
 use crate::backends::{Backend, BackendTls, Destination};
-use crate::config::{Balance, ProxyHeader, Told};
+use crate::config::{Balance, ProxyHeader, Spoken, Told};
 
 const NAME: &str = "one.test";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -142,14 +142,16 @@ fn lane(
             proxy_header: ProxyHeader::V2(Told::default()),
             cursors: vec![Arc::default()],
         }],
+        https_port: 443,
         liveness: Liveness::default(),
         names: Vec::new(),
+        spoken: Spoken::Tls,
     };
     let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let listener = Listener {
         number: 0,
         keys: vec![address],
-        preamble: false,
+        preamble: None,
         speech: Speech::Tls(Arc::new(Context {
             id: ContextId::fresh(),
             policy: Policy::default(),

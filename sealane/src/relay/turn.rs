@@ -8,9 +8,11 @@ use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
 use crate::backends::{BackendTls, Destination, RelaySettings};
+use crate::config::Spoken;
 use crate::proxy_header;
 
 use super::clients::LaneClients;
+use super::postgres;
 use super::relayed::{Relayed, Stage};
 
 /// A connection with what the relay holds of it for the length of a call.
@@ -43,18 +45,9 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
                     counters.active.add(1);
                     self.relayed.backend = u8::try_from(index).ok();
                     self.relayed.stage = Stage::Connecting;
-                    let passed = self
-                        .settings
-                        .accept_proxy
-                        .as_ref()
-                        .map_or(&[][..], |accepts| &accepts.passed_values);
-                    let source = self.relayed.source.as_deref();
-                    let announced = source.map(|source| source.announced(self.link, passed));
-                    self.relayed.header = proxy_header::encode(
-                        self.link,
-                        self.destination.proxy_header,
-                        announced.as_ref(),
-                    );
+                    let first_words = self.first_words();
+                    self.relayed.set_header(first_words);
+                    self.relayed.has_consent = false;
                     self.link.set_deadline(self.settings.connect_timeout);
                     return Ok(());
                 }
@@ -63,6 +56,24 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
                 Err(_) => counters.note_failure(self.link.now_ms()),
             }
         }
+    }
+
+    /// What a backend is told before everything else.
+    fn first_words(&self) -> Vec<u8> {
+        if self.settings.spoken == Spoken::Postgres && self.tls().is_some() {
+            return postgres::SSL_REQUEST.to_vec();
+        }
+        let accepts = self.settings.accept_proxy.as_ref();
+        let passed = accepts.map_or(&[][..], |accepts| &accepts.passed_values);
+        let announced = self.relayed.source().map(|source| source.announced(self.link, passed));
+        proxy_header::encode(self.link, self.destination.proxy_header, announced.as_ref())
+    }
+
+    /// Whether the backend was asked whether TLS may begin, and has not said.
+    pub(super) fn awaits_consent(&self) -> bool {
+        self.settings.spoken == Spoken::Postgres
+            && self.relayed.stage == Stage::Securing
+            && !self.relayed.has_consent
     }
 
     /// The backend did not take the connection: it rests, and the next one is tried.
@@ -132,7 +143,7 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
         if let Some(index) = self.relayed.backend.map(usize::from) {
             self.destination.of_lane(index, self.lane).note_success();
         }
-        if self.relayed.client_ended && self.relayed.header.is_empty() {
+        if self.relayed.client_ended && !self.relayed.has_header() {
             return self.end();
         }
         Ok(())
@@ -152,6 +163,7 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
         let is_through = self.send_header()?;
         if is_through
             && self.relayed.stage == Stage::Securing
+            && !self.awaits_consent()
             && self.link.attached_session().is_none()
             && let Some(tls) = self.tls()
         {
@@ -193,21 +205,20 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
 
     /// Sends what is left of the PROXY header; returns whether it is through.
     fn send_header(&mut self) -> Result<bool, Cause> {
-        if self.relayed.header.is_empty() {
+        if !self.relayed.has_header() {
             return Ok(true);
         }
-        let header = std::mem::take(&mut self.relayed.header);
+        let header = self.relayed.take_header();
         let tried = self.relayed.tried;
         let taken = self.send(&header)?;
         if tried == self.relayed.tried {
-            self.relayed.header = header[taken..].to_vec();
-            let is_through =
-                self.relayed.header.is_empty() && self.relayed.stage == Stage::Connected;
+            self.relayed.set_header(header[taken..].to_vec());
+            let is_through = !self.relayed.has_header() && self.relayed.stage == Stage::Connected;
             if is_through && self.relayed.client_ended {
                 self.end()?;
             }
         }
-        Ok(self.relayed.header.is_empty())
+        Ok(!self.relayed.has_header())
     }
 }
 

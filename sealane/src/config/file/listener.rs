@@ -8,7 +8,9 @@ use sealane_engine::policy::UnknownNames;
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
-use super::super::{CertificateSource, Limits, Listener, Route, STORES_REMEDY, value};
+use super::super::{
+    CertificateSource, Destination, Limits, Listener, Route, STORES_REMEDY, Spoken, value,
+};
 use super::LISTENERS_MAX;
 use super::claims::{Claims, Owner};
 use super::clients::clients;
@@ -17,6 +19,7 @@ use super::listener_limits::listener_limits;
 use super::policy::policy;
 use super::proxy::accept_proxy;
 use super::route::{may_get_tls, routes};
+use super::spoken::{check_spoken, spoken};
 
 /// The listeners that are written, of which no two may claim the same.
 pub(super) fn listener_list(
@@ -58,18 +61,24 @@ fn listener(
     let accept_proxy = accept_proxy(table);
     let addresses = addresses(table, at, claims);
     let default_certificate = table.value("default_certificate");
+    let spoken = spoken(table);
     let passthrough = table.boolean("passthrough").unwrap_or(false);
     let policy = policy(table, at);
     let clients = table.table("clients", |table| Some(clients(table))).flatten();
     let routes = routes(table, &policy);
     let ends_tls = |routes: &Vec<Route>| routes.iter().any(|route| route.policy.is_some());
     let certificates = match table.value("certificates") {
+        None if !spoken.is_tls() => Some((Vec::new(), None)),
         None if passthrough && !routes.as_ref().is_some_and(ends_tls) => Some((Vec::new(), None)),
         _ => table
             .required("certificates", "certificates = [\"/etc/sealane/certificates\"]")
             .and_then(|v| certificate_sources(&v)),
     };
-    let destination = destination(table).filter(|d| may_get_tls(passthrough, d, table));
+    let destination = match spoken {
+        Spoken::Redirect => Some(Destination::nowhere()),
+        _ => destination(table).filter(|d| may_get_tls(passthrough, d, table)),
+    };
+    check_spoken(spoken, table, addresses.as_deref().unwrap_or_default(), destination.as_ref());
     let limits = listener_limits(table, limits);
     if limits.steers_clients && accept_proxy.is_some() {
         at.wrong(Problem::new(
@@ -106,6 +115,7 @@ fn listener(
         destination: destination?,
         passthrough,
         routes: routes?,
+        spoken,
         limits,
     })
 }

@@ -29,6 +29,7 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
         },
         passthrough: false,
         routes: Vec::new(),
+        spoken: config::Spoken::Tls,
         limits: config::ListenerLimits::default(),
     }
 }

@@ -87,10 +87,13 @@ impl Settings {
         for listener in &self.listeners {
             writeln!(
                 text,
-                "[[listener]]\nname = {:?}\naddress = \"{}\"\nbackends = {:?}",
-                listener.name, listener.address, listener.backends,
+                "[[listener]]\nname = {:?}\naddress = \"{}\"",
+                listener.name, listener.address,
             )
             .unwrap();
+            if !listener.backends.is_empty() {
+                writeln!(text, "backends = {:?}", listener.backends).unwrap();
+            }
             if let Some(certificates) = &listener.certificates {
                 writeln!(text, "certificates = [{certificates:?}]").unwrap();
             }

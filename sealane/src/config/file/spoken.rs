@@ -1,0 +1,93 @@
+//! The keys that say what a listener's clients speak: plain bytes, HTTP that is sent elsewhere, or
+//! something before TLS.
+
+use std::net::SocketAddr;
+
+use super::super::mistake::Problem;
+use super::super::reader::Table;
+use super::super::{Destination, ProxyHeader, Spoken};
+use super::destination::DESTINATION_KEYS;
+use super::policy::HANDSHAKE_KEYS;
+
+/// What clients speak, as it is written.
+pub(super) fn spoken(table: &mut Table<'_>) -> Spoken {
+    let plain = table.value("plain");
+    let starttls = table.value("starttls");
+    let in_clear = plain.as_ref().and_then(|v| v.choice(&PLAIN)).flatten();
+    let before_tls = starttls.as_ref().and_then(|v| v.choice(&STARTTLS)).flatten();
+    if let (Some(_), Some(_), Some(written)) = (in_clear, before_tls, starttls) {
+        let what = "no TLS follows where clients speak in the clear";
+        written.wrong(Problem::new(what, "remove it, or plain"));
+    }
+    in_clear.or(before_tls).unwrap_or_default()
+}
+
+/// Says what else means nothing, or is dangerous, where that is spoken at `addresses`.
+pub(super) fn check_spoken(
+    spoken: Spoken,
+    table: &mut Table<'_>,
+    addresses: &[SocketAddr],
+    destination: Option<&Destination>,
+) {
+    let allow_remote = table.boolean("allow_remote").unwrap_or(false);
+    let told = destination.map(|destination| destination.proxy_header);
+    match spoken {
+        Spoken::Postgres if told.is_some_and(|told| told != ProxyHeader::Off) => {
+            let what = "PostgreSQL does not read PROXY headers";
+            refuse(table, &["starttls"], what, "remove proxy_header");
+        }
+        Spoken::Redirect => {
+            let remedy = "remove it, or plain";
+            let what = "means nothing where every request is sent elsewhere";
+            refuse(table, &DESTINATION_KEYS, what, remedy);
+            refuse_tls(table, remedy);
+        }
+        Spoken::Relay => {
+            refuse_tls(table, "remove it, or plain");
+            if destination.is_some_and(|destination| destination.backend_tls.is_none()) {
+                let what = "relays plain bytes to plain backends";
+                refuse(table, &["plain"], what, "write \"tls://...\" or remove plain");
+            }
+            let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+            if !allow_remote && !addresses.iter().all(is_local) {
+                let what = "whoever reaches this address speaks to the backends as if it were you";
+                refuse(
+                    table,
+                    &["plain"],
+                    what,
+                    "use 127.0.0.1 or [::1], or say allow_remote = true",
+                );
+            }
+        }
+        Spoken::Postgres | Spoken::Tls => {}
+    }
+}
+
+fn refuse_tls(table: &mut Table<'_>, remedy: &str) {
+    let what = "means nothing where clients speak in the clear";
+    refuse(table, &HANDSHAKE_KEYS, what, remedy);
+    refuse(table, &TLS_KEYS, what, remedy);
+}
+
+fn refuse(table: &mut Table<'_>, keys: &[&'static str], what: &str, remedy: &str) {
+    for key in keys {
+        if let Some(value) = table.value(key) {
+            value.wrong(Problem::new(what, remedy));
+        }
+    }
+}
+
+/// Of a listener, beside [`HANDSHAKE_KEYS`].
+const TLS_KEYS: [&str; 7] = [
+    "alpn",
+    "certificates",
+    "clients",
+    "default_certificate",
+    "passthrough",
+    "route",
+    "unknown_names",
+];
+
+const PLAIN: [(&str, Option<Spoken>); 3] =
+    [("off", None), ("redirect", Some(Spoken::Redirect)), ("relay", Some(Spoken::Relay))];
+const STARTTLS: [(&str, Option<Spoken>); 2] = [("off", None), ("postgres", Some(Spoken::Postgres))];

@@ -1,0 +1,22 @@
+//! What a listener's clients speak.
+
+/// What a listener's clients speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spoken {
+    /// PostgreSQL's request to begin with TLS, and then TLS.
+    Postgres,
+    /// HTTP in the clear, of which every request is sent to HTTPS.
+    Redirect,
+    /// Whatever it is, in the clear; backends are spoken to in TLS.
+    Relay,
+    /// TLS, from the first byte on.
+    #[default]
+    Tls,
+}
+
+impl Spoken {
+    /// Whether it is TLS, sooner or later.
+    pub fn is_tls(self) -> bool {
+        matches!(self, Self::Postgres | Self::Tls)
+    }
+}
