@@ -218,6 +218,13 @@ impl Listener {
         std::iter::once((None, &self.destination)).chain(of_routes)
     }
 
+    /// Whose certificates clients are asked for: first its own, then those of its routes.
+    pub fn client_trusts(&self) -> impl Iterator<Item = (Option<&Route>, &ClientTrust)> {
+        let of_routes = self.routes.iter();
+        let of_routes = of_routes.filter_map(|r| Some((Some(r), r.clients.as_ref()?)));
+        self.clients.iter().map(|trust| (None, trust)).chain(of_routes)
+    }
+
     /// Whether some TLS ends here, so that certificates are needed.
     pub fn ends_tls(&self) -> bool {
         self.spoken.is_tls() && !self.passthrough

@@ -24,21 +24,20 @@ use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateIndex, ListenerStore};
 use sealane_engine::client::{ClientContext, ClientContexts};
-use sealane_engine::client_certificates::ClientRoots;
 use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
 use sealane_engine::policy::{ClientCertificates, Group, Policy};
 use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::SealingKeys;
 
-use crate::config::{self, Config, Route};
+use crate::config::{self, ClientTrust, Config, Route};
 use crate::networks::Access;
 use crate::stores::{self, Checks, Stores};
 
 pub use backend_trust::{Expiry, Usage};
 pub use backends::ReachedBackend;
 pub use certificates::bounds;
-pub use client_trust::{ClientsSummary, KnownClientRoots, RootFile};
+pub use client_trust::{Believed, ClientsSummary, KnownClientRoots, RootFile};
 pub use contexts::Contexts;
 pub use resolver::resolve;
 pub use summary::{EXPIRIES_SHOWN_MAX, RouteSummary, StoreSummary, Summary};
@@ -133,8 +132,8 @@ pub struct Survey<'c> {
     pub certificates: Option<Arc<CertificateIndex>>,
     /// The files with the authorities of its clients.
     pub client_roots: Vec<RootFile>,
-    /// Whose certificates its clients are asked for, if they are and that is in order.
-    pub clients: Option<Arc<ClientRoots>>,
+    /// Whose certificates its clients are asked for, once each.
+    pub clients: Vec<Believed<'c>>,
     /// What must be corrected before it can be served.
     pub errors: Vec<String>,
     /// When what it takes beside the certificates that it serves expires.
@@ -155,7 +154,7 @@ impl<'c> Survey<'c> {
             backends: Vec::new(),
             certificates: None,
             client_roots: Vec::new(),
-            clients: None,
+            clients: Vec::new(),
             errors: Vec::new(),
             expiries: Vec::new(),
             store: None,
@@ -193,12 +192,15 @@ impl<'c> Survey<'c> {
         }))
     }
 
-    /// Who demands certificates of clients gets no policy without whom to believe.
-    fn policy(&self, written: &Policy) -> Option<Policy> {
-        let clients = match (&self.listener.clients, &self.clients) {
-            (None, _) => ClientCertificates::NotAsked,
-            (Some(trust), Some(roots)) => trust.demand.of(Arc::clone(roots)),
-            (Some(_), None) => return None,
+    /// The policy as it is `written`, with what is asked of clients; who demands certificates of
+    /// them gets none without whom to believe.
+    fn policy(&self, written: &Policy, asked: Option<&ClientTrust>) -> Option<Policy> {
+        let clients = match asked {
+            None => ClientCertificates::NotAsked,
+            Some(trust) => {
+                let believed = self.clients.iter().find(|believed| believed.trust == trust)?;
+                trust.demand.of(Arc::clone(believed.roots.as_ref()?))
+            }
         };
         Some(Policy { clients, ..written.clone() })
     }

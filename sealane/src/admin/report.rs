@@ -9,7 +9,7 @@ use sealane_lanes::counters::Counters;
 use serde_json::{Map, Value, json};
 
 use super::state::{AccessLogCounters, ControlState, Reloads};
-use crate::config::Limits;
+use crate::config::{ClientDemand, Limits};
 use crate::listener::{ClientsSummary, StoreSummary, Summary};
 use crate::timestamp::Timestamp;
 
@@ -79,7 +79,7 @@ fn clients(clients: &ClientsSummary) -> Value {
         json!({ "issuer": list.issuer_text, "next_update": next_update })
     });
     json!({
-        "certificates": clients.demand.name(),
+        "certificates": clients.demand.map_or("off", ClientDemand::name),
         "roots": roots.collect::<Vec<_>>(),
         "crls": lists.collect::<Vec<_>>(),
     })

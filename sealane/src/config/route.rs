@@ -2,6 +2,7 @@
 
 use sealane_engine::policy::Policy;
 
+use super::client_trust::ClientTrust;
 use super::destination::Destination;
 
 /// What clients get that ask for certain names. It has no place in an order: an exact name counts
@@ -10,6 +11,8 @@ use super::destination::Destination;
 pub struct Route {
     /// It counts only where one of these protocols was agreed on; empty: in any case.
     pub alpn: Vec<Vec<u8>>,
+    /// Whose certificates they are asked for, if they are.
+    pub clients: Option<ClientTrust>,
     /// Where their plaintext goes; without it, where that of their listener goes.
     pub destination: Option<Destination>,
     /// In lower case, or `*.` before a name for exactly one more label. At least one.

@@ -234,7 +234,7 @@ mod tests {
             backends: Vec::new(),
             certificates: None,
             client_roots: Vec::new(),
-            clients: None,
+            clients: Vec::new(),
             errors: Vec::new(),
             expiries: Vec::new(),
             store: None,

@@ -1,5 +1,6 @@
 //! The certificates of a listener that come from files.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use sealane_engine::certificates::{
 };
 
 use super::{Material, Reading, Survey, said_of_route};
-use crate::config::{self, CertificateSource, Limits, Route};
+use crate::config::{self, CertificateSource, ClientTrust, Limits, Route};
 
 pub(super) const MATERIAL: Material = Material { files, read };
 
@@ -52,6 +53,7 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         }
     }
     survey.warn(uncovered(survey.listener, &loaded.index));
+    survey.warn(shared_by_demands(survey.listener, &loaded.index));
     survey.certificates = Some(Arc::new(loaded.index));
 }
 
@@ -67,6 +69,39 @@ fn uncovered(listener: &config::Listener, index: &CertificateIndex) -> Vec<Strin
             said_of_route(Some(route), &text)
         })
         .collect()
+}
+
+/// Certificates for names that ask their clients for different things, where HTTP/2 is spoken.
+fn shared_by_demands(listener: &config::Listener, index: &CertificateIndex) -> Vec<String> {
+    let ends_tls = |route: &&Route| route.policy.is_some() && route.alpn.is_empty();
+    let routes = listener.routes.iter().filter(ends_tls);
+    let by_name: HashMap<&str, Option<&ClientTrust>> = routes
+        .flat_map(|route| route.names.iter().map(|name| (&**name, route.clients.as_ref())))
+        .collect();
+    let of_routes = listener.routes.iter().flat_map(|route| &route.alpn);
+    let speaks_h2 = listener.policy.alpn.iter().chain(of_routes).any(|protocol| protocol == b"h2");
+    if !speaks_h2 || by_name.values().all(|asked| *asked == listener.clients.as_ref()) {
+        return Vec::new();
+    }
+    let mut seen: HashMap<*const Certificate, (&str, Option<&ClientTrust>)> = HashMap::new();
+    let own = index.iter().flat_map(|each| each.names().iter().map(move |name| (&**name, each)));
+    let routed = by_name.keys().flat_map(|name| index.find(name).iter().map(|each| (*name, each)));
+    let mut warnings = BTreeMap::new();
+    for (name, certificate) in own.chain(routed) {
+        let asked = by_name.get(name).copied().unwrap_or(listener.clients.as_ref());
+        let (first, before) =
+            *seen.entry(Arc::as_ptr(certificate)).or_insert_with(|| (name, asked));
+        if asked != before {
+            warnings.entry(certificate.label()).or_insert_with(|| {
+                format!(
+                    "{first} and {name} share a certificate but not their demand for client \
+                     certificates; a browser may reuse one connection for both, so give them \
+                     certificates of their own, or drop \"h2\""
+                )
+            });
+        }
+    }
+    warnings.into_values().collect()
 }
 
 /// Reads the certificates of `listener`; `now_s` is Unix time, for warnings about validity.

@@ -11,8 +11,8 @@ use sealane_engine::client_certificates::{
 };
 use thiserror::Error;
 
-use super::{Material, Reading, Survey};
-use crate::config::{self, ClientDemand, ClientTrust};
+use super::{Material, Reading, Survey, said_of_route};
+use crate::config::{self, ClientDemand, ClientTrust, Route};
 use crate::timestamp::Timestamp;
 
 pub(super) const MATERIAL: Material = Material { files, read };
@@ -45,11 +45,11 @@ impl KnownClientRoots {
     }
 }
 
-/// What is asked of the clients of a listener, as it is shown.
+/// What is asked of the clients of a listener and of its routes, as it is shown.
 #[derive(Clone, Debug)]
 pub struct ClientsSummary {
-    /// Whether they must have a certificate.
-    pub demand: ClientDemand,
+    /// Whether they must have a certificate; none if only clients of some names are asked.
+    pub demand: Option<ClientDemand>,
     /// The lists of what was revoked.
     pub lists: Vec<RevocationList>,
     /// Where the authorities stand.
@@ -59,10 +59,11 @@ pub struct ClientsSummary {
 impl ClientsSummary {
     /// What was found of a listener, if its clients are asked for anything.
     pub(super) fn of(survey: &Survey<'_>) -> Option<Self> {
-        let trust = survey.listener.clients.as_ref()?;
-        let lists = survey.clients.as_ref().map(|roots| roots.lists().to_vec());
+        let believed = survey.clients.iter().filter_map(|believed| believed.roots.as_ref());
+        let lists = believed.flat_map(|roots| roots.lists()).cloned().collect();
+        let demand = survey.listener.clients.as_ref().map(|trust| trust.demand);
         let roots = survey.client_roots.clone();
-        Some(Self { demand: trust.demand, lists: lists.unwrap_or_default(), roots })
+        (!survey.clients.is_empty()).then_some(Self { demand, lists, roots })
     }
 }
 
@@ -75,13 +76,35 @@ pub struct RootFile {
     pub source: String,
 }
 
+/// Whose certificates are believed, as it is asked for.
+pub struct Believed<'c> {
+    /// What was read for that, if it is in order.
+    pub roots: Option<Arc<ClientRoots>>,
+    /// As it is written.
+    pub trust: &'c ClientTrust,
+}
+
 fn files(listener: &config::Listener) -> Vec<PathBuf> {
-    let trust = listener.clients.iter();
-    trust.flat_map(|trust| trust.roots.iter().chain(&trust.crls).cloned()).collect()
+    let trusts = listener.client_trusts();
+    trusts.flat_map(|(_, trust)| trust.roots.iter().chain(&trust.crls).cloned()).collect()
 }
 
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
-    let Some(trust) = &survey.listener.clients else { return };
+    for (route, trust) in survey.listener.client_trusts() {
+        // A route that says nothing of it has what its listener has.
+        if !survey.clients.iter().any(|believed| believed.trust == trust) {
+            let roots = believe(survey, reading, route, trust);
+            survey.clients.push(Believed { roots, trust });
+        }
+    }
+}
+
+fn believe(
+    survey: &mut Survey<'_>,
+    reading: &mut Reading<'_, '_>,
+    route: Option<&Route>,
+    trust: &ClientTrust,
+) -> Option<Arc<ClientRoots>> {
     let mut loaded = Loaded::default();
     let made = loaded.parse(trust);
     let made = made.map(|made| reading.around.client_roots.share(made));
@@ -91,16 +114,16 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     if trust.demand == ClientDemand::Required && reading.config.tickets.root.is_some() {
         loaded.warnings.push(SHARED_TICKETS.to_owned());
     }
-    let named = |text: String| format!("clients: {text}");
+    let named = |text: String| said_of_route(route, &format!("clients: {text}"));
     survey.errors.extend(loaded.errors.iter().map(|error| named(error.to_string())));
     survey.warn(loaded.warnings.into_iter().map(named));
     for root in &loaded.roots {
         let label = named(format!("roots: {}", root.source));
         survey.warn_if_soon(&label, root.not_after_s, reading.around.now);
     }
-    survey.client_roots = loaded.roots;
-    let made = made.filter(|_| loaded.errors.is_empty());
-    survey.clients = made.map(|made| Arc::new(made.under(trust.rules.clone())));
+    survey.client_roots.extend(loaded.roots);
+    let made = made.filter(|_| loaded.errors.is_empty())?;
+    Some(Arc::new(made.under(trust.rules.clone())))
 }
 
 /// What was read.

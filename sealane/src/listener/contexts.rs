@@ -9,7 +9,7 @@ use sealane_lanes::generation::{Named, Speech};
 
 use super::Survey;
 use crate::backends::NameRoutes;
-use crate::config::Route;
+use crate::config::{self, ClientTrust, Route};
 
 /// What lanes serve of a listener.
 pub struct Contexts {
@@ -32,7 +32,9 @@ impl Contexts {
         let speech = match listener.passthrough {
             _ if !listener.spoken.is_tls() => Speech::Plain,
             true => Speech::Sealed,
-            false => Speech::Tls(made.context(&survey.policy(&listener.policy)?)?),
+            false => Speech::Tls(
+                made.context(&survey.policy(&listener.policy, listener.clients.as_ref())?)?,
+            ),
         };
         let positions = positions(&listener.routes);
         let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -49,8 +51,10 @@ impl Contexts {
                 Some((number, context)) => (*number, context.clone()),
                 None => {
                     let routes: Vec<_> = indexes.iter().map(|i| &listener.routes[*i]).collect();
-                    let context = match policy_of(&routes, &listener.policy) {
-                        Some(policy) => Some(made.context(&survey.policy(&policy)?)?),
+                    let context = match policy_of(&routes, listener) {
+                        Some((policy, asked)) => {
+                            Some(made.context(&survey.policy(&policy, asked)?)?)
+                        }
                         None => None,
                     };
                     names.push(routes_of(&routes, indexes.iter().map(|i| positions[*i])));
@@ -108,20 +112,25 @@ fn positions(routes: &[Route]) -> Vec<u32> {
     routes.iter().map(of_route).collect()
 }
 
-/// How TLS is ended for a name that has `routes`; none if it is passed on.
+/// How TLS is ended for a name that has `routes`, and what clients are asked for; none if it is
+/// passed on.
 ///
-/// Protocols that lead somewhere are offered before those of the listener: `base` is its policy.
-fn policy_of(routes: &[&Route], base: &Policy) -> Option<Policy> {
-    let every = routes.iter().find(|route| route.alpn.is_empty());
-    let mut policy = every.map_or(Some(base), |route| route.policy.as_ref())?.clone();
+/// Protocols that lead somewhere are offered before those of the listener.
+fn policy_of<'r>(
+    routes: &[&'r Route],
+    listener: &'r config::Listener,
+) -> Option<(Policy, Option<&'r ClientTrust>)> {
+    let (policy, asked) = match routes.iter().find(|route| route.alpn.is_empty()) {
+        Some(route) => (route.policy.as_ref()?, route.clients.as_ref()),
+        None => (&listener.policy, listener.clients.as_ref()),
+    };
     let mut alpn: Vec<Vec<u8>> = Vec::new();
-    for protocol in routes.iter().flat_map(|route| &route.alpn).chain(&base.alpn) {
+    for protocol in routes.iter().flat_map(|route| &route.alpn).chain(&listener.policy.alpn) {
         if !alpn.contains(protocol) {
             alpn.push(protocol.clone());
         }
     }
-    policy.alpn = alpn;
-    Some(policy)
+    Some((Policy { alpn, ..policy.clone() }, asked))
 }
 
 /// Where plaintext goes of a name that has `routes`, whose destinations stand at `positions`.
@@ -166,7 +175,7 @@ mod tests {
             backends: Vec::new(),
             certificates: None,
             client_roots: Vec::new(),
-            clients: None,
+            clients: Vec::new(),
             errors: Vec::new(),
             expiries: Vec::new(),
             store: None,

@@ -110,7 +110,7 @@ fn busy() -> ControlState {
                 ],
             },
             clients: Some(ClientsSummary {
-                demand: ClientDemand::Required,
+                demand: Some(ClientDemand::Required),
                 lists: [(103, "CN=a"), (102, "CN=a"), (104, "CN=b")]
                     .map(|(next_update_s, issuer)| RevocationList {
                         issuer: Box::default(),

@@ -432,3 +432,28 @@ fn checked(at: &Path, kind: &str) -> Vec<String> {
     let messages = report[kind].as_array().unwrap().iter().map(|each| &each["message"]);
     messages.map(|message| message.as_str().unwrap().to_owned()).collect()
 }
+
+/// What is asked of clients of one name says nothing of another, and two that share a certificate
+/// are told of.
+#[test]
+fn a_route_may_ask_its_clients_for_something_else() {
+    let route = "[[listener.route]]\nnames = [\"localhost\"]\nalpn_mismatch = \"none\"\n\
+                 clients.certificates = \"off\"\n\
+                 [[listener.route]]\nnames = [\"localhost\"]\nalpn = [\"h2\"]\n";
+    let Some(site) = Site::start(route) else { return };
+    let nobody = Connector::new(site.servers.der(), &TLS13).with_own_tickets();
+    let mut client = nobody.clone().with_name("localhost").connect(site.address).unwrap();
+    client.echo(b"hello").unwrap();
+    assert_eq!(alert(&nobody, site.address), AlertDescription::CertificateRequired);
+    let told = site.sealane.said().iter().any(|line| {
+        line.contains("share a certificate but not their demand for client certificates")
+    });
+    assert!(told, "{:?}", site.sealane.said());
+    let shown = site.clients.issue(7, |_| ());
+    let mut admitted = site.connector(&shown, &TLS13).connect(site.address).unwrap();
+    admitted.echo(b"hello").unwrap();
+    site.publish(&site.clients.list(&[7]));
+    let revoked = site.connector(&shown, &TLS13);
+    assert_eq!(alert(&revoked, site.address), AlertDescription::CertificateRevoked);
+    client.echo(b"still here").unwrap();
+}

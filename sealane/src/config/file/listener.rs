@@ -65,7 +65,7 @@ fn listener(
     let passthrough = table.boolean("passthrough").unwrap_or(false);
     let policy = policy(table, at);
     let clients = table.table("clients", |table| Some(clients(table))).flatten();
-    let routes = routes(table, &policy);
+    let routes = routes(table, &policy, clients.as_ref());
     let ends_tls = |routes: &Vec<Route>| routes.iter().any(|route| route.policy.is_some());
     let certificates = match table.value("certificates") {
         None if !spoken.is_tls() => Some((Vec::new(), None)),

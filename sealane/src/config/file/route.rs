@@ -6,12 +6,17 @@ use sealane_engine::policy::Policy;
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
-use super::super::{Destination, Route, value};
+use super::super::{ClientTrust, Destination, Route, value};
+use super::clients::clients;
 use super::destination::{DESTINATION_KEYS, destination};
 use super::policy::{HANDSHAKE_KEYS, alpn, handshake};
 
-/// The routes of a listener whose own policy is `base`.
-pub(super) fn routes(table: &mut Table<'_>, base: &Policy) -> Option<Vec<Route>> {
+/// The routes of a listener whose own policy is `base`, and that asks for `clients`.
+pub(super) fn routes(
+    table: &mut Table<'_>,
+    base: &Policy,
+    clients: Option<&ClientTrust>,
+) -> Option<Vec<Route>> {
     let Some(written) = table.value("route") else { return Some(Vec::new()) };
     if written.is_table() {
         written.wrong(Problem::new(
@@ -21,7 +26,7 @@ pub(super) fn routes(table: &mut Table<'_>, base: &Policy) -> Option<Vec<Route>>
         return None;
     }
     let mut taken = Taken::default();
-    written.list(ROUTES_MAX, |v| v.table(|table| route(table, &v, base, &mut taken)))
+    written.list(ROUTES_MAX, |v| v.table(|table| route(table, &v, (base, clients), &mut taken)))
 }
 
 /// A name and a protocol, or none, lead to one route.
@@ -56,7 +61,7 @@ impl<'d> Taken<'d> {
 fn route<'d>(
     table: &mut Table<'d>,
     at: &Value<'d>,
-    base: &Policy,
+    (base, asked): (&Policy, Option<&ClientTrust>),
     taken: &mut Taken<'d>,
 ) -> Option<Route> {
     taken.routes.push(at.clone());
@@ -72,15 +77,22 @@ fn route<'d>(
     if passes_on {
         let remedy = "remove it, or passthrough";
         refuse(table, &HANDSHAKE_KEYS, "means nothing where TLS is passed on", remedy);
+        refuse(table, &["clients"], "cannot be asked for where TLS is passed on", remedy);
         refuse(table, &["alpn"], "cannot be known where TLS is passed on", remedy);
     } else if alpn.is_some() {
         let remedy = "put it into a route of these names without alpn";
         refuse(table, &HANDSHAKE_KEYS, "is settled before a protocol is agreed on", remedy);
+        refuse(table, &["clients"], "is settled before a protocol is agreed on", remedy);
     }
     let policy = handshake(table, at, base.clone());
+    let clients = match table.value("clients") {
+        Some(written) => written.table(|table| Some(clients(table))).flatten(),
+        None => asked.filter(|_| !passes_on).cloned(),
+    };
     let destination = destination_of_route(table, passes_on);
     Some(Route {
         alpn: alpn.unwrap_or_default(),
+        clients,
         destination: destination?,
         names: names?,
         policy: (!passes_on).then_some(policy),
