@@ -1,7 +1,7 @@
 //! Clients with certificates: who is let in, what a new revocation list does to tickets and to
 //! connections, what is said of who came, and what an operator is told.
 
-mod authority;
+pub(crate) mod authority;
 mod chains;
 
 use std::io::{Read as _, Write as _};

@@ -20,6 +20,7 @@ mod drain;
 mod harness;
 mod limits;
 mod listener_limits;
+mod moving;
 mod plain_sides;
 mod proxy_header;
 mod proxy_in;

@@ -12,27 +12,27 @@ use rcgen::{
 use crate::harness::tools::output;
 
 /// An authority with a folder of its own for `openssl`.
-pub(super) struct ClientAuthority {
+pub(crate) struct ClientAuthority {
     folder: PathBuf,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 /// A client's chain, its own certificate first, and its key; all in PEM.
 #[derive(Clone)]
-pub(super) struct Shown {
-    pub(super) chain: Vec<String>,
-    pub(super) key: String,
+pub(crate) struct Shown {
+    pub(crate) chain: Vec<String>,
+    pub(crate) key: String,
 }
 
 impl Shown {
     /// With the certificates of more issuers behind it.
-    pub(super) fn with(mut self, issuers: &[&ClientAuthority]) -> Self {
+    pub(crate) fn with(mut self, issuers: &[&ClientAuthority]) -> Self {
         self.chain.extend(issuers.iter().map(|each| each.pem()));
         self
     }
 
     /// Writes the own certificate, the others and the key beside each other.
-    pub(super) fn write(&self, folder: &Path, name: &str) -> [PathBuf; 3] {
+    pub(crate) fn write(&self, folder: &Path, name: &str) -> [PathBuf; 3] {
         let files = ["crt", "chain", "key"].map(|ending| folder.join(format!("{name}.{ending}")));
         std::fs::write(&files[0], &self.chain[0]).unwrap();
         std::fs::write(&files[1], self.chain[1..].concat()).unwrap();
@@ -40,19 +40,19 @@ impl Shown {
         files
     }
 
-    pub(super) fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.chain.concat() + &self.key
     }
 }
 
 impl ClientAuthority {
-    pub(super) fn root(folder: &Path, name: &str) -> Self {
+    pub(crate) fn root(folder: &Path, name: &str) -> Self {
         let (params, key) = (params_of(name), KeyPair::generate().unwrap());
         Self::kept(folder, CertifiedIssuer::self_signed(params, key).unwrap())
     }
 
     /// An authority below this one, after `change`.
-    pub(super) fn below(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
+    pub(crate) fn below(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = params_of(name);
         change(&mut params);
         let key = KeyPair::generate().unwrap();
@@ -70,16 +70,16 @@ impl ClientAuthority {
         Self { folder, issuer }
     }
 
-    pub(super) fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
     }
 
     /// A client's certificate with the common name and number of `serial`, after `change`.
-    pub(super) fn issue(&self, serial: u64, change: impl FnOnce(&mut CertificateParams)) -> Shown {
+    pub(crate) fn issue(&self, serial: u64, change: impl FnOnce(&mut CertificateParams)) -> Shown {
         self.issue_for(serial, &KeyPair::generate().unwrap(), change)
     }
 
-    pub(super) fn issue_for(
+    pub(crate) fn issue_for(
         &self,
         serial: u64,
         key: &KeyPair,
@@ -96,7 +96,7 @@ impl ClientAuthority {
     }
 
     /// A certificate of X.509 version 1, which `openssl x509` makes of a request.
-    pub(super) fn issue_version_1(&self) -> Shown {
+    pub(crate) fn issue_version_1(&self) -> Shown {
         let (request, key) = (self.folder.join("v1.csr"), self.folder.join("v1.key"));
         output(
             Command::new("openssl")
@@ -119,12 +119,12 @@ impl ClientAuthority {
     }
 
     /// A list that has these numbers, and is in date.
-    pub(super) fn list(&self, revoked: &[u64]) -> String {
+    pub(crate) fn list(&self, revoked: &[u64]) -> String {
         self.list_until(revoked, "20991231235959Z")
     }
 
     /// A list whose next update is due at a time.
-    pub(super) fn list_until(&self, revoked: &[u64], next_update: &str) -> String {
+    pub(crate) fn list_until(&self, revoked: &[u64], next_update: &str) -> String {
         let mut index = String::new();
         for serial in revoked {
             let serial = format!("{serial:04X}");
