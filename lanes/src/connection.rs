@@ -238,11 +238,19 @@ impl Connection {
         matches!(self.phase, Phase::Preamble | Phase::Hello | Phase::Waiting | Phase::Handshake)
     }
 
-    /// Whether the client has yet to say its first word: a preamble is none of its own.
+    /// Whether the client has yet to say its first word: a preamble is none of its own, unless it
+    /// was answered.
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self.phase, Phase::Preamble | Phase::Hello)
             && self.early.is_empty()
             && self.gathering.is_none()
+            && self.outgoing.is_none()
+            && self.socket.writes == 0
+    }
+
+    /// Whether whoever is there only looked whether somebody answers.
+    pub(crate) fn is_silent_probe(&self) -> bool {
+        self.is_probe && self.is_silent()
     }
 
     /// Whether bytes from the client may be read now: whoever takes them must have taken the last.
@@ -277,7 +285,7 @@ impl Connection {
             && self.attached.as_ref().is_some_and(|attached| !attached.is_reached())
     }
 
-    fn attached_has_pending(&self) -> bool {
+    pub(crate) fn attached_has_pending(&self) -> bool {
         self.attached.as_ref().is_some_and(Attached::has_pending)
     }
 

@@ -111,9 +111,10 @@ impl<S> LaneGeneration<S> {
         &self.generation.listeners[position]
     }
 
-    /// Pays for the first use of the cryptography of every listener; returns whether it works.
+    /// Pays for the first use of the cryptography of every context; returns whether it works.
     pub(crate) fn warm_up(&self) -> bool {
-        self.contexts.iter().filter_map(|contexts| contexts.own()).all(|own| own.warm_up().is_ok())
+        let mut contexts = self.contexts.iter().flat_map(ListenerContexts::all);
+        contexts.all(|context| context.warm_up().is_ok())
     }
 
     /// The TLS contexts of all listeners.

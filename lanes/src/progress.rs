@@ -65,6 +65,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// What it means for the connection that the client is gone without an end.
     fn client_lost(&self) -> Cause {
+        if self.entry.connection.is_silent_probe() {
+            return Cause::Clean;
+        }
         if self.entry.connection.is_handshaking() { Cause::ClientGone } else { Cause::ClientReset }
     }
 
@@ -91,6 +94,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         self.link().flush()?;
         let connection = &self.entry.connection;
         if waited && connection.outgoing.is_none() && connection.phase == Phase::Established {
+            self.entry.connection.backend_ms = self.core.now_ms;
             self.with_state(|service, state, link, settings| {
                 service.client_drained(state, link, settings)
             })?;
@@ -104,9 +108,13 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         if !attached.is_some_and(|attached| std::mem::take(&mut attached.socket.writable)) {
             return Ok(());
         }
+        let waited = self.entry.connection.attached_has_pending();
         self.with_state(|service, state, link, settings| {
             service.attached_writable(state, link, settings)
         })?;
+        if waited && !self.entry.connection.attached_has_pending() {
+            self.entry.connection.client_ms = self.core.now_ms;
+        }
         self.offer_untaken()
     }
 
@@ -118,6 +126,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             })?;
             if untaken.is_empty() || self.entry.connection.abandoned {
                 self.buffers.outbox.pool.give_back(untaken);
+                self.entry.connection.client_ms = self.core.now_ms;
             } else {
                 self.entry.connection.untaken = Some(untaken);
             }
@@ -209,7 +218,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 if awaits { Ok(()) } else { Err(Cause::ClientTruncated) }
             }
             Phase::Lingering { .. } => Ok(()),
-            Phase::Hello if connection.is_probe && connection.is_silent() => Err(Cause::Clean),
+            Phase::Hello | Phase::Preamble if connection.is_silent_probe() => Err(Cause::Clean),
             Phase::Handshake | Phase::Hello | Phase::Preamble | Phase::Waiting => {
                 Err(Cause::ClientGone)
             }
@@ -336,8 +345,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let outbox = &mut self.buffers.outbox;
         let mut link = Link { core: self.core, outbox, connection };
         let settings = &generation.listener(*listener).settings;
-        *state = Some(self.service.established(&mut link, state.take(), settings)?);
-        Ok(())
+        self.service.established(&mut link, state, settings)
     }
 
     fn throw_away(&mut self, cause: Cause, until_ms: u64, bytes_left: u32) -> Result<(), Cause> {
@@ -426,7 +434,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let timeouts = self.timeouts();
         // Who is not read from is not to blame for its silence: the clock starts when it is again.
         let since = |waits: bool, heard_ms| if waits { self.core.now_ms } else { heard_ms };
-        let client_ms = since(connection.untaken.is_some(), connection.client_ms);
+        let waits = connection.untaken.is_some() || connection.attached_has_pending();
+        let client_ms = since(waits, connection.client_ms);
         let backend_ms = since(connection.outgoing.is_some(), connection.backend_ms);
         let client = timeouts.client.filter(|_| connection.inward == Direction::Open);
         let backend = timeouts.backend.filter(|_| connection.outward == Direction::Open);

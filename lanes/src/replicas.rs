@@ -126,11 +126,6 @@ impl Replicas {
 }
 
 impl ListenerContexts {
-    /// The listener's own context, if clients without a name of their own end their TLS here.
-    pub(crate) fn own(&self) -> Option<&LaneContext> {
-        self.own.context.as_deref()
-    }
-
     /// The listener's own, and those for certain names.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Rc<LaneContext>> {
         let every = std::iter::once(&self.own).chain(self.named.values());

@@ -161,16 +161,17 @@ pub trait Service {
     /// The lane is about to end.
     fn stopped(&mut self, _end: LaneEnd) {}
 
-    /// A handshake is complete, or there is none to wait for. `begun` is what the preamble left.
+    /// A handshake is complete, or there is none to wait for: puts down what the service keeps for
+    /// the connection. What a preamble left is there; it stays if this fails.
     ///
     /// # Errors
     /// The connection cannot be served.
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
-        begun: Option<Self::Connection>,
+        connection: &mut Option<Self::Connection>,
         settings: &Self::Settings,
-    ) -> Result<Self::Connection, Cause>;
+    ) -> Result<(), Cause>;
 
     /// The client sent `plain`. Whatever is left in it comes back when the attached socket can take
     /// more, and after each command; until then nothing is read from the client.

@@ -247,9 +247,9 @@ impl Service for Bridge {
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
-        _begun: Option<Bridged>,
+        connection: &mut Option<Bridged>,
         settings: &Settings,
-    ) -> Result<Bridged, Cause> {
+    ) -> Result<(), Cause> {
         if !settings.no_delay {
             // A unix socket has no such option, nor any need of it.
             let _ = link.set_no_delay(false);
@@ -263,7 +263,8 @@ impl Service for Bridge {
             bridged.theirs = Some(socket::attach(link).map_err(|_| Cause::Internal)?);
         }
         self.tell_open(&mut bridged, link);
-        Ok(bridged)
+        *connection = Some(bridged);
+        Ok(())
     }
 
     fn plaintext<K: Kernel>(

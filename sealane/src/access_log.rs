@@ -100,7 +100,8 @@ impl Ended<'_> {
     /// Whether whoever sent the header only looked whether somebody answers.
     fn is_health_check(&self) -> bool {
         let is_own = self.source.is_some_and(|source| source.is_own);
-        is_own && self.end.cause == Cause::Clean && self.end.session.is_none()
+        let has_moved = self.end.client_bytes + self.end.backend_bytes > 0;
+        is_own && self.end.cause == Cause::Clean && self.end.session.is_none() && !has_moved
     }
 }
 

@@ -50,6 +50,7 @@ pub use network::Network;
 pub use proxy::AcceptProxy;
 pub use proxy_header::{ProxyHeader, Telling, Told};
 pub use route::Route;
+pub(crate) use route::{base_of, unconditional};
 pub use sealane_certificate_files::CertificateSource;
 pub use spoken::Spoken;
 

@@ -80,7 +80,8 @@ impl Relay {
             Source::of(&header, *client, settings.passes_all(), &accepts.passed_values);
         *client = header.client().or(*client);
         let mut admitted = Ok(());
-        if let Some(client) = client.filter(|_| !source.is_own) {
+        // Whose address nobody tells is not its balancer.
+        if let Some(client) = header.client() {
             admitted = settings.admission.admit(client.ip(), &mut self.visitors);
             source.is_admitted = admitted.is_ok();
         }
@@ -165,17 +166,16 @@ impl Service for Relay {
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
-        begun: Option<Relayed>,
+        relayed: &mut Option<Relayed>,
         settings: &RelaySettings,
-    ) -> Result<Relayed, Cause> {
-        let mut relayed = begun.unwrap_or_default();
+    ) -> Result<(), Cause> {
+        let relayed = relayed.get_or_insert_default();
         let alpn = link.session().and_then(|session| session.alpn());
         relayed.destination = settings.destination_for(link.name_number(), alpn);
         if self.log.is_some() {
             doubted(link).into_iter().for_each(|distrust| relayed.doubt(distrust));
         }
-        self.turn(&mut relayed, link, settings).connect()?;
-        Ok(relayed)
+        self.turn(relayed, link, settings).connect()
     }
 
     fn plaintext<K: Kernel>(

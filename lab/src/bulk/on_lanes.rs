@@ -224,14 +224,13 @@ impl Service for Carrier {
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
-        _begun: Option<Held>,
+        held: &mut Option<Held>,
         role: &Role,
-    ) -> Result<Held, Cause> {
+    ) -> Result<(), Cause> {
         if *role == Role::Control {
-            return match self.client(link) {
-                Ok(client) => Ok(Held::Client(Box::new(client))),
-                Err(error) => Err(self.fail(error)),
-            };
+            let client = self.client(link).map_err(|error| self.fail(error))?;
+            *held = Some(Held::Client(Box::new(client)));
+            return Ok(());
         }
         let connection = self.connection(self.servers);
         self.servers += 1;
@@ -239,11 +238,12 @@ impl Service for Carrier {
         self.tell(Event::Shaken(End::Server, negotiated));
         let Common { task, content, .. } = self.common.as_ref();
         let sink = Sink::new(content, connection, task.verify);
-        Ok(Held::Server(Box::new(Server {
+        *held = Some(Held::Server(Box::new(Server {
             connection,
             sink: Some(sink),
             threads: Threads::default(),
-        })))
+        })));
+        Ok(())
     }
 
     fn plaintext<K: Kernel>(

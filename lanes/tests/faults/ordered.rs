@@ -294,11 +294,12 @@ impl Service for Ordered {
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
-        _begun: Option<Held>,
+        held: &mut Option<Held>,
         _settings: &Settings,
-    ) -> Result<Held, Cause> {
+    ) -> Result<(), Cause> {
         self.tell(Told::Opened(link.id()));
-        Ok(Held { id: link.id(), credit: 0, attached: false })
+        *held = Some(Held { id: link.id(), credit: 0, attached: false });
+        Ok(())
     }
 
     fn command<K: Kernel>(

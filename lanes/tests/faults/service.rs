@@ -133,15 +133,15 @@ impl Service for Tested {
     fn established<K: Kernel>(
         &mut self,
         link: &mut Link<'_, K>,
-        begun: Option<Pumped>,
+        pumped: &mut Option<Pumped>,
         settings: &Settings,
-    ) -> Result<Pumped, Cause> {
+    ) -> Result<(), Cause> {
         panic_if_told(settings, "established");
         if settings.wait_to_connect {
             settings.gate.wait();
             settings.gate.wait();
         }
-        let mut pumped = begun.unwrap_or_default();
+        let pumped = pumped.get_or_insert_default();
         if matches!(settings.behaviour, Behaviour::Tell) {
             let (client, name) = (link.client_address().unwrap(), link.server_name().is_some());
             let line = format!(
@@ -152,8 +152,7 @@ impl Service for Tested {
             );
             link.send(line.as_bytes())?;
         }
-        pumped.connect(link, settings)?;
-        Ok(pumped)
+        pumped.connect(link, settings)
     }
 
     /// A preamble of lines: `from ADDRESS` ends it, and so does `probe`; `more` is answered, and

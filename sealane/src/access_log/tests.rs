@@ -83,10 +83,12 @@ fn a_full_ring_drops_whole_lines_and_counts_them() {
 fn who_only_looks_whether_somebody_answers_has_a_line_if_that_is_wanted() {
     let own = announced("192.0.2.1:9", LOCAL);
     let others = announced("192.0.2.1:9", UNSPECIFIED);
-    let (clean, gone) = (end(), End { cause: Cause::ClientGone, ..end() });
+    let clean = End { client_bytes: 0, backend_bytes: 0, ..end() };
+    let gone = End { cause: Cause::ClientGone, ..end() };
     for (source, end, health_checks, expected) in [
         (&own, &clean, false, 0),
         (&own, &clean, true, 1),
+        (&own, &end(), false, 1),
         (&own, &gone, false, 1),
         (&others, &clean, false, 1),
     ] {

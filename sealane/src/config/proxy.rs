@@ -10,19 +10,14 @@ use super::network::Network;
 pub struct AcceptProxy {
     /// Networks of those who are believed.
     pub from: Vec<Network>,
-    /// Whether whoever connects over a unix socket is believed.
-    pub from_unix: bool,
     /// Types of values that go on to the backend, where it gets a header too.
     pub passed_values: Vec<u8>,
 }
 
 impl AcceptProxy {
-    /// Whether `peer` is believed; over a unix socket it has no address.
+    /// Whether `peer` is believed; who has no address is not.
     pub fn believes(&self, peer: Option<IpAddr>) -> bool {
-        match peer {
-            Some(address) => self.from.iter().any(|network| network.contains(address)),
-            None => self.from_unix,
-        }
+        peer.is_some_and(|peer| self.from.iter().any(|network| network.contains(peer)))
     }
 }
 

@@ -57,6 +57,15 @@ impl<'d> Table<'d> {
         })
     }
 
+    /// Notes that these keys, where they are written, mean nothing here.
+    pub(super) fn refuse(&mut self, keys: &[&'static str], what: &str, remedy: &str) {
+        for key in keys {
+            if let Some(value) = self.value(key) {
+                value.wrong(Problem::new(what, remedy));
+            }
+        }
+    }
+
     /// The value of `key`; that it is missing is a mistake, with an example as the remedy.
     pub(super) fn required(&mut self, key: &'static str, example: &str) -> Option<Value<'d>> {
         let value = self.value(key);

@@ -1,5 +1,7 @@
 //! What clients get that ask for certain names, in place of what their listener has.
 
+use std::collections::HashMap;
+
 use sealane_engine::policy::Policy;
 
 use super::client_trust::ClientTrust;
@@ -26,4 +28,17 @@ impl Route {
     pub fn label(&self) -> String {
         format!("route {:?}", self.names.first().map_or("", |name| name))
     }
+}
+
+/// The routes that count whatever was agreed on, by name.
+pub(crate) fn unconditional(routes: &[Route]) -> HashMap<&str, usize> {
+    let routes = routes.iter().enumerate().filter(|(_, route)| route.alpn.is_empty());
+    routes.flat_map(|(index, route)| route.names.iter().map(move |n| (&**n, index))).collect()
+}
+
+/// The one of `unconditional` that counts for `name` where no protocol leads elsewhere: its own, or
+/// that of the wildcard for it.
+pub(crate) fn base_of(unconditional: &HashMap<&str, usize>, name: &str) -> Option<usize> {
+    let wildcard = || unconditional.get(&*format!("*.{}", name.split_once('.')?.1));
+    unconditional.get(name).or_else(wildcard).copied()
 }

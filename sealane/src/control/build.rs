@@ -1,7 +1,6 @@
 //! From a [`Config`] to a generation that lanes can serve: everything that can fail, fails here.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -133,17 +132,25 @@ pub(super) fn build(
 /// How long what comes before the rest may take, if something does.
 fn preamble(config: &Config, listener: &config::Listener) -> Option<Duration> {
     match (&listener.accept_proxy, listener.spoken) {
-        (_, Spoken::Postgres | Spoken::Redirect) => Some(Duration::MAX),
-        (Some(_), Spoken::Relay | Spoken::Tls) => Some(config.limits.proxy_timeout),
+        (Some(_), _) => Some(config.limits.proxy_timeout),
+        // As long as the handshake may take.
+        (None, Spoken::Postgres | Spoken::Redirect) => Some(Duration::MAX),
         (None, Spoken::Relay | Spoken::Tls) => None,
     }
 }
 
-/// Where HTTPS is served: the port of the first listener for it.
+/// Where HTTPS is served: at its own port if there is a listener, else at the first that others
+/// reach.
 fn https_port(config: &Config) -> u16 {
-    let mut listeners = config.listeners.iter().filter(|each| each.spoken == Spoken::Tls);
-    listeners.find_map(|each| each.addresses.first()).map_or(443, SocketAddr::port)
+    let listeners = config.listeners.iter().filter(|each| each.spoken == Spoken::Tls);
+    let addresses: Vec<_> = listeners.flat_map(|each| &each.addresses).collect();
+    let is_own = addresses.iter().any(|address| address.port() == HTTPS_PORT);
+    let public = addresses.iter().find(|address| !address.ip().is_loopback());
+    let first = public.or(addresses.first()).filter(|_| !is_own);
+    first.map_or(HTTPS_PORT, |address| address.port())
 }
+
+const HTTPS_PORT: u16 = 443;
 
 /// What the relay has to know of a listener.
 fn settings(

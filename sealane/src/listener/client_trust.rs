@@ -60,7 +60,12 @@ impl ClientsSummary {
     /// What was found of a listener, if its clients are asked for anything.
     pub(super) fn of(survey: &Survey<'_>) -> Option<Self> {
         let believed = survey.clients.iter().filter_map(|believed| believed.roots.as_ref());
-        let lists = believed.flat_map(|roots| roots.lists()).cloned().collect();
+        let mut lists: Vec<RevocationList> = Vec::new();
+        for list in believed.flat_map(|roots| roots.lists()) {
+            if !lists.contains(list) {
+                lists.push(list.clone());
+            }
+        }
         let demand = survey.listener.clients.as_ref().map(|trust| trust.demand);
         let roots = survey.client_roots.clone();
         (!survey.clients.is_empty()).then_some(Self { demand, lists, roots })
@@ -121,7 +126,11 @@ fn believe(
         let label = named(format!("roots: {}", root.source));
         survey.warn_if_soon(&label, root.not_after_s, reading.around.now);
     }
-    survey.client_roots.extend(loaded.roots);
+    for root in loaded.roots {
+        if !survey.client_roots.contains(&root) {
+            survey.client_roots.push(root);
+        }
+    }
     let made = made.filter(|_| loaded.errors.is_empty())?;
     Some(Arc::new(made.under(trust.rules.clone())))
 }

@@ -9,7 +9,7 @@ use sealane_lanes::generation::{Named, Speech};
 
 use super::Survey;
 use crate::backends::NameRoutes;
-use crate::config::{self, ClientTrust, Route};
+use crate::config::{self, ClientTrust, Route, base_of, unconditional};
 
 /// What lanes serve of a listener.
 pub struct Contexts {
@@ -42,6 +42,12 @@ impl Contexts {
             for name in &route.names {
                 by_name.entry(name).or_default().push(index);
             }
+        }
+        // What stands for the name itself is what would count for it without its protocols.
+        let unconditional = unconditional(&listener.routes);
+        for (name, indexes) in &mut by_name {
+            let base = base_of(&unconditional, name);
+            indexes.extend(base.filter(|base| !indexes.contains(base)));
         }
         // Names of the same routes have one number, and one context.
         let mut groups: HashMap<Vec<usize>, (u32, Option<Arc<Context>>)> = HashMap::new();
@@ -219,12 +225,28 @@ mod tests {
     }
 
     #[test]
+    fn a_route_by_protocol_leaves_a_name_what_its_wildcard_gives_it() {
+        let contexts = contexts(
+            "[[listener.route]]\nnames = [\"*.a.test\"]\nversions = [\"1.3\"]\n\
+             backends = [\"127.0.0.1:3\"]\n\
+             [[listener.route]]\nnames = [\"b.a.test\"]\nalpn = [\"h2\"]\n\
+             backends = [\"127.0.0.1:4\"]\n",
+        );
+        let named = contexts.named.iter().find(|named| &*named.pattern == "b.a.test").unwrap();
+        let policy = &named.context.as_ref().unwrap().policy;
+        assert_eq!(policy.versions, Versions::Tls13);
+        let routes = &contexts.names[named.number as usize - 1];
+        assert_eq!((&*routes.by_alpn, routes.otherwise), (&[(b"h2".to_vec(), 2)][..], 1));
+    }
+
+    #[test]
     fn names_of_the_same_routes_have_one_number_and_protocols_come_before_the_listeners() {
         let contexts = contexts(
             "[[listener.route]]\nnames = [\"a.test\", \"b.test\"]\nversions = [\"1.3\"]\n\
              [[listener.route]]\nnames = [\"a.test\", \"c.test\"]\nalpn = [\"h2\"]\n\
              backends = [\"127.0.0.1:3\"]\n\
-             [[listener.route]]\nnames = [\"d.test\", \"e.test\"]\npassthrough = true\n",
+             [[listener.route]]\nnames = [\"d.test\", \"e.test\"]\npassthrough = true\n\
+             backends = [\"127.0.0.1:5\"]\n",
         );
         let seen: Vec<_> = contexts
             .named
@@ -248,6 +270,6 @@ mod tests {
             ]
         );
         assert_eq!(contexts.names[0].by_alpn, [(b"h2".to_vec(), 1)]);
-        assert_eq!(contexts.names[3], NameRoutes::default());
+        assert_eq!(contexts.names[3], NameRoutes { otherwise: 2, ..NameRoutes::default() });
     }
 }

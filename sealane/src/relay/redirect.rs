@@ -1,5 +1,7 @@
 //! Requests of plain HTTP that are sent to HTTPS.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use sealane_lanes::cause::Cause;
 use sealane_lanes::service::{PREAMBLE_BYTES_MAX, Preamble};
 
@@ -37,7 +39,10 @@ fn location(request: &httparse::Request<'_, '_>, port: u16) -> Option<String> {
         Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    let is_address = name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+    let is_address = match name.strip_prefix('[').map(|rest| rest.strip_suffix(']')) {
+        Some(inner) => inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok()),
+        None => name.parse::<Ipv4Addr>().is_ok(),
+    };
     let is_name = value::host_name(name).is_ok_and(|name| !name.starts_with('*'));
     // A target in another form than a path is for proxies.
     let path = request.path.filter(|path| path.starts_with('/'))?;
@@ -91,6 +96,8 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a.test\r\nHost: b.test\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a.test/@b.test\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: *.test\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: ]192.0.2.1[\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: ::1\r\n\r\n",
             "GET http://b.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n",
             "\x16\x03\x01 no HTTP\r\n\r\n",
         ] {

@@ -78,10 +78,7 @@ impl Site {
         let before = accepted();
         replace(&self.path("crls/root.crl"), list);
         self.sealane.wait_for_metrics("the list is served", |_| accepted() > before);
-        let generation = self.sealane.metrics().sum("sealane_generation", &[]);
-        self.sealane.wait_for_metrics("lanes have it", |metrics| {
-            metrics.sum("sealane_lane_generation", &[]) == 2 * generation
-        });
+        self.sealane.wait_until_lanes_serve();
     }
 
     fn reloads(&self, outcome: &str) -> u64 {

@@ -65,6 +65,7 @@ impl Site {
         self.settings.write(self.folder.path());
         self.sealane.signal(Signal::HUP);
         self.sealane.wait_for_metrics("the reload", |m| reloads(m) > before);
+        self.sealane.wait_until_lanes_serve();
     }
 
     fn wait_until_ended(&self, cause: &str, count: u64) {

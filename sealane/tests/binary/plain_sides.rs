@@ -175,6 +175,7 @@ fn user() -> Option<u32> {
 #[test]
 fn psql_reaches_the_server_of_its_name_and_verifies_it() {
     if required("psql").is_none() || !Path::new(PROGRAMS).join("initdb").exists() {
+        assert!(std::env::var_os("CI").is_none(), "postgresql-15 is missing");
         return;
     }
     let site = Site::new();

@@ -119,7 +119,7 @@ fn a_header_split_at_any_byte_announces_the_client() {
 
 #[test]
 fn who_may_not_announce_clients_is_reset_and_told_of() {
-    let everybody_else = "accept_proxy = \"required\"\nproxy_from = [\"10.0.0.0/8\", \"unix\"]";
+    let everybody_else = "accept_proxy = \"required\"\nproxy_from = [\"10.0.0.0/8\"]";
     let mut rig = Rig::start(everybody_else);
     assert_eq!(end_of(rig.connect()), Err(ErrorKind::ConnectionReset));
     rig.await_end("proxy_untrusted", 1);
@@ -331,7 +331,7 @@ fn told(keys: &str) -> (Option<SocketAddr>, Option<SocketAddr>, Vec<u8>) {
         .replace(from, &backend.address.to_string())
         .replace(BELIEVES_LOOPBACK, &format!("{BELIEVES_LOOPBACK}\n{keys}"));
     crate::harness::sealane::replace(&path, &changed);
-    rig.sealane.wait_until_said("sealane: reloaded");
+    rig.sealane.wait_until_reloaded(1);
     let mut socket = rig.connect();
     let header = [
         &b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x18"[..],
@@ -379,7 +379,7 @@ fn a_reload_changes_who_is_believed() {
             .enumerate()
     {
         crate::harness::sealane::replace(&path, &text.replace(BELIEVES_LOOPBACK, keys));
-        rig.sealane.wait_until_said_times("sealane: reloaded", round + 1);
+        rig.sealane.wait_until_reloaded(round + 1);
         let mut socket = rig.connect();
         if round > 0 {
             // It may have been reset by then.
@@ -389,4 +389,28 @@ fn a_reload_changes_who_is_believed() {
         assert_eq!(served.is_ok(), round != 1, "{keys}: {served:?}");
     }
     assert_eq!(rig.sealane.stop(), Some(0));
+}
+
+/// Who was let in by its announced address leaves again, though no backend takes it at once.
+#[test]
+fn a_client_that_cannot_be_served_is_not_counted_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let absent = format!("unix:{}", folder.path().join("absent.sock").display());
+    let settings = ListenerSettings::new("web", &certificate, &absent)
+        .with(&format!("{BELIEVES_LOOPBACK}\nconnections = 2"));
+    let address = settings.address;
+    let sealane = Sealane::start(folder.path(), &Settings::new(vec![settings]));
+    let connector = Connector::new(authority.der(), &TLS13);
+    for count in 1..=6 {
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.write_all(LINE).unwrap();
+        let _ = connector.over(socket, b"");
+        sealane.wait_for_metrics("it is refused", |m| m.ended("backend_refused") == count);
+    }
+    assert_eq!(sealane.metrics().ended("limit_listener_connections"), 0);
+    assert_eq!(sealane.stop(), Some(0));
 }

@@ -90,7 +90,7 @@ fn a_route_has_settings_of_its_own_and_a_reload_changes_them() {
     let path = rig.folder.path().join("sealane.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     replace(&path, &text.replace(keys, &keys.replace("1.3", "1.2")));
-    rig.sealane.wait_until_said("sealane: reloaded");
+    rig.sealane.wait_until_reloaded(1);
     assert_eq!(rig.reached(&named).unwrap(), "own");
     assert!(rig.reached(&rig.connector("a.test")).is_err(), "TLS 1.3");
     assert_eq!(rig.sealane.stop(), Some(0));

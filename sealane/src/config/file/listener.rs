@@ -16,7 +16,7 @@ use super::claims::{Claims, Owner};
 use super::clients::clients;
 use super::destination::destination;
 use super::listener_limits::listener_limits;
-use super::policy::policy;
+use super::policy::{HANDSHAKE_KEYS, policy};
 use super::proxy::accept_proxy;
 use super::route::{may_get_tls, routes};
 use super::spoken::{check_spoken, spoken};
@@ -66,10 +66,13 @@ fn listener(
     let policy = policy(table, at);
     let clients = table.table("clients", |table| Some(clients(table))).flatten();
     let routes = routes(table, &policy, clients.as_ref());
-    let ends_tls = |routes: &Vec<Route>| routes.iter().any(|route| route.policy.is_some());
+    let needs_none = match &routes {
+        _ if !spoken.is_tls() => true,
+        Some(routes) => passthrough && !ends_tls(routes),
+        None => passthrough,
+    };
     let certificates = match table.value("certificates") {
-        None if !spoken.is_tls() => Some((Vec::new(), None)),
-        None if passthrough && !routes.as_ref().is_some_and(ends_tls) => Some((Vec::new(), None)),
+        None if needs_none => Some((Vec::new(), None)),
         _ => table
             .required("certificates", "certificates = [\"/etc/sealane/certificates\"]")
             .and_then(|v| certificate_sources(&v)),
@@ -78,13 +81,18 @@ fn listener(
         Spoken::Redirect => Some(Destination::nowhere()),
         _ => destination(table).filter(|d| may_get_tls(passthrough, d, table)),
     };
-    check_spoken(spoken, table, addresses.as_deref().unwrap_or_default(), destination.as_ref());
+    check_spoken(
+        spoken,
+        table,
+        addresses.as_deref().unwrap_or_default(),
+        destination.as_ref(),
+        routes.as_deref().unwrap_or_default(),
+    );
+    check_passed_on(table, passthrough && spoken.is_tls(), routes.as_deref().unwrap_or_default());
     let limits = listener_limits(table, limits);
     if limits.steers_clients && accept_proxy.is_some() {
-        at.wrong(Problem::new(
-            "steer: the peer is always the balancer",
-            "remove steer; limits per client are then per lane",
-        ));
+        let what = "the peer is always the balancer";
+        table.refuse(&["steer"], what, "remove it; limits per client are then per lane");
     }
 
     let default_name = default_certificate.as_ref().and_then(|v| v.parsed(value::host_name));
@@ -118,6 +126,36 @@ fn listener(
         spoken,
         limits,
     })
+}
+
+/// Says what contradicts that a listener passes TLS on, or that a route does and its listener not.
+fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: &[Route]) {
+    for (route, at) in routes.iter().zip(written_routes(table)) {
+        // What is meant for whoever ends TLS is not for whoever does not.
+        if route.destination.is_none() && route.policy.is_none() != passthrough {
+            let what = "the backends of its listener get something else than this route has";
+            at.wrong(Problem::new(what, "name its backends"));
+        }
+    }
+    if passthrough {
+        let remedy = "put it into the routes that end TLS";
+        table.refuse(&["clients"], "nobody is asked where TLS is passed on", remedy);
+        if !ends_tls(routes) {
+            let what = "means nothing where all TLS is passed on";
+            table.refuse(&HANDSHAKE_KEYS, what, "remove it, or passthrough");
+            table.refuse(&UNUSED_WHERE_PASSED_ON, what, "remove it, or passthrough");
+        }
+    }
+}
+
+fn ends_tls(routes: &[Route]) -> bool {
+    routes.iter().any(|route| route.policy.is_some())
+}
+
+/// Each route as it is written.
+fn written_routes<'d>(table: &mut Table<'d>) -> Vec<Value<'d>> {
+    let written = table.value("route").and_then(|v| v.list(usize::MAX, Some));
+    written.unwrap_or_default()
 }
 
 /// `address` for one, `addresses` for several.
@@ -198,6 +236,8 @@ fn listener_name(text: &str) -> Result<String, Problem> {
     ))
 }
 
+const UNUSED_WHERE_PASSED_ON: [&str; 4] =
+    ["alpn", "certificates", "default_certificate", "unknown_names"];
 /// Files and directories with certificates of one listener.
 const SOURCES_MAX: usize = 10_000;
 const LISTENER_NAME_BYTES_MAX: usize = 64;

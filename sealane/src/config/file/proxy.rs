@@ -10,11 +10,15 @@ use crate::proxy_header;
 pub(super) fn accept_proxy(table: &mut Table<'_>) -> Option<AcceptProxy> {
     let written = table.value("accept_proxy");
     let from = table.value("proxy_from");
-    let anybody = table.boolean("allow_anybody_to_claim_an_address").unwrap_or(false);
+    let claims = table.value("allow_anybody_to_claim_an_address");
     let passed = table.value("proxy_pass_tlvs");
     let is_required = written.as_ref().map_or(Some(false), |v| v.choice(&ACCEPT_PROXY))?;
     if !is_required {
-        for (key, unused) in [("proxy_from", &from), ("proxy_pass_tlvs", &passed)] {
+        for (key, unused) in [
+            ("allow_anybody_to_claim_an_address", &claims),
+            ("proxy_from", &from),
+            ("proxy_pass_tlvs", &passed),
+        ] {
             if let Some(value) = unused {
                 let what = "means nothing to a listener that takes no PROXY header";
                 let remedy = format!("say accept_proxy = \"required\", or remove {key}");
@@ -30,26 +34,19 @@ pub(super) fn accept_proxy(table: &mut Table<'_>) -> Option<AcceptProxy> {
         ));
         return None;
     };
-    let sources = from.set(PROXY_NETWORKS_MAX, |v| source(v, anybody))?;
+    let anybody = claims.and_then(|v| v.boolean()).unwrap_or(false);
+    let from = from.set(PROXY_NETWORKS_MAX, |v| source(v, anybody))?;
     let passed_values = passed.map(|v| v.set(PASSED_VALUES_MAX, value_type));
-    Some(AcceptProxy {
-        from: sources.iter().filter_map(|source| *source).collect(),
-        from_unix: sources.contains(&None),
-        passed_values: passed_values.map_or(Some(Vec::new()), |read| read)?,
-    })
+    Some(AcceptProxy { from, passed_values: passed_values.map_or(Some(Vec::new()), |read| read)? })
 }
 
-/// A network, or none for unix sockets.
-fn source(written: &Value<'_>, anybody: bool) -> Option<Option<Network>> {
-    written.parsed(|text| match text {
-        "unix" => Ok(None),
-        _ => match network(text)? {
-            everything if everything.is_everything() && !anybody => Err(Problem::new(
-                format!("{everything} believes everybody"),
-                "say allow_anybody_to_claim_an_address = true if that is meant",
-            )),
-            network => Ok(Some(network)),
-        },
+fn source(written: &Value<'_>, anybody: bool) -> Option<Network> {
+    written.parsed(|text| match network(text)? {
+        everything if everything.is_everything() && !anybody => Err(Problem::new(
+            format!("{everything} believes everybody"),
+            "say allow_anybody_to_claim_an_address = true if that is meant",
+        )),
+        network => Ok(network),
     })
 }
 
@@ -70,13 +67,10 @@ const WRITTEN_HERE: [u8; 8] = [
     proxy_header::TYPE_AUTHORITY,
     proxy_header::TYPE_CRC32C,
     proxy_header::TYPE_LANE,
-    TYPE_NOOP,
+    proxy_header::TYPE_NOOP,
     proxy_header::TYPE_RESUMED,
     proxy_header::TYPE_SSL,
     proxy_header::TYPE_UNIQUE_ID,
 ];
-
-/// Padding.
-const TYPE_NOOP: u8 = 0x04;
 
 const ACCEPT_PROXY: [(&str, bool); 2] = [("off", false), ("required", true)];

@@ -6,6 +6,7 @@ use sealane_engine::policy::Policy;
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
+use super::super::route::{base_of, unconditional};
 use super::super::{ClientTrust, Destination, Route, value};
 use super::clients::clients;
 use super::destination::{DESTINATION_KEYS, destination};
@@ -26,7 +27,21 @@ pub(super) fn routes(
         return None;
     }
     let mut taken = Taken::default();
-    written.list(ROUTES_MAX, |v| v.table(|table| route(table, &v, (base, clients), &mut taken)))
+    let routes = written
+        .list(ROUTES_MAX, |v| v.table(|table| route(table, &v, (base, clients), &mut taken)))?;
+    let written = taken.routes;
+    let unconditional = unconditional(&routes);
+    for (index, route) in routes.iter().enumerate().filter(|(_, route)| !route.alpn.is_empty()) {
+        let mut bases = route.names.iter().filter_map(|name| base_of(&unconditional, name));
+        if let Some(base) = bases.find(|base| routes[*base].policy.is_none()) {
+            let line = written[base].place().line.unwrap_or_default();
+            let what = format!(
+                "the route of line {line} passes TLS of a name here on, so no protocol is known"
+            );
+            written[index].wrong(Problem::new(what, "remove one of the two"));
+        }
+    }
+    Some(routes)
 }
 
 /// A name and a protocol, or none, lead to one route.
@@ -76,13 +91,13 @@ fn route<'d>(
     });
     if passes_on {
         let remedy = "remove it, or passthrough";
-        refuse(table, &HANDSHAKE_KEYS, "means nothing where TLS is passed on", remedy);
-        refuse(table, &["clients"], "cannot be asked for where TLS is passed on", remedy);
-        refuse(table, &["alpn"], "cannot be known where TLS is passed on", remedy);
+        table.refuse(&HANDSHAKE_KEYS, "means nothing where TLS is passed on", remedy);
+        table.refuse(&["clients"], "cannot be asked for where TLS is passed on", remedy);
+        table.refuse(&["alpn"], "cannot be known where TLS is passed on", remedy);
     } else if alpn.is_some() {
         let remedy = "put it into a route of these names without alpn";
-        refuse(table, &HANDSHAKE_KEYS, "is settled before a protocol is agreed on", remedy);
-        refuse(table, &["clients"], "is settled before a protocol is agreed on", remedy);
+        table.refuse(&HANDSHAKE_KEYS, "is settled before a protocol is agreed on", remedy);
+        table.refuse(&["clients"], "is settled before a protocol is agreed on", remedy);
     }
     let policy = handshake(table, at, base.clone());
     let clients = match table.value("clients") {
@@ -123,14 +138,6 @@ pub(super) fn may_get_tls(
         ));
     }
     !is_wrapped
-}
-
-fn refuse(table: &mut Table<'_>, keys: &[&'static str], what: &str, remedy: &str) {
-    for key in keys {
-        if let Some(value) = table.value(key) {
-            value.wrong(Problem::new(what, remedy));
-        }
-    }
 }
 
 /// Routes of one listener.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::super::mistake::Problem;
 use super::super::reader::Table;
-use super::super::{Destination, ProxyHeader, Spoken};
+use super::super::{Destination, ProxyHeader, Route, Spoken};
 use super::destination::DESTINATION_KEYS;
 use super::policy::HANDSHAKE_KEYS;
 
@@ -28,53 +28,57 @@ pub(super) fn check_spoken(
     table: &mut Table<'_>,
     addresses: &[SocketAddr],
     destination: Option<&Destination>,
+    routes: &[Route],
 ) {
     let allow_remote = table.boolean("allow_remote").unwrap_or(false);
-    let told = destination.map(|destination| destination.proxy_header);
+    if spoken != Spoken::Relay {
+        let what = "means nothing but with plain = \"relay\"";
+        table.refuse(&["allow_remote"], what, "remove it");
+    }
     match spoken {
-        Spoken::Postgres if told.is_some_and(|told| told != ProxyHeader::Off) => {
-            let what = "PostgreSQL does not read PROXY headers";
-            refuse(table, &["starttls"], what, "remove proxy_header");
+        Spoken::Postgres => {
+            let of_routes = routes.iter().filter_map(|route| route.destination.as_ref());
+            let mut told = destination.into_iter().chain(of_routes).map(|to| to.proxy_header);
+            if told.any(|told| told != ProxyHeader::Off) {
+                let what = "PostgreSQL does not read PROXY headers";
+                table.refuse(&["starttls"], what, "remove proxy_header");
+            }
+            let passes_on = table.value("passthrough").and_then(|v| v.boolean()).unwrap_or(false);
+            if passes_on || routes.iter().any(|route| route.policy.is_none()) {
+                let what = "who answers the request for TLS has to end it";
+                table.refuse(&["starttls"], what, "remove passthrough");
+            }
         }
         Spoken::Redirect => {
             let remedy = "remove it, or plain";
             let what = "means nothing where every request is sent elsewhere";
-            refuse(table, &DESTINATION_KEYS, what, remedy);
+            table.refuse(&DESTINATION_KEYS, what, remedy);
             refuse_tls(table, remedy);
         }
         Spoken::Relay => {
             refuse_tls(table, "remove it, or plain");
             if destination.is_some_and(|destination| destination.backend_tls.is_none()) {
                 let what = "relays plain bytes to plain backends";
-                refuse(table, &["plain"], what, "write \"tls://...\" or remove plain");
+                table.refuse(&["plain"], what, "write \"tls://...\" or remove plain");
             }
             let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
             if !allow_remote && !addresses.iter().all(is_local) {
                 let what = "whoever reaches this address speaks to the backends as if it were you";
-                refuse(
-                    table,
+                table.refuse(
                     &["plain"],
                     what,
                     "use 127.0.0.1 or [::1], or say allow_remote = true",
                 );
             }
         }
-        Spoken::Postgres | Spoken::Tls => {}
+        Spoken::Tls => {}
     }
 }
 
 fn refuse_tls(table: &mut Table<'_>, remedy: &str) {
     let what = "means nothing where clients speak in the clear";
-    refuse(table, &HANDSHAKE_KEYS, what, remedy);
-    refuse(table, &TLS_KEYS, what, remedy);
-}
-
-fn refuse(table: &mut Table<'_>, keys: &[&'static str], what: &str, remedy: &str) {
-    for key in keys {
-        if let Some(value) = table.value(key) {
-            value.wrong(Problem::new(what, remedy));
-        }
-    }
+    table.refuse(&HANDSHAKE_KEYS, what, remedy);
+    table.refuse(&TLS_KEYS, what, remedy);
 }
 
 /// Of a listener, beside [`HANDSHAKE_KEYS`].

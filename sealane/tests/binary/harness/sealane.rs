@@ -171,6 +171,22 @@ impl Sealane {
         });
     }
 
+    /// Waits until it has reloaded so often since it started, and lanes serve what was read.
+    pub fn wait_until_reloaded(&mut self, times: usize) {
+        self.wait_until_said_times("sealane: reloaded", times);
+        self.wait_until_lanes_serve();
+    }
+
+    /// Waits until every lane serves the generation that is published.
+    pub fn wait_until_lanes_serve(&self) {
+        self.wait_for_metrics("lanes serve what was read", |metrics| {
+            let generation = metrics.sum("sealane_generation", &[]);
+            let lines = metrics.0.lines();
+            let lanes = lines.filter(|line| line.starts_with("sealane_lane_generation{")).count();
+            metrics.sum("sealane_lane_generation", &[]) == lanes as u64 * generation
+        });
+    }
+
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
