@@ -34,11 +34,8 @@ pub(crate) struct Connection {
     pub(crate) server_name: Option<Box<str>>,
     /// What that name leads to: [`Named::number`](crate::generation::Named::number).
     pub(crate) name_number: u32,
-    /// A whole ClientHello that waits, and what came with it; or a preamble whose end has not
-    /// arrived.
-    pub(crate) early: Box<[u8]>,
-    /// A ClientHello whose end has not arrived.
-    pub(crate) gathering: Option<Box<Gathering>>,
+    /// What came and waits, as long as there is no session.
+    pub(crate) early: Option<Box<Early>>,
     /// What the lane counts of that, and of what the sessions keep.
     pub(crate) kept: Kept,
     /// Ciphertext that the client's socket did not take.
@@ -75,6 +72,22 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// Whether the peer may leave without having said anything behind its preamble.
     pub(crate) is_probe: bool,
+}
+
+/// What a client has sent before its session exists.
+pub(crate) enum Early {
+    /// A ClientHello whose end has not arrived.
+    Gathering(Gathering),
+    /// As it came: a whole ClientHello that waits, and what came with it; or a preamble whose end
+    /// has not arrived.
+    Whole(Box<[u8]>),
+}
+
+impl Early {
+    /// `bytes`, if there are any.
+    pub(crate) fn whole(bytes: &[u8]) -> Option<Box<Self>> {
+        (!bytes.is_empty()).then(|| Box::new(Self::Whole(bytes.into())))
+    }
 }
 
 /// How far a connection has come.
@@ -189,8 +202,7 @@ impl Connection {
             context: None,
             server_name: None,
             name_number: 0,
-            early: Box::default(),
-            gathering: None,
+            early: None,
             kept: Kept::default(),
             outgoing: None,
             untaken: None,
@@ -242,8 +254,7 @@ impl Connection {
     /// was answered.
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self.phase, Phase::Preamble | Phase::Hello)
-            && self.early.is_empty()
-            && self.gathering.is_none()
+            && self.early.is_none()
             && self.outgoing.is_none()
             && self.socket.writes == 0
     }
@@ -309,10 +320,11 @@ impl Connection {
     /// Bytes that stand in front of the next ones from the client, or will: the start of a hello
     /// is put there when the rest has come.
     pub(crate) fn carried_len(&self) -> usize {
-        match (&self.session, &self.gathering) {
+        match (&self.session, self.early.as_deref()) {
             (Some(session), _) => session.partial_len(),
-            (None, Some(gathering)) => gathering.room_len(),
-            (None, None) => self.early.len(),
+            (None, Some(Early::Gathering(gathering))) => gathering.room_len(),
+            (None, Some(Early::Whole(bytes))) => bytes.len(),
+            (None, None) => 0,
         }
     }
 
@@ -333,12 +345,14 @@ impl Connection {
 
     /// Moves those bytes into `into`, or leaves room for them.
     pub(crate) fn take_carried(&mut self, into: &mut Buffer) {
-        match (&mut self.session, &self.gathering) {
+        match (&mut self.session, self.early.as_deref()) {
             (Some(session), _) => session.take_partial(into),
-            (None, Some(gathering)) => into.fill(gathering.room_len()),
-            (None, None) => {
-                into.append(&std::mem::take(&mut self.early));
+            (None, Some(Early::Gathering(gathering))) => into.fill(gathering.room_len()),
+            (None, Some(Early::Whole(bytes))) => {
+                into.append(bytes);
+                self.early = None;
             }
+            (None, None) => {}
         }
     }
 }

@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use sealane_engine::alert::{self, AlertDescription};
 use sealane_engine::context::{LaneContext, Refusal};
-use sealane_engine::hello::{self, Fault, Hello, Peek};
+use sealane_engine::hello::{self, Fault, Gathering, Hello, Peek};
 use sealane_engine::session::{Awaited, ServerSession};
 
 use crate::cause::Cause;
-use crate::connection::Phase;
+use crate::connection::{Early, Phase};
 use crate::kernel::Kernel;
 use crate::orders::{Choice, ConnectionId};
 use crate::service::Service;
@@ -45,7 +45,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 }
                 Choice::Wait => {
                     self.entry.connection.server_name = hello.server_name;
-                    self.entry.connection.early = self.buffers.received.filled().into();
+                    self.entry.connection.early = Early::whole(self.buffers.received.filled());
                     self.entry.connection.phase = Phase::Waiting;
                     Ok(false)
                 }
@@ -63,15 +63,18 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// kept with the connection as it comes, and put in front of what follows it when it is whole.
     fn gather(&mut self, hello_bytes_max: usize) -> Peek {
         let received = &mut self.buffers.received;
-        let kept = &mut self.entry.connection.gathering;
-        let carried_len = kept.as_ref().map_or(0, |gathering| gathering.room_len());
+        let carried_len = self.entry.connection.carried_len();
+        let kept = &mut self.entry.connection.early;
         if kept.is_none() {
             match hello::peek_record(received.filled(), hello_bytes_max) {
                 Peek::NeedMore => {}
                 decided => return decided,
             }
         }
-        let mut gathering = kept.take().unwrap_or_default();
+        let mut gathering = match kept.take().map(|early| *early) {
+            Some(Early::Gathering(gathering)) => gathering,
+            Some(Early::Whole(_)) | None => Gathering::default(),
+        };
         let (taken, peeked) = gathering.take(&received.filled()[carried_len..], hello_bytes_max);
         match peeked {
             Peek::Hello(_) => {
@@ -79,7 +82,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 received.consume((carried_len + taken).saturating_sub(framed_len));
                 gathering.frame(received.filled_mut());
             }
-            Peek::NeedMore => *kept = Some(gathering),
+            Peek::NeedMore => *kept = Some(Box::new(Early::Gathering(gathering))),
             Peek::PlainHttp | Peek::Refused(_) => {}
         }
         peeked

@@ -3,7 +3,7 @@
 
 use crate::buffers::Buffers;
 use crate::cause::Cause;
-use crate::connection::Phase;
+use crate::connection::{Early, Phase};
 use crate::generation::Speech;
 use crate::kernel::Kernel;
 use crate::lane::Entry;
@@ -52,7 +52,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                     return Err(Cause::ProtocolError);
                 }
                 Preamble::Unfinished => {
-                    connection.early = bytes.into();
+                    connection.early = Early::whole(bytes);
                     return Ok(());
                 }
             }
