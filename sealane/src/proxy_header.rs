@@ -1,8 +1,8 @@
 //! The PROXY protocol: a header ahead of everything else, which tells who the client is and how it
 //! spoke.
 //!
-//! [`decode`] reads a [`Header`] of version 1, a line of text, or 2, as a receiver does for
-//! connections of strangers. [`encode`] writes one for a backend; what version 2 says in it is
+//! [`decode()`] reads a [`Header`] of version 1, a line of text, or 2, as a receiver does for
+//! connections of strangers. [`encode()`] writes one for a backend; what version 2 says in it is
 //! [`Facts`]. Layout and type numbers: the PROXY protocol specification by HAProxy. Two types of
 //! the range for custom use are Sealane's own: [`TYPE_LANE`] and [`TYPE_RESUMED`].
 
