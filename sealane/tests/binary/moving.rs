@@ -83,7 +83,11 @@ impl Site {
 fn command(kind: &str, path: &Path) -> Option<Command> {
     let (program, arguments): (_, &[&str]) = match kind {
         "haproxy" => ("haproxy", &["-db", "-f"]),
-        "hitch" => ("hitch", &["--user=nobody", "--ocsp-dir=", "--config"]),
+        // It refuses to work as root, and cannot change its user as anyone else.
+        "hitch" if rustix::process::geteuid().is_root() => {
+            ("hitch", &["--user=nobody", "--ocsp-dir=", "--config"])
+        }
+        "hitch" => ("hitch", &["--ocsp-dir=", "--config"]),
         "nginx" => ("nginx", &["-e", "stderr", "-c"]),
         "stunnel" => ("stunnel4", &[]),
         "toml" => {
