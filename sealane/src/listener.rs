@@ -146,8 +146,9 @@ pub struct Survey<'c> {
 }
 
 impl<'c> Survey<'c> {
-    fn of(listener: &'c config::Listener, reading: &mut Reading<'_, '_>) -> Self {
-        let mut survey = Self {
+    /// Before anything was read.
+    pub(crate) fn nothing_of(listener: &'c config::Listener) -> Self {
+        Self {
             listener,
             access: Access::default(),
             backend_tls: Vec::new(),
@@ -159,7 +160,11 @@ impl<'c> Survey<'c> {
             expiries: Vec::new(),
             store: None,
             warnings: Vec::new(),
-        };
+        }
+    }
+
+    fn of(listener: &'c config::Listener, reading: &mut Reading<'_, '_>) -> Self {
+        let mut survey = Self::nothing_of(listener);
         for material in &MATERIALS {
             survey.warnings.push(Vec::new());
             (material.read)(&mut survey, reading);

@@ -339,3 +339,19 @@ fn a_drain_lets_a_hello_go_on_of_which_half_has_come() {
     }
     assert_eq!(rig.handle.join().unwrap().cut, 0);
 }
+
+/// Who was answered has said something, and may go on.
+#[test]
+fn a_drain_lets_a_client_go_on_whose_preamble_was_answered() {
+    let rig = Rig::start(telling());
+    let mut client = Client::begin(&rig, &TLS13);
+    client.socket.write_all(b"more\n").unwrap();
+    client.socket.read_exact(&mut [0; 1]).unwrap();
+    rig.handle.post(Mail::Drain(PATIENCE));
+    eventually("the listener is closed", || TcpStream::connect(rig.address).is_err());
+    client.socket.write_all(FROM).unwrap();
+    client.handshake().unwrap();
+    client.finish().unwrap();
+    client.read_to_end();
+    assert_eq!(rig.handle.join().unwrap().cut, 0);
+}

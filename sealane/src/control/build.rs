@@ -223,7 +223,6 @@ const WARNINGS_SHOWN_MAX: usize = 20;
 mod tests {
     use super::*;
     use crate::config::{Simple, value};
-    use crate::networks::Access;
 
     #[test]
     fn the_many_warnings_of_one_material_hide_none_of_another() {
@@ -235,17 +234,8 @@ mod tests {
         })
         .unwrap();
         let survey = Survey {
-            listener: &config.listeners[0],
-            access: Access::default(),
-            backend_tls: Vec::new(),
-            backends: Vec::new(),
-            certificates: None,
-            client_roots: Vec::new(),
-            clients: Vec::new(),
-            errors: Vec::new(),
-            expiries: Vec::new(),
-            store: None,
             warnings: vec![vec!["expires".into(); WARNINGS_SHOWN_MAX + 7], vec!["believed".into()]],
+            ..Survey::nothing_of(&config.listeners[0])
         };
         let shown = shown_warnings(&survey);
         assert_eq!(shown.len(), WARNINGS_SHOWN_MAX + 2);

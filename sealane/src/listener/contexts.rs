@@ -165,7 +165,6 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::networks::Access;
 
     fn contexts(routes: &str) -> Contexts {
         let text = format!(
@@ -174,19 +173,7 @@ mod tests {
             NonZeroUsize::MIN
         );
         let config = Config::parse(Path::new("sealane.toml"), &text).unwrap();
-        let survey = Survey {
-            access: Access::default(),
-            listener: &config.listeners[0],
-            backend_tls: Vec::new(),
-            backends: Vec::new(),
-            certificates: None,
-            client_roots: Vec::new(),
-            clients: Vec::new(),
-            errors: Vec::new(),
-            expiries: Vec::new(),
-            store: None,
-            warnings: Vec::new(),
-        };
+        let survey = Survey::nothing_of(&config.listeners[0]);
         let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
         let index = IndexBuilder::new(&provider, 0).finish(DefaultCertificate::Absent).index;
         let certificates = Arc::new(index);

@@ -1,8 +1,6 @@
 //! What backends are told in a PROXY header is what HAProxy tells them of the same clients.
 
 use std::io::Read as _;
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -16,7 +14,7 @@ use crate::harness::client::Connector;
 use crate::harness::process::Process;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
 use crate::harness::tools::required;
-use crate::harness::{PATIENCE, wait_for};
+use crate::harness::{PATIENCE, peers};
 
 /// Version and cipher of each PROXY header, as they came.
 type Told = (String, String);
@@ -51,16 +49,7 @@ fn haproxy(program: &std::path::Path, folder: &std::path::Path, backend: &Backen
         folder.join("site.pem").display(),
         backend.address
     );
-    std::fs::write(&config, text).unwrap();
-    let child = Command::new(program)
-        .args(["-db", "-f"])
-        .arg(&config)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let process = Process::new(child);
-    wait_for("haproxy listens", || TcpStream::connect(address).ok());
+    let process = peers::haproxy(program, &config, &text, &[&port]);
     Haproxy { port, _process: process }
 }
 

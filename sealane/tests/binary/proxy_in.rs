@@ -4,7 +4,6 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
@@ -16,7 +15,7 @@ use serde_json::Value;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
-use crate::harness::process::Process;
+use crate::harness::peers::{haproxy, listening};
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
 use crate::harness::tools::required;
 use crate::harness::{PATIENCE, wait_for};
@@ -182,22 +181,6 @@ fn a_health_check_is_clean_and_has_a_line_only_if_that_is_wanted() {
     }
 }
 
-/// Starts a proxy that listens on a port of its own.
-fn proxy(program: &Path, args: &[&str], config: &Path, text: &str, port: &ReservedPort) -> Process {
-    std::fs::write(config, text).unwrap();
-    let child = Command::new(program)
-        .args(args)
-        .arg(config)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let process = Process::new(child);
-    wait_for("the proxy listens", || TcpStream::connect(port.address()).ok());
-    process
-}
-
 /// A client from an address that no other test connects from, through the proxy at `address`.
 fn greet(connector: &Connector, from: Ipv4Addr, address: SocketAddr) -> SocketAddr {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -229,7 +212,7 @@ fn haproxy_announces_clients_in_each_of_its_ways() {
             rig.address
         );
         let config = rig.folder.path().join("haproxy.cfg");
-        let _haproxy = proxy(&program, &["-db", "-f"], &config, &text, &port);
+        let _haproxy = haproxy(&program, &config, &text, &[&port]);
         clients.push(greet(&connector, Ipv4Addr::new(127, 0, 0, from), port.address()));
     }
     assert_announced(&rig, &clients);
@@ -252,7 +235,7 @@ fn nginx_announces_clients() {
         rig.address
     );
     let config = folder.join("nginx.conf");
-    let _nginx = proxy(&program, &["-e", "stderr", "-c"], &config, &text, &port);
+    let _nginx = listening(&program, &["-e", "stderr", "-c"], &config, &text, &[&port]);
     let client = greet(&connector, Ipv4Addr::new(127, 0, 0, 34), port.address());
     assert_announced(&rig, &[client]);
 }
@@ -413,4 +396,23 @@ fn a_client_that_cannot_be_served_is_not_counted_for_ever() {
     }
     assert_eq!(sealane.metrics().ended("limit_listener_connections"), 0);
     assert_eq!(sealane.stop(), Some(0));
+}
+
+/// Whose address nobody tells is not the balancer, and lists are about who is told.
+#[test]
+fn lists_are_about_who_is_announced() {
+    let rig = Rig::start(&format!("{BELIEVES_LOOPBACK}\nallow = [\"192.0.2.0/24\"]"));
+    let connector = Connector::new(rig.authority.der(), &TLS13);
+    for (header, served) in [
+        (LINE, true),
+        (b"PROXY UNKNOWN\r\n", true),
+        (b"PROXY TCP4 203.0.113.1 198.51.100.9 4000 443\r\n", false),
+    ] {
+        let mut socket = rig.connect();
+        socket.write_all(header).unwrap();
+        let echoed = connector.over(socket, b"").and_then(|mut client| client.echo(b"hello"));
+        assert_eq!(echoed.is_ok(), served, "{}", header.escape_ascii());
+    }
+    rig.await_end("denied", 1);
+    assert_eq!(rig.sealane.stop(), Some(0));
 }

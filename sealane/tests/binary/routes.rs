@@ -3,19 +3,18 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
 
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::version::{TLS12, TLS13};
 use sealane_reserved_port::ReservedPort;
 
+use crate::harness::PATIENCE;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind};
 use crate::harness::client::Connector;
-use crate::harness::process::Process;
+use crate::harness::peers::listening;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings, replace};
 use crate::harness::tools::required;
-use crate::harness::{PATIENCE, wait_for};
 use crate::proxy_in::stream_module;
 
 /// A backend that says `name` to whoever comes, and ends.
@@ -265,16 +264,7 @@ fn thirty_hellos_are_passed_on_as_nginx_does() {
         folder.path().display(),
         port.address()
     );
-    std::fs::write(&config, text).unwrap();
-    let nginx = Command::new(program)
-        .args(["-e", "stderr", "-c"])
-        .arg(&config)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let _nginx = Process::new(nginx);
-    wait_for("nginx listens", || TcpStream::connect(port.address()).ok());
+    let _nginx = listening(&program, &["-e", "stderr", "-c"], &config, &text, &[&port]);
 
     let authority = Authority::new();
     for (what, parts) in hellos(&authority) {

@@ -1,9 +1,9 @@
 //! Who is let in: Sealane and HAProxy, with the same authorities and lists, about the same chains.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose as Purpose,
@@ -15,10 +15,10 @@ use sealane_reserved_port::ReservedPort;
 use super::authority::{ClientAuthority, Shown};
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
+use crate::harness::peers;
 use crate::harness::process::Process;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
 use crate::harness::tools::{output, required, run_with_input};
-use crate::harness::wait_for;
 
 /// A chain, and what becomes of it.
 struct Case {
@@ -324,18 +324,8 @@ impl Haproxy {
             ports[1].address(),
             backend.address
         );
-        std::fs::write(&config, text).unwrap();
-        let child = Command::new(program)
-            .args(["-db", "-f"])
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let process = Process::new(child);
-        for port in &ports {
-            wait_for("haproxy listens", || TcpStream::connect(port.address()).ok());
-        }
+        let listened: Vec<_> = ports.iter().collect();
+        let process = peers::haproxy(program, &config, &text, &listened);
         Self { ports, _process: process }
     }
 }

@@ -8,6 +8,7 @@ pub mod certificates;
 pub mod client;
 pub mod header_reader;
 pub mod nginx;
+pub mod peers;
 pub mod process;
 pub mod sealane;
 pub mod secured;

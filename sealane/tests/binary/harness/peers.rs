@@ -1,0 +1,41 @@
+//! Other programs that listen: started with a file, and waited for.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use sealane_reserved_port::ReservedPort;
+
+use super::process::Process;
+use super::wait_for;
+
+/// Starts HAProxy with a file of this text, and waits until it listens on all of `ports`.
+pub fn haproxy(program: &Path, file: &Path, text: &str, ports: &[&ReservedPort]) -> Process {
+    listening(program, &["-db", "-f"], file, text, ports)
+}
+
+/// The same of any program that takes its file behind `arguments`.
+pub fn listening(
+    program: &Path,
+    arguments: &[&str],
+    file: &Path,
+    text: &str,
+    ports: &[&ReservedPort],
+) -> Process {
+    std::fs::write(file, text).unwrap();
+    let child = Command::new(program)
+        .args(arguments)
+        .arg(file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let process = Process::new(child);
+    for port in ports {
+        wait_for(&format!("{} listens", program.display()), || {
+            TcpStream::connect(port.address()).ok()
+        });
+    }
+    process
+}
