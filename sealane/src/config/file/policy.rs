@@ -25,6 +25,7 @@ pub(super) const HANDSHAKE_KEYS: [&str; 5] =
 /// The policy `default` with what is written in its place, of what can differ by name.
 pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) -> Policy {
     let mismatch = table.value("alpn_mismatch").and_then(|v| v.choice(&ALPN_MISMATCH));
+    let written_versions = table.value("versions");
     let versions = versions(table).unwrap_or(default.versions);
     let groups = table.value("groups");
     let choices = Group::ALL.map(|group| (group.name(), group));
@@ -37,6 +38,10 @@ pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) 
         versions,
         ..default
     };
+    if let Some(problem) = version_without_suite(&policy.suites, versions) {
+        let place = table.value("suites").or(written_versions);
+        place.as_ref().unwrap_or(at).wrong(problem);
+    }
     if policy.groups == [Group::X25519MlKem768] && policy.versions != Versions::Tls13 {
         groups.as_ref().unwrap_or(at).wrong(Problem::new(
             "TLS 1.2 has no group to use, X25519MLKEM768 is for TLS 1.3",
@@ -73,21 +78,29 @@ fn suites(table: &mut Table<'_>, versions: Versions) -> Option<Vec<Suite>> {
         }
         is_spoken.then_some(suite)
     })?;
-    for (is_tls13, other, version, example) in [
-        (false, Versions::Tls13, "1.2", Suite::EcdheEcdsaAes128GcmSha256),
-        (true, Versions::Tls12, "1.3", Suite::Tls13Aes128GcmSha256),
-    ] {
-        let is_missing = !suites.iter().any(|suite| suite.is_tls13() == is_tls13);
-        if is_missing && versions != other && !suites.is_empty() {
-            let what = format!("no suite of TLS {version} is among them");
-            let remedy = format!(
-                "add one, such as {:?}, or leave TLS {version} out of versions",
-                example.openssl_name()
-            );
-            written.wrong(Problem::new(what, remedy));
-        }
-    }
     Some(suites)
+}
+
+/// A version that is spoken, although no suite of `suites`, written here or above, is for it. None
+/// at all are all that there are.
+fn version_without_suite(suites: &[Suite], versions: Versions) -> Option<Problem> {
+    let (version, example) = [
+        (Versions::Tls13, "1.2", Suite::EcdheEcdsaAes128GcmSha256),
+        (Versions::Tls12, "1.3", Suite::Tls13Aes128GcmSha256),
+    ]
+    .into_iter()
+    .find_map(|(without, version, example)| {
+        let is_missing = !suites.is_empty()
+            && !suites.iter().any(|suite| suite.is_tls13() == example.is_tls13());
+        (is_missing && versions != without).then_some((version, example))
+    })?;
+    Some(Problem::new(
+        format!("no suite of TLS {version} is among suites"),
+        format!(
+            "add one, such as {:?}, or leave TLS {version} out of versions",
+            example.openssl_name()
+        ),
+    ))
 }
 
 fn schemes(table: &mut Table<'_>) -> Option<Vec<Scheme>> {
