@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use crate::cause::Cause;
 use crate::connection::{Connection, Phase};
-use crate::generation::{Listener, ListenerKey, Speech};
-use crate::kernel::{Kernel, reset_on_close};
+use crate::generation::{Listener, Speech};
+use crate::kernel::{Address, Kernel, reset_on_close};
 use crate::lane::{Entry, Lane};
 use crate::liveness::Liveness;
 use crate::service::Service;
@@ -21,7 +21,7 @@ use crate::token::{SLOTS_MAX, Source, Token};
 /// A listening socket of this lane.
 pub(crate) struct LaneListener {
     fd: OwnedFd,
-    pub(crate) key: ListenerKey,
+    pub(crate) key: Address,
     /// In the generation that is served now.
     pub(crate) position: usize,
     /// How many connections to take at most in the next turn that brings any.
@@ -52,7 +52,7 @@ impl LaneListener {
     /// `fd` was bound as `listener`, at `position` of its generation, wants it.
     pub(crate) fn new<S>(
         fd: OwnedFd,
-        key: ListenerKey,
+        key: Address,
         position: usize,
         listener: &Listener<S>,
     ) -> Self {
@@ -76,9 +76,11 @@ impl LaneListener {
     /// Serves `listener` at `position` of a new generation from now on.
     pub(crate) fn keep<S>(&mut self, position: usize, listener: &Listener<S>) {
         self.position = position;
-        // They were validated, so only a socket that is no TCP socket has no such options.
-        let _ = listener.liveness.apply(&self.fd, self.liveness);
-        let _ = listener.steer.apply(&self.fd, self.key.is_ipv6(), self.steer);
+        // They were validated, and a unix socket has no such options.
+        if let Address::Tcp(address) = &self.key {
+            let _ = listener.liveness.apply(&self.fd, self.liveness);
+            let _ = listener.steer.apply(&self.fd, address.is_ipv6(), self.steer);
+        }
         (self.liveness, self.steer) = (listener.liveness, listener.steer);
     }
 }

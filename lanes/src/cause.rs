@@ -142,6 +142,11 @@ pub enum Blame {
     Us,
 }
 
+impl Blame {
+    /// All of them, in the order of counters by blame.
+    pub const ALL: [Self; 5] = [Self::Backend, Self::Client, Self::Limit, Self::Nobody, Self::Us];
+}
+
 impl Cause {
     /// Whether the sockets are closed without a reset: the kernel still delivers what it holds.
     pub(crate) fn closes_plainly(self) -> bool {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sealane_engine::context::{Context, ContextError, LaneResources};
 
+use crate::kernel::Address;
 use crate::limits::Limits;
 use crate::liveness::Liveness;
 use crate::replicas::{ListenerContexts, Replicas};
@@ -26,9 +27,9 @@ pub struct Generation<S> {
 pub struct Listener<S> {
     /// Its number in the configuration, for logs.
     pub number: u32,
-    /// What identifies it across generations: a lane keeps the sockets of a listener whose key
-    /// comes again.
-    pub keys: Vec<ListenerKey>,
+    /// Where it listens, which identifies it across generations: a lane keeps the sockets of a
+    /// listener whose key comes again.
+    pub keys: Vec<Address>,
     /// If connections begin with a preamble, which the service reads, such as a PROXY header or the
     /// request to begin with TLS: from accept to its end. More than the whole handshake may take is
     /// as much.
@@ -74,15 +75,12 @@ pub struct Named {
     pub context: Option<Arc<Context>>,
 }
 
-/// A listening address of a generation: the same key means the same sockets.
-pub type ListenerKey = std::net::SocketAddr;
-
 /// A generation together with the sockets that are new in it, for one lane.
 pub struct Publication<S> {
     /// What to serve from now on.
     pub generation: Arc<Generation<S>>,
     /// Freshly bound sockets of this lane.
-    pub sockets: Vec<(ListenerKey, OwnedFd)>,
+    pub sockets: Vec<(Address, OwnedFd)>,
 }
 
 /// A lane's own replica of a generation; the last connection under it frees it.

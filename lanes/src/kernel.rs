@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Where a lane connects to.
+/// Where somebody listens: a lane, or whom it connects to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// An IPv4 or IPv6 address and port.

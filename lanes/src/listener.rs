@@ -123,8 +123,8 @@ pub fn adopt(
     Ok((sockets, SocketAddr::try_from(local).ok()))
 }
 
-/// Connections that may wait for accept; the kernel caps it at net.core.somaxconn.
-const BACKLOG: u32 = 4096;
+/// Connections that may wait for accept of a terminator; the kernel caps it at net.core.somaxconn.
+pub const BACKLOG: u32 = 4096;
 
 fn backlog_of(backlog: u32) -> i32 {
     i32::try_from(backlog).unwrap_or(i32::MAX)

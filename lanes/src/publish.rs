@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use crate::accept::LaneListener;
-use crate::generation::{LaneGeneration, ListenerKey, Publication};
-use crate::kernel::Kernel;
+use crate::generation::{LaneGeneration, Publication};
+use crate::kernel::{Address, Kernel};
 use crate::lane::Lane;
 use crate::service::Service;
 use crate::token::Token;
@@ -18,11 +18,13 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn publish(&mut self, publication: Publication<S::Settings>) {
         let Publication { generation, mut sockets } = publication;
         let number = generation.number;
-        let keys: Vec<(ListenerKey, usize)> = generation
+        let keys: Vec<(Address, usize)> = generation
             .listeners
             .iter()
             .enumerate()
-            .flat_map(|(position, listener)| listener.keys.iter().map(move |key| (*key, position)))
+            .flat_map(|(position, listener)| {
+                listener.keys.iter().map(move |key| (key.clone(), position))
+            })
             .collect();
         // The control plane has materialised it before, so this fails only for want of memory or
         // random bytes; the lane then goes on with what it has, and the gauge shows it.
@@ -67,7 +69,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     }
 
     /// Closes listeners, but first takes the connections that the kernel has completed for them.
-    pub(crate) fn close_listeners(&mut self, closes: impl Fn(&ListenerKey) -> bool) {
+    pub(crate) fn close_listeners(&mut self, closes: impl Fn(&Address) -> bool) {
         let closing: Vec<usize> = self
             .listeners
             .iter()

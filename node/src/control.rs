@@ -13,8 +13,8 @@ use std::time::Duration;
 use sealane_engine::context::{Context, ContextId};
 use sealane_engine::tickets::{TicketRoot, TicketRootError};
 use sealane_lanes::counters::Counters;
-use sealane_lanes::generation::{Generation, Listener, ListenerKey, Named, Publication, Speech};
-use sealane_lanes::kernel::Linux;
+use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech};
+use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::limits::Limits;
 use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::{Mail, Mailbox};
@@ -294,7 +294,7 @@ impl Drop for Control {
 type Started = (Vec<LaneHandle<Bridge>>, Vec<Arc<OnceLock<Mailbox<Settings>>>>);
 
 /// There is one listener, whatever it listens on.
-const KEY: ListenerKey = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const KEY: Address = Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 /// Private keys that a lane keeps decoded.
 const DECODED_KEYS_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 

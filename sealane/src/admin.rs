@@ -4,18 +4,17 @@
 //! counters, and the [`ControlState`] that the control plane keeps up to date.
 
 mod report;
-mod socket;
 mod state;
 
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::time::SystemTime;
 
-use crate::config::AdminAddress;
+use crate::config::Address;
 use crate::http::{ContentType, Hosts, Request, Response, Server, Status, serve, serve_hosts};
 use crate::metrics;
-
-use socket::SocketFile;
+use crate::unix_socket::{self, SocketFile};
 
 pub use state::{
     AccessLogCounters, BackendSummary, ControlState, Generations, Phase, Reload, Reloads,
@@ -25,7 +24,7 @@ pub use state::{
 /// The admin server of a process. Dropping it ends it too, without waiting for that.
 pub struct Admin {
     server: Server,
-    address: AdminAddress,
+    address: Address,
     /// Goes with this value.
     _file: Option<SocketFile>,
 }
@@ -37,22 +36,23 @@ impl Admin {
     /// # Errors
     /// The address cannot be bound, or somebody listens on it.
     pub fn start(
-        address: &AdminAddress,
+        address: &Address,
         hosts: &[String],
         state: SharedState,
     ) -> Result<Self, AdminError> {
         let failed = |source| AdminError { address: address.clone(), source };
         let handler = move |request: &Request<'_>| respond(request, &state);
         match address {
-            AdminAddress::Tcp(wanted) => {
+            Address::Tcp(wanted) => {
                 let listener = TcpListener::bind(wanted).map_err(failed)?;
                 let bound = listener.local_addr().map_err(failed)?;
                 let hosts = Hosts::with(hosts);
                 let server = serve_hosts(listener, hosts, THREAD, handler).map_err(failed)?;
-                Ok(Self { server, address: AdminAddress::Tcp(bound), _file: None })
+                Ok(Self { server, address: Address::Tcp(bound), _file: None })
             }
-            AdminAddress::Unix(path) => {
-                let (listener, file) = socket::bind(path).map_err(failed)?;
+            Address::Unix(path) => {
+                let bound = unix_socket::bind(path, OWNER_ALONE, BACKLOG).map_err(failed)?;
+                let (listener, file) = (UnixListener::from(bound.0), bound.1);
                 let server = serve(listener, THREAD, handler).map_err(failed)?;
                 Ok(Self { server, address: address.clone(), _file: Some(file) })
             }
@@ -60,7 +60,7 @@ impl Admin {
     }
 
     /// What is bound: the port is known even where any was asked for.
-    pub fn address(&self) -> &AdminAddress {
+    pub fn address(&self) -> &Address {
         &self.address
     }
 
@@ -77,7 +77,7 @@ impl Admin {
 #[error("the admin address {address} cannot be served: {source}; free it, or change `admin`")]
 pub struct AdminError {
     /// Where it should have been.
-    pub address: AdminAddress,
+    pub address: Address,
     /// What the system said.
     pub source: io::Error,
 }
@@ -106,6 +106,10 @@ fn health(state: &ControlState) -> Response {
     }
 }
 
+/// Connections that wait to be accepted on the unix socket.
+const BACKLOG: i32 = 64;
+/// Whoever may open the unix socket: it shows everything.
+const OWNER_ALONE: u32 = 0o600;
 const THREAD: &str = "admin";
 const INDEX: &str = "\
 Sealane

@@ -10,7 +10,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::config::{
-    AdminAddress, Config, LANES_MAX, Limits, Mistakes, Problem, ProxyHeader, Simple, Tickets,
+    Address, Config, LANES_MAX, Limits, Mistakes, Problem, ProxyHeader, Simple, Tickets,
     WrittenBackend, value,
     value::{AlpnProtocol, ListenAddresses},
 };
@@ -109,7 +109,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = SIMPLE_FLAGS)]
     pub config: Option<PathBuf>,
     /// Accept TLS here; may be repeated
-    #[arg(long, long_help = LISTEN_HELP, value_name = "ADDR:PORT",
+    #[arg(long, long_help = LISTEN_HELP, value_name = "ADDR:PORT|unix:PATH",
         required_unless_present = "config", value_parser = value::listen_addresses)]
     pub listen: Vec<ListenAddresses>,
     /// Relay plaintext there; may be repeated
@@ -147,7 +147,7 @@ pub struct ServeArguments {
     ///
     /// Anything wider takes a file that says allow_remote = true.
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = value::admin_address)]
-    pub admin: Option<AdminAddress>,
+    pub admin: Option<Address>,
 }
 
 impl ServeArguments {
@@ -229,7 +229,8 @@ const SERVE_USAGE: &str = "sealane serve --config FILE
 
 const LISTEN_HELP: &str = "Accept TLS here; may be repeated
 
-The address is numeric: 0.0.0.0:443 for every IPv4 address, [::]:443 for IPv6; :443 is both.";
+The address is numeric: 0.0.0.0:443 for every IPv4 address, [::]:443 for IPv6; :443 is both. \
+unix:/PATH is a socket that this user and this user's group may open.";
 
 const SERVE_EXAMPLES: &str = "Examples:
   sealane serve --listen 0.0.0.0:443 --backend 127.0.0.1:8080 --certificates /etc/sealane/certs

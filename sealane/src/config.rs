@@ -26,7 +26,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,6 +51,7 @@ pub use proxy_header::{ProxyHeader, Telling, Told};
 pub use route::Route;
 pub(crate) use route::{base_of, unconditional};
 pub use sealane_certificate_files::CertificateSource;
+pub use sealane_lanes::kernel::Address;
 pub use spoken::Spoken;
 
 /// Everything a running Sealane is told.
@@ -60,7 +60,7 @@ pub struct Config {
     /// Where a line per connection goes; none unless asked for.
     pub access_log: Option<AccessLog>,
     /// Where metrics, health and state are served; nowhere unless asked for.
-    pub admin: Option<AdminAddress>,
+    pub admin: Option<Address>,
     /// Host names by which that may be asked for over TCP, beside `localhost` and addresses.
     pub admin_hosts: Vec<String>,
     /// The cryptographic library of every lane.
@@ -124,6 +124,7 @@ impl Config {
             name: first.to_string(),
             accept_proxy: None,
             addresses: simple.listen,
+            socket_mode: SOCKET_MODE_DEFAULT,
             certificates: files.into_iter().map(CertificateSource::Path).collect(),
             store: stores.first().and_then(|path| value::store_path(path)).map(PathBuf::from),
             default_certificate: None,
@@ -161,7 +162,7 @@ impl Config {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Simple {
     /// Where metrics, health and state are served.
-    pub admin: Option<AdminAddress>,
+    pub admin: Option<Address>,
     /// Application protocols of the one listener, in order of preference.
     pub alpn: Vec<Vec<u8>>,
     /// Backends of the one listener.
@@ -171,7 +172,7 @@ pub struct Simple {
     /// How many event loops run; as many as there are cores without it.
     pub lanes: Option<NonZeroUsize>,
     /// Its addresses.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Address>,
     /// What its backends are told of a client.
     pub proxy_header: ProxyHeader,
     /// The file with the keys that open its certificate store.
@@ -186,7 +187,9 @@ pub struct Listener {
     /// Whose PROXY header tells who the client is; without it connections have none.
     pub accept_proxy: Option<AcceptProxy>,
     /// At least one.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Address>,
+    /// Who may open its unix sockets, as permissions of their files.
+    pub socket_mode: u32,
     /// In the order written: of two certificates for one name the first is served. At least one, or
     /// a store.
     pub certificates: Vec<CertificateSource>,
@@ -251,24 +254,6 @@ impl fmt::Display for KeySource {
             Self::Command(words) => write!(f, "command {}", words.first().map_or("", |word| word)),
             Self::Credential(name) => write!(f, "credential {name}"),
             Self::File(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// Where metrics, health and state are served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdminAddress {
-    /// Loopback, unless the operator allowed more.
-    Tcp(SocketAddr),
-    /// A unix socket.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for AdminAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -382,9 +367,8 @@ fn flag_mistakes(simple: &Simple) -> Vec<Mistake> {
     if let Err(problem) = value::check_admin_is_local(admin, remedy) {
         note("--admin", problem);
     }
-    let clashes =
-        |listen: &&SocketAddr| listen.port() != 0 && AdminAddress::Tcp(**listen) == *admin;
-    if simple.listen.iter().any(|listen| clashes(&listen)) {
+    let is_chosen = matches!(admin, Address::Tcp(tcp) if tcp.port() == 0);
+    if !is_chosen && simple.listen.contains(admin) {
         let what = format!("{admin} is a --listen address too");
         note("--admin", Problem::new(what, "choose another"));
     }
@@ -396,6 +380,8 @@ fn repeated<T: Eq + std::hash::Hash>(values: &[T]) -> impl Iterator<Item = &T> {
     values.iter().filter(move |value| !seen.insert(*value))
 }
 
+/// Its owner and its group, among whom a balancer on this machine can be.
+const SOCKET_MODE_DEFAULT: u32 = 0o660;
 /// Bytes of a configuration file.
 pub const CONFIG_BYTES_MAX: usize = 8 << 20;
 

@@ -9,7 +9,6 @@ mod sockets;
 mod ticket_root;
 mod watch;
 
-use std::collections::HashSet;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use sd_notify::NotifyState;
-use sealane_lanes::generation::{Generation, ListenerKey, Publication};
-use sealane_lanes::kernel::Linux;
+use sealane_lanes::generation::{Generation, Publication};
+use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -33,7 +32,8 @@ use crate::relay::Relay;
 
 pub(crate) use build::unix_now;
 use build::{BackendRegistry, Built, Registries, build};
-use sockets::{NewSockets, open_new};
+use listeners::counted;
+use sockets::{Bound, NewSockets, open_new};
 use ticket_root::KeptRoot;
 pub(crate) use ticket_root::read as read_ticket_root;
 use watch::{FileWatch, fingerprint};
@@ -99,8 +99,7 @@ pub struct Control {
     state: SharedState,
     admin: Option<Admin>,
     log: Option<LogWriter>,
-    keys: HashSet<ListenerKey>,
-    bound: Vec<(ListenerKey, std::net::SocketAddr)>,
+    bound: Vec<Bound>,
     events: Receiver<Event>,
     notices: Sender<Event>,
     watch: FileWatch,
@@ -135,7 +134,6 @@ impl Control {
             state: SharedState::default(),
             admin: None,
             log: None,
-            keys: HashSet::new(),
             bound: Vec::new(),
             events,
             notices,
@@ -149,8 +147,8 @@ impl Control {
     }
 
     /// The addresses that are bound, with the ports that were chosen for port 0.
-    pub fn bound(&self) -> impl Iterator<Item = std::net::SocketAddr> {
-        self.bound.iter().map(|(_, bound)| *bound)
+    pub fn bound(&self) -> impl Iterator<Item = &Address> {
+        self.bound.iter().map(|bound| &bound.local)
     }
 
     /// How many lanes run.
@@ -159,7 +157,7 @@ impl Control {
     }
 
     /// Where metrics and state are served, if anywhere.
-    pub fn admin_address(&self) -> Option<&crate::config::AdminAddress> {
+    pub fn admin_address(&self) -> Option<&Address> {
         self.admin.as_ref().map(Admin::address)
     }
 
@@ -223,7 +221,7 @@ impl Control {
     fn start_lanes(&mut self, logs: &mut Vec<LaneLog>) -> Result<(), ServeError> {
         let built =
             build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
-        let mut sockets = open_new(&built.generation, &self.keys, self.config.lanes.get())
+        let mut sockets = open_new(&built.generation, &self.config, &self.bound)
             .map_err(ServeError::Configuration)?;
         report(&built.warnings);
         let generation = self.adopt(built, &mut sockets);
@@ -263,8 +261,13 @@ impl Control {
     fn adopt(&mut self, built: Built, sockets: &mut NewSockets) -> Arc<Generation<RelaySettings>> {
         let generation = Arc::new(built.generation);
         self.number = generation.number;
-        self.keys = generation.listeners.iter().flat_map(|l| l.keys.iter().copied()).collect();
-        self.bound.retain(|(key, _)| self.keys.contains(key));
+        let is_kept = |bound: &Bound| {
+            generation.listeners.iter().any(|listener| listener.keys.contains(&bound.key))
+        };
+        self.bound.retain(is_kept);
+        for kept in &self.bound {
+            kept.permit(&self.config).unwrap_or_else(|problem| say(&problem));
+        }
         self.bound.append(&mut sockets.bound);
         self.show(&generation, built.summaries);
         self.generations.push(Arc::clone(&generation));
@@ -276,6 +279,7 @@ impl Control {
         let mut state = self.state.lock();
         state.generations.publish(generation.number, generation);
         state.listeners = listeners;
+        state.listeners_counted = counted(generation);
         state.backends = BackendRegistry::of(generation);
         state.limits = self.config.limits.clone();
     }
@@ -329,7 +333,7 @@ impl Control {
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
         let built = build(&config, self.number + 1, &mut self.registries)?;
-        let mut sockets = open_new(&built.generation, &self.keys, config.lanes.get())?;
+        let mut sockets = open_new(&built.generation, &config, &self.bound)?;
         report(&built.warnings);
         self.config = config;
         let generation = self.adopt(built, &mut sockets);
@@ -418,9 +422,11 @@ impl Control {
         self.drain()
     }
 
-    fn drain(self) -> Result<Outcome, ServeError> {
+    fn drain(mut self) -> Result<Outcome, ServeError> {
         tell_service_manager(&[NotifyState::Stopping]);
         say("draining: no new connections; a second signal ends at once");
+        // The files of unix sockets go before nobody answers there.
+        self.bound.clear();
         self.state.lock().phase = Phase::Draining;
         for lane in &self.lanes {
             lane.post(Mail::Drain(self.config.limits.drain_timeout));

@@ -19,3 +19,4 @@ pub mod proxy_header;
 pub mod relay;
 pub mod stores;
 pub mod timestamp;
+pub mod unix_socket;

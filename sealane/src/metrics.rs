@@ -3,6 +3,7 @@
 //! Lanes only write their own counters; sums over lanes are the reader's to make.
 
 mod exposition;
+mod listeners;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
@@ -32,6 +33,7 @@ pub fn render(state: &ControlState) -> String {
     handshakes(&mut to, &state.lanes);
     connections_ended(&mut to, &state.lanes);
     plaintext_bytes(&mut to, &state.lanes);
+    listeners::connections(&mut to, state);
     backends(&mut to, state);
     backend_handshakes(&mut to, state);
     certificates(&mut to, state);

@@ -4,6 +4,7 @@
 mod admission;
 mod client_limits;
 mod clients;
+mod listener_counters;
 mod postgres;
 mod redirect;
 mod relayed;
@@ -36,7 +37,8 @@ use clients::LaneClients;
 use relayed::Stage;
 use turn::RelayTurn;
 
-pub use admission::{Admission, ListenerCounters, OpenConnections};
+pub use admission::Admission;
+pub use listener_counters::{LaneListenerCounters, ListenerCounters};
 pub use relayed::Relayed;
 pub use source::Source;
 
@@ -79,12 +81,10 @@ impl Relay {
         let mut source =
             Source::of(&header, *client, settings.passes_all(), &accepts.passed_values);
         *client = header.client().or(*client);
-        let mut admitted = Ok(());
         // Whose address nobody tells is not its balancer.
-        if let Some(client) = header.client() {
-            admitted = settings.admission.admit(client.ip(), &mut self.visitors);
-            source.is_admitted = admitted.is_ok();
-        }
+        let told = header.client().map(|client| client.ip());
+        let admitted = settings.admission.admit(told, &mut self.visitors);
+        source.admitted = admitted.is_ok().then_some(told);
         let is_probe = source.is_own;
         relayed.get_or_insert_default().announce(source);
         match admitted {
@@ -131,15 +131,23 @@ impl Service for Relay {
         client: Option<SocketAddr>,
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
-        match (&settings.accept_proxy, client) {
-            (Some(accepts), peer) if !accepts.believes(peer.map(|peer| peer.ip())) => {
-                self.notices.say(|| source::untrusted(&settings.listener, peer));
+        let address = client.map(|client| client.ip());
+        let admitted = match &settings.accept_proxy {
+            Some(accepts) if !accepts.believes(address) => {
+                self.notices.say(|| source::untrusted(&settings.listener, client));
                 Err(Cause::ProxyUntrusted)
             }
             // Who it is that comes, its header tells.
-            (Some(_), _) | (None, None) => Ok(()),
-            (None, Some(client)) => settings.admission.admit(client.ip(), &mut self.visitors),
+            Some(_) => Ok(()),
+            None => settings.admission.admit(address, &mut self.visitors),
+        };
+        if let Some(counters) = settings.admission.counters(self.lane) {
+            counters.accepted.add(1);
+            if let Err(cause) = admitted {
+                counters.note_ended(cause);
+            }
         }
+        admitted
     }
 
     fn preamble(
@@ -170,7 +178,11 @@ impl Service for Relay {
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         let relayed = relayed.get_or_insert_default();
-        let alpn = link.session().and_then(|session| session.alpn());
+        let session = link.session();
+        if let Some((counters, session)) = settings.admission.counters(self.lane).zip(session) {
+            counters.note_handshake(session);
+        }
+        let alpn = session.and_then(|session| session.alpn());
         relayed.destination = settings.destination_for(link.name_number(), alpn);
         if self.log.is_some() {
             doubted(link).into_iter().for_each(|distrust| relayed.doubt(distrust));
@@ -273,10 +285,17 @@ impl Service for Relay {
 
     fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
         let source = relayed.as_ref().and_then(Relayed::source);
-        let was_admitted =
-            settings.accept_proxy.is_none() || source.is_some_and(|source| source.is_admitted);
-        if let Some(client) = end.client.filter(|_| was_admitted) {
-            settings.admission.leave(client.ip(), &mut self.visitors);
+        let admitted = match settings.accept_proxy {
+            Some(_) => source.and_then(|source| source.admitted),
+            None => Some(end.client.map(|client| client.ip())),
+        };
+        if let Some(client) = admitted {
+            settings.admission.leave(client, &mut self.visitors);
+        }
+        if let Some(counters) = settings.admission.counters(self.lane) {
+            counters.note_ended(end.cause);
+            counters.client_bytes.add(end.client_bytes);
+            counters.backend_bytes.add(end.backend_bytes);
         }
         let reached = relayed.as_ref().and_then(|relayed| {
             Some((relayed.destination(settings), usize::from(relayed.backend?)))

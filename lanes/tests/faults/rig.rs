@@ -132,7 +132,10 @@ impl<S: Served> Rig<S> {
             pin_to_cpu: None,
             tickets: ticket_root(7),
             decoded_keys_max: NonZeroUsize::new(8).unwrap(),
-            first: Publication { generation, sockets: vec![(address, sockets.remove(0))] },
+            first: Publication {
+                generation,
+                sockets: vec![(Address::Tcp(address), sockets.remove(0))],
+            },
             kernel: Faulty::new(Arc::clone(&script)),
         };
         let handle = start(setup, |_| service()).unwrap();
@@ -225,7 +228,7 @@ pub(crate) fn generation(
     };
     let listener = Listener {
         number: 0,
-        keys: vec![address],
+        keys: vec![Address::Tcp(address)],
         preamble: wanted.preamble,
         speech: wanted
             .speech

@@ -11,6 +11,7 @@ use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::BackendCounters;
 use crate::config::Limits;
 use crate::listener::{EXPIRIES_SHOWN_MAX, StoreSummary, Summary};
+use crate::relay::ListenerCounters;
 use crate::timestamp::Timestamp;
 
 /// The control plane's side of the state: it writes on start, reload and drain; the admin thread
@@ -38,6 +39,8 @@ pub struct ControlState {
     pub generations: Generations,
     /// The listeners of the newest generation.
     pub listeners: Vec<Summary>,
+    /// What is counted of each, by its name.
+    pub listeners_counted: Vec<(String, ListenerCounters)>,
     /// The backends of the newest generation.
     pub backends: Vec<BackendSummary>,
     /// The limits of the newest generation.
@@ -56,6 +59,7 @@ impl Default for ControlState {
             lanes: Vec::new(),
             generations: Generations::default(),
             listeners: Vec::new(),
+            listeners_counted: Vec::new(),
             backends: Vec::new(),
             limits: Limits::default(),
             reloads: Reloads::default(),

@@ -56,7 +56,7 @@ fn every_path_is_answered_or_refused() {
 #[test]
 fn over_tcp_nobody_is_answered_who_asks_for_a_foreign_name() {
     let (admin, _state) = on_loopback();
-    let AdminAddress::Tcp(address) = admin.address() else { panic!("TCP was asked for") };
+    let Address::Tcp(address) = admin.address() else { panic!("TCP was asked for") };
     let ask = |host: &str| {
         let mut client = TcpStream::connect(address).unwrap();
         write!(client, "GET /state HTTP/1.1\r\nHost: {host}:{}\r\n\r\n", address.port()).unwrap();
@@ -192,24 +192,24 @@ fn a_stale_socket_makes_way_and_nothing_else_does() {
 
 fn on_loopback() -> (Admin, SharedState) {
     let state = SharedState::default();
-    let address = AdminAddress::Tcp("127.0.0.1:0".parse().unwrap());
+    let address = Address::Tcp("127.0.0.1:0".parse().unwrap());
     (Admin::start(&address, &["admin".into()], state.clone()).unwrap(), state)
 }
 
 fn on_unix(path: &Path) -> Result<Admin, AdminError> {
-    Admin::start(&AdminAddress::Unix(path.to_owned()), &[], SharedState::default())
+    Admin::start(&Address::Unix(path.to_owned()), &[], SharedState::default())
 }
 
 fn ask(admin: &Admin, method: &str, path: &str) -> String {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: admin\r\n\r\n");
     let mut answer = String::new();
     match admin.address() {
-        AdminAddress::Tcp(address) => {
+        Address::Tcp(address) => {
             let mut client = TcpStream::connect(address).unwrap();
             client.write_all(request.as_bytes()).unwrap();
             client.read_to_string(&mut answer).unwrap();
         }
-        AdminAddress::Unix(path) => {
+        Address::Unix(path) => {
             let mut client = UnixStream::connect(path).unwrap();
             client.write_all(request.as_bytes()).unwrap();
             client.read_to_string(&mut answer).unwrap();

@@ -35,7 +35,7 @@ fn flags_alone_make_a_configuration() {
     assert_eq!(listener.destination.backends.len(), 2);
     assert_eq!(listener.certificates.len(), 2);
     assert_eq!(config.lanes.get(), 3);
-    assert_eq!(config.admin, Some(AdminAddress::Unix("/admin.sock".into())));
+    assert_eq!(config.admin, Some(Address::Unix("/admin.sock".into())));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn the_version_of_the_header_may_be_said() {
 #[test]
 fn flags_that_are_refused() {
     for (arguments, expected) in [
-        (vec![], "--listen <ADDR:PORT>"),
+        (vec![], "--listen <ADDR:PORT|unix:PATH>"),
         (SIMPLE[..4].to_vec(), "--certificates <PATH>"),
         ([&["--config", "f"], &SIMPLE[..]].concat(), "cannot be used with"),
         (vec!["--config", "f", "--lanes", "2"], "cannot be used with"),

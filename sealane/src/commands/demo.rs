@@ -14,9 +14,7 @@ use std::path::PathBuf;
 
 use super::serve;
 use crate::args::DemoArguments;
-use crate::config::{
-    AdminAddress, BackendAddress, Config, ProxyHeader, Simple, Told, WrittenBackend,
-};
+use crate::config::{Address, BackendAddress, Config, ProxyHeader, Simple, Told, WrittenBackend};
 use crate::control::{ConfigSource, Control, say};
 use crate::exit::Exit;
 use crate::http;
@@ -34,11 +32,11 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> io::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     let Demo { backend, control, files } = demo;
-    let Some(listening) = control.bound().next() else { return Ok(Exit::Failed) };
+    let Some(Address::Tcp(listening)) = control.bound().next() else { return Ok(Exit::Failed) };
     let invitation = Invitation {
         ca: &files.ca,
         lanes: control.lane_count(),
-        listening,
+        listening: *listening,
         metrics: control.admin_address(),
     };
     write!(out, "{invitation}")?;
@@ -122,12 +120,12 @@ fn configuration(
     let simple = Simple {
         backends: vec![WrittenBackend { address: BackendAddress::Tcp(backend), tls: false }],
         certificates: vec![certificate],
-        listen: vec![listen],
+        listen: vec![Address::Tcp(listen)],
         ..Simple::default()
     };
     let mut config = Config::simple(simple).map_err(|mistakes| mistakes.to_string())?;
     // Not among the flags: there, port 0 of the same address counts as the same address.
-    config.admin = Some(AdminAddress::Tcp((Ipv4Addr::LOCALHOST, 0).into()));
+    config.admin = Some(Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()));
     for listener in &mut config.listeners {
         listener.policy.alpn = vec![b"http/1.1".to_vec()];
         listener.destination.proxy_header = ProxyHeader::V2(Told::default());

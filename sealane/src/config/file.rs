@@ -27,7 +27,7 @@ use super::mistake::{Mistake, Problem};
 use super::reader::{self, Table, Value};
 use super::value;
 use super::{
-    AccessLog, AccessLogDestination, AdminAddress, Config, KeySource, Limits, Listener, Tickets,
+    AccessLog, AccessLogDestination, Address, Config, KeySource, Limits, Listener, Tickets,
     default_lanes,
 };
 use claims::{Claims, Owner};
@@ -189,7 +189,7 @@ fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
 }
 
 /// Where it is served, and the names by which it may be asked for there.
-fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<(AdminAddress, Vec<String>)> {
+fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<(Address, Vec<String>)> {
     let written = table.required("address", "address = \"127.0.0.1:9180\"");
     let allow_remote = table.boolean("allow_remote").unwrap_or(false);
     let hosts = table.value("hosts");
@@ -200,9 +200,8 @@ fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<(AdminAddress, Ve
         let remedy = "use 127.0.0.1, [::1] or unix:PATH, or say allow_remote = true";
         written.parsed(|_| value::check_admin_is_local(&address, remedy))?;
     }
-    if let AdminAddress::Tcp(tcp) = &address {
-        claims.address(*tcp, Owner::Admin, &written)?;
-    } else if let Some(hosts) = &hosts {
+    claims.address(&address, Owner::Admin, &written)?;
+    if let (Address::Unix(_), Some(hosts)) = (&address, &hosts) {
         let what = "nobody is asked for a host on a unix socket";
         hosts.wrong(Problem::new(what, "remove it, or serve on ADDRESS:PORT"));
     }

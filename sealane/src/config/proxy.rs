@@ -10,14 +10,19 @@ use super::network::Network;
 pub struct AcceptProxy {
     /// Networks of those who are believed.
     pub from: Vec<Network>,
+    /// Whether those are believed who come by a unix socket.
+    pub from_unix: bool,
     /// Types of values that go on to the backend, where it gets a header too.
     pub passed_values: Vec<u8>,
 }
 
 impl AcceptProxy {
-    /// Whether `peer` is believed; who has no address is not.
+    /// Whether `peer` is believed; who comes by a unix socket has no address.
     pub fn believes(&self, peer: Option<IpAddr>) -> bool {
-        peer.is_some_and(|peer| self.from.iter().any(|network| network.contains(peer)))
+        match peer {
+            Some(peer) => self.from.iter().any(|network| network.contains(peer)),
+            None => self.from_unix,
+        }
     }
 }
 

@@ -32,7 +32,8 @@ fn the_least_that_can_be_written() {
         listeners: vec![Listener {
             name: "127.0.0.1:443".into(),
             accept_proxy: None,
-            addresses: vec!["127.0.0.1:443".parse().unwrap()],
+            addresses: vec![Address::Tcp("127.0.0.1:443".parse().unwrap())],
+            socket_mode: 0o660,
             certificates: vec![CertificateSource::Path("/etc/sealane/certs".into())],
             store: None,
             default_certificate: None,
@@ -143,7 +144,8 @@ proxy_timeout = "5s"
 unfinished_bytes_per_lane = "2MiB"
 [[listener]]
 name = "web"
-addresses = ["0.0.0.0:443", "[::]:443"]
+addresses = ["0.0.0.0:443", "[::]:443", "unix:/run/tls.sock"]
+socket_mode = "0600"
 certificates = ["/a.pem", { chain = "x.crt", key = "x.key" }]
 default_certificate = "WWW.example.com"
 groups = ["X25519", "secp256r1"]
@@ -156,7 +158,7 @@ balance = "least-connections"
 proxy_header = "pass"
 proxy_tlvs = ["crc32c", "ssl", "cn"]
 accept_proxy = "required"
-proxy_from = ["10.0.0.0/8", "::/0"]
+proxy_from = ["10.0.0.0/8", "::/0", "unix"]
 allow_anybody_to_claim_an_address = true
 proxy_pass_tlvs = [0xEA]
 allow = ["10.0.0.0/8", "file:allow.txt"]
@@ -225,7 +227,7 @@ fn every_key_has_an_effect() {
     let config = parse(EVERY_KEY).unwrap();
     assert_eq!((config.lanes.get(), config.pin_lanes, config.watch), (3, true, false));
     assert_eq!(config.crypto, ProviderChoice::AwsLc);
-    assert_eq!(config.admin, Some(AdminAddress::Tcp("0.0.0.0:9180".parse().unwrap())));
+    assert_eq!(config.admin, Some(Address::Tcp("0.0.0.0:9180".parse().unwrap())));
     assert_eq!(config.admin_hosts, ["metrics.example.com"]);
     let destination = AccessLogDestination::File("/etc/sealane/access.log".into());
     assert_eq!(
@@ -266,7 +268,9 @@ fn every_key_of_a_listener_has_an_effect() {
     let config = parse(EVERY_KEY).unwrap();
     let [web, .., other] = config.listeners.as_slice() else { panic!("{config:?}") };
     assert_eq!(web.name, "web");
-    assert_eq!(web.addresses.len(), 2);
+    assert_eq!(web.addresses.len(), 3);
+    assert_eq!(web.addresses[2], Address::Unix("/run/tls.sock".into()));
+    assert_eq!((web.socket_mode, other.socket_mode), (0o600, 0o660));
     assert_eq!(web.certificates.len(), 2);
     let chain = "/etc/sealane/x.crt".into();
     let key = "/etc/sealane/x.key".into();
@@ -281,7 +285,7 @@ fn every_key_of_a_listener_has_an_effect() {
     let told = Told::these(&[Telling::Cn, Telling::Crc32c, Telling::Ssl]);
     assert_eq!(web.destination.proxy_header, ProxyHeader::Pass(told));
     let accepts = web.accept_proxy.as_ref().unwrap();
-    assert!(accepts.believes("10.1.2.3".parse().ok()) && !accepts.believes(None));
+    assert!(accepts.believes("10.1.2.3".parse().ok()) && accepts.believes(None));
     assert!(accepts.believes("::1".parse().ok()) && !accepts.believes("11.0.0.1".parse().ok()));
     assert_eq!((&*accepts.passed_values, &other.accept_proxy), (&[0xea][..], &None));
     assert_eq!(web.limits, limits_of_web());
@@ -444,7 +448,7 @@ fn no_listener_has_more_backends_than_the_relay_can_tell_apart() {
             .map(|port| value::backend(&format!("localhost:{port}")).unwrap())
             .collect(),
         certificates: vec!["certs".into()],
-        listen: vec!["0.0.0.0:443".parse().unwrap()],
+        listen: value::listen_addresses("0.0.0.0:443").unwrap().0,
         ..Simple::default()
     };
     let mistakes = Config::simple(simple).unwrap_err().to_string();
@@ -526,7 +530,14 @@ fn contradictions_about_tls() {
         (listener("groups = [\"X25519MLKEM768\"]"), "TLS 1.2 has no group to use"),
         (
             listener("suites = [\"TLS_AES_128_GCM_SHA256\"]"),
-            "suites: no suite of TLS 1.2 is among them; add one, such as \"ECDHE-ECDSA-AES128-GCM",
+            "suites: no suite of TLS 1.2 is among suites; add one, such as \"ECDHE-ECDSA-AES128-GCM",
+        ),
+        (
+            listener(
+                "versions = [\"1.3\"]\nsuites = [\"TLS_AES_128_GCM_SHA256\"]\n\
+                 [[listener.route]]\nnames = [\"a.example\"]\nversions = [\"1.2\"]",
+            ),
+            "listener[0].route[0].versions: no suite of TLS 1.2 is among suites; add one",
         ),
         (
             listener("versions = [\"1.3\"]\nsuites = [\"ECDHE-RSA-AES128-GCM-SHA256\"]"),
@@ -550,11 +561,11 @@ fn contradictions_about_tls() {
 #[test]
 fn flags_alone() {
     let simple = Simple {
-        admin: Some(AdminAddress::Tcp("127.0.0.1:9180".parse().unwrap())),
+        admin: Some(Address::Tcp("127.0.0.1:9180".parse().unwrap())),
         backends: vec![value::backend("127.0.0.1:8080").unwrap()],
         certificates: vec!["certs".into()],
         lanes: NonZeroUsize::new(2),
-        listen: vec!["0.0.0.0:443".parse().unwrap(), "[::]:443".parse().unwrap()],
+        listen: value::listen_addresses(":443").unwrap().0,
         ..Simple::default()
     };
     let config = Config::simple(simple.clone()).unwrap();
@@ -562,10 +573,10 @@ fn flags_alone() {
     assert_eq!(config.listeners.len(), 1);
     assert_eq!(config.listeners[0].addresses, simple.listen);
     let wrong = Simple {
-        admin: Some(AdminAddress::Tcp("0.0.0.0:443".parse().unwrap())),
+        admin: Some(Address::Tcp("0.0.0.0:443".parse().unwrap())),
         backends: [simple.backends.clone(), simple.backends].concat(),
         certificates: Vec::new(),
-        listen: vec!["0.0.0.0:443".parse().unwrap()],
+        listen: value::listen_addresses("0.0.0.0:443").unwrap().0,
         ..Simple::default()
     };
     let mistakes = Config::simple(wrong).unwrap_err().to_string();

@@ -6,24 +6,28 @@ use std::time::Duration;
 
 use super::backend::TLS_SCHEME;
 use super::mistake::Problem;
-use super::{AdminAddress, BackendAddress, ProxyHeader, Told, WrittenBackend};
+use super::{Address, BackendAddress, ProxyHeader, Told, WrittenBackend};
 
 /// What is written to listen on: one address, or every address of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenAddresses(pub Vec<SocketAddr>);
+pub struct ListenAddresses(pub Vec<Address>);
 
-/// Reads what to listen on: `ADDRESS:PORT`, or `:PORT` or `*:PORT` for every address.
+/// Reads what to listen on: `ADDRESS:PORT`, `:PORT` or `*:PORT` for every address, or `unix:PATH`.
 pub fn listen_addresses(text: &str) -> Result<ListenAddresses, Problem> {
+    if let Some(path) = text.strip_prefix(UNIX_SCHEME) {
+        return Ok(ListenAddresses(vec![Address::Unix(unix_path(path)?)]));
+    }
     if let Some(("" | "*", port)) = text.rsplit_once(':')
         && let Ok(port) = port.parse::<u16>()
     {
         let every = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
-        return Ok(ListenAddresses(every.map(|address| (address, port).into()).into()));
+        let every = every.map(|address| Address::Tcp((address, port).into()));
+        return Ok(ListenAddresses(every.into()));
     }
-    listen_address(text).map(|address| ListenAddresses(vec![address]))
+    listen_address(text).map(|address| ListenAddresses(vec![Address::Tcp(address)]))
 }
 
-/// Reads one address to listen on.
+/// Reads one TCP address to listen on.
 pub fn listen_address(text: &str) -> Result<SocketAddr, Problem> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -33,7 +37,8 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, Problem> {
             format!("write \"[{host}]:{port}\"")
         }
         _ if text.parse::<IpAddr>().is_ok() => format!("add a port: \"{}\"", with_port(text)),
-        _ => "write ADDRESS:PORT with a numeric address, such as \"0.0.0.0:443\" or \"[::]:443\""
+        _ => "write ADDRESS:PORT with a numeric address, such as \"0.0.0.0:443\" or \"[::]:443\", or \
+              \"unix:/PATH\""
             .to_owned(),
     };
     Err(Problem::new(format!("{text:?} is not an address and port"), remedy))
@@ -59,7 +64,7 @@ pub fn backend(text: &str) -> Result<WrittenBackend, Problem> {
 
 /// Reads the address of a backend: `ADDRESS:PORT`, `HOST:PORT` or `unix:PATH`.
 fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
-    if let Some(path) = text.strip_prefix("unix:") {
+    if let Some(path) = text.strip_prefix(UNIX_SCHEME) {
         return unix_path(path).map(BackendAddress::Unix);
     }
     let broken = |what: &str, remedy: String| Err(Problem::new(format!("{text:?} {what}"), remedy));
@@ -95,10 +100,10 @@ fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
 }
 
 /// Reads where the admin interface listens: `ADDRESS:PORT` or `unix:PATH`.
-pub fn admin_address(text: &str) -> Result<AdminAddress, Problem> {
-    match text.strip_prefix("unix:") {
-        Some(path) => unix_path(path).map(AdminAddress::Unix),
-        None => text.parse().map(AdminAddress::Tcp).map_err(|_| {
+pub fn admin_address(text: &str) -> Result<Address, Problem> {
+    match text.strip_prefix(UNIX_SCHEME) {
+        Some(path) => unix_path(path).map(Address::Unix),
+        None => text.parse().map(Address::Tcp).map_err(|_| {
             Problem::new(
                 format!("{text:?} is neither an address and port nor a unix socket"),
                 "write \"127.0.0.1:9180\" or \"unix:/run/sealane/admin.sock\"",
@@ -108,13 +113,32 @@ pub fn admin_address(text: &str) -> Result<AdminAddress, Problem> {
 }
 
 /// Refuses to show the admin interface to a network.
-pub fn check_admin_is_local(address: &AdminAddress, remedy: &str) -> Result<(), Problem> {
+pub fn check_admin_is_local(address: &Address, remedy: &str) -> Result<(), Problem> {
+    if is_local(address) {
+        return Ok(());
+    }
+    let what =
+        format!("{address} is reachable from the network, and whoever reaches it sees everything");
+    Err(Problem::new(what, remedy))
+}
+
+/// Whether only programs of this machine reach it.
+pub(super) fn is_local(address: &Address) -> bool {
     match address {
-        AdminAddress::Tcp(tcp) if !tcp.ip().to_canonical().is_loopback() => Err(Problem::new(
-            format!("{tcp} is reachable from the network, and whoever reaches it sees everything"),
-            remedy,
+        Address::Tcp(tcp) => tcp.ip().to_canonical().is_loopback(),
+        Address::Unix(_) => true,
+    }
+}
+
+/// Reads who may open a unix socket, in octal as chmod(1) does.
+pub(super) fn socket_mode(text: &str) -> Result<u32, Problem> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|_| text.len() <= OCTAL_DIGITS_MAX);
+    match mode {
+        Some(mode) if mode & 0o600 == 0o600 && mode & !0o666 == 0 => Ok(mode),
+        _ => Err(Problem::new(
+            format!("{text:?} is no permission of a socket"),
+            "write \"0600\" for its owner, \"0660\" for its group too, or \"0666\" for everybody",
         )),
-        AdminAddress::Tcp(_) | AdminAddress::Unix(_) => Ok(()),
     }
 }
 
@@ -265,6 +289,10 @@ fn with_port(address: &str) -> String {
     }
 }
 
+/// Digits of a file's permissions with one 0 before them.
+const OCTAL_DIGITS_MAX: usize = 4;
+/// What stands before the path of a unix socket.
+const UNIX_SCHEME: &str = "unix:";
 /// Bytes of a unix socket's path: `sun_path` without its end.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
@@ -341,6 +369,8 @@ mod tests {
             ("[::]:443", Ok("[::]:443")),
             (":443", Ok("0.0.0.0:443 [::]:443")),
             ("*:443", Ok("0.0.0.0:443 [::]:443")),
+            ("unix:/run/tls.sock", Ok("unix:/run/tls.sock")),
+            ("unix:run/tls.sock", Err("no absolute path")),
             (":66000", Err("write ADDRESS:PORT")),
             (":::443", Err("write \"[::]:443\"")),
             ("127.0.0.1", Err("add a port: \"127.0.0.1:PORT\"")),

@@ -143,7 +143,13 @@ fn preamble(config: &Config, listener: &config::Listener) -> Option<Duration> {
 /// reach.
 fn https_port(config: &Config) -> u16 {
     let listeners = config.listeners.iter().filter(|each| each.spoken == Spoken::Tls);
-    let addresses: Vec<_> = listeners.flat_map(|each| &each.addresses).collect();
+    let addresses = listeners.flat_map(|each| &each.addresses);
+    let addresses: Vec<_> = addresses
+        .filter_map(|address| match address {
+            Address::Tcp(tcp) => Some(tcp),
+            Address::Unix(_) => None,
+        })
+        .collect();
     let is_own = addresses.iter().any(|address| address.port() == HTTPS_PORT);
     let public = addresses.iter().find(|address| !address.ip().is_loopback());
     let first = public.or(addresses.first()).filter(|_| !is_own);
@@ -229,7 +235,7 @@ mod tests {
         let config = Config::simple(Simple {
             backends: vec![value::backend("127.0.0.1:1").unwrap()],
             certificates: vec!["site.pem".into()],
-            listen: vec!["127.0.0.1:0".parse().unwrap()],
+            listen: value::listen_addresses("127.0.0.1:0").unwrap().0,
             ..Simple::default()
         })
         .unwrap();

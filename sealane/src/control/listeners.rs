@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
+use sealane_lanes::generation::Generation;
 use sealane_lanes::steer::Steer;
 
+use crate::backends::RelaySettings;
 use crate::config;
 use crate::relay::ListenerCounters;
 
@@ -26,8 +28,7 @@ impl ListenerRegistry {
             return known.clone();
         }
         self.numbers += 1;
-        let open = (0..lanes).map(|_| Arc::default()).collect();
-        let counters = ListenerCounters { number: self.numbers, open };
+        let counters = ListenerCounters::new(self.numbers, lanes);
         self.by_name.insert(name.to_owned(), counters.clone());
         counters
     }
@@ -46,7 +47,13 @@ impl ListenerRegistry {
     /// Forgets listeners that no generation has any more.
     pub(super) fn prune(&mut self) {
         self.by_name.retain(|_, counters| {
-            counters.open.iter().any(|of_lane| Arc::strong_count(of_lane) > 1)
+            counters.lanes.iter().any(|of_lane| Arc::strong_count(of_lane) > 1)
         });
     }
+}
+
+/// What is counted of each listener, by its name.
+pub(super) fn counted(generation: &Generation<RelaySettings>) -> Vec<(String, ListenerCounters)> {
+    let settings = generation.listeners.iter().map(|listener| &listener.settings);
+    settings.map(|each| (each.listener.clone(), each.admission.counted.clone())).collect()
 }

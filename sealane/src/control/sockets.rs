@@ -1,87 +1,119 @@
 //! Listening sockets that a new generation brings: bound before anything is published.
 
-use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
-use sealane_lanes::generation::{Generation, ListenerKey};
-use sealane_lanes::listener::{Bind, bind_as};
+use sealane_lanes::generation::Generation;
+use sealane_lanes::kernel::Address;
+use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_as};
 
 use crate::backends::RelaySettings;
+use crate::config::Config;
 use crate::listener::said_of;
+use crate::unix_socket::{self, SocketFile};
+
+/// An address that is listened on; the file of a unix socket goes with this value.
+pub(super) struct Bound {
+    /// As it is written.
+    pub(super) key: Address,
+    /// With the port that was chosen for port 0.
+    pub(super) local: Address,
+    file: Option<SocketFile>,
+}
+
+impl Bound {
+    /// Lets in whoever `config` says, which may have changed since it was bound.
+    pub(super) fn permit(&self, config: &Config) -> Result<(), String> {
+        let owner = config.listeners.iter().find(|each| each.addresses.contains(&self.key));
+        let Some((file, owner)) = self.file.as_ref().zip(owner) else { return Ok(()) };
+        file.permit(owner.socket_mode).map_err(|error| {
+            said_of(&owner.name, &format!("socket_mode: {} keeps its own: {error}", self.key))
+        })
+    }
+}
 
 /// Freshly bound sockets, one per lane for each address.
 pub(super) struct NewSockets {
-    /// Each new key with the address that was bound for it.
-    pub(super) bound: Vec<(ListenerKey, SocketAddr)>,
-    by_lane: Vec<Vec<(ListenerKey, OwnedFd)>>,
+    /// What was bound.
+    pub(super) bound: Vec<Bound>,
+    by_lane: Vec<Vec<(Address, OwnedFd)>>,
 }
 
 impl NewSockets {
     /// Takes the sockets of lane number `lane`.
-    pub(super) fn of_lane(&mut self, lane: usize) -> Vec<(ListenerKey, OwnedFd)> {
+    pub(super) fn of_lane(&mut self, lane: usize) -> Vec<(Address, OwnedFd)> {
         self.by_lane.get_mut(lane).map(std::mem::take).unwrap_or_default()
     }
 }
 
-/// Binds every address of `generation` that is not among `known`.
+/// Binds every address of `generation`, which was made of `config`, that is not among `known`.
 ///
 /// # Errors
 /// A line for each address that cannot be bound; nothing is left bound then.
 pub(super) fn open_new(
     generation: &Generation<RelaySettings>,
-    known: &HashSet<ListenerKey>,
-    lanes: usize,
+    config: &Config,
+    known: &[Bound],
 ) -> Result<NewSockets, Vec<String>> {
+    let lanes = config.lanes.get();
     let mut sockets = NewSockets { bound: Vec::new(), by_lane: Vec::new() };
     sockets.by_lane.resize_with(lanes, Vec::new);
+    let is_known = |key: &&Address| known.iter().any(|bound| bound.key == **key);
     let mut problems = Vec::new();
-    for listener in &generation.listeners {
-        for key in listener.keys.iter().filter(|key| !known.contains(key)) {
-            // Whoever else is at an address that overlaps cannot be told from ourselves.
-            let reuse_port = overlaps(*key, generation, known);
-            let wanted = Bind {
-                reuse_port,
-                liveness: listener.liveness,
-                steer: listener.steer,
-                ..Bind::to(*key)
+    for (listener, written) in generation.listeners.iter().zip(&config.listeners) {
+        for key in listener.keys.iter().filter(|key| !is_known(key)) {
+            let opened = match key {
+                Address::Tcp(address) => bind_patiently(
+                    &Bind {
+                        // Whoever else is at an address that overlaps cannot be told from ourselves.
+                        reuse_port: overlaps(*address, generation, known),
+                        liveness: listener.liveness,
+                        steer: listener.steer,
+                        ..Bind::to(*address)
+                    },
+                    lanes,
+                )
+                .map(|(fds, local)| (fds, Address::Tcp(local), None)),
+                Address::Unix(path) => bind_unix(path, written.socket_mode, lanes)
+                    .map(|(fds, file)| (fds, key.clone(), Some(file))),
             };
-            let bound = bind_patiently(&wanted, lanes);
-            match bound {
-                Ok((fds, bound)) => {
-                    sockets.bound.push((*key, bound));
+            match opened {
+                Ok((fds, local, file)) => {
+                    sockets.bound.push(Bound { key: key.clone(), local, file });
                     for (fd, of_lane) in fds.into_iter().zip(&mut sockets.by_lane) {
-                        of_lane.push((*key, fd));
+                        of_lane.push((key.clone(), fd));
                     }
                 }
-                Err(error) => problems.push(said_of(
-                    &listener.settings.listener,
-                    &format!(
-                        "cannot listen on {key}: {error}; is another program using it, or is the \
-                         address not of this machine?"
-                    ),
-                )),
+                Err(error) => problems.push(said_of(&written.name, &refused(key, &error))),
             }
         }
     }
     if problems.is_empty() { Ok(sockets) } else { Err(problems) }
 }
 
+fn refused(key: &Address, error: &io::Error) -> String {
+    let question = match key {
+        Address::Tcp(_) => "is another program using it, or is the address not of this machine?",
+        Address::Unix(_) => "is its folder there, and may this user write to it?",
+    };
+    format!("cannot listen on {key}: {error}; {question}")
+}
+
 /// Whether an address that we listen on already, or will, takes connections to `key` too: an
 /// address and every address of its family, with one port. The more exact one gets them.
-fn overlaps(
-    key: SocketAddr,
-    generation: &Generation<RelaySettings>,
-    known: &HashSet<ListenerKey>,
-) -> bool {
-    let listeners = generation.listeners.iter();
-    listeners.flat_map(|listener| &listener.keys).chain(known).any(|other| {
-        *other != key
-            && other.port() == key.port()
-            && other.is_ipv4() == key.is_ipv4()
-            && (other.ip().is_unspecified() || key.ip().is_unspecified())
+fn overlaps(key: SocketAddr, generation: &Generation<RelaySettings>, known: &[Bound]) -> bool {
+    let wanted = generation.listeners.iter().flat_map(|listener| &listener.keys);
+    wanted.chain(known.iter().map(|bound| &bound.key)).any(|other| match other {
+        Address::Tcp(other) => {
+            *other != key
+                && other.port() == key.port()
+                && other.is_ipv4() == key.is_ipv4()
+                && (other.ip().is_unspecified() || key.ip().is_unspecified())
+        }
+        Address::Unix(_) => false,
     })
 }
 
@@ -97,6 +129,13 @@ fn bind_patiently(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, Sock
         }
     }
     bind_as(wanted, lanes)
+}
+
+/// One socket that all lanes take from: the kernel spreads nobody over several of one path.
+fn bind_unix(path: &Path, mode: u32, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketFile)> {
+    let (socket, file) = unix_socket::bind(path, mode, i32::try_from(BACKLOG).unwrap_or(i32::MAX))?;
+    let (sockets, _) = adopt(socket.as_fd(), BACKLOG, lanes)?;
+    Ok((sockets, file))
 }
 
 const BIND_TRIES: usize = 20;

@@ -16,7 +16,7 @@ fn config(backend: &str, certificates: &Path) -> Config {
     Config::simple(Simple {
         backends: vec![value::backend(backend).unwrap()],
         certificates: vec![certificates.into()],
-        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        listen: value::listen_addresses("127.0.0.1:0").unwrap().0,
         ..Simple::default()
     })
     .unwrap()

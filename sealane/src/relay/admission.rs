@@ -1,13 +1,12 @@
 //! Whom a listener lets in, and how many.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use sealane_lanes::cause::Cause;
-use sealane_lanes::counters::Counter;
 
 use super::client_limits::{Client, ClientTable};
+use super::listener_counters::{LaneListenerCounters, ListenerCounters};
 use crate::config::PerClient;
 use crate::networks::Access;
 
@@ -20,23 +19,9 @@ pub struct Admission {
     pub connections_max: Option<usize>,
     /// A lane's share of what one client may have.
     pub per_client: PerClient,
-    /// What is counted of the listener; kept across generations.
+    /// What is counted of the listener.
     pub counted: ListenerCounters,
 }
-
-/// What lanes count of a listener.
-#[derive(Clone, Default)]
-pub struct ListenerCounters {
-    /// Tells it from others in tables of lanes; counted from 1, the same in every generation.
-    pub number: u32,
-    /// By lane: its open connections.
-    pub open: Vec<Arc<OpenConnections>>,
-}
-
-/// Connections that one lane has open for one listener.
-#[derive(Default)]
-#[repr(align(128))]
-pub struct OpenConnections(pub Counter);
 
 /// What one lane knows of the clients that it has let in.
 pub(super) struct Visitors {
@@ -48,33 +33,46 @@ pub(super) struct Visitors {
 }
 
 impl Admission {
-    /// Lets a client in that has come from `address`; every one that is let in has to
-    /// [`leave`](Self::leave).
+    /// Lets a client in that has come from `address`, if it has one that is known; every one that
+    /// is let in has to [`leave`](Self::leave).
     ///
     /// # Errors
     /// It may not come in, and nothing is counted.
-    pub(super) fn admit(&self, address: IpAddr, visitors: &mut Visitors) -> Result<(), Cause> {
-        if !self.access.admits(address) {
+    pub(super) fn admit(
+        &self,
+        address: Option<IpAddr>,
+        visitors: &mut Visitors,
+    ) -> Result<(), Cause> {
+        if address.is_some_and(|address| !self.access.admits(address)) {
             return Err(Cause::Denied);
         }
-        let open = self.counted.open.get(visitors.lane).map(|open| &open.0);
-        let count = open.map_or(0, Counter::value);
-        if self.connections_max.is_some_and(|max| count >= max as u64) {
+        let counters = self.counters(visitors.lane);
+        let open = counters.map_or(0, |counters| counters.open.value());
+        if self.connections_max.is_some_and(|max| open >= max as u64) {
             return Err(Cause::LimitListener);
         }
-        visitors.admit(self, address)?;
-        if let Some(open) = open {
-            open.add(1);
+        if let Some(address) = address {
+            visitors.admit(self, address)?;
+        }
+        if let Some(counters) = counters {
+            counters.open.add(1);
         }
         Ok(())
     }
 
     /// The connection of a client that was let in from `address` has ended.
-    pub(super) fn leave(&self, address: IpAddr, visitors: &mut Visitors) {
-        if let Some(open) = self.counted.open.get(visitors.lane) {
-            open.0.subtract(1);
+    pub(super) fn leave(&self, address: Option<IpAddr>, visitors: &mut Visitors) {
+        if let Some(counters) = self.counters(visitors.lane) {
+            counters.open.subtract(1);
         }
-        visitors.leave(self, address);
+        if let Some(address) = address {
+            visitors.leave(self, address);
+        }
+    }
+
+    /// What lane number `lane` counts of the listener.
+    pub(super) fn counters(&self, lane: usize) -> Option<&LaneListenerCounters> {
+        self.counted.lanes.get(lane).map(|counters| &**counters)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a PROXY header announced of a connection.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
@@ -12,8 +12,8 @@ use crate::proxy_header::{
 /// What a PROXY header announced of a connection, beside its client's address.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Whether the client was let in, and so has to leave.
-    pub(super) is_admitted: bool,
+    /// The client that was let in, by its address if that was told, and so has to leave.
+    pub(super) admitted: Option<Option<IpAddr>>,
     /// Whether the connection is the sender's own, such as a health check.
     pub is_own: bool,
     /// The address that the client connected to, if it was told.
@@ -39,7 +39,7 @@ impl Source {
         let kept = header.values().filter(|value| is_kept(value.kind));
         let values: Vec<u8> = kept.flat_map(|value| value.whole).copied().collect();
         Self {
-            is_admitted: false,
+            admitted: None,
             is_own: header.origin == Origin::Sender,
             local: header.local(),
             peer,

@@ -150,7 +150,7 @@ fn lane(
     let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let listener = Listener {
         number: 0,
-        keys: vec![address],
+        keys: vec![Address::Tcp(address)],
         preamble: None,
         speech: Speech::Tls(Arc::new(Context {
             id: ContextId::fresh(),
@@ -179,7 +179,7 @@ fn lane(
         decoded_keys_max: NonZeroUsize::MIN,
         first: Publication {
             generation: Arc::new(generation),
-            sockets: vec![(address, sockets.remove(0))],
+            sockets: vec![(Address::Tcp(address), sockets.remove(0))],
         },
         kernel: Faulty { connected: HashMap::new(), fault, linux: Linux },
     };

@@ -172,7 +172,7 @@ fn other_commands_and_their_codes() {
         (&["man", "sevre"], 2, "no command \"sevre\""),
         (&["completions", "bash"], 0, "complete -F _sealane"),
         (&["completions", "csh"], 2, "possible values: bash"),
-        (&["serve"], 2, "--listen <ADDR:PORT>"),
+        (&["serve"], 2, "--listen <ADDR:PORT|unix:PATH>"),
         (&["serve", "--config", "a", "--listen", "127.0.0.1:1"], 2, "cannot be used with"),
         (&["serve", "--config", "absent.toml"], 3, "absent.toml: cannot be read"),
         (&["check", "--config", "absent.toml"], 3, "absent.toml: cannot be read"),

@@ -33,3 +33,4 @@ mod settings;
 mod store;
 mod store_faults;
 mod store_watch;
+mod unix_listeners;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use crate::config::AdminAddress;
+use crate::config::Address;
 
 /// What runs, and how to look at it.
 pub(super) struct Invitation<'a> {
@@ -15,7 +15,7 @@ pub(super) struct Invitation<'a> {
     /// Where the terminator listens.
     pub(super) listening: SocketAddr,
     /// Where metrics are.
-    pub(super) metrics: Option<&'a AdminAddress>,
+    pub(super) metrics: Option<&'a Address>,
 }
 
 impl Invitation<'_> {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn lines(listening: &str) -> String {
-        let metrics = AdminAddress::Tcp("127.0.0.1:9".parse().unwrap());
+        let metrics = Address::Tcp("127.0.0.1:9".parse().unwrap());
         let listening = listening.parse().unwrap();
         let ca = Path::new("it's here/ca.pem");
         Invitation { ca, lanes: 1, listening, metrics: Some(&metrics) }.to_string()

@@ -1,15 +1,15 @@
 //! What only one part of a configuration may have: addresses and names of listeners.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
+use super::super::Address;
 use super::super::mistake::{Place, Problem};
 use super::super::reader::Value;
 
 /// Who has what already.
 #[derive(Default)]
 pub(super) struct Claims {
-    addresses: HashMap<SocketAddr, Owner>,
+    addresses: HashMap<Address, Owner>,
     names: HashMap<String, Place>,
 }
 
@@ -25,11 +25,11 @@ impl Claims {
     /// Takes an address, which is `written`, for its owner; that it is taken is a mistake.
     pub(super) fn address(
         &mut self,
-        address: SocketAddr,
+        address: &Address,
         owner: Owner,
         written: &Value<'_>,
     ) -> Option<()> {
-        if let Some(first) = self.addresses.get(&address) {
+        if let Some(first) = self.addresses.get(address) {
             let first = match first {
                 Owner::Admin => "[admin]".to_owned(),
                 Owner::Listener(at) => format!("the listener in {}", seen_from(at, written)),
@@ -38,7 +38,7 @@ impl Claims {
             written.wrong(Problem::new(what, "choose another or remove one of the two"));
             return None;
         }
-        self.addresses.insert(address, owner);
+        self.addresses.insert(address.clone(), owner);
         Some(())
     }
 

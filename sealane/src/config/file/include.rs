@@ -167,7 +167,9 @@ mod tests {
         let none = [("conf.d/.hidden.toml", "nonsense"), ("conf.d/a.toml.bak", "nonsense")];
         let main = format!("{INCLUDE}{}{}", listener(1), listener(30));
         let config = loaded(&main, &[&files[..], &none].concat()).unwrap();
-        let ports: Vec<_> = config.listeners.iter().map(|l| l.addresses[0].port()).collect();
+        let names = config.listeners.iter().map(|listener| &listener.name);
+        let ports: Vec<u16> =
+            names.map(|name| name.rsplit_once(':').unwrap().1.parse().unwrap()).collect();
         let by_name: Vec<u16> =
             (0..24).map(|name| (2..26).find(|p| p * 7 % 24 == name).unwrap()).collect();
         assert_eq!(ports, [&[1, 30][..], &by_name].concat());

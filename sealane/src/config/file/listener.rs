@@ -1,7 +1,6 @@
 //! The keys of a listener: where it listens, what it serves and by which rules, and where its
 //! plaintext goes.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use sealane_engine::policy::UnknownNames;
@@ -9,7 +8,8 @@ use sealane_engine::policy::UnknownNames;
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{
-    CertificateSource, Destination, Limits, Listener, Route, STORES_REMEDY, Spoken, value,
+    AcceptProxy, Address, CertificateSource, Destination, Limits, Listener, Route,
+    SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, value,
 };
 use super::LISTENERS_MAX;
 use super::claims::{Claims, Owner};
@@ -60,6 +60,7 @@ fn listener(
     let name = table.value("name");
     let accept_proxy = accept_proxy(table);
     let addresses = addresses(table, at, claims);
+    let socket_mode = table.value("socket_mode").map(|v| v.parsed(value::socket_mode));
     let default_certificate = table.value("default_certificate");
     let spoken = spoken(table);
     let passthrough = table.boolean("passthrough").unwrap_or(false);
@@ -71,12 +72,7 @@ fn listener(
         Some(routes) => passthrough && !ends_tls(routes),
         None => passthrough,
     };
-    let certificates = match table.value("certificates") {
-        None if needs_none => Some((Vec::new(), None)),
-        _ => table
-            .required("certificates", "certificates = [\"/etc/sealane/certificates\"]")
-            .and_then(|v| certificate_sources(&v)),
-    };
+    let certificates = certificates(table, needs_none);
     let destination = match spoken {
         Spoken::Redirect => Some(Destination::nowhere()),
         _ => destination(table).filter(|d| may_get_tls(passthrough, d, table)),
@@ -89,6 +85,9 @@ fn listener(
         routes.as_deref().unwrap_or_default(),
     );
     check_passed_on(table, passthrough && spoken.is_tls(), routes.as_deref().unwrap_or_default());
+    if let Some(addresses) = &addresses {
+        check_sockets(table, addresses, accept_proxy.as_ref());
+    }
     let limits = listener_limits(table, limits);
     if limits.steers_clients && accept_proxy.is_some() {
         let what = "the peer is always the balancer";
@@ -115,6 +114,7 @@ fn listener(
         name,
         accept_proxy,
         addresses: addresses?,
+        socket_mode: socket_mode.unwrap_or(Some(SOCKET_MODE_DEFAULT))?,
         certificates,
         store,
         default_certificate: default_name,
@@ -148,6 +148,28 @@ fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: &[Route]) {
     }
 }
 
+/// Says what means nothing on unix sockets, or without one.
+fn check_sockets(table: &mut Table<'_>, addresses: &[Address], proxy: Option<&AcceptProxy>) {
+    let is_unix = |address: &Address| matches!(address, Address::Unix(_));
+    if !addresses.iter().any(is_unix) {
+        table.refuse(&["socket_mode"], "means nothing without a unix socket", "remove it");
+        return;
+    }
+    if proxy.is_some_and(|proxy| !proxy.from_unix) {
+        let what = "nobody who uses the unix socket is believed, so nobody gets in";
+        table.refuse(&["proxy_from"], what, "add \"unix\"");
+    }
+    if addresses.iter().all(is_unix) {
+        let what = "is about TCP, and all addresses are unix sockets";
+        table.refuse(&["keepalive", "steer", "user_timeout"], what, "remove it");
+        if proxy.is_none() {
+            let what = "clients of a unix socket have no address";
+            let remedy = "remove it, or say accept_proxy = \"required\"";
+            table.refuse(&OF_CLIENT_ADDRESSES, what, remedy);
+        }
+    }
+}
+
 fn ends_tls(routes: &[Route]) -> bool {
     routes.iter().any(|route| route.policy.is_some())
 }
@@ -159,11 +181,7 @@ fn written_routes<'d>(table: &mut Table<'d>) -> Vec<Value<'d>> {
 }
 
 /// `address` for one, `addresses` for several.
-fn addresses(
-    table: &mut Table<'_>,
-    at: &Value<'_>,
-    claims: &mut Claims,
-) -> Option<Vec<SocketAddr>> {
+fn addresses(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Option<Vec<Address>> {
     let many = table.value("addresses");
     let one = match many {
         None => table.required("address", "address = \"0.0.0.0:443\""),
@@ -172,7 +190,7 @@ fn addresses(
     let mut claimed = |v: &Value<'_>| {
         let addresses = v.parsed(value::listen_addresses)?.0;
         for address in &addresses {
-            claims.address(*address, Owner::Listener(at.place()), v)?;
+            claims.address(address, Owner::Listener(at.place()), v)?;
         }
         Some(addresses)
     };
@@ -191,7 +209,15 @@ fn addresses(
 }
 
 /// Files and directories, and a store if there is one.
-fn certificate_sources(written: &Value<'_>) -> Option<(Vec<CertificateSource>, Option<PathBuf>)> {
+fn certificates(
+    table: &mut Table<'_>,
+    needs_none: bool,
+) -> Option<(Vec<CertificateSource>, Option<PathBuf>)> {
+    if needs_none && table.value("certificates").is_none() {
+        return Some((Vec::new(), None));
+    }
+    let example = "certificates = [\"/etc/sealane/certificates\"]";
+    let written = table.required("certificates", example)?;
     let mut store = None;
     let mut files = Vec::new();
     let sources = written.set(SOURCES_MAX, |v| match store_path(v) {
@@ -236,6 +262,9 @@ fn listener_name(text: &str) -> Result<String, Problem> {
     ))
 }
 
+/// What tells clients apart by their addresses.
+const OF_CLIENT_ADDRESSES: [&str; 4] =
+    ["allow", "connections_per_client", "deny", "handshakes_per_client"];
 const UNUSED_WHERE_PASSED_ON: [&str; 4] =
     ["alpn", "certificates", "default_certificate", "unknown_names"];
 /// Files and directories with certificates of one listener.

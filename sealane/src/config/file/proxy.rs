@@ -35,18 +35,29 @@ pub(super) fn accept_proxy(table: &mut Table<'_>) -> Option<AcceptProxy> {
         return None;
     };
     let anybody = claims.and_then(|v| v.boolean()).unwrap_or(false);
-    let from = from.set(PROXY_NETWORKS_MAX, |v| source(v, anybody))?;
+    // Of the sources that are written, the unix socket is the one without a network.
+    let sources = from.set(PROXY_NETWORKS_MAX, |v| source(v, anybody))?;
+    let from_unix = sources.contains(&None);
+    let from = sources.into_iter().flatten().collect();
     let passed_values = passed.map(|v| v.set(PASSED_VALUES_MAX, value_type));
-    Some(AcceptProxy { from, passed_values: passed_values.map_or(Some(Vec::new()), |read| read)? })
+    Some(AcceptProxy {
+        from,
+        from_unix,
+        passed_values: passed_values.map_or(Some(Vec::new()), |read| read)?,
+    })
 }
 
-fn source(written: &Value<'_>, anybody: bool) -> Option<Network> {
+/// A network, or none for the unix socket.
+fn source(written: &Value<'_>, anybody: bool) -> Option<Option<Network>> {
+    if written.as_text() == Some(UNIX) {
+        return Some(None);
+    }
     written.parsed(|text| match network(text)? {
         everything if everything.is_everything() && !anybody => Err(Problem::new(
             format!("{everything} believes everybody"),
             "say allow_anybody_to_claim_an_address = true if that is meant",
         )),
-        network => Ok(network),
+        network => Ok(Some(network)),
     })
 }
 
@@ -73,4 +84,6 @@ const WRITTEN_HERE: [u8; 8] = [
     proxy_header::TYPE_UNIQUE_ID,
 ];
 
+/// Everybody who may open the unix sockets of the listener.
+const UNIX: &str = "unix";
 const ACCEPT_PROXY: [(&str, bool); 2] = [("off", false), ("required", true)];

@@ -1,11 +1,9 @@
 //! The keys that say what a listener's clients speak: plain bytes, HTTP that is sent elsewhere, or
 //! something before TLS.
 
-use std::net::SocketAddr;
-
 use super::super::mistake::Problem;
 use super::super::reader::Table;
-use super::super::{Destination, ProxyHeader, Route, Spoken};
+use super::super::{Address, Destination, ProxyHeader, Route, Spoken, value};
 use super::destination::DESTINATION_KEYS;
 use super::policy::HANDSHAKE_KEYS;
 
@@ -26,7 +24,7 @@ pub(super) fn spoken(table: &mut Table<'_>) -> Spoken {
 pub(super) fn check_spoken(
     spoken: Spoken,
     table: &mut Table<'_>,
-    addresses: &[SocketAddr],
+    addresses: &[Address],
     destination: Option<&Destination>,
     routes: &[Route],
 ) {
@@ -61,13 +59,12 @@ pub(super) fn check_spoken(
                 let what = "relays plain bytes to plain backends";
                 table.refuse(&["plain"], what, "write \"tls://...\" or remove plain");
             }
-            let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
-            if !allow_remote && !addresses.iter().all(is_local) {
+            if !allow_remote && !addresses.iter().all(value::is_local) {
                 let what = "whoever reaches this address speaks to the backends as if it were you";
                 table.refuse(
                     &["plain"],
                     what,
-                    "use 127.0.0.1 or [::1], or say allow_remote = true",
+                    "use 127.0.0.1, [::1] or unix:PATH, or say allow_remote = true",
                 );
             }
         }

@@ -13,6 +13,7 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
         accept_proxy: None,
         name: "test".into(),
         addresses: Vec::new(),
+        socket_mode: 0o660,
         certificates: certificates
             .iter()
             .map(|path| CertificateSource::Path(path.into()))

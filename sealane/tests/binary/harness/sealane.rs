@@ -32,6 +32,8 @@ pub struct Settings {
 pub struct ListenerSettings {
     pub name: String,
     pub address: SocketAddr,
+    /// A unix socket that it listens on instead.
+    pub socket: Option<PathBuf>,
     /// None where no TLS ends.
     pub certificates: Option<PathBuf>,
     pub backends: Vec<String>,
@@ -48,6 +50,7 @@ impl ListenerSettings {
         Self {
             name: name.into(),
             address: reserved.address(),
+            socket: None,
             certificates: Some(certificates.into()),
             backends: vec![backend.to_string()],
             more: String::new(),
@@ -85,12 +88,12 @@ impl Settings {
             self.limits
         );
         for listener in &self.listeners {
-            writeln!(
-                text,
-                "[[listener]]\nname = {:?}\naddress = \"{}\"",
-                listener.name, listener.address,
-            )
-            .unwrap();
+            let address = match &listener.socket {
+                Some(path) => format!("unix:{}", path.display()),
+                None => listener.address.to_string(),
+            };
+            writeln!(text, "[[listener]]\nname = {:?}\naddress = {address:?}", listener.name)
+                .unwrap();
             if !listener.backends.is_empty() {
                 writeln!(text, "backends = {:?}", listener.backends).unwrap();
             }
