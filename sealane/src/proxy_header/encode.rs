@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sealane_engine::certificates::{KeyType, SignatureAlgorithm, common_name};
-use sealane_engine::client_certificates::ClientStanding;
 use sealane_engine::policy::Suite;
 use sealane_engine::session::ServerSession;
 use sealane_lanes::kernel::Kernel;
@@ -45,11 +44,13 @@ impl<'a> From<&Header<'a>> for Announced<'a> {
 /// something; no bytes where none is sent.
 ///
 /// An address that was announced stands in place of the connection's own. So does, with
-/// [`ProxyHeader::Pass`], every other value.
+/// [`ProxyHeader::Pass`], every other value. `is_verified` says whether the certificate is believed
+/// that the client showed, if it did.
 pub fn encode<K: Kernel>(
     link: &Link<'_, K>,
     header: ProxyHeader,
     announced: Option<&Announced<'_>>,
+    is_verified: bool,
 ) -> Vec<u8> {
     let addresses = || {
         let announced = announced.and_then(|announced| announced.addresses);
@@ -78,19 +79,17 @@ pub fn encode<K: Kernel>(
         ..session.map_or_else(Facts::default, |session| Facts {
             alpn: session.alpn().filter(|_| told.has(Telling::Alpn)),
             resumed: told.has(Telling::Lane).then(|| session.resumed()),
-            tls: told
-                .has(Telling::Ssl)
-                .then(|| tls(session, || link.standing(), told, key.as_deref())),
+            tls: told.has(Telling::Ssl).then(|| tls(session, is_verified, told, key.as_deref())),
             ..Facts::default()
         })
     };
     facts.encode(&passed)
 }
 
-/// How the client spoke TLS; `standing` is asked for only if it showed a certificate.
+/// How the client spoke TLS.
 fn tls<'a>(
     session: &'a ServerSession,
-    standing: impl FnOnce() -> ClientStanding,
+    is_verified: bool,
     told: Told,
     key: Option<&'a str>,
 ) -> Tls<'a> {
@@ -99,7 +98,7 @@ fn tls<'a>(
         der: told.has(Telling::Cert).then_some(leaf),
         // A ticket has the certificates of the session that it continues.
         is_of_session_only: session.resumed(),
-        is_verified: standing() == ClientStanding::Verified,
+        is_verified,
     });
     let signature = session.served().and_then(|served| served.signature);
     Tls {

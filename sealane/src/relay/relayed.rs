@@ -38,7 +38,7 @@ pub struct Relayed {
 /// What few connections have, or not for long.
 #[derive(Default)]
 struct Seldom {
-    /// Why the client's certificate, which was only asked for, is not believed; for the log.
+    /// Why the client's certificate, which was only asked for, is not believed.
     doubted: Option<Distrust>,
     /// What is left to send to the backend before everything else, such as a PROXY header.
     header: Vec<u8>,

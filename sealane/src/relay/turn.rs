@@ -66,7 +66,9 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
         let accepts = self.settings.accept_proxy.as_ref();
         let passed = accepts.map_or(&[][..], |accepts| &accepts.passed_values);
         let announced = self.relayed.source().map(|source| source.announced(self.link, passed));
-        proxy_header::encode(self.link, self.destination.proxy_header, announced.as_ref())
+        let (header, is_verified) =
+            (self.destination.proxy_header, self.relayed.doubted().is_none());
+        proxy_header::encode(self.link, header, announced.as_ref(), is_verified)
     }
 
     /// Whether the backend was asked whether TLS may begin, and has not said.

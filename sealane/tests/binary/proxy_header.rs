@@ -5,9 +5,11 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 
 use rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
+use rustls::version::TLS13;
 use sealane::proxy_header::Facts;
 use sealane_reserved_port::ReservedPort;
 
+use crate::client_certificates::authority::ClientAuthority;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
@@ -21,6 +23,14 @@ type Told = (String, String);
 
 /// A backend that reads the header and ends.
 fn listener() -> (Backend, Receiver<Told>) {
+    reader(|facts| {
+        let tls = facts.tls.expect("what TLS was spoken");
+        [tls.version, tls.suite].map(|fact| fact.unwrap().to_owned()).into()
+    })
+}
+
+/// The same, keeping what `of` makes of the header.
+fn reader<T: Send + 'static>(of: fn(&Facts<'_>) -> T) -> (Backend, Receiver<T>) {
     let (sender, told) = channel();
     let sender = Mutex::new(sender);
     let backend = Backend::start(move |mut stream| {
@@ -28,9 +38,7 @@ fn listener() -> (Backend, Receiver<Told>) {
         while let Ok(len @ 1..) = stream.read(&mut piece) {
             bytes.extend_from_slice(&piece[..len]);
             if let Some((header, _)) = Facts::decode(&bytes).unwrap() {
-                let tls = header.tls.expect("what TLS was spoken");
-                let told = [tls.version, tls.suite].map(|fact| fact.unwrap().to_owned());
-                sender.lock().unwrap().send(told.into()).unwrap();
+                sender.lock().unwrap().send(of(&header)).unwrap();
                 return;
             }
         }
@@ -56,6 +64,46 @@ fn haproxy(program: &std::path::Path, folder: &std::path::Path, backend: &Backen
 struct Haproxy {
     port: ReservedPort,
     _process: Process,
+}
+
+/// There is no log for which it would be judged, and the first backend that is tried is dead.
+#[test]
+fn a_certificate_that_is_only_asked_for_is_told_for_what_it_is_worth() {
+    if required("openssl").is_none() {
+        return;
+    }
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    let at = folder.path();
+    let certificate = at.join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let [believed, stranger] = ["Clients CA", "strangers"].map(|n| ClientAuthority::root(at, n));
+    std::fs::write(at.join("clients.pem"), believed.pem()).unwrap();
+    let (backend, told) = reader(|facts| {
+        facts.tls.unwrap().client.map(|client| (client.is_of_session_only, client.is_verified))
+    });
+    let nobody = ReservedPort::on_loopback().unwrap();
+    let mut settings = ListenerSettings::new("site", &certificate, &nobody.address()).with(
+        "proxy_header = \"v2\"\n[listener.clients]\ncertificates = \"asked\"\n\
+         roots = [\"clients.pem\"]",
+    );
+    settings.backends.push(backend.address.to_string());
+    let address = settings.address;
+    let sealane = Sealane::start(at, &Settings::new(vec![settings]));
+    for (issuer, is_verified) in [(&believed, true), (&stranger, false)] {
+        let connector = Connector::new(authority.der(), &TLS13).with_own_tickets();
+        let connector = connector.showing(&issuer.issue(1, |_| ()).pem());
+        for is_resumed in [false, true] {
+            let mut client = connector.connect(address).unwrap();
+            assert_eq!(client.resumed(), is_resumed);
+            let _ = client.read_rest();
+            let told = told.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(told, Some((is_resumed, is_verified)));
+        }
+    }
+    let mut client = Connector::new(authority.der(), &TLS13).connect(address).unwrap();
+    let _ = client.read_rest();
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), None);
+    assert_eq!(sealane.stop(), Some(0));
 }
 
 #[test]

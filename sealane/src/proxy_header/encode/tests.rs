@@ -14,7 +14,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
-use sealane_engine::client_certificates::ClientRoots;
+use sealane_engine::client_certificates::{ClientRoots, ClientStanding};
 use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
 use sealane_engine::hello::{Peek, peek};
 use sealane_engine::policy::{ClientCertificates, Group, Policy};
@@ -121,18 +121,19 @@ fn a_client_is_told_by_its_certificate_and_by_what_that_is_worth() {
             for is_of_session_only in [false, true] {
                 let session = shake(&context, &config);
                 assert_eq!(session.resumed(), is_of_session_only);
-                let standing = || context.standing(&session);
+                let standing = context.standing(&session);
+                assert_eq!(standing == ClientStanding::Verified, is_verified);
                 let expected = issuer.map(|_| ClientCertificate {
                     common_name: Some("jane"),
                     der: Some(&der),
                     is_of_session_only,
                     is_verified,
                 });
-                assert_eq!(tls(&session, standing, everything, None).client, expected);
+                assert_eq!(tls(&session, is_verified, everything, None).client, expected);
                 // What is not asked for is not told, but that there was one.
                 let expected =
                     expected.map(|told| ClientCertificate { common_name: None, der: None, ..told });
-                assert_eq!(tls(&session, standing, Told::default(), None).client, expected);
+                assert_eq!(tls(&session, is_verified, Told::default(), None).client, expected);
             }
         }
     }
@@ -161,7 +162,7 @@ fn the_certificate_that_was_served_is_told_also_when_a_session_is_resumed() {
             assert_eq!(session.resumed(), resumed);
             assert_eq!(key_name(&session).as_deref(), Some(name));
             // The authority's key signs it, whatever its own is.
-            let tls = tls(&session, || ClientStanding::Absent, told, None);
+            let tls = tls(&session, false, told, None);
             assert_eq!(tls.signature, Some("ecdsa-with-SHA256"));
         }
     }
