@@ -11,6 +11,8 @@ use sealane_lanes::timeouts::Timeouts;
 use super::network::network;
 use super::*;
 
+mod mistakes;
+
 fn parse(text: &str) -> Result<Config, Mistakes> {
     Config::parse(Path::new("/etc/sealane/sealane.toml"), text)
 }
@@ -433,131 +435,6 @@ fn the_example_leaves_no_key_out() {
     }
 }
 
-/// The relay remembers which of them a connection has tried in 64 bits.
-#[test]
-fn no_listener_has_more_backends_than_the_relay_can_tell_apart() {
-    let list = |count: usize| {
-        let backends: Vec<_> = (1..=count).map(|port| format!("\"localhost:{port}\"")).collect();
-        LISTENER.replace("\"localhost:80\"", &backends.join(", "))
-    };
-    assert_eq!(parse(&list(64)).unwrap().listeners[0].destination.backends.len(), 64);
-    let mistakes = parse(&list(65)).unwrap_err().to_string();
-    assert!(mistakes.contains("the list has 65 elements; write at most 64"), "{mistakes}");
-    let simple = Simple {
-        backends: (1..=65)
-            .map(|port| value::backend(&format!("localhost:{port}")).unwrap())
-            .collect(),
-        certificates: vec!["certs".into()],
-        listen: value::listen_addresses("0.0.0.0:443").unwrap().0,
-        ..Simple::default()
-    };
-    let mistakes = Config::simple(simple).unwrap_err().to_string();
-    assert_eq!(mistakes, "--backend: is given 65 times; give it at most 64 times");
-}
-
-/// Each of these contradicts itself or another part of the file.
-#[test]
-fn contradictions() {
-    let with = |lines: &str| format!("{lines}\n{LISTENER}");
-    let listener = |lines: &str| format!("{LISTENER}{lines}\n");
-    for (text, expected) in [
-        (
-            listener("proxy_tlvs = [\"alpn\"]"),
-            "listener[0].proxy_tlvs: there is no header that could tell it; use proxy_header",
-        ),
-        (
-            with("[limits]\nconnections = 5\nconnections_per_lane = 6"),
-            "6 on one lane is more than 5",
-        ),
-        (
-            with("lanes = 8\n[limits]\nconnections = 7"),
-            "limits.connections: 7 in all is less than the 8 lanes that share it; each needs one",
-        ),
-        (
-            with("lanes = 8\n[limits]\nhandshakes_in_flight = 1"),
-            "limits.handshakes_in_flight: 1 in all is less than the 8 lanes that share it; each",
-        ),
-        (with("[limits]\nconnection_age = \"never\""), "\"never\" is not a duration"),
-        (
-            with("[admin]\naddress = \"unix:/a\"\nhosts = [\"a\"]"),
-            "admin.hosts: nobody is asked for a host on a unix socket; remove it",
-        ),
-        (
-            with("[admin]\naddress = \"127.0.0.1:1\"\nhosts = [\"*.a\"]"),
-            "\"*.a\" is every name under another; write each name in full",
-        ),
-        (with("[admin]\naddress = \"10.0.0.1:9180\""), "reachable from the network"),
-        (with("[admin]\naddress = \"127.0.0.1:443\""), "already the address of [admin]"),
-        (with("[limits]\nlisteners = 1") + LISTENER, "the list has 2 elements; write at most 1"),
-        (listener(LISTENER), "already the address of the listener in line 1"),
-        (listener("addresses = [\"127.0.0.1:1\"]"), "both address and addresses"),
-        (
-            listener("default_certificate = \"a.example\"\nunknown_names = \"refuse\""),
-            "never served where unknown names are refused",
-        ),
-        (
-            LISTENER.replace("127.0.0.1:443", ":443") + &LISTENER.replace("127.0.0.1", "[::]"),
-            "[::]:443 is already the address of the listener in line 1",
-        ),
-        (with("[tickets]\nlifetime = \"600500ms\""), "a fraction of a second; write whole seconds"),
-        (listener("name = \"a b\""), "is not a name for a listener"),
-        (
-            listener("name = \"a\"") + &LISTENER.replace("443", "444") + "name = \"a\"",
-            "line 5 has a listener of the name \"a\" already",
-        ),
-        (LISTENER.replace("[[listener]]", "[listener]"), "write [[listener]] in double brackets"),
-        (LISTENER.replace("certs", "store:s"), "store_key: is missing; add [store_key] with file"),
-        (
-            with("store_key = { file = \"k\" }").replace("certs\"", "store:a\", \"store:b\""),
-            "two stores are named; import into one store",
-        ),
-        (with("store_key = { file = \"k\", credential = \"c\" }"), "keep one of file, credential"),
-        (with("store_key = {}"), "store_key.file: is missing"),
-        (with("store_key = { credential = \"../c\" }"), "is not the name of a credential"),
-        (with("store_key = { command = [] }"), "the list is empty"),
-        (String::new(), "listener: is missing; add a [[listener]] with address"),
-        ("[[listener]]".into(), "listener[0].address: is missing from [listener[0]]"),
-    ] {
-        let mistakes = parse(&text).unwrap_err().to_string();
-        assert!(mistakes.contains(expected), "{text}\n{mistakes}");
-    }
-}
-
-#[test]
-fn contradictions_about_tls() {
-    let listener = |lines: &str| format!("{LISTENER}{lines}\n");
-    for (text, expected) in [
-        (listener("groups = [\"X25519MLKEM768\"]"), "TLS 1.2 has no group to use"),
-        (
-            listener("suites = [\"TLS_AES_128_GCM_SHA256\"]"),
-            "suites: no suite of TLS 1.2 is among suites; add one, such as \"ECDHE-ECDSA-AES128-GCM",
-        ),
-        (
-            listener(
-                "versions = [\"1.3\"]\nsuites = [\"TLS_AES_128_GCM_SHA256\"]\n\
-                 [[listener.route]]\nnames = [\"a.example\"]\nversions = [\"1.2\"]",
-            ),
-            "listener[0].route[0].versions: no suite of TLS 1.2 is among suites; add one",
-        ),
-        (
-            listener("versions = [\"1.3\"]\nsuites = [\"ECDHE-RSA-AES128-GCM-SHA256\"]"),
-            "suites[0]: TLS 1.2, for which this suite is, is not among versions; remove it",
-        ),
-        (
-            listener("suites = [\"AES128-SHA\"]"),
-            "\"AES128-SHA\" is no suite that Sealane has; choose among TLS_AES_128_GCM_SHA256, TLS",
-        ),
-        (listener("schemes = [\"rsa\"]"), "\"rsa\" is not a choice; choose \"ecdsa_secp256r1"),
-        (listener("versions = [\"1.3\", \"1.3\"]"), "is written twice"),
-        (listener("alpn = [\"\"]"), "a protocol name of 0 bytes"),
-    ] {
-        let mistakes = parse(&text).unwrap_err().to_string();
-        assert!(mistakes.contains(expected), "{text}\n{mistakes}");
-    }
-    let only_13 = listener("groups = [\"X25519MLKEM768\"]\nversions = [\"1.3\"]");
-    assert!(parse(&only_13).is_ok());
-}
-
 #[test]
 fn flags_alone() {
     let simple = Simple {
@@ -586,23 +463,6 @@ fn flags_alone() {
     assert!(lines[1].starts_with("--backend: 127.0.0.1:8080 is given twice"), "{mistakes}");
     assert!(lines[2].starts_with("--admin: 0.0.0.0:443 is reachable"), "{mistakes}");
     assert!(lines[3].starts_with("--admin: 0.0.0.0:443 is a --listen address"), "{mistakes}");
-}
-
-#[test]
-fn files_that_are_no_configuration() {
-    let dir = tempfile::tempdir().unwrap();
-    let load = |name: &str, contents: Option<&[u8]>| {
-        let file = dir.path().join(name);
-        if let Some(contents) = contents {
-            std::fs::write(&file, contents).unwrap();
-        }
-        Config::load(&file).unwrap_err().to_string()
-    };
-    assert!(load("absent", None).contains("absent: cannot be read: No such file"));
-    assert!(load("latin1", Some(b"# \xe9")).contains("is not UTF-8 at byte 2"));
-    assert!(load("large", Some(&vec![b'#'; CONFIG_BYTES_MAX + 1])).contains("larger than 8388608"));
-    assert!(load("nothing", Some(b"")).contains("nothing:1:1: listener: is missing"));
-    assert!(load("", None).contains("cannot be read: Is a directory"));
 }
 
 /// Limits that are counted in all are divided among lanes: together they never have more, at most

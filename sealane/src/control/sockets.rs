@@ -68,7 +68,7 @@ pub(super) fn open_new(
             let opened = match key {
                 Address::Tcp(address) => bind_patiently(
                     &Bind {
-                        // Whoever else is at an address that overlaps cannot be told from ourselves.
+                        // Whoever else is at one that overlaps cannot be told from ourselves.
                         reuse_port: overlaps(*address, generation, known),
                         liveness: listener.liveness,
                         steer: listener.steer,

@@ -30,6 +30,9 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
                     the key";
         survey.errors.push(text.into());
     }
+    if !limits.deny.is_empty() && deny.is_empty() {
+        survey.warn(["deny: its files have no network, so nobody is kept out".to_owned()]);
+    }
     let allow = (!limits.allow.is_empty()).then(|| NetworkSet::from_iter(allow));
     survey.access = Access { allow, deny: NetworkSet::from_iter(deny) };
 }

@@ -240,6 +240,9 @@ fn limits_that_lanes_cannot_share_are_told() {
     site.reload("allow = [\"file:/dev/null\"]");
     site.sealane.wait_until_said("allow: its files have no network, so nobody could come");
     site.connect(0).echo(b"nothing has changed").unwrap();
+    site.reload("deny = [\"file:/dev/null\"]");
+    site.sealane.wait_until_said("deny: its files have no network, so nobody is kept out");
+    site.connect(0).echo(b"and is served").unwrap();
 }
 
 /// What the kernel will do next about each open TCP connection of this machine from `own` to
