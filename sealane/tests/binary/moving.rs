@@ -13,11 +13,11 @@ use crate::client_certificates::authority::ClientAuthority;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
+use crate::harness::peers::stream_module;
 use crate::harness::process::Process;
 use crate::harness::sealane::BINARY;
 use crate::harness::tools::required;
 use crate::harness::wait_for;
-use crate::proxy_in::stream_module;
 
 const PAGE: &str = include_str!("../../../docs/moving.md");
 

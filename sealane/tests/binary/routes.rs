@@ -12,10 +12,9 @@ use crate::harness::PATIENCE;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind};
 use crate::harness::client::Connector;
-use crate::harness::peers::listening;
+use crate::harness::peers::{listening, stream_module};
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings, replace};
 use crate::harness::tools::required;
-use crate::proxy_in::stream_module;
 
 /// A backend that says `name` to whoever comes, and ends.
 fn teller(name: &'static str) -> SocketAddr {

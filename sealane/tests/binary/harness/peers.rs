@@ -39,3 +39,14 @@ pub fn listening(
     }
     process
 }
+
+/// The line that loads nginx's stream module where that is a file of its own.
+pub fn stream_module() -> Option<String> {
+    let path = Path::new("/usr/lib/nginx/modules/ngx_stream_module.so");
+    if path.exists() {
+        return Some(format!("load_module {};", path.display()));
+    }
+    assert!(std::env::var_os("CI").is_none(), "libnginx-mod-stream is missing");
+    println!("SKIPPED: libnginx-mod-stream is missing; ./check --only install brings it");
+    None
+}
