@@ -13,7 +13,7 @@ use crate::client_certificates::authority::ClientAuthority;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
-use crate::harness::peers::stream_module;
+use crate::harness::peers::{hitch_arguments, stream_module};
 use crate::harness::process::Process;
 use crate::harness::sealane::BINARY;
 use crate::harness::tools::required;
@@ -83,11 +83,7 @@ impl Site {
 fn command(kind: &str, path: &Path) -> Option<Command> {
     let (program, arguments): (_, &[&str]) = match kind {
         "haproxy" => ("haproxy", &["-db", "-f"]),
-        // It refuses to work as root, and cannot change its user as anyone else.
-        "hitch" if rustix::process::geteuid().is_root() => {
-            ("hitch", &["--user=nobody", "--ocsp-dir=", "--config"])
-        }
-        "hitch" => ("hitch", &["--ocsp-dir=", "--config"]),
+        "hitch" => ("hitch", hitch_arguments()),
         "nginx" => ("nginx", &["-e", "stderr", "-c"]),
         "stunnel" => ("stunnel4", &[]),
         "toml" => {

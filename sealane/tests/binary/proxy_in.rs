@@ -5,6 +5,7 @@ mod senders;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
@@ -63,18 +64,23 @@ impl Rig {
 
     /// The log's lines, once there are `count`.
     fn lines(&self, count: usize) -> Vec<Value> {
-        let path = self.folder.path().join("access.log");
-        wait_for("the log's lines", || {
-            let text = std::fs::read_to_string(&path).ok()?;
-            let lines: Vec<Value> =
-                text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-            (lines.len() >= count).then_some(lines)
-        })
+        logged(self.folder.path(), count)
     }
 
     fn await_end(&self, cause: &str, count: u64) {
         self.sealane.wait_for_metrics(cause, |metrics| metrics.ended(cause) == count);
     }
+}
+
+/// The lines of the log in a folder, once there are `count`.
+fn logged(folder: &Path, count: usize) -> Vec<Value> {
+    let path = folder.join("access.log");
+    wait_for("the log's lines", || {
+        let text = std::fs::read_to_string(&path).ok()?;
+        let lines: Vec<Value> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        (lines.len() >= count).then_some(lines)
+    })
 }
 
 /// How the other side ends a connection on which nothing was answered.

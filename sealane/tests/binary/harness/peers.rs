@@ -40,6 +40,16 @@ pub fn listening(
     process
 }
 
+/// What hitch is told ahead of its file, so that it can be started by root and by anybody else.
+pub fn hitch_arguments() -> &'static [&'static str] {
+    // It refuses to work as root, and cannot change its user as anyone else.
+    if rustix::process::geteuid().is_root() {
+        &["--user=nobody", "--ocsp-dir=", "--config"]
+    } else {
+        &["--ocsp-dir=", "--config"]
+    }
+}
+
 /// The line that loads nginx's stream module where that is a file of its own.
 pub fn stream_module() -> Option<String> {
     let path = Path::new("/usr/lib/nginx/modules/ngx_stream_module.so");
