@@ -4,10 +4,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
+use rcgen::DnType;
+
+use crate::client_certificates::authority::ClientAuthority;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::header_reader::HeaderReader;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
-use crate::harness::tools::output;
+use crate::harness::tools::{output, run};
+use crate::harness::wait_for;
 
 /// What the backend answers behind Sealane, and the port from which it was asked.
 fn ask(address: SocketAddr, ca: &Path, more: &[&str]) -> (String, String) {
@@ -83,5 +87,44 @@ fn varnish_reads_all_that_version_2_tells() {
             );
             assert_eq!(told, expected);
         }
+    }
+}
+
+/// Its users are who their certificates say, which they show to Sealane.
+#[test]
+fn dovecot_reads_who_the_client_is_and_by_its_certificate_which_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let Some(dovecot) = HeaderReader::dovecot(at) else { return };
+    let servers = Authority::new();
+    let (certificate, ca) = (at.join("site.pem"), servers.write(at));
+    std::fs::write(&certificate, servers.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let clients = ClientAuthority::root(at, "Clients CA");
+    std::fs::write(at.join("clients.pem"), clients.pem()).unwrap();
+    let shown = clients.issue(1, |leaf| leaf.distinguished_name.push(DnType::CommonName, "batch"));
+    let [own, _, key] = shown.write(at, "client");
+    let listener = ListenerSettings::new("imap", &certificate, &dovecot.address()).with(
+        "proxy_header = \"v2\"\nproxy_tlvs = [\"cn\", \"ssl\"]\n\
+         clients = { certificates = \"required\", roots = [\"clients.pem\"] }",
+    );
+    let address = listener.address;
+    let _sealane = Sealane::start(at, &Settings::new(vec![listener]));
+    for (user, is_admitted) in [("batch", true), ("other", false)] {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--interface", "127.0.0.38", "--write-out", "%{local_port}"]);
+        curl.args(["--connect-to", &format!("localhost:993:{address}"), "--cacert"]).arg(&ca);
+        curl.arg("--cert").arg(&own).arg("--key").arg(&key);
+        curl.args(["--user", &format!("{user}:"), "--login-options", "AUTH=EXTERNAL"]);
+        let said = run(curl.args(["imaps://localhost/", "--output"]).arg(at.join("folders")));
+        assert_eq!(said.status.success(), is_admitted, "{user}: {said:?}");
+        let from = String::from_utf8(said.stdout).unwrap();
+        let line = wait_for("Dovecot's line", || {
+            let log = std::fs::read_to_string(at.join("dovecot.log")).unwrap();
+            let of_client = |line: &&str| line.contains(&format!(" 127.0.0.38:{from}, "));
+            log.lines().find(of_client).map(ToOwned::to_owned)
+        });
+        assert_eq!(line.contains("imap-login: Info: Login: "), is_admitted, "{line}");
+        let seen = format!(": batch, EXTERNAL, 127.0.0.38:{from}, {address}, secured");
+        assert!(line.ends_with(&seen), "{seen} is not at the end of {line}");
     }
 }

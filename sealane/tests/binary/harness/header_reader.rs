@@ -1,6 +1,7 @@
-//! Real servers that read a PROXY header, and answer each request with what they read.
+//! Real servers that read a PROXY header, and answer each request with what they read, or log it.
 
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -8,7 +9,7 @@ use rustix::process::Signal;
 use sealane_reserved_port::ReservedPort;
 
 use super::process::Process;
-use super::tools::required;
+use super::tools::{output, required};
 use super::{PATIENCE, wait_for};
 
 /// A running server.
@@ -18,6 +19,23 @@ pub struct HeaderReader {
 }
 
 impl HeaderReader {
+    /// Writes into `dovecot.log` which user a client of IMAP is by its certificate, its address and
+    /// port, those that it connected to, and whether it came in TLS.
+    pub fn dovecot(folder: &Path) -> Option<Self> {
+        let file = folder.join("dovecot.conf");
+        let mail = folder.join("mail");
+        std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::create_dir(&mail).unwrap();
+        // Of whichever user.
+        std::fs::set_permissions(&mail, PermissionsExt::from_mode(0o777)).unwrap();
+        let [user, group] = user_and_group();
+        let config = DOVECOT.replace("USER", &user).replace("GROUP", &group);
+        let config = config.replace("FOLDER", folder.to_str().unwrap());
+        Self::start("dovecot", &file, &config, |command, _| {
+            command.args(["-F", "-c"]).arg(&file);
+        })
+    }
+
     /// Answers with the client's address, its port, the port that it connected to, and the server
     /// name.
     pub fn haproxy(folder: &Path) -> Option<Self> {
@@ -55,7 +73,8 @@ impl HeaderReader {
         let mut command = Command::new(required(program)?);
         let port = ReservedPort::on_loopback().unwrap();
         let address = port.address();
-        std::fs::write(file, config.replace("ADDRESS", &address.to_string())).unwrap();
+        let config = config.replace("ADDRESS", &address.to_string());
+        std::fs::write(file, config.replace("PORT", &address.port().to_string())).unwrap();
         arguments(&mut command, address);
         let child = command
             .stdin(Stdio::null())
@@ -75,13 +94,60 @@ impl HeaderReader {
 
 impl Drop for HeaderReader {
     fn drop(&mut self) {
-        // Varnish ends its child; killed, it would leave it behind.
+        // Varnish and Dovecot end their children; killed, they would leave them behind.
         if self.process.status().is_none() {
             self.process.signal(Signal::TERM);
             self.process.wait(PATIENCE);
         }
     }
 }
+
+/// Whom a server becomes that changes its user: nobody, or who this is already.
+fn user_and_group() -> [String; 2] {
+    if rustix::process::geteuid().is_root() {
+        return ["nobody", "nogroup"].map(ToOwned::to_owned);
+    }
+    ["-un", "-gn"].map(|which| output(Command::new("id").arg(which)).trim_end().to_owned())
+}
+
+const DOVECOT: &str = "protocols = imap
+base_dir = FOLDER/dovecot
+state_dir = FOLDER/dovecot
+log_path = FOLDER/dovecot.log
+login_log_format_elements = %u %m %r:%{rport} %l:%a %c
+mail_location = maildir:~
+default_login_user = USER
+default_internal_user = USER
+default_internal_group = GROUP
+first_valid_uid = 1
+ssl = no
+haproxy_trusted_networks = 127.0.0.0/8
+auth_mechanisms = external
+auth_ssl_username_from_cert = yes
+auth_failure_delay = 0
+passdb {
+  driver = static
+  args = nopassword=y
+}
+userdb {
+  driver = static
+  args = uid=USER gid=GROUP home=FOLDER/mail
+}
+service anvil {
+  chroot =
+}
+service imap-login {
+  chroot =
+  inet_listener imap {
+    address = 127.0.0.1
+    port = PORT
+    haproxy = yes
+  }
+  inet_listener imaps {
+    port = 0
+  }
+}
+";
 
 const HAPROXY: &str = "defaults
  mode http
