@@ -10,7 +10,9 @@ use crate::harness;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::nginx::Nginx;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
-use crate::harness::tools::{client_source, output, output_with_input, required, run};
+use crate::harness::tools::{
+    client_source, go_run, output, output_with_input, required, run, truststore,
+};
 
 /// Sealane in front of nginx, with a listener for each protocol: a terminator does not look into
 /// the plaintext, so each protocol has a port of nginx, and what a client may choose by ALPN
@@ -187,13 +189,8 @@ fn python_ssl() {
 fn go_crypto_tls_and_net_http() {
     let Some(go) = required("go") else { return };
     let site = Site::start(&[KeyKind::Ed25519], &[1, SIZE]);
-    let mut command = Command::new(go);
-    command.env("GO111MODULE", "off").env("GOFLAGS", "").env("GOTOOLCHAIN", "local");
-    command.env("GOPATH", site.folder.path());
-    if std::env::var_os("HOME").is_none() {
-        command.env("GOCACHE", site.folder.path().join("go-cache"));
-    }
-    command.arg("run").arg(client_source("client.go")).args([&site.http1, &site.http2]);
+    let mut command = go_run(&go, "client.go", site.folder.path());
+    command.args([&site.http1, &site.http2]);
     let said = output(command.arg(&site.authority).arg(SIZE.to_string()));
     let hash = site.nginx.hash_of(SIZE);
     let mut expected = Vec::new();
@@ -215,11 +212,7 @@ fn go_crypto_tls_and_net_http() {
 fn java_sockets_and_http_clients() {
     let (Some(java), Some(keytool)) = (required("java"), required("keytool")) else { return };
     let site = Site::start(&[KeyKind::Rsa2048], &[1, SIZE]);
-    let store = site.folder.path().join("truststore.p12");
-    let mut command = Command::new(keytool);
-    command.args(["-importcert", "-noprompt", "-alias", "ca", "-storetype", "PKCS12"]);
-    command.args(["-storepass", "changeit", "-file"]).arg(&site.authority);
-    output(command.arg("-keystore").arg(&store));
+    let store = truststore(&keytool, &site.authority);
     let mut command = Command::new(java);
     command.arg(client_source("Client.java")).args([&site.http1, &site.http2]);
     let said = output(command.arg(&store).arg(SIZE.to_string()));

@@ -74,3 +74,25 @@ pub fn output_with_input(command: &mut Command, input: &[u8]) -> String {
 pub fn client_source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/binary/clients").join(name)
 }
+
+/// Runs a Go program of them, which takes nothing but Go's own packages.
+pub fn go_run(go: &Path, name: &str, folder: &Path) -> Command {
+    let mut command = Command::new(go);
+    command.env("GO111MODULE", "off").env("GOFLAGS", "").env("GOTOOLCHAIN", "local");
+    command.env("GOPATH", folder);
+    if std::env::var_os("HOME").is_none() {
+        command.env("GOCACHE", folder.join("go-cache"));
+    }
+    command.arg("run").arg(client_source(name));
+    command
+}
+
+/// Makes a keystore beside an authority's certificate, for programs in Java to trust it.
+pub fn truststore(keytool: &Path, authority: &Path) -> PathBuf {
+    let store = authority.with_file_name("truststore.p12");
+    let mut command = Command::new(keytool);
+    command.args(["-importcert", "-noprompt", "-alias", "ca", "-storetype", "PKCS12"]);
+    command.args(["-storepass", "changeit", "-file"]).arg(authority);
+    output(command.arg("-keystore").arg(&store));
+    store
+}
