@@ -63,7 +63,10 @@ fn listener(listener: &Summary) -> Value {
         "certificates": listener.certificates.certificates,
         "clients": listener.clients.as_ref().map(clients),
         "server_names": listener.certificates.names,
+        "speaks": listener.speaks,
         "passthrough": listener.passthrough,
+        "proxy_from": listener.proxy_from,
+        "limits": listener.limits,
         "routes": listener.routes,
         "routes_total": listener.routes_total,
     })

@@ -5,6 +5,7 @@
 
 mod text;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use sealane_engine::tickets::UnixSeconds;
 use serde::Serialize;
 
 use crate::args::CheckArguments;
-use crate::config::{AccessLog, AccessLogDestination, Config, Mistake, Tickets};
+use crate::config::{AccessLog, AccessLogDestination, Config, Mistake, Spoken, Tickets};
 use crate::control::{read_ticket_root, unix_now};
 use crate::cost::Cost;
 use crate::exit::Exit;
@@ -202,18 +203,24 @@ pub struct ListenerReport {
     pub balance: &'static str,
     /// How many certificates there are.
     pub certificates: u64,
+    /// Its limits that are not as they are by default, by their keys.
+    pub limits: BTreeMap<&'static str, String>,
     /// How many of each kind of key.
     pub key_types: Vec<KeyTypeCount>,
     /// How many server names they cover, a wildcard counted as one.
     pub names: u64,
     /// Whether TLS is passed on, but for clients with a route that ends it.
     pub passthrough: bool,
+    /// From where it takes PROXY headers, which it then requires.
+    pub proxy_from: Option<Vec<String>>,
     /// What clients get that ask for certain names: the first of many.
     pub routes: Vec<RouteSummary>,
     /// How many routes there are.
     pub routes_total: usize,
     /// The certificate that expires first, of those from files.
     pub soonest_expiry: Option<Expiry>,
+    /// What its clients speak.
+    pub speaks: Spoken,
     /// The store that it serves from beside them.
     pub store: Option<StoreReport>,
 }
@@ -240,15 +247,18 @@ impl ListenerReport {
             backends,
             balance,
             certificates: certificates.certificates,
+            limits: summary.limits,
             key_types: KeyTypeCount::of(survey.certificates.as_deref()),
             names: certificates.names,
             passthrough: summary.passthrough,
+            proxy_from: summary.proxy_from,
             routes: summary.routes,
             routes_total: summary.routes_total,
             soonest_expiry: certificates
                 .soonest
                 .first()
                 .map(|entry| Expiry::of(entry, &entry.source, now)),
+            speaks: summary.speaks,
             store,
         }
     }

@@ -1,12 +1,15 @@
 //! What one listener takes: from whom, how many, and for how long.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use sealane_lanes::liveness::Liveness;
+use sealane_lanes::liveness::{KeepAlive, Liveness};
 use sealane_lanes::timeouts::Timeouts;
 
 use super::network::Network;
+use super::value::duration_text;
 
 /// The limits of one listener. What is counted in all is divided among the lanes, as that of the
 /// process is.
@@ -43,6 +46,15 @@ impl NetworkSource {
         match self {
             Self::File(path) => Some(path),
             Self::Network(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for NetworkSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Network(network) => network.fmt(f),
         }
     }
 }
@@ -88,12 +100,58 @@ impl ListenerLimits {
         if self.steers_clients { self.per_client } else { self.per_client.per_lane(lanes) }
     }
 
+    /// Those that are not as they are by default, by their keys and about as they are written.
+    pub fn chosen(&self) -> BTreeMap<&'static str, String> {
+        let default = Self::default().timeouts;
+        let Timeouts { backend, client, half_closed, handshake, idle } = self.timeouts;
+        let unless = |time, default| (time != default).then_some(time);
+        let times = [
+            ("backend_timeout", backend),
+            ("client_timeout", client),
+            ("half_closed_timeout", unless(half_closed, default.half_closed)),
+            ("handshake_timeout", unless(handshake, default.handshake)),
+            ("idle_timeout", unless(idle, default.idle)),
+            ("user_timeout", self.liveness.user_timeout),
+        ];
+        let counts = [
+            ("connections", self.connections_max, ""),
+            ("connections_per_client", self.per_client.connections_max, ""),
+            ("handshakes_per_client", self.per_client.handshakes_per_s, "/s"),
+        ];
+        let rest = [
+            ("allow", networks_text(&self.allow)),
+            ("deny", networks_text(&self.deny)),
+            ("keepalive", self.liveness.keep_alive.map(keep_alive_text)),
+            ("steer", self.steers_clients.then(|| "client".to_owned())),
+        ];
+        let times = times.map(|(key, time)| (key, time.map(duration_text)));
+        let counts = counts.map(|(key, n, unit)| (key, n.map(|n| format!("{n}{unit}"))));
+        let all = times.into_iter().chain(counts).chain(rest);
+        all.filter_map(|(key, text)| Some((key, text?))).collect()
+    }
+
     /// The files that networks are read from.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.allow.iter().chain(&self.deny).filter_map(NetworkSource::file)
     }
 }
 
+/// The first few of them, if there are any.
+fn networks_text(sources: &[NetworkSource]) -> Option<String> {
+    let shown = sources.iter().take(SOURCES_SHOWN_MAX).map(ToString::to_string);
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match sources.len().saturating_sub(SOURCES_SHOWN_MAX) {
+        0 => (!sources.is_empty()).then_some(shown),
+        more => Some(format!("{shown} and {more} more")),
+    }
+}
+
+fn keep_alive_text(KeepAlive { idle, every, count }: KeepAlive) -> String {
+    format!("idle {}, every {}, count {count}", duration_text(idle), duration_text(every))
+}
+
+/// Networks and files of one list that are shown.
+const SOURCES_SHOWN_MAX: usize = 5;
 /// Networks of one list, those of files included.
 pub const NETWORKS_MAX: usize = 100_000;
 

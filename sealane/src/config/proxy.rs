@@ -24,8 +24,16 @@ impl AcceptProxy {
             None => self.from_unix,
         }
     }
+
+    /// Who is believed, as it is written.
+    pub fn sources(&self) -> Vec<String> {
+        let networks = self.from.iter().map(ToString::to_string);
+        networks.chain(self.from_unix.then(|| UNIX.to_owned())).collect()
+    }
 }
 
+/// Everybody who may open the unix sockets of the listener.
+pub(super) const UNIX: &str = "unix";
 /// Networks of those who are believed by one listener.
 pub(super) const PROXY_NETWORKS_MAX: usize = 256;
 /// Types of values that one listener passes on.

@@ -1,7 +1,10 @@
 //! What a listener's clients speak.
 
+use serde::Serialize;
+
 /// What a listener's clients speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Spoken {
     /// PostgreSQL's request to begin with TLS, and then TLS.
     Postgres,

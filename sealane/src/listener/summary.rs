@@ -1,6 +1,7 @@
 //! What a listener is made of, for people: [`Summary`] is what `check`, `/state` and `/metrics`
 //! show of it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use sealane_engine::certificates::{CertificateStore, Inventory};
 use serde::Serialize;
 
 use super::{ClientsSummary, Expiry, Survey};
-use crate::config::{Destination, Route};
+use crate::config::{AcceptProxy, Destination, Route, Spoken};
 
 /// A listener as it is shown.
 #[derive(Clone, Debug)]
@@ -27,12 +28,18 @@ pub struct Summary {
     pub clients: Option<ClientsSummary>,
     /// When what it takes beside them expires.
     pub expiries: Vec<Expiry>,
+    /// Its limits that are not as they are by default, by their keys.
+    pub limits: BTreeMap<&'static str, String>,
     /// Whether TLS is passed on, but for clients with a route that ends it.
     pub passthrough: bool,
+    /// From where it takes PROXY headers, which it then requires.
+    pub proxy_from: Option<Vec<String>>,
     /// What clients get that ask for certain names: the first hundred.
     pub routes: Vec<RouteSummary>,
     /// How many routes there are.
     pub routes_total: usize,
+    /// What its clients speak.
+    pub speaks: Spoken,
     /// The store that it serves from beside them.
     pub store: Option<StoreSummary>,
 }
@@ -84,9 +91,12 @@ impl From<&Survey<'_>> for Summary {
             certificates: index.map(|i| i.inventory(EXPIRIES_SHOWN_MAX)).unwrap_or_default(),
             clients: ClientsSummary::of(survey),
             expiries: survey.expiries.clone(),
+            limits: listener.limits.chosen(),
             passthrough: listener.passthrough,
+            proxy_from: listener.accept_proxy.as_ref().map(AcceptProxy::sources),
             routes: listener.routes.iter().take(ROUTES_SHOWN_MAX).map(Into::into).collect(),
             routes_total: listener.routes.len(),
+            speaks: listener.spoken,
             store: store.map(|(store, path)| StoreSummary {
                 certificates: Arc::clone(&store.certificates),
                 path: path.clone(),

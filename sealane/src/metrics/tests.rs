@@ -1,6 +1,6 @@
 //! Tests of the metrics, read as strictly as Prometheus reads them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::access_log::{LaneLogCounters, WriterCounters};
 use crate::admin::BackendSummary;
 use crate::backends::HANDSHAKE_FAILURES;
-use crate::config::ClientDemand;
+use crate::config::{ClientDemand, Spoken};
 use crate::listener::{ClientsSummary, Expiry, RootFile, Summary, Usage};
 
 #[test]
@@ -121,9 +121,12 @@ fn busy() -> ControlState {
                 roots: vec![RootFile { not_after_s: 105, source: "clients.pem".into() }],
             }),
             expiries: vec![Expiry { not_after_s: 99, source: "ca.pem".into(), usage: Usage::Root }],
+            limits: BTreeMap::default(),
             passthrough: false,
+            proxy_from: None,
             routes: Vec::new(),
             routes_total: 0,
+            speaks: Spoken::default(),
             store: None,
         }],
         access_log: Some(AccessLogCounters {

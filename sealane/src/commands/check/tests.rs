@@ -82,6 +82,52 @@ fn a_configuration_in_order_is_told_with_its_cost() {
     );
 }
 
+/// What a listener does that others do not is told, and nothing of one that is as they are.
+#[test]
+fn what_a_listener_speaks_and_takes_is_told() {
+    let config = format!(
+        "limits.idle_timeout = \"2m\"\n{LISTENER}accept_proxy = \"required\"\n\
+         proxy_from = [\"10.0.0.0/8\", \"unix\"]\nconnections = 50\n\
+         handshakes_per_client = \"20/s\"\nkeepalive = {{ every = \"5s\" }}\n\
+         deny = [\"192.0.2.1\", \"192.0.2.2\", \"192.0.2.3\", \"192.0.2.4\", \"192.0.2.5\", \
+         \"192.0.2.6\"]\n\
+         [[listener]]\nname = \"http\"\naddress = \"127.0.0.1:80\"\nplain = \"redirect\"\n\
+         idle_timeout = \"5m\"\n"
+    );
+    let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
+    assert!(report.is_in_order(), "{text}");
+    let listeners: Vec<_> = text.lines().skip_while(|line| *line != "Listeners").skip(1).collect();
+    assert_eq!(
+        listeners[..18],
+        [
+            "  web",
+            "    listens on          127.0.0.1:443",
+            "    PROXY header        required, from 10.0.0.0/8, unix",
+            "    relays to           known.test:80",
+            "    limit               connections 50",
+            "    limit               deny 192.0.2.1, 192.0.2.2, 192.0.2.3, 192.0.2.4, 192.0.2.5 \
+             and 1 more",
+            "    limit               handshakes_per_client 20/s",
+            "    limit               idle_timeout 2m",
+            "    limit               keepalive idle 1m, every 5s, count 6",
+            "    certificates        1: 1 ECDSA P-256",
+            "    names               1",
+            "    soonest expiry      in 90 days, certs/a.test.pem",
+            "  http",
+            "    listens on          127.0.0.1:80",
+            "    clients speak       HTTP, and are sent to HTTPS",
+            "    certificates        none",
+            "    names               0",
+            "",
+        ],
+        "{text}"
+    );
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["listeners"][0]["limits"]["handshakes_per_client"], "20/s");
+    assert_eq!(json["listeners"][0]["proxy_from"][1], "unix");
+    assert_eq!(json["listeners"][1]["speaks"], "redirect");
+}
+
 /// Mistakes of the file, of certificates and of backends come together.
 #[test]
 fn everything_wrong_is_told_at_once() {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Cost, Expiry, Finding, ListenerReport, Report};
+use crate::config::Spoken;
 use crate::listener::RouteSummary;
 
 impl fmt::Display for Report {
@@ -67,16 +68,37 @@ fn route_text(route: &RouteSummary) -> String {
     text
 }
 
+/// What is spoken in place of TLS, or before it.
+fn spoken_text(spoken: Spoken) -> Option<&'static str> {
+    match spoken {
+        Spoken::Postgres => Some("TLS once they have asked as PostgreSQL does"),
+        Spoken::Redirect => Some("HTTP, and are sent to HTTPS"),
+        Spoken::Relay => Some("plain bytes"),
+        Spoken::Tls => None,
+    }
+}
+
 fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result {
     writeln!(f, "  {}", report.name)?;
     let kinds: Vec<_> =
         report.key_types.iter().map(|kind| format!("{} {}", kind.count, kind.key_type)).collect();
     row(f, 4, "listens on", &report.addresses.join(", "))?;
+    if let Some(spoken) = spoken_text(report.speaks) {
+        row(f, 4, "clients speak", spoken)?;
+    }
+    if let Some(from) = &report.proxy_from {
+        row(f, 4, "PROXY header", &format!("required, from {}", from.join(", ")))?;
+    }
     let how =
         if report.backends.len() > 1 { format!(" ({})", report.balance) } else { String::new() };
-    row(f, 4, "relays to", &format!("{}{how}", report.backends.join(", ")))?;
+    if !report.backends.is_empty() {
+        row(f, 4, "relays to", &format!("{}{how}", report.backends.join(", ")))?;
+    }
     if report.passthrough {
         row(f, 4, "TLS", "passed on")?;
+    }
+    for (key, limit) in &report.limits {
+        row(f, 4, "limit", &format!("{key} {limit}"))?;
     }
     for route in &report.routes {
         row(f, 4, "route", &route_text(route))?;

@@ -2,7 +2,7 @@
 
 use super::super::mistake::Problem;
 use super::super::network::{Network, network};
-use super::super::proxy::{AcceptProxy, PASSED_VALUES_MAX, PROXY_NETWORKS_MAX};
+use super::super::proxy::{AcceptProxy, PASSED_VALUES_MAX, PROXY_NETWORKS_MAX, UNIX};
 use super::super::reader::{Table, Value};
 use crate::proxy_header;
 
@@ -84,6 +84,4 @@ const WRITTEN_HERE: [u8; 8] = [
     proxy_header::TYPE_UNIQUE_ID,
 ];
 
-/// Everybody who may open the unix sockets of the listener.
-const UNIX: &str = "unix";
 const ACCEPT_PROXY: [(&str, bool); 2] = [("off", false), ("required", true)];
