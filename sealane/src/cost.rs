@@ -3,7 +3,8 @@
 use sealane_engine::certificates::{Certificate, CertificateIndex, KeyType};
 use serde::Serialize;
 
-use crate::config::Config;
+use crate::config::{Config, Listener};
+use crate::relay::CLIENT_TABLE_BYTES;
 
 /// An estimate, at the limits.
 #[derive(Debug, Serialize)]
@@ -18,6 +19,8 @@ pub struct Cost {
     pub decoded_keys_bytes: u64,
     /// Receive and send buffers over all lanes.
     pub buffer_bytes: u64,
+    /// The tables of clients over all lanes, if what one client may take is limited.
+    pub client_table_bytes: u64,
     /// Idle connections, all that there may be.
     pub connection_bytes: u64,
     /// All of that.
@@ -47,8 +50,11 @@ impl Cost {
         let per_lane_decoded: u64 = decoded.iter().take(places).sum();
         let decoded_keys_bytes = per_lane_decoded * lanes as u64;
         let buffer_bytes = lanes as u64 * BUFFERS_PER_LANE_BYTES;
-        let secured =
-            config.listeners.iter().any(|listener| listener.destination.backend_tls.is_some());
+        let listeners = config.listeners.iter();
+        let counts_clients = listeners.clone().any(|each| each.limits.per_client.is_limited());
+        let client_table_bytes = if counts_clients { lanes as u64 * CLIENT_TABLE_BYTES } else { 0 };
+        let mut destinations = listeners.flat_map(Listener::destinations);
+        let secured = destinations.any(|(_, destination)| destination.backend_tls.is_some());
         let each_bytes = IDLE_CONNECTION_BYTES + if secured { IDLE_BACKEND_TLS_BYTES } else { 0 };
         let connection_bytes = connections as u64 * each_bytes;
         Self {
@@ -57,8 +63,13 @@ impl Cost {
             index_bytes,
             decoded_keys_bytes,
             buffer_bytes,
+            client_table_bytes,
             connection_bytes,
-            total_bytes: index_bytes + decoded_keys_bytes + buffer_bytes + connection_bytes,
+            total_bytes: index_bytes
+                + decoded_keys_bytes
+                + buffer_bytes
+                + client_table_bytes
+                + connection_bytes,
             descriptors: Self::descriptors_of(config),
         }
     }

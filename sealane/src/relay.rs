@@ -38,6 +38,7 @@ use relayed::Stage;
 use turn::RelayTurn;
 
 pub use admission::Admission;
+pub(crate) use client_limits::CLIENT_TABLE_BYTES;
 pub use listener_counters::{LaneListenerCounters, ListenerCounters};
 pub use relayed::Relayed;
 pub use source::Source;

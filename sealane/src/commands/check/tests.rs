@@ -211,17 +211,35 @@ fn descriptors_are_compared_with_what_is_allowed() {
     assert_eq!(with(enough + 1).len(), 1);
 }
 
+/// What a configuration with this backend and these further lines costs, on two lanes.
+fn cost(backend: &str, more: &str) -> Cost {
+    let listener = LISTENER.replace("known.test:80", backend);
+    let config = format!("limits.connections = 100\nlanes = 2\n{listener}{more}");
+    let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
+    assert!(report.is_in_order(), "{text}");
+    report.cost.unwrap()
+}
+
 #[test]
 fn connections_cost_more_where_backends_are_spoken_to_in_tls() {
-    let bytes = |backend: &str, table: &str| {
-        let listener = LISTENER.replace("known.test:80", backend);
-        let config = format!("limits.connections = 100\nlanes = 1\n{listener}{table}");
-        let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
-        assert!(report.is_in_order(), "{text}");
-        report.cost.unwrap().connection_bytes
-    };
-    let table = "[listener.backend_tls]\ninsecure_accept_any_certificate = true\n";
+    let bytes = |backend, more: &str| cost(backend, more).connection_bytes;
+    let table = "backend_tls = { insecure_accept_any_certificate = true }\n";
     assert_eq!(bytes("known.test:80", ""), 100 * 4_096);
     // Measured: 8,261 bytes.
     assert_eq!(bytes("tls://known.test:443", table), 100 * 8_448);
+    let route = "[[listener.route]]\nnames = [\"a.test\"]\n\
+                 backends = [\"tls://known.test:443\"]\n";
+    assert_eq!(bytes("known.test:80", &format!("{route}{table}")), 100 * 8_448);
+}
+
+#[test]
+fn each_lane_has_a_table_where_what_a_client_may_take_is_limited() {
+    let [without, with] =
+        ["", "handshakes_per_client = \"20/s\"\n"].map(|more| cost("known.test:80", more));
+    assert_eq!([without.client_table_bytes, with.client_table_bytes], [0, 2 * 16_384 * 32]);
+    let certificates = |cost: &Cost| cost.index_bytes + cost.decoded_keys_bytes;
+    assert_eq!(
+        with.total_bytes - certificates(&with),
+        without.total_bytes - certificates(&without) + with.client_table_bytes
+    );
 }

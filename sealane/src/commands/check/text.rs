@@ -142,6 +142,9 @@ fn costs(f: &mut fmt::Formatter<'_>, cost: &Cost) -> fmt::Result {
     row(f, 4, "certificate index", &bytes(cost.index_bytes))?;
     row(f, 4, "decoded keys", &bytes(cost.decoded_keys_bytes))?;
     row(f, 4, "buffers", &bytes(cost.buffer_bytes))?;
+    if cost.client_table_bytes > 0 {
+        row(f, 4, "client tables", &bytes(cost.client_table_bytes))?;
+    }
     row(f, 4, "idle connections", &bytes(cost.connection_bytes))
 }
 
