@@ -114,10 +114,11 @@ fn open(
     let (mut sockets, mut listeners, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
     for role in [Role::Control, Role::Data] {
         let (fds, address) = listener::bind(any, 1).map_err(Error::io("listen"))?;
-        sockets.extend(fds.into_iter().map(|fd| (address, fd)));
+        let key = Address::Tcp(address);
+        sockets.extend(fds.into_iter().map(|fd| (key.clone(), fd)));
         listeners.push(Listener {
             number: 0,
-            keys: vec![address],
+            keys: vec![key],
             preamble: None,
             speech: Speech::Tls(Arc::clone(context)),
             named: Vec::new(),
