@@ -166,7 +166,7 @@ impl Service for Relay {
                 let asked_gss = &mut relayed.get_or_insert_default().asked_gss;
                 postgres::preamble(bytes, asked_gss)
             }
-            (_, Spoken::Redirect) => redirect::preamble(bytes, settings.https_port),
+            (_, Spoken::Redirect) => redirect::preamble(bytes, relayed, settings.https_port),
             (_, Spoken::Relay | Spoken::Tls) => Preamble::through(0),
         }
     }
