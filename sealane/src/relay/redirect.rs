@@ -1,4 +1,4 @@
-//! Requests of plain HTTP that are sent to HTTPS.
+//! Requests of plain HTTP that are sent to HTTPS, but for challenges of ACME.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,13 +6,19 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::service::{PREAMBLE_BYTES_MAX, Preamble};
 
+use crate::challenges;
 use crate::config::value;
 
 use super::relayed::Relayed;
 
-/// What comes of a client's first `bytes`, where HTTPS is served on `port`. How far they have been
-/// looked at stands in `relayed`.
-pub(super) fn preamble(bytes: &[u8], relayed: &mut Option<Relayed>, port: u16) -> Preamble {
+/// What comes of a client's first `bytes`, where HTTPS is served on `port`. A request for a
+/// challenge, if those are answered, is left in `relayed` for the responder.
+pub(super) fn preamble(
+    bytes: &[u8],
+    relayed: &mut Option<Relayed>,
+    port: u16,
+    answers_challenges: bool,
+) -> Preamble {
     let searched = relayed.as_ref().map_or(0, Relayed::searched);
     let blank_len = blank_len(bytes);
     if blank_len > 0 {
@@ -38,7 +44,18 @@ pub(super) fn preamble(bytes: &[u8], relayed: &mut Option<Relayed>, port: u16) -
             refused(Cause::ProtocolError, "431 Request Header Fields Too Large", "")
         }
         Err(_) => refused(Cause::ProtocolError, "400 Bad Request", ""),
-        Ok(httparse::Status::Complete(_)) => redirected(&request, port),
+        Ok(httparse::Status::Complete(_)) => match challenge(&request) {
+            Some((_, token)) if answers_challenges && !challenges::is_token(token) => {
+                refused(Cause::ProtocolError, "404 Not Found", "")
+            }
+            Some((method, token)) if answers_challenges => {
+                // Written anew: of what a stranger sent, nothing but the token goes on.
+                let request = format!("{method} {}{token} HTTP/1.0\r\n\r\n", challenges::PREFIX);
+                relayed.get_or_insert_default().set_header(request.into_bytes());
+                Preamble::through(bytes.len())
+            }
+            _ => redirected(&request, port),
+        },
     }
 }
 
@@ -60,6 +77,12 @@ fn is_to_be_parsed(bytes: &[u8], searched: usize) -> bool {
         head.ends_with(b"\n\n") || head.ends_with(b"\n\r\n")
     };
     bytes.len().checked_ilog2() > searched.checked_ilog2() || (searched..bytes.len()).any(is_end)
+}
+
+/// The method and the token of a request for a challenge, if it is one.
+fn challenge<'r>(request: &httparse::Request<'_, 'r>) -> Option<(&'r str, &'r str)> {
+    let method = request.method.filter(|method| ["GET", "HEAD"].contains(method))?;
+    Some((method, request.path?.strip_prefix(challenges::PREFIX)?))
 }
 
 fn redirected(request: &httparse::Request<'_, '_>, port: u16) -> Preamble {
@@ -112,7 +135,7 @@ mod tests {
     use super::*;
 
     fn answer(request: &str, port: u16) -> (Cause, String) {
-        answer_of(preamble(request.as_bytes(), &mut None, port))
+        answer_of(preamble(request.as_bytes(), &mut None, port, false))
     }
 
     fn answer_of(preamble: Preamble) -> (Cause, String) {
@@ -124,9 +147,9 @@ mod tests {
         }
     }
 
-    /// What comes of `request` in reads of `len` bytes, and how many bytes were parsed and searched
-    /// meanwhile.
-    fn in_pieces(request: &[u8], len: usize) -> (Preamble, usize) {
+    /// What comes of `request` in reads of `len` bytes, where challenges are answered; what the
+    /// responder gets; and how many bytes were parsed and searched meanwhile.
+    fn in_pieces(request: &[u8], len: usize) -> (Preamble, String, usize) {
         let (mut relayed, mut shown, mut looked_at) = (None, Vec::new(), 0);
         let mut last = Preamble::Unfinished;
         for piece in request.chunks(len) {
@@ -137,7 +160,7 @@ mod tests {
                     let parsed = is_to_be_parsed(&shown, searched);
                     looked_at += shown.len() - searched + if parsed { shown.len() } else { 0 };
                 }
-                last = preamble(&shown, &mut relayed, 443);
+                last = preamble(&shown, &mut relayed, 443, true);
                 match last {
                     Preamble::Read { len, is_through: false, .. } => drop(shown.drain(..len)),
                     _ => break,
@@ -147,7 +170,8 @@ mod tests {
                 break;
             }
         }
-        (last, looked_at)
+        let passed_on = relayed.map(|mut relayed| relayed.take_header()).unwrap_or_default();
+        (last, String::from_utf8(passed_on).unwrap(), looked_at)
     }
 
     #[test]
@@ -186,13 +210,47 @@ mod tests {
         let long = format!("GET / HTTP/1.1\r\nHost: {}", "a".repeat(PREAMBLE_BYTES_MAX));
         assert!(answer(&long, 443).1.starts_with("HTTP/1.1 431 "));
         let unfinished = &long.as_bytes()[..PREAMBLE_BYTES_MAX - 1];
-        assert_eq!(preamble(unfinished, &mut None, 443), Preamble::Unfinished);
+        assert_eq!(preamble(unfinished, &mut None, 443, false), Preamble::Unfinished);
+    }
+
+    #[test]
+    fn a_challenge_goes_to_the_responder_and_nothing_else_does() {
+        let headers = "Host: a.test\r\nX: y\r\n\r\nGET /more";
+        let ask = |line: &str| in_pieces(format!("{line} HTTP/1.1\r\n{headers}").as_bytes(), 4096);
+        for method in ["GET", "HEAD"] {
+            let (last, passed_on, _) = ask(&format!("{method} /.well-known/acme-challenge/a-Z_9"));
+            let expected = format!("{method} /.well-known/acme-challenge/a-Z_9 HTTP/1.0\r\n\r\n");
+            assert_eq!(passed_on, expected);
+            assert!(matches!(last, Preamble::Read { is_through: true, .. }), "{last:?}");
+        }
+        for (line, status) in [
+            ("GET /.well-known/acme-challenge/", "404"),
+            ("GET /.well-known/acme-challenge/a/../b", "404"),
+            ("GET /.well-known/acme-challenge/..", "404"),
+            ("GET /.well-known/acme-challenge/a%2fb", "404"),
+            ("GET /.well-known/acme-challenge/a?b", "404"),
+            ("GET /.well-known/acme-challenge", "308"),
+            ("GET /.well-known/acme-Challenge/a", "308"),
+            ("GET //.well-known/acme-challenge/a", "308"),
+            ("POST /.well-known/acme-challenge/a", "308"),
+            ("GET http://a.test/.well-known/acme-challenge/a", "400"),
+        ] {
+            let (last, passed_on, _) = ask(line);
+            assert_eq!(passed_on, "", "{line}");
+            let (_, answer) = answer_of(last);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
+        }
+        // Without a responder it is a request as any other.
+        let (cause, _) =
+            answer("GET /.well-known/acme-challenge/a HTTP/1.1\r\nHost: a.test\r\n\r\n", 443);
+        assert_eq!(cause, Cause::Redirected);
     }
 
     #[test]
     fn it_matters_to_no_request_how_its_bytes_come() {
         let long = format!("GET /{} HTTP/1.1\r\nHost: a.test\r\n\r\n", "a".repeat(5_000));
         for request in [
+            "GET /.well-known/acme-challenge/token HTTP/1.1\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
             "GET / HTTP/1.1\nHost: a.test\n\n",
             "\r\n\n\r\nGET / HTTP/1.1\nHost: a.test\r\n\n",
@@ -200,11 +258,15 @@ mod tests {
             "GET / HTTP/1.1\r\n\r\n",
             &long,
         ] {
-            let (whole, _) = in_pieces(request.as_bytes(), request.len());
+            let (whole, passed_on, _) = in_pieces(request.as_bytes(), request.len());
             assert_ne!(whole, Preamble::Unfinished, "{request:.100}");
             for len in 1..request.len().min(100) {
-                let (last, _) = in_pieces(request.as_bytes(), len);
-                assert_eq!(last, whole, "{request:.100} by {len}");
+                let (last, passed_on_so, _) = in_pieces(request.as_bytes(), len);
+                assert_eq!(passed_on_so, passed_on, "{request:.100} by {len}");
+                match (last, &whole) {
+                    (Preamble::Read { .. }, Preamble::Read { .. }) => {}
+                    (last, whole) => assert_eq!(last, *whole, "{request:.100} by {len}"),
+                }
             }
         }
         let (last, ..) = in_pieces(b"\x16\x03\x01", 1);
@@ -218,14 +280,14 @@ mod tests {
         let lines = format!("GET / HTTP/1.1\r\n{}", "a: b\r\n".repeat(90));
         let blank = "\n".repeat(PREAMBLE_BYTES_MAX);
         for request in [endless, lines, blank] {
-            let (_, looked_at) = in_pieces(request.as_bytes(), 1);
+            let (_, _, looked_at) = in_pieces(request.as_bytes(), 1);
             assert!(looked_at <= 4 * request.len(), "{looked_at} bytes for {}", request.len());
         }
         // The parser would refuse the first NUL, and is not asked before there is twice as much.
         let nuls = [&b"GET / HTTP/1.1\r\nA: "[..], &[0; 20]].concat();
         let mut relayed = None;
         let mut outcomes = (1..=nuls.len()).map(|len| {
-            let outcome = preamble(&nuls[..len], &mut relayed, 443);
+            let outcome = preamble(&nuls[..len], &mut relayed, 443, true);
             (len, outcome == Preamble::Unfinished)
         });
         assert_eq!(outcomes.find(|(_, is_unfinished)| !is_unfinished), Some((32, false)));
@@ -234,11 +296,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_end_the_same_however_they_come(
-            bytes in "(GET |/|HTTP/1.1|[\r\n]|Host: a|[ -~\0]){0,40}",
+            bytes in "(GET |/|HTTP/1.1|[\r\n]|Host: a|.well-known/acme-challenge/|[ -~\0]){0,40}",
             len in 1..50_usize,
         ) {
-            let (whole, _) = in_pieces(bytes.as_bytes(), bytes.len().max(1));
-            let (last, _) = in_pieces(bytes.as_bytes(), len);
+            let (whole, passed_on, _) = in_pieces(bytes.as_bytes(), bytes.len().max(1));
+            let (last, passed_on_so, _) = in_pieces(bytes.as_bytes(), len);
+            prop_assert_eq!(passed_on_so, passed_on);
             let is_read = |preamble: &Preamble| matches!(preamble, Preamble::Read { .. });
             // For what the parser refuses to be noticed, more has to come.
             let is_unnoticed = last == Preamble::Unfinished

@@ -23,14 +23,22 @@ pub struct Acme {
     /// The address of an echo.
     pub backend: String,
     directory: String,
-    _pebble: Process,
-    _reserved: [ReservedPort; 2],
+    _programs: Vec<Process>,
+    _reserved: [ReservedPort; 4],
     root: CertificateDer<'static>,
 }
 
 impl Acme {
+    /// With Pebble believing whoever asks, for whom the `clients` are there.
     pub fn start(clients: &[&str]) -> Option<Self> {
-        if !clients.iter().chain(&["pebble", "curl"]).all(|name| tools::required(name).is_some()) {
+        Self::start_asking(clients, None)
+    }
+
+    /// With Pebble asking for challenges at `http_port` of this machine, if it is told one: every
+    /// name leads here.
+    pub fn start_asking(clients: &[&str], http_port: Option<u16>) -> Option<Self> {
+        let programs = ["pebble", "pebble-challtestsrv", "curl"];
+        if !clients.iter().chain(&programs).all(|name| tools::required(name).is_some()) {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -39,29 +47,34 @@ impl Acme {
         authority.write(folder.path());
         std::fs::write(path("pebble.pem"), authority.leaf(KeyKind::P256, &NAMES)).unwrap();
         std::fs::create_dir(path("web")).unwrap();
-        let reserved = [(); 2].map(|()| ReservedPort::on_loopback().unwrap());
-        let [served, managed] = reserved.each_ref().map(ReservedPort::address);
+        let reserved = [(); 4].map(|()| ReservedPort::on_loopback().unwrap());
+        let [served, managed, names, of_names] = reserved.each_ref().map(ReservedPort::address);
         let settings = serde_json::json!({ "pebble": {
             "listenAddress": served.to_string(),
             "managementListenAddress": managed.to_string(),
             "certificate": path("pebble.pem"),
             "privateKey": path("pebble.pem"),
-            "httpPort": 1,
+            "httpPort": http_port.unwrap_or(1),
             "tlsPort": 1,
         }});
         std::fs::write(path("pebble.json"), settings.to_string()).unwrap();
-        // Neither who owns the names nor how clients stand refusals is what is tried here.
-        let pebble = Command::new("pebble")
-            .arg("-config")
-            .arg(path("pebble.json"))
-            .envs([("PEBBLE_VA_ALWAYS_VALID", "1"), ("PEBBLE_VA_NOSLEEP", "1")])
-            .env("PEBBLE_WFE_NONCEREJECT", "0")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let pebble = Process::new(pebble);
-        for address in [served, managed] {
+        let spawn = |command: &mut Command| {
+            let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+            Process::new(quiet.spawn().unwrap())
+        };
+        let mut resolver = Command::new("pebble-challtestsrv");
+        resolver.args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-defaultIPv6", ""]);
+        resolver.args(["-dns01", &names.to_string(), "-management", &of_names.to_string()]);
+        let resolver = spawn(&mut resolver);
+        // How clients stand refusals is not what is tried here.
+        let mut pebble = Command::new("pebble");
+        pebble.arg("-config").arg(path("pebble.json")).args(["-dnsserver", &names.to_string()]);
+        pebble.envs([("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "0")]);
+        if http_port.is_none() {
+            pebble.env("PEBBLE_VA_ALWAYS_VALID", "1");
+        }
+        let pebble = spawn(&mut pebble);
+        for address in [names, served, managed] {
             wait_for("Pebble", || TcpStream::connect(address).ok());
         }
         let mut curl = Command::new("curl");
@@ -70,7 +83,7 @@ impl Acme {
         Some(Self {
             backend: Backend::echo().address.to_string(),
             directory: format!("https://{served}/dir"),
-            _pebble: pebble,
+            _programs: vec![pebble, resolver],
             _reserved: reserved,
             root: CertificateDer::from_pem_slice(root.as_bytes()).unwrap(),
             folder,
