@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -16,7 +17,7 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 pub enum Address {
     /// An IPv4 or IPv6 address and port.
     Tcp(SocketAddr),
-    /// The path of a unix stream socket.
+    /// The path of a unix stream socket; or, behind a NUL, the name of one that has no file.
     Unix(PathBuf),
 }
 
@@ -113,8 +114,12 @@ impl Kernel for Linux {
                 }
             }
             Address::Unix(path) => {
+                let address = match path.as_os_str().as_bytes().strip_prefix(b"\0") {
+                    Some(name) => net::SocketAddrUnix::new_abstract_name(name)?,
+                    None => net::SocketAddrUnix::new(path.as_path())?,
+                };
                 let socket = open(AddressFamily::UNIX)?;
-                net::connect(&socket, &net::SocketAddrUnix::new(path.as_path())?)?;
+                net::connect(&socket, &address)?;
                 Ok(socket)
             }
         }

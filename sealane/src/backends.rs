@@ -10,6 +10,7 @@ use sealane_lanes::counters::Counter;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::liveness::Liveness;
 
+use crate::challenges::Responder;
 use crate::config::{AcceptProxy, Balance, ProxyHeader, Spoken};
 use crate::relay::Admission;
 
@@ -32,6 +33,9 @@ pub struct RelaySettings {
     pub liveness: Liveness,
     /// Where clients of some names go, in the order of their numbers, which begin with 1.
     pub names: Vec<NameRoutes>,
+    /// What answers challenges of ACME clients where requests are redirected, if something does:
+    /// then it is the one backend.
+    pub responder: Option<Arc<Responder>>,
     /// What clients speak.
     pub spoken: Spoken,
 }
@@ -252,6 +256,7 @@ mod tests {
             destinations: Vec::new(),
             https_port: 443,
             liveness: Liveness::default(),
+            responder: None,
             spoken: Spoken::Tls,
             names: vec![
                 NameRoutes { by_alpn: vec![(b"h2".to_vec(), 3)], otherwise: 1 },

@@ -122,6 +122,7 @@ impl Config {
         let speaks_tls = simple.backends.iter().any(|backend| backend.tls);
         let listener = Listener {
             name: first.to_string(),
+            acme_responder: None,
             accept_proxy: None,
             addresses: simple.listen,
             socket_mode: SOCKET_MODE_DEFAULT,
@@ -184,6 +185,8 @@ pub struct Simple {
 pub struct Listener {
     /// In logs and metrics; the first address unless the operator gives one.
     pub name: String,
+    /// The folder whose challenges of ACME are answered where requests are redirected.
+    pub acme_responder: Option<PathBuf>,
     /// Whose PROXY header tells who the client is; without it connections have none.
     pub accept_proxy: Option<AcceptProxy>,
     /// At least one.

@@ -6,6 +6,7 @@
 mod build;
 mod listeners;
 mod reload;
+mod responders;
 mod sockets;
 mod ticket_root;
 mod watch;
@@ -304,6 +305,7 @@ impl Control {
         self.generations.retain(|generation| Arc::strong_count(generation) > 1);
         self.registries.backends.prune();
         self.registries.listeners.prune();
+        self.registries.responders.prune();
         self.registries.stores.prune();
         for news in self.registries.stores.look_after() {
             say(&news);

@@ -1,9 +1,12 @@
 //! What a configuration takes in memory and file descriptors when it is used to its limits.
 
+use std::collections::HashSet;
+
 use sealane_engine::certificates::{Certificate, CertificateIndex, KeyType};
 use serde::Serialize;
 
 use crate::config::{Config, Listener};
+use crate::http;
 use crate::relay::CLIENT_TABLE_BYTES;
 
 /// An estimate, at the limits.
@@ -25,7 +28,8 @@ pub struct Cost {
     pub connection_bytes: u64,
     /// All of that.
     pub total_bytes: u64,
-    /// File descriptors: two per connection, one per address and lane, and some for the rest.
+    /// File descriptors: two per connection, one per address and lane, those of a folder with
+    /// challenges, and some for the rest.
     pub descriptors: u64,
 }
 
@@ -80,8 +84,11 @@ impl Cost {
         let connections = config.limits.per_lane(config.lanes).connections_max as u64 * lanes;
         let addresses: usize =
             config.listeners.iter().map(|listener| listener.addresses.len()).sum();
+        let responders: HashSet<_> =
+            config.listeners.iter().filter_map(|each| each.acme_responder.as_ref()).collect();
         2 * connections
             + addresses as u64 * lanes
+            + responders.len() as u64 * DESCRIPTORS_PER_RESPONDER
             + lanes * DESCRIPTORS_PER_LANE
             + OTHER_DESCRIPTORS
     }
@@ -115,6 +122,9 @@ const BUFFERS_PER_LANE_BYTES: u64 = 6 * 288 * 1024;
 const CURVE_KEY_BYTES: u64 = 1024;
 /// An event queue, a bell, and two for a look-up under way.
 const DESCRIPTORS_PER_LANE: u64 = 4;
+/// Of a folder with challenges: its connections, the listener and the wake-up, the folder and a
+/// file that are being read.
+const DESCRIPTORS_PER_RESPONDER: u64 = http::CONNECTIONS_MAX as u64 + 6;
 /// What TLS to its backend adds to a connection with nothing pending.
 const IDLE_BACKEND_TLS_BYTES: u64 = 4 * 1024 + 256;
 /// A connection with nothing pending, in user space.
@@ -126,3 +136,23 @@ const OTHER_DESCRIPTORS: u64 = 64;
 const STORED_CERTIFICATE_BYTES: u64 = CURVE_KEY_BYTES + 3 * 1024;
 /// Both primes, their inverses and Montgomery forms.
 const RSA_KEY_BYTES_PER_BIT: u64 = 3;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_with_challenges_takes_descriptors_once() {
+        let listeners = |keys: &str| {
+            let of = |port| {
+                format!("[[listener]]\naddress = \"[::1]:{port}\"\nplain = \"redirect\"\n{keys}\n")
+            };
+            let config = Config::parse(Path::new("/a.toml"), &(of(80) + &of(81))).unwrap();
+            Cost::descriptors_of(&config)
+        };
+        let more = listeners("acme_responder = \"web\"") - listeners("");
+        assert_eq!(more, DESCRIPTORS_PER_RESPONDER);
+    }
+}

@@ -5,6 +5,7 @@ pub mod access_log;
 pub mod admin;
 pub mod args;
 pub mod backends;
+pub mod challenges;
 pub mod commands;
 pub mod config;
 pub mod control;

@@ -9,6 +9,7 @@ mod admission;
 mod backend_trust;
 mod backends;
 mod certificates;
+mod challenges;
 mod client_trust;
 mod contexts;
 mod resolver;
@@ -52,9 +53,10 @@ struct Material {
 
 /// In the order in which they are read: each may look at what those before it made, and the store
 /// comes last because it is waited for.
-const MATERIALS: [Material; 6] = [
+const MATERIALS: [Material; 7] = [
     admission::MATERIAL,
     certificates::MATERIAL,
+    challenges::MATERIAL,
     client_trust::MATERIAL,
     backend_trust::MATERIAL,
     backends::MATERIAL,

@@ -167,7 +167,10 @@ impl Service for Relay {
                 let asked_gss = &mut relayed.get_or_insert_default().asked_gss;
                 postgres::preamble(bytes, asked_gss)
             }
-            (_, Spoken::Redirect) => redirect::preamble(bytes, settings.https_port),
+            (_, Spoken::Redirect) => {
+                let answers_challenges = settings.responder.is_some();
+                redirect::preamble(bytes, relayed, settings.https_port, answers_challenges)
+            }
             (_, Spoken::Relay | Spoken::Tls) => Preamble::through(0),
         }
     }
@@ -190,7 +193,13 @@ impl Service for Relay {
         if tells || self.log.is_some() {
             doubted(link).into_iter().for_each(|distrust| relayed.doubt(distrust));
         }
-        self.turn(relayed, link, settings).connect()
+        let mut turn = self.turn(relayed, link, settings);
+        turn.connect()?;
+        if settings.spoken == Spoken::Redirect {
+            // Its request has been read: whoever says more, or stays, holds nothing up.
+            turn.link.abandon_client();
+        }
+        Ok(())
     }
 
     fn plaintext<K: Kernel>(

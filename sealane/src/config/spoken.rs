@@ -8,7 +8,7 @@ use serde::Serialize;
 pub enum Spoken {
     /// PostgreSQL's request to begin with TLS, and then TLS.
     Postgres,
-    /// HTTP in the clear, of which every request is sent to HTTPS.
+    /// HTTP in the clear, of which every request is sent to HTTPS, but for challenges of ACME.
     Redirect,
     /// Whatever it is, in the clear; backends are spoken to in TLS.
     Relay,

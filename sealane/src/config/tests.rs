@@ -33,6 +33,7 @@ fn the_least_that_can_be_written() {
         limits: Limits::default(),
         listeners: vec![Listener {
             name: "127.0.0.1:443".into(),
+            acme_responder: None,
             accept_proxy: None,
             addresses: vec![Address::Tcp("127.0.0.1:443".parse().unwrap())],
             socket_mode: 0o660,
@@ -206,6 +207,7 @@ backends = ["10.0.0.3:443"]
 [[listener]]
 address = "0.0.0.0:80"
 plain = "redirect"
+acme_responder = "challenges"
 [[listener]]
 address = "0.0.0.0:6379"
 plain = "relay"
@@ -316,6 +318,8 @@ fn every_key_of_a_route_and_of_clients_has_an_effect() {
     assert!(passing.limits.steers_clients);
     let spoken = [http, redis, postgres, other].map(|listener| listener.spoken);
     assert_eq!(spoken, [Spoken::Redirect, Spoken::Relay, Spoken::Postgres, Spoken::Tls]);
+    let folder = Some("/etc/sealane/challenges".into());
+    assert_eq!((&http.acme_responder, &web.acme_responder), (&folder, &None));
     assert!(web.ends_tls() && !web.passthrough && passing.passthrough && !passing.ends_tls());
     let rules = ClientRules {
         accept_ended_lists: true,

@@ -11,6 +11,7 @@ use sealane_lanes::kernel::Address;
 
 use crate::admin::BackendSummary;
 use crate::backends::{Backend, BackendCounters, Cursor, Destination, NameRoutes, RelaySettings};
+use crate::challenges::Responder;
 use crate::config::{self, Config, Spoken};
 use crate::listener::{
     Contexts, KnownClientRoots, ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve,
@@ -20,6 +21,7 @@ use crate::relay::Admission;
 use crate::stores::Stores;
 
 use super::listeners::ListenerRegistry;
+use super::responders::ResponderRegistry;
 
 /// A generation that has passed every check, and what an operator should know of it.
 pub(super) struct Built {
@@ -40,6 +42,8 @@ pub(super) struct Registries {
     pub(super) clients: ClientContexts,
     /// What lanes count of listeners.
     pub(super) listeners: ListenerRegistry,
+    /// What answers challenges of ACME clients.
+    pub(super) responders: ResponderRegistry,
     /// The stores that listeners serve from, each opened once.
     pub(super) stores: Stores,
 }
@@ -95,7 +99,8 @@ pub(super) fn build(
     number: u64,
     registries: &mut Registries,
 ) -> Result<Built, Vec<String>> {
-    let Registries { backends, client_roots, clients, listeners: counted, stores } = registries;
+    let Registries { backends, client_roots, clients, listeners: counted, responders, stores } =
+        registries;
     let now = unix_now();
     let mut around = Surroundings { client_roots, clients, now, resolve: &resolve, stores };
     let Surveys { mut errors, listeners: mut surveys, .. } = survey(config, &mut around);
@@ -106,6 +111,13 @@ pub(super) fn build(
     for (position, survey) in surveys.iter_mut().enumerate() {
         let Some(contexts) = survey.contexts(config) else { continue };
         let Contexts { named, names, speech } = contexts;
+        let folder = survey.listener.acme_responder.as_deref();
+        let responder = folder.map(|folder| responders.of(folder)).transpose();
+        let responder = responder.unwrap_or_else(|error| {
+            let text = format!("acme_responder: cannot be started: {error}");
+            errors.push(said_of(&survey.listener.name, &text));
+            None
+        });
         listeners.push(Listener {
             number: u32::try_from(position).unwrap_or(u32::MAX),
             keys: survey.listener.addresses.clone(),
@@ -115,7 +127,7 @@ pub(super) fn build(
             liveness: survey.listener.limits.liveness,
             steer: counted.steer(survey.listener, config.lanes.get()),
             timeouts: survey.listener.limits.timeouts,
-            settings: Arc::new(settings(config, survey, names, backends, counted)),
+            settings: Arc::new(settings(config, survey, names, responder, backends, counted)),
         });
     }
     if !errors.is_empty() {
@@ -163,6 +175,7 @@ fn settings(
     config: &Config,
     survey: &mut Survey<'_>,
     names: Vec<NameRoutes>,
+    responder: Option<Arc<Responder>>,
     registry: &mut BackendRegistry,
     counted: &mut ListenerRegistry,
 ) -> RelaySettings {
@@ -175,6 +188,13 @@ fn settings(
         tls: reached.tls.clone(),
         lanes: registry.counters(&reached.address, reached.tls.is_some(), lanes),
     };
+    // Who sends every request elsewhere has no other backend.
+    if let (Some(responder), Some(folder)) = (&responder, &listener.acme_responder)
+        && let Some(reached) = survey.backends.first_mut()
+    {
+        let (address, label) = (responder.address().clone(), format!("acme:{}", folder.display()));
+        reached.push(ReachedBackend { address, label, tls: None });
+    }
     let destinations = listener.destinations().zip(&survey.backends);
     let destinations = destinations.map(|((_, written), reached)| Destination {
         backends: reached.iter().map(&mut backend).collect(),
@@ -199,6 +219,7 @@ fn settings(
         https_port: https_port(config),
         liveness: listener.limits.liveness,
         names,
+        responder,
         spoken: listener.spoken,
     }
 }

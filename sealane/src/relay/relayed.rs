@@ -42,6 +42,8 @@ struct Seldom {
     doubted: Option<Distrust>,
     /// What is left to send to the backend before everything else, such as a PROXY header.
     header: Vec<u8>,
+    /// Bytes of a request in the clear that were searched for its end.
+    searched: usize,
     /// What a PROXY header announced of it.
     source: Option<Source>,
 }
@@ -63,6 +65,15 @@ impl Relayed {
 
     pub(super) fn announce(&mut self, source: Source) {
         self.seldom.get_or_insert_default().source = Some(source);
+    }
+
+    /// Bytes of a request in the clear that were searched for its end.
+    pub(super) fn searched(&self) -> usize {
+        self.seldom.as_ref().map_or(0, |seldom| seldom.searched)
+    }
+
+    pub(super) fn note_searched(&mut self, len: usize) {
+        self.seldom.get_or_insert_default().searched = len;
     }
 
     /// Whether something is left to send before everything else.

@@ -145,6 +145,7 @@ fn lane(
         https_port: 443,
         liveness: Liveness::default(),
         names: Vec::new(),
+        responder: None,
         spoken: Spoken::Tls,
     };
     let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();

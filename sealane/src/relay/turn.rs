@@ -59,7 +59,11 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
     }
 
     /// What a backend is told before everything else.
-    fn first_words(&self) -> Vec<u8> {
+    fn first_words(&mut self) -> Vec<u8> {
+        if self.settings.spoken == Spoken::Redirect {
+            // The request, as the preamble has left it.
+            return self.relayed.take_header();
+        }
         if self.settings.spoken == Spoken::Postgres && self.tls().is_some() {
             return postgres::SSL_REQUEST.to_vec();
         }

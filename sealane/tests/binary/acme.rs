@@ -1,20 +1,11 @@
 //! Certificates where ACME clients keep them, made by the clients themselves at a real ACME server,
 //! Pebble; and their hook, which imports what they renew into a store.
 
-use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::version::TLS13;
-use sealane_reserved_port::ReservedPort;
-use tempfile::TempDir;
-
-use crate::harness::backend::Backend;
+use crate::harness::acme::{Acme, first_of};
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
-use crate::harness::client::Connector;
-use crate::harness::process::Process;
 use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
 use crate::harness::{tools, wait_for};
 
@@ -172,147 +163,6 @@ fn who_may_not_read_a_key_is_told_what_to_do() {
     let text = String::from_utf8(told.stdout).unwrap();
     assert_eq!(told.status.code(), Some(0), "{text}");
     assert!(text.contains("lost+found: ") && text.contains("; it is passed over"), "{text}");
-}
-
-/// Pebble, and a folder in which its clients keep what they get.
-struct Acme {
-    folder: TempDir,
-    /// The address of an echo.
-    backend: String,
-    directory: String,
-    _pebble: Process,
-    _reserved: [ReservedPort; 2],
-    root: CertificateDer<'static>,
-}
-
-impl Acme {
-    fn start(clients: &[&str]) -> Option<Self> {
-        if !clients.iter().chain(&["pebble", "curl"]).all(|name| tools::required(name).is_some()) {
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let authority = Authority::named("who vouches for Pebble");
-        authority.write(folder.path());
-        std::fs::write(path("pebble.pem"), authority.leaf(KeyKind::P256, &NAMES)).unwrap();
-        std::fs::create_dir(path("web")).unwrap();
-        let reserved = [(); 2].map(|()| ReservedPort::on_loopback().unwrap());
-        let [served, managed] = reserved.each_ref().map(ReservedPort::address);
-        let settings = serde_json::json!({ "pebble": {
-            "listenAddress": served.to_string(),
-            "managementListenAddress": managed.to_string(),
-            "certificate": path("pebble.pem"),
-            "privateKey": path("pebble.pem"),
-            "httpPort": 1,
-            "tlsPort": 1,
-        }});
-        std::fs::write(path("pebble.json"), settings.to_string()).unwrap();
-        // Neither who owns the names nor how clients stand refusals is what is tried here.
-        let pebble = Command::new("pebble")
-            .arg("-config")
-            .arg(path("pebble.json"))
-            .envs([("PEBBLE_VA_ALWAYS_VALID", "1"), ("PEBBLE_VA_NOSLEEP", "1")])
-            .env("PEBBLE_WFE_NONCEREJECT", "0")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let pebble = Process::new(pebble);
-        for address in [served, managed] {
-            wait_for("Pebble", || TcpStream::connect(address).ok());
-        }
-        let mut curl = Command::new("curl");
-        curl.args(["--silent", "--fail", "--cacert"]).arg(path("ca.pem"));
-        let root = tools::output(curl.arg(format!("https://{managed}/roots/0")));
-        Some(Self {
-            backend: Backend::echo().address.to_string(),
-            directory: format!("https://{served}/dir"),
-            _pebble: pebble,
-            _reserved: reserved,
-            root: CertificateDer::from_pem_slice(root.as_bytes()).unwrap(),
-            folder,
-        })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// With what every client and its hook need.
-    fn client(&self, program: &str) -> Command {
-        let paths = std::env::var_os("PATH").unwrap_or_default();
-        let own = Path::new(BINARY).parent().unwrap().to_owned();
-        let paths = std::iter::once(own).chain(std::env::split_paths(&paths));
-        let mut command = Command::new(program);
-        command.env("PATH", std::env::join_paths(paths).unwrap());
-        command.env("SEALANE_CONFIG", self.path("sealane.toml"));
-        for trusted in ["LEGO_CA_CERTIFICATES", "REQUESTS_CA_BUNDLE"] {
-            command.env(trusted, self.path("ca.pem"));
-        }
-        command
-    }
-
-    fn certbot(&self, words: &[&str]) {
-        let mut certbot = self.client("certbot");
-        certbot.args(words).args(["--non-interactive", "--agree-tos", "--server"]);
-        certbot.arg(&self.directory).arg("--register-unsafely-without-email");
-        certbot.args(["--webroot", "--webroot-path"]).arg(self.path("web"));
-        certbot.arg("--no-random-sleep-on-renew");
-        for (option, folder) in
-            [("--config-dir", "certbot"), ("--work-dir", "work"), ("--logs-dir", "logs")]
-        {
-            certbot.arg(option).arg(self.path(folder));
-        }
-        tools::output(&mut certbot);
-    }
-
-    fn lego(&self, name: &str) {
-        self.lego_with(name, &[]);
-    }
-
-    fn lego_with(&self, name: &str, more: &[&str]) {
-        let mut lego = self.client("lego");
-        lego.args(["--accept-tos", "--email", "a@a.test", "--domains", name, "--server"]);
-        lego.arg(&self.directory).args(["--http", "--http.webroot"]).arg(self.path("web"));
-        tools::output(lego.arg("--path").arg(self.path("lego")).arg("run").args(more));
-    }
-
-    fn dehydrated(&self, name: &str) {
-        self.dehydrated_with(name, &[]);
-    }
-
-    fn dehydrated_with(&self, name: &str, more: &[&str]) {
-        let (base, settings) = (self.path("dehydrated"), self.path("dehydrated.conf"));
-        std::fs::create_dir_all(&base).unwrap();
-        let text = format!(
-            "CA={}\nBASEDIR={}\nWELLKNOWN={}\nCURL_OPTS=\"--cacert {}\"\n",
-            self.directory,
-            base.display(),
-            self.path("web").display(),
-            self.path("ca.pem").display()
-        );
-        std::fs::write(&settings, text).unwrap();
-        let words = [&["--cron", "--domain", name][..], more].concat();
-        for words in [&["--register", "--accept-terms"][..], &words] {
-            tools::output(self.client("dehydrated").arg("--config").arg(&settings).args(words));
-        }
-    }
-
-    fn connector(&self, name: &str) -> Connector {
-        Connector::new(self.root.clone(), &TLS13).with_name(name).without_tickets()
-    }
-
-    /// The certificate that a client gets for `name`, which it has verified.
-    fn served(&self, address: SocketAddr, name: &str) -> CertificateDer<'static> {
-        let mut client = self.connector(name).connect(address).unwrap();
-        client.echo(name.as_bytes()).unwrap();
-        client.tls.peer_certificates().unwrap()[0].clone().into_owned()
-    }
-}
-
-/// The first certificate in a file.
-fn first_of(path: &Path) -> CertificateDer<'static> {
-    CertificateDer::from_pem_file(path).unwrap()
 }
 
 static HOOK: std::sync::LazyLock<PathBuf> = std::sync::LazyLock::new(|| {

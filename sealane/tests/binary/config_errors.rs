@@ -89,8 +89,15 @@ fn what_listeners_lack_is_told_in_the_same_words_by_check_and_serve() {
 }
 
 /// What is said of each material of a listener.
-const MISSING: [&str; 6] =
-    ["a.pem: ", "backend ", "backend_tls: ", "clients: ", "default certificate", "store"];
+const MISSING: [&str; 7] = [
+    "a.pem: ",
+    "acme_responder: challenges: is not there; make it",
+    "backend ",
+    "backend_tls: ",
+    "clients: ",
+    "default certificate",
+    "store",
+];
 
 /// Each material of a listener, and none of them there.
 const LACKING: &str = r#"
@@ -109,6 +116,11 @@ name = "store"
 address = "127.0.0.1:2"
 certificates = ["store:names"]
 backends = ["nowhere.invalid:2"]
+[[listener]]
+name = "redirect"
+address = "127.0.0.1:3"
+plain = "redirect"
+acme_responder = "challenges"
 "#;
 
 /// What can be served, and is probably not meant.

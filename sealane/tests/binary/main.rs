@@ -12,6 +12,7 @@ mod acme;
 mod backend_tls;
 mod backends_told;
 mod bytes;
+mod challenges;
 mod client_certificates;
 mod clients;
 mod config_errors;

@@ -19,7 +19,7 @@ use super::listener_limits::listener_limits;
 use super::policy::{HANDSHAKE_KEYS, policy};
 use super::proxy::accept_proxy;
 use super::route::{may_get_tls, routes};
-use super::spoken::{check_spoken, spoken};
+use super::spoken::{acme_responder, check_spoken, spoken};
 
 /// The listeners that are written, of which no two may claim the same.
 pub(super) fn listener_list(
@@ -63,6 +63,7 @@ fn listener(
     let socket_mode = table.value("socket_mode").map(|v| v.parsed(value::socket_mode));
     let default_certificate = table.value("default_certificate");
     let spoken = spoken(table);
+    let acme_responder = acme_responder(spoken, table);
     let passthrough = table.boolean("passthrough").unwrap_or(false);
     let policy = policy(table, at);
     let clients = table.table("clients", |table| Some(clients(table))).flatten();
@@ -112,6 +113,7 @@ fn listener(
     let (certificates, store) = certificates?;
     Some(Listener {
         name,
+        acme_responder,
         accept_proxy,
         addresses: addresses?,
         socket_mode: socket_mode.unwrap_or(Some(SOCKET_MODE_DEFAULT))?,

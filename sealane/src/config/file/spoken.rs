@@ -1,6 +1,8 @@
 //! The keys that say what a listener's clients speak: plain bytes, HTTP that is sent elsewhere, or
 //! something before TLS.
 
+use std::path::PathBuf;
+
 use super::super::mistake::Problem;
 use super::super::reader::Table;
 use super::super::{Address, Destination, ProxyHeader, Route, Spoken, value};
@@ -18,6 +20,15 @@ pub(super) fn spoken(table: &mut Table<'_>) -> Spoken {
         written.wrong(Problem::new(what, "remove it, or plain"));
     }
     in_clear.or(before_tls).unwrap_or_default()
+}
+
+/// The folder whose challenges of ACME are answered.
+pub(super) fn acme_responder(spoken: Spoken, table: &mut Table<'_>) -> Option<PathBuf> {
+    if spoken != Spoken::Redirect {
+        let what = "means nothing but with plain = \"redirect\", at the port 80 of a name";
+        table.refuse(&["acme_responder"], what, "remove it, or put it there");
+    }
+    table.value("acme_responder")?.path()
 }
 
 /// Says what else means nothing, or is dangerous, where that is spoken at `addresses`.

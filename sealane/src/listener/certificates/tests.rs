@@ -10,6 +10,7 @@ use crate::config::{Balance, CertificateSource, Destination, Listener, ProxyHead
 
 fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) -> Listener {
     Listener {
+        acme_responder: None,
         accept_proxy: None,
         name: "test".into(),
         addresses: Vec::new(),

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "`binary` and `figures` use their own part each")]
 #![allow(unreachable_pub, reason = "nothing of a test binary can be reached from outside")]
 
+pub mod acme;
 pub mod backend;
 pub mod certificates;
 pub mod client;
