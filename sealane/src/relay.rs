@@ -85,7 +85,7 @@ impl Relay {
         // Whose address nobody tells is not its balancer.
         let told = header.client().map(|client| client.ip());
         let admitted = settings.admission.admit(told, &mut self.visitors);
-        source.admitted = admitted.is_ok().then_some(told);
+        source.is_admitted = admitted.is_ok();
         let is_probe = source.is_own;
         relayed.get_or_insert_default().announce(source);
         match admitted {
@@ -297,11 +297,13 @@ impl Service for Relay {
 
     fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
         let source = relayed.as_ref().and_then(Relayed::source);
-        let admitted = match settings.accept_proxy {
-            Some(_) => source.and_then(|source| source.admitted),
-            None => Some(end.client.map(|client| client.ip())),
+        let (was_admitted, is_known) = match (&settings.accept_proxy, source) {
+            (None, _) => (true, true),
+            (Some(_), None) => (false, false),
+            (Some(_), Some(source)) => (source.is_admitted, source.has_client()),
         };
-        if let Some(client) = admitted {
+        if was_admitted {
+            let client = end.client.filter(|_| is_known).map(|client| client.ip());
             settings.admission.leave(client, &mut self.visitors);
         }
         if let Some(counters) = settings.admission.counters(self.lane) {

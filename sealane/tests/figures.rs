@@ -26,6 +26,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use rustls::version::{TLS12, TLS13};
+use sealane_reserved_port::ReservedPort;
 use tempfile::TempDir;
 
 use crate::harness::backend::Backend;
@@ -42,6 +43,8 @@ use crate::harness::wait_for;
 const CALLS_PER_CONNECTION_MAX: f64 = 22.0;
 /// Memory of an idle established connection after one exchange.
 const IDLE_BYTES_MAX: u64 = 4096;
+/// By how much that may be more with a route, and a client that a PROXY header announced.
+const ANNOUNCED_BYTES_MAX: u64 = 128;
 /// Memory of 2,000 connections that never say a word.
 const SILENT_BYTES_MAX: u64 = 15 << 20;
 /// What a table of connections that has grown to 2,000 keeps of that.
@@ -52,12 +55,20 @@ const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Memory with 10,000 certificates.
 const CERTIFICATES_BYTES_MAX: u64 = 60 << 20;
 
+/// What is asked of a listener whose clients a balancer announces, and who go by a route; its own
+/// backend takes no connection.
+const ANNOUNCED: &str = "accept_proxy = \"required\"\nproxy_from = [\"127.0.0.0/8\"]\n\
+     connections_per_client = 100_000\nhandshakes_per_client = \"100000/s\"";
+const HEADER: &[u8] = b"PROXY TCP4 192.0.2.7 198.51.100.9 4000 443\r\n";
+
 /// Sealane on one lane, warm.
 struct Site {
     sealane: Sealane,
     address: SocketAddr,
     authority: Authority,
     folder: TempDir,
+    /// What each connection begins with.
+    header: &'static [u8],
     /// Each test has the machine's descriptors for itself.
     _alone: MutexGuard<'static, ()>,
 }
@@ -70,26 +81,58 @@ impl Site {
     }
 
     fn limited(backend: &Backend, limits: &str) -> Self {
+        Self::with(
+            &|certificate| ListenerSettings::new("site", certificate, &backend.address),
+            limits,
+            b"",
+        )
+    }
+
+    /// With PROXY headers, a route and limits per client on the path of every connection.
+    fn announced(backend: &Backend) -> Self {
+        let route = format!(
+            "{ANNOUNCED}\n[[listener.route]]\nnames = [\"sealane.test\"]\nbackends = [\"{}\"]",
+            backend.address
+        );
+        let nobody = ReservedPort::on_loopback().unwrap();
+        let listener = |certificate: &Path| {
+            ListenerSettings::new("site", certificate, &nobody.address()).with(&route)
+        };
+        Self::with(&listener, "", HEADER)
+    }
+
+    fn with(
+        listener: &dyn Fn(&Path) -> ListenerSettings,
+        limits: &str,
+        header: &'static [u8],
+    ) -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new();
         let certificate = folder.path().join("site.pem");
         std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
-        let listener = ListenerSettings::new("site", &certificate, &backend.address);
+        let listener = listener(&certificate);
         let address = listener.address;
         let mut settings = Settings::new(vec![listener]);
         settings.lanes = 1;
         settings.limits = limits.into();
         let sealane = Sealane::start(folder.path(), &settings);
-        let site = Self { sealane, address, authority, folder, _alone: alone };
+        let site = Self { sealane, address, authority, folder, header, _alone: alone };
         for _ in 0..200 {
-            let mut client = site.full().connect(address).unwrap();
+            let mut client = site.connect(&site.full(), b"");
             client.write_all(&[b'x'; 500]).unwrap();
             client.end(true).unwrap();
             assert_eq!(client.read_rest().unwrap(), [b'x'; 500]);
         }
         site.wait_until_open(0);
         site
+    }
+
+    /// A connection of which `first` leaves with the handshake's last bytes.
+    fn connect(&self, connector: &Connector, first: &[u8]) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        connector.behind(self.header, stream, first).unwrap()
     }
 
     /// Clients that make full handshakes.
@@ -111,9 +154,19 @@ fn exchange(mut client: Client) {
 
 #[test]
 fn system_calls_per_connection() {
+    calls_are_few(Site::start);
+}
+
+/// A header that comes with the hello is read with it.
+#[test]
+fn system_calls_per_announced_connection() {
+    calls_are_few(Site::announced);
+}
+
+fn calls_are_few(start: impl Fn(&Backend) -> Site) {
     let Some(strace) = required("strace") else { return };
     // The answer and the end leave in one segment, so that it is always one event.
-    let site = Site::start(&Backend::start(|mut stream| {
+    let site = start(&Backend::start(|mut stream| {
         let mut request = [0; 500];
         stream.read_exact(&mut request).unwrap();
         socket2::SockRef::from(&stream).set_tcp_cork(true).unwrap();
@@ -122,8 +175,7 @@ fn system_calls_per_connection() {
     let connector = Connector::with_x25519(site.authority.der(), &TLS13).without_tickets();
     let calls = calls_per_connection(&strace, &site, || {
         // The request leaves with the end of the handshake, again in one segment.
-        let stream = TcpStream::connect(site.address).unwrap();
-        let mut client = connector.over(stream, &[b'x'; 500]).unwrap();
+        let mut client = site.connect(&connector, &[b'x'; 500]);
         assert_eq!(client.read_rest().unwrap(), [b'x'; 500]);
         client.end(true).unwrap();
     });
@@ -207,23 +259,31 @@ fn random_bytes_come_from_a_new_seed_in_every_second_with_a_handshake() {
 
 #[test]
 fn memory_per_idle_connection() {
+    let each = idle_bytes(&Site::start(&Backend::echo_for_many()), "");
+    assert!(each <= IDLE_BYTES_MAX, "{each} bytes each are more than {IDLE_BYTES_MAX}");
+    let announced = idle_bytes(&Site::announced(&Backend::echo_for_many()), " announced");
+    let more = announced.saturating_sub(each);
+    assert!(more <= ANNOUNCED_BYTES_MAX, "{more} bytes more each than {ANNOUNCED_BYTES_MAX}");
+}
+
+/// Prints and returns the memory of each of many idle connections.
+fn idle_bytes(site: &Site, what: &str) -> u64 {
     let count = 5_000;
-    let site = Site::start(&Backend::echo_for_many());
     let before = site.sealane.process.private_bytes();
     let connector = Connector::with_x25519(site.authority.der(), &TLS13).without_tickets();
     let clients: Vec<Client> = (0..count)
         .map(|_| {
-            let mut client = connector.connect(site.address).unwrap();
+            let mut client = site.connect(&connector, b"");
             client.echo(&[b'x'; 500]).unwrap();
             client
         })
         .collect();
     site.wait_until_open(count);
     let each = (site.sealane.process.private_bytes() - before) / count;
-    println!("{each} bytes per idle established connection at {count}");
-    assert!(each <= IDLE_BYTES_MAX, "{each} bytes each are more than {IDLE_BYTES_MAX}");
+    println!("{each} bytes per idle established{what} connection at {count}");
     drop(clients);
     site.wait_until_open(0);
+    each
 }
 
 #[test]

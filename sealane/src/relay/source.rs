@@ -1,6 +1,6 @@
 //! What a PROXY header announced of a connection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
@@ -12,16 +12,24 @@ use crate::proxy_header::{
 /// What a PROXY header announced of a connection, beside its client's address.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The client that was let in, by its address if that was told, and so has to leave.
-    pub(super) admitted: Option<Option<IpAddr>>,
+    /// Whether the client was let in, and so has to leave.
+    pub(super) is_admitted: bool,
     /// Whether the connection is the sender's own, such as a health check.
     pub is_own: bool,
     /// The address that the client connected to, if it was told.
-    pub local: Option<SocketAddr>,
+    local: Option<Told>,
     /// Who sent the header; it has no address on a unix socket.
     pub peer: Option<SocketAddr>,
     /// Whole values that are shown or passed on.
     values: Box<[u8]>,
+}
+
+/// An address that a header told, which has no zone: in 20 bytes instead of 32, because idle
+/// connections keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    V4(Ipv4Addr, u16),
+    V6(Ipv6Addr, u16),
 }
 
 impl Source {
@@ -39,12 +47,23 @@ impl Source {
         let kept = header.values().filter(|value| is_kept(value.kind));
         let values: Vec<u8> = kept.flat_map(|value| value.whole).copied().collect();
         Self {
-            admitted: None,
+            is_admitted: false,
             is_own: header.origin == Origin::Sender,
-            local: header.local(),
+            local: header.local().map(Told::from),
             peer,
             values: values.into(),
         }
+    }
+
+    /// The address that the client connected to, if it was told.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.local.map(SocketAddr::from)
+    }
+
+    /// Whether the header told the client's address; else it is that of the connection itself.
+    pub(super) fn has_client(&self) -> bool {
+        // One is told with the other.
+        self.local.is_some()
     }
 
     /// The host name that the client asked for, as the sender has it.
@@ -64,7 +83,7 @@ impl Source {
         passed: &'a [u8],
     ) -> Announced<'a> {
         Announced {
-            addresses: link.client_address().zip(self.local),
+            addresses: link.client_address().zip(self.local()),
             passed: &self.values,
             passed_types: passed,
             unique_id: self.unique_id(),
@@ -73,6 +92,24 @@ impl Source {
 
     fn value(&self, kind: u8) -> Option<&[u8]> {
         Values::from(&*self.values).find(|value| value.kind == kind).map(|value| value.bytes)
+    }
+}
+
+impl From<SocketAddr> for Told {
+    fn from(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(v4) => Self::V4(*v4.ip(), v4.port()),
+            SocketAddr::V6(v6) => Self::V6(*v6.ip(), v6.port()),
+        }
+    }
+}
+
+impl From<Told> for SocketAddr {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::V4(ip, port) => (ip, port).into(),
+            Told::V6(ip, port) => (ip, port).into(),
+        }
     }
 }
 

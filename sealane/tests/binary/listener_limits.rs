@@ -175,6 +175,17 @@ fn a_listener_has_no_more_connections_than_it_may() {
 }
 
 #[test]
+fn lanes_together_have_no_more_connections_than_their_listener() {
+    let site = Site::before(&Backend::echo(), 4, |_| vec!["connections = 10".into()]);
+    let come = |_| site.connector.connect(site.address(0)).ok();
+    let mut clients: Vec<Client> = (0..100).filter_map(come).collect();
+    // Two on each lane; what cannot be divided is nobody's.
+    assert_eq!(clients.len(), 8);
+    site.wait_until_ended("limit_listener_connections", 92);
+    clients.iter_mut().for_each(|client| client.echo(b"all of them").unwrap());
+}
+
+#[test]
 fn a_client_has_no_more_connections_than_it_may() {
     let mut site = Site::start(&["connections_per_client = 2"]);
     let mut clients = [site.connect(0), site.connect(0)];

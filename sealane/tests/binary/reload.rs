@@ -1,24 +1,27 @@
 //! Reload under load: new connections, kept ones and tickets do not notice, and a bad change
 //! changes nothing.
 
+mod every_key;
+mod under_load;
+
 use std::io::{ErrorKind, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use rustls::pki_types::CertificateDer;
-use rustls::version::{TLS12, TLS13};
+use rustls::version::TLS13;
+use serde_json::Value;
 use tempfile::TempDir;
+
+use every_key::Changing;
 
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::{Client, Connector};
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings, replace};
-use crate::harness::{noise, wait_for};
+use crate::harness::wait_for;
 
 /// Sealane with one listener in front of an echo, and what a test changes about it.
 struct Site {
@@ -31,16 +34,49 @@ struct Site {
 
 impl Site {
     fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::new();
-        let certificates = folder.path().join("certificates");
+        let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+        let backend = Backend::echo();
+        let listener = ListenerSettings::new("site", &certificates(&folder), &backend.address);
+        Self::with(folder, authority, backend, Settings::new(vec![listener]))
+    }
+
+    /// With listeners whose every key changes.
+    fn changing() -> (Self, Changing) {
+        let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+        let mut changing = Changing::new(folder.path(), &authority);
+        let certificates = certificates(&folder);
+        let mut settings = Settings::new(changing.listeners(&certificates));
+        changing.apply(0, &certificates, &mut settings);
+        settings.listeners[every_key::SITE].more.clear();
+        let site = Self::with(folder, authority, Backend::echo(), settings);
+        changing.assert_changed();
+        (site, changing)
+    }
+
+    fn with(folder: TempDir, authority: Authority, backend: Backend, settings: Settings) -> Self {
+        let certificates = certificates(&folder);
         std::fs::create_dir(&certificates).unwrap();
         replace(&certificates.join("site.pem"), &authority.leaf(KeyKind::P256, &NAMES));
-        let backend = Backend::echo();
-        let listener = ListenerSettings::new("site", &certificates, &backend.address);
-        let settings = Settings::new(vec![listener]);
         let sealane = Sealane::start(folder.path(), &settings);
         Self { sealane, settings, authority, backend, folder }
+    }
+
+    /// Changes every key, for the `number`th time, and waits until all lanes serve that.
+    fn change(&mut self, number: usize, changing: &mut Changing) {
+        const LEAVES: [KeyKind; 3] = [KeyKind::P256, KeyKind::Ed25519, KeyKind::P256];
+        let leaf = self.authority.leaf(LEAVES[number % LEAVES.len()], &NAMES);
+        replace(&self.certificate(), &leaf);
+        changing.apply(number, &certificates(&self.folder), &mut self.settings);
+        self.settings.write(self.path());
+        changing.assert_changed();
+        self.sealane.signal(Signal::HUP);
+        // The watch may have begun a reload before all was written.
+        let wanted = Changing::connections_max(number);
+        wait_for("the reload", || {
+            let state: Value = serde_json::from_str(&self.sealane.admin("/state")).unwrap();
+            (state["limits"]["connections_max"] == wanted).then_some(())
+        });
+        self.sealane.wait_until_lanes_serve();
     }
 
     fn address(&self) -> SocketAddr {
@@ -90,76 +126,12 @@ impl Site {
     }
 }
 
+fn certificates(folder: &TempDir) -> PathBuf {
+    folder.path().join("certificates")
+}
+
 fn served_certificate(client: &Client) -> CertificateDer<'static> {
     client.tls.peer_certificates().unwrap()[0].clone().into_owned()
-}
-
-const CONNECTIONS: usize = 12_000;
-const CLIENTS: usize = 16;
-const KEPT: usize = 8;
-const RELOADS: usize = 200;
-const BAD_RELOADS: usize = 20;
-
-/// What the clients of the load count.
-#[derive(Default)]
-struct Load {
-    made: AtomicUsize,
-    failed: AtomicUsize,
-    kept_echoes: AtomicUsize,
-    cut: AtomicUsize,
-    over: AtomicBool,
-}
-
-impl Load {
-    /// Makes connections, half of them with tickets, until the reloads are through.
-    fn connect(&self, index: usize, address: SocketAddr, authority: CertificateDer<'static>) {
-        let version = if index.is_multiple_of(4) { &TLS12 } else { &TLS13 };
-        let connector = Connector::new(authority, version);
-        let fresh = connector.clone().without_tickets();
-        let message = noise(1_000, index as u64);
-        for turn in 0_usize.. {
-            if self.over.load(Ordering::Relaxed) && self.made() >= CONNECTIONS {
-                return;
-            }
-            let connector = if turn.is_multiple_of(2) { &connector } else { &fresh };
-            let exchange = || {
-                let mut client = connector.connect(address)?;
-                client.echo(&message)?;
-                client.end(true)?;
-                client.read_rest()
-            };
-            match exchange() {
-                Ok(rest) => assert!(rest.is_empty()),
-                Err(error) => {
-                    println!("client {index}: {error:?}");
-                    self.failed.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            self.made.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Keeps one connection through all reloads.
-    fn keep(&self, mut client: Client) {
-        let message = noise(20_000, 5);
-        while !self.over.load(Ordering::Relaxed) {
-            if let Err(error) = client.echo(&message) {
-                println!("a kept connection: {error:?}");
-                self.cut.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            self.kept_echoes.fetch_add(1, Ordering::Relaxed);
-            thread::sleep(Duration::from_millis(20));
-        }
-        let ends_clean = client.end(true).and_then(|()| client.read_rest());
-        if !ends_clean.is_ok_and(|rest| rest.is_empty()) {
-            self.cut.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn made(&self) -> usize {
-        self.made.load(Ordering::Relaxed)
-    }
 }
 
 /// What arrives in two steps, of which the first is half of something.
@@ -178,167 +150,6 @@ fn a_new_folder_is_followed_though_the_reload_that_found_it_was_refused() {
     replace(&folder.join("privkey.pem"), key);
     let connector = site.connector().with_name("new.test");
     wait_for("the new name", || connector.connect(site.address()).ok());
-}
-
-#[test]
-fn two_hundred_reloads_and_twenty_bad_ones_cost_no_connection_and_no_ticket() {
-    let mut site = Site::start();
-    let good = Changes::new(&site);
-    let first_leaf = std::fs::read_to_string(site.certificate()).unwrap();
-    let (address, load) = (site.address(), Load::default());
-    let old_tickets: Vec<Connector> = [&TLS12, &TLS13, &TLS12, &TLS13]
-        .map(|version| Connector::new(site.authority.der(), version).with_own_tickets())
-        .into();
-    for connector in &old_tickets {
-        assert!(!resumes(connector, address), "the first one of each");
-    }
-    site.sealane.wait_for_metrics("the first ones have ended", |m| m.open() == 0);
-    let descriptors = site.sealane.process.descriptors();
-    let kept: Vec<Client> = (0..KEPT).map(|_| site.connect()).collect();
-    let started = Instant::now();
-    thread::scope(|scope| {
-        for client in kept {
-            scope.spawn(|| load.keep(client));
-        }
-        for index in 0..CLIENTS {
-            let (load, authority) = (&load, site.authority.der());
-            scope.spawn(move || load.connect(index, address, authority));
-        }
-        // Spread over the connections, rather than over a time.
-        let total = RELOADS + BAD_RELOADS;
-        for number in 0..total {
-            wait_for("the load goes on", || {
-                (load.made() >= CONNECTIONS / total * number).then_some(())
-            });
-            if number % (total / BAD_RELOADS) == 5 {
-                good.spoil(number, &site);
-            } else {
-                good.apply(number, &mut site);
-            }
-            site.reload();
-        }
-        load.over.store(true, Ordering::Relaxed);
-    });
-    let elapsed = started.elapsed();
-    let (accepted, refused) = site.reloads();
-    let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-    println!(
-        "{accepted} reloads and {refused} refused ones in {:.1} s, during {} new connections, {} \
-         failed, and {} echoes on {KEPT} kept ones, {} cut",
-        elapsed.as_secs_f64(),
-        load.made(),
-        count(&load.failed),
-        count(&load.kept_echoes),
-        count(&load.cut)
-    );
-    assert_eq!((count(&load.failed), count(&load.cut)), (0, 0));
-    assert!(load.made() >= CONNECTIONS);
-    assert!(count(&load.kept_echoes) >= KEPT);
-    // The watched files may bring about a few more.
-    assert!(accepted >= RELOADS as u64 && refused >= BAD_RELOADS as u64);
-
-    // A ticket is good for the certificate that its session began with.
-    replace(&site.certificate(), &first_leaf);
-    site.reload();
-    for connector in &old_tickets {
-        assert!(resumes(connector, address), "a ticket from before the reloads");
-    }
-    let metrics = site.sealane.wait_for_metrics("the old generations are freed", |m| {
-        m.open() == 0 && m.sum("sealane_generations_live", &[]) == 1
-    });
-    let clean = load.made() + KEPT + 2 * old_tickets.len();
-    assert_eq!(metrics.ended("clean"), clean as u64, "{}", metrics.ends());
-    assert_eq!(metrics.sum("sealane_panics_total", &[]), 0);
-    wait_for("no descriptor is left over", || {
-        (site.sealane.process.descriptors() <= descriptors).then_some(())
-    });
-    assert_eq!(site.sealane.stop(), Some(0));
-}
-
-/// Makes a connection and ends it; whether it resumed a session.
-fn resumes(connector: &Connector, address: SocketAddr) -> bool {
-    let mut client = connector.connect(address).unwrap();
-    client.echo(b"an exchange").unwrap();
-    client.end(true).unwrap();
-    assert!(client.read_rest().unwrap().is_empty());
-    client.resumed()
-}
-
-/// What the reloads change: certificates and settings, whole or spoilt.
-struct Changes {
-    leaves: [String; 3],
-    strange_key: String,
-    taken: TcpListener,
-}
-
-impl Changes {
-    fn new(site: &Site) -> Self {
-        let leaves = [KeyKind::P256, KeyKind::Ed25519, KeyKind::P256];
-        Self {
-            leaves: leaves.map(|kind| site.authority.leaf(kind, &NAMES)),
-            strange_key: rcgen::KeyPair::generate().unwrap().serialize_pem(),
-            taken: TcpListener::bind("127.0.0.1:0").unwrap(),
-        }
-    }
-
-    /// Makes everything good, and different from the last time.
-    fn apply(&self, number: usize, site: &mut Site) {
-        replace(&site.certificate(), &self.leaves[number % self.leaves.len()]);
-        site.settings.limits = format!("connections = {}", 50_000 + number);
-        site.settings.listeners[0].more = listener_limits(number);
-        site.settings.write(site.path());
-    }
-
-    /// Leaves something behind that must be refused.
-    fn spoil(&self, number: usize, site: &Site) {
-        let config = site.path().join("sealane.toml");
-        let leaf = &self.leaves[0];
-        let (chain, _) = leaf.split_at(leaf.find("-----BEGIN PRIVATE").unwrap());
-        let mut settings = site.settings.clone();
-        match number / (RELOADS / BAD_RELOADS) % 5 {
-            0 => replace(&config, "lanes = \n"),
-            1 => replace(&site.certificate(), &format!("{chain}{}", self.strange_key)),
-            2 => replace(&site.certificate(), chain),
-            3 => {
-                settings.limits = "conections = 5".into();
-                settings.write(site.path());
-            }
-            _ => {
-                let (certificates, backend) =
-                    (site.path().join("certificates"), site.backend.address);
-                let mut taken = ListenerSettings::new("taken", &certificates, &backend);
-                taken.address = self.taken.local_addr().unwrap();
-                settings.listeners.push(taken);
-                settings.write(site.path());
-            }
-        }
-    }
-}
-
-/// Every limit that a listener may have of its own, each time others and none that is reached.
-fn listener_limits(number: usize) -> String {
-    let keep_alive = match number % 2 {
-        0 => "\"off\"".to_owned(),
-        _ => format!("{{ idle = \"{number}s\", every = \"10s\", count = 6 }}"),
-    };
-    let more = 1_000 + number;
-    format!(
-        "allow = [\"127.0.0.0/8\", \"192.0.2.{number}\"]\n\
-         backend_timeout = \"{more}s\"\n\
-         client_timeout = \"{more}s\"\n\
-         connections = {more}0\n\
-         connections_per_client = {more}\n\
-         deny = [\"198.51.100.{number}\"]\n\
-         half_closed_timeout = \"{more}s\"\n\
-         handshake_timeout = \"{}s\"\n\
-         handshakes_per_client = \"{more}00/s\"\n\
-         idle_timeout = \"{more}s\"\n\
-         keepalive = {keep_alive}\n\
-         steer = \"{}\"\n\
-         user_timeout = \"{more}s\"\n",
-        60 + number,
-        if number.is_multiple_of(2) { "client" } else { "connection" },
-    )
 }
 
 #[test]

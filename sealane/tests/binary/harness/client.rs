@@ -119,10 +119,18 @@ impl Connector {
     }
 
     /// The same over a TCP connection that stands; `first` leaves with the handshake's last bytes.
-    pub fn over(&self, mut stream: TcpStream, first: &[u8]) -> io::Result<Client> {
+    pub fn over(&self, stream: TcpStream, first: &[u8]) -> io::Result<Client> {
+        self.behind(b"", stream, first)
+    }
+
+    /// The same behind a PROXY header, in one segment with the hello.
+    pub fn behind(&self, header: &[u8], mut stream: TcpStream, first: &[u8]) -> io::Result<Client> {
         let mut tls = ClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .map_err(io::Error::other)?;
         tls.writer().write_all(first)?;
+        let mut hello = header.to_vec();
+        tls.write_tls(&mut hello)?;
+        stream.write_all(&hello)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream)?;
         }

@@ -202,15 +202,19 @@ impl Sealane {
 
     /// All metrics, as they are now.
     pub fn metrics(&self) -> Metrics {
+        Metrics(self.admin("/metrics"))
+    }
+
+    /// What the admin address answers.
+    pub fn admin(&self, path: &str) -> String {
         let mut stream = UnixStream::connect(self.folder.join("admin.sock")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             .unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-        Metrics(text.split_once("\r\n\r\n").unwrap().1.to_owned())
+        text.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
     /// Waits until `holds` says so of the metrics; fails with `what`.
