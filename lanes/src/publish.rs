@@ -37,7 +37,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if !self.service.prepare(&replica.generation, &self.resources.clock) {
             return;
         }
-        self.close_listeners(|key| !keys.iter().any(|(kept, _)| kept == key));
+        // What is bound anew takes the place of what was bound before.
+        let is_new = |key: &Address| sockets.iter().any(|(new, _)| new == key);
+        self.close_listeners(|key| is_new(key) || !keys.iter().any(|(kept, _)| kept == key));
         let replica = Rc::new(replica);
         self.current = Some(Rc::clone(&replica));
         self.settle_replicas();
@@ -84,7 +86,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                     break;
                 }
             }
-            self.listeners.remove(index);
+            // The queue of a unix socket is watched through a copy for as long as any lane has one.
+            if let Some(listener) = self.listeners.try_remove(index) {
+                self.core.unwatch(listener.fd());
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
@@ -29,7 +29,7 @@ use crate::notices::Notices;
 pub struct Responder {
     address: Address,
     /// Goes with this value.
-    _server: Server,
+    server: Server,
 }
 
 impl Responder {
@@ -53,7 +53,12 @@ impl Responder {
         let server = serve(socket, THREAD, move |request| {
             respond(request.path, &folder, &mut notices.borrow_mut())
         })?;
-        Ok(Self { address, _server: server })
+        Ok(Self { address, server })
+    }
+
+    /// Whether its thread has ended, as it should not.
+    pub fn has_ended(&self) -> bool {
+        self.server.has_ended()
     }
 
     /// Where lanes connect to.
@@ -73,15 +78,32 @@ pub fn is_token(text: &str) -> bool {
 /// Opens the folder of a responder.
 ///
 /// # Errors
-/// Why it cannot be used, and what to do.
-pub fn open_folder(folder: &Path) -> Result<OwnedFd, String> {
+/// Why it cannot be used.
+pub fn open_folder(folder: &Path) -> Result<OwnedFd, FolderError> {
     // The dot asks whether it may be entered, too.
     openat(CWD, folder.join("."), FOLDER, Mode::empty()).map_err(|error| match error {
-        Errno::NOENT => "is not there; make it, and let the ACME client write there".to_owned(),
-        Errno::NOTDIR => "is no folder; name one that the ACME client writes to".to_owned(),
-        Errno::ACCESS => "may not be entered by the user of this process; give access".to_owned(),
-        error => format!("cannot be opened: {error}; see to that, or name another"),
+        Errno::NOENT => FolderError::Absent,
+        Errno::NOTDIR => FolderError::NoFolder,
+        Errno::ACCESS => FolderError::Closed,
+        error => FolderError::Other(error),
     })
+}
+
+/// Why the folder of a responder cannot be used, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FolderError {
+    /// It may come: a client that makes it may take it away, too.
+    #[error("is not there; make it, and let the ACME client write there")]
+    Absent,
+    /// It may not be entered.
+    #[error("may not be entered by the user of this process; give access")]
+    Closed,
+    /// It is a file.
+    #[error("is no folder; name one that the ACME client writes to")]
+    NoFolder,
+    /// What else the system said.
+    #[error("cannot be opened: {0}; see to that, or name another")]
+    Other(Errno),
 }
 
 fn respond(path: &str, folder: &Path, notices: &mut Notices) -> Response {
@@ -102,9 +124,9 @@ fn respond(path: &str, folder: &Path, notices: &mut Notices) -> Response {
 /// What the file of `token` holds; none if there is none. Nothing but the authorization of that
 /// very token leaves, whatever else lies in the folder.
 fn find(folder: &Path, token: &str) -> Result<Option<Vec<u8>>, String> {
-    let folder = open_folder(folder)?;
-    let file = match open_below(&folder, &[], token) {
-        Err(Errno::NOENT) => open_below(&folder, &WEBROOT, token),
+    let folder = open_folder(folder).map_err(|error| error.to_string())?;
+    let file = match open_below(&folder, std::iter::empty(), token) {
+        Err(Errno::NOENT) => open_below(&folder, PREFIX.trim_matches('/').split('/'), token),
         found => found,
     };
     let file = match file {
@@ -132,12 +154,19 @@ fn find(folder: &Path, token: &str) -> Result<Option<Vec<u8>>, String> {
 
 /// Opens a file without following a link on the way, and without waiting for whoever is at the
 /// other end of a pipe.
-fn open_below(folder: impl AsFd, below: &[&str], name: &str) -> rustix::io::Result<OwnedFd> {
-    let Some((next, below)) = below.split_first() else {
+fn open_below<'p>(
+    folder: &OwnedFd,
+    mut below: impl Iterator<Item = &'p str>,
+    name: &str,
+) -> rustix::io::Result<OwnedFd> {
+    let Some(next) = below.next() else {
         return openat(folder, name, UNFOLLOWED_FILE, Mode::empty());
     };
-    let folder = openat(folder, *next, FOLDER.union(OFlags::NOFOLLOW), Mode::empty())?;
-    open_below(folder, below, name)
+    let mut folder = openat(folder, next, FOLDER.union(OFlags::NOFOLLOW), Mode::empty())?;
+    for next in below {
+        folder = openat(&folder, next, FOLDER.union(OFlags::NOFOLLOW), Mode::empty())?;
+    }
+    openat(&folder, name, UNFOLLOWED_FILE, Mode::empty())
 }
 
 /// Whether `text` is the token, a dot and the thumbprint of an account's key.
@@ -152,8 +181,6 @@ fn is_base64url(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
 }
 
-/// [`PREFIX`], a folder at a time.
-const WEBROOT: [&str; 2] = [".well-known", "acme-challenge"];
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const UNFOLLOWED_FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)

@@ -232,6 +232,11 @@ impl Listener {
         self.clients.iter().map(|trust| (None, trust)).chain(of_routes)
     }
 
+    /// What answers challenges of ACME is called, if there is something, among backends.
+    pub fn responder_label(&self) -> Option<String> {
+        Some(format!("acme:{}", self.acme_responder.as_ref()?.display()))
+    }
+
     /// Whether some TLS ends here, so that certificates are needed.
     pub fn ends_tls(&self) -> bool {
         self.spoken.is_tls() && !self.passthrough

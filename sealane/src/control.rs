@@ -126,7 +126,7 @@ impl Control {
             source,
             config,
             lanes: Vec::new(),
-            registries: Registries::default(),
+            registries: Registries::new(notices.clone()),
             root,
             number: 0,
             generations: Vec::new(),
@@ -242,11 +242,7 @@ impl Control {
                 kernel: Linux,
             };
             let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };
-            let sender = self.notices.clone();
-            let notices = Notices::new(move |line| {
-                // Nobody listens any more when the process is about to end.
-                let _ = sender.send(Event::Notice(line));
-            });
+            let notices = notices_to(&self.notices);
             let lane = start(setup, move |_| Relay::new(number, log, notices))
                 .map_err(|error| ServeError::System("cannot start a lane", error))?;
             self.state.lock().lanes.push(Arc::clone(&lane.counters));
@@ -262,6 +258,7 @@ impl Control {
         self.number = generation.number;
         let is_kept = |bound: &Bound| {
             generation.listeners.iter().any(|listener| listener.keys.contains(&bound.key))
+                && !sockets.bound.iter().any(|new| new.key == bound.key)
         };
         self.bound.retain(is_kept);
         for kept in &self.bound {
@@ -377,6 +374,15 @@ impl ConfigSource {
             Self::Flags(_) => None,
         }
     }
+}
+
+/// What is said to an operator by the control plane's thread, for which nobody waits.
+fn notices_to(events: &Sender<Event>) -> Notices {
+    let events = events.clone();
+    Notices::new(move |line| {
+        // Nobody listens any more when the process is about to end.
+        let _ = events.send(Event::Notice(line));
+    })
 }
 
 fn forward_signals(events: Sender<Event>) -> Result<(), ServeError> {

@@ -94,6 +94,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// Whether its thread has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Closes the listener and all connections, and waits until that is done.
     pub fn stop(self) {
         let Self { _wake: wake, thread } = self;

@@ -28,7 +28,7 @@ use sealane_lanes::service::{End, Preamble, Service};
 
 use crate::access_log::{Ended, LaneLog};
 use crate::backends::RelaySettings;
-use crate::config::{AcceptProxy, ProxyHeader, Spoken};
+use crate::config::{AcceptProxy, Spoken, Telling};
 use crate::notices::Notices;
 use crate::proxy_header::{self, Malformed};
 
@@ -189,8 +189,8 @@ impl Service for Relay {
         let alpn = session.and_then(|session| session.alpn());
         relayed.destination = settings.destination_for(link.name_number(), alpn);
         // Once: every further backend that is tried, and the log, are told the same.
-        let tells = relayed.destination(settings).proxy_header != ProxyHeader::Off;
-        if tells || self.log.is_some() {
+        let header = relayed.destination(settings).proxy_header;
+        if header.tells(Telling::Ssl) || self.log.is_some() {
             doubted(link).into_iter().for_each(|distrust| relayed.doubt(distrust));
         }
         let mut turn = self.turn(relayed, link, settings);

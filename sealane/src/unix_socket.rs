@@ -30,21 +30,27 @@ pub fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<(OwnedFd, Socket
     fchmod(&socket, Mode::from_raw_mode(mode))?;
     socket.bind(&SockAddr::unix(path)?)?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path)? };
-    file.permit(mode)?;
     socket.listen(backlog)?;
+    // Another process may have come between, and have taken it for stale.
+    file.permit(mode)?;
     Ok((socket.into(), file))
 }
 
 impl SocketFile {
+    /// Whether it is still where it was made.
+    pub fn is_in_place(&self) -> bool {
+        identity(&self.path).is_ok_and(|found| found == self.identity)
+    }
+
     /// Lets in whoever `mode` says, from now on.
     ///
     /// # Errors
     /// The file is not there any more, another is, or it is not this user's.
     pub fn permit(&self, mode: u32) -> io::Result<()> {
-        let found = fs::symlink_metadata(&self.path)?;
-        if (found.dev(), found.ino()) != self.identity {
+        if !self.is_in_place() {
             return Err(io::Error::new(ErrorKind::NotFound, "another file has taken its place"));
         }
+        let found = fs::symlink_metadata(&self.path)?;
         if found.mode() & 0o777 == mode {
             return Ok(());
         }
@@ -54,7 +60,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+        if self.is_in_place() {
             // Left behind at worst, it is stale, and the next process removes it.
             let _ = fs::remove_file(&self.path);
         }

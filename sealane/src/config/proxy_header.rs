@@ -14,6 +14,16 @@ pub enum ProxyHeader {
     V2(Told),
 }
 
+impl ProxyHeader {
+    /// Whether backends are told that.
+    pub fn tells(self, telling: Telling) -> bool {
+        match self {
+            Self::Off | Self::V1 => false,
+            Self::Pass(told) | Self::V2(told) => told.has(telling),
+        }
+    }
+}
+
 /// What version 2 tells beside addresses: a set of [`Telling`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told(u16);

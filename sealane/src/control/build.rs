@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sealane_engine::client::ClientContexts;
@@ -20,6 +21,7 @@ use crate::listener::{
 use crate::relay::Admission;
 use crate::stores::Stores;
 
+use super::Event;
 use super::listeners::ListenerRegistry;
 use super::responders::ResponderRegistry;
 
@@ -32,7 +34,6 @@ pub(super) struct Built {
 }
 
 /// What outlives generations.
-#[derive(Default)]
 pub(super) struct Registries {
     /// What lanes count for backends.
     pub(super) backends: BackendRegistry,
@@ -46,6 +47,20 @@ pub(super) struct Registries {
     pub(super) responders: ResponderRegistry,
     /// The stores that listeners serve from, each opened once.
     pub(super) stores: Stores,
+}
+
+impl Registries {
+    /// With nothing in them; what responders say to an operator goes to `notices`.
+    pub(super) fn new(notices: Sender<Event>) -> Self {
+        Self {
+            backends: BackendRegistry::default(),
+            client_roots: KnownClientRoots::default(),
+            clients: ClientContexts::default(),
+            listeners: ListenerRegistry::default(),
+            responders: ResponderRegistry::new(notices),
+            stores: Stores::default(),
+        }
+    }
 }
 
 /// What lanes count for backends, by address and whether TLS is spoken there.
@@ -144,9 +159,9 @@ pub(super) fn build(
 /// How long what comes before the rest may take, if something does.
 fn preamble(config: &Config, listener: &config::Listener) -> Option<Duration> {
     match (&listener.accept_proxy, listener.spoken) {
-        (Some(_), _) => Some(config.limits.proxy_timeout),
-        // As long as the handshake may take.
-        (None, Spoken::Postgres | Spoken::Redirect) => Some(Duration::MAX),
+        // As long as the handshake may take, for the header and what follows it.
+        (_, Spoken::Postgres | Spoken::Redirect) => Some(Duration::MAX),
+        (Some(_), Spoken::Relay | Spoken::Tls) => Some(config.limits.proxy_timeout),
         (None, Spoken::Relay | Spoken::Tls) => None,
     }
 }
@@ -189,10 +204,10 @@ fn settings(
         lanes: registry.counters(&reached.address, reached.tls.is_some(), lanes),
     };
     // Who sends every request elsewhere has no other backend.
-    if let (Some(responder), Some(folder)) = (&responder, &listener.acme_responder)
+    if let (Some(responder), Some(label)) = (&responder, listener.responder_label())
         && let Some(reached) = survey.backends.first_mut()
     {
-        let (address, label) = (responder.address().clone(), format!("acme:{}", folder.display()));
+        let address = responder.address().clone();
         reached.push(ReachedBackend { address, label, tls: None });
     }
     let destinations = listener.destinations().zip(&survey.backends);

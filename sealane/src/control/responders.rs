@@ -4,26 +4,33 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
+use super::{Event, notices_to};
 use crate::challenges::Responder;
-use crate::notices::Notices;
 
 /// Responders, one for each folder.
-#[derive(Default)]
 pub(super) struct ResponderRegistry {
     by_folder: HashMap<PathBuf, Arc<Responder>>,
+    notices: Sender<Event>,
 }
 
 impl ResponderRegistry {
+    /// Without any; what those to come say to an operator goes to `notices`.
+    pub(super) fn new(notices: Sender<Event>) -> Self {
+        Self { by_folder: HashMap::new(), notices }
+    }
+
     /// The responder of `folder`.
     ///
     /// # Errors
     /// It cannot be started.
     pub(super) fn of(&mut self, folder: &Path) -> io::Result<Arc<Responder>> {
-        if let Some(known) = self.by_folder.get(folder) {
+        // One whose thread has ended answers nobody.
+        if let Some(known) = self.by_folder.get(folder).filter(|known| !known.has_ended()) {
             return Ok(Arc::clone(known));
         }
-        let notices = Notices::new(|line| super::say(&line));
+        let notices = notices_to(&self.notices);
         let responder = Arc::new(Responder::start(folder, notices)?);
         self.by_folder.insert(folder.to_owned(), Arc::clone(&responder));
         Ok(responder)

@@ -25,6 +25,11 @@ pub(super) struct Bound {
 }
 
 impl Bound {
+    /// Whether whoever looks for it finds it: the file of a unix socket may have been removed.
+    fn is_found(&self) -> bool {
+        self.file.as_ref().is_none_or(SocketFile::is_in_place)
+    }
+
     /// Lets in whoever `config` says, which may have changed since it was bound.
     pub(super) fn permit(&self, config: &Config) -> Result<(), String> {
         let owner = config.listeners.iter().find(|each| each.addresses.contains(&self.key));
@@ -49,7 +54,8 @@ impl NewSockets {
     }
 }
 
-/// Binds every address of `generation`, which was made of `config`, that is not among `known`.
+/// Binds every address of `generation`, which was made of `config`, that is not found among
+/// `known`.
 ///
 /// # Errors
 /// A line for each address that cannot be bound; nothing is left bound then.
@@ -61,7 +67,8 @@ pub(super) fn open_new(
     let lanes = config.lanes.get();
     let mut sockets = NewSockets { bound: Vec::new(), by_lane: Vec::new() };
     sockets.by_lane.resize_with(lanes, Vec::new);
-    let is_known = |key: &&Address| known.iter().any(|bound| bound.key == **key);
+    let is_known =
+        |key: &&Address| known.iter().any(|bound| bound.key == **key && bound.is_found());
     let mut problems = Vec::new();
     for (listener, written) in generation.listeners.iter().zip(&config.listeners) {
         for key in listener.keys.iter().filter(|key| !is_known(key)) {
@@ -77,7 +84,7 @@ pub(super) fn open_new(
                     lanes,
                 )
                 .map(|(fds, local)| (fds, Address::Tcp(local), None)),
-                Address::Unix(path) => bind_unix(path, written.socket_mode, lanes)
+                Address::Unix(path) => listen_at_path(path, written.socket_mode, lanes)
                     .map(|(fds, file)| (fds, key.clone(), Some(file))),
             };
             match opened {
@@ -132,7 +139,7 @@ fn bind_patiently(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, Sock
 }
 
 /// One socket that all lanes take from: the kernel spreads nobody over several of one path.
-fn bind_unix(path: &Path, mode: u32, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketFile)> {
+fn listen_at_path(path: &Path, mode: u32, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketFile)> {
     let (socket, file) = unix_socket::bind(path, mode, i32::try_from(BACKLOG).unwrap_or(i32::MAX))?;
     let (sockets, _) = adopt(socket.as_fd(), BACKLOG, lanes)?;
     Ok((sockets, file))

@@ -1,16 +1,19 @@
 //! The folder in which ACME clients of others leave their challenges.
 
 use super::{Material, Reading, Survey};
-use crate::challenges::open_folder;
+use crate::challenges::{FolderError, open_folder};
 
 /// Challenges are looked for when they are asked for: what comes into the folder, and goes, is no
 /// change of the configuration.
 pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };
 
 fn read(survey: &mut Survey<'_>, _: &mut Reading<'_, '_>) {
-    if let Some(folder) = &survey.listener.acme_responder
-        && let Err(problem) = open_folder(folder)
-    {
-        survey.errors.push(format!("acme_responder: {}: {problem}", folder.display()));
+    let Some(folder) = &survey.listener.acme_responder else { return };
+    let Err(error) = open_folder(folder) else { return };
+    let text = format!("acme_responder: {}: {error}", folder.display());
+    match error {
+        // What else a reload brings, such as a renewed certificate, must not wait for it.
+        FolderError::Absent => survey.warn([text]),
+        _ => survey.errors.push(text),
     }
 }

@@ -86,7 +86,7 @@ impl From<&Survey<'_>> for Summary {
         Self {
             name: listener.name.clone(),
             addresses: listener.addresses.iter().map(ToString::to_string).collect(),
-            backends: listener.destination.labels().collect(),
+            backends: listener.destination.labels().chain(listener.responder_label()).collect(),
             balance: listener.destination.balance.name(),
             certificates: index.map(|i| i.inventory(EXPIRIES_SHOWN_MAX)).unwrap_or_default(),
             clients: ClientsSummary::of(survey),

@@ -13,6 +13,7 @@ use crate::admin::BackendSummary;
 use crate::backends::HANDSHAKE_FAILURES;
 use crate::config::{ClientDemand, Spoken};
 use crate::listener::{ClientsSummary, Expiry, RootFile, Summary, Usage};
+use crate::relay::ListenerCounters;
 
 #[test]
 fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
@@ -40,6 +41,17 @@ fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
     assert_eq!(series["sealane_phase{phase=\"serving\"}"], 1.0);
     assert_eq!(series["sealane_phase{phase=\"draining\"}"], 0.0);
     assert_eq!(series["sealane_access_log_dropped_total{lane=\"0\"}"], 9.0);
+    let accepted = "sealane_listener_connections_accepted_total{listener=\"a\\\"b\\\\c\\nd\",";
+    assert_eq!(series[&format!("{accepted}lane=\"1\"}}")], 7.0);
+    for (name, samples) in [
+        ("connections", 1),
+        ("connections_accepted_total", 1),
+        ("connections_ended_total", 5),
+        ("handshakes_total", 2),
+        ("plaintext_bytes_total", 2),
+    ] {
+        assert_eq!(of(&format!("sealane_listener_{name}{{")), 2 * samples, "{name}");
+    }
     assert_eq!(of("sealane_backend_connected_total{"), 2);
     let resumed =
         "sealane_backend_handshakes_total{backend=\"tls://a:2\",lane=\"0\",resumed=\"true\"}";
@@ -88,6 +100,8 @@ fn busy() -> ControlState {
     let backend = Arc::new(BackendCounters::default());
     backend.note_handshake(true);
     backend.note_handshake_failure(Cause::BackendCertificateName);
+    let counted = ListenerCounters::new(1, 2);
+    counted.lanes[1].accepted.add(7);
     let mut state = ControlState {
         phase: Phase::Serving,
         lanes: lanes.to_vec(),
@@ -95,6 +109,7 @@ fn busy() -> ControlState {
             BackendSummary { label: "a:1".into(), lanes: vec![Arc::default()], tls: false },
             BackendSummary { label: "tls://a:2".into(), lanes: vec![backend], tls: true },
         ],
+        listeners_counted: vec![(listener.clone(), counted)],
         listeners: vec![Summary {
             name: listener,
             addresses: Vec::new(),

@@ -19,6 +19,9 @@ pub(super) fn preamble(
     port: u16,
     answers_challenges: bool,
 ) -> Preamble {
+    let all_len = bytes.len();
+    // More may have come at once, and is no more of a head for that.
+    let bytes = &bytes[..all_len.min(PREAMBLE_BYTES_MAX)];
     let searched = relayed.as_ref().map_or(0, Relayed::searched);
     let blank_len = blank_len(bytes);
     if blank_len > 0 {
@@ -52,7 +55,7 @@ pub(super) fn preamble(
                 // Written anew: of what a stranger sent, nothing but the token goes on.
                 let request = format!("{method} {}{token} HTTP/1.0\r\n\r\n", challenges::PREFIX);
                 relayed.get_or_insert_default().set_header(request.into_bytes());
-                Preamble::through(bytes.len())
+                Preamble::through(all_len)
             }
             _ => redirected(&request, port),
         },
@@ -72,11 +75,15 @@ fn blank_len(bytes: &[u8]) -> usize {
 /// begins anew each time, and bytes may come one by one. So it is asked about a whole head, and
 /// before that, to refuse early what is no HTTP, whenever there are about twice as many bytes.
 fn is_to_be_parsed(bytes: &[u8], searched: usize) -> bool {
-    let is_end = |end: usize| {
+    bytes.len().checked_ilog2() > searched.checked_ilog2() || has_end(bytes, searched)
+}
+
+/// Whether a head ends in `bytes` behind the first `searched` of them.
+fn has_end(bytes: &[u8], searched: usize) -> bool {
+    (searched..bytes.len()).any(|end| {
         let head = &bytes[..=end];
         head.ends_with(b"\n\n") || head.ends_with(b"\n\r\n")
-    };
-    bytes.len().checked_ilog2() > searched.checked_ilog2() || (searched..bytes.len()).any(is_end)
+    })
 }
 
 /// The method and the token of a request for a challenge, if it is one.
@@ -248,7 +255,8 @@ mod tests {
 
     #[test]
     fn it_matters_to_no_request_how_its_bytes_come() {
-        let long = format!("GET /{} HTTP/1.1\r\nHost: a.test\r\n\r\n", "a".repeat(5_000));
+        let long = |len| format!("GET /{} HTTP/1.1\r\nHost: a.test\r\n\r\n", "a".repeat(len));
+        let (long, too_long) = (long(5_000), long(PREAMBLE_BYTES_MAX));
         for request in [
             "GET /.well-known/acme-challenge/token HTTP/1.1\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
@@ -257,6 +265,7 @@ mod tests {
             "\r\rGET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
             "GET / HTTP/1.1\r\n\r\n",
             &long,
+            &too_long,
         ] {
             let (whole, passed_on, _) = in_pieces(request.as_bytes(), request.len());
             assert_ne!(whole, Preamble::Unfinished, "{request:.100}");
@@ -296,15 +305,18 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_end_the_same_however_they_come(
-            bytes in "(GET |/|HTTP/1.1|[\r\n]|Host: a|.well-known/acme-challenge/|[ -~\0]){0,40}",
+            bytes in "(\r?\n){0,2}(GET|HEAD|POST|G\0) \
+                      /(\\.well-known/acme-challenge/)?[a-z .]{0,3} HTTP/1\\.[01]\r?\n(Host: a\\.test\r?\n|[A-Z]{1,3}: [ -~]{0,9}\r?\n|\
+                      [ -~]{0,3}\r?\n){0,4}(\r?\n)?[ -~]{0,9}",
             len in 1..50_usize,
         ) {
             let (whole, passed_on, _) = in_pieces(bytes.as_bytes(), bytes.len().max(1));
             let (last, passed_on_so, _) = in_pieces(bytes.as_bytes(), len);
             prop_assert_eq!(passed_on_so, passed_on);
             let is_read = |preamble: &Preamble| matches!(preamble, Preamble::Read { .. });
-            // For what the parser refuses to be noticed, more has to come.
+            // For what the parser refuses to be noticed before a head ends, more has to come.
             let is_unnoticed = last == Preamble::Unfinished
+                && !has_end(&bytes.as_bytes()[blank_len(bytes.as_bytes())..], 0)
                 && matches!(whole, Preamble::Refused { cause: Cause::ProtocolError, .. });
             prop_assert!(last == whole || is_read(&last) && is_read(&whole) || is_unnoticed);
         }

@@ -170,7 +170,6 @@ fn who_says_or_reads_nothing_more_holds_up_nobody() {
         socket.write_all(request.as_bytes()).unwrap();
         socket
     };
-    // More than the responder has places.
     let silent: Vec<_> = (0..CLIENTS).map(|_| begin(&format!("GET {path} HTTP/1.1\r\n"))).collect();
     let deaf: Vec<_> =
         (0..CLIENTS).map(|_| begin(&format!("GET {path} HTTP/1.1\r\n\r\n"))).collect();
@@ -214,10 +213,13 @@ fn a_reload_begins_and_ends_it_and_one_with_a_mistake_changes_nothing() {
         }
     };
     assert_eq!(get(address, &path), (200, text.clone()));
+    let file = format!("acme_responder = {:?}", site.folder.path().join("sealane.toml"));
+    reload(redirecting_like(&with, &file), "sealane.toml: is no folder; name one that the ACME");
+    assert_eq!(get(address, &path), (200, text));
     let absent = format!("acme_responder = {:?}", site.folder.path().join("absent"));
     reload(redirecting_like(&with, &absent), "absent: is not there; make it, and let the ACME");
-    assert_eq!(get(address, &path), (200, text));
-    reload(redirecting_like(&with, ""), "reloaded: generation 2");
+    wait_for("what else was reloaded is served", || (get(address, &path).0 == 404).then_some(()));
+    reload(redirecting_like(&with, ""), "reloaded: generation 3");
     assert_eq!(get(address, &path).0, 308);
     wait_for("its thread ends", || {
         sealane.process.threads("acme-responder").is_empty().then_some(())

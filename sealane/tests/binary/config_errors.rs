@@ -73,7 +73,7 @@ fn what_listeners_lack_is_told_in_the_same_words_by_check_and_serve() {
     std::fs::set_permissions(at.join("a.pem"), std::fs::Permissions::from_mode(0o644)).unwrap();
     std::fs::write(at.join("odd.toml"), ODD).unwrap();
     let warnings = checked(at, "odd.toml", "warnings");
-    assert_eq!(warnings.len(), 4, "{warnings:?}");
+    assert_eq!(warnings.len(), 5, "{warnings:?}");
     let mut serve = Command::new(env!("CARGO_BIN_EXE_sealane"))
         .args(["serve", "--config", "odd.toml"])
         .current_dir(at)
@@ -91,7 +91,7 @@ fn what_listeners_lack_is_told_in_the_same_words_by_check_and_serve() {
 /// What is said of each material of a listener.
 const MISSING: [&str; 7] = [
     "a.pem: ",
-    "acme_responder: challenges: is not there; make it",
+    "acme_responder: bad.toml: is no folder; name one",
     "backend ",
     "backend_tls: ",
     "clients: ",
@@ -120,7 +120,7 @@ backends = ["nowhere.invalid:2"]
 name = "redirect"
 address = "127.0.0.1:3"
 plain = "redirect"
-acme_responder = "challenges"
+acme_responder = "bad.toml"
 "#;
 
 /// What can be served, and is probably not meant.
@@ -133,6 +133,11 @@ certificates = ["a.pem"]
 backends = ["tls://unix:/absent.sock"]
 backend_tls.server_name = "a.test"
 backend_tls.insecure_accept_any_certificate = true
+[[listener]]
+name = "redirect"
+address = "127.0.0.2:0"
+plain = "redirect"
+acme_responder = "challenges"
 "#;
 
 #[test]

@@ -85,23 +85,26 @@ fn a_configuration_in_order_is_told_with_its_cost() {
 /// What a listener does that others do not is told, and nothing of one that is as they are.
 #[test]
 fn what_a_listener_speaks_and_takes_is_told() {
+    let both = "addresses = [\"127.0.0.1:443\", \"unix:/run/tls.sock\"]";
+    let listener = LISTENER.replace("address = \"127.0.0.1:443\"", both);
+    assert!(listener.contains(both));
     let config = format!(
-        "limits.idle_timeout = \"2m\"\n{LISTENER}accept_proxy = \"required\"\n\
+        "limits.idle_timeout = \"2m\"\n{listener}accept_proxy = \"required\"\n\
          proxy_from = [\"10.0.0.0/8\", \"unix\"]\nconnections = 50\n\
          handshakes_per_client = \"20/s\"\nkeepalive = {{ every = \"5s\" }}\n\
          deny = [\"192.0.2.1\", \"192.0.2.2\", \"192.0.2.3\", \"192.0.2.4\", \"192.0.2.5\", \
          \"192.0.2.6\"]\n\
          [[listener]]\nname = \"http\"\naddress = \"127.0.0.1:80\"\nplain = \"redirect\"\n\
-         idle_timeout = \"5m\"\n"
+         acme_responder = \"certs\"\nidle_timeout = \"5m\"\n"
     );
     let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
     assert!(report.is_in_order(), "{text}");
     let listeners: Vec<_> = text.lines().skip_while(|line| *line != "Listeners").skip(1).collect();
     assert_eq!(
-        listeners[..18],
+        listeners[..19],
         [
             "  web",
-            "    listens on          127.0.0.1:443",
+            "    listens on          127.0.0.1:443, unix:/run/tls.sock",
             "    PROXY header        required, from 10.0.0.0/8, unix",
             "    relays to           known.test:80",
             "    limit               connections 50",
@@ -116,6 +119,7 @@ fn what_a_listener_speaks_and_takes_is_told() {
             "  http",
             "    listens on          127.0.0.1:80",
             "    clients speak       HTTP, and are sent to HTTPS",
+            "    relays to           acme:certs",
             "    certificates        none",
             "    names               0",
             "",

@@ -8,7 +8,7 @@ use sealane_engine::policy::UnknownNames;
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{
-    AcceptProxy, Address, CertificateSource, Destination, Limits, Listener, Route,
+    AcceptProxy, Address, CertificateSource, Destination, Limits, Listener, ListenerLimits, Route,
     SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, value,
 };
 use super::LISTENERS_MAX;
@@ -86,13 +86,13 @@ fn listener(
         routes.as_deref().unwrap_or_default(),
     );
     check_passed_on(table, passthrough && spoken.is_tls(), routes.as_deref().unwrap_or_default());
-    if let Some(addresses) = &addresses {
-        check_sockets(table, addresses, accept_proxy.as_ref());
-    }
     let limits = listener_limits(table, limits);
     if limits.steers_clients && accept_proxy.is_some() {
         let what = "the peer is always the balancer";
         table.refuse(&["steer"], what, "remove it; limits per client are then per lane");
+    }
+    if let Some(addresses) = &addresses {
+        check_sockets(table, addresses, accept_proxy.as_ref(), &limits);
     }
 
     let default_name = default_certificate.as_ref().and_then(|v| v.parsed(value::host_name));
@@ -102,14 +102,7 @@ fn listener(
             "remove it, or say unknown_names = \"default\"",
         ));
     }
-    let name = match &name {
-        Some(written) => {
-            let read = written.parsed(listener_name)?;
-            claims.name(&read, written)?;
-            read
-        }
-        None => addresses.as_ref()?.first()?.to_string(),
-    };
+    let name = chosen_name(name.as_ref(), addresses.as_deref(), at, claims)?;
     let (certificates, store) = certificates?;
     Some(Listener {
         name,
@@ -128,6 +121,21 @@ fn listener(
         spoken,
         limits,
     })
+}
+
+/// The name that is written, or the first address.
+fn chosen_name(
+    written: Option<&Value<'_>>,
+    addresses: Option<&[Address]>,
+    at: &Value<'_>,
+    claims: &mut Claims,
+) -> Option<String> {
+    let name = match written {
+        Some(written) => written.parsed(listener_name)?,
+        None => addresses?.first()?.to_string(),
+    };
+    claims.name(&name, written.unwrap_or(at))?;
+    Some(name)
 }
 
 /// Says what contradicts that a listener passes TLS on, or that a route does and its listener not.
@@ -151,24 +159,49 @@ fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: &[Route]) {
 }
 
 /// Says what means nothing on unix sockets, or without one.
-fn check_sockets(table: &mut Table<'_>, addresses: &[Address], proxy: Option<&AcceptProxy>) {
+fn check_sockets(
+    table: &mut Table<'_>,
+    addresses: &[Address],
+    proxy: Option<&AcceptProxy>,
+    limits: &ListenerLimits,
+) {
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
-    if !addresses.iter().any(is_unix) {
-        table.refuse(&["socket_mode"], "means nothing without a unix socket", "remove it");
-        return;
-    }
-    if proxy.is_some_and(|proxy| !proxy.from_unix) {
-        let what = "nobody who uses the unix socket is believed, so nobody gets in";
-        table.refuse(&["proxy_from"], what, "add \"unix\"");
-    }
-    if addresses.iter().all(is_unix) {
-        let what = "is about TCP, and all addresses are unix sockets";
-        table.refuse(&["keepalive", "steer", "user_timeout"], what, "remove it");
-        if proxy.is_none() {
-            let what = "clients of a unix socket have no address";
-            let remedy = "remove it, or say accept_proxy = \"required\"";
-            table.refuse(&OF_CLIENT_ADDRESSES, what, remedy);
+    let (has_unix, has_tcp) = (addresses.iter().any(is_unix), !addresses.iter().all(is_unix));
+    match proxy {
+        Some(proxy) if has_unix && !proxy.from_unix => {
+            let what = "nobody who uses the unix socket is believed, so nobody gets in there";
+            table.refuse(&["proxy_from"], what, "add \"unix\"");
         }
+        Some(proxy) if has_tcp && proxy.from.is_empty() && proxy.from_unix => {
+            let what = "nobody who comes by TCP is believed, so nobody gets in there";
+            table.refuse(&["proxy_from"], what, "add the networks of your balancers");
+        }
+        Some(proxy) if !has_unix && proxy.from_unix => {
+            let what = "\"unix\" means nothing without a unix socket";
+            table.refuse(&["proxy_from"], what, "remove it");
+        }
+        None if has_unix => {
+            let what = "clients of a unix socket have no address";
+            let remedy = "remove it, say accept_proxy = \"required\", or give the socket a \
+                          listener of its own";
+            for (key, is_meant) in [
+                ("allow", !limits.allow.is_empty()),
+                ("connections_per_client", limits.per_client.connections_max.is_some()),
+                ("deny", !limits.deny.is_empty()),
+                ("handshakes_per_client", limits.per_client.handshakes_per_s.is_some()),
+            ] {
+                if is_meant {
+                    table.refuse(&[key], what, remedy);
+                }
+            }
+        }
+        Some(_) | None => {}
+    }
+    if !has_unix {
+        table.refuse(&["socket_mode"], "means nothing without a unix socket", "remove it");
+    } else if !has_tcp {
+        let what = "is about TCP, and all addresses are unix sockets";
+        table.refuse(&["steer"], what, "remove it");
     }
 }
 
@@ -264,9 +297,6 @@ fn listener_name(text: &str) -> Result<String, Problem> {
     ))
 }
 
-/// What tells clients apart by their addresses.
-const OF_CLIENT_ADDRESSES: [&str; 4] =
-    ["allow", "connections_per_client", "deny", "handshakes_per_client"];
 const UNUSED_WHERE_PASSED_ON: [&str; 4] =
     ["alpn", "certificates", "default_certificate", "unknown_names"];
 /// Files and directories with certificates of one listener.

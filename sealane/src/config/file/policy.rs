@@ -38,9 +38,11 @@ pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) 
         versions,
         ..default
     };
-    if let Some(problem) = version_without_suite(&policy.suites, versions) {
-        let place = table.value("suites").or(written_versions);
-        place.as_ref().unwrap_or(at).wrong(problem);
+    // Who writes neither has what is told of above.
+    if let Some(place) = table.value("suites").or(written_versions)
+        && let Some(problem) = version_without_suite(&policy.suites, versions)
+    {
+        place.wrong(problem);
     }
     if policy.groups == [Group::X25519MlKem768] && policy.versions != Versions::Tls13 {
         groups.as_ref().unwrap_or(at).wrong(Problem::new(
