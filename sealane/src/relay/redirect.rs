@@ -306,7 +306,8 @@ mod tests {
         #[test]
         fn any_bytes_end_the_same_however_they_come(
             bytes in "(\r?\n){0,2}(GET|HEAD|POST|G\0) \
-                      /(\\.well-known/acme-challenge/)?[a-z .]{0,3} HTTP/1\\.[01]\r?\n(Host: a\\.test\r?\n|[A-Z]{1,3}: [ -~]{0,9}\r?\n|\
+                      /(\\.well-known/acme-challenge/)?[a-z .]{0,3} HTTP/1\\.[01]\r?\n\
+                      (Host: a\\.test\r?\n|[A-Z]{1,3}: [ -~]{0,9}\r?\n|\
                       [ -~]{0,3}\r?\n){0,4}(\r?\n)?[ -~]{0,9}",
             len in 1..50_usize,
         ) {
