@@ -47,7 +47,7 @@ pub(crate) use plain::OPERATIONS;
 pub(crate) use plain::{Counts, Plain};
 #[cfg(test)]
 pub(crate) use serve::PLACEHOLDERS;
-pub(crate) use serve::{Load, Server, Wanted, found};
+pub(crate) use serve::{Connections, Load, ProxyHeader, Server, Wanted, found};
 
 use crate::{
     count::{progress::Progress, run::Program, subject::Subject},

@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use load::Load;
+pub(crate) use load::{Connections, Load, ProxyHeader};
 
 use crate::{
     count::{
@@ -53,13 +53,11 @@ pub(crate) struct Server {
     pub(crate) command: Vec<String>,
     /// Its configuration files by name, with placeholders.
     pub(crate) files: BTreeMap<String, String>,
-    pub(crate) load: Load,
     /// Of the client.
     pub(crate) scenario: Scenario,
     /// In the warm-up and in the shortest length; the others have twice and three times as many.
     pub(crate) connections: u64,
-    /// Open at the same time.
-    pub(crate) at_once: u64,
+    pub(crate) each: Connections,
 }
 
 /// What is counted of a server; the fewer, the faster.
@@ -89,10 +87,9 @@ pub(super) fn sealane(
         name: "sealane serve".into(),
         command,
         files: BTreeMap::new(),
-        load: Load::Echo,
         scenario: scenario.clone(),
         connections: CONNECTIONS,
-        at_once: 1,
+        each: Connections { load: Load::Echo, proxy_header: ProxyHeader::Off, at_once: 1 },
     };
     let counts = server.count(Wanted { writes: true, ..Wanted::default() }, tools)?;
     Ok(CountResult {
@@ -307,6 +304,7 @@ impl Server {
             backend.to_string(),
             backend.port().to_string(),
             pem_file.display().to_string(),
+            credentials.root().display().to_string(),
             folder.display().to_string(),
         ];
         let filled = |text: &str| {
@@ -319,7 +317,7 @@ impl Server {
             fs::write(&file, filled(text)).map_err(Error::file(&file))?;
         }
         let config = load::config(&self.scenario, &credentials)?;
-        let client = Client::new(&self.name, address, config, (self.load, self.at_once));
+        let client = Client::new(&self.name, address, (config, self.scenario.kind), self.each);
         let words: Vec<String> = self.command.iter().map(|word| filled(word)).collect();
         let (binary, arguments) = words
             .split_first()
@@ -391,11 +389,11 @@ fn instructions_in(text: &str) -> Option<u64> {
 pub(super) const NOTE: &str = "\
   per connection: handshake, one byte to the backend and back, end. The kernel's work, and what it
   shares, is not visible to valgrind.\n";
-/// What stands in a command or a file for: the port to listen at, the address of a backend that
-/// at 127.0.0.1 that sends back what it gets, its port, a file with a certificate and its key, the
-/// folder of the files.
-pub(crate) const PLACEHOLDERS: [&str; 5] =
-    ["{port}", "{backend}", "{backend_port}", "{cert}", "{folder}"];
+/// What stands in a command or a file for: the port to listen at, the address of a backend at
+/// 127.0.0.1 that sends back what it gets, its port, a file with a certificate and its key, one
+/// with the authority that signs those of servers and clients, the folder of the files.
+pub(crate) const PLACEHOLDERS: [&str; 6] =
+    ["{port}", "{backend}", "{backend_port}", "{cert}", "{root}", "{folder}"];
 const CONNECTIONS: u64 = 8;
 /// Debian's, where they are not called as the program.
 const PACKAGES: [(&str, &str); 2] = [("nginx", "nginx-light"), ("stunnel", "stunnel4")];
@@ -415,7 +413,7 @@ const SEALANE: [&str; 9] = [
 /// How many times the work of the second thread the first may do.
 const THREAD_SHARE_MAX: u64 = 12;
 /// Of a round whose connections all went to one thread.
-const TRIES_MAX: u32 = 3;
+const TRIES_MAX: u32 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -426,10 +424,9 @@ mod tests {
             name: "x".into(),
             command: vec!["x".into()],
             files: BTreeMap::new(),
-            load: Load::Handshake,
             scenario: Scenario::default(),
             connections: 2,
-            at_once: 1,
+            each: Connections { load: Load::Handshake, proxy_header: ProxyHeader::Off, at_once: 1 },
         }
     }
 

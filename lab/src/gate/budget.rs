@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use toml::de::DeTable;
 
 use crate::{
-    count::{Load, Server},
+    count::{Connections, Load, ProxyHeader, Server},
     gate::reader::{Mistakes, Table},
     scenario::{Kind, Scenario, Version},
 };
@@ -260,6 +260,7 @@ fn server(table: &mut Table<'_>) -> Subject {
         version: table.choice("version", Version::Tls13),
         key: table.choice("key", Scenario::default().key),
         group: table.choice("group", Scenario::default().group),
+        client_certificate: table.is_set("client_certificate"),
         ..Scenario::default()
     };
     if scenario.version != Version::Tls13 || scenario.kind == Kind::SessionId {
@@ -269,10 +270,13 @@ fn server(table: &mut Table<'_>) -> Subject {
         name: String::new(),
         command,
         files,
-        load: table.choice("load", Load::Handshake),
         scenario,
         connections: table.count("connections", 2..=1_000, CONNECTIONS),
-        at_once: table.count("at_once", 1..=16, AT_ONCE),
+        each: Connections {
+            load: table.choice("load", Load::Handshake),
+            proxy_header: table.choice("proxy_header", ProxyHeader::Off),
+            at_once: table.count("at_once", 1..=16, AT_ONCE),
+        },
     })
 }
 
@@ -406,7 +410,14 @@ b.toml:23: [[server]] number 1: files has names of files without a folder";
     }
 
     #[test]
-    fn the_budget_of_this_repository_is_one() {
+    fn the_budgets_of_this_repository_are_some() {
+        let text = include_str!("../../budget-serve.toml");
+        let budget = Budget::parse("serve.toml", text).unwrap_or_else(|told| panic!("{told}"));
+        let shows = |entry: &Entry| {
+            matches!(&entry.subject, Subject::Server(server) if server.scenario.client_certificate
+                && server.each.proxy_header == ProxyHeader::V2)
+        };
+        assert_eq!(budget.entries.iter().filter(|entry| shows(entry)).count(), 2);
         let text = include_str!("../../budget.toml");
         let budget = Budget::parse("lab/budget.toml", text).unwrap_or_else(|told| panic!("{told}"));
         let names: Vec<_> = budget.entries.iter().map(|entry| entry.name.as_str()).collect();

@@ -272,6 +272,17 @@ fn a_server_keeps_its_budget() {
 }
 
 #[test]
+fn a_server_that_resumes_nothing_is_not_counted_as_one_that_does() {
+    let silent = OPENSSL.replace("\"-quiet\"", "\"-quiet\", \"-num_tickets\", \"0\"");
+    let limits = "kind = \"ticket\"\nread_locks_max = 100_000\n";
+    let (status, text) = Gate::new(&format!("{OPENSSL}{limits}")).run(&[]);
+    assert_eq!(status, Some(0), "{text}");
+    let (status, text) = Gate::new(&format!("{silent}{limits}")).run(&[]);
+    assert_eq!(status, Some(3), "{text}");
+    assert!(text.contains("resumed no session, as kind = \"ticket\" asks for"), "{text}");
+}
+
+#[test]
 fn a_server_s_locks_that_exceed_its_budget_are_told_with_where_they_are_taken() {
     let gate = Gate::new(&format!("{OPENSSL}read_locks_max = 1\nwrite_locks_max = 10_000\n"));
     let (status, text) = gate.run(&[]);
