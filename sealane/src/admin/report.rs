@@ -145,6 +145,7 @@ fn limits(limits: &Limits) -> Value {
         "idle_timeout_ms": ms(limits.timeouts.idle),
         "listeners_max": limits.listeners_max,
         "names_max": limits.names_max,
+        "proxy_timeout_ms": ms(limits.proxy_timeout),
         "unfinished_bytes_per_lane_max": limits.unfinished_bytes_per_lane_max,
     })
 }

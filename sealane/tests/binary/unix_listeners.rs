@@ -82,7 +82,7 @@ impl Rig {
 }
 
 /// A stream socket is read and written as one of TCP is.
-fn stream_to(path: &Path) -> TcpStream {
+pub(crate) fn stream_to(path: &Path) -> TcpStream {
     let stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     TcpStream::from(OwnedFd::from(stream))

@@ -39,12 +39,19 @@ pub(super) const POSTGRES: usize = 2;
 pub(super) const PASSING: usize = 3;
 /// What clients speak changes: see [`Manner::of_speaking`].
 pub(super) const SPEAKING: usize = 4;
-pub(super) const LISTENERS: usize = 5;
+/// On a unix socket; clients are announced, and show certificates if they are asked.
+pub(super) const LOCAL: usize = 5;
+/// Challenges of ACME are answered.
+pub(super) const CHALLENGED: usize = 6;
+pub(super) const LISTENERS: usize = 7;
+/// A challenge that lies in the folder of every reload.
+pub(super) const CHALLENGE: (&str, &str) = ("token", "token.thumbprint");
 
 /// How a client has to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
     Announced,
+    Challenge,
     Plain,
     Request,
     Tls,
@@ -69,6 +76,10 @@ impl Changing {
         std::fs::write(folder.join("clients.pem"), clients.pem()).unwrap();
         std::fs::write(folder.join("others.pem"), others.pem()).unwrap();
         std::fs::create_dir(folder.join("crls")).unwrap();
+        for challenges in CHALLENGES {
+            std::fs::create_dir(folder.join(challenges)).unwrap();
+            std::fs::write(folder.join(challenges).join(CHALLENGE.0), CHALLENGE.1).unwrap();
+        }
         servers.write(folder);
         let echo = [announced_echo(), announced_echo()];
         let tls_echo = SecuredBackend::echo(&servers.leaf(KeyKind::P256, &NAMES), None);
@@ -80,8 +91,13 @@ impl Changing {
 
     /// The listeners, all of them with the certificates of `certificates`.
     pub(super) fn listeners(&self, certificates: &Path) -> Vec<ListenerSettings> {
-        let names = ["site", "announced", "postgres", "passing", "speaking"];
-        names.map(|name| ListenerSettings::new(name, certificates, &self.echo[0])).into()
+        let names = ["site", "announced", "postgres", "passing", "speaking", "local", "challenged"];
+        let mut listeners =
+            names.map(|name| ListenerSettings::new(name, certificates, &self.echo[0]));
+        listeners[LOCAL].socket = Some(self.folder.join("local.sock"));
+        let challenged = &mut listeners[CHALLENGED];
+        (challenged.certificates, challenged.backends) = (None, Vec::new());
+        listeners.into()
     }
 
     /// Changes all keys; of the last reload every one had another value.
@@ -101,6 +117,16 @@ impl Changing {
         }
         self.pass(number, certificates, &mut settings.listeners[PASSING]);
         self.speak(number, certificates, &mut settings.listeners[SPEAKING]);
+        settings.listeners[LOCAL].more = format!(
+            "accept_proxy = \"required\"\nproxy_from = [\"unix\"]\nsocket_mode = \"{}\"\n{}",
+            if is_odd { "0600" } else { "0660" },
+            limits(number)
+        );
+        settings.listeners[CHALLENGED].more = format!(
+            "plain = \"redirect\"\nacme_responder = {:?}\n{}",
+            CHALLENGES[number % 2],
+            limits(number)
+        );
         settings.limits = process_limits(number);
         settings.more = format!("tickets.count = {}", 2 + number % 2);
     }
@@ -198,7 +224,7 @@ impl Changing {
         let (plain, backends) = match manner {
             Manner::Plain => ("relay", vec![self.tls_echo.written()]),
             Manner::Request => ("redirect", Vec::new()),
-            Manner::Announced | Manner::Tls => ("off", vec![self.echo[0].to_string()]),
+            _ => ("off", vec![self.echo[0].to_string()]),
         };
         listener.backends = backends;
         listener.more = format!("plain = \"{plain}\"\n{}", limits(number));
@@ -315,9 +341,13 @@ fn keys(text: &str) -> BTreeMap<Place, String> {
     keys
 }
 
+/// Folders of challenges, by turns.
+const CHALLENGES: [&str; 2] = ["challenges", "webroot"];
+
 /// Every key that changes at each reload.
-const KEYS: [&str; 44] = [
+const KEYS: [&str; 46] = [
     "accept_proxy",
+    "acme_responder",
     "allow",
     "allow_anybody_to_claim_an_address",
     "alpn",
@@ -354,6 +384,7 @@ const KEYS: [&str; 44] = [
     "proxy_tlvs",
     "roots",
     "schemes",
+    "socket_mode",
     "starttls",
     "steer",
     "suites",

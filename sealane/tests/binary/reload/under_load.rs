@@ -3,6 +3,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Scope};
@@ -12,20 +13,23 @@ use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::version::{TLS12, TLS13};
 
 use super::Site;
-use super::every_key::{ANNOUNCED, Changing, LISTENERS, Manner, PASSING, SITE, SPEAKING};
+use super::every_key::{
+    ANNOUNCED, CHALLENGE, CHALLENGED, Changing, LISTENERS, LOCAL, Manner, PASSING, SITE, SPEAKING,
+};
 use crate::harness::certificates::{KeyKind, NAMES};
 use crate::harness::client::{Client, Connector};
 use crate::harness::sealane::{ListenerSettings, replace};
 use crate::harness::tools::required;
 use crate::harness::{PATIENCE, noise, wait_for};
+use crate::unix_listeners::stream_to;
 
 const RELOADS: usize = 200;
 const BAD_RELOADS: usize = 20;
 /// Of each listener: how many clients come to it, one connection after another, how many at least
 /// between two reloads, and how many stay.
-const CLIENTS: [usize; LISTENERS] = [10, 3, 1, 1, 1];
-const BETWEEN_RELOADS: [usize; LISTENERS] = [36, 8, 4, 2, 2];
-const KEPT: [usize; LISTENERS] = [8, 0, 2, 0, 0];
+const CLIENTS: [usize; LISTENERS] = [10, 3, 1, 1, 1, 1, 1];
+const BETWEEN_RELOADS: [usize; LISTENERS] = [36, 8, 4, 2, 2, 2, 2];
+const KEPT: [usize; LISTENERS] = [8, 0, 2, 0, 0, 2, 0];
 /// Of the others, which change in so many ways, one stays that has come in each.
 const MANNERS: usize = 3;
 
@@ -39,6 +43,8 @@ const HEADERS: [&[u8]; 2] = [
 /// Clients, and what they count.
 struct Load {
     addresses: [SocketAddr; LISTENERS],
+    /// Of the listener [`LOCAL`], in place of its address.
+    socket: PathBuf,
     /// By version, with tickets.
     connectors: [Connector; 2],
     /// Shows a certificate, speaks HTTP, and has one suite: its tickets come from two servers.
@@ -101,6 +107,7 @@ impl Load {
             site.settings.listeners.iter().map(|listener| listener.address).collect();
         Self {
             addresses: addresses.try_into().unwrap(),
+            socket: site.settings.listeners[LOCAL].socket.clone().unwrap(),
             connectors: [connector(&TLS12), connector(&TLS13)],
             known: Connector::with_suite(site.authority.der(), TLS13_AES_128_GCM_SHA256)
                 .with_own_tickets()
@@ -167,8 +174,7 @@ impl Load {
                     let Ok(served) = self.served.read() else { return };
                     self.exchange(listener, manner(listener, *served), turn + index, &message)
                 }
-                ANNOUNCED => self.exchange(listener, Manner::Announced, turn + index, &message),
-                _ => self.exchange(listener, Manner::Tls, turn + index, &message),
+                _ => self.exchange(listener, manner(listener, 0), turn + index, &message),
             };
             if let Err(error) = exchanged {
                 println!("a client of listener {listener}: {error:?}");
@@ -185,8 +191,10 @@ impl Load {
         turn: usize,
         message: &[u8],
     ) -> io::Result<()> {
-        if manner == Manner::Request {
-            return redirected(self.addresses[listener]);
+        match manner {
+            Manner::Challenge => return challenged(self.addresses[listener]),
+            Manner::Request => return redirected(self.addresses[listener]),
+            Manner::Announced | Manner::Plain | Manner::Tls => {}
         }
         let mut kept = self.connect(listener, manner, turn)?;
         kept.echo(message)?;
@@ -194,9 +202,14 @@ impl Load {
     }
 
     fn connect(&self, listener: usize, manner: Manner, turn: usize) -> io::Result<Kept> {
-        let stream = connected(self.addresses[listener])?;
+        let stream = match listener {
+            LOCAL => stream_to(&self.socket),
+            _ => connected(self.addresses[listener])?,
+        };
         let (header, connector) = match manner {
-            Manner::Plain | Manner::Request => return Ok(Kept::Plain(stream)),
+            Manner::Challenge | Manner::Plain | Manner::Request => {
+                return Ok(Kept::Plain(stream));
+            }
             Manner::Announced => (HEADERS[turn % HEADERS.len()], &self.known),
             Manner::Tls if listener >= PASSING => (&b""[..], &self.known),
             Manner::Tls => (&b""[..], &self.connectors[usize::from(!turn.is_multiple_of(4))]),
@@ -246,7 +259,8 @@ impl Load {
 
 fn manner(listener: usize, number: usize) -> Manner {
     match listener {
-        ANNOUNCED => Manner::Announced,
+        ANNOUNCED | LOCAL => Manner::Announced,
+        CHALLENGED => Manner::Challenge,
         PASSING => Manner::of_passing(number),
         SPEAKING => Manner::of_speaking(number),
         _ => Manner::Tls,
@@ -263,11 +277,24 @@ fn connected(address: SocketAddr) -> io::Result<TcpStream> {
 
 /// A request that is sent elsewhere, and the end.
 fn redirected(address: SocketAddr) -> io::Result<()> {
+    let answer = answer_to("/", address)?;
+    if answer.starts_with("HTTP/1.1 308 ") { Ok(()) } else { Err(io::Error::other(answer)) }
+}
+
+/// A challenge that is answered.
+fn challenged(address: SocketAddr) -> io::Result<()> {
+    let (token, text) = CHALLENGE;
+    let answer = answer_to(&format!("{}{token}", sealane::challenges::PREFIX), address)?;
+    if answer.ends_with(text) { Ok(()) } else { Err(io::Error::other(answer)) }
+}
+
+fn answer_to(path: &str, address: SocketAddr) -> io::Result<String> {
     let mut stream = connected(address)?;
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: sealane.test\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: sealane.test\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    if answer.starts_with("HTTP/1.1 308 ") { Ok(()) } else { Err(io::Error::other(answer)) }
+    Ok(answer)
 }
 
 fn count(counter: &AtomicUsize) -> usize {
