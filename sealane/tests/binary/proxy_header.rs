@@ -103,6 +103,7 @@ fn a_certificate_that_is_only_asked_for_is_told_for_what_it_is_worth() {
     let mut client = Connector::new(authority.der(), &TLS13).connect(address).unwrap();
     let _ = client.read_rest();
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), None);
+    drop(client);
     assert_eq!(sealane.stop(), Some(0));
 }
 
