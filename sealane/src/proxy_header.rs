@@ -64,6 +64,8 @@ pub const SUBTYPE_SIGNATURE_ALGORITHM: u8 = 0x24;
 pub const SUBTYPE_KEY_ALGORITHM: u8 = 0x25;
 /// Within the group: the key exchange group.
 pub const SUBTYPE_GROUP: u8 = 0x26;
+/// Within the group: how the server signed the handshake.
+pub const SUBTYPE_SIGNATURE_SCHEME: u8 = 0x27;
 /// Within the group: the client's certificate in DER.
 pub const SUBTYPE_CLIENT_CERTIFICATE: u8 = 0x28;
 

@@ -19,7 +19,7 @@ use super::{
     AskedName, Certificate, CertificateDigest, CertificateError, CertificateIndex, LeafTraits,
     Served, StoreFailure, StoreId, StoreView, StoredCertificate,
 };
-use crate::policy::SchemeSet;
+use crate::policy::{Scheme, SchemeSet};
 use crate::tickets::{self, LeafDigest};
 
 /// The keys one lane has decoded, at most a given number, the least recently used leaving first.
@@ -441,13 +441,17 @@ impl Lane {
             (Found::Nothing | Found::Stored(_), _) => None,
         };
         // What the key itself can make decides, not what its kind usually can.
-        let signs = |key: &CertifiedKey| key.key.choose_scheme(schemes).is_some();
+        let signer = |key: &CertifiedKey| key.key.choose_scheme(schemes);
         Ok(resolved.map(|(digest, is_accepted, key)| {
+            let signer = signer(&key);
             if let Some(leaf) = keys.leaf(digest, &key) {
-                tickets::note_served(leaf.digest, leaf.traits);
+                let scheme = signer.as_ref().and_then(|signer| Scheme::of(signer.scheme()));
+                tickets::note_served(leaf.digest, leaf.traits, scheme);
             }
             match self.schemes {
-                _ if !is_accepted || !signs(&key) => keys.restricted(digest, &key, SchemeSet::NONE),
+                _ if !is_accepted || signer.is_none() => {
+                    keys.restricted(digest, &key, SchemeSet::NONE)
+                }
                 Some(schemes) => keys.restricted(digest, &key, schemes),
                 None => key,
             }

@@ -58,7 +58,7 @@ impl Scheme {
         }
     }
 
-    fn of(id: SignatureScheme) -> Option<Self> {
+    pub(crate) fn of(id: SignatureScheme) -> Option<Self> {
         Some(match id {
             SignatureScheme::ECDSA_NISTP256_SHA256 => Self::EcdsaSecp256r1Sha256,
             SignatureScheme::ECDSA_NISTP384_SHA384 => Self::EcdsaSecp384r1Sha384,

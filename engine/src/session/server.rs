@@ -13,6 +13,7 @@ use super::unfinished::{
     Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX,
 };
 use crate::certificates::LeafTraits;
+use crate::policy::Scheme;
 use crate::record::RECORD_HEADER_LEN;
 use crate::tickets::Binding;
 
@@ -39,6 +40,12 @@ impl ServerSession {
     /// a session that began with it.
     pub fn served(&self) -> Option<LeafTraits> {
         self.end().binding.traits()
+    }
+
+    /// How the server signed the handshake; none in a session that was resumed, which has no
+    /// signature.
+    pub fn signature_scheme(&self) -> Option<Scheme> {
+        self.end().binding.scheme().filter(|_| !self.resumed())
     }
 
     /// The same session, where the client sends more than the few short messages that each does.

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::UnixSeconds;
 use crate::certificates::LeafTraits;
+use crate::policy::Scheme;
 
 /// Tells a server's own certificate from all others: SHA-256 over it as it is sent, without its
 /// issuers.
@@ -33,6 +34,8 @@ pub(crate) struct Binding {
     bound: Option<Box<Bound>>,
     /// As long as it lives: who is told of it asks later.
     traits: Option<LeafTraits>,
+    /// The same: how a full handshake is signed with it.
+    scheme: Option<Scheme>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +58,9 @@ impl Binding {
         {
             self.bound = Some(Box::new(after));
         }
-        self.traits = TRAITS.take().or(self.traits);
+        if let Some((traits, scheme)) = SERVED.take() {
+            (self.traits, self.scheme) = (traits, scheme);
+        }
         outcome
     }
 
@@ -68,13 +73,18 @@ impl Binding {
     pub(crate) fn traits(&self) -> Option<LeafTraits> {
         self.traits
     }
+
+    /// How the handshake is signed, if it is full.
+    pub(crate) fn scheme(&self) -> Option<Scheme> {
+        self.scheme
+    }
 }
 
-/// Notes what the session whose turn it is was served.
-pub(crate) fn note(leaf: LeafDigest, traits: Option<LeafTraits>) {
+/// Notes what the session whose turn it is was served, and how its key signs for that client.
+pub(crate) fn note(leaf: LeafDigest, traits: Option<LeafTraits>, scheme: Option<Scheme>) {
     if let Noted::Turn(bound) = NOTED.get() {
         NOTED.set(Noted::Turn(Bound { leaf: Some(leaf), ..bound }));
-        TRAITS.set(traits);
+        SERVED.set(Some((traits, scheme)));
     }
 }
 
@@ -119,7 +129,7 @@ enum Noted {
 
 thread_local! {
     static NOTED: Cell<Noted> = const { Cell::new(Noted::NoTurn) };
-    static TRAITS: Cell<Option<LeafTraits>> = const { Cell::new(None) };
+    static SERVED: Cell<Option<(Option<LeafTraits>, Option<Scheme>)>> = const { Cell::new(None) };
     static OPENINGS_LEFT: Cell<u8> = const { Cell::new(0) };
 }
 
@@ -137,15 +147,15 @@ mod tests {
     fn each_session_finds_what_it_was_served_and_nobody_else_does() {
         let [one, two] = [b"one", b"two"].map(|der| LeafDigest::of(der));
         let [mut first, mut second] = [Binding::default(), Binding::default()];
-        note(one, None);
+        note(one, None, None);
         assert_eq!(noted(), None, "it is nobody's turn");
         first.during(|| {
             assert_eq!(noted(), None);
-            note(one, None);
+            note(one, None, None);
             assert_eq!(noted(), Some(one));
         });
         assert_eq!(noted(), None);
-        second.during(|| note(two, None));
+        second.during(|| note(two, None, None));
         first.during(|| assert_eq!(noted(), Some(one)));
         second.during(|| assert_eq!(noted(), Some(two)));
         first.release();

@@ -63,6 +63,8 @@ pub enum Telling {
     Key,
     /// The lane's number, and whether the session was resumed.
     Lane,
+    /// How the handshake was signed with that key.
+    Scheme,
     /// How that certificate is signed.
     Sig,
     /// Version, suite and group, and what became of the client's certificates.
@@ -73,7 +75,7 @@ pub enum Telling {
 
 impl Telling {
     /// All, by the names that they have in files.
-    pub(super) const NAMES: [(&'static str, Self); 10] = [
+    pub(super) const NAMES: [(&'static str, Self); 11] = [
         ("alpn", Self::Alpn),
         ("authority", Self::Authority),
         ("cert", Self::Cert),
@@ -81,6 +83,7 @@ impl Telling {
         ("crc32c", Self::Crc32c),
         ("key", Self::Key),
         ("lane", Self::Lane),
+        ("scheme", Self::Scheme),
         ("sig", Self::Sig),
         ("ssl", Self::Ssl),
         ("unique-id", Self::UniqueId),
@@ -88,7 +91,7 @@ impl Telling {
 
     /// Whether it is told within [`Telling::Ssl`].
     pub(super) fn is_in_ssl(self) -> bool {
-        matches!(self, Self::Cert | Self::Cn | Self::Key | Self::Sig)
+        matches!(self, Self::Cert | Self::Cn | Self::Key | Self::Scheme | Self::Sig)
     }
 
     fn bit(self) -> u16 {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sealane_engine::certificates::{KeyType, SignatureAlgorithm, common_name};
-use sealane_engine::policy::Suite;
+use sealane_engine::policy::{Scheme, Suite};
 use sealane_engine::session::ServerSession;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
@@ -106,6 +106,7 @@ fn tls<'a>(
         group: session.group(),
         key,
         signature: signature.filter(|_| told.has(Telling::Sig)).map(SignatureAlgorithm::name),
+        scheme: session.signature_scheme().filter(|_| told.has(Telling::Scheme)).map(Scheme::name),
         suite: session.suite().map(openssl_name),
         version: session.version(),
     }

@@ -11,9 +11,9 @@ use super::writer::Writer;
 use super::{
     CERTIFICATE_IN_CONNECTION, CERTIFICATE_IN_SESSION, CLIENT_SPOKE_TLS, NOT_VERIFIED,
     SUBTYPE_CIPHER, SUBTYPE_CLIENT_CERTIFICATE, SUBTYPE_COMMON_NAME, SUBTYPE_GROUP,
-    SUBTYPE_KEY_ALGORITHM, SUBTYPE_SIGNATURE_ALGORITHM, SUBTYPE_VERSION, TCP_OVER_IPV4,
-    TCP_OVER_IPV6, TYPE_ALPN, TYPE_AUTHORITY, TYPE_CRC32C, TYPE_LANE, TYPE_NOOP, TYPE_RESUMED,
-    TYPE_SSL, TYPE_UNIQUE_ID, UNSPECIFIED, VERIFIED,
+    SUBTYPE_KEY_ALGORITHM, SUBTYPE_SIGNATURE_ALGORITHM, SUBTYPE_SIGNATURE_SCHEME, SUBTYPE_VERSION,
+    TCP_OVER_IPV4, TCP_OVER_IPV6, TYPE_ALPN, TYPE_AUTHORITY, TYPE_CRC32C, TYPE_LANE, TYPE_NOOP,
+    TYPE_RESUMED, TYPE_SSL, TYPE_UNIQUE_ID, UNSPECIFIED, VERIFIED,
 };
 
 /// What a header says of a connection; nothing of what it does not say.
@@ -46,6 +46,8 @@ pub struct Tls<'a> {
     pub group: Option<&'a str>,
     /// The kind of key of the certificate that the client was served, with its bits.
     pub key: Option<&'a str>,
+    /// How the handshake was signed with that key, by IANA's name; none in a resumed session.
+    pub scheme: Option<&'a str>,
     /// How that certificate is signed.
     pub signature: Option<&'a str>,
     /// The cipher suite, by the name that OpenSSL gives it: what the specification shows, and what
@@ -164,6 +166,7 @@ impl<'a> Tls<'a> {
                 SUBTYPE_GROUP => tls.group = Some(text(bytes)?),
                 SUBTYPE_KEY_ALGORITHM => tls.key = Some(text(bytes)?),
                 SUBTYPE_SIGNATURE_ALGORITHM => tls.signature = Some(text(bytes)?),
+                SUBTYPE_SIGNATURE_SCHEME => tls.scheme = Some(text(bytes)?),
                 SUBTYPE_VERSION => tls.version = Some(text(bytes)?),
                 _ => {}
             }
@@ -190,6 +193,7 @@ impl<'a> Tls<'a> {
                 (SUBTYPE_GROUP, self.group.map(str::as_bytes)),
                 (SUBTYPE_KEY_ALGORITHM, self.key.map(str::as_bytes)),
                 (SUBTYPE_SIGNATURE_ALGORITHM, self.signature.map(str::as_bytes)),
+                (SUBTYPE_SIGNATURE_SCHEME, self.scheme.map(str::as_bytes)),
                 (SUBTYPE_COMMON_NAME, client.common_name.map(str::as_bytes)),
                 (SUBTYPE_CLIENT_CERTIFICATE, client.der),
             ] {

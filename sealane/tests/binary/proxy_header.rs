@@ -15,7 +15,7 @@ use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
 use crate::harness::process::Process;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
-use crate::harness::tools::required;
+use crate::harness::tools::{output_with_input, required};
 use crate::harness::{PATIENCE, peers};
 
 /// Version and cipher of each PROXY header, as they came.
@@ -105,6 +105,38 @@ fn a_certificate_that_is_only_asked_for_is_told_for_what_it_is_worth() {
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), None);
     drop(client);
     assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn how_a_handshake_was_signed_is_told_as_openssl_saw_it() {
+    let Some(openssl) = required("openssl") else { return };
+    for (kind, family) in [(KeyKind::P256, "ecdsa"), (KeyKind::Rsa2048, "rsa_pss_rsae")] {
+        let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+        let certificate = folder.path().join("site.pem");
+        std::fs::write(&certificate, authority.leaf(kind, &NAMES)).unwrap();
+        let (backend, told) = reader(|facts| facts.tls.unwrap().scheme.map(str::to_owned));
+        let settings = ListenerSettings::new("site", &certificate, &backend.address)
+            .with("proxy_header = \"v2\"\nproxy_tlvs = [\"ssl\", \"scheme\"]");
+        let address = settings.address.to_string();
+        let sealane = Sealane::start(folder.path(), &Settings::new(vec![settings]));
+        for version in ["-tls1_2", "-tls1_3"] {
+            for digest in ["SHA256", "SHA512"] {
+                let name = match kind {
+                    KeyKind::P256 => "ECDSA+SHA256".to_owned(),
+                    _ => format!("RSA-PSS+{digest}"),
+                };
+                let mut command = std::process::Command::new(&openssl);
+                command.args(["s_client", "-connect", &address, version, "-sigalgs", &name]);
+                let said = output_with_input(&mut command, b"");
+                let (_, seen) = said.split_once("Peer signing digest: ").unwrap();
+                let seen = seen.lines().next().unwrap().to_ascii_lowercase();
+                let told = told.recv_timeout(PATIENCE).unwrap().unwrap();
+                assert!(told.starts_with(family) && told.ends_with(&seen), "{told}: {said}");
+                assert!(kind == KeyKind::P256 || seen == digest.to_ascii_lowercase(), "{said}");
+            }
+        }
+        assert_eq!(sealane.stop(), Some(0));
+    }
 }
 
 #[test]

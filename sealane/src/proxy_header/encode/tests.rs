@@ -141,14 +141,14 @@ fn a_client_is_told_by_its_certificate_and_by_what_that_is_worth() {
 
 #[test]
 fn the_certificate_that_was_served_is_told_also_when_a_session_is_resumed() {
-    let kinds: [(&'static SignatureAlgorithm, _); 4] = [
-        (&rcgen::PKCS_ECDSA_P256_SHA256, "EC256"),
-        (&rcgen::PKCS_ECDSA_P384_SHA384, "EC384"),
-        (&rcgen::PKCS_ED25519, "ED25519"),
-        (&rcgen::PKCS_RSA_SHA256, "RSA2048"),
+    let kinds: [(&'static SignatureAlgorithm, _, _); 4] = [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, "EC256", "ecdsa_secp256r1_sha256"),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, "EC384", "ecdsa_secp384r1_sha384"),
+        (&rcgen::PKCS_ED25519, "ED25519", "ed25519"),
+        (&rcgen::PKCS_RSA_SHA256, "RSA2048", "rsa_pss_rsae_sha512"),
     ];
-    let told = Told::these(&[Telling::Key, Telling::Sig, Telling::Ssl]);
-    for (kind, name) in kinds {
+    let told = Told::these(&[Telling::Key, Telling::Scheme, Telling::Sig, Telling::Ssl]);
+    for (kind, name, scheme) in kinds {
         let key = if kind == &rcgen::PKCS_RSA_SHA256 {
             KeyPair::generate_rsa_for(kind, RsaKeySize::_2048).unwrap()
         } else {
@@ -164,6 +164,7 @@ fn the_certificate_that_was_served_is_told_also_when_a_session_is_resumed() {
             // The authority's key signs it, whatever its own is.
             let tls = tls(&session, false, told, None);
             assert_eq!(tls.signature, Some("ecdsa-with-SHA256"));
+            assert_eq!(tls.scheme, (!resumed).then_some(scheme));
         }
     }
 }

@@ -6,16 +6,17 @@ use super::*;
 use crate::proxy_header::{FIXED_LEN, REST_BYTES_MAX, Values};
 
 /// Every field, byte by byte, as section 2.2 of the specification lays it out.
-const WRITTEN: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x89\
+const WRITTEN: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x93\
     \x7f\x00\x00\x01\x7f\x00\x00\x02\xd0\x01\x20\xfb\
     \x05\x00\x03one\
     \x01\x00\x08http/1.1\
     \x02\x00\x09localhost\
     \xe8\x00\x02\x01\x03\
     \xe9\x00\x01\x01\
-    \x20\x00\x54\x07\x00\x00\x00\x00\
+    \x20\x00\x5e\x07\x00\x00\x00\x00\
     \x21\x00\x07TLSv1.3\x23\x00\x0cTLS_AES_TEST\x26\x00\x0fX25519MLKEM768X\
-    \x25\x00\x07RSA2048\x24\x00\x0aRSA-SHA256\x22\x00\x04jane\x28\x00\x03DER";
+    \x25\x00\x07RSA2048\x24\x00\x0aRSA-SHA256\x27\x00\x07ed25519\
+    \x22\x00\x04jane\x28\x00\x03DER";
 
 fn facts() -> Facts<'static> {
     Facts {
@@ -34,6 +35,7 @@ fn facts() -> Facts<'static> {
             }),
             group: Some("X25519MLKEM768X"),
             key: Some("RSA2048"),
+            scheme: Some("ed25519"),
             signature: Some("RSA-SHA256"),
             suite: Some("TLS_AES_TEST"),
             version: Some("TLSv1.3"),
@@ -170,7 +172,7 @@ fn two_families_are_told_in_the_wider_one() {
 
 prop_compose! {
     fn any_tls()(
-        names in proptest::array::uniform5(proptest::option::of("[ -~]{0,40}")),
+        names in proptest::array::uniform6(proptest::option::of("[ -~]{0,40}")),
         client in proptest::option::of((
             proptest::option::of("\\PC{0,40}"),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..400)),
@@ -181,7 +183,7 @@ prop_compose! {
     }
 }
 
-type AnyTls = ([Option<String>; 5], Option<(Option<String>, Option<Vec<u8>>, [bool; 2])>);
+type AnyTls = ([Option<String>; 6], Option<(Option<String>, Option<Vec<u8>>, [bool; 2])>);
 
 proptest! {
     #[test]
@@ -199,7 +201,7 @@ proptest! {
         tls in proptest::option::of(any_tls()),
         unique_id in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..129)),
     ) {
-        let tls = tls.as_ref().map(|([group, key, signature, suite, version], client)| Tls {
+        let tls = tls.as_ref().map(|([group, key, scheme, signature, suite, version], client)| Tls {
             client: client.as_ref().map(|(common_name, der, [session, verified])| {
                 ClientCertificate {
                     common_name: common_name.as_deref(),
@@ -210,6 +212,7 @@ proptest! {
             }),
             group: group.as_deref(),
             key: key.as_deref(),
+            scheme: scheme.as_deref(),
             signature: signature.as_deref(),
             suite: suite.as_deref(),
             version: version.as_deref(),
