@@ -1,6 +1,5 @@
 //! Tests of the admin address, over real sockets.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-use sealane_engine::certificates::{DefaultCertificate, IndexBuilder, Inventory};
+use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_lanes::cause::Cause;
@@ -104,26 +103,6 @@ fn state_tells_what_the_control_plane_and_the_lanes_know() {
     admin.stop();
 }
 
-/// A listener of which nothing is special.
-fn summary() -> Summary {
-    Summary {
-        name: "main".into(),
-        addresses: Vec::new(),
-        backends: Vec::new(),
-        balance: "round-robin",
-        certificates: Inventory::default(),
-        clients: None,
-        expiries: Vec::new(),
-        limits: BTreeMap::default(),
-        passthrough: false,
-        proxy_from: None,
-        routes: Vec::new(),
-        routes_total: 0,
-        speaks: Spoken::default(),
-        store: None,
-    }
-}
-
 #[test]
 fn what_a_listener_speaks_and_takes_is_shown() {
     let (admin, state) = on_loopback();
@@ -131,9 +110,9 @@ fn what_a_listener_speaks_and_takes_is_shown() {
         limits: [("idle_timeout", "1m".to_owned())].into(),
         proxy_from: Some(vec!["10.0.0.0/8".into()]),
         speaks: Spoken::Relay,
-        ..summary()
+        ..Summary::plain("main")
     };
-    state.lock().listeners = vec![summary(), special];
+    state.lock().listeners = vec![Summary::plain("main"), special];
     let shown = &shown_state(&admin)["listeners"];
     let keys = ["speaks", "proxy_from", "limits"];
     let facts = |number: usize| keys.map(|key| shown[number][key].to_string());
@@ -166,7 +145,7 @@ fn the_certificates_that_expire_first_are_shown() {
     assert_eq!(names, expected);
 
     let (admin, state) = on_loopback();
-    state.lock().listeners = vec![Summary { certificates: inventory, ..summary() }];
+    state.lock().listeners = vec![Summary { certificates: inventory, ..Summary::plain("main") }];
     let shown = &shown_state(&admin)["certificates"];
     assert_eq!(shown["total"], total);
     assert_eq!(shown["soonest_to_expire"][0]["not_after"], "2030-01-01T00:00:00.000Z");

@@ -105,6 +105,29 @@ impl From<&Survey<'_>> for Summary {
     }
 }
 
+#[cfg(test)]
+impl Summary {
+    /// A listener of which nothing is special.
+    pub(crate) fn plain(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            addresses: Vec::new(),
+            backends: Vec::new(),
+            balance: "round-robin",
+            certificates: Inventory::default(),
+            clients: None,
+            expiries: Vec::new(),
+            limits: BTreeMap::default(),
+            passthrough: false,
+            proxy_from: None,
+            routes: Vec::new(),
+            routes_total: 0,
+            speaks: Spoken::default(),
+            store: None,
+        }
+    }
+}
+
 /// Routes of a listener that are shown.
 const ROUTES_SHOWN_MAX: usize = 100;
 /// Certificates of files or of a store that are shown: those that expire first.

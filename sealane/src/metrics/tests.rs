@@ -1,6 +1,6 @@
 //! Tests of the metrics, read as strictly as Prometheus reads them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::access_log::{LaneLogCounters, WriterCounters};
 use crate::admin::BackendSummary;
 use crate::backends::HANDSHAKE_FAILURES;
-use crate::config::{ClientDemand, Spoken};
+use crate::config::ClientDemand;
 use crate::listener::{ClientsSummary, Expiry, RootFile, Summary, Usage};
 use crate::relay::ListenerCounters;
 
@@ -111,10 +111,6 @@ fn busy() -> ControlState {
         ],
         listeners_counted: vec![(listener.clone(), counted)],
         listeners: vec![Summary {
-            name: listener,
-            addresses: Vec::new(),
-            backends: Vec::new(),
-            balance: "round-robin",
             certificates: Inventory {
                 certificates: 70_000,
                 names: 80_000,
@@ -136,13 +132,7 @@ fn busy() -> ControlState {
                 roots: vec![RootFile { not_after_s: 105, source: "clients.pem".into() }],
             }),
             expiries: vec![Expiry { not_after_s: 99, source: "ca.pem".into(), usage: Usage::Root }],
-            limits: BTreeMap::default(),
-            passthrough: false,
-            proxy_from: None,
-            routes: Vec::new(),
-            routes_total: 0,
-            speaks: Spoken::default(),
-            store: None,
+            ..Summary::plain(&listener)
         }],
         access_log: Some(AccessLogCounters {
             lanes: vec![Arc::new(log)],

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rustls::version::TLS12;
 use sealane_reserved_port::ReservedPort;
@@ -13,8 +13,7 @@ use crate::client_certificates::authority::ClientAuthority;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
-use crate::harness::peers::{hitch_arguments, stream_module};
-use crate::harness::process::Process;
+use crate::harness::peers::{hitch_arguments, quiet, stream_module};
 use crate::harness::sealane::BINARY;
 use crate::harness::tools::required;
 use crate::harness::wait_for;
@@ -127,8 +126,7 @@ fn every_file_on_the_page_leads_to_the_backend() {
         let path = site.folder.path().join(format!("file.{kind}"));
         std::fs::write(&path, &text).unwrap();
         let Some(mut command) = command(kind, &path) else { continue };
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let _process = Process::new(quiet.spawn().unwrap());
+        let _process = quiet(&mut command);
         wait_for(&format!("{kind} listens:\n{text}"), || TcpStream::connect(port.address()).ok());
         assert_eq!(site.reached(port.address()), b"reached", "{kind}:\n{text}");
     }

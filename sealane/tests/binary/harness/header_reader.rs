@@ -3,11 +3,12 @@
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rustix::process::Signal;
 use sealane_reserved_port::ReservedPort;
 
+use super::peers::quiet;
 use super::process::Process;
 use super::tools::{output, required};
 use super::{PATIENCE, wait_for};
@@ -76,13 +77,7 @@ impl HeaderReader {
         let config = config.replace("ADDRESS", &address.to_string());
         std::fs::write(file, config.replace("PORT", &address.port().to_string())).unwrap();
         arguments(&mut command, address);
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let process = Process::new(child);
+        let process = quiet(&mut command);
         wait_for("the server listens", || TcpStream::connect(address).ok());
         Some(Self { port, process })
     }

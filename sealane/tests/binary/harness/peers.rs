@@ -23,21 +23,19 @@ pub fn listening(
     ports: &[&ReservedPort],
 ) -> Process {
     std::fs::write(file, text).unwrap();
-    let child = Command::new(program)
-        .args(arguments)
-        .arg(file)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let process = Process::new(child);
+    let process = quiet(Command::new(program).args(arguments).arg(file));
     for port in ports {
         wait_for(&format!("{} listens", program.display()), || {
             TcpStream::connect(port.address()).ok()
         });
     }
     process
+}
+
+/// Starts a program that reads nothing and says nothing.
+pub fn quiet(command: &mut Command) -> Process {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    Process::new(child.unwrap())
 }
 
 /// What hitch is told ahead of its file, so that it can be started by root and by anybody else.
