@@ -1,12 +1,13 @@
 //! A lane's listeners: taking connections off their queues.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use sealane_file_table::Descriptor;
 
 use crate::cause::Cause;
 use crate::connection::{Connection, Phase};
@@ -20,7 +21,7 @@ use crate::token::{SLOTS_MAX, Source, Token};
 
 /// A listening socket of this lane.
 pub(crate) struct LaneListener {
-    fd: OwnedFd,
+    fd: Descriptor,
     pub(crate) key: Address,
     /// In the generation that is served now.
     pub(crate) position: usize,
@@ -51,7 +52,7 @@ const STALE_HANDSHAKES_MAX: usize = 16_384;
 impl LaneListener {
     /// `fd` was bound as `listener`, at `position` of its generation, wants it.
     pub(crate) fn new<S>(
-        fd: OwnedFd,
+        fd: Descriptor,
         key: Address,
         position: usize,
         listener: &Listener<S>,
@@ -69,7 +70,7 @@ impl LaneListener {
         }
     }
 
-    pub(crate) fn fd(&self) -> &OwnedFd {
+    pub(crate) fn fd(&self) -> &Descriptor {
         &self.fd
     }
 
@@ -107,7 +108,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
     }
 
-    fn accept_one(&mut self, index: usize) -> Option<(OwnedFd, Option<SocketAddr>, usize)> {
+    fn accept_one(&mut self, index: usize) -> Option<(Descriptor, Option<SocketAddr>, usize)> {
         let listener = self.listeners.get_mut(index)?;
         match self.core.kernel.accept(listener.fd.as_fd()) {
             Ok((fd, address)) => Some((fd, address, listener.position)),
@@ -126,7 +127,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
     }
 
-    fn admit(&mut self, fd: OwnedFd, address: Option<SocketAddr>, position: usize) {
+    fn admit(&mut self, fd: Descriptor, address: Option<SocketAddr>, position: usize) {
         let counters = Arc::clone(&self.core.counters);
         counters.accepted.add(1);
         let Some(current) = &self.current else { return };

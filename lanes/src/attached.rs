@@ -4,11 +4,12 @@
 //! until its handshake is complete the socket takes nothing.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::{ClientSession, Fed, Session, SessionError};
+use sealane_file_table::Descriptor;
 
 use crate::buffers::Arrivals;
 use crate::cause::Cause;
@@ -110,7 +111,7 @@ impl<K: Kernel> Link<'_, K> {
     ///
     /// # Errors
     /// It cannot be used without blocking; it is closed.
-    pub fn attach_socket(&mut self, fd: OwnedFd) -> io::Result<()> {
+    pub fn attach_socket(&mut self, fd: Descriptor) -> io::Result<()> {
         self.detach();
         rustix::io::ioctl_fionbio(&fd, true)?;
         self.connection.attachment = Token::next_attachment(self.connection.attachment);

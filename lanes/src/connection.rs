@@ -1,7 +1,6 @@
 //! One connection of a lane: the client's socket and session, and a socket attached to it.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use rustix::event::epoll::EventFlags;
@@ -10,6 +9,7 @@ use sealane_engine::buffer::Buffer;
 use sealane_engine::context::LaneContext;
 use sealane_engine::hello::Gathering;
 use sealane_engine::session::{ServerSession, Session};
+use sealane_file_table::Descriptor;
 
 use crate::attached::Attached;
 use crate::cause::Cause;
@@ -125,7 +125,7 @@ pub(crate) enum Direction {
 
 /// A socket with what the last events said of it.
 pub(crate) struct Socket {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Descriptor,
     pub(crate) readable: bool,
     /// An event said that it takes bytes again.
     pub(crate) writable: bool,
@@ -148,7 +148,7 @@ pub(crate) struct Socket {
 const READ_AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 impl Socket {
-    pub(crate) fn new(fd: OwnedFd) -> Self {
+    pub(crate) fn new(fd: Descriptor) -> Self {
         Self {
             fd,
             readable: false,
@@ -164,7 +164,7 @@ impl Socket {
 
     /// A socket whose connection stands: it is reported for what arrives, and for room only once it
     /// ran out of it.
-    pub(crate) fn connected(fd: OwnedFd) -> Self {
+    pub(crate) fn connected(fd: Descriptor) -> Self {
         Self { writes: 2, ..Self::new(fd) }
     }
 
@@ -186,7 +186,7 @@ impl Socket {
 impl Connection {
     pub(crate) fn new(
         token: u64,
-        fd: OwnedFd,
+        fd: Descriptor,
         address: Option<SocketAddr>,
         accepted_us: u64,
         now_ms: u64,

@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::time::Timespec;
+use sealane_file_table::Descriptor;
 
 use crate::attached::Attached;
 use crate::connection::{Connection, Socket};
@@ -22,7 +23,7 @@ use crate::wheel::Wheel;
 pub(crate) struct Core<K: Kernel> {
     pub(crate) number: usize,
     pub(crate) kernel: K,
-    pub(crate) poll: OwnedFd,
+    pub(crate) poll: Descriptor,
     pub(crate) wheel: Wheel,
     /// Connections that hold tickets back, in the order in which patience ends. A wait of fixed
     /// length needs no wheel, and most entries are stale before their time.
@@ -39,7 +40,7 @@ impl<K: Kernel> Core<K> {
         Ok(Self {
             number,
             kernel,
-            poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            poll: epoll::create(epoll::CreateFlags::CLOEXEC)?.into(),
             wheel: Wheel::new(),
             tickets: VecDeque::new(),
             unfinished: Unfinished::default(),

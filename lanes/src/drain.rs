@@ -14,6 +14,7 @@ const QUIET_MS: u64 = 1_000;
 impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn begin_drain(&mut self, limit_ms: u64) {
         self.close_listeners(|_| true);
+        self.inlet.discard();
         self.drain_until_ms = Some(self.core.now_ms.saturating_add(limit_ms));
         // What a client has said may still lie in the kernel, as with those accepted just now.
         for slot in self.slots(Connection::is_silent) {

@@ -1,11 +1,11 @@
 //! A generation as the control plane publishes it, and the replica that a lane makes of it.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealane_engine::context::{Context, ContextError, LaneResources};
 
+use crate::handover::Parcel;
 use crate::kernel::Address;
 use crate::limits::Limits;
 use crate::liveness::Liveness;
@@ -75,12 +75,12 @@ pub struct Named {
     pub context: Option<Arc<Context>>,
 }
 
-/// A generation together with the sockets that are new in it, for one lane.
+/// A generation, and which sockets are new in it, for one lane.
 pub struct Publication<S> {
     /// What to serve from now on.
     pub generation: Arc<Generation<S>>,
-    /// Freshly bound sockets of this lane.
-    pub sockets: Vec<(Address, OwnedFd)>,
+    /// Freshly bound sockets, which the lane has been handed.
+    pub parcel: Parcel,
 }
 
 /// A lane's own replica of a generation; the last connection under it frees it.

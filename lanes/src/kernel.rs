@@ -5,12 +5,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use sealane_file_table::Descriptor;
 
 /// Where somebody listens: a lane, or whom it connects to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,13 +37,13 @@ pub trait Kernel {
     ///
     /// # Errors
     /// `WouldBlock` when the queue is empty; otherwise what accept4(2) says.
-    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddr>)>;
+    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(Descriptor, Option<SocketAddr>)>;
 
     /// Opens a stream to `address`; it may still be connecting when this returns.
     ///
     /// # Errors
     /// What socket(2) or connect(2) say at once.
-    fn connect(&mut self, address: &Address) -> io::Result<OwnedFd>;
+    fn connect(&mut self, address: &Address) -> io::Result<Descriptor>;
 
     /// Reads what has arrived; 0 is the end of the stream.
     ///
@@ -94,13 +95,13 @@ pub trait Kernel {
 pub struct Linux;
 
 impl Kernel for Linux {
-    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(Descriptor, Option<SocketAddr>)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, peer) = net::acceptfrom_with(listener, flags)?;
-        Ok((socket, peer.and_then(|address| SocketAddr::try_from(address).ok())))
+        Ok((socket.into(), peer.and_then(|address| SocketAddr::try_from(address).ok())))
     }
 
-    fn connect(&mut self, address: &Address) -> io::Result<OwnedFd> {
+    fn connect(&mut self, address: &Address) -> io::Result<Descriptor> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let open = |family| net::socket_with(family, SocketType::STREAM, flags, None);
         match address {
@@ -109,7 +110,7 @@ impl Kernel for Linux {
                     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
                 let socket = open(family)?;
                 match net::connect(&socket, address) {
-                    Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+                    Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket.into()),
                     Err(error) => Err(error.into()),
                 }
             }
@@ -120,7 +121,7 @@ impl Kernel for Linux {
                 };
                 let socket = open(AddressFamily::UNIX)?;
                 net::connect(&socket, &address)?;
-                Ok(socket)
+                Ok(socket.into())
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,6 +18,7 @@ use crate::cause::Cause;
 use crate::connection::{Connection, Phase};
 use crate::core::{Core, to_ms};
 use crate::generation::LaneGeneration;
+use crate::handover::Inlet;
 use crate::kernel::{Kernel, reset_on_close};
 use crate::mailbox::{Letters, Mail};
 use crate::orders::ConnectionId;
@@ -41,6 +41,7 @@ pub(crate) struct Lane<S: Service, K: Kernel> {
     pub(crate) resources: LaneResources,
     pub(crate) replicas: Replicas,
     letters: Letters<S::Settings>,
+    pub(crate) inlet: Inlet,
     /// Connections with work left from this turn.
     pub(crate) ready: VecDeque<u64>,
     /// Connections in their handshake, oldest first; some have moved on.
@@ -76,8 +77,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         service: S,
         resources: LaneResources,
         letters: Letters<S::Settings>,
+        inlet: Inlet,
     ) -> std::io::Result<Self> {
-        core.watch_level(letters.bell.as_fd(), Token::BELL.bits())?;
+        core.watch_level(&letters.bell, Token::BELL.bits())?;
+        core.watch_level(&inlet, Token::DOOR.bits())?;
         if let Some(bell) = service.bell() {
             core.watch_level(bell, Token::ORDERS.bits())?;
         }
@@ -92,6 +95,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             resources,
             replicas: Replicas::new(),
             letters,
+            inlet,
             ready: VecDeque::new(),
             handshakes: VecDeque::new(),
             drain_until_ms: None,
@@ -173,6 +177,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let token = Token::from_bits({ event.data }.u64());
         match token.source() {
             Source::Bell => self.read_mail(),
+            Source::Door => self.fetch(),
             // The service has emptied its bell, and is asked for orders at the end of the turn.
             Source::Orders => {}
             Source::Listener(index) => self.accept(index, ACCEPTS_MAX),
@@ -360,8 +365,11 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     pub(crate) fn read_mail(&mut self) {
         self.letters.silence_bell();
+        // What a letter is about has come before it.
+        self.fetch();
         while let Some(mail) = self.letters.take() {
             match mail {
+                Mail::Discard => self.inlet.discard(),
                 Mail::Drain(limit) => self.begin_drain(to_ms(limit)),
                 Mail::Provide(context) => self.replicas.provide(&context, &self.resources),
                 // A lane that drains accepts nothing any more, whatever is published.
@@ -371,6 +379,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 Mail::Tickets(root) => self.resources.tickets.replace(root),
                 Mail::Withdraw(id) => self.replicas.withdraw(id),
             }
+        }
+    }
+
+    /// Takes what is handed over; it waits for the publication that names it.
+    fn fetch(&mut self) {
+        if self.inlet.fetch().is_err() {
+            // Nobody is there any more who could give something.
+            self.core.unwatch(&self.inlet);
         }
     }
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::net::sockopt;
+use sealane_file_table::Descriptor;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::liveness::Liveness;
@@ -22,7 +23,7 @@ use crate::steer::Steer;
 ///
 /// # Errors
 /// The address is in use, not ours, or not permitted.
-pub fn bind(address: SocketAddr, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
+pub fn bind(address: SocketAddr, lanes: usize) -> io::Result<(Vec<Descriptor>, SocketAddr)> {
     bind_as(&Bind::to(address), lanes)
 }
 
@@ -64,7 +65,7 @@ impl Bind {
 ///
 /// # Errors
 /// The address is in use, not ours, or not permitted.
-pub fn bind_as(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
+pub fn bind_as(wanted: &Bind, lanes: usize) -> io::Result<(Vec<Descriptor>, SocketAddr)> {
     let mut bound = *wanted;
     if !wanted.reuse_port && wanted.address.port() != 0 {
         socket(wanted)?.bind(&wanted.address.into())?;
@@ -77,7 +78,7 @@ pub fn bind_as(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketA
             bound.address =
                 local.ok_or_else(|| io::Error::other("the kernel named no bound address"))?;
         }
-        sockets.push(socket.into());
+        sockets.push(OwnedFd::from(socket).into());
     }
     if let Some(socket) = sockets.first() {
         wanted.steer.apply(socket, wanted.address.is_ipv6(), Steer::Connection)?;
@@ -90,7 +91,7 @@ pub fn bind_as(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketA
 ///
 /// # Errors
 /// The path is in use, too long or empty, or not permitted.
-pub fn bind_unix(path: &Path, backlog: u32, lanes: usize) -> io::Result<Vec<OwnedFd>> {
+pub fn bind_unix(path: &Path, backlog: u32, lanes: usize) -> io::Result<Vec<Descriptor>> {
     if path.as_os_str().is_empty() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "the path of the socket is empty"));
     }
@@ -109,7 +110,7 @@ pub fn adopt(
     fd: BorrowedFd<'_>,
     backlog: u32,
     lanes: usize,
-) -> io::Result<(Vec<OwnedFd>, Option<SocketAddr>)> {
+) -> io::Result<(Vec<Descriptor>, Option<SocketAddr>)> {
     if sockopt::socket_type(fd)? != rustix::net::SocketType::STREAM {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a stream socket"));
     }
@@ -118,7 +119,8 @@ pub fn adopt(
     rustix::io::ioctl_fionbio(fd, true)?;
     // Accepted sockets inherit it; it fails on a unix socket, which does not gather small writes.
     let _ = sockopt::set_tcp_nodelay(fd, true);
-    let sockets = (0..lanes).map(|_| fd.try_clone_to_owned()).collect::<io::Result<_>>()?;
+    let copy = |_| Ok(fd.try_clone_to_owned()?.into());
+    let sockets = (0..lanes).map(copy).collect::<io::Result<_>>()?;
     let local = rustix::net::getsockname(fd)?;
     Ok((sockets, SocketAddr::try_from(local).ok()))
 }
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
     }
 
-    fn takes(listener: &OwnedFd) -> bool {
+    fn takes(listener: &Descriptor) -> bool {
         match Linux.accept(listener.as_fd()) {
             Ok(_) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,

@@ -1,7 +1,7 @@
 //! How the control plane speaks to a lane: a queue and a wake-up, never the lane's memory.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -9,11 +9,14 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use sealane_engine::context::{Context, ContextId};
 use sealane_engine::tickets::TicketRoot;
+use sealane_file_table::Descriptor;
 
 use crate::generation::Publication;
 
 /// A message to a lane.
 pub enum Mail<S> {
+    /// Close what was handed over and is not published.
+    Discard,
     /// Stop accepting, let connections end, and stop after the given time at the latest.
     Drain(Duration),
     /// Be ready to admit connections under this context where [`Chosen::Context`] names it.
@@ -38,6 +41,11 @@ pub struct Mailbox<S> {
 }
 
 impl<S> Mailbox<S> {
+    /// What the lane is woken with.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
     /// Puts `mail` into the lane's queue and wakes the lane.
     ///
     /// Returns whether the lane is still there to read it.
@@ -51,8 +59,8 @@ impl<S> Mailbox<S> {
 
 /// The lane's end.
 pub(crate) struct Letters<S> {
-    receiver: Receiver<Mail<S>>,
-    pub(crate) bell: Arc<OwnedFd>,
+    pub(crate) receiver: Receiver<Mail<S>>,
+    pub(crate) bell: Descriptor,
 }
 
 impl<S> Letters<S> {
@@ -67,8 +75,9 @@ impl<S> Letters<S> {
     }
 }
 
-pub(crate) fn mailbox<S>() -> io::Result<(Mailbox<S>, Letters<S>)> {
+/// The control plane's end, and the lane's, but for the bell: that has to be handed over.
+pub(crate) fn mailbox<S>() -> io::Result<(Mailbox<S>, Receiver<Mail<S>>)> {
     let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
     let (sender, receiver) = channel();
-    Ok((Mailbox { sender, bell: Arc::clone(&bell) }, Letters { receiver, bell }))
+    Ok((Mailbox { sender, bell }, receiver))
 }

@@ -16,7 +16,8 @@ const LAST_ACCEPTS_MAX: usize = 4096;
 impl<S: Service, K: Kernel> Lane<S, K> {
     /// Serves what is published from now on; what cannot be made the lane's own changes nothing.
     pub(crate) fn publish(&mut self, publication: Publication<S::Settings>) {
-        let Publication { generation, mut sockets } = publication;
+        let Publication { generation, parcel } = publication;
+        let mut sockets = self.inlet.open(parcel);
         let number = generation.number;
         let keys: Vec<(Address, usize)> = generation
             .listeners

@@ -3,20 +3,24 @@
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sealane_engine::context::LaneResources;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+use sealane_file_table::{
+    Descriptor, Entrance, FileTable, GiveError, Left, Settled, Taker, door, grow,
+};
 
 use crate::core::Core;
 use crate::counters::Counters;
-use crate::generation::Publication;
-use crate::kernel::Kernel;
+use crate::generation::{Generation, Publication};
+use crate::handover::{Inlet, Outlet, Parcel};
+use crate::kernel::{Address, Kernel};
 use crate::lane::{Lane, LaneEnd};
-use crate::mailbox::{Mail, Mailbox, mailbox};
+use crate::mailbox::{Letters, Mail, Mailbox, mailbox};
 use crate::service::Service;
 
 /// How one lane is set up.
@@ -30,7 +34,14 @@ pub struct LaneSetup<S: Service, K> {
     /// Private keys that it keeps decoded.
     pub decoded_keys_max: NonZeroUsize,
     /// What it serves first.
-    pub first: Publication<S::Settings>,
+    pub first: Arc<Generation<S::Settings>>,
+    /// Freshly bound sockets, of which it gets copies.
+    pub sockets: Vec<(Address, Descriptor)>,
+    /// Whose table of open files it has. With one of its own, nothing that the service is made of
+    /// may own or lend a descriptor. Where the kernel refuses that, lanes share one.
+    pub file_table: FileTable,
+    /// Descriptors that a table of its own is grown for before it accepts.
+    pub descriptors: u64,
     /// Its system calls.
     pub kernel: K,
 }
@@ -43,6 +54,11 @@ pub struct LaneHandle<S: Service> {
     pub mailbox: Mailbox<S::Settings>,
     /// What it counts.
     pub counters: Arc<Counters>,
+    /// Whose table of open files it has.
+    pub file_table: FileTable,
+    /// Why it has none of its own, if it should.
+    pub refusal: Option<io::Error>,
+    outlet: Outlet,
     thread: JoinHandle<io::Result<LaneEnd>>,
 }
 
@@ -52,12 +68,28 @@ impl<S: Service> LaneHandle<S> {
         self.thread.is_finished()
     }
 
+    /// Hands copies of `sockets` over and waits until the lane has them; they take connections from
+    /// when they are published, and are closed by [`Mail::Discard`] if they are not.
+    ///
+    /// # Errors
+    /// The lane does not take them, or not all; then they are to be discarded.
+    pub fn hand_over(&mut self, sockets: &[(Address, Descriptor)]) -> Result<Parcel, GiveError> {
+        self.outlet.hand_over(sockets)
+    }
+
     /// Waits for its thread.
     ///
     /// # Errors
     /// The lane could not start, or it panicked outside any connection.
     pub fn join(self) -> io::Result<LaneEnd> {
+        // A lane that still waits for what it starts with waits no longer.
+        drop(self.outlet);
         self.thread.join().map_err(|_| io::Error::other("a lane panicked"))?
+    }
+
+    /// Sends mail to the lane; whether it is still there to read it.
+    pub fn post(&self, mail: Mail<S::Settings>) -> bool {
+        self.mailbox.post(mail)
     }
 }
 
@@ -75,7 +107,7 @@ pub fn processors() -> io::Result<Vec<usize>> {
 /// `service` is called on that thread, so what it makes needs not cross threads.
 ///
 /// # Errors
-/// The thread, its poll or its processor affinity could not be had.
+/// The thread, its poll, its sockets or its processor affinity could not be had.
 pub fn start<S, K>(
     setup: LaneSetup<S, K>,
     service: impl FnOnce(&Arc<Counters>) -> S + Send + 'static,
@@ -85,24 +117,29 @@ where
     K: Kernel + Send + 'static,
     S::Settings: 'static,
 {
-    let number = setup.number;
-    let (sender, letters) = mailbox()?;
+    let LaneSetup { number, pin_to_cpu, tickets, decoded_keys_max, first, .. } = setup;
+    let LaneSetup { sockets, file_table, descriptors, kernel, .. } = setup;
+    let (mailbox, receiver) = mailbox()?;
+    let (giver, entrance) = door()?;
     let counters = Arc::new(Counters::default());
+    let addresses = sockets.iter().map(|(address, _)| address.clone()).collect();
+    let (settled, has_settled) = channel();
     let (ready, is_ready) = channel();
     let lane_counters = Arc::clone(&counters);
     let thread = thread::Builder::new().name(format!("lane-{number}")).spawn(move || {
-        let LaneSetup { number, pin_to_cpu, tickets, decoded_keys_max, first, kernel } = setup;
+        let taker = settle(entrance, file_table, descriptors, &settled);
         if let Some(cpu) = pin_to_cpu {
             let mut cpus = CpuSet::new();
             cpus.set(cpu);
             sched_setaffinity(None, &cpus)?;
         }
+        let (inlet, bell, parcel) = Inlet::furnished(taker, addresses)?;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let resources = LaneResources::new(tickets, UnixSeconds(unix.as_secs()), decoded_keys_max);
         let service = service(&lane_counters);
         let core = Core::new(number, kernel, lane_counters)?;
-        let mut lane = Lane::new(core, service, resources, letters)?;
-        lane.publish(first);
+        let mut lane = Lane::new(core, service, resources, Letters { receiver, bell }, inlet)?;
+        lane.publish(Publication { generation: first, parcel });
         if lane.current.is_none() {
             return Err(io::Error::other("the first generation cannot be served on this machine"));
         }
@@ -110,16 +147,54 @@ where
         let _ = ready.send(());
         Ok(lane.run())
     })?;
-    let handle = LaneHandle { number, mailbox: sender, counters, thread };
-    match is_ready.recv() {
-        Ok(()) => Ok(handle),
-        Err(_) => Err(handle.join().err().unwrap_or_else(|| io::Error::other("a lane ended"))),
+    let outlet = Outlet::new(giver);
+    let (file_table, refusal) = settled_as(&has_settled);
+    let mut lane = LaneHandle { number, mailbox, counters, file_table, refusal, outlet, thread };
+    match lane.outlet.furnish(lane.mailbox.bell(), &sockets) {
+        Ok(()) if is_ready.recv().is_ok() => Ok(lane),
+        // Why the thread has ended says more than that it is gone.
+        Ok(()) | Err(GiveError::Gone) => {
+            Err(lane.join().err().unwrap_or_else(|| io::Error::other("a lane ended")))
+        }
+        Err(error) => {
+            let _ = lane.join();
+            Err(io::Error::other(error))
+        }
     }
 }
 
-impl<S: Service> LaneHandle<S> {
-    /// Sends mail to the lane; whether it is still there to read it.
-    pub fn post(&self, mail: Mail<S::Settings>) -> bool {
-        self.mailbox.post(mail)
+/// In the lane's thread: gets it the table that it is to have.
+fn settle(
+    entrance: Entrance,
+    wanted: FileTable,
+    descriptors: u64,
+    settled: &Sender<Arrival>,
+) -> Taker {
+    let Settled { taker, left, table, refusal } = entrance.settle(wanted);
+    if table == FileTable::Own {
+        // It can only fail for want of memory or descriptors; then the table grows as it goes.
+        let _ = grow(descriptors);
     }
+    // Whoever waits may have given up; then there is nobody to tell.
+    let _ = settled.send(Arrival { left, table, refusal });
+    taker
+}
+
+/// In the thread that starts it: closes what the lane has left behind.
+fn settled_as(has_settled: &Receiver<Arrival>) -> (FileTable, Option<io::Error>) {
+    match has_settled.recv() {
+        Ok(Arrival { left, table, refusal }) => {
+            left.close();
+            (table, refusal)
+        }
+        // It panicked, as its end will show.
+        Err(_) => (FileTable::Shared, None),
+    }
+}
+
+/// What a lane's thread tells when it has its table.
+struct Arrival {
+    left: Left,
+    table: FileTable,
+    refusal: Option<io::Error>,
 }

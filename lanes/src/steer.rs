@@ -96,8 +96,8 @@ const XOR: u16 = 0xa4;
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, SocketAddr, TcpStream};
-    use std::os::fd::OwnedFd;
 
+    use sealane_file_table::Descriptor;
     use socket2::{Domain, Socket, Type};
 
     use super::*;
@@ -108,14 +108,14 @@ mod tests {
     const BY_CLIENT: Steer = Steer::Client { key: 0x5eed_5eed, lanes: LANES };
 
     /// On which of the sockets each of so many connections from `own` arrives.
-    fn arrivals(sockets: &[OwnedFd], at: SocketAddr, own: IpAddr, count: usize) -> Vec<usize> {
+    fn arrivals(sockets: &[Descriptor], at: SocketAddr, own: IpAddr, count: usize) -> Vec<usize> {
         (0..count)
             .map(|_| {
                 let client = Socket::new(Domain::for_address(at), Type::STREAM, None).unwrap();
                 client.bind(&SocketAddr::from((own, 0)).into()).unwrap();
                 client.connect(&at.into()).unwrap();
                 let _client = TcpStream::from(client);
-                let takes = |socket: &OwnedFd| Linux.accept(socket.as_fd()).is_ok();
+                let takes = |socket: &Descriptor| Linux.accept(socket.as_fd()).is_ok();
                 sockets.iter().position(takes).unwrap()
             })
             .collect()

@@ -1,7 +1,7 @@
 //! What an event is about, in the 64 bits that epoll carries.
 
-/// A connection (by slot and generation of the slot), a listener, or the bell of the mailbox or of
-/// the service.
+/// A connection (by slot and generation of the slot), a listener, the door through which sockets
+/// come, or the bell of the mailbox or of the service.
 ///
 /// The generation of the slot tells an event for a connection that has just ended from one for the
 /// connection that took its place within the same batch of events; the number of the attachment
@@ -17,13 +17,15 @@ pub(crate) enum Source {
         slot: usize,
         attachment: Option<u8>,
     },
+    /// Descriptors may have come.
+    Door,
     Listener(usize),
     /// The service's bell: there may be orders.
     Orders,
 }
 
 /// Slots of a lane: more connections than that it never has.
-pub(crate) const SLOTS_MAX: usize = (1 << ATTACHMENT_SHIFT) - 3;
+pub(crate) const SLOTS_MAX: usize = (1 << ATTACHMENT_SHIFT) - 4;
 
 const ATTACHMENT_SHIFT: u32 = 24;
 const ATTACHMENT_MASK: u64 = 0xff << ATTACHMENT_SHIFT;
@@ -33,11 +35,13 @@ const SLOT_MASK: u64 = (1 << ATTACHMENT_SHIFT) - 1;
 const SLOT_LISTENER: u64 = SLOT_MASK;
 const SLOT_BELL: u64 = SLOT_MASK - 1;
 const SLOT_ORDERS: u64 = SLOT_MASK - 2;
+const SLOT_DOOR: u64 = SLOT_MASK - 3;
 
-const _: () = assert!(SLOTS_MAX as u64 == SLOT_ORDERS);
+const _: () = assert!(SLOTS_MAX as u64 == SLOT_DOOR);
 
 impl Token {
     pub(crate) const BELL: Self = Self(SLOT_BELL);
+    pub(crate) const DOOR: Self = Self(SLOT_DOOR);
     pub(crate) const ORDERS: Self = Self(SLOT_ORDERS);
 
     /// A connection in `slot`, below [`SLOTS_MAX`].
@@ -86,6 +90,7 @@ impl Token {
     pub(crate) fn source(self) -> Source {
         match self.0 & SLOT_MASK {
             SLOT_BELL => Source::Bell,
+            SLOT_DOOR => Source::Door,
             // 32 bits always fit on the 64-bit targets that Sealane supports.
             SLOT_LISTENER => Source::Listener((self.0 >> GENERATION_SHIFT) as usize),
             SLOT_ORDERS => Source::Orders,
@@ -109,6 +114,7 @@ mod tests {
         assert_ne!(attached, attached.attached(1), "the connection's next attached socket");
         assert_eq!(Token::listener(3).source(), Source::Listener(3));
         assert_eq!(Token::BELL.source(), Source::Bell);
+        assert_eq!(Token::DOOR.source(), Source::Door);
         assert_eq!(Token::ORDERS.source(), Source::Orders);
         let last = Token::connection(SLOTS_MAX - 1, u32::MAX).attached(255);
         assert_eq!(

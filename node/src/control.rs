@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use sealane_engine::context::{Context, ContextId};
 use sealane_engine::tickets::{TicketRoot, TicketRootError};
+use sealane_file_table::FileTable;
 use sealane_lanes::counters::Counters;
 use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech};
+use sealane_lanes::handover::Parcel;
 use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::limits::Limits;
 use sealane_lanes::liveness::Liveness;
@@ -210,10 +212,11 @@ impl Control {
                 pin_to_cpu: cpus.get(number % cpus.len().max(1)).copied(),
                 tickets: root.map_err(|error| error.to_string())?,
                 decoded_keys_max: DECODED_KEYS_MAX,
-                first: Publication {
-                    generation: Arc::clone(generation),
-                    sockets: vec![(KEY, socket)],
-                },
+                first: Arc::clone(generation),
+                sockets: vec![(KEY, socket.into())],
+                // Sockets of Node's go to lanes and lanes' to Node, by their numbers.
+                file_table: FileTable::Shared,
+                descriptors: 0,
                 kernel: Linux,
             };
             mailboxes.push(Arc::clone(&parts.mailbox));
@@ -241,7 +244,7 @@ impl Control {
                 let generation = self.generation(state);
                 state.tell_all(|| {
                     let generation = Arc::clone(&generation);
-                    let publication = Publication { generation, sockets: Vec::new() };
+                    let publication = Publication { generation, parcel: Parcel::default() };
                     Some(Mail::Publish(Box::new(publication)))
                 });
             }

@@ -66,7 +66,7 @@ pub fn causes() -> Vec<&'static str> {
 #[napi_derive::module_init]
 fn grow_table() {
     // It can only fail for want of memory or descriptors; then lanes grow the table as they go.
-    let _ = sealane_lanes::descriptors::grow_table(DESCRIPTORS_AT_LOAD);
+    let _ = sealane_file_table::grow(DESCRIPTORS_AT_LOAD);
 }
 
 /// Descriptors that the table has room for from then on: half a megabyte of the kernel's memory.

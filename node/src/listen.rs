@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
+use sealane_file_table::Descriptor;
 use sealane_lanes::listener::{Bind, adopt, bind_as, bind_unix};
 
 /// What JavaScript wants.
@@ -32,6 +33,12 @@ impl Where {
     /// # Errors
     /// The system refuses.
     pub fn open(&self, lanes: usize) -> io::Result<(Vec<OwnedFd>, Option<SocketAddr>)> {
+        let (sockets, address) = self.open_here(lanes)?;
+        // All threads of Node, and lanes, share one table.
+        Ok((sockets.into_iter().map(Descriptor::into_shared).collect(), address))
+    }
+
+    fn open_here(&self, lanes: usize) -> io::Result<(Vec<Descriptor>, Option<SocketAddr>)> {
         let backlog = self.backlog.filter(|backlog| *backlog > 0).unwrap_or(BACKLOG);
         if let Some(path) = &self.path {
             return bind_unix(Path::new(path), backlog, lanes).map(|sockets| (sockets, None));

@@ -18,7 +18,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
-use sealane_lanes::generation::{Generation, Publication};
+use sealane_file_table::FileTable;
+use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
@@ -28,6 +29,7 @@ use crate::access_log::{self, LaneLog, LogWriter};
 use crate::admin::{AccessLogCounters, Admin, Phase, SharedState};
 use crate::backends::RelaySettings;
 use crate::config::Config;
+use crate::file_tables::{Descriptors, FileTables};
 use crate::listener::Summary;
 use crate::notices::Notices;
 use crate::relay::Relay;
@@ -106,11 +108,16 @@ pub struct Control {
 }
 
 impl Control {
-    /// Builds the first generation and starts the lanes; when this returns they accept.
+    /// Builds the first generation and starts the lanes, with such tables of open files; when this
+    /// returns they accept.
     ///
     /// # Errors
     /// Anything wrong with configuration, certificates, addresses or the system.
-    pub fn start(source: ConfigSource, config: Config) -> Result<Self, ServeError> {
+    pub fn start(
+        source: ConfigSource,
+        config: Config,
+        tables: FileTables,
+    ) -> Result<Self, ServeError> {
         let (sender, events) = channel();
         forward_signals(sender.clone())?;
         let notices = sender.clone();
@@ -140,7 +147,8 @@ impl Control {
         };
         let mut logs = control.open_log()?;
         control.open_admin()?;
-        control.start_lanes(&mut logs)?;
+        control.start_lanes(&mut logs, &tables)?;
+        control.tell_tables(tables);
         control.state.lock().phase = Phase::Serving;
         Ok(control)
     }
@@ -217,7 +225,12 @@ impl Control {
         Ok(())
     }
 
-    fn start_lanes(&mut self, logs: &mut Vec<LaneLog>) -> Result<(), ServeError> {
+    fn start_lanes(
+        &mut self,
+        logs: &mut Vec<LaneLog>,
+        tables: &FileTables,
+    ) -> Result<(), ServeError> {
+        let descriptors = Descriptors::of(&self.config, tables);
         let built =
             build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
         let mut sockets = open_new(&built.generation, &self.config, &self.bound)
@@ -235,10 +248,10 @@ impl Control {
                 pin_to_cpu: processors.get(number % processors.len().max(1)).copied(),
                 tickets: self.root.current().clone(),
                 decoded_keys_max: decoded_keys_max(&self.config),
-                first: Publication {
-                    generation: Arc::clone(&generation),
-                    sockets: sockets.of_lane(number),
-                },
+                first: Arc::clone(&generation),
+                sockets: sockets.of_lane(number),
+                file_table: tables.wanted(),
+                descriptors: descriptors.per_lane,
                 kernel: Linux,
             };
             let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };
@@ -250,6 +263,20 @@ impl Control {
         }
         self.follow_files();
         Ok(())
+    }
+
+    /// Says if lanes share a table of open files, and lets the admin address show whose they have.
+    fn tell_tables(&self, wanted: FileTables) {
+        let refused = self.lanes.iter().find_map(|lane| lane.refusal.as_ref());
+        let tables =
+            refused.map_or(wanted, |refusal| FileTables::Shared { refusal: refusal.to_string() });
+        if let Some(warning) = tables.warning() {
+            say(&warning);
+        }
+        let is_own = |lane: &&LaneHandle<Relay>| lane.file_table == FileTable::Own;
+        let mut state = self.state.lock();
+        state.file_tables = tables;
+        state.lanes_with_own_table = self.lanes.iter().filter(is_own).count();
     }
 
     /// Makes a built generation the current one; what is left is to publish it.

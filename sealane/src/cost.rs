@@ -1,12 +1,10 @@
 //! What a configuration takes in memory and file descriptors when it is used to its limits.
 
-use std::collections::HashSet;
-
 use sealane_engine::certificates::{Certificate, CertificateIndex, KeyType};
 use serde::Serialize;
 
 use crate::config::{Config, Listener};
-use crate::http;
+use crate::file_tables::{Descriptors, FileTables};
 use crate::relay::CLIENT_TABLE_BYTES;
 
 /// An estimate, at the limits.
@@ -26,20 +24,20 @@ pub struct Cost {
     pub client_table_bytes: u64,
     /// Idle connections, all that there may be.
     pub connection_bytes: u64,
+    /// File descriptors, and the tables that they stand in.
+    pub descriptors: Descriptors,
     /// All of that.
     pub total_bytes: u64,
-    /// File descriptors: two per connection, one per address and lane, those of a folder with
-    /// challenges, and some for the rest.
-    pub descriptors: u64,
 }
 
 impl Cost {
     /// What `config` takes with these certificates: an index for each listener, and so many more in
-    /// stores, which cost nothing before they are decoded.
+    /// stores, which cost nothing before they are decoded; and with these tables of open files.
     pub(crate) fn of<'i>(
         config: &Config,
         indexes: impl Iterator<Item = &'i CertificateIndex> + Clone,
         stored: u64,
+        tables: &FileTables,
     ) -> Self {
         let lanes = config.lanes.get();
         let connections =
@@ -61,6 +59,7 @@ impl Cost {
         let secured = destinations.any(|(_, destination)| destination.backend_tls.is_some());
         let each_bytes = IDLE_CONNECTION_BYTES + if secured { IDLE_BACKEND_TLS_BYTES } else { 0 };
         let connection_bytes = connections as u64 * each_bytes;
+        let descriptors = Descriptors::of(config, tables);
         Self {
             lanes,
             connections,
@@ -73,36 +72,10 @@ impl Cost {
                 + decoded_keys_bytes
                 + buffer_bytes
                 + client_table_bytes
-                + connection_bytes,
-            descriptors: Self::descriptors_of(config),
+                + connection_bytes
+                + descriptors.table_bytes,
+            descriptors,
         }
-    }
-
-    /// File descriptors that `config` takes at its limits.
-    pub fn descriptors_of(config: &Config) -> u64 {
-        let lanes = config.lanes.get() as u64;
-        let connections = config.limits.per_lane(config.lanes).connections_max as u64 * lanes;
-        let addresses: usize =
-            config.listeners.iter().map(|listener| listener.addresses.len()).sum();
-        let responders: HashSet<_> =
-            config.listeners.iter().filter_map(|each| each.acme_responder.as_ref()).collect();
-        2 * connections
-            + addresses as u64 * lanes
-            + responders.len() as u64 * DESCRIPTORS_PER_RESPONDER
-            + lanes * DESCRIPTORS_PER_LANE
-            + OTHER_DESCRIPTORS
-    }
-
-    /// Says if the machine does not allow so many descriptors.
-    pub(crate) fn warning(&self, descriptors_max: Option<u64>) -> Option<String> {
-        let allowed = descriptors_max.filter(|allowed| *allowed < self.descriptors)?;
-        Some(format!(
-            "limits.connections: {} connections take {} file descriptors, this user may have \
-             {allowed}; raise that (ulimit -n, LimitNOFILE=) or lower the limit to {}",
-            self.connections,
-            self.descriptors,
-            allowed.saturating_sub(self.descriptors - 2 * self.connections as u64) / 2
-        ))
     }
 }
 
@@ -120,39 +93,12 @@ fn decoded_bytes(certificate: &Certificate) -> u64 {
 const BUFFERS_PER_LANE_BYTES: u64 = 6 * 288 * 1024;
 /// A decoded key on a curve with what is around it.
 const CURVE_KEY_BYTES: u64 = 1024;
-/// An event queue, a bell, and two for a look-up under way.
-const DESCRIPTORS_PER_LANE: u64 = 4;
-/// Of a folder with challenges: its connections, the listener and the wake-up, the folder and a
-/// file that are being read.
-const DESCRIPTORS_PER_RESPONDER: u64 = http::CONNECTIONS_MAX as u64 + 6;
 /// What TLS to its backend adds to a connection with nothing pending.
 const IDLE_BACKEND_TLS_BYTES: u64 = 4 * 1024 + 256;
 /// A connection with nothing pending, in user space.
 const IDLE_CONNECTION_BYTES: u64 = 4 * 1024;
-/// Standard streams, the admin interface, watched files, logs.
-const OTHER_DESCRIPTORS: u64 = 64;
 /// A certificate of a store when it is decoded, which a check does not do: a key on a curve, and a
 /// chain of usual length.
 const STORED_CERTIFICATE_BYTES: u64 = CURVE_KEY_BYTES + 3 * 1024;
 /// Both primes, their inverses and Montgomery forms.
 const RSA_KEY_BYTES_PER_BIT: u64 = 3;
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn a_folder_with_challenges_takes_descriptors_once() {
-        let listeners = |keys: &str| {
-            let of = |port| {
-                format!("[[listener]]\naddress = \"[::1]:{port}\"\nplain = \"redirect\"\n{keys}\n")
-            };
-            let config = Config::parse(Path::new("/a.toml"), &(of(80) + &of(81))).unwrap();
-            Cost::descriptors_of(&config)
-        };
-        let more = listeners("acme_responder = \"web\"") - listeners("");
-        assert_eq!(more, DESCRIPTORS_PER_RESPONDER);
-    }
-}

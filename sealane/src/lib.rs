@@ -11,6 +11,7 @@ pub mod config;
 pub mod control;
 pub mod cost;
 pub mod exit;
+pub mod file_tables;
 pub mod http;
 pub mod listener;
 pub mod metrics;

@@ -228,6 +228,9 @@ fn process(to: &mut Exposition, state: &ControlState) {
     to.family("sealane_start_time_seconds", Kind::Gauge, "When the process began, in Unix time.")
         .sample(&[], started.unix_ms() / 1_000);
     to.family("sealane_lanes", Kind::Gauge, "Event loops.").sample(&[], state.lanes.len());
+    let help = "Event loops with a table of open files of their own.";
+    to.family("sealane_lanes_with_own_file_table", Kind::Gauge, help)
+        .sample(&[], state.lanes_with_own_table);
     let mut phases = to.family("sealane_phase", Kind::Gauge, "1 for the phase the process is in.");
     for phase in [Phase::Starting, Phase::Serving, Phase::Draining] {
         phases.sample(&[("phase", &phase.name())], u8::from(state.phase == phase));

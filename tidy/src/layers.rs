@@ -125,7 +125,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     Layer {
         folder: "fuzz",
         may_use: &["sealane", "sealane-engine", "sealane-lab", "sealane-node", "sealane-store"],
@@ -139,6 +139,7 @@ const LAYERS: [Layer; 12] = [
             "bytering",
             "sealane-lanes",
             "sealane-engine",
+            "sealane-file-table",
             "sealane-libssl",
             "sealane-reserved-port",
         ],
@@ -153,23 +154,31 @@ const LAYERS: [Layer; 12] = [
             "sealane-lanes",
             "sealane-store",
             "sealane-engine",
+            "sealane-file-table",
             "sealane-reserved-port",
         ],
         bans: &[],
     },
     Layer {
         folder: "node",
-        may_use: &["bytering", "sealane-certificate-files", "sealane-lanes", "sealane-engine"],
+        may_use: &[
+            "bytering",
+            "sealane-certificate-files",
+            "sealane-lanes",
+            "sealane-engine",
+            "sealane-file-table",
+        ],
         bans: &[],
     },
     Layer { folder: "certificate-files", may_use: &["sealane-engine"], bans: &[] },
     Layer { folder: "store", may_use: &["sealane-engine"], bans: &STORE_BANS },
     Layer {
         folder: "lanes",
-        may_use: &["sealane-engine", "sealane-reserved-port"],
+        may_use: &["sealane-engine", "sealane-file-table", "sealane-reserved-port"],
         bans: &LANES_BANS,
     },
     Layer { folder: "engine", may_use: &["sealane-reserved-port"], bans: &ENGINE_BANS },
+    Layer { folder: "file-table", may_use: &[], bans: &[] },
     // For tests, and for the lab, which starts servers too.
     Layer { folder: "reserved-port", may_use: &[], bans: &[] },
 ];

@@ -24,9 +24,10 @@ use std::{
 use sealane_engine::{
     buffer::Buffer, context::Context, session::ServerSession, tickets::TicketRoot,
 };
+use sealane_file_table::FileTable;
 use sealane_lanes::{
     cause::Cause,
-    generation::{Generation, Listener, Publication, Speech},
+    generation::{Generation, Listener, Speech},
     kernel::{Address, Kernel, Linux},
     limits::Limits,
     link::{Arrivals, Link},
@@ -136,7 +137,10 @@ fn open(
         pin_to_cpu: (!processors.is_empty()).then(|| processors[number % processors.len()]),
         tickets: TicketRoot::from_text(root).map_err(|error| Error::Check(error.to_string()))?,
         decoded_keys_max: NonZeroUsize::MIN,
-        first: Publication { generation, sockets },
+        first: generation,
+        sockets,
+        file_table: FileTable::Shared,
+        descriptors: 0,
         kernel: Linux,
     };
     let common = Arc::clone(common);

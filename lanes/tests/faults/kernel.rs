@@ -4,12 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use sealane_file_table::Descriptor;
 use sealane_lanes::kernel::{Address, Kernel, Linux};
 
 /// What happens to a call.
@@ -157,7 +158,7 @@ fn has_ended(socket: BorrowedFd<'_>) -> bool {
 }
 
 impl Kernel for Faulty {
-    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(Descriptor, Option<SocketAddr>)> {
         match self.script.next(Call::Accept) {
             Some(Fault::Interrupted) => Err(Errno::INTR.into()),
             Some(Fault::Reset) => Err(Errno::MFILE.into()),
@@ -166,21 +167,21 @@ impl Kernel for Faulty {
             Some(Fault::Short) => Err(Errno::CONNABORTED.into()),
             None => {
                 let accepted = self.linux.accept(listener)?;
-                self.watched.remove(&accepted.0.as_raw_fd());
-                self.connected.remove(&accepted.0.as_raw_fd());
+                self.watched.remove(&accepted.0.as_fd().as_raw_fd());
+                self.connected.remove(&accepted.0.as_fd().as_raw_fd());
                 Ok(accepted)
             }
         }
     }
 
-    fn connect(&mut self, address: &Address) -> io::Result<OwnedFd> {
+    fn connect(&mut self, address: &Address) -> io::Result<Descriptor> {
         let fault = self.script.next(Call::Connect);
         if fault == Some(Fault::Reset) {
             return Err(Errno::CONNREFUSED.into());
         }
         let socket = self.linux.connect(address)?;
-        self.watched.remove(&socket.as_raw_fd());
-        self.connected.insert(socket.as_raw_fd());
+        self.watched.remove(&socket.as_fd().as_raw_fd());
+        self.connected.insert(socket.as_fd().as_raw_fd());
         Ok(socket)
     }
 

@@ -12,6 +12,7 @@ mod backend;
 mod client;
 mod contexts;
 mod ends;
+mod handover;
 mod hellos;
 mod hostile;
 mod kernel;

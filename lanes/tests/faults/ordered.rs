@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::client_certificates::ClientStanding;
 use sealane_engine::hello::Hello;
+use sealane_file_table::FileTable;
 use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
@@ -123,7 +124,7 @@ impl Driver {
         });
         let (sender, told) = channel();
         let lane_desk = Arc::clone(&desk);
-        let rig = Rig::serve(wanted, move || Ordered {
+        let rig = Rig::serve(wanted, FileTable::Shared, move || Ordered {
             desk: lane_desk,
             told: sender,
             stage: Stage::TurnEnded,
@@ -318,7 +319,7 @@ impl Service for Ordered {
                 held.credit = usize::MAX >> 1;
             }
             Command::Attach(fd) => {
-                link.attach_socket(fd).unwrap();
+                link.attach_socket(fd.into()).unwrap();
                 held.attached = true;
             }
             Command::End(cause) => return Err(cause),

@@ -13,10 +13,12 @@ use sealane_engine::context::{Context, ContextId};
 use sealane_engine::policy::{Group, Policy, UnknownNames};
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+use sealane_file_table::FileTable;
 use sealane_lanes::LaneEnd;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
 use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech};
+use sealane_lanes::handover::Parcel;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
@@ -117,12 +119,16 @@ pub(crate) struct Rig<S: Service = Tested> {
 
 impl Rig {
     pub(crate) fn start(wanted: Wanted) -> Self {
-        Self::serve(wanted, || Tested)
+        Self::serve(wanted, FileTable::Own, || Tested)
     }
 }
 
 impl<S: Served> Rig<S> {
-    pub(crate) fn serve(wanted: Wanted, service: impl FnOnce() -> S + Send + 'static) -> Self {
+    pub(crate) fn serve(
+        wanted: Wanted,
+        file_table: FileTable,
+        service: impl FnOnce() -> S + Send + 'static,
+    ) -> Self {
         let script = Arc::<Script>::default();
         let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let (ends, gate) = (Arc::default(), Arc::new(Barrier::new(2)));
@@ -132,10 +138,10 @@ impl<S: Served> Rig<S> {
             pin_to_cpu: None,
             tickets: ticket_root(7),
             decoded_keys_max: NonZeroUsize::new(8).unwrap(),
-            first: Publication {
-                generation,
-                sockets: vec![(Address::Tcp(address), sockets.remove(0))],
-            },
+            first: generation,
+            sockets: vec![(Address::Tcp(address), sockets.remove(0))],
+            file_table,
+            descriptors: 0,
             kernel: Faulty::new(Arc::clone(&script)),
         };
         let handle = start(setup, |_| service()).unwrap();
@@ -150,7 +156,7 @@ impl<S: Served> Rig<S> {
     pub(crate) fn publish(&self, number: u64, wanted: Wanted) -> Weak<Generation<Settings>> {
         let generation = generation(number, self.address, wanted, &self.ends, &self.gate);
         let weak = Arc::downgrade(&generation);
-        let publication = Publication { generation, sockets: Vec::new() };
+        let publication = Publication { generation, parcel: Parcel::default() };
         self.handle.post(Mail::Publish(Box::new(publication)));
         eventually("the lane takes the generation", || {
             self.counters().generation.value() == number

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -211,7 +212,7 @@ impl Service for Tested {
             if link.attached_status().is_err() {
                 let (ours, mut theirs) = UnixStream::pair().unwrap();
                 theirs.write_all(PANIC_WORD).unwrap();
-                link.attach_socket(ours.into()).unwrap();
+                link.attach_socket(OwnedFd::from(ours).into()).unwrap();
             }
             // What is left keeps the client's end back until that has been read.
             return Ok(());

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 pub(super) fn attach<K: Kernel>(link: &mut Link<'_, K>) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    link.attach_socket(ours)?;
+    link.attach_socket(ours.into())?;
     Ok(theirs)
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::state::{AccessLogCounters, ControlState, Reloads};
 use crate::config::{ClientDemand, Limits};
+use crate::file_tables::FileTables;
 use crate::listener::{ClientsSummary, StoreSummary, Summary};
 use crate::timestamp::Timestamp;
 
@@ -40,6 +41,7 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
             state.listeners.iter().flat_map(backend_certificates).collect::<Vec<_>>(),
         "limits": limits(&state.limits),
         "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c)).collect::<Vec<_>>(),
+        "file_tables": file_tables(state),
         "access_log": state.access_log.as_ref().map(access_log),
     }))?;
     body.push(b'\n');
@@ -176,6 +178,19 @@ fn lane(number: usize, counters: &Counters) -> Value {
         "store_failures": counters.store_failures.value(),
         "panics": counters.panics.value(),
         "turns": counters.turns.value(),
+    })
+}
+
+fn file_tables(state: &ControlState) -> Value {
+    let own = state.lanes_with_own_table;
+    let refusal = match &state.file_tables {
+        FileTables::OfLanes => None,
+        FileTables::Shared { refusal } => Some(refusal),
+    };
+    json!({
+        "lanes_with_own": own,
+        "lanes_that_share": state.lanes.len() - own,
+        "refusal": refusal,
     })
 }
 

@@ -10,6 +10,7 @@ use sealane_lanes::counters::Counters;
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::BackendCounters;
 use crate::config::Limits;
+use crate::file_tables::FileTables;
 use crate::listener::{EXPIRIES_SHOWN_MAX, StoreSummary, Summary};
 use crate::relay::ListenerCounters;
 use crate::timestamp::Timestamp;
@@ -35,6 +36,10 @@ pub struct ControlState {
     pub started: Started,
     /// What each lane counts, by its number.
     pub lanes: Vec<Arc<Counters>>,
+    /// Whose tables of open files they have.
+    pub file_tables: FileTables,
+    /// How many have one of their own.
+    pub lanes_with_own_table: usize,
     /// Generations that were published.
     pub generations: Generations,
     /// The listeners of the newest generation.
@@ -57,6 +62,8 @@ impl Default for ControlState {
             phase: Phase::Starting,
             started: Started { at: SystemTime::now(), clock: Instant::now() },
             lanes: Vec::new(),
+            file_tables: FileTables::OfLanes,
+            lanes_with_own_table: 0,
             generations: Generations::default(),
             listeners: Vec::new(),
             listeners_counted: Vec::new(),

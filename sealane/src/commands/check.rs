@@ -24,6 +24,7 @@ use crate::config::{AccessLog, AccessLogDestination, Config, Mistake, Spoken, Ti
 use crate::control::{read_ticket_root, unix_now};
 use crate::cost::Cost;
 use crate::exit::Exit;
+use crate::file_tables::FileTables;
 use crate::listener::{
     KnownClientRoots, RouteSummary, Summary, Surroundings, Survey, Surveys, days_until, resolve,
     said_of, survey,
@@ -47,8 +48,10 @@ pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> 
 
 /// What a check needs to know of the machine it runs on.
 pub struct Machine<'m> {
-    /// File descriptors that a process may have; none if there is no limit.
+    /// File descriptors that a table of open files may hold; none if there is no limit.
     pub descriptors_max: Option<u64>,
+    /// Whose such tables there can be.
+    pub file_tables: FileTables,
     /// The time.
     pub now: UnixSeconds,
     /// Looks a host name up and says why it cannot.
@@ -59,7 +62,8 @@ impl Machine<'static> {
     /// The machine that this process runs on.
     pub fn this() -> Self {
         let descriptors_max = getrlimit(Resource::Nofile).current;
-        Self { descriptors_max, now: unix_now(), resolve: &resolve }
+        let file_tables = FileTables::of_this_machine();
+        Self { descriptors_max, file_tables, now: unix_now(), resolve: &resolve }
     }
 }
 
@@ -112,8 +116,10 @@ impl Report {
         let stored = report.listeners.iter().filter_map(|each| each.store.as_ref());
         let stored = stored.map(|store| store.certificates).sum();
         let indexes = listeners.iter().filter_map(|survey| survey.certificates.as_deref());
-        let cost = Cost::of(&config, indexes, stored);
-        report.warnings.extend(cost.warning(machine.descriptors_max).map(Finding::general));
+        let cost = Cost::of(&config, indexes, stored, &machine.file_tables);
+        let limit = cost.descriptors.warning(&config, machine.descriptors_max);
+        let warnings = machine.file_tables.warning().into_iter().chain(limit);
+        report.warnings.extend(warnings.map(Finding::general));
         report.cost = Some(cost);
         report
     }

@@ -2,13 +2,13 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use sealane_lanes::descriptors::grow_table;
+use sealane_file_table::grow;
 
 use crate::args::ServeArguments;
 use crate::config::Config;
 use crate::control::{ConfigSource, Control, Outcome, ServeError, say, tell_service_manager};
-use crate::cost::Cost;
 use crate::exit::Exit;
+use crate::file_tables::{Descriptors, FileTables};
 
 /// Serves as the command line says, until a signal ends it.
 pub fn run(arguments: ServeArguments) -> Exit {
@@ -38,11 +38,13 @@ pub fn run(arguments: ServeArguments) -> Exit {
 /// How the process ends; why has been said.
 pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exit> {
     raise_descriptor_limit();
+    let tables = FileTables::of_this_machine();
+    let descriptors = Descriptors::of(&config, &tables);
     // While this is the only thread.
-    if let Err(error) = grow_table(Cost::descriptors_of(&config)) {
+    if let Err(error) = grow(descriptors.in_first_table(config.lanes.get() as u64)) {
         say(&format!("cannot grow the table of open files beforehand: {error}"));
     }
-    let control = Control::start(source, config).map_err(|error| {
+    let control = Control::start(source, config, tables).map_err(|error| {
         say(&error.to_string());
         match error {
             ServeError::Configuration(_) => Exit::Invalid,

@@ -64,14 +64,13 @@ impl Control {
         let seen = fingerprint(self.source.file(), &config);
         let built = build(&config, self.number + 1, &mut self.registries)?;
         let mut sockets = open_new(&built.generation, &config, &self.bound)?;
+        let parcels = sockets.hand_over(&mut self.lanes)?;
         report(&built.warnings);
         self.config = config;
         let generation = self.adopt(built, &mut sockets);
-        for lane in &self.lanes {
-            lane.post(Mail::Publish(Box::new(Publication {
-                generation: Arc::clone(&generation),
-                sockets: sockets.of_lane(lane.number),
-            })));
+        for (lane, parcel) in self.lanes.iter().zip(parcels) {
+            let generation = Arc::clone(&generation);
+            lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));
         }
         self.fingerprint = seen;
         self.follow_files();

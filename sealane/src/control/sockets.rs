@@ -2,17 +2,22 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
+use sealane_file_table::Descriptor;
 use sealane_lanes::generation::Generation;
+use sealane_lanes::handover::Parcel;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_as};
+use sealane_lanes::mailbox::Mail;
+use sealane_lanes::start::LaneHandle;
 
 use crate::backends::RelaySettings;
 use crate::config::Config;
 use crate::listener::said_of;
+use crate::relay::Relay;
 use crate::unix_socket::{self, SocketFile};
 
 /// An address that is listened on; the file of a unix socket goes with this value.
@@ -44,13 +49,35 @@ impl Bound {
 pub(super) struct NewSockets {
     /// What was bound.
     pub(super) bound: Vec<Bound>,
-    by_lane: Vec<Vec<(Address, OwnedFd)>>,
+    by_lane: Vec<Vec<(Address, Descriptor)>>,
 }
 
 impl NewSockets {
     /// Takes the sockets of lane number `lane`.
-    pub(super) fn of_lane(&mut self, lane: usize) -> Vec<(Address, OwnedFd)> {
+    pub(super) fn of_lane(&mut self, lane: usize) -> Vec<(Address, Descriptor)> {
         self.by_lane.get_mut(lane).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Hands each lane its sockets; they take connections once they are published.
+    ///
+    /// # Errors
+    /// A line for the first lane that cannot take them; no lane has any then.
+    pub(super) fn hand_over(
+        &mut self,
+        lanes: &mut [LaneHandle<Relay>],
+    ) -> Result<Vec<Parcel>, Vec<String>> {
+        let give = |lane: &mut LaneHandle<Relay>| {
+            let given = lane.hand_over(&self.of_lane(lane.number));
+            given
+                .map_err(|error| format!("lane {} does not take its sockets: {error}", lane.number))
+        };
+        let given: Result<Vec<_>, _> = lanes.iter_mut().map(give).collect();
+        given.map_err(|problem| {
+            for lane in lanes {
+                lane.post(Mail::Discard);
+            }
+            vec![problem]
+        })
     }
 }
 
@@ -126,7 +153,7 @@ fn overlaps(key: SocketAddr, generation: &Generation<RelaySettings>, known: &[Bo
 
 /// Binds it, and waits a moment if it is in use: an address that the generation before has
 /// dropped is closed by the lanes between two events.
-fn bind_patiently(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
+fn bind_patiently(wanted: &Bind, lanes: usize) -> io::Result<(Vec<Descriptor>, SocketAddr)> {
     for _ in 1..BIND_TRIES {
         match bind_as(wanted, lanes) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -139,7 +166,11 @@ fn bind_patiently(wanted: &Bind, lanes: usize) -> io::Result<(Vec<OwnedFd>, Sock
 }
 
 /// One socket that all lanes take from: the kernel spreads nobody over several of one path.
-fn listen_at_path(path: &Path, mode: u32, lanes: usize) -> io::Result<(Vec<OwnedFd>, SocketFile)> {
+fn listen_at_path(
+    path: &Path,
+    mode: u32,
+    lanes: usize,
+) -> io::Result<(Vec<Descriptor>, SocketFile)> {
     let (socket, file) = unix_socket::bind(path, mode, i32::try_from(BACKLOG).unwrap_or(i32::MAX))?;
     let (sockets, _) = adopt(socket.as_fd(), BACKLOG, lanes)?;
     Ok((sockets, file))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,8 @@ use sealane_engine::context::{Context, ContextId};
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
-use sealane_lanes::generation::{Listener, Publication, Speech};
+use sealane_file_table::{Descriptor, FileTable};
+use sealane_lanes::generation::{Listener, Speech};
 use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
@@ -55,15 +56,15 @@ enum Fault {
 }
 
 impl Kernel for Faulty {
-    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<(Descriptor, Option<SocketAddr>)> {
         let accepted = self.linux.accept(listener)?;
-        self.connected.remove(&accepted.0.as_raw_fd());
+        self.connected.remove(&accepted.0.as_fd().as_raw_fd());
         Ok(accepted)
     }
 
-    fn connect(&mut self, address: &Address) -> io::Result<OwnedFd> {
+    fn connect(&mut self, address: &Address) -> io::Result<Descriptor> {
         let socket = self.linux.connect(address)?;
-        self.connected.insert(socket.as_raw_fd(), 0);
+        self.connected.insert(socket.as_fd().as_raw_fd(), 0);
         Ok(socket)
     }
 
@@ -178,10 +179,10 @@ fn lane(
         pin_to_cpu: None,
         tickets: tickets.unwrap(),
         decoded_keys_max: NonZeroUsize::MIN,
-        first: Publication {
-            generation: Arc::new(generation),
-            sockets: vec![(Address::Tcp(address), sockets.remove(0))],
-        },
+        first: Arc::new(generation),
+        sockets: vec![(Address::Tcp(address), sockets.remove(0))],
+        file_table: FileTable::Own,
+        descriptors: 0,
         kernel: Faulty { connected: HashMap::new(), fault, linux: Linux },
     };
     let lane = start(setup, |_| Relay::new(0, None, Notices::new(drop))).unwrap();

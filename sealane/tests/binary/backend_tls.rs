@@ -96,7 +96,11 @@ impl Site {
         let after = self.sealane.wait_for_metrics("the reload", |m| {
             m.sum("sealane_reloads_total", &[]) > before.sum("sealane_reloads_total", &[])
         });
-        count(&after, "accepted") > count(&before, "accepted")
+        let is_accepted = count(&after, "accepted") > count(&before, "accepted");
+        if is_accepted {
+            self.sealane.wait_until_lanes_serve();
+        }
+        is_accepted
     }
 }
 

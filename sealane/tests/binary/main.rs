@@ -18,6 +18,7 @@ mod clients;
 mod config_errors;
 mod demo;
 mod drain;
+mod file_tables;
 mod harness;
 mod limits;
 mod listener_limits;

@@ -10,6 +10,7 @@ const NOW_S: u64 = 1_799_971_200;
 fn machine() -> Machine<'static> {
     Machine {
         descriptors_max: Some(1_000),
+        file_tables: FileTables::OfLanes,
         now: UnixSeconds(NOW_S),
         resolve: &|name, port| match name {
             "known.test" => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
@@ -74,7 +75,7 @@ fn a_configuration_in_order_is_told_with_its_cost() {
             "Cost at the limits, estimated",
             "  lanes                 2",
             "  connections           100",
-            "  file descriptors      274",
+            "  file descriptors      109 per lane, 70 beside, one table each",
             "  memory                3.8 MiB",
             "    buffers             3.4 MiB",
         ],
@@ -157,7 +158,7 @@ fn everything_wrong_is_told_at_once() {
         "warning: listener web: certs/a.test.pem: expired 2 days ago",
         "warning: listener web: certs/b.test.pem: expires in 3 days; renew it",
         "warning: listener 127.0.0.1:444: backend unix:/absent.sock is not there yet",
-        "warning: limits.connections: 100000 connections take",
+        "connections of each lane take",
         "soonest expiry      2 days ago, certs/a.test.pem",
     ] {
         assert!(text.contains(expected), "{expected} in\n{text}");

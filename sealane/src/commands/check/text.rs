@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::{Cost, Expiry, Finding, ListenerReport, Report};
 use crate::config::Spoken;
+use crate::file_tables::Descriptors;
 use crate::listener::RouteSummary;
 
 impl fmt::Display for Report {
@@ -137,11 +138,14 @@ fn costs(f: &mut fmt::Formatter<'_>, cost: &Cost) -> fmt::Result {
     writeln!(f, "\nCost at the limits, estimated")?;
     row(f, 2, "lanes", &cost.lanes.to_string())?;
     row(f, 2, "connections", &cost.connections.to_string())?;
-    row(f, 2, "file descriptors", &cost.descriptors.to_string())?;
+    let Descriptors { per_lane, control, table_per_lane, table_bytes } = &cost.descriptors;
+    let tables = if *table_per_lane { "one table each" } else { "one table for all" };
+    row(f, 2, "file descriptors", &format!("{per_lane} per lane, {control} beside, {tables}"))?;
     row(f, 2, "memory", &bytes(cost.total_bytes))?;
     row(f, 4, "certificate index", &bytes(cost.index_bytes))?;
     row(f, 4, "decoded keys", &bytes(cost.decoded_keys_bytes))?;
     row(f, 4, "buffers", &bytes(cost.buffer_bytes))?;
+    row(f, 4, "file tables", &bytes(*table_bytes))?;
     if cost.client_table_bytes > 0 {
         row(f, 4, "client tables", &bytes(cost.client_table_bytes))?;
     }

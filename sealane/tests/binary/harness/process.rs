@@ -1,5 +1,6 @@
 //! A child process that never outlives its test, and whose facts can be read.
 
+use std::collections::BTreeMap;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -44,9 +45,22 @@ impl Process {
         }
     }
 
-    /// Open file descriptors.
+    /// Open file descriptors: of the control plane's table, and of each lane's.
     pub fn descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
+        let lanes = self.threads("lane-");
+        [self.id()].iter().chain(&lanes).map(|thread| self.open_in(*thread).len()).sum()
+    }
+
+    /// What is open in the table of a thread, by number, and what each stands for.
+    pub fn open_in(&self, thread: u32) -> BTreeMap<u32, String> {
+        let folder = format!("/proc/{}/task/{thread}/fd", self.id());
+        let open = std::fs::read_dir(folder).unwrap().flatten().filter_map(|entry| {
+            // It may have been closed meanwhile.
+            let file = std::fs::read_link(entry.path()).ok()?;
+            let number = entry.file_name().to_str().unwrap().parse().unwrap();
+            Some((number, file.to_str().unwrap().to_owned()))
+        });
+        open.collect()
     }
 
     /// Private memory in bytes: what goes away when the process does.

@@ -1,0 +1,126 @@
+//! The system calls about tables: a thread's own, whether two threads share one, and growth.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::event::epoll;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Pid, Resource, getrlimit};
+
+/// Whose table a thread has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileTable {
+    /// Its own.
+    Own,
+    /// That of the thread which started it, and of all others that share it.
+    Shared,
+}
+
+/// Whether this thread may have a table of its own. Old kernels (before Linux 5.9), and filters of
+/// system calls that do not know close_range(2), refuse.
+///
+/// # Errors
+/// What the kernel says.
+pub fn can_be_own() -> io::Result<()> {
+    // In a thread that ends at once, so that nobody's table changes.
+    let tried = std::thread::Builder::new().spawn(|| close_range(NONE, NONE, UNSHARE))?;
+    tried.join().map_err(|_| io::Error::other("the thread that tried it panicked"))?
+}
+
+/// Whether the threads `a` and `b`, which this process may trace, share one table.
+///
+/// # Errors
+/// One of them is gone, or the kernel tells nobody, or not us.
+pub fn is_same(a: Pid, b: Pid) -> io::Result<bool> {
+    let [a, b] = [a, b].map(|pid| libc::c_long::from(pid.as_raw_nonzero().get()));
+    // SAFETY: kcmp(2) takes numbers alone here, and writes no memory.
+    match unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_FILES, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        order => Ok(order == 0),
+    }
+}
+
+/// Gives this thread a table of its own, in which nothing is open but the standard streams, where
+/// panics are told, and `kept`, under the number that it has. Returns it as the new table's.
+///
+/// `kept` stays open in the table that this thread had, and nobody owns it there any more.
+///
+/// # Errors
+/// The kernel refuses; nothing has changed then, and `kept` comes back.
+pub(crate) fn make_own(kept: OwnedFd) -> Result<(OwnedFd, RawFd), (io::Error, OwnedFd)> {
+    let number = kept.as_raw_fd();
+    // No number is negative, and the greatest is far from the end.
+    let at = number.unsigned_abs();
+    // The copy is made, and all behind it closed in it, in one call.
+    if let Err(error) = close_range(at + 1, u32::MAX, UNSHARE) {
+        return Err((error, kept));
+    }
+    if at > FIRST_OWN {
+        // It fails for arguments out of order alone, and these are in order.
+        let _ = close_range(FIRST_OWN, at - 1, 0);
+    }
+    // The value named the number in the table that was left; here it names the copy.
+    Ok((kept, number))
+}
+
+/// Closes `number`, which nobody owns in this thread's table.
+pub(crate) fn close_unowned(number: RawFd) {
+    // SAFETY: by the contract of [`make_own`] it is open here and nobody owns it.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+}
+
+/// For how many descriptors a table has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Descriptors.
+    pub descriptors: u64,
+    /// What the kernel takes for them, 8 bytes and some bits for each.
+    pub bytes: u64,
+}
+
+/// Descriptors that a table is grown for at most. Each costs the kernel 8 bytes and some bits, so
+/// this many take 8 MiB.
+pub const TABLE_DESCRIPTORS_MAX: u64 = 1 << 20;
+
+/// Grows this thread's table for `wanted` descriptors, as far as it may have so many, and at most
+/// for [`TABLE_DESCRIPTORS_MAX`]. It never shrinks again. Of a table that nobody shares, the kernel
+/// waits for nothing; of one that threads share, for every processor at each doubling: some
+/// milliseconds in which whoever needs a descriptor stands still.
+///
+/// # Errors
+/// The kernel has no memory for the table, or no descriptor is left.
+pub fn grow(wanted: u64) -> io::Result<Growth> {
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let descriptors = wanted.min(allowed).min(TABLE_DESCRIPTORS_MAX);
+    let growth = Growth { descriptors, bytes: descriptors * DESCRIPTOR_BYTES };
+    let Some(last) = descriptors.checked_sub(1) else { return Ok(growth) };
+    // It fits by the bound.
+    let last = i32::try_from(last).map_err(|_| Errno::INVAL)?;
+    let any: OwnedFd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    // The lowest free number from there on: the table must hold it, and keeps its size afterwards.
+    drop(fcntl_dupfd_cloexec(&any, last)?);
+    Ok(growth)
+}
+
+/// Closes the numbers from `first` to `last` in this thread's table, or in a copy of it that is
+/// then this thread's. By number rather than by libc's function, which not every libc has.
+fn close_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
+    // SAFETY: it takes numbers alone. What it closes has no owner but in the table that the copy
+    // was made of, which goes on as it is: nobody but `make_own` calls this with numbers that are
+    // open, and always for a copy.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A pointer, and in which places of the table one is.
+const DESCRIPTOR_BYTES: u64 = 8;
+/// The number behind the standard streams.
+const FIRST_OWN: u32 = 3;
+/// From linux/kcmp.h: whether two threads share a table.
+const KCMP_FILES: libc::c_long = 2;
+/// A number that no descriptor has.
+const NONE: u32 = u32::MAX;
+/// From linux/close_range.h.
+const UNSHARE: libc::c_uint = 1 << 1;
