@@ -43,7 +43,7 @@ pub use client_trust::{ClientDemand, ClientTrust};
 pub use destination::{Balance, Destination};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
-pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient};
+pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use network::Network;
 pub use proxy::AcceptProxy;

@@ -25,10 +25,22 @@ pub struct ListenerLimits {
     pub liveness: Liveness,
     /// What one client may take of it.
     pub per_client: PerClient,
-    /// Whether all connections of a client fall to one lane.
-    pub steers_clients: bool,
+    /// Where a connection falls.
+    pub steering: Steering,
     /// How long a connection may take, and be still.
     pub timeouts: Timeouts,
+}
+
+/// Which lane a connection falls to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steering {
+    /// All of one client to one.
+    Client,
+    /// Any.
+    #[default]
+    Connection,
+    /// One that is tied to the processor at which it arrives.
+    Core,
 }
 
 /// Where networks are written.
@@ -97,7 +109,10 @@ impl ListenerLimits {
 
     /// What each lane gives a client: all that is asked for, if a client has but one lane.
     pub fn per_client_on_lane(&self, lanes: NonZeroUsize) -> PerClient {
-        if self.steers_clients { self.per_client } else { self.per_client.per_lane(lanes) }
+        match self.steering {
+            Steering::Client => self.per_client,
+            Steering::Connection | Steering::Core => self.per_client.per_lane(lanes),
+        }
     }
 
     /// Those that are not as they are by default, by their keys and about as they are written.
@@ -118,11 +133,16 @@ impl ListenerLimits {
             ("connections_per_client", self.per_client.connections_max, ""),
             ("handshakes_per_client", self.per_client.handshakes_per_s, "/s"),
         ];
+        let steering = match self.steering {
+            Steering::Client => Some("client"),
+            Steering::Connection => None,
+            Steering::Core => Some("core"),
+        };
         let rest = [
             ("allow", networks_text(&self.allow)),
             ("deny", networks_text(&self.deny)),
             ("keepalive", self.liveness.keep_alive.map(keep_alive_text)),
-            ("steer", self.steers_clients.then(|| "client".to_owned())),
+            ("steer", steering.map(str::to_owned)),
         ];
         let times = times.map(|(key, time)| (key, time.map(duration_text)));
         let counts = counts.map(|(key, n, unit)| (key, n.map(|n| format!("{n}{unit}"))));

@@ -315,7 +315,7 @@ fn every_key_of_a_route_and_of_clients_has_an_effect() {
     assert_eq!(h2.destination.as_ref().unwrap().balance, Balance::LeastConnections);
     let told = mail.destination.as_ref().unwrap().proxy_header;
     assert!(mail.policy.is_none() && told == ProxyHeader::V2(Told::default()));
-    assert!(passing.limits.steers_clients);
+    assert_eq!(passing.limits.steering, Steering::Client);
     let spoken = [http, redis, postgres, other].map(|listener| listener.spoken);
     assert_eq!(spoken, [Spoken::Redirect, Spoken::Relay, Spoken::Postgres, Spoken::Tls]);
     let folder = Some("/etc/sealane/challenges".into());
@@ -359,7 +359,7 @@ fn limits_of_web() -> ListenerLimits {
             connections_max: NonZeroUsize::new(8),
             handshakes_per_s: NonZeroUsize::new(20),
         },
-        steers_clients: false,
+        steering: Steering::Connection,
         timeouts: Timeouts {
             backend: None,
             client: Some(s(7)),

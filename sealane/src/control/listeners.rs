@@ -38,9 +38,12 @@ impl ListenerRegistry {
     pub(super) fn steer(&self, listener: &config::Listener, lanes: usize) -> Steer {
         // The upper half of 64 bits fits.
         let key = u32::try_from(self.key.hash_one("steer") >> 32).unwrap_or_default();
-        match (listener.limits.steers_clients, u32::try_from(lanes)) {
-            (true, Ok(lanes)) => Steer::Client { key, lanes },
-            _ => Steer::Connection,
+        // At most 1,024.
+        let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
+        match listener.limits.steering {
+            config::Steering::Client => Steer::Client { key, lanes },
+            config::Steering::Connection => Steer::Connection,
+            config::Steering::Core => Steer::Core { lanes },
         }
     }
 

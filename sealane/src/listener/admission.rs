@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{Material, Reading, Survey};
 use crate::config;
 use crate::config::network::{Network, network};
-use crate::config::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient};
+use crate::config::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
 use crate::networks::{Access, NetworkSet};
 
 pub(super) const MATERIAL: Material = Material { files, read };
@@ -22,6 +22,10 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let limits = &survey.listener.limits;
     let lanes = reading.config.lanes;
     survey.errors.extend(too_few_for(limits, lanes));
+    if limits.steering == Steering::Core && !reading.config.pin_lanes {
+        let text = "steer: \"core\" needs lanes that are tied to one; set pin_lanes = true";
+        survey.errors.push(text.into());
+    }
     survey.warn(loose_bounds(limits, lanes));
     let allow = networks("allow", &limits.allow, &mut survey.errors);
     let deny = networks("deny", &limits.deny, &mut survey.errors);
@@ -48,9 +52,9 @@ fn too_few_for(limits: &ListenerLimits, lanes: NonZeroUsize) -> Option<String> {
 
 /// Says what a client really gets where that is more than is asked for.
 fn loose_bounds(limits: &ListenerLimits, lanes: NonZeroUsize) -> Vec<String> {
-    let per_client = match limits.steers_clients {
-        true => PerClient::default(),
-        false => limits.per_client,
+    let per_client = match limits.steering {
+        Steering::Client => PerClient::default(),
+        Steering::Connection | Steering::Core => limits.per_client,
     };
     [
         ("connections_per_client", per_client.connections_max, ""),

@@ -248,6 +248,9 @@ fn limits_that_lanes_cannot_share_are_told() {
                needs one: raise it, or lower lanes";
     site.reload("connections = 3");
     site.sealane.wait_until_said(few);
+    site.reload("steer = \"core\"");
+    site.sealane
+        .wait_until_said("listener site-0: steer: \"core\" needs lanes that are tied to one;");
     site.reload("allow = [\"file:/dev/null\"]");
     site.sealane.wait_until_said("allow: its files have no network, so nobody could come");
     site.connect(0).echo(b"nothing has changed").unwrap();

@@ -9,7 +9,7 @@ use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{
     AcceptProxy, Address, CertificateSource, Destination, Limits, Listener, ListenerLimits, Route,
-    SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, value,
+    SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, Steering, value,
 };
 use super::LISTENERS_MAX;
 use super::claims::{Claims, Owner};
@@ -87,7 +87,7 @@ fn listener(
     );
     check_passed_on(table, passthrough && spoken.is_tls(), routes.as_deref().unwrap_or_default());
     let limits = listener_limits(table, limits);
-    if limits.steers_clients && accept_proxy.is_some() {
+    if limits.steering == Steering::Client && accept_proxy.is_some() {
         let what = "the peer is always the balancer";
         table.refuse(&["steer"], what, "remove it; limits per client are then per lane");
     }

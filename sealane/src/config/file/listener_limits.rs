@@ -7,7 +7,9 @@ use std::time::Duration;
 use sealane_lanes::liveness::{KeepAlive, Liveness};
 
 use super::super::Limits;
-use super::super::listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient};
+use super::super::listener_limits::{
+    ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering,
+};
 use super::super::mistake::Problem;
 use super::super::network::network;
 use super::super::reader::{Table, Value};
@@ -33,14 +35,14 @@ pub(super) fn listener_limits(table: &mut Table<'_>, limits: &Limits) -> Listene
             .and_then(|v| v.parsed(handshake_rate))
             .flatten(),
     };
-    let steers_clients = table.value("steer").and_then(|v| v.choice(&STEER));
+    let steering = table.value("steer").and_then(|v| v.choice(&STEER));
     ListenerLimits {
         allow: allow.unwrap_or_default(),
         connections_max,
         deny: deny.unwrap_or_default(),
         liveness: Liveness { keep_alive, user_timeout },
         per_client,
-        steers_clients: steers_clients.unwrap_or(false),
+        steering: steering.unwrap_or_default(),
         timeouts,
     }
 }
@@ -116,5 +118,6 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_COUNT: RangeInclusive<usize> = 1..=127;
 const KEEPALIVE_TIME: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(32_767);
-const STEER: [(&str, bool); 2] = [("client", true), ("connection", false)];
+const STEER: [(&str, Steering); 3] =
+    [("client", Steering::Client), ("connection", Steering::Connection), ("core", Steering::Core)];
 const USER_TIMEOUT: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
