@@ -125,7 +125,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     Layer {
         folder: "fuzz",
         may_use: &["sealane", "sealane-engine", "sealane-lab", "sealane-node", "sealane-store"],
@@ -168,6 +168,12 @@ const LAYERS: [Layer; 12] = [
         folder: "lanes",
         may_use: &["sealane-engine", "sealane-reserved-port"],
         bans: &LANES_BANS,
+    },
+    // Beside the engine, for comparison: nothing may use it.
+    Layer {
+        folder: "engine-next",
+        may_use: &["sealane-engine", "sealane-libssl"],
+        bans: &ENGINE_BANS,
     },
     Layer { folder: "engine", may_use: &["sealane-reserved-port"], bans: &ENGINE_BANS },
     // For tests, and for the lab, which starts servers too.
