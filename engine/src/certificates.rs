@@ -31,7 +31,6 @@ use rustls::{Error as TlsError, InconsistentKeys, SignatureScheme};
 use sha2::{Digest, Sha256};
 
 pub use builder::{DefaultCertificate, IndexBuilder, Indexed};
-pub(crate) use error::days;
 pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
 pub use inventory::{Inventory, InventoryEntry, NAMES_LISTED_MAX};

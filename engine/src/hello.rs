@@ -174,4 +174,6 @@ const RECORD_TYPE_MAX: u8 = 24;
 const SSL2_CLIENT_HELLO: u8 = 1;
 
 #[cfg(test)]
+pub(crate) mod extend;
+#[cfg(test)]
 pub(crate) mod tests;

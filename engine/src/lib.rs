@@ -28,6 +28,7 @@ pub mod client_certificates;
 pub mod context;
 #[cfg(test)]
 mod costs;
+mod days;
 pub mod hello;
 pub mod peer_chain;
 pub mod policy;

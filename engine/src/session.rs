@@ -9,91 +9,26 @@ mod client;
 mod driver;
 mod early_data;
 mod error;
+mod faults;
+mod interface;
 mod server;
+#[cfg(test)]
+mod subject;
 mod unfinished;
+mod words;
 
 pub use crate::record::RECORD_PLAIN_MAX;
 pub use client::ClientSession;
 pub use driver::{End, TlsSession};
 pub use error::SessionError;
 pub(crate) use error::is_authority_as_leaf;
+pub use interface::{FLIGHT_BYTES_MAX, Fed, RECORD_OVERHEAD_MAX, RECORD_WIRE_MAX, Session};
 #[cfg(test)]
 pub(crate) use server::SHOWN;
 pub use server::{Awaited, ServerEnd, ServerSession};
 pub use unfinished::{
     ESTABLISHED_PARTIAL_BYTES_MAX, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX,
 };
-
-use crate::buffer::Buffer;
-use crate::record::RECORD_HEADER_LEN;
-
-/// A TLS connection without a socket.
-pub trait Session {
-    /// Takes ciphertext, appends plaintext to `plain` and answers for the peer to `wire`.
-    ///
-    /// `incoming` must begin with the bytes that [`Session::take_partial`] gave back. What it holds
-    /// beyond whole records is kept inside.
-    ///
-    /// # Errors
-    /// The peer broke the protocol, or something else ends the session. `wire` then holds the alert
-    /// that tells the peer why, and the session must not be fed again.
-    fn feed(
-        &mut self,
-        incoming: &mut [u8],
-        plain: &mut Buffer,
-        wire: &mut Buffer,
-    ) -> Result<Fed, SessionError>;
-
-    /// Bytes of an incomplete record that the last call left over.
-    fn partial_len(&self) -> usize;
-
-    /// Moves the incomplete record that the last call left over to the front of `into`, where the
-    /// next bytes of the peer are to follow.
-    fn take_partial(&mut self, into: &mut Buffer);
-
-    /// Appends `more` to the incomplete record that the last call left over, if it neither
-    /// completes the record nor may end the session; otherwise it must be fed. Returns whether it
-    /// did. Bytes that come one by one cost no copy of all that came before them.
-    fn append_partial(&mut self, more: &[u8]) -> bool;
-
-    /// Encrypts the front of `plain` into `wire`, behind anything held back, and returns how many
-    /// bytes of `plain` that took: all, unless `wire` is too small.
-    ///
-    /// # Errors
-    /// The session has not been established, or its keys are used up.
-    fn seal(&mut self, plain: &[u8], wire: &mut Buffer) -> Result<usize, SessionError>;
-
-    /// Writes a close_notify alert, behind anything held back.
-    ///
-    /// # Errors
-    /// `wire` is too small, or the session cannot encrypt.
-    fn close(&mut self, wire: &mut Buffer) -> Result<(), SessionError>;
-
-    /// Bytes of session tickets that wait to leave together with the first response.
-    fn held_len(&self) -> usize;
-
-    /// Gives up waiting for a response: writes what is held back.
-    fn release_held(&mut self, wire: &mut Buffer);
-}
-
-/// What one call to [`Session::feed`] brought about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fed {
-    /// The handshake ended with this call.
-    pub established: bool,
-    /// The peer sent close_notify: everything it had to say has arrived.
-    pub peer_closed: bool,
-    /// Whole records came, whatever they held, and no message waits for more of them.
-    pub records: bool,
-}
-
-/// Bytes that header, explicit nonce, content type and tag add to a record, rounded up.
-pub const RECORD_OVERHEAD_MAX: usize = 64;
-/// Ciphertext bytes of one full record, as sent by us or accepted from a peer (RFC 5246 allows it
-/// 2,048 bytes more than the plaintext).
-pub const RECORD_WIRE_MAX: usize = RECORD_HEADER_LEN + RECORD_PLAIN_MAX + 2048;
-/// Room that a lent `wire` buffer needs beside data: a whole server flight with a long chain.
-pub const FLIGHT_BYTES_MAX: usize = 128 * 1024;
 
 #[cfg(test)]
 pub(crate) mod tests;

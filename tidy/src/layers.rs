@@ -177,6 +177,12 @@ const LAYERS: [Layer; 13] = [
         may_use: &["sealane-engine", "sealane-file-table", "sealane-reserved-port"],
         bans: &LANES_BANS,
     },
+    // Beside the engine, for comparison: nothing may use it.
+    Layer {
+        folder: "engine-next",
+        may_use: &["sealane-engine", "sealane-libssl"],
+        bans: &ENGINE_BANS,
+    },
     Layer { folder: "engine", may_use: &["sealane-reserved-port"], bans: &ENGINE_BANS },
     Layer { folder: "file-table", may_use: &[], bans: &[] },
     // For tests, and for the lab, which starts servers too.

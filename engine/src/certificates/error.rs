@@ -4,6 +4,7 @@ use super::{
     CERTIFICATES_MAX, CHAIN_CERTIFICATES_MAX, KeyType, NAMES_PER_CERTIFICATE_MAX, PEM_BYTES_MAX,
     RSA_BITS_MAX, RSA_BITS_MIN,
 };
+use crate::days::days;
 
 /// Why a certificate cannot be served. The fault is the operator's unless a variant says otherwise.
 ///
@@ -243,14 +244,3 @@ fn shared(name: &str, names: usize) -> String {
         _ => format!("has {names} names ({name} and others) and the"),
     }
 }
-
-/// A span of time in the words of these messages.
-pub(crate) fn days(seconds: i64) -> String {
-    match seconds / DAY_S {
-        0 => format!("{} hours", seconds / HOUR_S),
-        days => format!("{days} days"),
-    }
-}
-
-const DAY_S: i64 = 24 * HOUR_S;
-const HOUR_S: i64 = 3600;

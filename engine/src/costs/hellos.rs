@@ -4,7 +4,8 @@ use rustls::ClientConfig;
 use rustls::version::TLS13;
 
 use super::messages::Cost;
-use crate::hello::tests::{extend, refragment, work_of};
+use crate::hello::extend::extend;
+use crate::hello::tests::{refragment, work_of};
 use crate::hello::{Fault, Gathering, Peek, RECORD_HEADER_LEN, peek};
 use crate::session::tests::bounds::asked_again;
 use crate::session::tests::{World, client, flight};

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rustls::version::{TLS12, TLS13};
 
 use super::*;
-use crate::hello::tests::extend;
+use crate::hello::extend::extend;
 use crate::hello::{Fault, Gathering, Peek, RECORD_HEADER_LEN};
 
 /// First flights of clients that are in use.

@@ -19,7 +19,7 @@ fn what_rustls_refuses_in_silence_is_answered_in_the_clear() {
     let interleaved = [&start_of_hello[..], &[20, 3, 3, 0, 1, 1]].concat();
     for (bytes, description) in [
         (&[22, 3, 1, 0, 4, 1, 1, 0, 0][..], AlertDescription::DecodeError),
-        (&interleaved, AlertDescription::UnexpectedMessage),
+        (&interleaved, subject::INTERLEAVED),
     ] {
         fails_with(&mut world.server(), bytes, description);
     }
@@ -52,9 +52,10 @@ fn nothing_is_said_in_the_clear_once_keys_are_there() {
     let mut server = world.server();
     server.feed(&flight(&mut client)).unwrap();
     server.wire.clear();
-    // More than rustls takes, and it ends the session without an alert.
+    // More than rustls takes. It ends the session with one sealed alert, or without a word.
     server.feed(&[20, 3, 3, 0, 1, 1].repeat(3)).unwrap_err();
-    assert!(server.wire.is_empty(), "{:?}", server.wire.filled());
+    let wire = server.wire.filled();
+    assert!(wire.is_empty() || wire[0] == 23 && wire.len() == 24, "{wire:?}");
 }
 
 #[test]
@@ -73,8 +74,8 @@ fn a_client_that_can_check_no_signature_of_the_key_is_told_so() {
         }
         let mut server = world.server();
         let error = server.feed(&hello).unwrap_err();
-        if is_tls13 {
-            // Under keys: the server has spoken before it had to sign.
+        if is_tls13 && subject::SPEAKS_BEFORE_IT_SIGNS {
+            // Under keys.
             let wire = server.wire.filled();
             assert_eq!(wire[wire.len() - 24], 23, "{error}");
         } else {

@@ -1,9 +1,9 @@
 //! What a peer begins and does not end is kept only as far as the moment allows.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, IsCa, KeyPair};
-use rustls::server::WebPkiClientVerifier;
+use rustls::AlertDescription;
+use rustls::pki_types::PrivateKeyDer;
 use rustls::version::TLS12;
-use rustls::{AlertDescription, ServerConfig};
 
 use super::fragments::{Keys, established};
 use super::*;
@@ -197,20 +197,11 @@ fn a_long_certificate_waits_with_what_comes_in_its_last_record() {
     roots.add(authority.der().clone()).unwrap();
     let provider = Arc::new(lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto);
     let roots = Arc::new(roots);
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
-    let details = || (Arc::clone(&provider), Arc::new(Stopped));
-    let der = || key.serialize_der().try_into().unwrap();
+    let der = || PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     for (version, fragment_len) in (40..100).flat_map(|len| [(&TLS12, len), (&TLS13, len)]) {
-        let (provider, clock) = details();
-        let config = ServerConfig::builder_with_details(provider, clock)
-            .with_protocol_versions(&[version])
-            .unwrap()
-            .with_client_cert_verifier(verifier.clone().build().unwrap())
-            .with_single_cert(vec![own.clone()], der())
-            .unwrap();
-        let (provider, clock) = details();
-        let mut theirs = ClientConfig::builder_with_details(provider, clock)
+        let config = subject::asking_config(version, &own, der(), authority.der());
+        let clock = Arc::new(Stopped);
+        let mut theirs = ClientConfig::builder_with_details(Arc::clone(&provider), clock)
             .with_protocol_versions(&[version])
             .unwrap()
             .with_root_certificates(Arc::clone(&roots))
@@ -219,7 +210,7 @@ fn a_long_certificate_waits_with_what_comes_in_its_last_record() {
         theirs.max_fragment_size = Some(fragment_len);
         let name = ServerName::try_from("a.test").unwrap();
         let mut client = ClientConnection::new(Arc::new(theirs), name).unwrap();
-        let session = ServerSession::new(Arc::new(config)).unwrap();
+        let session = ServerSession::new(config).unwrap();
         let mut server = Lent::to(session.awaiting(Awaited::new(true, false)));
         while !server.session.is_established() {
             for byte in flight(&mut client) {

@@ -6,13 +6,12 @@ use rustls::version::TLS12;
 use super::lent::{carry, shake};
 use super::*;
 use crate::context::Refusal;
-use crate::tickets::LaneClock;
 
 type Client = Lent<ClientSession>;
 
 const VERSIONS: [(&SupportedProtocolVersion, &str); 2] = [(&TLS12, "TLSv1.2"), (&TLS13, "TLSv1.3")];
 
-fn client_of(config: &Arc<ClientConfig>, name: &'static str) -> Client {
+fn client_of(config: &Arc<subject::ClientSettings>, name: &'static str) -> Client {
     let name = ServerName::try_from(name).unwrap();
     Lent::to(ClientSession::new(Arc::clone(config), name).unwrap())
 }
@@ -22,7 +21,7 @@ fn every_byte_and_both_ends_arrive_in_pieces_of_any_size() {
     let world = World::new();
     for (version, name) in VERSIONS {
         for piece in [1, 2, 7, 100_000] {
-            let config = Arc::new(world.client_config(version));
+            let config = Arc::new(subject::client_config(version, &world.roots, NOW));
             let (mut client, mut server) = (client_of(&config, "one.test"), world.server());
             shake(&mut client, &mut server, piece).unwrap();
             let request = vec![7; 2 * RECORD_PLAIN_MAX];
@@ -50,7 +49,7 @@ fn every_byte_and_both_ends_arrive_in_pieces_of_any_size() {
 fn a_ticket_that_comes_bytewise_between_requests_resumes_the_next_session() {
     let world = World::new();
     for (version, _) in VERSIONS {
-        let config = Arc::new(world.client_config(version));
+        let config = Arc::new(subject::client_config(version, &world.roots, NOW));
         for resumed in [false, true, true] {
             let (mut client, mut server) = (client_of(&config, "one.test"), world.server());
             shake(&mut client, &mut server, 1).unwrap();
@@ -71,7 +70,7 @@ fn a_ticket_that_comes_bytewise_between_requests_resumes_the_next_session() {
 #[test]
 fn the_end_of_the_handshake_leaves_at_once() {
     let world = World::new();
-    let config = Arc::new(world.client_config(&TLS13));
+    let config = Arc::new(subject::client_config(&TLS13, &world.roots, NOW));
     let (mut client, mut server) = (client_of(&config, "one.test"), world.server());
     client.feed(&[]).unwrap();
     carry(&mut client, &mut server, 100_000).unwrap();
@@ -81,12 +80,18 @@ fn the_end_of_the_handshake_leaves_at_once() {
 }
 
 /// Lets a client of `world` fail; returns its error and the alert that reached the server.
-fn refusal(world: &World, config: ClientConfig, name: &'static str) -> (String, AlertDescription) {
+fn refusal(
+    world: &World,
+    config: subject::ClientSettings,
+    name: &'static str,
+) -> (String, AlertDescription) {
     let (mut client, mut server) = (client_of(&Arc::new(config), name), world.server());
     let error = shake(&mut client, &mut server, 1_000).unwrap_err();
     assert!(!client.session.is_established());
     match carry(&mut client, &mut server, 1).unwrap_err() {
-        SessionError::Tls(rustls::Error::AlertReceived(alert)) => (error.to_string(), alert),
+        SessionError::Tls(faults::Error::AlertReceived(alert)) => {
+            (error.to_string(), AlertDescription::from(u8::from(alert)))
+        }
         other => panic!("{other}"),
     }
 }
@@ -95,16 +100,12 @@ fn refusal(world: &World, config: ClientConfig, name: &'static str) -> (String, 
 fn a_refused_certificate_is_explained_and_the_server_gets_the_alert() {
     let world = World::new();
     for (version, _) in VERSIONS {
-        let at = |seconds| {
-            let mut config = world.client_config(version);
-            config.time_provider = Arc::new(LaneClock::new(UnixSeconds(seconds)));
-            config
-        };
+        let at = |seconds| subject::client_config(version, &world.roots, UnixSeconds(seconds));
         let trusting = |root: rcgen::CertificateParams| {
             let root = root.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
             let mut roots = RootCertStore::empty();
             roots.add(root.der().clone()).unwrap();
-            World { roots, ..World::new() }.client_config(version)
+            subject::client_config(version, &roots, NOW)
         };
         let mut stranger = rcgen::CertificateParams::default();
         stranger.distinguished_name.push(rcgen::DnType::CommonName, "stranger");
@@ -153,19 +154,21 @@ fn a_refused_certificate_is_explained_and_the_server_gets_the_alert() {
 #[test]
 fn the_servers_alert_is_named() {
     let world = World::new();
-    let mut client = client_of(&Arc::new(world.client_config(&TLS13)), "one.test");
+    let mut client =
+        client_of(&Arc::new(subject::client_config(&TLS13, &world.roots, NOW)), "one.test");
     client.feed(&[]).unwrap();
-    let error = client.feed(&Refusal::UnknownName.alert()).unwrap_err();
+    let error = client.feed(&Refusal::MissingExtension.alert()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the peer ended the session with the alert UnrecognisedName; its log may say why"
+        "the peer ended the session with the alert MissingExtension; its log may say why"
     );
 }
 
 #[test]
 fn a_request_before_the_handshake_is_refused_even_amid_a_message() {
     let world = World::new();
-    let mut client = client_of(&Arc::new(world.client_config(&TLS13)), "one.test");
+    let mut client =
+        client_of(&Arc::new(subject::client_config(&TLS13, &world.roots, NOW)), "one.test");
     // Nothing, and then the start of a ServerHello whose rest is to follow in other records.
     for received in [&[][..], &[22, 3, 3, 0, 6, 2, 0, 0, 90, 3, 3]] {
         client.feed(received).unwrap();
@@ -181,7 +184,8 @@ fn a_request_before_the_handshake_is_refused_even_amid_a_message() {
 #[test]
 fn an_endless_message_of_a_server_is_cut_off() {
     let world = World::new();
-    let mut client = client_of(&Arc::new(world.client_config(&TLS13)), "one.test");
+    let mut client =
+        client_of(&Arc::new(subject::client_config(&TLS13, &world.roots, NOW)), "one.test");
     client.feed(&[]).unwrap();
     // The start of a ServerHello as long as rustls takes, and then one byte per record.
     client.feed(&[22, 3, 3, 0, 4, 2, 0, 0xff, 0xff]).unwrap();
