@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+pub mod arena;
 mod attached;
 mod buffers;
 pub mod cause;

@@ -14,6 +14,7 @@ use sealane_file_table::{
     Descriptor, Entrance, FileTable, GiveError, Left, Settled, Taker, door, grow,
 };
 
+use crate::arena;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::generation::{Generation, Publication};
@@ -37,13 +38,32 @@ pub struct LaneSetup<S: Service, K> {
     pub first: Arc<Generation<S::Settings>>,
     /// Freshly bound sockets, of which it gets copies.
     pub sockets: Vec<(Address, Descriptor)>,
+    /// What of the kernel's things it has for itself.
+    pub own: Own,
+    /// Its system calls.
+    pub kernel: K,
+}
+
+/// What a lane has for itself of what threads of a process otherwise share in the kernel; by default
+/// nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
     /// Whose table of open files it has. With one of its own, nothing that the service is made of
     /// may own or lend a descriptor. Where the kernel refuses that, lanes share one.
     pub file_table: FileTable,
     /// Descriptors that a table of its own is grown for before it accepts.
     pub descriptors: u64,
-    /// Its system calls.
-    pub kernel: K,
+    /// Memory that its allocator is given beforehand, at most [`ARENA_BYTES_MAX`]; with 0 the
+    /// allocator is left as it is.
+    ///
+    /// [`ARENA_BYTES_MAX`]: crate::arena::ARENA_BYTES_MAX
+    pub memory_bytes: usize,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self { file_table: FileTable::Shared, descriptors: 0, memory_bytes: 0 }
+    }
 }
 
 /// The control plane's handle of a running lane.
@@ -118,7 +138,7 @@ where
     S::Settings: 'static,
 {
     let LaneSetup { number, pin_to_cpu, tickets, decoded_keys_max, first, .. } = setup;
-    let LaneSetup { sockets, file_table, descriptors, kernel, .. } = setup;
+    let LaneSetup { sockets, own, kernel, .. } = setup;
     let (mailbox, receiver) = mailbox()?;
     let (giver, entrance) = door()?;
     let counters = Arc::new(Counters::default());
@@ -127,12 +147,13 @@ where
     let (ready, is_ready) = channel();
     let lane_counters = Arc::clone(&counters);
     let thread = thread::Builder::new().name(format!("lane-{number}")).spawn(move || {
-        let taker = settle(entrance, file_table, descriptors, &settled);
+        let taker = settle(entrance, own, &settled);
         if let Some(cpu) = pin_to_cpu {
             let mut cpus = CpuSet::new();
             cpus.set(cpu);
             sched_setaffinity(None, &cpus)?;
         }
+        arena::grow(own.memory_bytes);
         let (inlet, bell, parcel) = Inlet::furnished(taker, addresses)?;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let resources = LaneResources::new(tickets, UnixSeconds(unix.as_secs()), decoded_keys_max);
@@ -164,16 +185,11 @@ where
 }
 
 /// In the lane's thread: gets it the table that it is to have.
-fn settle(
-    entrance: Entrance,
-    wanted: FileTable,
-    descriptors: u64,
-    settled: &Sender<Arrival>,
-) -> Taker {
-    let Settled { taker, left, table, refusal } = entrance.settle(wanted);
+fn settle(entrance: Entrance, wanted: Own, settled: &Sender<Arrival>) -> Taker {
+    let Settled { taker, left, table, refusal } = entrance.settle(wanted.file_table);
     if table == FileTable::Own {
         // It can only fail for want of memory or descriptors; then the table grows as it goes.
-        let _ = grow(descriptors);
+        let _ = grow(wanted.descriptors);
     }
     // Whoever waits may have given up; then there is nobody to tell.
     let _ = settled.send(Arrival { left, table, refusal });

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use sealane_engine::context::{Context, ContextId};
 use sealane_engine::tickets::{TicketRoot, TicketRootError};
-use sealane_file_table::FileTable;
 use sealane_lanes::counters::Counters;
 use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech};
 use sealane_lanes::handover::Parcel;
@@ -20,7 +19,7 @@ use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::limits::Limits;
 use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::{Mail, Mailbox};
-use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
+use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use sealane_lanes::steer::Steer;
 use sealane_lanes::timeouts::Timeouts;
 use zeroize::Zeroizing;
@@ -215,8 +214,7 @@ impl Control {
                 first: Arc::clone(generation),
                 sockets: vec![(KEY, socket.into())],
                 // Sockets of Node's go to lanes and lanes' to Node, by their numbers.
-                file_table: FileTable::Shared,
-                descriptors: 0,
+                own: Own::default(),
                 kernel: Linux,
             };
             mailboxes.push(Arc::clone(&parts.mailbox));

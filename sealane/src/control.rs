@@ -22,13 +22,14 @@ use sealane_file_table::FileTable;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::mailbox::Mail;
-use sealane_lanes::start::{LaneHandle, LaneSetup, processors, start};
+use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::access_log::{self, LaneLog, LogWriter};
 use crate::admin::{AccessLogCounters, Admin, Phase, SharedState};
 use crate::backends::RelaySettings;
 use crate::config::Config;
+use crate::cost::connection_bytes_of_lane;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::listener::Summary;
 use crate::notices::Notices;
@@ -230,7 +231,11 @@ impl Control {
         logs: &mut Vec<LaneLog>,
         tables: &FileTables,
     ) -> Result<(), ServeError> {
-        let descriptors = Descriptors::of(&self.config, tables);
+        let own = Own {
+            file_table: tables.wanted(),
+            descriptors: Descriptors::of(&self.config, tables).per_lane,
+            memory_bytes: connection_bytes_of_lane(&self.config),
+        };
         let built =
             build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
         let mut sockets = open_new(&built.generation, &self.config, &self.bound)
@@ -250,8 +255,7 @@ impl Control {
                 decoded_keys_max: decoded_keys_max(&self.config),
                 first: Arc::clone(&generation),
                 sockets: sockets.of_lane(number),
-                file_table: tables.wanted(),
-                descriptors: descriptors.per_lane,
+                own,
                 kernel: Linux,
             };
             let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };

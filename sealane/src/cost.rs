@@ -79,6 +79,13 @@ impl Cost {
     }
 }
 
+/// What a lane's idle connections take, all that it may have.
+pub(crate) fn connection_bytes_of_lane(config: &Config) -> usize {
+    let connections = config.limits.per_lane(config.lanes).connections_max;
+    // Far less than there are addresses.
+    connections.saturating_mul(usize::try_from(IDLE_CONNECTION_BYTES).unwrap_or(usize::MAX))
+}
+
 /// A decoded key, its chain, and the entry in the lane's cache.
 fn decoded_bytes(certificate: &Certificate) -> u64 {
     let chain: usize = certificate.chain().map(<[u8]>::len).sum();

@@ -238,6 +238,32 @@ fn traced(strace: &Path, thread: u32, log: &Path, work: impl FnOnce()) -> BTreeM
     calls
 }
 
+/// All lanes share the map of the process's memory, and its lock.
+#[test]
+fn a_lane_asks_for_no_memory_while_connections_come_and_go() {
+    let Some(strace) = required("strace") else { return };
+    let site = Site::start(&Backend::echo_for_many());
+    let connector = Connector::with_x25519(site.authority.der(), &TLS13).without_tickets();
+    let lanes = site.sealane.process.threads("lane-");
+    let calls = traced(&strace, lanes[0], &site.folder.path().join("strace"), || {
+        for _ in 0..2 {
+            let connect = |_| {
+                let mut client = site.connect(&connector, b"");
+                client.echo(&[b'x'; 500]).unwrap();
+                client
+            };
+            let clients: Vec<Client> = (0..500).map(connect).collect();
+            site.wait_until_open(500);
+            drop(clients);
+            site.wait_until_open(0);
+        }
+    });
+    let asks = ["brk", "madvise", "mmap", "mprotect", "mremap", "munmap"];
+    let asked: Vec<_> = calls.iter().filter(|(name, _)| asks.contains(&name.as_str())).collect();
+    println!("a lane's calls about memory over 1,000 connections: {asked:?}");
+    assert!(asked.is_empty(), "{asked:?}");
+}
+
 #[test]
 fn random_bytes_come_from_a_new_seed_in_every_second_with_a_handshake() {
     let Some(strace) = required("strace") else { return };

@@ -125,7 +125,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-const LAYERS: [Layer; 13] = [
+const LAYERS: [Layer; 14] = [
     Layer {
         folder: "fuzz",
         may_use: &["sealane", "sealane-engine", "sealane-lab", "sealane-node", "sealane-store"],

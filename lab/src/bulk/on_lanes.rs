@@ -24,7 +24,6 @@ use std::{
 use sealane_engine::{
     buffer::Buffer, context::Context, session::ServerSession, tickets::TicketRoot,
 };
-use sealane_file_table::FileTable;
 use sealane_lanes::{
     cause::Cause,
     generation::{Generation, Listener, Speech},
@@ -35,7 +34,7 @@ use sealane_lanes::{
     liveness::Liveness,
     mailbox::Mail,
     service::{End as Ended, Service},
-    start::{LaneHandle, LaneSetup, start},
+    start::{LaneHandle, LaneSetup, Own, start},
     steer::Steer,
     timeouts::Timeouts,
 };
@@ -139,8 +138,7 @@ fn open(
         decoded_keys_max: NonZeroUsize::MIN,
         first: generation,
         sockets,
-        file_table: FileTable::Shared,
-        descriptors: 0,
+        own: Own::default(),
         kernel: Linux,
     };
     let common = Arc::clone(common);

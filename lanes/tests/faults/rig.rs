@@ -25,7 +25,7 @@ use sealane_lanes::listener;
 use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::service::Service;
-use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use sealane_lanes::start::{LaneHandle, LaneSetup, Own, start};
 use sealane_lanes::steer::Steer;
 use sealane_lanes::timeouts::Timeouts;
 
@@ -140,8 +140,7 @@ impl<S: Served> Rig<S> {
             decoded_keys_max: NonZeroUsize::new(8).unwrap(),
             first: generation,
             sockets: vec![(Address::Tcp(address), sockets.remove(0))],
-            file_table,
-            descriptors: 0,
+            own: Own { file_table, ..Own::default() },
             kernel: Faulty::new(Arc::clone(&script)),
         };
         let handle = start(setup, |_| service()).unwrap();

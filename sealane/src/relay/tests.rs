@@ -28,7 +28,7 @@ use sealane_lanes::limits::Limits;
 use sealane_lanes::listener;
 use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::Mail;
-use sealane_lanes::start::{LaneHandle, LaneSetup, start};
+use sealane_lanes::start::{LaneHandle, LaneSetup, Own, start};
 use sealane_lanes::steer::Steer;
 use sealane_lanes::timeouts::Timeouts;
 
@@ -181,8 +181,7 @@ fn lane(
         decoded_keys_max: NonZeroUsize::MIN,
         first: Arc::new(generation),
         sockets: vec![(Address::Tcp(address), sockets.remove(0))],
-        file_table: FileTable::Own,
-        descriptors: 0,
+        own: Own { file_table: FileTable::Own, ..Own::default() },
         kernel: Faulty { connected: HashMap::new(), fault, linux: Linux },
     };
     let lane = start(setup, |_| Relay::new(0, None, Notices::new(drop))).unwrap();
