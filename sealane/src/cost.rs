@@ -128,7 +128,7 @@ const DESCRIPTORS_PER_RESPONDER: u64 = http::CONNECTIONS_MAX as u64 + 6;
 /// What TLS to its backend adds to a connection with nothing pending.
 const IDLE_BACKEND_TLS_BYTES: u64 = 4 * 1024 + 256;
 /// A connection with nothing pending, in user space.
-const IDLE_CONNECTION_BYTES: u64 = 4 * 1024;
+const IDLE_CONNECTION_BYTES: u64 = 3 * 1024;
 /// Standard streams, the admin interface, watched files, logs.
 const OTHER_DESCRIPTORS: u64 = 64;
 /// A certificate of a store when it is decoded, which a check does not do: a key on a curve, and a
