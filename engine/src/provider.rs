@@ -12,7 +12,9 @@ use thiserror::Error;
 use crate::policy::{Group, Policy};
 
 mod cpu;
+mod expanded;
 mod key_exchange;
+mod protection;
 pub mod random;
 mod signing;
 mod suites;

@@ -44,8 +44,8 @@ pub struct LaneSetup<S: Service, K> {
     pub kernel: K,
 }
 
-/// What a lane has for itself of what threads of a process otherwise share in the kernel; by default
-/// nothing.
+/// What a lane has for itself of what threads of a process otherwise share in the kernel; by
+/// default nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
     /// Whose table of open files it has. With one of its own, nothing that the service is made of

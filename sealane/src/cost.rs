@@ -101,9 +101,9 @@ const BUFFERS_PER_LANE_BYTES: u64 = 6 * 288 * 1024;
 /// A decoded key on a curve with what is around it.
 const CURVE_KEY_BYTES: u64 = 1024;
 /// What TLS to its backend adds to a connection with nothing pending.
-const IDLE_BACKEND_TLS_BYTES: u64 = 4 * 1024 + 256;
+const IDLE_BACKEND_TLS_BYTES: u64 = 3 * 1024;
 /// A connection with nothing pending, in user space.
-const IDLE_CONNECTION_BYTES: u64 = 4 * 1024;
+const IDLE_CONNECTION_BYTES: u64 = 3 * 1024;
 /// A certificate of a store when it is decoded, which a check does not do: a key on a curve, and a
 /// chain of usual length.
 const STORED_CERTIFICATE_BYTES: u64 = CURVE_KEY_BYTES + 3 * 1024;

@@ -7,17 +7,19 @@ use rustls::{
     CipherSuite, SignatureScheme, SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite,
 };
 
+use super::expanded::Aead;
 use crate::policy::Suite;
 
 /// AWS-LC's.
 pub(super) fn aws_lc() -> Vec<SupportedCipherSuite> {
-    ordered(aws_lc_rs::ALL_CIPHER_SUITES.iter().copied())
+    let tls13 = AWS_LC_TLS13.iter().map(SupportedCipherSuite::Tls13);
+    ordered(tls13.chain(AWS_LC_TLS12.iter().map(SupportedCipherSuite::Tls12)))
 }
 
 /// Graviola's hashes and key schedule with AWS-LC's record protection.
 ///
-/// AWS-LC's AES-GCM is level in speed and keeps 600 bytes per direction where graviola keeps 900,
-/// which is what an idle connection costs most. Neither writes a line that another lane writes.
+/// AWS-LC's AES-GCM is level in speed, and expands a key in 0.14 us where graviola takes 3 to 8.
+/// Neither writes a line that another lane writes.
 pub(super) fn mixed() -> Vec<SupportedCipherSuite> {
     let tls13 = MIXED_TLS13.iter().map(SupportedCipherSuite::Tls13);
     ordered(tls13.chain(MIXED_TLS12.iter().map(SupportedCipherSuite::Tls12)))
@@ -36,44 +38,62 @@ pub(super) fn keep(suites: &mut Vec<SupportedCipherSuite>, order: &[CipherSuite]
     suites.sort_by_key(position);
 }
 
-fn stock() -> impl Iterator<Item = SupportedCipherSuite> {
-    rustls_graviola::suites::ALL_CIPHER_SUITES.iter().copied()
-}
+// Each is made once, when the first context is built; a handshake only reads them.
+static AWS_LC_TLS13: LazyLock<Vec<Tls13CipherSuite>> =
+    LazyLock::new(|| tls13_of(aws_lc_rs::ALL_CIPHER_SUITES));
+static AWS_LC_TLS12: LazyLock<Vec<Tls12CipherSuite>> =
+    LazyLock::new(|| tls12_of(aws_lc_rs::ALL_CIPHER_SUITES));
+static MIXED_TLS13: LazyLock<Vec<Tls13CipherSuite>> =
+    LazyLock::new(|| tls13_of(rustls_graviola::suites::ALL_CIPHER_SUITES));
+static MIXED_TLS12: LazyLock<Vec<Tls12CipherSuite>> =
+    LazyLock::new(|| tls12_of(rustls_graviola::suites::ALL_CIPHER_SUITES));
 
-/// Made once, when the first context is built; a handshake only reads them.
-static MIXED_TLS13: LazyLock<Vec<Tls13CipherSuite>> = LazyLock::new(|| {
-    let pairs = stock().filter_map(|suite| Some((suite.tls13()?, aws_lc_like(suite)?.tls13()?)));
-    pairs
-        .map(|(graviola, aws_lc)| Tls13CipherSuite {
-            common: common(&graviola.common),
-            hkdf_provider: graviola.hkdf_provider,
-            aead_alg: aws_lc.aead_alg,
+/// Those of a library, with records protected in our way.
+fn tls13_of(stock: &[SupportedCipherSuite]) -> Vec<Tls13CipherSuite> {
+    let suites = stock.iter().filter_map(|suite| Some((suite.tls13()?, aead(suite.suite())?)));
+    suites
+        .map(|(stock, aead_alg)| Tls13CipherSuite {
+            common: common(&stock.common),
+            hkdf_provider: stock.hkdf_provider,
+            aead_alg,
             quic: None,
         })
         .collect()
-});
+}
 
-/// In TLS 1.2 rustls-graviola 0.4.0 leaves Ed25519 out of the signatures of the ECDSA suites, so
-/// that a server with an Ed25519 certificate has no suite at all; these have it (RFC 8422).
-static MIXED_TLS12: LazyLock<Vec<Tls12CipherSuite>> = LazyLock::new(|| {
-    let pairs = stock().filter_map(|suite| Some((tls12(suite)?, tls12(aws_lc_like(suite)?)?)));
-    pairs
-        .map(|(graviola, aws_lc)| {
-            let ecdsa = graviola.sign.contains(&SignatureScheme::ECDSA_NISTP256_SHA256);
+/// The same for TLS 1.2. There rustls-graviola 0.4.0 leaves Ed25519 out of the signatures of the
+/// ECDSA suites, so that a server with an Ed25519 certificate has no suite at all; these have it
+/// (RFC 8422).
+fn tls12_of(stock: &[SupportedCipherSuite]) -> Vec<Tls12CipherSuite> {
+    let suites = stock.iter().filter_map(|suite| Some((tls12(*suite)?, aead(suite.suite())?)));
+    suites
+        .map(|(stock, aead_alg)| {
+            let ecdsa = stock.sign.contains(&SignatureScheme::ECDSA_NISTP256_SHA256);
             Tls12CipherSuite {
-                common: common(&graviola.common),
-                prf_provider: graviola.prf_provider,
-                kx: graviola.kx,
-                sign: if ecdsa { &ECDSA_SUITE_SCHEMES } else { graviola.sign },
-                aead_alg: aws_lc.aead_alg,
+                common: common(&stock.common),
+                prf_provider: stock.prf_provider,
+                kx: stock.kx,
+                sign: if ecdsa { &ECDSA_SUITE_SCHEMES } else { stock.sign },
+                aead_alg,
             }
         })
         .collect()
-});
+}
 
-/// AWS-LC's suite of the same number.
-fn aws_lc_like(suite: SupportedCipherSuite) -> Option<SupportedCipherSuite> {
-    aws_lc_rs::ALL_CIPHER_SUITES.iter().copied().find(|other| other.suite() == suite.suite())
+/// What protects the records of a suite.
+fn aead(suite: CipherSuite) -> Option<&'static Aead> {
+    Some(match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => &Aead::Aes128Gcm,
+        CipherSuite::TLS13_AES_256_GCM_SHA384
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+        | CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => &Aead::Aes256Gcm,
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+        | CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => &Aead::ChaCha20Poly1305,
+        _ => return None,
+    })
 }
 
 fn tls12(suite: SupportedCipherSuite) -> Option<&'static Tls12CipherSuite> {

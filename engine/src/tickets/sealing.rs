@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use chacha20poly1305::{AeadInPlace, KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use hkdf::HkdfExtract;
 use sha2::Sha256;
 use zeroize::Zeroize as _;
@@ -10,6 +9,7 @@ use zeroize::Zeroize as _;
 use crate::tickets::{
     Epoch, LeafDigest,
     binding::LEAF_DIGEST_BYTES,
+    cipher::{Cipher, TAG_BYTES, XNONCE_BYTES},
     root::{Secret, derive},
 };
 
@@ -19,17 +19,16 @@ use crate::tickets::{
 /// what that costs.
 pub struct TicketKey {
     epoch: Epoch,
-    // Zeroed on drop by its crate.
-    key: XChaCha20Poly1305,
+    key: Cipher,
     nonces: Secret,
 }
 
 impl TicketKey {
     /// A key for the tickets of `epoch`; the caller zeroes `secret`.
     pub fn new(epoch: Epoch, secret: &[u8; 32]) -> Self {
-        let key = derive(secret, LABEL_SEAL, &[]);
+        let key = Cipher::new(derive(secret, LABEL_SEAL, &[]));
         let nonces = derive(secret, LABEL_NONCE, &[]);
-        Self { epoch, key: XChaCha20Poly1305::new((&*key).into()), nonces }
+        Self { epoch, key, nonces }
     }
 
     /// The epoch that its tickets carry.
@@ -59,7 +58,7 @@ impl TicketKey {
         ticket.extend_from_slice(&nonce);
         ticket.extend_from_slice(plain);
         let sealed = ticket.get_mut(EPOCH_BYTES + NONCE_BYTES..)?;
-        let tag = self.key.encrypt_in_place_detached(&XNonce::from(nonce), &bound, sealed).ok()?;
+        let tag = self.key.seal(&nonce, &bound, sealed)?;
         ticket.extend_from_slice(&tag);
         Some(ticket)
     }
@@ -71,11 +70,7 @@ impl TicketKey {
         if u64::from_be_bytes(*epoch) != self.epoch.0 {
             return None;
         }
-        let mut plain = sealed.to_vec();
-        let (nonce, tag) = (XNonce::from(*nonce), Tag::from(*tag));
-        let bound = bound_to(self.epoch, leaf);
-        self.key.decrypt_in_place_detached(&nonce, &bound, &mut plain, &tag).ok()?;
-        Some(plain)
+        self.key.open(nonce, &bound_to(self.epoch, leaf), sealed, tag)
     }
 
     /// The front of HMAC-SHA256, keyed apart from the cipher, over all that the ticket is made of.
@@ -142,13 +137,12 @@ impl<'a> Ticket<'a> {
 pub const TICKET_BYTES_MAX: usize = 8_192;
 
 /// Bytes of each ticket's nonce, and of the random bytes that go into it.
-pub const NONCE_BYTES: usize = 24;
+pub const NONCE_BYTES: usize = XNONCE_BYTES;
 
 const BOUND_BYTES: usize = EPOCH_BYTES + LEAF_DIGEST_BYTES;
 const EPOCH_BYTES: usize = 8;
 const LABEL_NONCE: &[u8] = b"sealane ticket 2 nonce";
 const LABEL_SEAL: &[u8] = b"sealane ticket 2 seal";
-const TAG_BYTES: usize = 16;
 const OVERHEAD_BYTES: usize = EPOCH_BYTES + NONCE_BYTES + TAG_BYTES;
 
 #[cfg(test)]

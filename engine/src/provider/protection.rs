@@ -1,0 +1,245 @@
+//! Protection of records by AWS-LC's ciphers, with keys that are expanded while they are in use.
+
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce as AwsNonce};
+use aws_lc_rs::error::Unspecified;
+use rustls::crypto::cipher::{
+    AeadKey, InboundOpaqueMessage, InboundPlainMessage, Iv, KeyBlockShape, MessageDecrypter,
+    MessageEncrypter, NONCE_LEN, Nonce, OutboundOpaqueMessage, OutboundPlainMessage,
+    PrefixedPayload, Tls12AeadAlgorithm, Tls13AeadAlgorithm, UnsupportedOperationError,
+    make_tls12_aad, make_tls13_aad,
+};
+use rustls::{ConnectionTrafficSecrets, ContentType, Error, ProtocolVersion};
+
+use super::expanded::{Aead, RecordKey};
+use crate::record::RECORD_PLAIN_MAX;
+
+impl Tls13AeadAlgorithm for Aead {
+    fn encrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageEncrypter> {
+        Tls13Direction::new(*self, &key, iv)
+    }
+
+    fn decrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageDecrypter> {
+        Tls13Direction::new(*self, &key, iv)
+    }
+
+    fn key_len(&self) -> usize {
+        self.algorithm().key_len()
+    }
+
+    fn extract_keys(
+        &self,
+        key: AeadKey,
+        iv: Iv,
+    ) -> Result<ConnectionTrafficSecrets, UnsupportedOperationError> {
+        Ok(secrets(*self, key, iv))
+    }
+}
+
+/// One direction of a TLS 1.3 connection, under one key (RFC 8446 section 5.2).
+struct Tls13Direction {
+    key: RecordKey,
+    iv: Iv,
+}
+
+impl Tls13Direction {
+    fn new(aead: Aead, key: &AeadKey, iv: Iv) -> Box<Self> {
+        let mut direction = Box::new(Self { key: RecordKey::blank(aead), iv });
+        direction.key.fill(key);
+        direction
+    }
+}
+
+impl MessageEncrypter for Tls13Direction {
+    fn encrypt(
+        &mut self,
+        message: OutboundPlainMessage<'_>,
+        sequence: u64,
+    ) -> Result<OutboundOpaqueMessage, Error> {
+        let sealed_len = self.encrypted_payload_len(message.payload.len());
+        let mut payload = PrefixedPayload::with_capacity(sealed_len);
+        payload.extend_from_chunks(&message.payload);
+        payload.extend_from_slice(&[message.typ.into()]);
+        let nonce = nonce_of(&self.iv, sequence);
+        seal(&mut self.key, nonce, &make_tls13_aad(sealed_len), &mut payload, 0)?;
+        // The type and version that TLS 1.3 shows (section 5.1).
+        let (shown, version) = (ContentType::ApplicationData, ProtocolVersion::TLSv1_2);
+        Ok(OutboundOpaqueMessage::new(shown, version, payload))
+    }
+
+    fn encrypted_payload_len(&self, payload_len: usize) -> usize {
+        payload_len + CONTENT_TYPE_LEN + TAG_LEN
+    }
+}
+
+impl MessageDecrypter for Tls13Direction {
+    fn decrypt<'a>(
+        &mut self,
+        mut message: InboundOpaqueMessage<'a>,
+        sequence: u64,
+    ) -> Result<InboundPlainMessage<'a>, Error> {
+        let aad = make_tls13_aad(message.payload.len());
+        let nonce = nonce_of(&self.iv, sequence);
+        let plain_len = open(&mut self.key, nonce, &aad, &mut message.payload)?;
+        message.payload.truncate(plain_len);
+        message.into_tls13_unpadded_message()
+    }
+}
+
+impl Tls12AeadAlgorithm for Aead {
+    fn encrypter(&self, key: AeadKey, iv: &[u8], explicit: &[u8]) -> Box<dyn MessageEncrypter> {
+        Tls12Direction::new(*self, &key, iv, explicit)
+    }
+
+    fn decrypter(&self, key: AeadKey, iv: &[u8]) -> Box<dyn MessageDecrypter> {
+        Tls12Direction::new(*self, &key, iv, &[])
+    }
+
+    fn key_block_shape(&self) -> KeyBlockShape {
+        let explicit_nonce_len = explicit_len(*self);
+        KeyBlockShape {
+            enc_key_len: self.algorithm().key_len(),
+            fixed_iv_len: NONCE_LEN - explicit_nonce_len,
+            explicit_nonce_len,
+        }
+    }
+
+    fn extract_keys(
+        &self,
+        key: AeadKey,
+        iv: &[u8],
+        explicit: &[u8],
+    ) -> Result<ConnectionTrafficSecrets, UnsupportedOperationError> {
+        Ok(secrets(*self, key, joined(iv, explicit)))
+    }
+}
+
+/// One direction of a TLS 1.2 connection: AES-GCM writes a part of each nonce in front of the
+/// record (RFC 5288 section 3), ChaCha20-Poly1305 none (RFC 7905 section 2).
+struct Tls12Direction {
+    key: RecordKey,
+    /// What nonces begin with, and where those of our own records start to count.
+    iv: Iv,
+}
+
+impl Tls12Direction {
+    fn new(aead: Aead, key: &AeadKey, iv: &[u8], explicit: &[u8]) -> Box<Self> {
+        let mut direction =
+            Box::new(Self { key: RecordKey::blank(aead), iv: joined(iv, explicit) });
+        direction.key.fill(key);
+        direction
+    }
+}
+
+impl MessageEncrypter for Tls12Direction {
+    fn encrypt(
+        &mut self,
+        message: OutboundPlainMessage<'_>,
+        sequence: u64,
+    ) -> Result<OutboundOpaqueMessage, Error> {
+        let plain_len = message.payload.len();
+        let explicit_len = explicit_len(self.key.aead());
+        let nonce = nonce_of(&self.iv, sequence);
+        let (_, explicit) = nonce.split_at(NONCE_LEN - explicit_len);
+        let mut payload = PrefixedPayload::with_capacity(self.encrypted_payload_len(plain_len));
+        payload.extend_from_slice(explicit);
+        payload.extend_from_chunks(&message.payload);
+        let aad = make_tls12_aad(sequence, message.typ, message.version, plain_len);
+        seal(&mut self.key, nonce, &aad, &mut payload, explicit_len)?;
+        Ok(OutboundOpaqueMessage::new(message.typ, message.version, payload))
+    }
+
+    fn encrypted_payload_len(&self, payload_len: usize) -> usize {
+        explicit_len(self.key.aead()) + payload_len + TAG_LEN
+    }
+}
+
+impl MessageDecrypter for Tls12Direction {
+    fn decrypt<'a>(
+        &mut self,
+        mut message: InboundOpaqueMessage<'a>,
+        sequence: u64,
+    ) -> Result<InboundPlainMessage<'a>, Error> {
+        let explicit_len = explicit_len(self.key.aead());
+        let overhead = explicit_len + TAG_LEN;
+        let plain_len = message.payload.len().checked_sub(overhead).ok_or(Error::DecryptError)?;
+        let aad = make_tls12_aad(sequence, message.typ, message.version, plain_len);
+        let (explicit, sealed) = message.payload.split_at_mut(explicit_len);
+        let mut nonce = nonce_of(&self.iv, if explicit.is_empty() { sequence } else { 0 });
+        let (_, end) = nonce.split_at_mut(NONCE_LEN - explicit_len);
+        end.copy_from_slice(explicit);
+        open(&mut self.key, nonce, &aad, sealed)?;
+        if plain_len > RECORD_PLAIN_MAX {
+            return Err(Error::PeerSentOversizedRecord);
+        }
+        Ok(message.into_plain_message_range(explicit_len..explicit_len + plain_len))
+    }
+}
+
+/// Bytes of a nonce that TLS 1.2 writes in front of a record.
+fn explicit_len(aead: Aead) -> usize {
+    match aead {
+        Aead::Aes128Gcm | Aead::Aes256Gcm => 8,
+        Aead::ChaCha20Poly1305 => 0,
+    }
+}
+
+/// The nonce of no record yet: its fixed part, and the part that each record shows.
+fn joined(iv: &[u8], explicit: &[u8]) -> Iv {
+    let mut bytes = [0; NONCE_LEN];
+    bytes.iter_mut().zip(iv.iter().chain(explicit)).for_each(|(to, from)| *to = *from);
+    Iv::new(bytes)
+}
+
+fn nonce_of(iv: &Iv, sequence: u64) -> [u8; NONCE_LEN] {
+    Nonce::new(iv, sequence).0
+}
+
+/// Encrypts what stands in `payload` behind the first `clear_len` bytes, and appends the tag.
+fn seal(
+    key: &mut RecordKey,
+    nonce: [u8; NONCE_LEN],
+    aad: &[u8],
+    payload: &mut PrefixedPayload,
+    clear_len: usize,
+) -> Result<(), Error> {
+    let (_, plain) = payload.as_mut().split_at_mut(clear_len);
+    let sealed = key.expanded(|key: &LessSafeKey| {
+        key.seal_in_place_separate_tag(
+            AwsNonce::assume_unique_for_key(nonce),
+            Aad::from(aad),
+            plain,
+        )
+    });
+    let tag = sealed.and_then(|tag| tag).map_err(|Unspecified| Error::EncryptError)?;
+    payload.extend_from_slice(tag.as_ref());
+    Ok(())
+}
+
+/// Decrypts `sealed`, whose end is the tag; returns how many bytes that makes.
+fn open(
+    key: &mut RecordKey,
+    nonce: [u8; NONCE_LEN],
+    aad: &[u8],
+    sealed: &mut [u8],
+) -> Result<usize, Error> {
+    let opened = key.expanded(|key: &LessSafeKey| {
+        let nonce = AwsNonce::assume_unique_for_key(nonce);
+        key.open_in_place(nonce, Aad::from(aad), sealed).map(|plain| plain.len())
+    });
+    opened.and_then(|len| len).map_err(|Unspecified| Error::DecryptError)
+}
+
+fn secrets(aead: Aead, key: AeadKey, iv: Iv) -> ConnectionTrafficSecrets {
+    match aead {
+        Aead::Aes128Gcm => ConnectionTrafficSecrets::Aes128Gcm { key, iv },
+        Aead::Aes256Gcm => ConnectionTrafficSecrets::Aes256Gcm { key, iv },
+        Aead::ChaCha20Poly1305 => ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv },
+    }
+}
+
+const CONTENT_TYPE_LEN: usize = 1;
+/// Of every cipher that TLS protects records with here.
+const TAG_LEN: usize = 16;
+
+#[cfg(test)]
+mod tests;
