@@ -125,7 +125,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     Layer {
         folder: "fuzz",
         may_use: &["sealane", "sealane-engine", "sealane-lab", "sealane-node", "sealane-store"],
@@ -137,6 +137,7 @@ const LAYERS: [Layer; 12] = [
         folder: "lab",
         may_use: &[
             "bytering",
+            "sealane-kcmp",
             "sealane-lanes",
             "sealane-engine",
             "sealane-libssl",
@@ -145,6 +146,7 @@ const LAYERS: [Layer; 12] = [
         bans: &[],
     },
     Layer { folder: "libssl", may_use: &[], bans: &[] },
+    Layer { folder: "kcmp", may_use: &[], bans: &[] },
     Layer { folder: "bytering", may_use: &[], bans: &[] },
     Layer {
         folder: "sealane",

@@ -75,9 +75,9 @@ fn said_by_root(file: &File) -> Option<&'static str> {
     }
 }
 
-/// A lock-free ring, calls into C, memory that JavaScript allocates and a file that is mapped into
-/// memory cannot be written without; everything else can.
-const UNSAFE_CRATES: [&str; 4] = ["bytering", "libssl", "node", "store"];
+/// A lock-free ring, calls into C, a system call that rustix does not have, memory that JavaScript
+/// allocates and a file that is mapped into memory cannot be written without; everything else can.
+const UNSAFE_CRATES: [&str; 5] = ["bytering", "kcmp", "libssl", "node", "store"];
 
 const BANNED_MODULES: [&str; 7] =
     ["common", "helper", "helpers", "manager", "misc", "util", "utils"];
