@@ -17,10 +17,12 @@
 
 mod descriptor;
 mod door;
+mod sharing;
 mod table;
 
 pub use descriptor::Descriptor;
 pub use door::{
     ANSWER_WAIT, Entrance, GiveError, Giver, Left, PART_DESCRIPTORS_MAX, Part, Settled, Taker, door,
 };
-pub use table::{FileTable, Growth, TABLE_DESCRIPTORS_MAX, can_be_own, grow, is_same};
+pub use sharing::{same_file, same_map, same_table};
+pub use table::{FileTable, Growth, TABLE_DESCRIPTORS_MAX, can_be_own, grow, own_copy};

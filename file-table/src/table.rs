@@ -1,11 +1,11 @@
-//! The system calls about tables: a thread's own, whether two threads share one, and growth.
+//! The system calls about tables: a thread's own, and growth.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::process::{Pid, Resource, getrlimit};
+use rustix::process::{Resource, getrlimit};
 
 /// Whose table a thread has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,21 +23,18 @@ pub enum FileTable {
 /// What the kernel says.
 pub fn can_be_own() -> io::Result<()> {
     // In a thread that ends at once, so that nobody's table changes.
-    let tried = std::thread::Builder::new().spawn(|| close_range(NONE, NONE, UNSHARE))?;
+    let tried = std::thread::Builder::new().spawn(own_copy)?;
     tried.join().map_err(|_| io::Error::other("the thread that tried it panicked"))?
 }
 
-/// Whether the threads `a` and `b`, which this process may trace, share one table.
+/// Gives this thread a table of its own, with a copy of all that is open. A number that came from
+/// before names the copy from now on, and one that comes now means nothing elsewhere: what a thread
+/// opens, it must close.
 ///
 /// # Errors
-/// One of them is gone, or the kernel tells nobody, or not us.
-pub fn is_same(a: Pid, b: Pid) -> io::Result<bool> {
-    let [a, b] = [a, b].map(|pid| libc::c_long::from(pid.as_raw_nonzero().get()));
-    // SAFETY: kcmp(2) takes numbers alone here, and writes no memory.
-    match unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_FILES, 0, 0) } {
-        -1 => Err(io::Error::last_os_error()),
-        order => Ok(order == 0),
-    }
+/// As [`can_be_own`].
+pub fn own_copy() -> io::Result<()> {
+    close_range(NONE, NONE, UNSHARE)
 }
 
 /// Gives this thread a table of its own, in which nothing is open but the standard streams, where
@@ -118,8 +115,6 @@ fn close_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
 const DESCRIPTOR_BYTES: u64 = 8;
 /// The number behind the standard streams.
 const FIRST_OWN: u32 = 3;
-/// From linux/kcmp.h: whether two threads share a table.
-const KCMP_FILES: libc::c_long = 2;
 /// A number that no descriptor has.
 const NONE: u32 = u32::MAX;
 /// From linux/close_range.h.

@@ -13,7 +13,7 @@ use rustix::net::sockopt;
 use rustix::thread::gettid;
 use sealane_file_table::{
     Descriptor, FileTable, GiveError, Giver, PART_DESCRIPTORS_MAX, Part, Settled, Taker,
-    can_be_own, door, is_same,
+    can_be_own, door, same_table,
 };
 
 /// A thread that has settled, and does what it is told to its end of the door.
@@ -21,10 +21,14 @@ struct Inside {
     giver: Giver,
     tell: Sender<Order>,
     thread: JoinHandle<()>,
-    id: rustix::process::Pid,
+    id: u32,
 }
 
 type Order = Box<dyn FnOnce(&mut Room) + Send>;
+
+fn own_id() -> u32 {
+    gettid().as_raw_nonzero().get().unsigned_abs()
+}
 
 /// What such a thread has.
 struct Room {
@@ -39,7 +43,7 @@ impl Inside {
         let (settled, has_settled) = channel();
         let thread = std::thread::spawn(move || {
             let Settled { taker, left, table, refusal } = entrance.settle(wanted);
-            settled.send((left, table, refusal, gettid())).unwrap();
+            settled.send((left, table, refusal, own_id())).unwrap();
             let mut room = Room { taker, parts: Vec::new() };
             told.into_iter().for_each(|order| order(&mut room));
         });
@@ -76,7 +80,7 @@ impl Inside {
     }
 
     fn open_numbers(&self) -> Vec<i32> {
-        let folder = format!("/proc/self/task/{}/fd", self.id.as_raw_nonzero());
+        let folder = format!("/proc/self/task/{}/fd", self.id);
         let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
         let mut numbers: Vec<i32> = names.map(|n| n.to_str().unwrap().parse().unwrap()).collect();
         numbers.sort_unstable();
@@ -96,9 +100,9 @@ fn a_table_of_its_own_holds_the_standard_streams_and_the_door() {
     let inside = Inside::own();
     let door = inside.ask(|room| room.taker.as_fd().as_raw_fd());
     assert_eq!(inside.open_numbers(), [0, 1, 2, door]);
-    assert!(!is_same(inside.id, gettid()).unwrap());
+    assert!(!same_table(inside.id, own_id()).unwrap());
     let other = Inside::own();
-    assert!(!is_same(inside.id, other.id).unwrap(), "two lanes");
+    assert!(!same_table(inside.id, other.id).unwrap(), "two lanes");
     inside.end();
     other.end();
 }
@@ -107,7 +111,7 @@ fn a_table_of_its_own_holds_the_standard_streams_and_the_door() {
 fn who_wants_none_shares_the_one_that_is_there() {
     let (inside, table) = Inside::start(FileTable::Shared);
     assert_eq!(table, FileTable::Shared);
-    assert!(is_same(inside.id, gettid()).unwrap());
+    assert!(same_table(inside.id, own_id()).unwrap());
     inside.end();
 }
 
@@ -121,9 +125,8 @@ fn what_was_left_behind_is_closed() {
         taker.wait().map(|_| ()).unwrap_err().kind()
     });
     let (left, number) = has_settled.recv().unwrap();
-    let in_table = |number: i32| {
-        std::fs::read_link(format!("/proc/self/task/{}/fd/{number}", gettid().as_raw_nonzero()))
-    };
+    let in_table =
+        |number: i32| std::fs::read_link(format!("/proc/self/task/{}/fd/{number}", own_id()));
     let socket = in_table(number).unwrap();
     left.close();
     // Another test may have got the number since.

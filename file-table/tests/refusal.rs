@@ -3,8 +3,7 @@
 
 use std::os::fd::AsFd;
 
-use rustix::thread::gettid;
-use sealane_file_table::{FileTable, Settled, can_be_own, door, is_same};
+use sealane_file_table::{FileTable, Settled, can_be_own, door, same_table};
 
 #[test]
 fn a_thread_that_may_have_no_table_shares_one_and_says_why() {
@@ -12,14 +11,14 @@ fn a_thread_that_may_have_no_table_shares_one_and_says_why() {
     std::thread::spawn(|| {
         refuse(libc::SYS_close_range);
         assert_eq!(can_be_own().unwrap_err().raw_os_error(), Some(libc::EPERM));
-        let parent = gettid();
+        let parent = own_id();
         let (mut giver, entrance) = door().unwrap();
         let thread = std::thread::spawn(move || {
             let Settled { taker, left, table, refusal } = entrance.settle(FileTable::Own);
             left.close();
             assert_eq!(table, FileTable::Shared);
             assert_eq!(refusal.unwrap().raw_os_error(), Some(libc::EPERM));
-            assert!(is_same(parent, gettid()).unwrap());
+            assert!(same_table(parent, own_id()).unwrap());
             taker.wait().unwrap().descriptors.len()
         });
         let (reader, _writer) = std::io::pipe().unwrap();
@@ -28,6 +27,10 @@ fn a_thread_that_may_have_no_table_shares_one_and_says_why() {
     })
     .join()
     .unwrap();
+}
+
+fn own_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
 /// Makes the system call `number` fail in this thread from now on, as Docker's filter does.

@@ -12,7 +12,7 @@ use clap_mangen::Man;
 use crate::{
     bulk, certificates, connect, contexts, count,
     error::Error,
-    findings, forecast, gate, handshake, memory, node, offload, page, quick, ring,
+    findings, forecast, gate, handshake, kernel_ledger, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
     tickets, transfer, trial, validate, why, writeups,
@@ -36,7 +36,7 @@ enum Subject {
     /// Who builds TLS client contexts, and what it costs, against Redis and MongoDB's protocol
     Contexts(contexts::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
-    Count(count::Arguments),
+    Count(Box<Counting>),
     /// What TLS stacks share per handshake, from recordings: a page with each one's culprit
     Findings(findings::Arguments),
     /// From counts, what share of its speed a thread keeps on many cores, and what stops it
@@ -97,6 +97,15 @@ enum Subject {
     Relay(relay::Arguments),
 }
 
+/// Of `count`: what a program does itself, or what it shares in the kernel.
+#[derive(clap::Args)]
+struct Counting {
+    #[command(flatten)]
+    own: count::Arguments,
+    #[command(flatten)]
+    kernel: kernel_ledger::Arguments,
+}
+
 /// Parses the command line, does what it says and tells how it went.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -120,7 +129,11 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Certificates(arguments) => certificates::run(&arguments),
         Subject::Connect(arguments) => connect::run(&arguments),
         Subject::Contexts(arguments) => contexts::run(&arguments),
-        Subject::Count(arguments) => count::run(&arguments),
+        Subject::Count(arguments) if arguments.kernel.is_asked() => {
+            let (json, repeats) = arguments.own.kept();
+            kernel_ledger::run(&arguments.kernel, json, repeats)
+        }
+        Subject::Count(arguments) => count::run(&arguments.own),
         Subject::Findings(arguments) => findings::run(&arguments),
         Subject::Forecast(arguments) => forecast::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),

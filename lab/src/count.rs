@@ -67,7 +67,7 @@ pub(crate) use run::installed;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Stacks to count, by name or path, separated by commas
-    #[arg(long, value_delimiter = ',', required_unless_present = "serve")]
+    #[arg(long, value_delimiter = ',', required_unless_present_any = ["kernel", "serve"])]
     stack: Vec<String>,
     /// Counts shared writes of this binary of sealane instead, running with two lanes
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stack",
@@ -105,6 +105,13 @@ pub struct Arguments {
     /// A fault to commit: shows that it is counted
     #[arg(long, hide = true)]
     fault: Option<Fault>,
+}
+
+impl Arguments {
+    /// Where the document goes, and how often everything is counted.
+    pub(crate) fn kept(&self) -> (Option<&Path>, u32) {
+        (self.json.as_deref(), self.repeats)
+    }
 }
 
 /// A scenario on the command line.
@@ -226,6 +233,13 @@ impl Tools {
         let stop = Interrupt::catch()?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
         Ok(Self { folder, stop, progress: Progress::start(), handshakes })
+    }
+}
+
+impl Tools {
+    /// Whether the operator wants no more.
+    pub(crate) fn stop(&self) -> &Interrupt {
+        &self.stop
     }
 }
 

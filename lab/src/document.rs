@@ -7,6 +7,7 @@
 mod findings;
 mod forecast;
 mod gate;
+mod kernel;
 mod live;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub use forecast::{
     Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
 };
 pub use gate::{GateFigure, GateResult};
+pub use kernel::{KernelCall, KernelContention, KernelGrowth, KernelLedger, KernelRow, KernelWait};
 pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
     LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
@@ -69,6 +71,9 @@ pub struct Run {
     /// Of `count`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<CountResult>,
+    /// Of `count --kernel`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_ledgers: Vec<KernelLedger>,
     /// Of `gate`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
@@ -90,8 +95,8 @@ pub struct Run {
     /// Of `servers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
-    /// Of `tickets`, `ring`, `offload`, `certificates`, `contexts` and `node`: the ways to do one
-    /// thing, side by side.
+    /// Of `tables`, `tickets`, `ring`, `offload`, `certificates`, `contexts` and `node`: the ways
+    /// to do one thing, side by side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strategies: Vec<Strategies>,
     /// Pairs that were measured in the same rounds, with the verdict on each.
@@ -524,7 +529,7 @@ pub struct ServerResult {
 /// Named ways to share one thing, or not to share it, measured in the same rounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Strategies {
-    /// The command: `tickets`, `ring`, `offload`, `certificates`, `contexts` or `node`.
+    /// The command: `tables`, `tickets`, `ring`, `offload`, `certificates`, `contexts` or `node`.
     pub command: String,
     /// What all rows have in common, such as `lifetime`: `1 s`.
     pub settings: BTreeMap<String, String>,

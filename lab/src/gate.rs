@@ -31,6 +31,7 @@ use crate::{
         verdict::Found,
     },
     journal::Journal,
+    kernel_ledger::file_table,
     trial::fault::Fault,
 };
 
@@ -173,13 +174,20 @@ fn counted(entry: &Entry, fault: Option<Fault>, tools: &mut Tools) -> Result<Fou
             let limits = |figure: Figure| entry.limits.iter().any(|limit| limit.figure == figure);
             let writes = limits(Figure::Writes) || !entry.allowed.is_empty();
             let instructions = limits(Figure::Instructions);
-            server.count(Wanted { instructions, locks: with_locks, writes }, tools)?
+            // What takes seconds comes first.
+            let table =
+                limits(Figure::TableWrites).then(|| file_table(server, tools)).transpose()?;
+            let wanted = Wanted { instructions, locks: with_locks, writes };
+            return Ok(Found { table, ..of_counts(server.count(wanted, tools)?) });
         }
         Subject::Test(test) => plain(test)?.count(with_locks, tools)?,
     };
-    let Counts { writes, instructions, locks } = found;
+    Ok(of_counts(found))
+}
+
+fn of_counts(Counts { writes, instructions, locks }: Counts) -> Found {
     let instructions = BySide { server: instructions, client: 0.0 };
-    Ok(Found { writes, instructions, locks: locks.unwrap_or_default() })
+    Found { writes, instructions, locks: locks.unwrap_or_default(), table: None }
 }
 
 fn of_stack(result: CountResult) -> Found {
@@ -187,6 +195,7 @@ fn of_stack(result: CountResult) -> Found {
         writes: result.shared_writes.unwrap_or_default(),
         instructions: result.instructions.unwrap_or_default(),
         locks: result.locks.unwrap_or_default(),
+        table: None,
     }
 }
 

@@ -27,6 +27,7 @@ pub mod histogram;
 pub mod interrupt;
 mod issuance;
 pub mod journal;
+mod kernel_ledger;
 mod live;
 mod load;
 pub mod machine;

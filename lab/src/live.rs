@@ -9,7 +9,7 @@
 //!                                                     verdict: rules over all of it -> findings
 //! ```
 
-mod calls;
+pub(crate) mod calls;
 mod code;
 mod nameless;
 mod names;
@@ -20,7 +20,7 @@ mod state;
 pub(crate) mod table;
 mod target;
 mod threads;
-mod tool;
+pub(crate) mod tool;
 mod uprobes;
 mod verdict;
 

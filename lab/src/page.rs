@@ -7,6 +7,7 @@ mod curves;
 pub(crate) mod findings;
 mod frame;
 mod headline;
+mod kernel;
 mod live;
 mod lock_paths;
 mod matrix;
@@ -151,6 +152,7 @@ fn render(sources: &Sources, raw: bool) -> String {
         live::section(sources),
         verdicts::section(sources),
         sharing::section(sources),
+        kernel::section(sources),
         validation::section(sources),
         strategies::section(sources),
         times::section(sources),

@@ -41,6 +41,11 @@ impl Process {
         self
     }
 
+    /// The number of the first process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether the first process still runs.
     pub(crate) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

@@ -12,9 +12,9 @@ pub(crate) mod case;
 pub(crate) mod configuration;
 mod floor;
 mod listen;
-mod measure;
+pub(crate) mod measure;
 mod names;
-mod placement;
+pub(crate) mod placement;
 pub(crate) mod programs;
 pub(crate) mod relay;
 mod results;
@@ -199,7 +199,7 @@ fn settings(arguments: &Arguments, placement: Placement) -> Settings {
     }
 }
 
-fn named(text: &str) -> Result<(String, String), String> {
+pub(crate) fn named(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, line)) if !name.is_empty() && line.contains("{port}") => {
             Ok((name.into(), line.into()))

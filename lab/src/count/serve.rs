@@ -60,6 +60,10 @@ pub(crate) struct Server {
     pub(crate) each: Connections,
 }
 
+/// What is done with a server that runs: its first process, and what connects so often.
+pub(crate) type AtWork<'a> =
+    &'a mut dyn FnMut(u32, &mut dyn FnMut(u64) -> Result<(), Error>) -> Result<(), Error>;
+
 /// What is counted of a server; the fewer, the faster.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wanted {
@@ -125,6 +129,19 @@ impl Server {
             counts.writes = grown.writes;
         }
         Ok(counts)
+    }
+
+    /// Starts it at its own speed and has `work` done: with its first process, and with what makes
+    /// so many connections and waits until the server is done with them.
+    ///
+    /// # Errors
+    /// What stopped it, or those of `work`.
+    pub(crate) fn at_work(&self, tools: &Tools, work: AtWork<'_>) -> Result<(), Error> {
+        let placed = self.placed(tools)?;
+        let look = &mut || Ok(0);
+        let mut running = Running::start(placed, (&[], "at its own speed"), tools, look)?;
+        let first = running.id();
+        work(first, &mut |connections| running.round((connections, "counting"), &mut || Ok(0)))
     }
 
     fn lengths(&self) -> [u64; LENGTHS] {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LockSite, SharedLine};
+use super::{KernelRow, LockSite, SharedLine};
 
 /// One entry of a budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct GateResult {
     pub lines: Vec<SharedLine>,
     /// The busiest locks and where they are taken.
     pub sites: Vec<LockSite>,
+    /// Who writes shared file tables, if that has a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<KernelRow>,
     /// Why it could not be counted.
     pub failure: Option<String>,
 }
@@ -32,7 +35,8 @@ pub struct GateResult {
 /// One limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateFigure {
-    /// `instructions`, `mutexes`, `read locks`, `shared writes` or `write locks`.
+    /// `instructions`, `mutexes`, `read locks`, `shared writes`, `write locks` or
+    /// `writes of a shared file table`.
     pub figure: String,
     /// Of a stack, `client` or `server`.
     pub side: Option<String>,

@@ -244,6 +244,8 @@ pub struct LiveFinding {
 pub enum LiveKind {
     /// Some threads accept many more connections than others.
     AcceptSkew,
+    /// CPU time goes into waiting for the lock of a file table that threads share.
+    FileTable,
     /// CPU time goes into taking and releasing locks.
     LockContention,
     /// Too little was seen.

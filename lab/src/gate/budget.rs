@@ -90,6 +90,8 @@ pub(super) enum Figure {
     Instructions,
     Mutexes,
     ReadLocks,
+    /// Calls that write a file table which several threads share, by the kernel's word.
+    TableWrites,
     WriteLocks,
     Writes,
 }
@@ -101,6 +103,7 @@ impl Figure {
             Self::Instructions => "instructions",
             Self::Mutexes => "mutexes",
             Self::ReadLocks => "read locks",
+            Self::TableWrites => "writes of a shared file table",
             Self::WriteLocks => "write locks",
             Self::Writes => "shared writes",
         }
@@ -187,7 +190,7 @@ fn entry(mut table: Table<'_>, field: &str, read: fn(&mut Table<'_>) -> Subject)
     if let Subject::Server(server) = &mut subject {
         server.name.clone_from(&name);
     }
-    let limits = limits(&mut table, matches!(subject, Subject::Stack(_)));
+    let limits = limits(&mut table, &subject);
     let allowed = table.tables("line").into_iter().map(allowed).collect();
     let line = table.line();
     table.end();
@@ -204,7 +207,8 @@ fn allowed(mut table: Table<'_>) -> Allowed {
     allowed
 }
 
-fn limits(table: &mut Table<'_>, has_sides: bool) -> Vec<Limit> {
+fn limits(table: &mut Table<'_>, subject: &Subject) -> Vec<Limit> {
+    let has_sides = matches!(subject, Subject::Stack(_));
     let tolerance = table.figure(TOLERANCE);
     let mut limits = Vec::new();
     for (of_client, fields) in
@@ -219,6 +223,13 @@ fn limits(table: &mut Table<'_>, has_sides: bool) -> Vec<Limit> {
                 limits.push(Limit { figure, of_client: *of_client, max, tolerance_percent });
             }
         }
+    }
+    // Of others, the lab is half of what would be counted.
+    if let Subject::Server(_) = subject
+        && let Some(max) = table.figure(TABLE_WRITES)
+    {
+        let figure = Figure::TableWrites;
+        limits.push(Limit { figure, of_client: false, max, tolerance_percent: 0.0 });
     }
     if limits.is_empty() {
         table.note(&format!(
@@ -332,6 +343,7 @@ const SERVER: [&str; 5] = [
     "server_mutexes_max",
     "server_instructions_max",
 ];
+const TABLE_WRITES: &str = "shared_table_writes_max";
 const TOLERANCE: &str = "instructions_tolerance_percent";
 /// Random bytes decide how long some computations are.
 const TOLERANCE_PERCENT: f64 = 5.0;

@@ -125,7 +125,7 @@ const PROGRAM_LOCKS: &str = "\
 seen are locks of the C library, and Rust's own if the line table tells them and two threads
     take them; other locks made of atomics inside a binary are not seen, only their writes";
 const SERVER: &str = "\
-what the kernel shares is not visible";
+what the kernel shares is not visible, but for writes of file tables where these have a limit";
 const STACK_LOCKS: &str =
     "locks inside the binary, made of atomics (Rust's own, Go's), are not seen, only their writes";
 const WRITERS_SHOWN: usize = 3;

@@ -2,8 +2,11 @@
 
 use crate::{
     count::{ALLOCATOR, NAMELESS_MEMORY},
-    document::{BySide, GateFigure, GateResult, LockCounts, LockSite, SharedLine, SharedWrites},
+    document::{
+        BySide, GateFigure, GateResult, KernelRow, LockCounts, LockSite, SharedLine, SharedWrites,
+    },
     gate::budget::{Allowed, Entry, Figure, Limit, Subject},
+    kernel_ledger::table,
 };
 
 /// What was counted of an entry, per unit of its work.
@@ -12,14 +15,18 @@ pub(super) struct Found {
     pub(super) writes: SharedWrites,
     pub(super) instructions: BySide<f64>,
     pub(super) locks: LockCounts,
+    /// Of file tables, if they have a limit.
+    pub(super) table: Option<KernelRow>,
 }
 
 impl Found {
     fn of(&self, limit: &Limit) -> f64 {
+        let table = || self.table.as_ref().map_or(0, |row| row.per_connection);
         let both = match limit.figure {
             Figure::Instructions => self.instructions,
             Figure::Mutexes => self.locks.mutex,
             Figure::ReadLocks => self.locks.read,
+            Figure::TableWrites => BySide { server: table() as f64, client: 0.0 },
             Figure::WriteLocks => self.locks.write,
             Figure::Writes => self.writes.total,
         };
@@ -50,6 +57,7 @@ pub(super) fn judged(entry: &Entry, found: Found, file: &str) -> GateResult {
         excess,
         lines: found.writes.lines,
         sites: found.locks.sites,
+        table: found.table,
         ..unjudged(entry)
     }
 }
@@ -114,6 +122,11 @@ fn exceeded(entry: &Entry, limit: &Limit, found: &Found, file: &str) -> Option<S
             text += &format!("\n    taken in {}", site.path.join("\n      called by "));
         }
     }
+    if let (Figure::TableWrites, Some(row)) = (limit.figure, &found.table) {
+        let (by_call, sharers) = (table::by_call(row), table::sharers(row));
+        text += &format!("\n  {by_call}\n  of a table that is shared by {sharers}");
+        text += &format!("\n  removed by {}", row.removal);
+    }
     Some(text)
 }
 
@@ -124,7 +137,7 @@ fn sites<'a>(limit: &Limit, sites: &'a [LockSite]) -> impl Iterator<Item = &'a L
         Figure::Mutexes => &["mutex", "spin"][..],
         Figure::ReadLocks => &["read"],
         Figure::WriteLocks => &["write"],
-        Figure::Instructions | Figure::Writes => &[],
+        Figure::Instructions | Figure::TableWrites | Figure::Writes => &[],
     };
     sites
         .iter()
@@ -177,7 +190,7 @@ const SITES_TOLD: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::budget::Budget;
+    use crate::{document::KernelCall, gate::budget::Budget};
 
     fn entry(limits: &str) -> Entry {
         let text = format!(
@@ -240,6 +253,34 @@ mod tests {
             judged(&entry(limits), Found { instructions, ..Found::default() }, "b.toml").kept
         };
         assert!(kept(1_100.0) && !kept(1_101.0));
+    }
+
+    #[test]
+    fn a_shared_table_is_told_with_what_writes_it() {
+        let text = "[[server]]\nname = \"a\"\ncommand = [\"x\"]\nshared_table_writes_max = 0\n";
+        let mut budget = Budget::parse("b.toml", text).unwrap_or_else(|told| panic!("{told}"));
+        let entry = budget.entries.remove(0);
+        let close = KernelCall { call: "close".into(), per_connection: 2, lengths: [4, 8, 12] };
+        let row = |per_connection, calls| KernelRow {
+            threads: 5,
+            writers: 2,
+            shared: 1,
+            per_connection,
+            calls,
+            exact: true,
+            removal: "a table each".into(),
+            ..KernelRow::default()
+        };
+        let judged = |row| judged(&entry, Found { table: Some(row), ..Found::default() }, "b.toml");
+        assert!(judged(row(0, Vec::new())).kept);
+        let told = judged(row(2, vec![close]));
+        assert_eq!(
+            told.excess,
+            ["2 writes of a shared file table per connection are more than the budget of 0 \
+              (b.toml:1, \"a\")\n  close 2\n  of a table that is shared by 5 threads, 2 write\n  \
+              removed by a table each"]
+        );
+        assert_eq!(told.table.map(|row| row.per_connection), Some(2));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! System calls of the server, [`Calls`]: counted in the kernel by `bpftrace`, else from a stream
 //! of events by `perf trace`, else, where the operator allows it to be slowed, by `strace`.
 
-pub(super) mod bpftrace;
+pub(crate) mod bpftrace;
 mod perf;
-mod strace;
+pub(crate) mod strace;
 
 use std::{
     collections::BTreeMap,

@@ -22,7 +22,7 @@ impl Waits {
     pub(super) fn of(state: &str) -> Option<Self> {
         Some(match state {
             DISK => Self::Disk,
-            MEMORY_MAP | MUTEX => Self::Lock,
+            FILE_TABLE | MEMORY_MAP | MUTEX => Self::Lock,
             "accept" | "accept4" | "connect" | "epoll_pwait" | "epoll_pwait2" | "epoll_wait"
             | "io_uring_enter" | "poll" | "ppoll" | "pselect6" | "read" | "readv" | "recvfrom"
             | "recvmsg" | "recvmmsg" | "select" | "sendfile" | "sendmsg" | "sendto" | "splice"
@@ -58,6 +58,8 @@ pub(super) fn call_number(name: &str) -> Option<u64> {
 pub(super) const READY: &str = "ready";
 /// Of one that waits for storage.
 pub(super) const DISK: &str = "disk";
+/// In the kernel until a file table has grown, which all threads that share it wait for.
+pub(super) const FILE_TABLE: &str = "file table";
 /// Of one that waits for the kernel's lock of its process's memory map.
 pub(super) const MEMORY_MAP: &str = "memory map";
 /// The system call in which threads wait for each other.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::{
     names::{
-        ASLEEP, DISK, FUTEX, MEMORY_MAP, MUTEX, MUTEX_OR_CONDITION, READY, STOPPED, call_name,
+        ASLEEP, DISK, FILE_TABLE, FUTEX, MEMORY_MAP, MUTEX, MUTEX_OR_CONDITION, READY, STOPPED,
+        call_name,
     },
     target::{Stat, text_of},
 };
@@ -25,9 +26,14 @@ fn state_in(folder: &str, hidden: &mut bool) -> Option<String> {
     }
     let call = text_of(&format!("{folder}/syscall")).map(|line| slept_in(&line));
     if stat.state == 'D' {
-        // Whoever changes the memory map waits so for those who do the same.
-        let map = call.is_some_and(|call| MAP_CALLS.contains(&&*call));
-        return Some(if map { MEMORY_MAP } else { DISK }.into());
+        // Whoever changes the memory map waits so for those who do the same, and whoever needs a
+        // descriptor until a table that others share has grown.
+        let place = match call.as_deref() {
+            Some(call) if MAP_CALLS.contains(&call) => MEMORY_MAP,
+            Some(call) if TABLE_CALLS.contains(&call) => FILE_TABLE,
+            _ => DISK,
+        };
+        return Some(place.into());
     }
     // Who has just ended has nothing to hide.
     if call.is_some() || !Path::new(folder).exists() {
@@ -97,6 +103,21 @@ const FRAME_BYTES: u64 = 512;
 /// The word of a futex has so many bits.
 const LOW: u64 = 0xffff_ffff;
 const MAP_CALLS: [&str; 6] = ["brk", "madvise", "mmap", "mprotect", "mremap", "munmap"];
+/// Those that make a descriptor and wait for no storage.
+const TABLE_CALLS: [&str; 12] = [
+    "accept",
+    "accept4",
+    "dup",
+    "dup2",
+    "dup3",
+    "epoll_create1",
+    "eventfd2",
+    "fcntl",
+    "pipe2",
+    "socket",
+    "socketpair",
+    "timerfd_create",
+];
 const OPERATION: u64 = 127;
 const WAIT: u64 = 0;
 const WAIT_BITSET: u64 = 9;
@@ -175,6 +196,25 @@ mod tests {
         std::fs::write(folder.path().join("syscall"), "running").unwrap();
         assert_eq!(state_in(path, &mut hidden).as_deref(), Some(READY));
         assert!(!hidden);
+    }
+
+    #[test]
+    fn who_waits_in_the_kernel_is_told_by_the_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let stat = "12 (a) D 1 12 12 0 -1 4194560 9 9 9 9 31 32 0 0 20 0 4 0 777 1 1";
+        std::fs::write(folder.path().join("stat"), stat).unwrap();
+        for (call, expected) in [
+            ("accept4", FILE_TABLE),
+            ("socket", FILE_TABLE),
+            ("munmap", MEMORY_MAP),
+            ("read", DISK),
+        ] {
+            let number = (0..500).find(|number| call_name(*number) == call).unwrap();
+            let line = format!("{number} 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffc 0x7f00");
+            std::fs::write(folder.path().join("syscall"), line).unwrap();
+            assert_eq!(state_in(path, &mut false).as_deref(), Some(expected), "{call}");
+        }
     }
 
     #[test]

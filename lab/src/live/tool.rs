@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::{count::installed, document::Unseen, error::Error, interrupt::Interrupt};
 
 /// A running instrument.
-pub(super) struct Tool {
+pub(crate) struct Tool {
     child: Child,
     output: Option<JoinHandle<Vec<u8>>>,
     said: Option<JoinHandle<Vec<u8>>>,
@@ -29,13 +29,13 @@ pub(super) struct Tool {
 
 /// One that has ended.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// `None` if it had to be killed.
-    pub(super) status: Option<ExitStatus>,
+    pub(crate) status: Option<ExitStatus>,
     /// What it wrote, [`OUTPUT_BYTES_MAX`] at most.
-    pub(super) output: String,
+    pub(crate) output: String,
     /// And to standard error.
-    pub(super) said: String,
+    pub(crate) said: String,
 }
 
 impl Tool {
@@ -43,7 +43,7 @@ impl Tool {
     ///
     /// # Errors
     /// It is not there, or does not start; `what` is then not to be seen.
-    pub(super) fn start<A: AsRef<OsStr>>(
+    pub(crate) fn start<A: AsRef<OsStr>>(
         (program, package): (&str, &str),
         arguments: impl IntoIterator<Item = A>,
         what: &str,
@@ -67,29 +67,29 @@ impl Tool {
     }
 
     /// Whether it is still at work.
-    pub(super) fn runs(&mut self) -> bool {
+    pub(crate) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Whether it has ended, and not well.
-    pub(super) fn has_failed(&mut self) -> bool {
+    pub(crate) fn has_failed(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(status)) if !status.success())
     }
 
     /// Whether something has come on its standard output.
-    pub(super) fn has_spoken(&self) -> bool {
+    pub(crate) fn has_spoken(&self) -> bool {
         self.has_spoken.load(Ordering::Relaxed)
     }
 
     /// As if its operator pressed Ctrl-C: it writes what it has, and ends.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if self.runs() {
             self.signal(Signal::INT);
         }
     }
 
     /// Waits for its end, for `within` at most or until the operator wants no more.
-    pub(super) fn end(mut self, within: Duration, stop: &Interrupt) -> Ended {
+    pub(crate) fn end(mut self, within: Duration, stop: &Interrupt) -> Ended {
         let deadline = Instant::now() + within;
         while self.runs() && Instant::now() < deadline && !stop.is_pressed() {
             thread::sleep(POLL);
@@ -134,12 +134,12 @@ impl Drop for Tool {
 
 impl Ended {
     /// Whether it did what it was asked.
-    pub(super) fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 
     /// The line of its words that tells most: the one that says error, else the first.
-    pub(super) fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let lines = self.said.lines().map(str::trim);
         let mut lines = lines.filter(|line| !matches!(*line, "" | "Error:"));
         let telling = lines.clone().find(|line| {
@@ -157,7 +157,7 @@ impl Ended {
 ///
 /// # Errors
 /// It is not installed; `what` is then not to be seen.
-pub(super) fn find(program: &str, package: &str, what: &str) -> Result<PathBuf, Unseen> {
+pub(crate) fn find(program: &str, package: &str, what: &str) -> Result<PathBuf, Unseen> {
     installed(program, package).map_err(|error| {
         let remedy = match error {
             Error::Missing { remedy, .. } => remedy,
@@ -169,7 +169,7 @@ pub(super) fn find(program: &str, package: &str, what: &str) -> Result<PathBuf, 
 
 /// The arguments with which `perf` ends by itself, should nobody be left to end it: it lasts as
 /// long as a command that it is given.
-pub(super) fn for_at_most(seconds: u32) -> Vec<String> {
+pub(crate) fn for_at_most(seconds: u32) -> Vec<String> {
     let seconds = seconds.saturating_add(LONGER_SECONDS).to_string();
     let sleep = installed("sleep", "coreutils").map(|path| path.display().to_string());
     sleep.map(|sleep| vec!["--".to_owned(), sleep, seconds]).unwrap_or_default()
@@ -199,7 +199,7 @@ fn text(of: Option<JoinHandle<Vec<u8>>>) -> String {
 }
 
 /// Beyond the time that the server is to be watched, an instrument has this until it ends itself.
-pub(super) const LONGER_SECONDS: u32 = 60;
+pub(crate) const LONGER_SECONDS: u32 = 60;
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const POLL: Duration = Duration::from_millis(10);
 /// From being asked to end until it is killed.

@@ -1,6 +1,7 @@
 //! What the server waits for, in sentences: [`findings`]. Each follows from a rule that is printed
 //! beside it; the first rule that holds gives the verdict. Measured only: nothing is forecast.
 
+mod kernel_lock;
 mod place;
 
 use std::collections::BTreeMap;
@@ -11,19 +12,21 @@ use crate::{
 };
 
 use super::{
-    names::{MEMORY_MAP, READY, STOPPED, Waits},
+    names::{READY, STOPPED, Waits},
     runtime,
     samples::LOCK,
 };
 
+use kernel_lock::{table_lock, told};
 use place::{Place, busiest_place};
 
 /// The verdict, then what else is worth a line.
 pub(super) fn findings(live: &Live) -> Vec<LiveFinding> {
     let seen = Seen::of(live);
-    let verdicts: [fn(&Live, &Seen<'_>) -> Option<LiveFinding>; 9] = [
+    let verdicts: [fn(&Live, &Seen<'_>) -> Option<LiveFinding>; 10] = [
         too_little,
         sleeps_for_lock,
+        table_lock,
         works_at_locks,
         disk,
         one_loop,
@@ -38,7 +41,7 @@ pub(super) fn findings(live: &Live) -> Vec<LiveFinding> {
     if all[0].kind == LiveKind::NotEnough {
         return all;
     }
-    let more = [works_at_locks, processors, skew].map(|rule| rule(live, &seen));
+    let more = [table_lock, works_at_locks, processors, skew].map(|rule| rule(live, &seen));
     for finding in more.into_iter().flatten() {
         if all.iter().all(|other| other.kind != finding.kind) {
             all.push(finding);
@@ -160,10 +163,11 @@ fn sleeps_for_lock(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
         seen.sleep(waiting.len()),
         percent(mean)
     );
-    let for_map = |worker: &&&Worker<'_>| worker.thread.states.contains_key(MEMORY_MAP);
-    if waiting.iter().filter(for_map).count() * 2 > waiting.len() {
-        sentence += ", the kernel's of the process's memory map: mmap, munmap and their like wait \
-                     for each other, and page faults for them";
+    for (state, words) in told() {
+        let so = |worker: &&&Worker<'_>| worker.thread.states.contains_key(state);
+        if waiting.iter().filter(so).count() * 2 > waiting.len() {
+            sentence += words;
+        }
     }
     if let Some(futex) = &live.futex {
         if let Some((waits, ns)) = futex.waits.zip(futex.waited_ns) {
@@ -178,7 +182,7 @@ fn sleeps_for_lock(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     let rule = format!(
         "at least 2 threads sleep for a lock {} of the time or more: in a futex that has a mutex's \
          form, in one that is reached through a lock's function, or in the kernel while they \
-         change the memory map",
+         change the memory map or get a descriptor",
         percent(PART)
     );
     Some(LiveFinding { kind: LiveKind::WaitsForLock, sentence, rule })

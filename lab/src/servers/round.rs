@@ -95,11 +95,11 @@ pub(crate) struct Laboratory {
 }
 
 /// A certificate for all servers.
-struct KeyFiles {
+pub(crate) struct KeyFiles {
     /// Certificate, then key.
-    pem: PathBuf,
-    leaf: CertificateDer<'static>,
-    roots: Roots,
+    pub(crate) pem: PathBuf,
+    pub(crate) leaf: CertificateDer<'static>,
+    pub(crate) roots: Roots,
 }
 
 impl Laboratory {
@@ -377,7 +377,11 @@ fn restore(rows: &mut [Row], failures: &BTreeMap<String, Failed>) {
 }
 
 impl KeyFiles {
-    fn make(folder: &Path, key: Key) -> Result<Self, Error> {
+    /// Makes one of that type in `folder`.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn make(folder: &Path, key: Key) -> Result<Self, Error> {
         let credentials = Credentials::make(folder, key)?;
         let read = |path: PathBuf| fs::read_to_string(&path).map_err(Error::file(path));
         let certificate = read(credentials.certificate(Side::Server))?;

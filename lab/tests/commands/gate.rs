@@ -349,3 +349,79 @@ fn ctrl_c_ends_it_with_a_status_of_its_own() {
     kill_process(pid, Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
+
+/// Two threads with one file table, and two processes with one each, which do the same.
+const TABLES: &str = r#"
+[[server]]
+name = "threads"
+command = ["haproxy", "-db", "-f", "{folder}/haproxy.cfg"]
+load = "echo"
+connections = 4
+at_once = 1
+shared_table_writes_max = 0
+[server.files]
+"haproxy.cfg" = """
+global
+  nbthread 2
+defaults
+  mode tcp
+  timeout connect 30s
+  timeout client 30s
+  timeout server 30s
+frontend lab
+  bind 127.0.0.1:{port} ssl crt {cert}
+  default_backend lab
+backend lab
+  server one {backend}
+"""
+
+[[server]]
+name = "processes"
+command = ["nginx", "-p", "{folder}", "-c", "{folder}/nginx.conf"]
+connections = 4
+at_once = 1
+shared_table_writes_max = 0
+[server.files]
+"nginx.conf" = """
+daemon off;
+worker_processes 2;
+pid nginx.pid;
+error_log error.log;
+events {}
+http {
+  access_log off;
+  client_body_temp_path body;
+  proxy_temp_path proxy;
+  fastcgi_temp_path fastcgi;
+  uwsgi_temp_path uwsgi;
+  scgi_temp_path scgi;
+  server {
+    listen 127.0.0.1:{port} ssl reuseport;
+    ssl_protocols TLSv1.3;
+    ssl_certificate {cert};
+    ssl_certificate_key {cert};
+    ssl_session_tickets off;
+  }
+}
+"""
+"#;
+
+#[test]
+fn one_file_table_for_two_threads_breaks_its_budget_and_one_for_each_keeps_it() {
+    let gate = Gate::new(TABLES);
+    let (status, text) = gate.run(&["--json", "run.json"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.ends_with("gate: 1 kept, 1 exceeded, 0 not counted\n"), "{text}");
+    let run: Run = serde_json::from_slice(&fs::read(gate.path("run.json")).unwrap()).unwrap();
+    let [threads, processes] = [0, 1].map(|at| run.gates[at].table.as_ref().unwrap());
+    let each = |call: &str| {
+        let found = threads.calls.iter().find(|it| it.call == call);
+        found.map_or(0, |it| it.per_connection)
+    };
+    // It closes the client's connection and the one to the backend.
+    assert_eq!([each("accept4"), each("socket"), each("close")], [1, 1, 2], "{threads:?}");
+    assert_eq!((threads.threads, threads.apart), (2, 0), "{threads:?}");
+    assert!(text.contains("of a table that is shared by 2 threads"), "{text}");
+    assert_eq!((processes.shared, processes.per_connection), (0, 0), "{processes:?}");
+    assert!(processes.apart >= 2, "{processes:?}");
+}

@@ -20,6 +20,7 @@ mod findings;
 mod forecast;
 mod gate;
 mod handshake;
+mod kernel;
 mod node;
 mod offload;
 mod quick;

@@ -11,6 +11,8 @@ fn every_field_of_a_document_is_explained() {
     let sources = [
         ("document.rs", include_str!("../../src/document.rs")),
         ("document/forecast.rs", include_str!("../../src/document/forecast.rs")),
+        ("document/gate.rs", include_str!("../../src/document/gate.rs")),
+        ("document/kernel.rs", include_str!("../../src/document/kernel.rs")),
         ("document/live.rs", include_str!("../../src/document/live.rs")),
         ("scenario.rs", include_str!("../../src/scenario.rs")),
         ("stack.rs", include_str!("../../src/stack.rs")),

@@ -5,9 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::Pid;
 use rustls::version::TLS13;
-use sealane_file_table::is_same;
+use sealane_file_table::same_table;
 use serde_json::Value;
 
 use crate::harness::backend::Backend;
@@ -98,8 +97,7 @@ impl Rig {
 
 /// Whether two threads of any process share a table.
 fn same(a: u32, b: u32) -> bool {
-    let pid = |id: u32| Pid::from_raw(id.try_into().unwrap()).unwrap();
-    is_same(pid(a), pid(b)).unwrap()
+    same_table(a, b).unwrap()
 }
 
 /// What a lane without connections has, by kind: an event queue, a bell, its end of the door, and a

@@ -96,6 +96,11 @@ impl<'a> Running<'a> {
         Err(running.never_accepted())
     }
 
+    /// The number of its first process.
+    pub(super) fn id(&self) -> u32 {
+        self.run.id()
+    }
+
     /// So many connections, until the server is done with them.
     ///
     /// # Errors

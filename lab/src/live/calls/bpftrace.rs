@@ -23,7 +23,7 @@ pub(super) fn start(asked: &Asked) -> Result<Tool, Unseen> {
 ///
 /// # Errors
 /// There is no `bpftrace`; `what` is then not to be seen.
-pub(in crate::live) fn run(program: &str, what: &str) -> Result<Tool, Unseen> {
+pub(crate) fn run(program: &str, what: &str) -> Result<Tool, Unseen> {
     Tool::start(BPFTRACE, ["-B", "line", "-f", "json", "-e", program], what)
 }
 
@@ -31,7 +31,7 @@ pub(in crate::live) fn run(program: &str, what: &str) -> Result<Tool, Unseen> {
 ///
 /// # Errors
 /// `what` is then not to be seen.
-pub(in crate::live) fn own_namespace(what: &str) -> Result<(), Unseen> {
+pub(crate) fn own_namespace(what: &str) -> Result<(), Unseen> {
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     if namespace.to_str() == Some(FIRST_NAMESPACE) {
         return Ok(());
@@ -44,13 +44,13 @@ pub(in crate::live) fn own_namespace(what: &str) -> Result<(), Unseen> {
 }
 
 /// A condition of the process, for any probe.
-pub(in crate::live) fn filter(pids: &[u32]) -> String {
+pub(crate) fn filter(pids: &[u32]) -> String {
     let each: Vec<String> = pids.iter().map(|pid| format!("pid == {pid}")).collect();
     each.join(" || ")
 }
 
 /// The maps of a program's output, by name.
-pub(in crate::live) fn maps(output: &str) -> BTreeMap<String, Value> {
+pub(crate) fn maps(output: &str) -> BTreeMap<String, Value> {
     let mut maps = BTreeMap::new();
     for line in output.lines() {
         let Ok(Value::Object(mut line)) = serde_json::from_str(line) else { continue };
@@ -138,7 +138,7 @@ fn total(stats: &Value) -> Option<Total> {
 /// The program and its package.
 const BPFTRACE: (&str, &str) = ("bpftrace", "bpftrace");
 /// What those who may not use it have to do.
-pub(in crate::live) const REMEDY: &str = "run this as root with tracefs mounted (`mount -t tracefs \
+pub(crate) const REMEDY: &str = "run this as root with tracefs mounted (`mount -t tracefs \
     none /sys/kernel/tracing`) on a kernel with CONFIG_BPF_SYSCALL, CONFIG_DEBUG_INFO_BTF and \
     CONFIG_FTRACE_SYSCALLS; in a container, with the capabilities BPF, \
     PERFMON and SYS_ADMIN and the host's process ids";

@@ -9,7 +9,7 @@ use crate::{
 use super::{Asked, Counted, Total, WHAT};
 
 pub(super) fn start(asked: &Asked) -> Result<Tool, Unseen> {
-    let strace = find(STRACE.0, STRACE.1, WHAT)?;
+    find(STRACE.0, STRACE.1, WHAT)?;
     if !asked.allow_slow {
         return Err(Unseen {
             what: format!("{WHAT}, by strace"),
@@ -17,14 +17,28 @@ pub(super) fn start(asked: &Asked) -> Result<Tool, Unseen> {
             remedy: "add --allow-slow; better, make bpftrace or perf work as said above".into(),
         });
     }
-    let mut arguments: Vec<String> = ["-f", "-c", "-w"].map(Into::into).to_vec();
-    arguments.extend(asked.pids.iter().flat_map(|pid| ["-p".to_owned(), pid.to_string()]));
-    if find(TIMEOUT.0, TIMEOUT.1, WHAT).is_err() {
-        return Tool::start(STRACE, arguments, WHAT);
+    attach(&["-c".into(), "-w".into()], (&asked.pids, asked.seconds), WHAT)
+}
+
+/// Traces all threads of these processes, and what they start, until it is stopped. It ends by
+/// itself somewhat later than after so many seconds. `options` say what it tells, and how.
+///
+/// # Errors
+/// It is not installed or does not start; `what` is then not to be seen.
+pub(crate) fn attach(
+    options: &[String],
+    (pids, seconds): (&[u32], u32),
+    what: &str,
+) -> Result<Tool, Unseen> {
+    let strace = find(STRACE.0, STRACE.1, what)?;
+    let pids = pids.iter().flat_map(|pid| ["-p".to_owned(), pid.to_string()]);
+    let arguments = ["-f".to_owned()].into_iter().chain(options.iter().cloned()).chain(pids);
+    if find(TIMEOUT.0, TIMEOUT.1, what).is_err() {
+        return Tool::start(STRACE, arguments, what);
     }
-    let seconds = asked.seconds.saturating_add(LONGER_SECONDS).to_string();
+    let seconds = seconds.saturating_add(LONGER_SECONDS).to_string();
     let limit = ["--signal=INT".to_owned(), seconds, strace.display().to_string()];
-    Tool::start(TIMEOUT, limit.into_iter().chain(arguments), WHAT)
+    Tool::start(TIMEOUT, limit.into_iter().chain(arguments), what)
 }
 
 /// From its summary; `None` if there is none.
@@ -48,7 +62,7 @@ pub(super) fn counted(said: &str) -> Option<Counted> {
 }
 
 /// What those who may not use it have to do.
-pub(super) const REMEDY: &str = "run this as root, or as the server's own user with \
+pub(crate) const REMEDY: &str = "run this as root, or as the server's own user with \
     `sysctl kernel.yama.ptrace_scope=0`; in a container, with the capability SYS_PTRACE; nobody \
     else may trace the server";
 

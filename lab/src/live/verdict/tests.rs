@@ -200,6 +200,17 @@ fn a_runtime_with_locks_of_its_own_is_not_said_to_wait_for_none() {
 }
 
 #[test]
+fn threads_that_wait_until_a_table_has_grown_are_told_what_to_do() {
+    let worker = |tid| {
+        let thread = thread(tid, 30, 0, &[("file table", 60), ("ready", 40)]);
+        LiveThread { lock_wait: 0.6, ..thread }
+    };
+    let server = live((1..5).map(worker).collect());
+    assert_eq!(kinds(&server), [LiveKind::WaitsForLock]);
+    assert!(said(&server).contains("grow it before the first thread starts"), "{}", said(&server));
+}
+
+#[test]
 fn threads_that_change_the_memory_map_wait_for_a_lock_of_the_kernel() {
     let worker = |tid| {
         let thread = thread(tid, 30, 0, &[("memory map", 60), ("ready", 40)]);

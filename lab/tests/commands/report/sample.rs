@@ -11,7 +11,8 @@ use hdrhistogram::{
 use sealane_lab::{
     document::{
         BulkRound, BulkSeries, BySide, Comparison, CountResult, Floor, HandshakePoint,
-        HandshakeRound, HandshakeSeries, HandshakeTimes, Histogram, LockCounts, LockSite, Machine,
+        HandshakeRound, HandshakeSeries, HandshakeTimes, Histogram, KernelCall, KernelContention,
+        KernelGrowth, KernelLedger, KernelRow, KernelWait, LockCounts, LockSite, Machine,
         MemoryResult, Noise, Run, SCHEMA, Server, ServerCase, ServerResult, Servers, SharedLine,
         SharedWrites, Tool,
     },
@@ -47,6 +48,7 @@ pub(crate) fn run() -> Run {
         bulk: bulk(&mut chance),
         memory: memory(),
         counts: STACKS.iter().take(4).map(count).collect(),
+        kernel_ledgers: vec![ledger()],
         findings: Vec::new(),
         forecasts: vec![],
         validation: None,
@@ -56,6 +58,48 @@ pub(crate) fn run() -> Run {
         strategies: vec![strategies::tickets(&mut chance)],
         comparisons: comparisons(),
         ..Run::default()
+    }
+}
+
+/// A server whose two threads share one file table.
+fn ledger() -> KernelLedger {
+    let call = |call: &str, per_connection| KernelCall {
+        call: call.into(),
+        per_connection,
+        lengths: [8, 16, 24].map(|connections| connections * per_connection),
+    };
+    let table = KernelRow {
+        object: "file table".into(),
+        shared: 1,
+        threads: 2,
+        writers: 2,
+        per_connection: 3,
+        calls: vec![call("close", 2), call("accept4", 1), call("openat", 0)],
+        apart: 0,
+        exact: true,
+        removal: "a table for each thread".into(),
+    };
+    let epoll = KernelRow {
+        object: "epoll instance".into(),
+        apart: 4,
+        exact: true,
+        ..KernelRow::default()
+    };
+    let (object, waited_ns) = ("file table".into(), 12_000);
+    let waits = vec![KernelWait { object, waits: 7, waited_ns }];
+    KernelLedger {
+        server: "sample-server".into(),
+        version: "sample-server 1.2".into(),
+        command: ["sample-server", "--workers", "2"].map(Into::into).to_vec(),
+        workers: 2,
+        connections: 8,
+        rows: vec![table, epoll],
+        growth: Some(KernelGrowth { held: 300, shared: 3, apart: 0 }),
+        repeats: 3,
+        exact: true,
+        contention: Some(KernelContention { connections: 2_000, at_once: 16, waits }),
+        unseen: vec![],
+        failure: None,
     }
 }
 

@@ -1,0 +1,133 @@
+//! The text of a ledger: [`text`] prints one server for people.
+
+use std::fmt::Write as _;
+
+use crate::{
+    document::{KernelCall, KernelLedger, KernelRow},
+    plot::number,
+};
+
+/// One server.
+pub(super) fn text(ledger: &KernelLedger) -> String {
+    let mut out = String::new();
+    let KernelLedger { server, version, workers, connections, .. } = ledger;
+    let _ = writeln!(out, "\n{server}: {version}");
+    if let Some(failure) = &ledger.failure {
+        let _ = writeln!(out, "  no figures: {failure}");
+        return out;
+    }
+    let same = match (ledger.repeats, ledger.exact) {
+        (0 | 1, _) => String::new(),
+        (repeats, true) => format!("; {repeats} times the same"),
+        (repeats, false) => format!("; {repeats} times, NOT the same"),
+    };
+    let _ = writeln!(
+        out,
+        "  {workers} workers; {connections}, {} and {} connections, one after the other{same}",
+        connections * 2,
+        connections * 3
+    );
+    let _ = writeln!(out, "  {:18} {:24} {:>14}  by call", "shared", "by", "per connection");
+    for row in &ledger.rows {
+        let _ = writeln!(
+            out,
+            "  {:18} {:24} {:>14}  {}",
+            row.object,
+            sharers(row),
+            row.per_connection,
+            by_call(row)
+        );
+    }
+    if let Some(growth) = &ledger.growth {
+        let _ = writeln!(
+            out,
+            "  shared file tables grew {} times while {} connections came and stayed{}",
+            growth.shared,
+            growth.held,
+            match growth.apart {
+                0 => String::new(),
+                apart => format!("; tables of one thread alone {apart} times"),
+            }
+        );
+    }
+    for row in ledger.rows.iter().filter(|row| row.per_connection > 0) {
+        let _ = writeln!(out, "  {}: removed by {}", row.object, row.removal);
+    }
+    if let Some(contention) = &ledger.contention {
+        let _ = writeln!(
+            out,
+            "  MEASURED waits for locks of the kernel, {} connections, {} at once:",
+            contention.connections, contention.at_once
+        );
+        for wait in contention.waits.iter().take(WAITS_SHOWN) {
+            let micros = number(wait.waited_ns as f64 / 1e3);
+            let _ =
+                writeln!(out, "    {:24} {:>6} waits, {micros} \u{b5}s", wait.object, wait.waits);
+        }
+    }
+    for unseen in &ledger.unseen {
+        let _ = writeln!(out, "  not seen: {}: {}; {}", unseen.what, unseen.why, unseen.remedy);
+    }
+    out
+}
+
+/// Who shares objects of that kind.
+pub(crate) fn sharers(row: &KernelRow) -> String {
+    match (row.shared, row.threads) {
+        (0, _) => "nobody".into(),
+        (_, threads) if row.writers < threads => {
+            format!("{threads} threads, {} write", row.writers)
+        }
+        (_, threads) => format!("{threads} threads"),
+    }
+}
+
+/// What a connection does to them, by system call.
+pub(crate) fn by_call(row: &KernelRow) -> String {
+    let (each, rare): (Vec<&KernelCall>, Vec<&KernelCall>) =
+        row.calls.iter().partition(|call| call.per_connection > 0);
+    let mut parts: Vec<String> =
+        each.iter().map(|call| format!("{} {}", call.call, call.per_connection)).collect();
+    if !rare.is_empty() {
+        let names: Vec<&str> = rare.iter().map(|call| call.call.as_str()).collect();
+        parts.push(format!("now and then {}", names.join(", ")));
+    }
+    if row.apart > 0 {
+        parts.push(format!("({} to what one thread has alone)", row.apart));
+    }
+    if !row.exact {
+        parts.push("NOT the same every time".into());
+    }
+    parts.join(", ")
+}
+
+const WAITS_SHOWN: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_who_shares_and_what_a_connection_does() {
+        let call = |call: &str, per_connection| KernelCall {
+            call: call.into(),
+            per_connection,
+            lengths: [8, 16, 24].map(|length| length * per_connection),
+        };
+        let row = KernelRow {
+            shared: 1,
+            threads: 5,
+            writers: 2,
+            calls: vec![call("close", 2), call("accept4", 1), call("dup", 0)],
+            apart: 3,
+            exact: true,
+            ..KernelRow::default()
+        };
+        assert_eq!(sharers(&row), "5 threads, 2 write");
+        assert_eq!(
+            by_call(&row),
+            "close 2, accept4 1, now and then dup, (3 to what one thread has alone)"
+        );
+        assert_eq!(sharers(&KernelRow::default()), "nobody");
+    }
+}
