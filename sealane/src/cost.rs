@@ -20,7 +20,7 @@ pub struct Cost {
     pub index_bytes: u64,
     /// Decoded keys and chains over all lanes, when each lane has decoded as many as it keeps.
     pub decoded_keys_bytes: u64,
-    /// Receive and send buffers over all lanes.
+    /// Receive and send buffers over all lanes, and the keys of records that are in use.
     pub buffer_bytes: u64,
     /// The tables of clients over all lanes, if what one client may take is limited.
     pub client_table_bytes: u64,
@@ -53,7 +53,7 @@ impl Cost {
         decoded.sort_unstable_by(|a, b| b.cmp(a));
         let per_lane_decoded: u64 = decoded.iter().take(places).sum();
         let decoded_keys_bytes = per_lane_decoded * lanes as u64;
-        let buffer_bytes = lanes as u64 * BUFFERS_PER_LANE_BYTES;
+        let buffer_bytes = lanes as u64 * (BUFFERS_PER_LANE_BYTES + EXPANDED_KEYS_PER_LANE_BYTES);
         let listeners = config.listeners.iter();
         let counts_clients = listeners.clone().any(|each| each.limits.per_client.is_limited());
         let client_table_bytes = if counts_clients { lanes as u64 * CLIENT_TABLE_BYTES } else { 0 };
@@ -125,8 +125,10 @@ const DESCRIPTORS_PER_LANE: u64 = 4;
 /// Of a folder with challenges: its connections, the listener and the wake-up, the folder and a
 /// file that are being read.
 const DESCRIPTORS_PER_RESPONDER: u64 = http::CONNECTIONS_MAX as u64 + 6;
+/// 256 keys of records, which take 592 bytes each while they are in use, and their places.
+const EXPANDED_KEYS_PER_LANE_BYTES: u64 = 256 * 672;
 /// What TLS to its backend adds to a connection with nothing pending.
-const IDLE_BACKEND_TLS_BYTES: u64 = 4 * 1024 + 256;
+const IDLE_BACKEND_TLS_BYTES: u64 = 3 * 1024;
 /// A connection with nothing pending, in user space.
 const IDLE_CONNECTION_BYTES: u64 = 3 * 1024;
 /// Standard streams, the admin interface, watched files, logs.
