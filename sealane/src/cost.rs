@@ -18,7 +18,7 @@ pub struct Cost {
     pub index_bytes: u64,
     /// Decoded keys and chains over all lanes, when each lane has decoded as many as it keeps.
     pub decoded_keys_bytes: u64,
-    /// Receive and send buffers over all lanes.
+    /// Receive and send buffers over all lanes, and the keys of records that are in use.
     pub buffer_bytes: u64,
     /// The tables of clients over all lanes, if what one client may take is limited.
     pub client_table_bytes: u64,
@@ -51,7 +51,7 @@ impl Cost {
         decoded.sort_unstable_by(|a, b| b.cmp(a));
         let per_lane_decoded: u64 = decoded.iter().take(places).sum();
         let decoded_keys_bytes = per_lane_decoded * lanes as u64;
-        let buffer_bytes = lanes as u64 * BUFFERS_PER_LANE_BYTES;
+        let buffer_bytes = lanes as u64 * (BUFFERS_PER_LANE_BYTES + EXPANDED_KEYS_PER_LANE_BYTES);
         let listeners = config.listeners.iter();
         let counts_clients = listeners.clone().any(|each| each.limits.per_client.is_limited());
         let client_table_bytes = if counts_clients { lanes as u64 * CLIENT_TABLE_BYTES } else { 0 };
@@ -100,6 +100,8 @@ fn decoded_bytes(certificate: &Certificate) -> u64 {
 const BUFFERS_PER_LANE_BYTES: u64 = 6 * 288 * 1024;
 /// A decoded key on a curve with what is around it.
 const CURVE_KEY_BYTES: u64 = 1024;
+/// 256 keys of records, which take 592 bytes each while they are in use, and their places.
+const EXPANDED_KEYS_PER_LANE_BYTES: u64 = 256 * 672;
 /// What TLS to its backend adds to a connection with nothing pending.
 const IDLE_BACKEND_TLS_BYTES: u64 = 3 * 1024;
 /// A connection with nothing pending, in user space.
