@@ -15,7 +15,7 @@ use crate::{
     findings, forecast, gate, handshake, kernel_ledger, memory, node, offload, page, quick, ring,
     servers::{self, backend, relay},
     stacks::command as stacks,
-    tickets, transfer, trial, validate, why, writeups,
+    tables, tickets, transfer, trial, validate, why, writeups,
 };
 
 #[derive(Parser)]
@@ -61,6 +61,8 @@ enum Subject {
     Servers(Box<servers::Arguments>),
     /// The TLS stacks that can be measured here; builds more
     Stacks(stacks::Arguments),
+    /// One file table for all threads, one for each, and a process each
+    Tables(tables::Arguments),
     /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
     Tickets(tickets::Arguments),
     /// What it costs to move a cache line from one processor of this machine to another
@@ -69,7 +71,7 @@ enum Subject {
     Validate(validate::Arguments),
     /// Why a stack stops scaling, or what a running server waits for
     Why(why::Arguments),
-    /// Five faults beside their remedies, in under ten minutes, as one page
+    /// Six faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
 
     /// A completion script for your shell, on standard output
@@ -145,6 +147,7 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Ring(arguments) => ring::run(&arguments),
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => stacks::run(&arguments),
+        Subject::Tables(arguments) => tables::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
         Subject::Validate(arguments) => validate::run(&arguments),
         Subject::Transfer(arguments) => transfer::run(&arguments),

@@ -53,6 +53,7 @@ pub mod stacks;
 pub mod statistics;
 mod steps;
 mod strategies;
+pub mod tables;
 pub mod tickets;
 pub mod transfer;
 pub mod trial;

@@ -1,5 +1,5 @@
-//! Named ways to do one thing, side by side: what the commands `tickets`, `ring`, `offload`,
-//! `certificates`, `contexts` and `node` have in common.
+//! Named ways to do one thing, side by side: what the commands `tables`, `tickets`, `ring`,
+//! `offload`, `certificates`, `contexts` and `node` have in common.
 //!
 //! ```text
 //! Plan: a Cell per strategy and variant --a process each, in rounds--> Strategies --checks--> text

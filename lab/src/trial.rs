@@ -49,6 +49,7 @@ use crate::{
     scenario::{Negotiated, Scenario},
     stack::{Identity, TimedCall},
     stacks,
+    tables::{self, TablesTask},
     tickets::{self, TicketsTask},
     trial::fault::Fault,
 };
@@ -87,6 +88,8 @@ pub enum Task {
     Offload(OffloadTask),
     /// Bytes from one thread to another.
     Ring(RingTask),
+    /// Threads that change their file table.
+    Tables(TablesTask),
     /// Tickets, issued and resumed.
     Tickets(TicketsTask),
 }
@@ -230,6 +233,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         Task::Node(task) => node::trial(task),
         Task::Offload(task) => offload::trial(task),
         Task::Ring(task) => ring::run(task),
+        Task::Tables(task) => tables::trial(task),
         Task::Tickets(task) => tickets::trial(task),
     };
     let line = result.unwrap_or_else(|error| match error {

@@ -1,5 +1,5 @@
-//! The command `writeups`: all five faults beside their remedies in a short form, and the page
-//! "Five ways TLS stops scaling".
+//! The command `writeups`: all six faults beside their remedies in a short form, and the page
+//! "Six ways TLS stops scaling".
 
 mod plan;
 

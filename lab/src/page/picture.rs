@@ -17,7 +17,7 @@ pub enum Subject {
     Servers,
     /// Rate per thread against threads
     Threads,
-    /// The five write-ups' faults and remedies, a panel each
+    /// The six write-ups' faults and remedies, a panel each
     Writeups,
 }
 

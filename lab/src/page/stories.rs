@@ -1,4 +1,4 @@
-//! The five write-ups in words: what was shared, what was published, and what a machine with few
+//! The six write-ups in words: what was shared, what was published, and what a machine with few
 //! cores cannot show. Their figures are those that the write-ups print or draw.
 
 use super::strategies::Times;
@@ -47,7 +47,7 @@ pub(crate) struct Contrast {
 }
 
 /// In the order in which they were written.
-pub(crate) const STORIES: [Story; 5] = [
+pub(crate) const STORIES: [Story; 6] = [
     Story {
         command: "offload",
         title: "Locks around buffers and queues",
@@ -192,5 +192,34 @@ pub(crate) const STORIES: [Story; 5] = [
         },
         cores: "The collapse at 80 threads needs 80 threads. That threads wait for each other, and \
             how often a ticket writes to memory that another thread writes, shows with two.",
+    },
+    Story {
+        command: "tables",
+        title: "One file table for all threads",
+        source: "apache/trafficserver#13086, 2026",
+        shared: "All threads of a process write one table of open files: its lock, at every \
+            accept, socket and close. When it grows, whoever needs a number waits for all \
+            processors.",
+        remedy: "A table for each thread, which the thread itself takes by close_range(2) with \
+            CLOSE_RANGE_UNSHARE; or a process for each.",
+        published: Published {
+            title: "Published: full handshakes per second",
+            unit: "per second",
+            look: "128 threads, one contributor's figure in a change that was still open, and not \
+                reviewed: 58% of the CPU time was in the spin lock of accept4 and close.",
+            bars: &[("one table", 95_000.0), ("a table for each thread", 400_000.0)],
+        },
+        drawn: &["operations_per_s", "cpu_ns", "shared_growths"],
+        times: &[],
+        contrast: Contrast {
+            figure: "sharers",
+            fault: "thread-table",
+            remedy: "own-table",
+            variant: Some(("threads", "2")),
+            words: "threads that write one table",
+        },
+        cores: "Two threads seldom meet at the lock; 128 do at every call. That they write one \
+            lock, how often a connection does (count --kernel), and that a growth stops all of \
+            them, shows on any machine.",
     },
 ];

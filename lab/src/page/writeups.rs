@@ -1,4 +1,4 @@
-//! The page "Five ways TLS stops scaling": each write-up's fault and remedy, as published and as
+//! The page "Six ways TLS stops scaling": each write-up's fault and remedy, as published and as
 //! measured here.
 
 use std::{
@@ -23,7 +23,7 @@ use super::{
     transfer::{self, Load},
 };
 
-/// Draws the documents of the five commands as that page.
+/// Draws the documents of the six commands as that page.
 ///
 /// # Errors
 /// A document cannot be read, or the page cannot be written.
@@ -231,10 +231,11 @@ fn commands(sources: &Sources, story: &Story) -> String {
     if html.is_empty() { html } else { format!("<p class=\"told\"><b>Repeat it:</b></p>{html}") }
 }
 
-const TITLE: &str = "Five ways TLS stops scaling";
-const SUBTITLE: &str = "Five write-ups from twelve years, each of one thing that all threads had \
+const TITLE: &str = "Six ways TLS stops scaling";
+const SUBTITLE: &str = "Six write-ups from fourteen years, each of one thing that all threads had \
     to go through. Fault and remedy, side by side on this machine.";
 /// The emulated fault of the loops.
 const LOCK: &str = "error-lock";
 /// For the line of links, in the order of the stories.
-const SHORT: [&str; 5] = ["Queues", "Loops", "Certificates", "Contexts", "Ticket keys"];
+const SHORT: [&str; 6] =
+    ["Queues", "Loops", "Certificates", "Contexts", "Ticket keys", "File table"];

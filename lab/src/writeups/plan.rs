@@ -52,6 +52,12 @@ pub(super) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
         ),
         contexts,
         step(
+            "tables",
+            "whose the file table is",
+            40,
+            format!("tables --threads={threads},{more} --rounds=3"),
+        ),
+        step(
             "tickets",
             "who holds the ticket keys",
             90,

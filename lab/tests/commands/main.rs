@@ -30,6 +30,7 @@ mod ring;
 mod schema;
 mod servers;
 mod stacks;
+mod tables;
 mod tickets;
 mod why;
 

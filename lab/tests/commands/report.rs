@@ -37,16 +37,16 @@ fn the_page_says_what_it_said() {
     same_as_file("sample.txt", &words(&page));
 }
 
-/// Every word of the page of the five write-ups.
+/// Every word of the page of the six write-ups.
 #[test]
 fn the_page_of_the_writeups_says_what_it_said() {
     let page = page_of_writeups(&sample::writeups());
-    for story in ["offload", "bulk", "certificates", "contexts", "tickets"] {
+    for story in ["offload", "bulk", "certificates", "contexts", "tickets", "tables"] {
         assert!(page.contains(&format!("<section id=\"{story}\"")), "{story} is missing");
     }
     // In the sample, one of each command.
     assert!(
-        page.contains("5 checks hold; see below what fails: X2, X2, X2, X2, X2."),
+        page.contains("6 checks hold; see below what fails: X2, X2, X2, X2, X2, X2."),
         "{page:.2000}"
     );
     same_as_file("writeups.txt", &words(&page));
@@ -157,7 +157,7 @@ fn a_writeup_without_figures_says_so() {
     run.strategies.retain(|strategies| strategies.command != "tickets");
     let page = page_of_writeups(&run);
     assert_eq!(page.matches("Nothing was measured").count(), 1);
-    assert_eq!(page.matches("<article class=\"card stack\"").count(), 4);
+    assert_eq!(page.matches("<article class=\"card stack\"").count(), 5);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Made-up results of the five commands that show a fault beside its remedy.
+//! Made-up results of the commands that show a fault beside its remedy.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,25 @@ pub(crate) fn all(chance: &mut Chance) -> Vec<Strategies> {
                 .collect(),
         ),
         tickets(chance),
+        tables(chance),
     ]
+}
+
+fn tables(chance: &mut Chance) -> Strategies {
+    let figures = [
+        column("operations_per_s", "operations per thread", "per second", false, "more"),
+        column("sharers", "threads of one table", "", true, "less"),
+        column("shared_growths", "growths that all wait for", "", true, "less"),
+    ];
+    let rows = [("thread-table", 2.0, 4.0), ("own-table", 1.0, 0.0), ("process", 1.0, 0.0)];
+    let rows = rows.iter().map(|(name, sharers, growths)| {
+        let rate = 600_000.0 / sharers;
+        let figures =
+            [("operations_per_s", rate), ("sharers", *sharers), ("shared_growths", *growths)];
+        row(name, ("threads", "2"), &figures, chance)
+    });
+    let rows = rows.collect();
+    strategies("tables", &figures, rows)
 }
 
 /// The one that the sample of `report` has.
