@@ -147,7 +147,7 @@ struct Done {
 fn thread_of(task: &TablesTask, start: &Barrier) -> Result<Done, Error> {
     // Nothing that may fail stands between two meetings: others would wait for ever.
     let own = match task.strategy {
-        Strategy::OwnTable => sealane_kcmp::own_table(),
+        Strategy::OwnTable => sealane_file_table::own_copy(),
         Strategy::Process | Strategy::ThreadTable => Ok(()),
     };
     let mut place = Place::new(task.work);
@@ -234,7 +234,7 @@ fn sharers() -> Result<usize, Error> {
     let others = tasks.filter(|thread| *thread != own && *thread != std::process::id());
     let mut sharers = 1;
     for thread in others {
-        match sealane_kcmp::same_table(own, thread) {
+        match sealane_file_table::same_table(own, thread) {
             Ok(same) => sharers += usize::from(same),
             Err(error) => return Err(Error::io("ask by kcmp(2) who shares a table")(error)),
         }
