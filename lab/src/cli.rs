@@ -36,6 +36,7 @@ enum Subject {
     /// Who builds TLS client contexts, and what it costs, against Redis and MongoDB's protocol
     Contexts(contexts::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
+    #[command(after_long_help = kernel_ledger::EXAMPLES)]
     Count(Box<Counting>),
     /// What TLS stacks share per handshake, from recordings: a page with each one's culprit
     Findings(findings::Arguments),

@@ -244,6 +244,15 @@ fn show(text: &str) -> Result<(), Error> {
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
+/// For the end of the help.
+pub(crate) const EXAMPLES: &str = "\
+What threads share in the kernel, of servers that are installed and of one of your own (what the
+command line may have in braces, `servers --help` says):
+
+  sealane-lab count --kernel --only haproxy,nginx-stream --repeats 3 --json kernel.json
+  sealane-lab count --kernel --only mine --peer 'mine=./mine {port} {backend} {workers} {cert}'
+
+It needs strace and the right to trace; lab/KERNEL.md has the figures of nine servers.";
 /// What the figures mean, and leave out.
 const NOTE: &str = "
   Per connection: full handshake, one request to the backend and its answer, end. A write of a file

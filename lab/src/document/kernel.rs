@@ -43,7 +43,7 @@ pub struct KernelLedger {
 pub struct KernelRow {
     /// `epoll instance`, `file table`, `futex`, `listening socket`, `memory map` or `timer`.
     pub object: String,
-    /// Objects of that kind that several threads share.
+    /// Objects of that kind that several threads share, and that one of them wrote.
     pub shared: u64,
     /// Threads that share one, the most of any.
     pub threads: u64,

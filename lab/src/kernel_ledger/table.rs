@@ -74,7 +74,7 @@ pub(super) fn text(ledger: &KernelLedger) -> String {
 /// Who shares objects of that kind.
 pub(crate) fn sharers(row: &KernelRow) -> String {
     match (row.shared, row.threads) {
-        (0, _) => "nobody".into(),
+        (0, _) => "none written".into(),
         (_, threads) if row.writers < threads => {
             format!("{threads} threads, {} write", row.writers)
         }
@@ -128,6 +128,6 @@ mod tests {
             by_call(&row),
             "close 2, accept4 1, now and then dup, (3 to what one thread has alone)"
         );
-        assert_eq!(sharers(&KernelRow::default()), "nobody");
+        assert_eq!(sharers(&KernelRow::default()), "none written");
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 use super::{
     card::Card,
     frame::Tag,
-    live, outlook, peers,
+    kernel, live, outlook, peers,
     sources::{Part, Sources},
     strategies::verdict,
     terminators::floor,
@@ -31,7 +31,8 @@ pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     let only = bulk_sentence(sources)
         .or_else(|| strategies_sentence(sources))
         .or_else(|| outlook::validations(sources))
-        .or_else(|| live::sentence(sources));
+        .or_else(|| live::sentence(sources))
+        .or_else(|| kernel::sentence(sources));
     vec![only.unwrap_or_else(nothing)]
 }
 

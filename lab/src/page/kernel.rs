@@ -24,6 +24,18 @@ pub(super) fn section(sources: &Sources) -> Option<Section> {
     Some(Section { id: "kernel", short: "Kernel", title, lead: LEAD.to_owned(), body })
 }
 
+/// Who writes a shared file table how often, for a page of nothing else.
+pub(super) fn sentence(sources: &Sources) -> Option<String> {
+    let ledgers = sources.runs.iter().flat_map(|source| &source.run.kernel_ledgers);
+    let told = ledgers.filter_map(|ledger| {
+        let table = ledger.rows.first().filter(|_| ledger.failure.is_none())?;
+        Some(format!("{} {}", ledger.server, table.per_connection))
+    });
+    let told: Vec<String> = told.collect();
+    let of = "Writes per connection of a file table that several threads share";
+    (!told.is_empty()).then(|| format!("{of}: {}.", told.join(", ")))
+}
+
 /// Totals, a row for each server.
 fn overview(ledgers: &[&KernelLedger]) -> String {
     let mut objects: Vec<&str> = Vec::new();

@@ -213,6 +213,16 @@ fn a_matrix_has_a_plot_for_each_driver_and_a_line_for_each_loop_and_number_of_co
     assert!(!single.contains("on asio"), "one number of connections is no matrix: {single}");
 }
 
+/// A page of ledgers alone says who writes a shared file table how often.
+#[test]
+fn a_run_of_ledgers_alone_says_what_is_shared() {
+    let Run { schema, machine, kernel_ledgers, .. } = sample::run();
+    let page = page_of(&[Run { schema, machine, kernel_ledgers, ..Run::default() }]);
+    let text = words(&page);
+    assert!(text.contains("a file table that several threads share: sample-server 3."), "{text}");
+    assert!(page.contains("<section id=\"kernel\""), "{text}");
+}
+
 #[test]
 fn several_runs_are_one_page_that_names_them() {
     // As large as two runs may be together.
@@ -227,7 +237,7 @@ fn several_runs_are_one_page_that_names_them() {
 #[test]
 fn a_run_without_results_still_says_what_it_was() {
     let empty = Run { handshakes: vec![], bulk: vec![], memory: vec![], ..sample::run() };
-    let empty = Run { comparisons: vec![], ..empty };
+    let empty = Run { comparisons: vec![], kernel_ledgers: vec![], ..empty };
     let page = page_of(&[Run { counts: vec![], servers: None, strategies: vec![], ..empty }]);
     assert!(page.contains("Nothing was measured"));
     assert!(page.contains("Method and validity") && !page.contains("<figure"));
