@@ -14,7 +14,7 @@ use rustix::net::{
 };
 
 use crate::descriptor::Descriptor;
-use crate::table::{FileTable, close_unowned, make_own};
+use crate::table::{FileTable, block_signals, close_unowned, make_own};
 
 /// Makes a door: the end of whoever gives, and that of the thread which takes, on its way there.
 ///
@@ -41,7 +41,7 @@ impl Giver {
     /// # Errors
     /// [`GiveError`]; nothing is on its way any more, unless it is [`GiveError::Silent`].
     pub fn give(&mut self, parcel: u64, descriptors: &[impl AsFd]) -> Result<(), GiveError> {
-        // As few as the kernel lets be under way at once, whatever the limit of open files is.
+        // The kernel lets a user have no more under way than files open: few go at once.
         for part in descriptors.chunks(PART_DESCRIPTORS_MAX) {
             let borrowed: Vec<_> = part.iter().map(AsFd::as_fd).collect();
             self.parts += 1;
@@ -128,7 +128,9 @@ pub struct Entrance {
 impl Entrance {
     /// Called by the taker's thread, before it opens anything: with [`FileTable::Own`] it gets a
     /// table of its own, in which nothing is open but the standard streams and the door. Nothing
-    /// that the thread has been given may own or lend a descriptor: it would name another file.
+    /// that the thread has been given may own or lend a descriptor: it would name another file. So
+    /// no handler of a signal runs on it from then on, for handlers write to descriptors of the
+    /// process.
     pub fn settle(self, wanted: FileTable) -> Settled {
         let shared = |socket, refusal| Settled {
             taker: Taker { socket: Descriptor::from(socket) },
@@ -139,6 +141,7 @@ impl Entrance {
         if wanted == FileTable::Shared {
             return shared(self.socket, None);
         }
+        block_signals();
         match make_own(self.socket) {
             Ok((socket, number)) => Settled {
                 taker: Taker { socket: Descriptor::from(socket) },

@@ -1,6 +1,7 @@
 //! The system calls about tables: a thread's own, and growth.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
@@ -60,6 +61,21 @@ pub(crate) fn make_own(kept: OwnedFd) -> Result<(OwnedFd, RawFd), (io::Error, Ow
     Ok((kept, number))
 }
 
+/// Lets no handler of a signal run on this thread; those of faults, which a thread can only have
+/// itself, still do.
+pub(crate) fn block_signals() {
+    let mut signals = MaybeUninit::uninit();
+    // SAFETY: sigfillset(3) makes the set whole, and only then it is read; what the others write is
+    // the set, and the mask of this thread.
+    unsafe {
+        libc::sigfillset(signals.as_mut_ptr());
+        for fault in FAULTS {
+            libc::sigdelset(signals.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, signals.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 /// Closes `number`, which nobody owns in this thread's table.
 pub(crate) fn close_unowned(number: RawFd) {
     // SAFETY: by the contract of [`make_own`] it is open here and nobody owns it.
@@ -113,6 +129,9 @@ fn close_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
 
 /// A pointer, and in which places of the table one is.
 const DESCRIPTOR_BYTES: u64 = 8;
+/// What a thread does to itself.
+const FAULTS: [libc::c_int; 5] =
+    [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGTRAP];
 /// The number behind the standard streams.
 const FIRST_OWN: u32 = 3;
 /// A number that no descriptor has.

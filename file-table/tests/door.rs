@@ -108,6 +108,18 @@ fn a_table_of_its_own_holds_the_standard_streams_and_the_door() {
 }
 
 #[test]
+fn no_handler_of_a_signal_runs_where_numbers_mean_something_else() {
+    let inside = Inside::own();
+    let status = std::fs::read_to_string(format!("/proc/self/task/{}/status", inside.id)).unwrap();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+    let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+    let is_blocked = |signal: i32| blocked >> (signal - 1) & 1 == 1;
+    assert!([libc::SIGHUP, libc::SIGINT, libc::SIGTERM].into_iter().all(is_blocked));
+    assert!(!is_blocked(libc::SIGSEGV), "a stack that overflows is told");
+    inside.end();
+}
+
+#[test]
 fn who_wants_none_shares_the_one_that_is_there() {
     let (inside, table) = Inside::start(FileTable::Shared);
     assert_eq!(table, FileTable::Shared);

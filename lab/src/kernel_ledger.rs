@@ -237,7 +237,12 @@ pub(crate) fn file_table(server: &Server, tools: &Tools) -> Result<KernelRow, Er
         row = rows.into_iter().find(|row| row.object == calls::FILE_TABLE);
         Ok(())
     })?;
-    row.ok_or_else(|| Error::Check("there is no row of file tables".into()))
+    let row = row.ok_or_else(|| Error::Check("there is no row of file tables".into()))?;
+    // Nobody can take a connection without writing some table.
+    if row.per_connection + row.apart == 0 {
+        return Err(Error::Check("no write of any file table was seen".into()));
+    }
+    Ok(row)
 }
 
 fn show(text: &str) -> Result<(), Error> {

@@ -12,7 +12,8 @@ pub const ARENA_BYTES_MAX: usize = (32 << 20) - 4 * HEADER_BYTES;
 
 /// Grows this thread's arena to `bytes`, at most [`ARENA_BYTES_MAX`], of which none is in use or
 /// touched. From then on an arena gives nothing back of which less than twice
-/// [`ARENA_BYTES_MAX`] is free; what it needs beyond `bytes` it asks for by pages.
+/// [`ARENA_BYTES_MAX`] is free, that of any other thread neither; what it needs beyond `bytes` it
+/// asks for by pages.
 ///
 /// Where the allocator is another, or has no room, nothing changes.
 pub(crate) fn grow(bytes: usize) {

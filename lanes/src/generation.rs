@@ -85,9 +85,10 @@ pub struct Publication<S> {
 
 /// A lane's own replica of a generation; the last connection under it frees it.
 pub(crate) struct LaneGeneration<S> {
-    pub(crate) generation: Arc<Generation<S>>,
-    /// By position in [`Generation::listeners`].
+    /// By position in [`Generation::listeners`]. Dropped first: what they are made from is freed
+    /// by the control plane, which opened the files in it.
     contexts: Vec<ListenerContexts>,
+    pub(crate) generation: Arc<Generation<S>>,
 }
 
 impl<S> LaneGeneration<S> {
@@ -101,7 +102,7 @@ impl<S> LaneGeneration<S> {
             .iter()
             .map(|listener| replicas.of_listener(listener, resources))
             .collect::<Result<_, _>>()?;
-        Ok(Self { generation, contexts })
+        Ok(Self { contexts, generation })
     }
 
     /// The listener at `position`; an entry only ever holds a position of its own generation.

@@ -101,6 +101,8 @@ impl Inlet {
     /// What `parcel` holds.
     pub(crate) fn open(&mut self, parcel: Parcel) -> Vec<(Address, Descriptor)> {
         if parcel.number != self.number || parcel.addresses.len() != self.waiting.len() {
+            // Nobody would ever accept there.
+            self.waiting.clear();
             return Vec::new();
         }
         parcel.addresses.into_iter().zip(self.waiting.drain(..)).collect()

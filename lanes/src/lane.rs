@@ -310,7 +310,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     /// Takes the connection off the lane. Only a clean end may look like one to either side.
     pub(crate) fn end(&mut self, slot: usize, cause: Cause) {
         let Some(entry) = self.entries.try_remove(slot) else { return };
-        let Entry { connection, generation, listener, state } = *entry;
+        // Dropped in the opposite order: a generation is the last.
+        let Entry { generation, connection, listener, state } = *entry;
         let counters = &self.core.counters;
         counters.connections.subtract(1);
         if connection.is_handshaking() {

@@ -178,6 +178,8 @@ where
             Err(lane.join().err().unwrap_or_else(|| io::Error::other("a lane ended")))
         }
         Err(error) => {
+            // It may have all the same, late, and serve.
+            lane.post(Mail::Stop);
             let _ = lane.join();
             Err(io::Error::other(error))
         }

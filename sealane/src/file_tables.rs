@@ -52,7 +52,8 @@ impl FileTables {
 /// File descriptors that a configuration takes at its limits.
 #[derive(Debug, Serialize)]
 pub struct Descriptors {
-    /// Of each lane: two per connection, one per address, and its own.
+    /// Of each lane: two per connection, one per address and one for what a reload puts in its
+    /// place, and its own.
     pub per_lane: u64,
     /// Of everything else: what is handed over when lanes start, those of folders with challenges,
     /// and some for the rest.
@@ -74,7 +75,7 @@ impl Descriptors {
         let responders: HashSet<_> =
             config.listeners.iter().filter_map(|each| each.acme_responder.as_ref()).collect();
         let mut descriptors = Self {
-            per_lane: 2 * connections + addresses as u64 + DESCRIPTORS_PER_LANE,
+            per_lane: 2 * connections + 2 * addresses as u64 + DESCRIPTORS_PER_LANE,
             control: addresses as u64 * lanes
                 + responders.len() as u64 * DESCRIPTORS_PER_RESPONDER
                 + lanes * HANDLES_PER_LANE
@@ -110,7 +111,17 @@ impl Descriptors {
         } else {
             (self.total(lanes), "of all lanes", lanes)
         };
-        let allowed = allowed.filter(|allowed| *allowed < needed)?;
+        let allowed = allowed?;
+        if self.table_per_lane && allowed < self.control {
+            return Some(format!(
+                "listeners: the sockets of all lanes take {} file descriptors when they are \
+                 opened, {allowed} are allowed; raise that (ulimit -n, LimitNOFILE=)",
+                self.control
+            ));
+        }
+        if allowed >= needed {
+            return None;
+        }
         let fixed = needed - 2 * connections * sharing;
         // A limit of all lanes is divided among them, rounded up.
         let each = allowed.saturating_sub(fixed) / 2 / sharing;
@@ -162,7 +173,7 @@ mod tests {
     #[test]
     fn a_limit_holds_for_each_table() {
         let shared = FileTables::Shared { refusal: "no".into() };
-        for (tables, enough) in [(&FileTables::OfLanes, 1_980), (&shared, 1_944)] {
+        for (tables, enough) in [(&FileTables::OfLanes, 1_980), (&shared, 1_940)] {
             let said = |connections: u64, allowed| {
                 let text = format!(
                     "lanes = 4\nlimits.connections = {connections}\n[[listener]]\n\
@@ -177,6 +188,18 @@ mod tests {
             assert_eq!(said(enough, allowed), None);
             assert!(said(enough + 4, allowed).is_some());
         }
+    }
+
+    /// 64 lanes with one address are opened by a table that is not theirs.
+    #[test]
+    fn the_table_that_opens_all_sockets_has_a_limit_too() {
+        let text = "lanes = 64\nlimits.connections = 640\n[[listener]]\n\
+                    address = \"[::1]:80\"\nplain = \"redirect\"\n";
+        let (descriptors, config) = of(text, &FileTables::OfLanes);
+        assert!(descriptors.per_lane < 100 && descriptors.control == 256);
+        let said = descriptors.warning(&config, Some(255)).unwrap();
+        assert!(said.starts_with("listeners: the sockets of all lanes take 256 file"), "{said}");
+        assert_eq!(descriptors.warning(&config, Some(256)), None);
     }
 
     fn descriptors_are_shared(tables: &FileTables) -> bool {

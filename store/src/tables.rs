@@ -498,10 +498,11 @@ fn environment(path: &Path, flags: EnvFlags) -> Result<Env, Fault> {
     options.map_size(MAP_BYTES).max_readers(READERS_MAX).max_dbs(TABLES_MAX);
     // SAFETY: the file is mapped, so nobody else may write to it or cut it. LMDB's lock file keeps
     // all that open it through LMDB in order; who opens it without that lock, which is a flag,
-    // reads only, and has the folder's lock, without which nobody writes. LMDB's locks are the
-    // process's, so a process that opened the file twice would undo its own: heed refuses a path
-    // that is open, and whoever opens stores by several paths tells them apart by their files. The
-    // folder belongs to one user. A remote file system is not supported, as the documentation says.
+    // reads only, and has the folder's lock, without which nobody writes. LMDB's locks are those of
+    // the table of open files, so whoever opened the file twice would undo its own: heed refuses a
+    // path that is open, and whoever opens stores by several paths tells them apart by their files.
+    // The folder belongs to one user. A remote file system is not supported, as the documentation
+    // says.
     #[allow(unsafe_code, reason = "a mapped file cannot be opened otherwise")]
     let env = unsafe { options.flags(flags).open(path)? };
     // Readers that were killed would keep old pages from being used again.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::Signal;
 use rustls::version::TLS13;
 use sealane_file_table::same_table;
 use serde_json::Value;
@@ -60,7 +61,7 @@ impl Rig {
             self.settings.write(self.folder.path());
             self.settings.listeners.push(other);
         }
-        self.sealane.signal(rustix::process::Signal::HUP);
+        self.sealane.signal(Signal::HUP);
         self.sealane.wait_until_reloaded(times);
     }
 
@@ -137,6 +138,16 @@ fn no_two_lanes_share_a_table_nor_with_the_control_plane() {
             assert!(!same(*a, *b), "{a} and {b}");
         }
     }
+    // A handler of a signal writes to a number of the control plane's.
+    for lane in &threads[1..] {
+        let status = format!("/proc/{}/task/{lane}/status", rig.sealane.process.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+        for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+            assert!(blocked >> (signal.as_raw() - 1) & 1 == 1, "{signal:?}");
+        }
+    }
     // Whatever else the process has is the control plane's.
     let others = rig.sealane.process.threads("").into_iter().filter(|id| !threads.contains(id));
     assert!(others.map(|other| assert!(same(other, threads[0]))).count() > 0);
@@ -202,7 +213,7 @@ fn a_lane_without_room_for_a_listener_changes_nothing() {
         (rig.sealane.process.open_in(rig.threads()[1]).len() == LIMIT).then_some(())
     });
     rig.settings.write(rig.folder.path());
-    rig.sealane.signal(rustix::process::Signal::HUP);
+    rig.sealane.signal(Signal::HUP);
     rig.sealane.wait_until_said("lane 0 does not take its sockets: it has no file descriptor left");
     rig.sealane.wait_until_said("reload refused, generation 1 goes on");
     for client in &mut clients {
@@ -214,7 +225,7 @@ fn a_lane_without_room_for_a_listener_changes_nothing() {
     wait_for("there is room", || {
         (rig.sealane.process.open_in(rig.threads()[1]).len() < LIMIT / 2).then_some(())
     });
-    rig.sealane.signal(rustix::process::Signal::HUP);
+    rig.sealane.signal(Signal::HUP);
     rig.sealane.wait_until_reloaded(1);
     rig.echo(1);
 }

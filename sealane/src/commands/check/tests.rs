@@ -75,7 +75,7 @@ fn a_configuration_in_order_is_told_with_its_cost() {
             "Cost at the limits, estimated",
             "  lanes                 2",
             "  connections           100",
-            "  file descriptors      109 per lane, 70 beside, one table each",
+            "  file descriptors      110 per lane, 70 beside, one table each",
             "  memory                4.0 MiB",
             "    buffers             3.7 MiB",
         ],
