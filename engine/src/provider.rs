@@ -21,6 +21,8 @@ mod suites;
 #[cfg(test)]
 mod tests;
 
+pub use expanded::EXPANDED_BYTES_MAX;
+
 /// What an operator may ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProviderChoice {

@@ -25,4 +25,4 @@ pub use door::{
     ANSWER_WAIT, Entrance, GiveError, Giver, Left, PART_DESCRIPTORS_MAX, Part, Settled, Taker, door,
 };
 pub use sharing::{same_file, same_map, same_table};
-pub use table::{FileTable, Growth, TABLE_DESCRIPTORS_MAX, can_be_own, grow, own_copy};
+pub use table::{DESCRIPTOR_BYTES, FileTable, TABLE_DESCRIPTORS_MAX, can_be_own, grow, own_copy};

@@ -82,17 +82,10 @@ pub(crate) fn close_unowned(number: RawFd) {
     drop(unsafe { OwnedFd::from_raw_fd(number) });
 }
 
-/// For how many descriptors a table has room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growth {
-    /// Descriptors.
-    pub descriptors: u64,
-    /// What the kernel takes for them, 8 bytes and some bits for each.
-    pub bytes: u64,
-}
-
-/// Descriptors that a table is grown for at most. Each costs the kernel 8 bytes and some bits, so
-/// this many take 8 MiB.
+/// What the kernel takes for each descriptor that a table has room for: a pointer, and three bits
+/// that are not counted.
+pub const DESCRIPTOR_BYTES: u64 = 8;
+/// Descriptors that a table is grown for at most; they take 8 MiB.
 pub const TABLE_DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Grows this thread's table for `wanted` descriptors, as far as it may have so many, and at most
@@ -102,17 +95,16 @@ pub const TABLE_DESCRIPTORS_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// The kernel has no memory for the table, or no descriptor is left.
-pub fn grow(wanted: u64) -> io::Result<Growth> {
+pub fn grow(wanted: u64) -> io::Result<()> {
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let descriptors = wanted.min(allowed).min(TABLE_DESCRIPTORS_MAX);
-    let growth = Growth { descriptors, bytes: descriptors * DESCRIPTOR_BYTES };
-    let Some(last) = descriptors.checked_sub(1) else { return Ok(growth) };
+    let Some(last) = descriptors.checked_sub(1) else { return Ok(()) };
     // It fits by the bound.
     let last = i32::try_from(last).map_err(|_| Errno::INVAL)?;
     let any: OwnedFd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     // The lowest free number from there on: the table must hold it, and keeps its size afterwards.
     drop(fcntl_dupfd_cloexec(&any, last)?);
-    Ok(growth)
+    Ok(())
 }
 
 /// Closes the numbers from `first` to `last` in this thread's table, or in a copy of it that is
@@ -127,8 +119,6 @@ fn close_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
     }
 }
 
-/// A pointer, and in which places of the table one is.
-const DESCRIPTOR_BYTES: u64 = 8;
 /// What a thread does to itself.
 const FAULTS: [libc::c_int; 5] =
     [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGTRAP];

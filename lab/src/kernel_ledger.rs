@@ -238,7 +238,12 @@ pub(crate) fn file_table(server: &Server, tools: &Tools) -> Result<KernelRow, Er
         Ok(())
     })?;
     let row = row.ok_or_else(|| Error::Check("there is no row of file tables".into()))?;
-    // Nobody can take a connection without writing some table.
+    seen(row)
+}
+
+/// The row, unless it says that nobody wrote any table: without that there is no connection, so the
+/// trace was blind, and a figure of 0 means nothing.
+fn seen(row: KernelRow) -> Result<KernelRow, Error> {
     if row.per_connection + row.apart == 0 {
         return Err(Error::Check("no write of any file table was seen".into()));
     }
@@ -270,6 +275,14 @@ const NOTE: &str = "
 mod tests {
     use super::*;
     use crate::document::KernelCall;
+
+    #[test]
+    fn a_trace_that_saw_no_table_written_is_no_count_of_none() {
+        let row = |per_connection, apart| KernelRow { per_connection, apart, ..Default::default() };
+        assert!(seen(row(0, 0)).is_err());
+        assert_eq!(seen(row(0, 4)).unwrap().per_connection, 0);
+        assert_eq!(seen(row(4, 0)).unwrap().per_connection, 4);
+    }
 
     #[test]
     fn what_differs_between_two_times_is_told_and_the_smaller_figure_stands() {

@@ -1,6 +1,7 @@
 //! What a configuration takes in memory and file descriptors when it is used to its limits.
 
 use sealane_engine::certificates::{Certificate, CertificateIndex, KeyType};
+use sealane_engine::provider::EXPANDED_BYTES_MAX;
 use serde::Serialize;
 
 use crate::config::{Config, Listener};
@@ -51,7 +52,7 @@ impl Cost {
         decoded.sort_unstable_by(|a, b| b.cmp(a));
         let per_lane_decoded: u64 = decoded.iter().take(places).sum();
         let decoded_keys_bytes = per_lane_decoded * lanes as u64;
-        let buffer_bytes = lanes as u64 * (BUFFERS_PER_LANE_BYTES + EXPANDED_KEYS_PER_LANE_BYTES);
+        let buffer_bytes = lanes as u64 * (BUFFERS_PER_LANE_BYTES + EXPANDED_BYTES_MAX);
         let listeners = config.listeners.iter();
         let counts_clients = listeners.clone().any(|each| each.limits.per_client.is_limited());
         let client_table_bytes = if counts_clients { lanes as u64 * CLIENT_TABLE_BYTES } else { 0 };
@@ -100,8 +101,6 @@ fn decoded_bytes(certificate: &Certificate) -> u64 {
 const BUFFERS_PER_LANE_BYTES: u64 = 6 * 288 * 1024;
 /// A decoded key on a curve with what is around it.
 const CURVE_KEY_BYTES: u64 = 1024;
-/// 256 keys of records, which take 592 bytes each while they are in use, and their places.
-const EXPANDED_KEYS_PER_LANE_BYTES: u64 = 256 * 672;
 /// What TLS to its backend adds to a connection with nothing pending.
 const IDLE_BACKEND_TLS_BYTES: u64 = 3 * 1024;
 /// A connection with nothing pending, in user space.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use sealane_file_table::{FileTable, TABLE_DESCRIPTORS_MAX, can_be_own};
+use sealane_file_table::{DESCRIPTOR_BYTES, FileTable, TABLE_DESCRIPTORS_MAX, can_be_own};
 use serde::Serialize;
 
 use crate::config::Config;
@@ -83,7 +83,7 @@ impl Descriptors {
             table_per_lane: *tables == FileTables::OfLanes,
             table_bytes: 0,
         };
-        let bytes = |count: u64| count.min(TABLE_DESCRIPTORS_MAX) * BYTES_IN_TABLE;
+        let bytes = |count: u64| count.min(TABLE_DESCRIPTORS_MAX) * DESCRIPTOR_BYTES;
         descriptors.table_bytes = if descriptors.table_per_lane {
             bytes(descriptors.control) + lanes * bytes(descriptors.per_lane)
         } else {
@@ -134,8 +134,6 @@ impl Descriptors {
     }
 }
 
-/// A pointer; the bits that say which places are taken are few beside it.
-const BYTES_IN_TABLE: u64 = 8;
 /// The standard streams, an event queue, a bell, a door, and two spare ones.
 const DESCRIPTORS_PER_LANE: u64 = 8;
 /// Of a folder with challenges: its connections, the listener and the wake-up, the folder and a
@@ -173,8 +171,9 @@ mod tests {
     #[test]
     fn a_limit_holds_for_each_table() {
         let shared = FileTables::Shared { refusal: "no".into() };
-        for (tables, enough) in [(&FileTables::OfLanes, 1_980), (&shared, 1_940)] {
-            let said = |connections: u64, allowed| {
+        let cases = [(&FileTables::OfLanes, 1_000, 1_980), (&shared, 4_000, 1_940)];
+        for (tables, allowed, enough) in cases {
+            let said = |connections: u64| {
                 let text = format!(
                     "lanes = 4\nlimits.connections = {connections}\n[[listener]]\n\
                      address = \"[::1]:80\"\nplain = \"redirect\"\n"
@@ -182,11 +181,10 @@ mod tests {
                 let (descriptors, config) = of(&text, tables);
                 descriptors.warning(&config, Some(allowed))
             };
-            let allowed = if descriptors_are_shared(tables) { 4_000 } else { 1_000 };
-            let text = said(10_000, allowed).unwrap();
+            let text = said(10_000).unwrap();
             assert!(text.ends_with(&format!("lower the limit to {enough}")), "{text}");
-            assert_eq!(said(enough, allowed), None);
-            assert!(said(enough + 4, allowed).is_some());
+            assert_eq!(said(enough), None);
+            assert!(said(enough + 4).is_some());
         }
     }
 
@@ -200,9 +198,5 @@ mod tests {
         let said = descriptors.warning(&config, Some(255)).unwrap();
         assert!(said.starts_with("listeners: the sockets of all lanes take 256 file"), "{said}");
         assert_eq!(descriptors.warning(&config, Some(256)), None);
-    }
-
-    fn descriptors_are_shared(tables: &FileTables) -> bool {
-        tables.wanted() == FileTable::Shared
     }
 }

@@ -176,6 +176,8 @@ thread_local! {
 /// How many expanded keys a thread holds: both directions of 128 connections that are busy, or of
 /// 64 with TLS to their backends. That is 160 KB; a key beyond it is expanded for each record.
 const EXPANDED_KEYS_MAX: usize = 1 << u8::BITS;
+/// What they take, each 592 bytes of AWS-LC's and its place.
+pub const EXPANDED_BYTES_MAX: u64 = EXPANDED_KEYS_MAX as u64 * 672;
 const KEY_BYTES_MAX: usize = 32;
 
 #[cfg(test)]

@@ -200,12 +200,7 @@ fn after_a_thousand_reloads_each_lane_has_what_is_its_own() {
 #[test]
 fn a_lane_without_room_for_a_listener_changes_nothing() {
     const LIMIT: usize = 64;
-    let limited = |folder: &Path| {
-        let program = folder.join("limited");
-        write_program(&program, &format!("#!/bin/sh\nulimit -n {LIMIT}\nexec {BINARY} \"$@\"\n"));
-        program
-    };
-    let mut rig = Rig::launch(1, limited);
+    let mut rig = Rig::launch(1, |folder| limited(folder, LIMIT));
     // Two descriptors each, until the next would not be accepted.
     let room = LIMIT - rig.sealane.process.open_in(rig.threads()[1]).len();
     let mut clients: Vec<_> =
@@ -230,6 +225,13 @@ fn a_lane_without_room_for_a_listener_changes_nothing() {
     rig.sealane.signal(Signal::HUP);
     rig.sealane.wait_until_reloaded(1);
     rig.echo(1);
+}
+
+/// A program that starts Sealane with so many open files at most.
+fn limited(folder: &Path, limit: usize) -> PathBuf {
+    let program = folder.join("limited");
+    write_program(&program, &format!("#!/bin/sh\nulimit -n {limit}\nexec {BINARY} \"$@\"\n"));
+    program
 }
 
 /// A program that starts Sealane under a filter that refuses these system calls.
@@ -282,12 +284,7 @@ fn where_the_kernel_refuses_lanes_share_one_table_and_say_so() {
 #[test]
 fn the_limit_of_open_files_holds_for_each_lane() {
     const LIMIT: usize = 100;
-    let limited = |folder: &Path| {
-        let program = folder.join("limited");
-        write_program(&program, &format!("#!/bin/sh\nulimit -n {LIMIT}\nexec {BINARY} \"$@\"\n"));
-        program
-    };
-    let rig = Rig::launch(4, limited);
+    let rig = Rig::launch(4, |folder| limited(folder, LIMIT));
     // The kernel spreads them as it likes: so many that no lane is full, and one table would be.
     let mut clients: Vec<_> =
         (0..80).map(|_| rig.connector.connect(rig.address(0)).unwrap()).collect();
