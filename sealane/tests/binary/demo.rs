@@ -90,6 +90,17 @@ fn once_works_on_other_addresses() {
     }
 }
 
+/// `localhost` is 127.0.0.1 too, where another program may have the port and not say a word.
+#[test]
+fn nobody_else_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("[::1]:{}", other.local_addr().unwrap().port());
+    let ran = demo(folder.path()).args(["--once", "--listen", &listen]).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(0), "{said}");
+}
+
 #[test]
 fn the_lines_that_it_prints_work_and_a_signal_ends_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -37,12 +37,9 @@ impl Invitation<'_> {
     /// The arguments of a curl that fetches the page and verifies it.
     pub(super) fn curl_arguments(&self) -> Vec<String> {
         let mut arguments = vec!["--cacert".to_owned(), self.ca.to_string_lossy().into_owned()];
-        let address = self.address();
-        // The name stands for these two by itself.
-        if ![IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(&address.ip())
-        {
-            arguments.extend(["--connect-to".to_owned(), format!("::{address}")]);
-        }
+        // The name stands for an address of IPv4 and one of IPv6, and at the other one somebody
+        // else may listen on the same port.
+        arguments.extend(["--connect-to".to_owned(), format!("::{}", self.address())]);
         if PROXY_VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
             arguments.extend(["--noproxy", SERVER_NAME].map(str::to_owned));
         }
@@ -104,12 +101,14 @@ mod tests {
         assert!(text.contains(" https://localhost:8443/\n"), "{text}");
         assert!(text.contains(" -connect 127.0.0.1:8443 -servername localhost "), "{text}");
         assert!(text.contains("\n  curl http://127.0.0.1:9/metrics\n"), "{text}");
-        assert!(!text.contains("--connect-to") && text.contains(" with 1 lane."), "{text}");
+        assert!(text.contains(" with 1 lane."), "{text}");
     }
 
     #[test]
-    fn an_address_that_the_name_does_not_stand_for_is_given() {
+    fn nobody_else_can_answer() {
         for (listening, connect) in [
+            ("127.0.0.1:8443", "--connect-to ::127.0.0.1:8443 "),
+            ("[::1]:8443", "--connect-to '::[::1]:8443' "),
             ("0.0.0.0:8443", "-connect 127.0.0.1:8443 "),
             ("[::]:8443", "-connect [::1]:8443 "),
             ("127.0.0.9:8443", "--connect-to ::127.0.0.9:8443 "),
