@@ -18,6 +18,8 @@ let begun = 0;
 let running = 0;
 let session;
 
+// Whose soak was interrupted, or ended, has nobody left to tell.
+process.once('disconnect', () => process.exit());
 for (let i = 0; i < atOnce; i += 1) next();
 
 function next() {
