@@ -231,7 +231,8 @@ fn frame(line: &str, nameless: &mut Nameless) -> Option<Frame> {
 }
 
 /// What the kernel does in detail is not ours to tell: its frames become one, named by the system
-/// call, or else by how it was entered.
+/// call, or else by how it was entered. Before it stands a frame of those that wait for the lock of
+/// their file table.
 fn kernel_as_one(frames: Vec<Frame>) -> Vec<Frame> {
     let inside = frames.iter().take_while(|frame| frame.owner == KERNEL).count();
     let Some(inside) = inside.checked_sub(1) else { return frames };
@@ -242,8 +243,19 @@ fn kernel_as_one(frames: Vec<Frame>) -> Vec<Frame> {
         name.map(|name| format!("{name} (system call)"))
     });
     let function = calls.unwrap_or_else(|| format!("kernel: {}", frames[0].function));
-    let one = Frame { function, owner: KERNEL.to_owned() };
-    [one].into_iter().chain(frames.into_iter().skip(inside + 1)).collect()
+    let one = |function: String| Frame { function, owner: KERNEL.to_owned() };
+    let spin = is_spin_for_table(&frames[..=inside]).then(|| one(TABLE_SPIN.to_owned()));
+    let rest = frames.into_iter().skip(inside + 1);
+    spin.into_iter().chain([one(function)]).chain(rest).collect()
+}
+
+/// Whether frames of the kernel wait on their processor for the lock of a file table.
+fn is_spin_for_table(frames: &[Frame]) -> bool {
+    let has = |names: &[&str]| {
+        let of_it = |frame: &Frame| names.iter().any(|name| frame.function.starts_with(name));
+        frames.iter().any(of_it)
+    };
+    has(&SPINS) && has(&TABLE_FUNCTIONS)
 }
 
 /// [`LivePath::kind`] of a lock's function.
@@ -257,6 +269,22 @@ const KERNEL: &str = "kernel";
 /// A lock held by a caller is no lock's function: only so near to the innermost is looked.
 const KIND_DEPTH: usize = 6;
 pub(super) const PATHS_MAX: usize = 60;
+/// Where a spin lock is waited for; one that is free is taken without them.
+const SPINS: [&str; 3] =
+    ["__pv_queued_spin_lock_slowpath", "native_queued_spin_lock_slowpath", "queued_spin_lock_slow"];
+/// What takes the lock of a file table.
+const TABLE_FUNCTIONS: [&str; 8] = [
+    "__close_range",
+    "alloc_fd",
+    "close_fd",
+    "do_dup2",
+    "expand_files",
+    "file_close_fd",
+    "get_unused_fd",
+    "put_unused_fd",
+];
+/// A frame of those that wait for the lock of their file table.
+pub(super) const TABLE_SPIN: &str = "kernel: waits for the lock of the file table";
 
 #[cfg(test)]
 mod tests;

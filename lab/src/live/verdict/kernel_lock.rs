@@ -2,8 +2,11 @@
 //! which is waited for on a processor, and of the memory map.
 
 use crate::{
-    document::{Live, LiveFinding, LiveKind, LivePath},
-    live::names::{FILE_TABLE, MEMORY_MAP},
+    document::{Live, LiveFinding, LiveKind},
+    live::{
+        names::{FILE_TABLE, MEMORY_MAP},
+        samples::TABLE_SPIN,
+    },
 };
 
 use super::{PROFILE_MIN, READY_MIN, Seen, percent};
@@ -17,14 +20,8 @@ pub(super) fn told() -> [(&'static str, &'static str); 2] {
 pub(super) fn table_lock(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     let profile = live.profile.as_ref().filter(|profile| profile.samples >= PROFILE_MIN)?;
     let several = seen.with(|worker| worker.ready, READY_MIN).0.len() >= 2;
-    let spins = |path: &&LivePath| {
-        let has = |names: &[&str]| {
-            let kernel = path.path.iter().filter(|frame| frame.ends_with(KERNEL));
-            kernel.into_iter().any(|frame| names.iter().any(|name| frame.starts_with(name)))
-        };
-        has(&SPINS) && has(&TABLE_FUNCTIONS)
-    };
-    let share: f64 = profile.paths.iter().filter(spins).map(|path| path.share).sum();
+    let spin = profile.functions.iter().find(|function| function.function == TABLE_SPIN);
+    let share = spin.map_or(0.0, |spin| spin.share);
     if !several || share < SHARE_MIN {
         return None;
     }
@@ -41,7 +38,6 @@ pub(super) fn table_lock(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     Some(LiveFinding { kind: LiveKind::FileTable, sentence, rule })
 }
 
-const KERNEL: &str = "(kernel)";
 const MAP: &str = "\
 , the kernel's of the process's memory map: mmap, munmap and their like wait for each other, and \
 page faults for them; threads that keep their memory, or processes, do not";
@@ -49,22 +45,6 @@ const REMEDY: &str = "\
 threads with a table each (close_range with CLOSE_RANGE_UNSHARE in the thread itself), or \
 processes, do not; `sealane-lab count --kernel` counts how often a connection writes it";
 const SHARE_MIN: f64 = 0.05;
-const SPINS: [&str; 4] = [
-    "__pv_queued_spin_lock_slowpath",
-    "_raw_spin_lock ",
-    "native_queued_spin_lock_slowpath",
-    "queued_spin_lock",
-];
-const TABLE_FUNCTIONS: [&str; 8] = [
-    "__close_range",
-    "alloc_fd",
-    "close_fd",
-    "do_dup2",
-    "expand_files",
-    "file_close_fd",
-    "get_unused_fd",
-    "put_unused_fd",
-];
 const TABLE_GROWS: &str = "\
 , the kernel's while the file table that they share grows, which waits for all processors: grow it \
 before the first thread starts (fcntl with F_DUPFD of the limit, and close), or give each thread a \
@@ -73,41 +53,54 @@ table of its own (close_range with CLOSE_RANGE_UNSHARE)";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{LiveProfile, LiveThread};
+    use crate::{
+        document::LiveThread,
+        live::{nameless::Nameless, samples::fold},
+    };
 
-    fn live(path: &[&str], share: f64) -> Live {
+    /// `of_100` samples as perf prints them, the others elsewhere.
+    fn live(kernel: &[&str], of_100: usize) -> Live {
+        let sample = |kernel: &[&str]| {
+            let inside: String =
+                kernel.iter().map(|name| format!("\tff {name} ([kernel.kallsyms])\n")).collect();
+            format!("server 12/13 1 task-clock: \n{inside}\t11 accept4 (/lib/libc.so.6)\n\n")
+        };
+        let text = sample(kernel).repeat(of_100) + &sample(&[]).repeat(100 - of_100);
+        let events = fold(&text, &mut Nameless::default());
         let thread = |tid| LiveThread { tid, cpu_ns: 900_000_000, ..LiveThread::default() };
-        let path = path.iter().map(|frame| (*frame).to_owned()).collect();
-        let paths = vec![LivePath { path, share, kind: String::new() }];
-        let profile = LiveProfile { samples: 1_000, paths, ..LiveProfile::default() };
         Live {
             watched_seconds: 1.0,
             processors_allowed: 4,
             threads: vec![thread(1), thread(2)],
-            profile: Some(profile),
+            profile: Some(events["task-clock"].profile("task-clock", 99)),
             ..Live::default()
         }
     }
 
-    const SPIN: [&str; 4] = [
-        "native_queued_spin_lock_slowpath (kernel)",
-        "_raw_spin_lock (kernel)",
-        "alloc_fd (kernel)",
-        "accept4 (libc.so.6)",
+    const SPIN: [&str; 6] = [
+        "native_queued_spin_lock_slowpath",
+        "_raw_spin_lock",
+        "alloc_fd",
+        "get_unused_fd_flags",
+        "__x64_sys_accept4",
+        "do_syscall_64",
     ];
 
     #[test]
     fn a_spin_for_the_table_is_told_with_its_remedy() {
-        let found = |path: &[&str], share| {
-            let live = live(path, share);
+        let found = |kernel: &[&str], of_100| {
+            let live = live(kernel, of_100);
             table_lock(&live, &Seen::of(&live))
         };
-        let told = found(&SPIN, 0.37).unwrap();
+        let told = found(&SPIN, 37).unwrap();
         assert_eq!(told.kind, LiveKind::FileTable);
         assert!(told.sentence.starts_with("37% of its CPU time"), "{}", told.sentence);
         assert!(told.sentence.contains("CLOSE_RANGE_UNSHARE"), "{}", told.sentence);
-        assert!(found(&SPIN, 0.01).is_none());
-        assert!(found(&SPIN[..2], 0.37).is_none(), "of another lock");
-        assert!(found(&SPIN[2..], 0.37).is_none(), "it works there, and does not wait");
+        assert!(found(&SPIN, 1).is_none());
+        let another = [&SPIN[..2], &SPIN[4..]].concat();
+        assert!(found(&another, 37).is_none(), "of another lock");
+        assert!(found(&SPIN[1..], 37).is_none(), "it takes one that is free");
+        let path = &live(&SPIN, 37).profile.unwrap().paths[1].path;
+        assert_eq!(path[1..], ["accept4 (system call) (kernel)", "accept4 (libc.so.6)"]);
     }
 }
