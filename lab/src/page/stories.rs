@@ -215,7 +215,7 @@ pub(crate) const STORIES: [Story; 6] = [
             figure: "sharers",
             fault: "thread-table",
             remedy: "own-table",
-            variant: Some(("threads", "2")),
+            variant: None,
             words: "threads that write one table",
         },
         cores: "Two threads seldom meet at the lock; 128 do at every call. That they write one \

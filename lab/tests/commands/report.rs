@@ -160,6 +160,19 @@ fn a_writeup_without_figures_says_so() {
     assert_eq!(page.matches("<article class=\"card stack\"").count(), 5);
 }
 
+/// Where there are more processors, the commands have other numbers of threads.
+#[test]
+fn every_writeup_has_its_card_on_a_machine_of_any_size() {
+    let mut run = sample::writeups();
+    for row in run.strategies.iter_mut().flat_map(|strategies| &mut strategies.rows) {
+        for threads in row.variant.get_mut("threads").into_iter().filter(|it| *it == "2") {
+            "16".clone_into(threads);
+        }
+    }
+    let page = page_of_writeups(&run);
+    assert_eq!(page.matches("<article class=\"card stack\"").count(), 6);
+}
+
 #[test]
 fn the_pictures_look_as_they_did() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,6 +191,36 @@ fn the_pictures_look_as_they_did() {
         assert_eq!(svg.matches("http").count(), 1, "{subject} loads something");
         same_as_file(&format!("{subject}.svg"), &svg);
     }
+}
+
+/// The README has a row for each write-up of the page, and says of how many its picture is.
+#[test]
+fn the_readme_tells_of_every_writeup() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, svg) = (written(&folder, "run.json", &sample::writeups()), folder.path().join("svg"));
+    let subject = ["--of", "writeups"].map(Path::new);
+    let output = report(&[&run, "--picture".as_ref(), &svg, subject[0], subject[1]]);
+    assert!(output.status.success(), "{output:?}");
+    let drawn = titles(&fs::read_to_string(svg).unwrap());
+    assert!(drawn.len() > 5, "{drawn:?}");
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(home.join("../README.md")).unwrap();
+    let mut sections = readme.split("\n## ");
+    let section = sections.find(|it| it.starts_with("Six ways TLS stops scaling\n")).unwrap();
+    // The first row is that of the heads.
+    let rows = section.lines().filter(|line| line.starts_with("| ")).count() - 1;
+    assert_eq!(rows, drawn.len(), "{section}");
+    let shown = titles(&fs::read_to_string(home.join("pictures/writeups.svg")).unwrap());
+    assert!(shown.iter().all(|title| drawn.contains(title)), "{shown:?}");
+    let number = ["one", "two", "three", "four", "five", "six"][shown.len() - 1];
+    assert!(section.contains(&format!("![Fault and remedy of {number} write-ups")), "{number}");
+}
+
+/// Of a picture's panels.
+fn titles(svg: &str) -> Vec<String> {
+    let panels = svg.split("<text class=\"title\"").skip(1);
+    let title = |panel: &str| Some(panel.split_once('>')?.1.split_once('<')?.0.to_owned());
+    panels.filter_map(title).collect()
 }
 
 #[test]
