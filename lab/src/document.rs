@@ -27,7 +27,9 @@ pub use forecast::{
     Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
 };
 pub use gate::{GateFigure, GateResult};
-pub use kernel::{KernelCall, KernelContention, KernelGrowth, KernelLedger, KernelRow, KernelWait};
+pub use kernel::{
+    KernelCall, KernelContention, KernelGrowth, KernelLedger, KernelOrigin, KernelRow, KernelWait,
+};
 pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
     LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,

@@ -1,12 +1,15 @@
-//! The command `findings`: what each stack's threads share today, from recordings, with who writes
-//! it and what would remove it; one page, the same as text, and a document.
+//! The command `findings`: what each stack's threads share today, from recordings, and what servers
+//! share in the kernel, with who writes it and what would remove it; one page, the same as text,
+//! and a document.
 //!
 //! ```text
 //! recordings --> what is shared, summed --+--> page, text, document
 //! recordings --> forecasts ---------------+
+//! ledgers of `count --kernel` ------------+
 //! findings.toml: what people know --------+
 //! ```
 
+pub(crate) mod kernel;
 pub(crate) mod notes;
 mod set;
 mod sharing;
@@ -36,7 +39,8 @@ use notes::Notes;
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Recordings, documents of `findings`, `forecast` and `validate`, or folders of these
+    /// Recordings, documents of `count --kernel`, `findings`, `forecast` and `validate`, or folders
+    /// of these
     #[arg(value_name = "FROM", required_unless_present = "record", num_args = 0..=FROM_MAX)]
     from: Vec<PathBuf>,
     /// Makes the recordings of the set that are not in this folder yet, and takes those that are
@@ -115,8 +119,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(well)
 }
 
-/// What `files` say of stacks, each stack and scenario once: the last file that tells of it counts.
-/// With a `target`, recordings are forecast too.
+/// What `files` say of stacks and servers, each stack and scenario and each server once: the last
+/// file that tells of it counts. With a `target`, recordings are forecast too.
 fn gather(
     files: &[PathBuf],
     target: Option<&Target>,
@@ -130,16 +134,18 @@ fn gather(
             run.findings.push(sharing::finding(&recording));
             recordings.push(recording);
         } else {
-            let document = journal::read(file)?;
-            run.findings.extend(document.findings);
-            forecasts.extend(document.forecasts);
-            run.validation = document.validation.or(run.validation.take());
+            let mut document = journal::read(file)?;
+            run.findings.append(&mut document.findings);
+            forecasts.append(&mut document.forecasts);
+            run.validation = document.validation.take().or(run.validation.take());
+            run.kernel_ledgers.extend(kernel::ledgers(document));
         }
     }
-    if run.findings.is_empty() {
+    if run.findings.is_empty() && run.kernel_ledgers.is_empty() {
         return Err(Error::Check(format!(
-            "there is no recording among {} files; sealane-lab findings --record FOLDER makes the \
-             set, sealane-lab count --record FILE a single one",
+            "there is no recording and no ledger among {} files; sealane-lab findings --record \
+             FOLDER makes the set, sealane-lab count --record FILE a single recording, \
+             sealane-lab count --kernel --json FILE ledgers of servers",
             files.len()
         )));
     }
@@ -164,6 +170,9 @@ fn sort(run: &mut Run) {
     run.findings.reverse();
     run.findings.sort_by(|a, b| (&a.stack, &a.scenario).cmp(&(&b.stack, &b.scenario)));
     run.findings.dedup_by(|b, a| (&a.stack, &a.scenario) == (&b.stack, &b.scenario));
+    run.kernel_ledgers.reverse();
+    run.kernel_ledgers.sort_by(|a, b| a.server.cmp(&b.server));
+    run.kernel_ledgers.dedup_by(|b, a| a.server == b.server);
 }
 
 fn forecast(

@@ -24,6 +24,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub(crate) use calls::FILE_TABLE;
+
 use crate::{
     count::{Server, Tools},
     document::{KernelLedger, KernelRow, Run},
@@ -234,7 +236,7 @@ pub(crate) fn file_table(server: &Server, tools: &Tools) -> Result<KernelRow, Er
         }
         let rows = watch.rows(server.connections);
         watch.end();
-        row = rows.into_iter().find(|row| row.object == calls::FILE_TABLE);
+        row = rows.into_iter().find(|row| row.object == FILE_TABLE);
         Ok(())
     })?;
     let row = row.ok_or_else(|| Error::Check("there is no row of file tables".into()))?;
@@ -262,7 +264,8 @@ command line may have in braces, `servers --help` says):
   sealane-lab count --kernel --only haproxy,nginx-stream --repeats 3 --json kernel.json
   sealane-lab count --kernel --only mine --peer 'mine=./mine {port} {backend} {workers} {cert}'
 
-It needs strace and the right to trace; lab/KERNEL.md has the figures of nine servers.";
+It needs strace and the right to trace. lab/KERNEL.md has the figures of ten servers, and
+lab/FINDINGS.md what would remove what they share; `findings kernel.json` says that of yours.";
 /// What the figures mean, and leave out.
 const NOTE: &str = "
   Per connection: full handshake, one request to the backend and its answer, end. A write of a file

@@ -36,6 +36,22 @@ pub struct KernelLedger {
     /// Why there are no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Where it comes from, in a document that took it from another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<KernelOrigin>,
+}
+
+/// When and where a ledger was counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelOrigin {
+    /// RFC 3339 in UTC.
+    pub started: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Processors that the run might use.
+    pub processors: u64,
+    /// The command line that makes it again.
+    pub command: Vec<String>,
 }
 
 /// One kind of object.

@@ -22,6 +22,12 @@ pub(crate) struct Notes {
     /// About lines; the first that fits one is taken.
     #[serde(rename = "note")]
     pub(crate) notes: Vec<Note>,
+    /// About what the kernel has for several threads.
+    #[serde(default, rename = "kernel")]
+    objects: Vec<KernelNote>,
+    /// What servers are whose version does not tell it.
+    #[serde(default, rename = "server")]
+    servers: Vec<ServerNote>,
     /// Changes to a stack, told so that its authors could make them.
     #[serde(rename = "change")]
     pub(crate) changes: Vec<Change>,
@@ -61,6 +67,31 @@ pub(crate) struct Note {
     /// Where its authors speak of it: `owner/project#number`, or a version.
     #[serde(default)]
     pub(crate) told_in: Vec<String>,
+}
+
+/// What is known of one kind of object in the kernel.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KernelNote {
+    /// As in [`KernelRow::object`](crate::document::KernelRow::object).
+    object: String,
+    /// The thing itself, in a few words.
+    pub(crate) culprit: String,
+    /// When a connection comes there.
+    pub(crate) taken: String,
+    /// Where somebody speaks of it: `owner/project#number`.
+    #[serde(default)]
+    pub(crate) told_in: Vec<String>,
+}
+
+/// What a server is that was counted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerNote {
+    /// As in [`KernelLedger::server`](crate::document::KernelLedger::server).
+    name: String,
+    /// In a few words.
+    pub(crate) title: String,
 }
 
 /// A change that would remove a line.
@@ -123,6 +154,16 @@ impl Notes {
         self.stacks.iter().find(|stack| stack.name == name)
     }
 
+    /// What is known of that kind of object in the kernel.
+    pub(crate) fn object(&self, object: &str) -> Option<&KernelNote> {
+        self.objects.iter().find(|note| note.object == object)
+    }
+
+    /// What is to be known of a server that was counted, beside what it tells itself.
+    pub(crate) fn server(&self, name: &str) -> Option<&ServerNote> {
+        self.servers.iter().find(|note| note.name == name)
+    }
+
     /// What no recording bears out, in words: notes about a stack of which there is a recording,
     /// none of which names the line.
     pub(crate) fn stale(&self, findings: &[Finding]) -> Vec<String> {
@@ -182,6 +223,8 @@ const OWN: &str = include_str!("../../findings.toml");
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::{
         document::Site,
@@ -189,6 +232,8 @@ mod tests {
             sharing,
             words::{self, Side},
         },
+        journal,
+        kernel_ledger::table::objects,
         recording::Recording,
     };
 
@@ -276,6 +321,22 @@ mod tests {
             }
         }
         assert_eq!(notes.stale(&findings), Vec::<String>::new());
+    }
+
+    /// Ledgers as committed have every kind of object, and every server that a note is about.
+    #[test]
+    fn every_object_of_the_kernel_is_explained_and_every_server_was_counted() {
+        let notes = Notes::own().expect("valid");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/results/kernel.json");
+        let ledgers = journal::read(Path::new(file)).expect("a document").kernel_ledgers;
+        let objects = objects(ledgers.iter());
+        assert_eq!(objects.len(), notes.objects.len(), "{objects:?}");
+        for object in objects {
+            assert!(notes.object(object).is_some(), "{object}");
+        }
+        for note in &notes.servers {
+            assert!(ledgers.iter().any(|ledger| ledger.server == note.name), "{}", note.name);
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
+    kernel,
     notes::Notes,
-    words::{self, Culprit, FIGURES, ORDER, Told},
+    words::{self, Culprit, FIGURES, LEAD, ORDER, Told},
 };
 use crate::{
     document::{Finding, Run},
@@ -15,20 +16,13 @@ use crate::{
 /// All of it. The same document gives the same bytes.
 pub(crate) fn text(run: &Run, notes: &Notes) -> String {
     let stacks = words::told(run, notes);
-    let mut out = format!("# {TITLE}\n\n{}\n\n{FIGURES} {ORDER}\n\n", words::LEAD);
-    let _ = writeln!(out, "Recorded {}.\n", words::origins(run).join("; "));
-    let stale = notes.stale(&run.findings);
-    for stale in &stale {
-        let _ = writeln!(out, "- Note: {stale}.");
+    let mut out = format!("# {TITLE}\n\n");
+    if !stacks.is_empty() {
+        recorded(&mut out, run, notes, &stacks);
     }
-    if !stale.is_empty() {
-        out.push('\n');
+    if !run.kernel_ledgers.is_empty() {
+        in_the_kernel(&mut out, run, notes);
     }
-    overview(&mut out, &stacks);
-    for stack in &stacks {
-        one(&mut out, stack);
-    }
-    outlook(&mut out, &stacks);
     for change in notes.changes_of(&run.findings) {
         let _ = writeln!(out, "## {}\n", change.title);
         for part in &change.parts {
@@ -38,24 +32,71 @@ pub(crate) fn text(run: &Run, notes: &Notes) -> String {
             }
         }
     }
-    recipe(&mut out, &stacks);
+    recipe(&mut out, run, &stacks);
     // One newline at the end, as in every text file.
     out.truncate(out.trim_end().len());
     out + "\n"
 }
 
-fn overview(out: &mut String, stacks: &[Told<'_>]) {
-    let _ =
-        writeln!(out, "| {} |", words::HEADS.map(|head| head.trim_start_matches('#')).join(" | "));
-    let rules = words::HEADS.map(|head| if head.starts_with('#') { "---:" } else { "---" });
-    let _ = writeln!(out, "| {} |", rules.join(" | "));
+/// What recordings say.
+fn recorded(out: &mut String, run: &Run, notes: &Notes, stacks: &[Told<'_>]) {
+    let _ = writeln!(out, "{LEAD}\n\n{FIGURES} {ORDER}\n");
+    let _ = writeln!(out, "Recorded {}.\n", words::origins(run).join("; "));
+    let stale = notes.stale(&run.findings);
+    for stale in &stale {
+        let _ = writeln!(out, "- Note: {stale}.");
+    }
+    if !stale.is_empty() {
+        out.push('\n');
+    }
+    let rows = stacks.iter().flat_map(|stack| {
+        stack.findings.iter().map(move |finding| words::row(stack, finding).to_vec())
+    });
+    table(out, &words::HEADS, rows);
     for stack in stacks {
-        for finding in &stack.findings {
-            let row = words::row(stack, finding).map(|cell| escape(&cell));
-            let _ = writeln!(out, "| {} |", row.join(" | "));
+        one(out, stack);
+    }
+    outlook(out, stacks);
+}
+
+/// What ledgers of servers say.
+fn in_the_kernel(out: &mut String, run: &Run, notes: &Notes) {
+    let _ = writeln!(out, "## {}\n\n{}\n", kernel::TITLE, kernel::LEAD);
+    let _ = writeln!(out, "Counted {}.\n", kernel::origins(run).join("; "));
+    table(out, &kernel::HEADS, kernel::rows(run, notes).into_iter().map(Vec::from));
+    for shared in kernel::shared(run, notes) {
+        let _ = writeln!(out, "**{}** (`{}`, in the kernel)\n", shared.name(), shared.object);
+        for sharer in &shared.sharers {
+            let _ = writeln!(out, "- {}", sharer.sentence());
         }
+        if let Some(note) = shared.note {
+            let _ = writeln!(out, "- Why: {}", note.taken);
+        }
+        let _ = writeln!(out, "- What would remove it: {}", shared.removal);
+        let told_in = shared.note.map(|note| note.told_in.as_slice()).unwrap_or_default();
+        discussed(out, told_in);
+        out.push('\n');
+    }
+}
+
+/// A head that begins with `#` is one of numbers.
+fn table(out: &mut String, heads: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let names: Vec<&str> = heads.iter().map(|head| head.trim_start_matches('#')).collect();
+    let _ = writeln!(out, "| {} |", names.join(" | "));
+    let rule = |head: &&str| if head.starts_with('#') { "---:" } else { "---" };
+    let rules: Vec<&str> = heads.iter().map(rule).collect();
+    let _ = writeln!(out, "| {} |", rules.join(" | "));
+    for row in rows {
+        let cells: Vec<String> = row.iter().map(|cell| escape(cell)).collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
     out.push('\n');
+}
+
+fn discussed(out: &mut String, told_in: &[String]) {
+    if !told_in.is_empty() {
+        let _ = writeln!(out, "- Discussed in: {}", told_in.join(", "));
+    }
 }
 
 fn one(out: &mut String, stack: &Told<'_>) {
@@ -95,9 +136,7 @@ fn line(out: &mut String, culprit: &Culprit<'_>) {
     if let Some(note) = culprit.note {
         let _ = writeln!(out, "- Why: {}", note.taken);
         let _ = writeln!(out, "- What would remove it: {}", note.removal);
-        if !note.told_in.is_empty() {
-            let _ = writeln!(out, "- Discussed in: {}", note.told_in.join(", "));
-        }
+        discussed(out, &note.told_in);
     }
     for site in culprit.line.sites.iter().take(SITES_SHOWN) {
         let _ =
@@ -121,14 +160,12 @@ fn outlook(out: &mut String, stacks: &[Told<'_>]) {
     }
 }
 
-fn recipe(out: &mut String, stacks: &[Told<'_>]) {
+fn recipe(out: &mut String, run: &Run, stacks: &[Told<'_>]) {
     let _ = writeln!(out, "## How to make these figures again\n\n{}\n\n```", words::RECIPE);
-    for stack in stacks {
-        for finding in &stack.findings {
-            let _ = writeln!(out, "{}", words::command(finding));
-        }
+    let _ = writeln!(out, "{}\n```\n", words::commands(run, stacks).join("\n"));
+    if stacks.is_empty() {
+        return;
     }
-    let _ = writeln!(out, "```\n");
     let _ = writeln!(out, "| stack | version | library's SHA-256 | millions of instructions |");
     let _ = writeln!(out, "| --- | --- | --- | ---: |");
     for stack in stacks {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ptr};
 
 use super::{
+    kernel,
     notes::{Note, Notes},
     sharing::without_folders,
 };
@@ -305,6 +306,13 @@ pub(crate) fn command(finding: &Finding) -> String {
     finding.recorded.command.join(" ")
 }
 
+/// The command lines that make all figures again.
+pub(crate) fn commands(run: &Run, stacks: &[Told<'_>]) -> Vec<String> {
+    let recordings = stacks.iter().flat_map(|stack| &stack.findings);
+    let recordings = recordings.map(|finding| command(finding));
+    recordings.chain(kernel::commands(run)).collect()
+}
+
 /// When, where and with what the recordings were made, each once.
 pub(crate) fn origins(run: &Run) -> Vec<String> {
     let mut origins: Vec<String> = Vec::new();
@@ -328,7 +336,8 @@ pub(crate) const LEAD: &str = "Threads that do TLS side by side wait for each ot
 /// Before the commands.
 pub(crate) const RECIPE: &str = "Every recording is made by one command, which takes a minute or \
     two under valgrind; `sealane-lab findings --record FOLDER` runs all of them and goes on where \
-    it was stopped. Stacks that are not on the machine are built by `sealane-lab stacks build`.";
+    it was stopped. Stacks that are not on the machine are built by `sealane-lab stacks build`. \
+    What servers share in the kernel is counted under strace, of all servers by one command.";
 /// Over the table of forecasts.
 pub(crate) const OUTLOOK: &str = "FORECAST from counts, a band that is right within a factor of \
     two; the published figures were MEASURED by others, on another machine. Where two bands \

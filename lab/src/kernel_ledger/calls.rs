@@ -172,7 +172,7 @@ pub(super) fn traced() -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-pub(super) const FILE_TABLE: &str = "file table";
+pub(crate) const FILE_TABLE: &str = "file table";
 /// With these it fails before it takes a number.
 const EARLY_FAILURES: [&str; 6] =
     ["EBADF", "EFAULT", "EINVAL", "EMFILE", "ENAMETOOLONG", "ENOTSOCK"];

@@ -71,6 +71,43 @@ pub(super) fn text(ledger: &KernelLedger) -> String {
     out
 }
 
+/// The kinds of objects in the rows of `ledgers`, in their order.
+pub(crate) fn objects<'a>(ledgers: impl Iterator<Item = &'a KernelLedger>) -> Vec<&'a str> {
+    let mut objects: Vec<&str> = Vec::new();
+    for row in ledgers.flat_map(|ledger| &ledger.rows) {
+        if !objects.contains(&row.object.as_str()) {
+            objects.push(&row.object);
+        }
+    }
+    objects
+}
+
+/// `haproxy (HAProxy version 2.6.12)`.
+pub(crate) fn titled(ledger: &KernelLedger) -> String {
+    let KernelLedger { server, version, .. } = ledger;
+    match version.contains(['{', '\'']) {
+        // A command line tells nothing that stands not at the end.
+        true => server.clone(),
+        false => format!("{server} ({})", version.split(" - ").next().unwrap_or_default()),
+    }
+}
+
+/// Writes per connection; the smallest figure of several that differ.
+pub(crate) fn amount(row: &KernelRow) -> String {
+    told(row.per_connection, row.exact)
+}
+
+/// The same of all that a connection writes and several threads share.
+pub(crate) fn amount_of_all(ledger: &KernelLedger) -> String {
+    let all = ledger.rows.iter().map(|row| row.per_connection).sum();
+    told(all, ledger.rows.iter().all(|row| row.exact))
+}
+
+fn told(per_connection: u64, exact: bool) -> String {
+    let figure = number(per_connection as f64);
+    if exact { figure } else { format!("{figure} or more") }
+}
+
 /// Who shares objects of that kind.
 pub(crate) fn sharers(row: &KernelRow) -> String {
     match (row.shared, row.threads) {

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::table::{by_call, sharers};
+use super::table::{amount, by_call, sharers, titled};
 use crate::{
     document::{KernelLedger, KernelRow, Run},
     kernel_ledger::calls::Kind,
+    page::words,
 };
 
 /// All of it. The same documents give the same bytes.
@@ -29,11 +30,7 @@ pub(super) fn text(runs: &[Run]) -> String {
     contention(&mut out, &counted);
     let _ = writeln!(out, "\n## How to make it again\n\n```sh");
     for run in runs {
-        let _ = writeln!(
-            out,
-            "{}",
-            run.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-        );
+        let _ = writeln!(out, "{}", words::shell(&run.command));
     }
     out + "```\n"
 }
@@ -49,17 +46,9 @@ fn overview(out: &mut String, ledgers: &[&KernelLedger]) {
     let _ = writeln!(out, "|---|{}---:|", "---:|".repeat(heads.len()));
     for ledger in ledgers {
         let cells: Vec<String> =
-            Kind::ALL.iter().map(|kind| row(ledger, *kind).map_or("-".into(), told)).collect();
+            Kind::ALL.iter().map(|kind| row(ledger, *kind).map_or("-".into(), amount)).collect();
         let cells = cells.join(" | ");
-        let _ = writeln!(out, "| {} | {cells} | {} |", name(ledger), ledger.repeats);
-    }
-}
-
-/// A total; the smallest of several that differ.
-fn told(row: &KernelRow) -> String {
-    match row.exact {
-        true => row.per_connection.to_string(),
-        false => format!("{} or more", row.per_connection),
+        let _ = writeln!(out, "| {} | {cells} | {} |", escape(&titled(ledger)), ledger.repeats);
     }
 }
 
@@ -79,7 +68,7 @@ fn of_kind(out: &mut String, kind: Kind, ledgers: &[&KernelLedger]) {
             "| {} | {} | {} | {} |",
             escape(&ledger.server),
             sharers(row),
-            told(row),
+            amount(row),
             by_call(row)
         );
     }
@@ -137,27 +126,9 @@ fn row(ledger: &KernelLedger, kind: Kind) -> Option<&KernelRow> {
     ledger.rows.iter().find(|row| row.object == kind.words())
 }
 
-/// `haproxy (HAProxy version 2.6.12), 2 workers`.
-fn name(ledger: &KernelLedger) -> String {
-    let version = match ledger.version.contains(['{', '\'']) {
-        // A command line tells nothing that stands not at the end.
-        true => String::new(),
-        false => format!(" ({})", ledger.version.split(" - ").next().unwrap_or_default()),
-    };
-    escape(&format!("{}{version}", ledger.server))
-}
-
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
-}
-
-/// As a shell takes it.
-fn quoted(word: &str) -> String {
-    match word.contains([' ', '{']) {
-        true => format!("'{word}'"),
-        false => word.to_owned(),
-    }
 }
 
 /// As a cell of a table.

@@ -6,6 +6,7 @@ use crate::{
     document::{HotLine, Run, Site},
     error::Error,
     findings::{
+        kernel,
         notes::Notes,
         words::{self as findings, Culprit, FIGURES, LEAD, ORDER, RECIPE, Side, TITLE, Told},
     },
@@ -25,20 +26,28 @@ use super::{
 /// The page cannot be written.
 pub(crate) fn write(run: &Run, notes: &Notes, output: &Path) -> Result<Page, Error> {
     let stacks = findings::told(run, notes);
-    let mut sections = vec![overview(&stacks), culprits(&stacks)];
+    let mut sections = Vec::new();
+    if !stacks.is_empty() {
+        sections.extend([overview(&stacks), culprits(&stacks)]);
+    }
     sections.extend(outlook(&stacks));
+    if !run.kernel_ledgers.is_empty() {
+        sections.push(in_the_kernel(run, notes));
+    }
     sections.extend(changes(run, notes));
-    sections.push(again(&stacks));
+    sections.push(again(run, &stacks));
     let page = super::assemble(TITLE, &hero(run, notes, &stacks), &sections);
     super::save(&page, format!("{TITLE}: {} stacks", stacks.len()), output)
 }
 
 fn hero(run: &Run, notes: &Notes, stacks: &[Told<'_>]) -> String {
     let mut html = format!(
-        "<div class=\"hero\" id=\"top\"><p class=\"context\">{}</p><h1>{TITLE}</h1>\
-         <p class=\"second\">{LEAD}</p>",
-        escape(&findings::origins(run).join("; "))
+        "<div class=\"hero\" id=\"top\"><p class=\"context\">{}</p><h1>{TITLE}</h1>",
+        escape(&origins(run))
     );
+    if !stacks.is_empty() {
+        let _ = write!(html, "<p class=\"second\">{LEAD}</p>");
+    }
     let stale = notes.stale(&run.findings);
     if !stale.is_empty() {
         html += "<ul class=\"warning\" role=\"note\">";
@@ -50,6 +59,12 @@ fn hero(run: &Run, notes: &Notes, stacks: &[Told<'_>]) -> String {
     let cards = stacks.iter().enumerate().filter_map(|(at, stack)| card(at, stack));
     let cards: String = cards.map(|card| card.html()).collect();
     html + "<div class=\"cards\">" + &cards + "</div></div>"
+}
+
+/// When and where everything was recorded or counted.
+fn origins(run: &Run) -> String {
+    let all = [findings::origins(run), kernel::origins(run)].concat();
+    all.join("; ")
 }
 
 /// A stack's first scenario in one figure.
@@ -75,14 +90,10 @@ fn card(color: usize, stack: &Told<'_>) -> Option<Card> {
 
 fn overview(stacks: &[Told<'_>]) -> Section {
     let rows = stacks.iter().flat_map(|stack| {
-        stack.findings.iter().map(move |finding| {
-            let cells = findings::row(stack, finding).into_iter().zip(findings::HEADS);
-            let cell = |(text, head): (String, &str)| match head.starts_with('#') {
-                true => Cell::Number(text),
-                false => Cell::Text(text),
-            };
-            cells.map(cell).collect::<Vec<_>>()
-        })
+        stack
+            .findings
+            .iter()
+            .map(move |finding| cells(findings::row(stack, finding), &findings::HEADS))
     });
     let rows: Vec<Vec<Cell>> = rows.collect();
     let plot = updates(stacks);
@@ -100,6 +111,15 @@ fn overview(stacks: &[Told<'_>]) -> Section {
             + &figure.html()
             + "</div>",
     }
+}
+
+/// Texts under `heads`, of which those of numbers begin with `#`.
+fn cells<const COUNT: usize>(row: [String; COUNT], heads: &[&str; COUNT]) -> Vec<Cell> {
+    let cell = |(text, head): (String, &&str)| match head.starts_with('#') {
+        true => Cell::Number(text),
+        false => Cell::Text(text),
+    };
+    row.into_iter().zip(heads).map(cell).collect()
 }
 
 fn updates(stacks: &[Told<'_>]) -> BarPlot {
@@ -163,13 +183,7 @@ fn row(culprit: &Culprit<'_>) -> Vec<Cell> {
     let said = sentences.iter().map(|said| format!("<p>{}</p>", escape(said)));
     let (taken, removal) = match note {
         None => (String::new(), String::new()),
-        Some(note) => {
-            let told_in = match note.told_in.is_empty() {
-                true => String::new(),
-                false => format!(" ({})", note.told_in.join(", ")),
-            };
-            (prose(&note.taken), prose(&format!("{}{told_in}", note.removal)))
-        }
+        Some(note) => (prose(&note.taken), removal(&note.removal, &note.told_in)),
     };
     vec![
         Cell::Text(name.to_owned()),
@@ -178,6 +192,14 @@ fn row(culprit: &Culprit<'_>) -> Vec<Cell> {
         Cell::Html(taken),
         Cell::Html(removal),
     ]
+}
+
+/// What would remove a thing, and where that is told.
+fn removal(removal: &str, told_in: &[String]) -> String {
+    match told_in.is_empty() {
+        true => prose(removal),
+        false => prose(&format!("{removal} ({})", told_in.join(", "))),
+    }
 }
 
 /// Text in which code stands between backticks.
@@ -241,6 +263,30 @@ fn outlook(stacks: &[Told<'_>]) -> Option<Section> {
     })
 }
 
+fn in_the_kernel(run: &Run, notes: &Notes) -> Section {
+    let rows = kernel::rows(run, notes).into_iter().map(|row| cells(row, &kernel::HEADS));
+    let caption = "What a connection to each server writes";
+    let mut body = table(caption, &kernel::HEADS, &rows.collect::<Vec<_>>());
+    for shared in kernel::shared(run, notes) {
+        let note = shared.note;
+        let why = note.map_or_else(String::new, |note| prose(&note.taken));
+        let told_in = note.map(|note| note.told_in.as_slice()).unwrap_or_default();
+        let _ = write!(
+            body,
+            "<h3>{}</h3><p class=\"told\"><b>Why:</b> {why}</p>\
+             <p class=\"told\"><b>What would remove it:</b> {}</p>",
+            escape(shared.name()),
+            removal(shared.removal, told_in)
+        );
+        let row = |sharer: &kernel::Sharer| cells(sharer.cells(), &kernel::SHARER_HEADS);
+        let rows: Vec<Vec<Cell>> = shared.sharers.iter().map(row).collect();
+        let caption = format!("Who shares it: {}", shared.object);
+        body += &table(&caption, &kernel::SHARER_HEADS, &rows);
+    }
+    let lead = kernel::LEAD.replace('`', "");
+    Section { id: "kernel", short: "Kernel", title: kernel::TITLE, lead, body }
+}
+
 fn changes(run: &Run, notes: &Notes) -> Option<Section> {
     let mut body = String::new();
     for change in notes.changes_of(&run.findings) {
@@ -264,12 +310,8 @@ fn changes(run: &Run, notes: &Notes) -> Option<Section> {
     })
 }
 
-fn again(stacks: &[Told<'_>]) -> Section {
-    let commands: String = stacks
-        .iter()
-        .flat_map(|stack| &stack.findings)
-        .map(|finding| findings::command(finding) + "\n")
-        .collect();
+fn again(run: &Run, stacks: &[Told<'_>]) -> Section {
+    let commands = findings::commands(run, stacks).join("\n") + "\n";
     Section {
         id: "again",
         short: "Again",

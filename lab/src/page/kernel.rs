@@ -2,7 +2,7 @@
 
 use crate::{
     document::{KernelLedger, KernelRow},
-    kernel_ledger::table::{by_call, sharers},
+    kernel_ledger::table::{amount, by_call, objects, sharers},
     plot::{escape, number},
 };
 
@@ -29,7 +29,7 @@ pub(super) fn sentence(sources: &Sources) -> Option<String> {
     let ledgers = sources.runs.iter().flat_map(|source| &source.run.kernel_ledgers);
     let told = ledgers.filter_map(|ledger| {
         let table = ledger.rows.first().filter(|_| ledger.failure.is_none())?;
-        Some(format!("{} {}", ledger.server, table.per_connection))
+        Some(format!("{} {}", ledger.server, amount(table)))
     });
     let told: Vec<String> = told.collect();
     let of = "Writes per connection of a file table that several threads share";
@@ -38,17 +38,10 @@ pub(super) fn sentence(sources: &Sources) -> Option<String> {
 
 /// Totals, a row for each server.
 fn overview(ledgers: &[&KernelLedger]) -> String {
-    let mut objects: Vec<&str> = Vec::new();
-    for row in ledgers.iter().flat_map(|ledger| &ledger.rows) {
-        if !objects.contains(&row.object.as_str()) {
-            objects.push(&row.object);
-        }
-    }
+    let objects = objects(ledgers.iter().copied());
     let rows = ledgers.iter().map(|ledger| {
         let of = |object: &&str| ledger.rows.iter().find(|row| row.object == **object);
-        let cell = |row: Option<&KernelRow>| {
-            Cell::Number(row.map_or("-".into(), |row| number(row.per_connection as f64)))
-        };
+        let cell = |row: Option<&KernelRow>| Cell::Number(row.map_or("-".into(), amount));
         let grown = ledger.growth.as_ref();
         let growth = grown.map_or("-".into(), |growth| number(growth.shared as f64));
         let mut cells = vec![Cell::Text(ledger.server.clone())];
@@ -82,7 +75,7 @@ fn one(ledger: &KernelLedger) -> String {
         vec![
             Cell::Text(row.object.clone()),
             Cell::Text(sharers(row)),
-            Cell::Number(number(row.per_connection as f64)),
+            Cell::Number(amount(row)),
             Cell::Text(by_call(row)),
             Cell::Text(removal),
         ]

@@ -209,22 +209,12 @@ fn rounds(sources: &Sources) -> String {
 }
 
 fn commands(sources: &Sources) -> String {
-    let lines: String =
-        sources.runs.iter().map(|source| escape(&shell(&source.run.command)) + "\n").collect();
+    let lines: String = sources
+        .runs
+        .iter()
+        .map(|source| escape(&words::shell(&source.run.command)) + "\n")
+        .collect();
     format!("<h3>To repeat it</h3><pre tabindex=\"0\"><code>{lines}</code></pre>")
-}
-
-/// A command line that a shell reads back as it was.
-pub(crate) fn shell(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
-    let quote = |word: &String| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
-    };
-    words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 fn documents(sources: &Sources, raw: bool) -> String {
@@ -294,14 +284,3 @@ const READ: &str = "<li>Figures are medians of valid rounds; \
     region is shaded, and its fall is nobody's fault.</li>\
     <li>In memory, both ends share each thread: a rate there is not what a server reaches over \
     sockets.</li></ul>";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_line_survives_a_shell() {
-        let words = ["a", "it's", "", "b c", "x=1"].map(str::to_owned);
-        assert_eq!(shell(&words), r"a 'it'\''s' '' 'b c' x=1");
-    }
-}

@@ -66,6 +66,19 @@ pub(crate) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
+/// A command line that a shell reads back as it was.
+pub(crate) fn shell(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
+    let quote = |word: &String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
 /// A share of 1 as percent: whole, or one digit where it is less than 1%.
 pub(crate) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
@@ -158,5 +171,11 @@ mod tests {
         assert_eq!(knee(Knee::FewCores), "few cores");
         assert_eq!(knee(Knee::At { threads: 14 }), "about 14 threads");
         assert_eq!(knee(Knee::NoneBelow { threads: 80 }), "no knee found below 80");
+    }
+
+    #[test]
+    fn a_command_line_survives_a_shell() {
+        let words = ["a", "it's", "", "b c", "x=1"].map(str::to_owned);
+        assert_eq!(shell(&words), r"a 'it'\''s' '' 'b c' x=1");
     }
 }

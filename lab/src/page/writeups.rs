@@ -21,6 +21,7 @@ use super::{
     stories::{Contrast, Published, STORIES, Story},
     strategies::{medians, settings, side_by_side, verdict},
     transfer::{self, Load},
+    words,
 };
 
 /// Draws the documents of the six commands as that page.
@@ -224,9 +225,9 @@ fn commands(sources: &Sources, story: &Story) -> String {
     let mut html = String::new();
     for run in sources.runs.iter().map(|source| &source.run).filter(of_story) {
         // What the page itself added: the lab's own path, and the document that it read.
-        let words = run.command.iter().skip(1).take_while(|word| *word != "--json").cloned();
-        let words: Vec<String> = std::iter::once("sealane-lab".to_owned()).chain(words).collect();
-        let _ = write!(html, "<pre><code>{}</code></pre>", escape(&method::shell(&words)));
+        let rest = run.command.iter().skip(1).take_while(|word| *word != "--json").cloned();
+        let line: Vec<String> = std::iter::once("sealane-lab".to_owned()).chain(rest).collect();
+        let _ = write!(html, "<pre><code>{}</code></pre>", escape(&words::shell(&line)));
     }
     if html.is_empty() { html } else { format!("<p class=\"told\"><b>Repeat it:</b></p>{html}") }
 }

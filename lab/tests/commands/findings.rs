@@ -107,19 +107,65 @@ fn the_commands_of_the_set_and_of_what_is_there_can_be_asked() {
     assert!(!Path::new("there").exists(), "asking records nothing");
 }
 
-/// What is committed to be read on the web is what this program says of the committed document, and
-/// every note in it is borne out.
+/// Figures, servers and remedies are those of the committed ledgers; no recording is needed.
 #[test]
-fn the_committed_text_is_that_of_the_committed_document() {
+fn servers_are_told_what_they_share_in_the_kernel_and_what_would_remove_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (page, json) = (folder.path().join("page.html"), folder.path().join("findings.json"));
+    let ledgers = Path::new(env!("CARGO_MANIFEST_DIR")).join("results/kernel.json");
+    let [ledgers, page, json] = [&ledgers, &page, &json].map(|path| path.to_str().unwrap());
+    let output = run(&[ledgers, "--output", page, "--json", json]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let counted: Run = serde_json::from_slice(&fs::read(ledgers).unwrap()).unwrap();
+    let mut shared = 0;
+    for ledger in &counted.kernel_ledgers {
+        let table = ledger.rows.iter().find(|row| row.object == "file table").unwrap();
+        let said = text.lines().find(|line| {
+            line.starts_with(&format!("- {} (", ledger.server)) && line.contains("accept4")
+        });
+        if table.per_connection == 0 {
+            assert_eq!(said, None, "it shares no table");
+            continue;
+        }
+        let writes = format!("): {} of its ", table.per_connection);
+        assert!(said.is_some_and(|said| said.contains(&writes)), "{}: {text}", ledger.server);
+        assert!(text.contains(&format!("- What would remove it: {}\n", table.removal)), "{text}");
+        shared += 1;
+    }
+    assert!(shared > 3 && shared < counted.kernel_ledgers.len(), "some do, some do not");
+    assert!(
+        text.contains("Counted 2026-11-23, Linux 6.18"),
+        "of the document, not of today: {text}"
+    );
+    assert!(
+        text.contains("\nsealane-lab count --kernel "),
+        "the command that counts again: {text}"
+    );
+    assert!(!text.contains("Recorded"), "nothing was: {text}");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("id=\"kernel\"") && page.contains("CLOSE_RANGE_UNSHARE"), "{page:.3000}");
+    assert!(!page.contains("id=\"overview\""), "nothing was recorded");
+    let twice = run(&[ledgers, ledgers]);
+    assert_eq!(String::from_utf8(twice.stdout).unwrap(), text, "each server once");
+    let again = run(&[json]);
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), text, "the document says all of it");
+}
+
+/// What is committed to be read on the web is what this program says of the committed documents,
+/// and every note in it is borne out.
+#[test]
+fn the_committed_text_is_that_of_the_committed_documents() {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let document = home.join("recordings/findings.json");
-    let output = run(&[document.to_str().unwrap()]);
+    let documents = ["recordings/findings.json", "results/kernel.json"];
+    let documents = documents.map(|document| home.join(document));
+    let output = run(&documents.each_ref().map(|document| document.to_str().unwrap()));
     let says = String::from_utf8(output.stdout).unwrap();
     let committed = fs::read_to_string(home.join("FINDINGS.md")).unwrap();
     assert!(
         says == committed,
         "lab/FINDINGS.md is old; make it with: sealane-lab findings lab/recordings/findings.json \
-         --text lab/FINDINGS.md"
+         lab/results/kernel.json --text lab/FINDINGS.md"
     );
     let stale = committed.lines().find(|line| line.starts_with("- Note: no recording"));
     assert_eq!(stale, None, "a note in lab/findings.toml is not borne out");

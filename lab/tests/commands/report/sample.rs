@@ -100,6 +100,7 @@ fn ledger() -> KernelLedger {
         contention: Some(KernelContention { connections: 2_000, at_once: 16, waits }),
         unseen: vec![],
         failure: None,
+        origin: None,
     }
 }
 
