@@ -19,7 +19,7 @@ mod picture;
 mod service;
 mod sharing;
 mod sources;
-mod stories;
+pub(crate) mod stories;
 mod strategies;
 mod terminators;
 pub(crate) mod threads;

@@ -74,7 +74,15 @@ pub(super) const BUDGET_SECONDS: u64 = 570;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli;
+    use crate::{cli, page::stories::STORIES};
+
+    #[test]
+    fn every_story_of_the_page_has_its_command() {
+        let steps = steps(Path::new("/nonexistent/sealane-lab"), 2);
+        for story in &STORIES {
+            assert!(steps.iter().any(|step| step.name == story.command), "{}", story.command);
+        }
+    }
 
     #[test]
     fn all_steps_fit_into_ten_minutes_and_are_commands_of_this_program() {
