@@ -22,6 +22,7 @@ mod suites;
 mod tests;
 
 pub use expanded::EXPANDED_BYTES_MAX;
+pub(crate) use protection::{CONTENT_TYPE_LEN, TAG_LEN, Tls13Direction, tls13_header};
 
 /// What an operator may ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,19 +1,22 @@
 //! One TLS connection: ciphertext in, plaintext out, and back. Only here rustls is driven.
 //!
 //! [`ServerSession`] and [`ClientSession`] are the two ends of one [`TlsSession`], which wraps
-//! rustls' unbuffered connection. It owns no large buffer: the caller lends one for each call. What
-//! it keeps between calls is an incomplete record and, for at most a few milliseconds, session
-//! tickets that wait for the first response (see [`Session::held_len`]).
+//! rustls' unbuffered connection. Behind a server's handshake under TLS 1.3 it has records of its
+//! own in place of that, unless the client has a certificate. It owns no large buffer: the caller
+//! lends one for each call. What it keeps between calls is an incomplete record and, for at most a
+//! few milliseconds, session tickets that wait for the first response (see [`Session::held_len`]).
 
 mod client;
+mod crank;
 mod driver;
-mod early_data;
 mod error;
 mod faults;
 mod interface;
+mod one_by_one;
 mod server;
 #[cfg(test)]
 mod subject;
+mod traffic;
 mod unfinished;
 mod words;
 
@@ -29,6 +32,9 @@ pub use server::{Awaited, ServerEnd, ServerSession};
 pub use unfinished::{
     ESTABLISHED_PARTIAL_BYTES_MAX, HANDSHAKE_PARTIAL_BYTES_MAX, PARTIAL_BYTES_MAX,
 };
+
+/// Room kept free when data is sealed: a key update that leaves first, and an alert behind.
+const CONTROL_RECORDS_BYTES: usize = 256;
 
 #[cfg(test)]
 pub(crate) mod tests;

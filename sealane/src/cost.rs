@@ -103,7 +103,7 @@ const BUFFERS_PER_LANE_BYTES: u64 = 6 * 288 * 1024;
 const CURVE_KEY_BYTES: u64 = 1024;
 /// What TLS to its backend adds to a connection with nothing pending.
 const IDLE_BACKEND_TLS_BYTES: u64 = 3 * 1024;
-/// A connection with nothing pending, in user space.
+/// A connection with nothing pending, in user space, where rustls has its records.
 const IDLE_CONNECTION_BYTES: u64 = 3 * 1024;
 /// A certificate of a store when it is decoded, which a check does not do: a key on a curve, and a
 /// chain of usual length.

@@ -42,7 +42,7 @@ use crate::harness::wait_for;
 /// own.
 const CALLS_PER_CONNECTION_MAX: f64 = 22.0;
 /// Memory of an idle established connection after one exchange.
-const IDLE_BYTES_MAX: u64 = 2944;
+const IDLE_BYTES_MAX: u64 = 1584;
 /// By how much that may be more with a route, and a client that a PROXY header announced.
 const ANNOUNCED_BYTES_MAX: u64 = 128;
 /// Memory of 2,000 connections that never say a word.

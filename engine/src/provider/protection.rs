@@ -11,7 +11,7 @@ use rustls::crypto::cipher::{
 use rustls::{ConnectionTrafficSecrets, ContentType, Error, ProtocolVersion};
 
 use super::expanded::{Aead, RecordKey};
-use crate::record::RECORD_PLAIN_MAX;
+use crate::record::{RECORD_HEADER_LEN, RECORD_PLAIN_MAX};
 
 impl Tls13AeadAlgorithm for Aead {
     fn encrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageEncrypter> {
@@ -35,18 +35,83 @@ impl Tls13AeadAlgorithm for Aead {
     }
 }
 
-/// One direction of a TLS 1.3 connection, under one key (RFC 8446 section 5.2).
-struct Tls13Direction {
+/// One direction of a TLS 1.3 connection, under one key at a time (RFC 8446 section 5.2).
+pub(crate) struct Tls13Direction {
     key: RecordKey,
     iv: Iv,
+    /// The number of the next record, where nobody else counts them.
+    sequence: u64,
 }
 
 impl Tls13Direction {
     fn new(aead: Aead, key: &AeadKey, iv: Iv) -> Box<Self> {
-        let mut direction = Box::new(Self { key: RecordKey::blank(aead), iv });
+        let mut direction = Box::new(Self { key: RecordKey::blank(aead), iv, sequence: 0 });
         direction.key.fill(key);
         direction
     }
+
+    /// One without a key, so that this need never be moved.
+    pub(crate) fn blank() -> Self {
+        Self { key: RecordKey::blank(Aead::Aes128Gcm), iv: Iv::default(), sequence: 0 }
+    }
+
+    /// Goes on under another key, from the record of this number on.
+    ///
+    /// # Errors
+    /// It is for a cipher of no suite.
+    pub(crate) fn take_on(
+        &mut self,
+        (sequence, secrets): &(u64, ConnectionTrafficSecrets),
+    ) -> Result<(), Error> {
+        let (aead, key, iv) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Aead::Aes128Gcm, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Aead::Aes256Gcm, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+                (Aead::ChaCha20Poly1305, key, iv)
+            }
+            _ => return Err(Error::General("keys for an unknown cipher".into())),
+        };
+        self.key = RecordKey::blank(aead);
+        self.key.fill(key);
+        self.iv = joined(iv.as_ref(), &[]);
+        self.sequence = *sequence;
+        Ok(())
+    }
+
+    /// The number of the next record.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Encrypts `inner`, content and type of the next record, behind its `header`; returns the tag.
+    ///
+    /// # Errors
+    /// There is no memory, or no number left.
+    pub(crate) fn seal_next(
+        &mut self,
+        header: &[u8],
+        inner: &mut [u8],
+    ) -> Result<[u8; TAG_LEN], Error> {
+        let nonce = nonce_of(&self.iv, self.sequence);
+        self.sequence = self.sequence.checked_add(1).ok_or(Error::EncryptError)?;
+        seal(&mut self.key, nonce, header, inner)
+    }
+
+    /// Decrypts the next record, whose end is the tag; returns how many bytes that makes.
+    ///
+    /// # Errors
+    /// The peer has not sealed it so.
+    pub(crate) fn open_next(&mut self, header: &[u8], sealed: &mut [u8]) -> Result<usize, Error> {
+        let nonce = nonce_of(&self.iv, self.sequence);
+        self.sequence = self.sequence.checked_add(1).ok_or(Error::DecryptError)?;
+        open(&mut self.key, nonce, header, sealed)
+    }
+}
+
+/// The header of a record of TLS 1.3 in which `sealed_len` bytes follow: all that is shown of it,
+/// and authenticated.
+pub(crate) fn tls13_header(sealed_len: usize) -> [u8; RECORD_HEADER_LEN] {
+    make_tls13_aad(sealed_len)
 }
 
 impl MessageEncrypter for Tls13Direction {
@@ -60,7 +125,9 @@ impl MessageEncrypter for Tls13Direction {
         payload.extend_from_chunks(&message.payload);
         payload.extend_from_slice(&[message.typ.into()]);
         let nonce = nonce_of(&self.iv, sequence);
-        seal(&mut self.key, nonce, &make_tls13_aad(sealed_len), &mut payload, 0)?;
+        let aad = make_tls13_aad(sealed_len);
+        let tag = seal(&mut self.key, nonce, &aad, payload.as_mut())?;
+        payload.extend_from_slice(&tag);
         // The type and version that TLS 1.3 shows (section 5.1).
         let (shown, version) = (ContentType::ApplicationData, ProtocolVersion::TLSv1_2);
         Ok(OutboundOpaqueMessage::new(shown, version, payload))
@@ -144,7 +211,9 @@ impl MessageEncrypter for Tls12Direction {
         payload.extend_from_slice(explicit);
         payload.extend_from_chunks(&message.payload);
         let aad = make_tls12_aad(sequence, message.typ, message.version, plain_len);
-        seal(&mut self.key, nonce, &aad, &mut payload, explicit_len)?;
+        let (_, plain) = payload.as_mut().split_at_mut(explicit_len);
+        let tag = seal(&mut self.key, nonce, &aad, plain)?;
+        payload.extend_from_slice(&tag);
         Ok(OutboundOpaqueMessage::new(message.typ, message.version, payload))
     }
 
@@ -194,25 +263,19 @@ fn nonce_of(iv: &Iv, sequence: u64) -> [u8; NONCE_LEN] {
     Nonce::new(iv, sequence).0
 }
 
-/// Encrypts what stands in `payload` behind the first `clear_len` bytes, and appends the tag.
+/// Encrypts `plain` in place; returns the tag.
 fn seal(
     key: &mut RecordKey,
     nonce: [u8; NONCE_LEN],
     aad: &[u8],
-    payload: &mut PrefixedPayload,
-    clear_len: usize,
-) -> Result<(), Error> {
-    let (_, plain) = payload.as_mut().split_at_mut(clear_len);
+    plain: &mut [u8],
+) -> Result<[u8; TAG_LEN], Error> {
     let sealed = key.expanded(|key: &LessSafeKey| {
-        key.seal_in_place_separate_tag(
-            AwsNonce::assume_unique_for_key(nonce),
-            Aad::from(aad),
-            plain,
-        )
+        let nonce = AwsNonce::assume_unique_for_key(nonce);
+        key.seal_in_place_separate_tag(nonce, Aad::from(aad), plain)
     });
     let tag = sealed.and_then(|tag| tag).map_err(|Unspecified| Error::EncryptError)?;
-    payload.extend_from_slice(tag.as_ref());
-    Ok(())
+    tag.as_ref().try_into().map_err(|_| Error::EncryptError)
 }
 
 /// Decrypts `sealed`, whose end is the tag; returns how many bytes that makes.
@@ -237,9 +300,10 @@ fn secrets(aead: Aead, key: AeadKey, iv: Iv) -> ConnectionTrafficSecrets {
     }
 }
 
-const CONTENT_TYPE_LEN: usize = 1;
+/// What stands behind a record's content under TLS 1.3: its type.
+pub(crate) const CONTENT_TYPE_LEN: usize = 1;
 /// Of every cipher that TLS protects records with here.
-const TAG_LEN: usize = 16;
+pub(crate) const TAG_LEN: usize = 16;
 
 #[cfg(test)]
 mod tests;

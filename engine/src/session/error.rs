@@ -51,6 +51,31 @@ impl SessionError {
     }
 }
 
+/// Why a session ends, and what its peer is told of that; nothing if it was the peer that spoke
+/// last.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) error: SessionError,
+    pub(super) alert: Option<AlertDescription>,
+}
+
+impl Refusal {
+    pub(super) fn new(alert: AlertDescription, error: impl Into<Error>) -> Self {
+        Self { error: SessionError::Tls(error.into()), alert: Some(alert) }
+    }
+
+    pub(super) fn in_silence(error: Error) -> Self {
+        Self { error: SessionError::Tls(error), alert: None }
+    }
+}
+
+impl From<SessionError> for Refusal {
+    fn from(error: SessionError) -> Self {
+        let alert = error.alert();
+        Self { error, alert }
+    }
+}
+
 /// Whether rustls refused a certificate as a peer's own because it is an authority's.
 pub(crate) fn is_authority_as_leaf(error: &CertificateError) -> bool {
     unnamed(error) == Some(&webpki::Error::CaUsedAsEndEntity)

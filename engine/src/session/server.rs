@@ -7,8 +7,9 @@ use rustls::unbuffered::UnbufferedStatus;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion, ServerConfig};
 
 use super::RECORD_WIRE_MAX;
-use super::driver::{End, TlsSession};
+use super::driver::{End, HandedOver, Layer, TlsSession};
 use super::error::SessionError;
+use super::traffic::Traffic;
 use super::unfinished::{
     Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX,
 };
@@ -24,6 +25,8 @@ pub type ServerSession = TlsSession<ServerEnd>;
 pub struct ServerEnd {
     binding: Binding,
     tls: UnbufferedServerConnection,
+    /// Whether rustls lets go of the connection's secrets.
+    hands_over: bool,
 }
 
 impl ServerSession {
@@ -32,29 +35,40 @@ impl ServerSession {
     /// # Errors
     /// The configuration is unusable: a fault of ours.
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, SessionError> {
+        let hands_over = config.enable_secret_extraction;
         let tls = UnbufferedServerConnection::new(config)?;
-        Ok(Self::start(ServerEnd { binding: Binding::default(), tls }))
+        Ok(Self::start(ServerEnd { binding: Binding::default(), tls, hands_over }))
     }
 
     /// The kind of certificate that the client was served, or would have been if it had not resumed
     /// a session that began with it.
     pub fn served(&self) -> Option<LeafTraits> {
-        self.end().binding.traits()
+        self.binding()?.traits()
     }
 
     /// How the server signed the handshake; none in a session that was resumed, which has no
     /// signature.
     pub fn signature_scheme(&self) -> Option<Scheme> {
-        self.end().binding.scheme().filter(|_| !self.resumed())
+        self.binding()?.scheme().filter(|_| !self.resumed())
+    }
+
+    fn binding(&self) -> Option<&Binding> {
+        match &self.layer {
+            Layer::Nobody => None,
+            Layer::Ours(traffic) => Some(&traffic.negotiated.binding),
+            Layer::Rustls(crank) => Some(&crank.end.binding),
+        }
     }
 
     /// The same session, where the client sends more than the few short messages that each does.
     #[must_use]
     pub fn awaiting(mut self, awaited: Awaited) -> Self {
-        if awaited.early_data {
-            self.skip_early_data();
+        if let Layer::Rustls(crank) = &mut self.layer {
+            if awaited.early_data {
+                crank.skip_early_data();
+            }
+            crank.awaited = awaited;
         }
-        self.awaited = awaited;
         self
     }
 }
@@ -87,7 +101,7 @@ impl End for ServerEnd {
     fn turn<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         #[cfg(test)]
         SHOWN.set(SHOWN.get() + incoming.len());
-        let Self { binding, tls } = self;
+        let Self { binding, tls, .. } = self;
         if tls.is_handshaking() {
             return binding.during(|| tls.process_tls_records(incoming));
         }
@@ -132,6 +146,18 @@ impl End for ServerEnd {
         let sealed_max = if is_sealed_long { bytes_max.max(RECORD_WIRE_MAX) } else { bytes_max };
         Bounds { bytes_max, others_max, sealed_max }
     }
+
+    fn hands_over(&self) -> bool {
+        // With certificates rustls keeps them: nobody else has them.
+        self.hands_over
+            && self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+            && self.tls.peer_certificates().is_none()
+    }
+
+    fn hand_over(mut self) -> Result<HandedOver, SessionError> {
+        self.binding.release();
+        Ok(HandedOver(Traffic::of(self.tls, self.binding)?))
+    }
 }
 
 /// Bytes that a second hello has more than the first: another key share, of which the longest,
@@ -140,6 +166,7 @@ const SECOND_HELLO_MORE_BYTES_MAX: usize = 1_280;
 
 #[cfg(test)]
 thread_local! {
-    /// Bytes that rustls' servers of this thread were handed, those handed again counted again.
+    /// Bytes that servers of this thread were handed, rustls' or ours, those handed again counted
+    /// again.
     pub(crate) static SHOWN: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -47,7 +47,7 @@ const TICKETS: usize = 2;
 /// A server's context and what its clients need.
 pub(crate) struct World {
     pub(crate) context: LaneContext,
-    roots: RootCertStore,
+    pub(crate) roots: RootCertStore,
 }
 
 impl World {

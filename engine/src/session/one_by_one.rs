@@ -1,22 +1,34 @@
-//! Early data under a key that is not ours: a client resumes with a ticket of another server, and
-//! has sent its first request before it learns that nobody here can read it.
+//! Records that rustls is shown one after the other.
 //!
-//! RFC 8446 section 4.2.10 wants it skipped. rustls does so by trying its own key on each record,
-//! but counts a record again whenever it is shown it again, which is at each call until a record
-//! opens. So it is shown one record after another, and what did not open is dropped here.
+//! Before the record that completes a handshake, because it must not see the next one: what comes
+//! behind a handshake is not for rustls to read.
+//!
+//! And early data under a key that is not ours: a client resumes with a ticket of another server,
+//! and has sent its first request before it learns that nobody here can read it. RFC 8446 section
+//! 4.2.10 wants it skipped. rustls does so by trying its own key on each record, but counts a
+//! record again whenever it is shown it again, which is at each call until a record opens. So what
+//! did not open is dropped here.
 
+use crate::provider::TAG_LEN;
 use crate::record::{RECORD_HEADER_LEN, record_end};
 
-/// What rustls has seen of the bytes that wait while early data is expected.
-#[derive(Debug, Default)]
-pub(super) struct EarlyData {
+/// What rustls has seen of the bytes that wait.
+#[derive(Debug)]
+pub(super) struct OneByOne {
     /// Whether a record has just been shown for the first time.
     is_news: bool,
     /// Bytes that rustls has been shown and left where they are: the start of a message.
     seen: usize,
+    /// Whether a record that does not open is early data.
+    skips: bool,
 }
 
-impl EarlyData {
+impl OneByOne {
+    /// If `skips`, what does not open is early data.
+    pub(super) fn new(skips: bool) -> Self {
+        Self { is_news: false, seen: 0, skips }
+    }
+
     /// How many of the bytes that wait rustls may be shown: up to the end of the first record that
     /// it has not seen.
     pub(super) fn shown_len(&mut self, waiting: &[u8]) -> usize {
@@ -38,7 +50,7 @@ impl EarlyData {
         if !self.is_news {
             return None;
         }
-        if self.seen == 0 && has_keys && did_not_open(left) {
+        if self.skips && self.seen == 0 && has_keys && did_not_open(left) {
             return Some(left.len());
         }
         self.seen = left.len();
@@ -54,6 +66,3 @@ fn did_not_open(record: &[u8]) -> bool {
     let sealed_len = payload.len().saturating_sub(TAG_LEN);
     payload[..sealed_len].iter().all(|byte| *byte == 0)
 }
-
-/// Of each suite in TLS 1.3.
-const TAG_LEN: usize = 16;
