@@ -1,18 +1,22 @@
 //! Real clients through the real binary to a real nginx: HTTP/1.1 and HTTP/2, TLS 1.2 and 1.3,
 //! every kind of key, resumption on another lane, with certificates verified and bytes hashed.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
 use crate::harness;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::nginx::Nginx;
+use crate::harness::process::Process;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
 use crate::harness::tools::{
     client_source, go_run, output, output_with_input, required, run, truststore,
 };
+use crate::harness::wait_for;
 
 /// Sealane in front of nginx, with a listener for each protocol: a terminator does not look into
 /// the plaintext, so each protocol has a port of nginx, and what a client may choose by ALPN
@@ -163,6 +167,47 @@ fn openssl_s_client_full_and_resumed_on_another_lane() {
         );
         assert!(text.contains(&format!("Public Key Algorithm: {kind}")), "{text}");
     }
+    site.stop();
+}
+
+/// Keys change while a connection lives: the client's alone, or ours too, each time once.
+#[test]
+fn openssl_s_client_renews_keys() {
+    let Some(openssl) = required("openssl") else { return };
+    let site = Site::start(&[KeyKind::P256], &[1]);
+    let [out, err] = ["out", "err"].map(|name| site.folder.path().join(name));
+    let mut command = Command::new(&openssl);
+    command.args(["s_client", "-tls1_3", "-connect", &format!("127.0.0.1:{}", site.http1)]);
+    command.args(["-servername", "localhost", "-verify_return_error", "-msg", "-CAfile"]);
+    command.arg(&site.authority).stdin(Stdio::piped());
+    command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut s_client = Process::new(child);
+    let count = |words: &str| -> usize {
+        let texts = [&out, &err].map(|path| std::fs::read(path).unwrap());
+        texts.iter().map(|text| String::from_utf8_lossy(text).matches(words).count()).sum()
+    };
+    let await_count = |words: &str, expected: usize| {
+        wait_for(words, || (count(words) == expected).then_some(()));
+    };
+    let mut say = |words: &str| input.write_all(words.as_bytes()).unwrap();
+    await_count("Verify return code: 0 (ok)", 1);
+    // A letter alone is an order to s_client: `K` asks the server for its next keys too.
+    let mut answered = 0;
+    for (index, order) in ["k", "K", "K", "k"].into_iter().enumerate() {
+        say(&format!("{order}\n"));
+        await_count("KEYUPDATE", index + 1);
+        answered += usize::from(order == "K");
+        for round in 1..=2 {
+            say("GET /1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            await_count("200 OK", index * 2 + round);
+            assert_eq!(count("<<< TLS 1.3, Handshake [length 0005], KeyUpdate"), answered);
+        }
+    }
+    assert_eq!(count(">>> TLS 1.3, Handshake [length 0005], KeyUpdate"), 4);
+    say("Q\n");
+    assert!(s_client.wait(harness::PATIENCE).success());
     site.stop();
 }
 

@@ -363,9 +363,14 @@ fn a_key_protects_no_more_than_it_may() {
 #[test]
 fn what_comes_with_the_end_of_the_handshake_is_read_whoever_has_it() {
     let world = World::new();
-    for (version, own_records) in [(&TLS12, false), (&TLS13, false), (&TLS13, true)] {
+    for (version, own_records, tickets) in
+        [(&TLS12, false, 2), (&TLS13, false, 2), (&TLS13, true, 2), (&TLS13, true, 0)]
+    {
         let mut client = client(&Arc::new(world.client_config(version)));
-        let mut server = Lent::to(ServerSession::new(config(&world, own_records)).unwrap());
+        let mut config = ServerConfig::clone(&config(&world, own_records));
+        // While it has tickets to hand out, rustls looks at nothing else.
+        config.send_tls13_tickets = tickets;
+        let mut server = Lent::to(ServerSession::new(Arc::new(config)).unwrap());
         while client.is_handshaking() {
             server.feed(&flight(&mut client)).unwrap();
             let mut wire = server.wire.filled();
