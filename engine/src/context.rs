@@ -377,7 +377,8 @@ fn server_config(
     // Without it a session of TLS 1.2 is not bound to the certificate that it began with, and
     // whoever relays a handshake can make two sessions of one master secret (RFC 7627).
     config.require_ems = true;
-    // Sessions under TLS 1.3 read and write their own records behind the handshake.
+    // Sessions under TLS 1.3 read and write their own records behind the handshake. Whoever in this
+    // process drives rustls with these settings might take a connection's keys too.
     config.enable_secret_extraction = true;
     config.send_tls13_tickets = context.tickets.min(TICKETS_MAX);
     // How much rustls skips. It accepts early data only of sessions in a store, and there is none.

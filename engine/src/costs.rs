@@ -55,6 +55,7 @@ fn chain_rows() -> Vec<Row> {
 fn message_rows() -> Vec<Row> {
     let row =
         |cost: messages::Cost| vec![cost.sent, cost.hellos, cost.shown, cost.opened, cost.held];
+    let [later, later_with_rustls] = messages::unfinished_later();
     [
         ("junk instead of a hello", hellos::junk()),
         ("ClientHello with as many extensions as fit", hellos::full_of_extensions()),
@@ -65,7 +66,8 @@ fn message_rows() -> Vec<Row> {
         ("second ClientHello in records of one byte", messages::second_hello(1)),
         ("message that never ends, where a certificate is due", messages::unfinished(true)),
         ("message that never ends, where none is due", messages::unfinished(false)),
-        ("message that never ends, after the handshake", messages::unfinished_later()),
+        ("message that never ends, after the handshake", later),
+        ("the same from a client with a certificate", later_with_rustls),
         ("client's Certificate in records of one byte", messages::in_single_bytes()),
         (
             "client's Certificate, the end of it in records of one byte",

@@ -337,7 +337,8 @@ mod tests {
 
     #[test]
     fn nothing_is_read_behind_the_clean_end() {
-        let (mut server, mut tx, _) = established(&World::new());
+        let world = World::new();
+        let (mut server, mut tx, _) = established(&world).next().unwrap();
         assert!(server.feed(&tx.record(ALERT, &CLOSE_NOTIFY)).unwrap().peer_closed);
         let fed = server.feed(&tx.record(APPLICATION_DATA, b"late")).unwrap();
         assert_eq!((fed, server.plain.len()), (Fed::default(), 0));
@@ -348,7 +349,7 @@ mod tests {
     #[test]
     fn an_idle_session_keeps_little() {
         let world = World::new();
-        let (server, _, _) = established(&world);
+        let (server, _, _) = established(&world).next().unwrap();
         let session = Box::new(server.session);
         let freed = measure(|| drop(session));
         assert!(-freed.bytes_current <= IDLE_BYTES_MAX, "{freed:?}");

@@ -26,6 +26,11 @@ pub(crate) const INTERLEAVED: AlertDescription = AlertDescription::IllegalParame
 /// Whether a server under TLS 1.3 has sent keys before it looks whether it can sign.
 pub(crate) const SPEAKS_BEFORE_IT_SIGNS: bool = false;
 
+/// A server's settings, by whoever reads its records behind a handshake under TLS 1.3: rustls.
+pub(crate) fn by_reader(config: Arc<ServerConfig>) -> Vec<Arc<ServerConfig>> {
+    vec![config]
+}
+
 /// For clients that trust `roots` and take it for `now`.
 pub(crate) fn client_config(
     version: Version,

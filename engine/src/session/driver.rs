@@ -245,6 +245,10 @@ impl<E: End> Session for TlsSession<E> {
         plain: &mut Buffer,
         wire: &mut Buffer,
     ) -> Result<Fed, SessionError> {
+        if matches!(&self.layer, Layer::Ours(traffic) if traffic.is_peer_closed()) {
+            // Behind close_notify nothing counts (RFC 8446 section 6.1).
+            return Ok(Fed::default());
+        }
         // By value: most calls leave nothing over, and need no place on the heap.
         let mut unfinished = self.unfinished.take().map_or_else(Unfinished::default, |kept| *kept);
         debug_assert!(unfinished.bytes.is_empty(), "take_partial comes before feed");
@@ -263,8 +267,8 @@ impl<E: End> Session for TlsSession<E> {
                 (Layer::Rustls(crank), why) => {
                     crank.write_last_words(why, &mut incoming[done..], wire);
                 }
-                (Layer::Ours(traffic), Some(why)) => traffic.write_last_words(why, wire),
-                (Layer::Ours(_), None) | (Layer::Nobody, _) => {}
+                (Layer::Ours(traffic), why) => traffic.fail(why, wire),
+                (Layer::Nobody, _) => {}
             }
             return Err(error);
         }
@@ -272,7 +276,7 @@ impl<E: End> Session for TlsSession<E> {
             self.established = true;
             fed.established = true;
         }
-        // Behind close_notify nothing counts (RFC 8446 section 6.1).
+        // Nor does what came with it.
         if !fed.peer_closed {
             self.keep_unfinished(unfinished, (incoming, done), wire)?;
         }

@@ -37,7 +37,7 @@ pub trait Session {
     /// bytes of `plain` that took: all, unless `wire` is too small.
     ///
     /// # Errors
-    /// The session has not been established, or its keys are used up.
+    /// The session has not been established, has failed or been closed, or its keys are used up.
     fn seal(&mut self, plain: &[u8], wire: &mut Buffer) -> Result<usize, SessionError>;
 
     /// Writes a close_notify alert, behind anything held back.

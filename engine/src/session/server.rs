@@ -30,7 +30,8 @@ pub struct ServerEnd {
 }
 
 impl ServerSession {
-    /// A session that expects a ClientHello.
+    /// A session that expects a ClientHello. It reads and writes its own records behind a handshake
+    /// under TLS 1.3 if `config` lets it have the keys (`enable_secret_extraction`).
     ///
     /// # Errors
     /// The configuration is unusable: a fault of ours.

@@ -24,6 +24,15 @@ pub(crate) const INTERLEAVED: AlertDescription = AlertDescription::UnexpectedMes
 /// Whether a server under TLS 1.3 has sent keys before it looks whether it can sign.
 pub(crate) const SPEAKS_BEFORE_IT_SIGNS: bool = true;
 
+/// A server's settings, by whoever reads its records behind a handshake under TLS 1.3: itself, or
+/// rustls.
+pub(crate) fn by_reader(config: Arc<ServerConfig>) -> Vec<Arc<ServerConfig>> {
+    assert!(config.enable_secret_extraction);
+    let mut kept = ServerConfig::clone(&config);
+    kept.enable_secret_extraction = false;
+    vec![config, Arc::new(kept)]
+}
+
 /// For clients that trust `roots` and take it for `now`.
 pub(crate) fn client_config(
     version: Version,

@@ -4,8 +4,6 @@
 //! is for handshakes: an idle connection would keep more than a kilobyte for that. What goes over
 //! a connection now is little: data, alerts, and of all messages KeyUpdate.
 
-use std::mem::take;
-
 use rustls::crypto::SupportedKxGroup;
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -39,6 +37,8 @@ pub(super) struct Traffic {
     owes_update: bool,
     /// Our last word is said.
     is_closed: bool,
+    /// The keys are gone: nothing is read or written any more.
+    has_failed: bool,
     is_peer_closed: bool,
     empty_records_left: u8,
     key_updates_left: u8,
@@ -78,6 +78,7 @@ impl Traffic {
             begun_len: 0,
             owes_update: false,
             is_closed: false,
+            has_failed: false,
             is_peer_closed: false,
             empty_records_left: EMPTY_RECORDS_MAX,
             key_updates_left: KEY_UPDATES_MAX,
@@ -93,6 +94,11 @@ impl Traffic {
         self.begun_len > 0
     }
 
+    /// Whether the peer has sent close_notify.
+    pub(super) fn is_peer_closed(&self) -> bool {
+        self.is_peer_closed
+    }
+
     /// Takes the whole records at the front of `incoming`; returns how many bytes that is.
     ///
     /// # Errors
@@ -103,6 +109,9 @@ impl Traffic {
         plain: &mut Buffer,
         fed: &mut Fed,
     ) -> Result<usize, Refusal> {
+        if self.has_failed {
+            return Err(SessionError::NotEstablished.into());
+        }
         #[cfg(test)]
         SHOWN.set(SHOWN.get() + incoming.len());
         let mut done = 0;
@@ -115,7 +124,7 @@ impl Traffic {
             done += len;
             fed.peer_closed |= self.is_peer_closed;
         }
-        // Behind close_notify nothing counts (section 6.1).
+        // What comes behind close_notify is nothing.
         Ok(incoming.len())
     }
 
@@ -238,9 +247,12 @@ impl Traffic {
     /// Encrypts the front of `plain` into `wire`, as much as has room; returns how much that is.
     ///
     /// # Errors
-    /// There is no room for what must precede it.
+    /// The last word is said, or there is no room for what must precede it.
     pub(super) fn seal(&mut self, plain: &[u8], wire: &mut Buffer) -> Result<usize, SessionError> {
         const OVERHEAD: usize = RECORD_HEADER_LEN + CONTENT_TYPE_LEN + TAG_LEN;
+        if self.is_closed {
+            return Err(SessionError::NotEstablished);
+        }
         let mut taken = 0;
         while taken < plain.len() {
             let room = wire.spare_len().saturating_sub(CONTROL_RECORDS_BYTES + OVERHEAD);
@@ -248,7 +260,9 @@ impl Traffic {
             if len == 0 {
                 break;
             }
-            self.write_owed(wire)?;
+            if self.owes_update {
+                self.write_key_update(NOT_REQUESTED, wire)?;
+            }
             // With the last record under a key the peer learns that (section 5.5).
             if self.writing.sequence() >= self.records_max() - 1 {
                 self.write_key_update(REQUESTED, wire)?;
@@ -267,10 +281,15 @@ impl Traffic {
         self.write_alert(LEVEL_WARNING, AlertDescription::CloseNotify, wire)
     }
 
-    /// Writes why the connection ends, as far as there is room, unless the last word is said.
-    pub(super) fn write_last_words(&mut self, why: AlertDescription, wire: &mut Buffer) {
-        // The connection ends either way.
-        let _ = self.write_alert(LEVEL_FATAL, why, wire);
+    /// Writes why the connection ends, if the peer is to know, and forgets its keys: what comes
+    /// behind a fault is not read, and nothing follows the last word.
+    pub(super) fn fail(&mut self, why: Option<AlertDescription>, wire: &mut Buffer) {
+        if let Some(why) = why {
+            // The connection ends either way.
+            let _ = self.write_alert(LEVEL_FATAL, why, wire);
+        }
+        (self.is_closed, self.has_failed) = (true, true);
+        (self.reading, self.writing) = (Tls13Direction::blank(), Tls13Direction::blank());
     }
 
     fn write_alert(
@@ -282,19 +301,9 @@ impl Traffic {
         if self.is_closed {
             return Ok(());
         }
-        self.write_owed(wire)?;
         self.write(ALERT, &[level, description.into()], wire)?;
         self.is_closed = true;
         Ok(())
-    }
-
-    /// Writes the KeyUpdate that was asked for.
-    fn write_owed(&mut self, wire: &mut Buffer) -> Result<(), SessionError> {
-        if take(&mut self.owes_update) {
-            self.write_key_update(NOT_REQUESTED, wire)
-        } else {
-            Ok(())
-        }
     }
 
     /// Says that what follows is under our next key.
@@ -302,7 +311,9 @@ impl Traffic {
         let [kind, high, middle, low] = KEY_UPDATE_HEADER;
         self.write(HANDSHAKE, &[kind, high, middle, low, asks], wire)?;
         let next = self.secrets.update_tx_secret()?;
-        Ok(self.writing.take_on(&next)?)
+        self.writing.take_on(&next)?;
+        self.owes_update = false;
+        Ok(())
     }
 
     /// Writes one record.

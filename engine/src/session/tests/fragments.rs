@@ -57,10 +57,16 @@ impl Keys {
     }
 }
 
-/// An established server and its client's keys: to send with, and to read with.
-pub(crate) fn established(world: &World) -> (Server, Keys, Keys) {
+/// An established server for each that may read its records, and its client's keys: to send with,
+/// and to read with.
+pub(crate) fn established(world: &World) -> impl Iterator<Item = (Server, Keys, Keys)> {
+    let config = world.context.admit(&Hello::default()).unwrap();
+    let servers = subject::by_reader(config).into_iter().map(ServerSession::new);
+    servers.map(|server| established_with(world, Lent::to(server.unwrap())))
+}
+
+fn established_with(world: &World, mut server: Server) -> (Server, Keys, Keys) {
     let mut client = client(&Arc::new(world.client_config(&TLS13)));
-    let mut server = world.server();
     shake_hands(&mut client, &mut server);
     server.session.release_held(&mut server.wire);
     deliver(&mut client, server.wire.filled());
@@ -72,8 +78,8 @@ pub(crate) fn established(world: &World) -> (Server, Keys, Keys) {
 #[test]
 fn sending_amid_a_fragmented_message_neither_panics_nor_loses_it() {
     let world = World::new();
-    for cut in 1..KEY_UPDATE.len() {
-        let (mut server, mut tx, mut rx) = established(&world);
+    let cuts = (1..KEY_UPDATE.len()).flat_map(|cut| established(&world).map(move |all| (cut, all)));
+    for (cut, (mut server, mut tx, mut rx)) in cuts {
         let fed = server.feed(&tx.record(HANDSHAKE, &KEY_UPDATE[..cut])).unwrap();
         assert!(!fed.records, "the fragment is kept");
         // Twice, for it must survive being shown to rustls.
@@ -95,51 +101,56 @@ fn sending_amid_a_fragmented_message_neither_panics_nor_loses_it() {
 #[test]
 fn closing_amid_a_fragmented_message_does_not_panic() {
     let world = World::new();
-    let (mut server, mut tx, mut rx) = established(&world);
-    server.feed(&tx.record(HANDSHAKE, &KEY_UPDATE[..1])).unwrap();
-    server.session.close(&mut server.wire).unwrap();
-    let (kind, content, _) = rx.open(server.wire.filled());
-    assert_eq!((kind, content), (21, vec![1, 0]));
+    for (mut server, mut tx, mut rx) in established(&world) {
+        server.feed(&tx.record(HANDSHAKE, &KEY_UPDATE[..1])).unwrap();
+        server.session.close(&mut server.wire).unwrap();
+        let (kind, content, _) = rx.open(server.wire.filled());
+        assert_eq!((kind, content), (21, vec![1, 0]));
+    }
 }
 
 #[test]
 fn a_record_cut_after_a_fragment_is_kept_with_it() {
     let world = World::new();
-    let (mut server, mut tx, _) = established(&world);
-    let first = tx.record(HANDSHAKE, &KEY_UPDATE[..2]);
-    let second = tx.record(HANDSHAKE, &KEY_UPDATE[2..]);
-    let stream = [first, second].concat();
-    for byte in &stream {
-        server.feed(&[*byte]).unwrap();
-        server.wire.clear();
-        server.session.seal(b"x", &mut server.wire).unwrap();
+    for (mut server, mut tx, _) in established(&world) {
+        let first = tx.record(HANDSHAKE, &KEY_UPDATE[..2]);
+        let second = tx.record(HANDSHAKE, &KEY_UPDATE[2..]);
+        let stream = [first, second].concat();
+        for byte in &stream {
+            server.feed(&[*byte]).unwrap();
+            server.wire.clear();
+            server.session.seal(b"x", &mut server.wire).unwrap();
+        }
+        assert_eq!(server.session.partial_len(), 0);
     }
-    assert_eq!(server.session.partial_len(), 0);
 }
 
 #[test]
 fn data_amid_a_fragmented_message_ends_the_session_without_a_panic() {
     let world = World::new();
-    let (mut server, mut tx, _) = established(&world);
-    server.feed(&tx.record(HANDSHAKE, &KEY_UPDATE[..1])).unwrap();
-    assert!(server.feed(&tx.record(APPLICATION_DATA, b"data")).is_err());
-    let (mut server, mut tx, _) = established(&world);
-    server.feed(&tx.record(HANDSHAKE, &KEY_UPDATE[..1])).unwrap();
-    let mut bad = tx.record(HANDSHAKE, &KEY_UPDATE[1..]);
-    bad[9] ^= 1;
-    assert!(server.feed(&bad).is_err());
+    for (mut server, mut tx, _) in established(&world) {
+        server.feed(&tx.record(HANDSHAKE, &KEY_UPDATE[..1])).unwrap();
+        assert!(server.feed(&tx.record(APPLICATION_DATA, b"data")).is_err());
+    }
+    for (mut server, mut tx, _) in established(&world) {
+        server.feed(&tx.record(HANDSHAKE, &KEY_UPDATE[..1])).unwrap();
+        let mut bad = tx.record(HANDSHAKE, &KEY_UPDATE[1..]);
+        bad[9] ^= 1;
+        assert!(server.feed(&bad).is_err());
+    }
 }
 
 #[test]
 fn an_endless_message_is_cut_off() {
     let world = World::new();
-    let (mut server, mut tx, _) = established(&world);
-    // Announces the longest message that rustls takes, one byte per record.
-    let mut next: &[u8] = &[24, 0, 0xff, 0xff];
-    let outcome = (0..80_000).find_map(|_| {
-        let record = tx.record(HANDSHAKE, std::mem::replace(&mut next, &[0]));
-        server.feed(&record).err()
-    });
-    assert!(outcome.is_some(), "it goes on for ever");
-    assert!(server.session.partial_len() <= PARTIAL_BYTES_MAX);
+    for (mut server, mut tx, _) in established(&world) {
+        // Announces the longest message that rustls takes, one byte per record.
+        let mut next: &[u8] = &[24, 0, 0xff, 0xff];
+        let outcome = (0..80_000).find_map(|_| {
+            let record = tx.record(HANDSHAKE, std::mem::replace(&mut next, &[0]));
+            server.feed(&record).err()
+        });
+        assert!(outcome.is_some(), "it goes on for ever");
+        assert!(server.session.partial_len() <= PARTIAL_BYTES_MAX);
+    }
 }

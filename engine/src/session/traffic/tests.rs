@@ -7,7 +7,10 @@ use rustls::client::ClientConnectionData;
 use rustls::crypto::{CipherSuiteCommon, CryptoProvider};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, Tls13CipherSuite};
+use rustls::{
+    ClientConfig, ProtocolVersion, RootCertStore, ServerConfig, SupportedCipherSuite,
+    Tls13CipherSuite,
+};
 
 use super::*;
 use crate::hello::Hello;
@@ -17,7 +20,7 @@ use crate::record::{CHANGE_CIPHER_SPEC, record_end};
 use crate::session::driver::Layer;
 use crate::session::tests::lent::{Lent, shake};
 use crate::session::tests::{Server, World, client, flight, shake_hands};
-use crate::session::{ClientSession, ServerSession, Session as _};
+use crate::session::{ClientSession, ServerSession, Session as _, subject};
 
 const UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 const UPDATE_AND_ANSWER: [u8; 5] = [24, 0, 0, 1, 1];
@@ -110,10 +113,7 @@ impl Pair {
 /// A server's settings: with its own records, or with rustls'.
 fn config(world: &World, own_records: bool) -> Arc<ServerConfig> {
     let config = world.context.admit(&Hello::default()).unwrap();
-    let mut config = ServerConfig::clone(&config);
-    assert!(config.enable_secret_extraction);
-    config.enable_secret_extraction = own_records;
-    Arc::new(config)
+    subject::by_reader(config).swap_remove(usize::from(!own_records))
 }
 
 /// A client's settings.
@@ -217,10 +217,14 @@ fn what_breaks_the_protocol_ends_the_session_with_its_alert() {
         assert!(matches!(error, SessionError::Tls(_)), "{what}: {error}");
         let told = alert.map(|alert| (ALERT, vec![2, u8::from(alert)]));
         assert_eq!(pair.answers(), Vec::from_iter(told), "{what}");
-        // It is the last word.
-        pair.server.session.close(&mut pair.server.wire).unwrap();
-        let closes = Vec::from_iter(alert.is_none().then(|| (ALERT, vec![1, 0])));
-        assert_eq!(pair.answers(), closes, "{what}");
+        // Nothing is said or read behind it, not even under the keys that stand where ours did.
+        let server = &mut pair.server;
+        server.session.close(&mut server.wire).unwrap();
+        server.session.seal(b"data", &mut server.wire).unwrap_err();
+        let read = server.plain.len();
+        pair.tx = Tls13Direction::blank();
+        pair.feed(APPLICATION_DATA, b"data").unwrap_err();
+        assert_eq!((pair.server.wire.len(), pair.server.plain.len()), (0, read), "{what}");
     }
 }
 
@@ -257,6 +261,8 @@ fn what_is_within_bounds_arrives_however_it_is_cut() {
             ends += usize::from(fed.peer_closed);
         }
         assert_eq!((ends, pair.server.session.partial_len()), (1, 0));
+        let behind = pair.feed(APPLICATION_DATA, b"nor does this").unwrap();
+        assert_eq!(behind, Fed::default());
         let all = [b"datapadded", &most[..], b"end"].concat();
         assert!(pair.server.plain.filled() == all);
         assert!(pair.answers().is_empty());
@@ -326,7 +332,9 @@ fn keys_are_renewed_once_for_whoever_asks_and_before_the_next_word() {
     pair.tx.take_on(&pair.secrets.update_tx_secret().unwrap()).unwrap();
     pair.feed(APPLICATION_DATA, b"under the next key").unwrap();
     pair.server.session.close(&mut pair.server.wire).unwrap();
-    assert_eq!(pair.answers(), [update, (ALERT, vec![1, 0])]);
+    // It is owed before more data only (section 4.6.3).
+    assert_eq!(pair.answers(), [(ALERT, vec![1, 0])]);
+    pair.server.session.seal(b"more", &mut pair.server.wire).unwrap_err();
     assert_eq!(pair.server.plain.filled(), b"under the next key");
 }
 
@@ -366,40 +374,56 @@ fn what_comes_with_the_end_of_the_handshake_is_read_whoever_has_it() {
     for (version, own_records, tickets) in
         [(&TLS12, false, 2), (&TLS13, false, 2), (&TLS13, true, 2), (&TLS13, true, 0)]
     {
-        let mut client = client(&Arc::new(world.client_config(version)));
         let mut config = ServerConfig::clone(&config(&world, own_records));
         // While it has tickets to hand out, rustls looks at nothing else.
         config.send_tls13_tickets = tickets;
-        let mut server = Lent::to(ServerSession::new(Arc::new(config)).unwrap());
-        while client.is_handshaking() {
-            server.feed(&flight(&mut client)).unwrap();
-            let mut wire = server.wire.filled();
-            while !wire.is_empty() {
-                client.read_tls(&mut wire).unwrap();
-                client.process_new_packets().unwrap();
-            }
-            server.wire.clear();
-        }
-        let mut last = flight(&mut client);
-        if version == &TLS13 {
-            // rustls would queue its answer, where nobody finds it.
-            client.refresh_traffic_keys().unwrap();
-        }
-        std::io::Write::write_all(&mut client.writer(), b"request").unwrap();
-        last.extend(flight(&mut client));
-        server.feed(&last).unwrap();
-        assert_eq!(server.plain.filled(), b"request");
-        assert_eq!(matches!(server.session.layer, Layer::Ours(_)), own_records);
-        server.session.seal(b"answer", &mut server.wire).unwrap();
+        let (server, client) = (Arc::new(config), Arc::new(world.client_config(version)));
+        let cut = (1..).find(|cut| !ends_and_goes_on(&server, &client, *cut, own_records));
+        assert!(cut > Some(60), "it was cut at every byte: {cut:?}");
+    }
+}
+
+/// A client's last flight with a KeyUpdate and a request behind it, cut in two; returns whether it
+/// is as long as that.
+fn ends_and_goes_on(
+    server: &Arc<ServerConfig>,
+    config: &Arc<ClientConfig>,
+    cut: usize,
+    own_records: bool,
+) -> bool {
+    let mut client = client(config);
+    let mut server = Lent::to(ServerSession::new(Arc::clone(server)).unwrap());
+    while client.is_handshaking() {
+        server.feed(&flight(&mut client)).unwrap();
         let mut wire = server.wire.filled();
         while !wire.is_empty() {
             client.read_tls(&mut wire).unwrap();
             client.process_new_packets().unwrap();
         }
-        let mut answer = [0; 6];
-        std::io::Read::read_exact(&mut client.reader(), &mut answer).unwrap();
-        assert_eq!(&answer, b"answer");
+        server.wire.clear();
     }
+    let mut last = flight(&mut client);
+    if client.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
+        // rustls would queue its answer, where nobody finds it.
+        client.refresh_traffic_keys().unwrap();
+    }
+    std::io::Write::write_all(&mut client.writer(), b"request").unwrap();
+    last.extend(flight(&mut client));
+    let (front, rest) = last.split_at(cut.min(last.len()));
+    server.feed(front).unwrap();
+    server.feed(rest).unwrap();
+    assert_eq!(server.plain.filled(), b"request");
+    assert_eq!(matches!(server.session.layer, Layer::Ours(_)), own_records);
+    server.session.seal(b"answer", &mut server.wire).unwrap();
+    let mut wire = server.wire.filled();
+    while !wire.is_empty() {
+        client.read_tls(&mut wire).unwrap();
+        client.process_new_packets().unwrap();
+    }
+    let mut answer = [0; 6];
+    std::io::Read::read_exact(&mut client.reader(), &mut answer).unwrap();
+    assert_eq!(&answer, b"answer");
+    cut < last.len()
 }
 
 #[test]
