@@ -128,7 +128,9 @@ pub enum LockClass {
     FutexMutex,
     /// Rust's read-write lock: as the mutex.
     FutexRwLock,
-    /// `pthread_mutex_t` and spin locks.
+    /// A spin lock of the kernel, which a system call holds: first come, first served.
+    KernelSpin,
+    /// `pthread_mutex_t` and spin locks of user space.
     #[default]
     Mutex,
     /// `pthread_rwlock_t`.

@@ -56,7 +56,7 @@ impl Locks {
 
 fn taken(class: LockClass, to_read: bool) -> Event {
     match class {
-        LockClass::FutexMutex | LockClass::Mutex => Event::MutexLock,
+        LockClass::FutexMutex | LockClass::KernelSpin | LockClass::Mutex => Event::MutexLock,
         LockClass::FutexRwLock | LockClass::RwLock if to_read => Event::ReadLock,
         LockClass::FutexRwLock | LockClass::RwLock => Event::WriteLock,
     }
@@ -64,7 +64,7 @@ fn taken(class: LockClass, to_read: bool) -> Event {
 
 fn released(class: LockClass, to_read: bool) -> Event {
     match class {
-        LockClass::FutexMutex | LockClass::Mutex => Event::MutexUnlock,
+        LockClass::FutexMutex | LockClass::KernelSpin | LockClass::Mutex => Event::MutexUnlock,
         LockClass::FutexRwLock | LockClass::RwLock if to_read => Event::ReadUnlock,
         LockClass::FutexRwLock | LockClass::RwLock => Event::WriteUnlock,
     }
@@ -75,7 +75,7 @@ fn released(class: LockClass, to_read: bool) -> Event {
 fn bytes(class: LockClass) -> u64 {
     match class {
         LockClass::RwLock => 56,
-        LockClass::FutexMutex | LockClass::FutexRwLock | LockClass::Mutex => 1,
+        _ => 1,
     }
 }
 

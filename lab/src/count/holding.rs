@@ -109,14 +109,14 @@ fn is_there(held: &HeldLock, class: LockClass, part: Part) -> bool {
     let is_client = |part| matches!(part, Part::Client | Part::ClientSetup);
     match class {
         LockClass::FutexMutex | LockClass::FutexRwLock => is_client(held.part) == is_client(part),
-        LockClass::Mutex | LockClass::RwLock => held.part == part,
+        LockClass::KernelSpin | LockClass::Mutex | LockClass::RwLock => held.part == part,
     }
 }
 
 fn is_it(held: &HeldLock, class: LockClass, symbol: &str, functions: &BTreeSet<&str>) -> bool {
     match class {
         LockClass::FutexMutex | LockClass::FutexRwLock => functions.contains(&*held.symbol),
-        LockClass::Mutex | LockClass::RwLock => match taker(held) {
+        LockClass::KernelSpin | LockClass::Mutex | LockClass::RwLock => match taker(held) {
             // A variable, and whose it is.
             None => held.symbol.rsplit_once(" (").is_some_and(|(variable, _)| variable == symbol),
             Some(taker) => symbol.strip_prefix(TAKEN_BY).is_some_and(|taken| {

@@ -84,6 +84,7 @@ fn lock(recording: &Recording, line: u32) -> Option<String> {
     let word = match lock.class {
         LockClass::FutexMutex => "Rust's mutex",
         LockClass::FutexRwLock => "Rust's read-write lock",
+        LockClass::KernelSpin => "spin lock of the kernel",
         LockClass::Mutex => "mutex",
         LockClass::RwLock => "read-write lock",
     };

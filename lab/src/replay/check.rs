@@ -75,7 +75,9 @@ fn follow(recording: &Recording, step: Step, held: &mut [Held]) -> Result<(), St
     exists("lock", recording.locks.len())?;
     let class = recording.locks[place].class;
     let of_mutex = matches!(step.event, Event::MutexLock | Event::MutexUnlock);
-    if of_mutex != matches!(class, LockClass::FutexMutex | LockClass::Mutex) {
+    let is_mutex =
+        matches!(class, LockClass::FutexMutex | LockClass::KernelSpin | LockClass::Mutex);
+    if of_mutex != is_mutex {
         return Err(format!("does {:?} on lock {place}, which is a {class:?}", step.event));
     }
     let held = &mut held[place];

@@ -7,6 +7,8 @@
 //!   to all readers that wait; if there are none, it wakes another writer.
 //! - Rust's read-write lock: waits as Rust's mutex, and a reader also if anybody sleeps. Who gives
 //!   it back wakes a writer, or else all readers.
+//! - A spin lock of the kernel: who finds it busy, or others before it, queues; nobody sleeps. Who
+//!   gives it back lets the first one try, which moves the lock's line, and nobody else before it.
 //!
 //! Where a sleeper is woken and not handed the lock, others may take it first (barging). Who spins
 //! sees at once that a lock is given back.
@@ -20,8 +22,10 @@ pub(super) struct Lock {
     class: LockClass,
     readers: u32,
     written: bool,
-    /// Spin, or are about to sleep; first come first.
+    /// Spin, queue, or are about to sleep; first come first.
     awake: VecDeque<Waiter>,
+    /// Who of those that queued is next, and nobody else.
+    next: Option<u32>,
     sleepers: VecDeque<Waiter>,
 }
 
@@ -35,6 +39,7 @@ pub(super) struct Waiter {
 /// How a thread begins to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
+    Queue,
     Recheck,
     Sleep,
     Spin,
@@ -57,18 +62,21 @@ impl Lock {
             readers: 0,
             written: false,
             awake: VecDeque::new(),
+            next: None,
             sleepers: VecDeque::new(),
         }
     }
 
     /// Whether a thread that comes now gets in.
-    pub(super) fn lets_in(&self, read: bool) -> bool {
+    pub(super) fn lets_in(&self, Waiter { thread, read }: Waiter) -> bool {
         let behind_sleepers = self.class == LockClass::FutexRwLock && !self.sleepers.is_empty();
-        !self.written && if read { !behind_sleepers } else { self.readers == 0 }
+        let is_its_turn = self.next.is_none_or(|next| next == thread);
+        !self.written && is_its_turn && if read { !behind_sleepers } else { self.readers == 0 }
     }
 
     /// It gets in.
     pub(super) fn enter(&mut self, read: bool) {
+        self.next = None;
         if read { self.readers += 1 } else { self.written = true }
     }
 
@@ -80,6 +88,9 @@ impl Lock {
             return Wait::Sleep;
         }
         self.awake.push_back(waiter);
+        if self.class == LockClass::KernelSpin {
+            return Wait::Queue;
+        }
         if spins && self.sleepers.is_empty() { Wait::Spin } else { Wait::Recheck }
     }
 
@@ -102,6 +113,10 @@ impl Lock {
             return;
         }
         match self.class {
+            LockClass::KernelSpin => {
+                self.next = self.awake.pop_front().map(|first| first.thread);
+                released.retry.extend(self.next);
+            }
             LockClass::RwLock => self.hand_over(was_written, released),
             LockClass::FutexMutex | LockClass::FutexRwLock | LockClass::Mutex => {
                 self.let_go(released);

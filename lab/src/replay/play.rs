@@ -89,6 +89,7 @@ enum State {
     Decides,
     /// It was handed its lock.
     Handed,
+    Queues,
     Rechecks,
     /// It waits no more and tries again.
     Retries,
@@ -186,7 +187,7 @@ impl<'a> Play<'a> {
                 self.arrive(act, thread, at_ps)
             }
             State::Rechecks | State::Spins => self.wait_on(act, thread, at_ps),
-            State::Sleeps => None,
+            State::Queues | State::Sleeps => None,
         }
     }
 
@@ -213,19 +214,20 @@ impl<'a> Play<'a> {
     /// What happens to the lock whose line the thread has.
     fn decide(&mut self, act: Act, thread: u32, now_ps: u64) -> Option<u64> {
         let number = thread as usize;
-        let read = act.kind == Kind::TakeRead;
+        let waiter = Waiter { thread, read: act.kind == Kind::TakeRead };
         let lock = &mut self.locks[act.place as usize];
         if act.kind == Kind::Give {
             let pays_ps = self.release(act, now_ps);
             self.waited(act, pays_ps);
             return Some(self.next(number, now_ps + pays_ps));
         }
-        if lock.lets_in(read) {
-            lock.enter(read);
+        if lock.lets_in(waiter) {
+            lock.enter(waiter.read);
             return Some(self.next(number, now_ps));
         }
         self.threads[number].since_ps = now_ps;
-        let (state, until_ps) = match lock.wait(Waiter { thread, read }) {
+        let (state, until_ps) = match lock.wait(waiter) {
+            Wait::Queue => (State::Queues, None),
             Wait::Recheck => (State::Rechecks, Some(now_ps + RECHECK_PS)),
             Wait::Sleep => (State::Sleeps, None),
             Wait::Spin => (State::Spins, Some(now_ps + SPIN_PS)),
@@ -239,7 +241,7 @@ impl<'a> Play<'a> {
         let waiter = Waiter { thread, read: act.kind == Kind::TakeRead };
         let lock = &mut self.locks[act.place as usize];
         let mine = &mut self.threads[thread as usize];
-        if lock.lets_in(waiter.read) {
+        if lock.lets_in(waiter) {
             lock.leave_awake(waiter, false);
             mine.state = State::Retries;
             return Some(now_ps);

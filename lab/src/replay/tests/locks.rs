@@ -2,12 +2,17 @@
 
 use super::*;
 
-const CLASSES: [LockClass; 4] =
-    [LockClass::FutexMutex, LockClass::FutexRwLock, LockClass::Mutex, LockClass::RwLock];
+const CLASSES: [LockClass; 5] = [
+    LockClass::FutexMutex,
+    LockClass::FutexRwLock,
+    LockClass::KernelSpin,
+    LockClass::Mutex,
+    LockClass::RwLock,
+];
 
 /// A lock that is held for `hold` of 1,000 instructions to write.
 fn writers(class: LockClass, hold: u32) -> Tape {
-    let mutex = matches!(class, LockClass::FutexMutex | LockClass::Mutex);
+    let mutex = matches!(class, LockClass::FutexMutex | LockClass::KernelSpin | LockClass::Mutex);
     let (take, give) = match mutex {
         true => (Event::MutexLock, Event::MutexUnlock),
         false => (Event::WriteLock, Event::WriteUnlock),
@@ -169,4 +174,13 @@ fn who_still_waits_at_the_end_counts_with_its_waiting() {
     let tape = tape.times(steps, |tape| tape.then(1, Event::Load, 1));
     let ns = tape.then(0, Event::MutexUnlock, 0).server_ns(1e7, threads);
     assert_within(ns, 64.0 * 1e7 * 0.95, 64.0 * 1e7 * 1.05);
+}
+
+#[test]
+fn who_spins_in_the_kernel_never_sleeps_and_moves_the_line_each_time() {
+    for hold_ns in [200.0, 2_000.0, 20_000.0] {
+        // The lock's line goes to who comes, back to who gives the lock back, and to who is next.
+        let ns = crowd_ns(LockClass::KernelSpin, hold_ns) / 2.0 - hold_ns;
+        assert_within(ns, TRANSFER_NS / 2.0, 3.0 * TURN_NS);
+    }
 }

@@ -14,8 +14,13 @@ enum Doing {
 }
 
 const LINES: u32 = 3;
-const CLASSES: [LockClass; 4] =
-    [LockClass::FutexMutex, LockClass::FutexRwLock, LockClass::Mutex, LockClass::RwLock];
+const CLASSES: [LockClass; 5] = [
+    LockClass::FutexMutex,
+    LockClass::FutexRwLock,
+    LockClass::Mutex,
+    LockClass::RwLock,
+    LockClass::KernelSpin,
+];
 
 fn access() -> impl Strategy<Value = Doing> {
     let event = prop_oneof![Just(Event::Load), Just(Event::Store), Just(Event::Update)];
@@ -32,7 +37,7 @@ fn doing() -> impl Strategy<Value = Doing> {
         1 => (gap(), 0..5_u32).prop_map(|(gap, part)| Doing::Part(gap, part)),
     ];
     leaf.prop_recursive(2, 12, 4, |inner| {
-        (0..4_u32, any::<bool>(), prop::collection::vec(inner, 0..4))
+        (0..5_u32, any::<bool>(), prop::collection::vec(inner, 0..4))
             .prop_map(|(lock, read, inside)| Doing::Locked(lock, read, inside))
     })
 }
@@ -49,7 +54,7 @@ fn tell(tape: Tape, doing: &Doing, lowest: u32) -> Tape {
                 return within(tape, lowest);
             }
             let (take, give) = match (CLASSES[*lock as usize], *read) {
-                (LockClass::FutexMutex | LockClass::Mutex, _) => {
+                (LockClass::FutexMutex | LockClass::KernelSpin | LockClass::Mutex, _) => {
                     (Event::MutexLock, Event::MutexUnlock)
                 }
                 (_, true) => (Event::ReadLock, Event::ReadUnlock),
@@ -62,7 +67,7 @@ fn tell(tape: Tape, doing: &Doing, lowest: u32) -> Tape {
 
 fn tape() -> impl Strategy<Value = Tape> {
     prop::collection::vec(doing(), 1..12).prop_map(|all| {
-        let empty = CLASSES.into_iter().zip([0, 1, 1, 2]);
+        let empty = CLASSES.into_iter().zip([0, 1, 1, 2, 0]);
         let empty = empty.fold(Tape::new(3), |tape, (class, line)| tape.lock(class, line, &[]));
         all.iter().fold(empty, |tape, doing| tell(tape, doing, 0))
     })
