@@ -8,6 +8,7 @@ mod findings;
 mod forecast;
 mod gate;
 mod kernel;
+mod kernel_forecast;
 mod live;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub use gate::{GateFigure, GateResult};
 pub use kernel::{
     KernelCall, KernelContention, KernelGrowth, KernelLedger, KernelOrigin, KernelRow, KernelWait,
 };
+pub use kernel_forecast::{KernelFigure, KernelForecast, KernelHold, KernelPath};
 pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
     LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
@@ -76,6 +78,9 @@ pub struct Run {
     /// Of `count --kernel`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_ledgers: Vec<KernelLedger>,
+    /// Of `forecast --kernel`, one per recording.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_forecasts: Vec<KernelForecast>,
     /// Of `gate`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,

@@ -5,8 +5,10 @@
 //! recordings (or a stack, recorded first) --replayed at each number of threads--> curves, knees
 //!                                         --again without each of the top lines--> what it costs
 //! ```
+//! With `--kernel`, what many threads come to that share a file table: [`kernel`].
 
 mod base;
+pub(crate) mod kernel;
 mod lines;
 pub(crate) mod replays;
 pub(crate) mod table;
@@ -44,6 +46,10 @@ pub struct Arguments {
     stack: Vec<String>,
     #[command(flatten)]
     asked: count::Asked,
+    /// Forecasts the file table that threads of this ledger's servers share, as `count --kernel`
+    /// keeps it, with the server's handshakes of the recordings between
+    #[arg(long, value_name = "LEDGER.json")]
+    kernel: Option<PathBuf>,
     /// Numbers of threads, one per core, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "16,64,80,128",
         value_parser = clap::value_parser!(u32).range(2..=i64::from(replay::THREADS_MAX)))]
@@ -91,6 +97,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let profile = transfer::profile(&arguments.profile, &stop)?;
     let target = Target { seed: arguments.seed, ..Target::new(profile, &arguments.cores) };
     let recordings = recordings(arguments, &stop)?;
+    if let Some(ledger) = &arguments.kernel {
+        return kernel::run(ledger, &recordings, &target, &mut journal, &stop);
+    }
     let each_max = replays_max(&target);
     let watch = Watch::new(&stop, recordings.len() as u64 * each_max);
     let mut texts = String::new();

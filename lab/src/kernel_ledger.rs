@@ -24,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use calls::FILE_TABLE;
+pub(crate) use calls::{FILE_TABLE, holds};
 
 use crate::{
     count::{Server, Tools},

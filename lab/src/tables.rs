@@ -140,12 +140,14 @@ fn plan(arguments: &Arguments, journal: &Journal) -> Plan {
 fn figures() -> Vec<Figure> {
     vec![
         measured("operations_per_s", "operations per thread", "per second", "more"),
-        measured("cpu_ns", "CPU per operation", "ns", "less"),
+        measured(CPU_NS, "CPU per operation", "ns", "less"),
         counted(SHARERS, "threads of one table"),
         counted(GROWTHS, "growths that all wait for"),
     ]
 }
 
+/// CPU time of one operation.
+pub(crate) const CPU_NS: &str = "cpu_ns";
 const GROWTHS: &str = "shared_growths";
 const SHARERS: &str = "sharers";
 const TIME_BESIDE: Duration = Duration::from_secs(60);

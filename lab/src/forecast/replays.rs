@@ -128,7 +128,6 @@ impl<'a> Watch<'a> {
     }
 
     /// Shows nothing.
-    #[cfg(test)]
     pub(crate) fn silent(stop: &'a Interrupt) -> Self {
         Self { stop, progress: None }
     }
@@ -234,4 +233,4 @@ pub(crate) const KNEE_THREADS_MIN: u32 = 14;
 /// Close enough: an eighth apart.
 const KNEE_NEAR: u32 = 8;
 /// How far forecasts are off the rate, either way.
-const OFF: f64 = 2.0;
+pub(crate) const OFF: f64 = 2.0;

@@ -97,7 +97,8 @@ fn curves(out: &mut String, forecast: &Forecast) {
     row(out, "70% at", all.map(|curve: &Curve| knee(&curve.knee)));
 }
 
-fn cell(point: &CurvePoint) -> String {
+/// What a thread keeps.
+pub(crate) fn cell(point: &CurvePoint) -> String {
     if point.efficiency >= KNEE { "above 70%".into() } else { share(point) }
 }
 

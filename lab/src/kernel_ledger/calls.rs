@@ -166,6 +166,15 @@ fn address(call: &Call) -> Option<u64> {
     u64::from_str_radix(call.argument(0).strip_prefix("0x")?, 16).ok()
 }
 
+/// How often a call that writes a file table takes its lock, by what it is called in a ledger: once
+/// for each number that it takes or gives back.
+pub(crate) fn holds(told: &str) -> u64 {
+    let (name, end) = told.split_once(' ').unwrap_or((told, ""));
+    let gives_back = matches!(end, "of nobody" | "that fails") && name != "close";
+    let pair = matches!(name, "pipe" | "pipe2" | "socketpair");
+    (1 + u64::from(gives_back)) * (1 + u64::from(pair))
+}
+
 /// What strace is to tell; a name that an architecture does not have is passed over.
 pub(super) fn traced() -> String {
     let names = MAKERS.iter().chain(&OTHERS).map(|name| format!("?{name}"));
@@ -315,6 +324,23 @@ mod tests {
         let traced = traced();
         for name in MAKERS.iter().chain(&OTHERS) {
             assert!(traced.split(',').any(|it| it == format!("?{name}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_call_takes_the_lock_for_each_number_that_it_takes_or_gives_back() {
+        let cases = [
+            ("accept4", 1),
+            ("accept4 of nobody", 2),
+            ("close", 1),
+            ("close that fails", 1),
+            ("fcntl F_DUPFD_CLOEXEC", 1),
+            ("openat that fails", 2),
+            ("pipe2", 2),
+            ("socketpair that fails", 4),
+        ];
+        for (told, times) in cases {
+            assert_eq!(holds(told), times, "{told}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::table::{amount, by_call, sharers, titled};
 use crate::{
     document::{KernelLedger, KernelRow, Run},
+    forecast,
     kernel_ledger::calls::Kind,
     page::words,
 };
@@ -28,6 +29,8 @@ pub(super) fn text(runs: &[Run]) -> String {
     }
     growth(&mut out, &counted);
     contention(&mut out, &counted);
+    let forecasts: Vec<_> = runs.iter().flat_map(|run| &run.kernel_forecasts).collect();
+    out += &forecast::kernel::section(&forecasts);
     let _ = writeln!(out, "\n## How to make it again\n\n```sh");
     for run in runs {
         let _ = writeln!(out, "{}", words::shell(&run.command));

@@ -16,7 +16,7 @@ use crate::{
     error::Error,
     processor,
     servers::round::raise_descriptor_limit,
-    tables::{GROWTHS, SHARERS, Strategy, TIME_BESIDE},
+    tables::{CPU_NS, GROWTHS, SHARERS, Strategy, TIME_BESIDE},
     trial::{Line, THREADS_MAX, Task, launch},
 };
 
@@ -46,6 +46,10 @@ pub enum Work {
     Socket,
     /// A connection is made, accepted, and closed at both ends
     Accept,
+    /// A descriptor is duplicated and closed: little beside the table
+    Duplicate,
+    /// Flags of a descriptor are read, twice: no table is written
+    Flags,
 }
 
 impl Work {
@@ -55,6 +59,8 @@ impl Work {
         match self {
             Self::Socket => "socket",
             Self::Accept => "accept",
+            Self::Duplicate => "duplicate",
+            Self::Flags => "flags",
         }
     }
 }
@@ -92,7 +98,7 @@ pub(crate) fn run(task: &TablesTask) -> Result<Line, Error> {
     let cpu_ns: u64 = done.iter().map(|one| one.cpu_ns).sum();
     Ok(line([
         ("operations_per_s", operations as f64 / seconds / task.threads as f64),
-        ("cpu_ns", cpu_ns as f64 / operations.max(1) as f64),
+        (CPU_NS, cpu_ns as f64 / operations.max(1) as f64),
         (SHARERS, sharers as f64),
         (GROWTHS, growths as f64),
     ]))
@@ -182,14 +188,18 @@ fn thread_of(task: &TablesTask, start: &Barrier) -> Result<Done, Error> {
 
 /// Where a thread works.
 enum Place {
-    Nowhere,
+    Duplicating(UdpSocket),
     Listening(TcpListener, SocketAddr),
+    Looking(UdpSocket),
+    Nowhere,
 }
 
 impl Place {
     fn new(work: Work) -> io::Result<Self> {
         match work {
             Work::Socket => Ok(Self::Nowhere),
+            Work::Duplicate => socket().map(Self::Duplicating),
+            Work::Flags => socket().map(Self::Looking),
             Work::Accept => {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
                 let address = listener.local_addr()?;
@@ -201,6 +211,11 @@ impl Place {
     fn operate(&mut self) -> io::Result<()> {
         match self {
             Self::Nowhere => socket().map(drop),
+            Self::Duplicating(socket) => Ok(rustix::io::fcntl_dupfd_cloexec(socket, 0).map(drop)?),
+            Self::Looking(socket) => {
+                rustix::io::fcntl_getfd(&*socket)?;
+                Ok(rustix::io::fcntl_getfd(socket).map(drop)?)
+            }
             Self::Listening(listener, address) => {
                 let client = match TcpStream::connect(*address) {
                     // Ports are short where many connections are closed from this side.

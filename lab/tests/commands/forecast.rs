@@ -79,6 +79,32 @@ fn two_recordings_have_two_forecasts_and_one_comparison() {
     assert_eq!(again.stdout, same.stdout, "the same seed, the same forecast");
 }
 
+/// Two threads are measured here; what they come to is another's to judge.
+#[test]
+fn a_server_s_file_table_is_forecast_with_one_table_and_with_a_table_for_each_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    write_recording(&folder.path().join("x.json.gz"), "x", 100_000);
+    let ledger = format!("{}/results/kernel.json", env!("CARGO_MANIFEST_DIR"));
+    let arguments = ["forecast", "x.json.gz", "--profile=altra", "--kernel", &ledger];
+    let output = lab(&[&arguments[..], &["--cores=16", "--json=f.json"]].concat(), folder.path());
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("MEASURED: a system call holds a file table's lock for"), "{said}");
+    assert!(said.contains("one contributor's figures, in a pull request that was open"), "{said}");
+    assert!(said.contains("s = 145.0 ns to move a line: Ampere Altra"), "{said}");
+    let run: Run =
+        serde_json::from_slice(&fs::read(folder.path().join("f.json")).unwrap()).unwrap();
+    let [forecast] = &run.kernel_forecasts[..] else { panic!("{run:?}") };
+    assert!(run.complete && forecast.base.server_ns == 100_000.0, "{run:?}");
+    let haproxy = forecast.paths.iter().find(|path| path.servers.contains(&"haproxy".into()));
+    let haproxy = haproxy.unwrap();
+    assert_eq!(haproxy.holds, 6, "close 2, accept4 1, socket 1, and accept4 of nobody, twice");
+    let threads: Vec<u32> = haproxy.one_table.points.iter().map(|point| point.threads).collect();
+    assert_eq!(threads, [16, 128], "what was asked for, and what was published");
+    assert!(haproxy.own_tables.points.iter().all(|point| point.efficiency == 1.0), "{haproxy:?}");
+    assert_eq!(haproxy.beside.len(), 5, "{haproxy:?}");
+}
+
 #[test]
 fn mistakes_are_told_with_their_remedy() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,6 +115,7 @@ fn mistakes_are_told_with_their_remedy() {
         (&["forecast", "broken.json.gz", "--profile=altra"], "is no recording"),
         (&["forecast", "x.json.gz", "--profile=unheard-of"], "altra"),
         (&["forecast"], "required"),
+        (&["forecast", "x.json.gz", "--profile=altra", "--kernel=none.json"], "none.json"),
         (&["forecast", "x.json.gz", "--cores=1"], "--cores"),
         (&["validate"], "root of Sealane's repository"),
     ] {

@@ -13,6 +13,7 @@ fn every_field_of_a_document_is_explained() {
         ("document/forecast.rs", include_str!("../../src/document/forecast.rs")),
         ("document/gate.rs", include_str!("../../src/document/gate.rs")),
         ("document/kernel.rs", include_str!("../../src/document/kernel.rs")),
+        ("document/kernel_forecast.rs", include_str!("../../src/document/kernel_forecast.rs")),
         ("document/live.rs", include_str!("../../src/document/live.rs")),
         ("scenario.rs", include_str!("../../src/scenario.rs")),
         ("stack.rs", include_str!("../../src/stack.rs")),
