@@ -73,6 +73,10 @@ fn rates_are_those_of_all_threads() {
     let own = path.beside.iter().find(|figure| figure.what.contains("each thread")).unwrap();
     assert!((own.forecast / (f64::from(THREADS) * 100.0) - 1.0).abs() < 1e-9, "{own:?}");
     assert!((own.low / own.forecast - 0.5).abs() < 1e-9, "{own:?}");
+    // How far one hold is from the next is told of threads that do nothing else: the lock is taken
+    // and given back, and two lines move.
+    let turn = path.beside.last().unwrap();
+    assert!((TRANSFER_NS..6.0 * TRANSFER_NS).contains(&turn.forecast), "{turn:?}");
 }
 
 /// Two threads of which it is known how many lines they move are found to move so many.
