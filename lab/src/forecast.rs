@@ -5,7 +5,7 @@
 //! recordings (or a stack, recorded first) --replayed at each number of threads--> curves, knees
 //!                                         --again without each of the top lines--> what it costs
 //! ```
-//! With `--kernel`, what many threads come to that share a file table: [`kernel`].
+//! With `--kernel`, what many threads come to that share a file table.
 
 mod base;
 pub(crate) mod kernel;
