@@ -49,7 +49,8 @@ pub struct Hello {
     /// Whether ChaCha20-Poly1305 is offered before every AES suite: the mark of a client without
     /// AES instructions, whose order is worth following.
     pub prefers_chacha20: bool,
-    /// The requested server name, lower-cased; `None` if there is none or it is no host name.
+    /// The requested server name, lower-cased and without a dot at its end; `None` if there is none
+    /// or it is no host name.
     pub server_name: Option<Box<str>>,
 }
 

@@ -143,6 +143,8 @@ fn host_name(extension: &[u8]) -> Option<Box<str>> {
         && name.len() <= HOST_NAME_LEN_MAX
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(byte));
     let name = std::str::from_utf8(name).ok().filter(|_| is_host_name)?;
+    // The name is without it (section 3); rustls takes both for one, as whoever looks it up must.
+    let name = name.strip_suffix('.').unwrap_or(name);
     // RFC 6066 forbids addresses; rustls ignores them as well.
     (name.parse::<core::net::Ipv4Addr>().is_err()).then(|| name.to_ascii_lowercase().into())
 }

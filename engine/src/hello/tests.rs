@@ -136,6 +136,15 @@ fn hellos_of_real_clients_are_understood() {
 }
 
 #[test]
+fn a_name_with_a_dot_at_its_end_is_the_same_name() {
+    let mut bytes = generated("sub.one.testy", &[&TLS13, &TLS12], &[]);
+    let at = bytes.windows(13).position(|window| window == b"sub.one.testy").unwrap();
+    bytes[at + 12] = b'.';
+    assert_eq!(expect_hello(&bytes).server_name.as_deref(), Some("sub.one.test"));
+    assert_eq!(by_rustls(&bytes), Some(Some("sub.one.test".to_owned())));
+}
+
+#[test]
 fn a_hello_cut_anywhere_needs_more_and_one_with_more_behind_is_whole() {
     for mut bytes in captured() {
         for len in 0..bytes.len() {
