@@ -87,13 +87,11 @@ impl Load {
         Self { work, pace: Pace::Open { interval, delay: Duration::ZERO, in_flight_max }, until }
     }
 
-    /// What each of at most so many threads shall do. Of a closed loop none is without a place: it
-    /// would have requests, but no connection that stands.
+    /// What each of at most so many threads shall do. None is without a place: it would have
+    /// requests, but no connection that stands.
     fn shares(&self, threads: usize) -> Vec<Self> {
-        let threads = match self.pace {
-            Pace::Closed(in_flight) => threads.min(in_flight).max(1),
-            Pace::Open { .. } => threads,
-        };
+        let (Pace::Closed(places) | Pace::Open { in_flight_max: places, .. }) = self.pace;
+        let threads = threads.min(places).max(1);
         let share = |thread| {
             let mut share = self.clone();
             if let Until::Count(count) = &mut share.until {
@@ -142,5 +140,19 @@ mod tests {
         assert_eq!(shares(2, 4), [(1, 4), (1, 3)]);
         assert_eq!(shares(5, 2), [(3, 4), (2, 3)]);
         assert_eq!(shares(0, 4), [(1, 7)]);
+    }
+
+    /// Connections that stand were dealt to the threads of a closed loop.
+    #[test]
+    fn an_open_loop_on_standing_connections_is_of_the_threads_that_have_some() {
+        let until = Until::Elapsed(Duration::from_secs(1));
+        let load = Load::open(Work::Requests(Request::Echo), 100.0, 2, until);
+        let told = |share: Load| match share.pace {
+            Pace::Open { interval, delay, in_flight_max } => (interval, delay, in_flight_max),
+            Pace::Closed(_) => panic!("{share:?}"),
+        };
+        let shares: Vec<_> = load.shares(4).into_iter().map(told).collect();
+        let [each, whole] = [10, 20].map(Duration::from_millis);
+        assert_eq!(shares, [(whole, Duration::ZERO, 1), (whole, each, 1)]);
     }
 }

@@ -217,6 +217,7 @@ impl Driver {
             let under_way = self.slots.len() - self.ready.len();
             let Some(intended) = course.due(now, under_way) else { break };
             let timing = timing(intended, now);
+            let late = now.saturating_duration_since(intended);
             let begun = match &course.load.work {
                 Work::Requests(request) => match self.ready.pop_front() {
                     Some(key) => {
@@ -238,6 +239,7 @@ impl Driver {
                 _ => self.connect(timing),
             };
             course.started += 1;
+            self.tally.late = late;
             match begun {
                 Ok(key) => self.turn(key, course)?,
                 Err(failure) => self.fail(failure)?,
@@ -509,17 +511,8 @@ mod tests {
 
     #[test]
     fn requests_without_a_connection_are_an_error_and_no_wait() {
-        let plan = Plan {
-            address: SocketAddr::from(([127, 0, 0, 1], 1)),
-            host: "nobody".into(),
-            tls: None,
-            expect: Expect::default(),
-            tolerant: false,
-            interrupted: Interrupt::default(),
-            progress: Arc::default(),
-        };
         let load = Load::closed(Work::Requests(Request::Echo), 1, Until::Count(1));
-        let error = Driver::new(plan, 0).unwrap().run(load).err().unwrap().to_string();
+        let error = Driver::new(plan(), 0).unwrap().run(load).err().unwrap().to_string();
         assert!(error.contains("no connection stands"), "{error}");
     }
 
@@ -540,4 +533,38 @@ mod tests {
         course.load.pace = Pace::Closed(2);
         assert_eq!(course.wakes(now, 0), None, "it has no schedule");
     }
+
+    /// Due a tenth of a microsecond after each other, and each waits for the end of the one before.
+    #[test]
+    fn an_open_loop_tells_how_late_its_last_operation_began() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            for _ in 0..2 * TIMES {
+                let mut tcp = listener.accept().unwrap().0;
+                std::io::copy(&mut tcp, &mut std::io::sink()).unwrap();
+            }
+        });
+        let mut driver = Driver::new(Plan { address, ..plan() }, 0).unwrap();
+        let work = Work::Connections(None);
+        let closed = Load::closed(work.clone(), 1, Until::Count(TIMES));
+        assert_eq!(driver.run(closed).unwrap().late, Duration::ZERO);
+        let open = Load::open(work, 1e7, 1, Until::Count(TIMES));
+        assert!(driver.run(open).unwrap().late > Duration::ZERO);
+        server.join().unwrap();
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            host: "nobody".into(),
+            tls: None,
+            expect: Expect::default(),
+            tolerant: false,
+            interrupted: Interrupt::default(),
+            progress: Arc::default(),
+        }
+    }
+
+    const TIMES: u64 = 8;
 }

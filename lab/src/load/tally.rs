@@ -35,6 +35,9 @@ pub(crate) struct Tally {
     pub(crate) waited_ns: u64,
     /// From the start of the load to its last operation's end.
     pub(crate) elapsed: Duration,
+    /// By how much the last operation of an open loop started after it was due: what the schedule
+    /// was longer than it should have been.
+    pub(crate) late: Duration,
     /// Operations by the second in which they ended.
     pub(crate) per_second: Vec<u64>,
 }
@@ -65,6 +68,7 @@ impl Tally {
             cpu_ns: Vec::new(),
             waited_ns: 0,
             elapsed: Duration::ZERO,
+            late: Duration::ZERO,
             per_second: Vec::new(),
         })
     }
@@ -118,6 +122,7 @@ impl Tally {
         self.cpu_ns.extend(other.cpu_ns);
         self.waited_ns += other.waited_ns;
         self.elapsed = self.elapsed.max(other.elapsed);
+        self.late = self.late.max(other.late);
         let seconds = self.per_second.len().max(other.per_second.len());
         self.per_second.resize(seconds, 0);
         for (mine, theirs) in self.per_second.iter_mut().zip(other.per_second) {
