@@ -451,6 +451,9 @@ pub struct Servers {
     pub cases: Vec<ServerCase>,
     /// One per terminator.
     pub servers: Vec<Server>,
+    /// One per proxy without TLS, in the same rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plain: Vec<Server>,
     /// By case: the primitives' CPU plus the TCP work of a proxy without TLS, in the case's unit,
     /// one value per round.
     pub floor: BTreeMap<String, Floor>,
@@ -471,6 +474,11 @@ pub struct ServerCase {
     pub title: String,
     /// What the figures count, such as `us CPU per handshake`.
     pub unit: String,
+    /// How much was asked of the server: `full`, a closed loop; `half` or another share, an open
+    /// loop at that much of what the same server did at full load in the same round; or a rate,
+    /// the same for all. Absent where there is none, and in documents of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<String>,
 }
 
 /// What a terminator could not do for less.
@@ -496,6 +504,9 @@ pub struct Server {
     pub tls_library: String,
     /// The command line it was started with.
     pub command: Vec<String>,
+    /// What it is set to for the sake of speed, in its own words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
     /// By [`ServerCase::name`].
     pub cases: BTreeMap<String, ServerResult>,
     /// Why there are no figures.
@@ -519,12 +530,19 @@ pub struct ServerResult {
     /// Share of the client's processor time that was used, 0 to 1, one per round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_busy: Vec<f64>,
+    /// Share of the processors' time that its workers could fill and did, 0 to 1, one per round:
+    /// the load in other words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_busy: Vec<f64>,
     /// Processor time of each worker in the last round, most first: how evenly work is dealt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worker_cpu_ns: Vec<u64>,
     /// Why there is no figure, if the server cannot do what the case asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_offered: Option<String>,
+    /// Why there is no figure, if the load that the case asks was not reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// What else the last round had to tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

@@ -1,10 +1,11 @@
 //! The command `servers`: real terminators side by side on this machine, in interleaved rounds.
 //!
 //! The figure that counts is the server's own CPU per operation, of all its processes: it needs no
-//! second machine. Rate and latency are refused a verdict where the client was the bottleneck, or
-//! anything else but the server; the rules stand at `Bench::bound`. Beside the figures stands the
-//! floor: the primitives' CPU on AWS-LC plus what a proxy without TLS takes for the same
-//! connections.
+//! second machine. It depends on the load, more than on most changes of a server: it is measured at
+//! full load and at half of what the same server can do, and every figure says at which. Rate and
+//! latency are refused a verdict where the client was the bottleneck, or anything else but the
+//! server; the rules stand at `Bench::bound`. Beside the figures stands the floor: the primitives'
+//! CPU on AWS-LC plus what a proxy without TLS takes for the same connections.
 
 pub(crate) mod answers;
 pub(crate) mod backend;
@@ -31,9 +32,9 @@ use std::{
 use crate::{
     error::Error,
     interrupt::Interrupt,
-    journal::Journal,
+    journal::{self, Journal},
     servers::{
-        case::{Amount, Rates},
+        case::{Amount, Level},
         placement::Placement,
         programs::Choice,
         round::{Laboratory, Round, Settings},
@@ -73,8 +74,16 @@ pub struct Arguments {
     /// How often everything is measured; 5 times without it, with --quick once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
-    /// Operations per second in the case `open`, the same for all; 50% and 80% of what each server
-    /// can do without it
+    /// How much is asked of a server, in all cases but bulk, idle and names
+    ///
+    /// `full` is a closed loop. `half` is an open loop at half of the rate that the same server did
+    /// in the closed loop just before, and 1% to 99% are other shares of that. What an operation
+    /// costs depends on it: a server that finds much to do each time it wakes pays less for each.
+    #[arg(long, value_name = "LOAD,..", value_delimiter = ',', value_parser = Level::parse,
+        default_values = ["full", "half"])]
+    load: Vec<Level>,
+    /// Open loops of so many operations per second, the same for every server, instead of at shares
+    /// of what each can do
     #[arg(long, value_name = "R,..", value_delimiter = ',', value_parser = rate)]
     rate: Vec<f64>,
     /// Tiny amounts: shows that everything runs and passes its checks; the figures mean nothing
@@ -86,6 +95,9 @@ pub struct Arguments {
     /// Goes on with the run in that file, which was stopped; all else must be as it was
     #[arg(long, requires = "json")]
     resume: bool,
+    /// Starts nothing, and prints the tables of the run in that document, as README has them
+    #[arg(long, value_name = "FILE.json", exclusive = true)]
+    from: Option<PathBuf>,
 }
 
 /// Whether every server that is installed passed every check.
@@ -93,6 +105,9 @@ pub struct Arguments {
 /// # Errors
 /// What kept the lab from measuring at all.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    if let Some(path) = &arguments.from {
+        return show(path).map(|()| true);
+    }
     let interrupt = Interrupt::catch()?;
     let (mut journal, mut rounds) = begin(arguments)?;
     let processors = &journal.run.machine.pin_order;
@@ -127,12 +142,24 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(path) = arguments.json.as_deref().filter(|_| complete) {
         let _ = fs::remove_file(rounds_beside(path));
     }
-    let text = table::text(&settings, &laboratory.rows, &journal.run);
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
+    print(&table::text(&settings, &laboratory.rows, &journal.run))?;
     if !complete {
         return Err(Error::Interrupted);
     }
     Ok(laboratory.rows.iter().all(|row| row.failure.is_none() || row.absent))
+}
+
+/// What README has of a run that was kept.
+fn show(path: &Path) -> Result<(), Error> {
+    let run = journal::read(path)?;
+    let Some(servers) = &run.servers else {
+        return Err(Error::Check(format!("{} is no run of `servers`", path.display())));
+    };
+    print(&table::digest(&run, servers))
+}
+
+fn print(text: &str) -> Result<(), Error> {
+    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
 /// A new document, or the one to go on with and the rounds that are in it.
@@ -183,8 +210,7 @@ fn rounds_beside(path: &Path) -> PathBuf {
 }
 
 fn settings(arguments: &Arguments, placement: Placement) -> Settings {
-    let Arguments { sealane, haproxy, peer, only, cases, workers, rounds, rate, .. } =
-        arguments.clone();
+    let Arguments { sealane, haproxy, peer, only, cases, workers, rounds, .. } = arguments.clone();
     let cases = if cases.is_empty() { Case::ALL.to_vec() } else { cases };
     Settings {
         choice: Choice { sealane, haproxies: haproxy, peers: peer, only, cases },
@@ -192,11 +218,21 @@ fn settings(arguments: &Arguments, placement: Placement) -> Settings {
         amount: if arguments.quick { Amount::QUICK } else { Amount::FULL },
         workers: workers.map_or(placement.server(), usize::from),
         placement,
-        rates: match rate.is_empty() {
-            true => Rates::OfCapacity(vec![50, 80]),
-            false => Rates::Fixed(rate),
-        },
+        levels: levels(&arguments.load, &arguments.rate),
     }
+}
+
+/// Each once, the full load first, as they are measured.
+fn levels(load: &[Level], rates: &[f64]) -> Vec<Level> {
+    let is_full = |level: &&Level| **level == Level::Full;
+    let mut levels: Vec<Level> = load.iter().find(is_full).copied().into_iter().collect();
+    let rates: Vec<Level> = rates.iter().copied().map(Level::Rate).collect();
+    for level in if rates.is_empty() { load } else { &rates } {
+        if !levels.contains(level) {
+            levels.push(*level);
+        }
+    }
+    levels
 }
 
 pub(crate) fn named(text: &str) -> Result<(String, String), String> {
@@ -211,4 +247,18 @@ pub(crate) fn named(text: &str) -> Result<(String, String), String> {
 fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| "want operations per second".to_owned())?;
     if (1.0..=10_000_000.0).contains(&rate) { Ok(rate) } else { Err("want 1 to 10000000".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_full_load_comes_first_and_every_level_once() {
+        let half_first = [Level::HALF, Level::Full, Level::Share(50)];
+        assert_eq!(levels(&half_first, &[]), [Level::Full, Level::HALF]);
+        let rates = [Level::Full, Level::Rate(100.0)];
+        assert_eq!(levels(&half_first, &[100.0, 100.0]), rates, "rates instead of shares");
+        assert_eq!(levels(&[Level::HALF], &[100.0]), rates[1..]);
+    }
 }

@@ -9,7 +9,7 @@ use crate::{
     kernel_ledger::{contention::Contention, watch::Watch},
     load::{Crew, Load, Request, Until, Work},
     servers::{
-        case::{Amount, Case, Rates},
+        case::{Amount, Case},
         measure::Bench,
         placement::Placement,
         programs::Entry,
@@ -108,7 +108,7 @@ impl Bed<'_> {
     fn bench(&self) -> Bench {
         Bench {
             amount: Amount { warm_up: WARM_UP, ..Amount::QUICK },
-            rates: Rates::Fixed(Vec::new()),
+            levels: Vec::new(),
             workers: self.workers,
             placement: self.placement.clone(),
             client_threads: NonZeroUsize::MIN,

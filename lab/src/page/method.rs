@@ -135,7 +135,8 @@ fn stacks(sources: &Sources) -> String {
                 Cell::Html(format!("<code class=\"long\">{}</code>", escape(&stack.build))),
             ]);
         }
-        for server in source.run.servers.iter().flat_map(|servers| &servers.servers) {
+        let servers = source.run.servers.iter();
+        for server in servers.flat_map(|servers| servers.servers.iter().chain(&servers.plain)) {
             rows.push(vec![
                 Cell::Text(server.name.clone()),
                 Cell::Text(server_version(server)),
@@ -246,7 +247,8 @@ fn without_histograms(run: &Run) -> String {
         times.server.hdr.clear();
         times.client.hdr.clear();
     }
-    for server in run.servers.iter_mut().flat_map(|servers| &mut servers.servers) {
+    let servers = run.servers.iter_mut();
+    for server in servers.flat_map(|all| all.servers.iter_mut().chain(&mut all.plain)) {
         for result in server.cases.values_mut() {
             for times in [&mut result.latency, &mut result.service].into_iter().flatten() {
                 times.hdr.clear();

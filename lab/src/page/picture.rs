@@ -52,7 +52,9 @@ pub(crate) fn picture(sources: &Sources, subject: Option<Subject>) -> Result<Str
 }
 
 fn panels(sources: &Sources, servers: &Servers) -> Vec<(String, Drawing)> {
-    let plots = servers.cases.iter().filter_map(|case| {
+    // Each load of a case beside the other; latencies are for the page.
+    let costs = servers.cases.iter().filter(|case| !case.unit.contains("p99"));
+    let plots = costs.filter_map(|case| {
         let plot = terminators::case_plot(sources, servers, case);
         let title = terminators::sentence_case(&case.title);
         (!plot.rows.is_empty()).then(|| (title, plot.draw()))

@@ -19,7 +19,7 @@ use super::{
 pub(crate) fn rates_table(servers: &Servers) -> String {
     let mut rows = Vec::new();
     for case in &servers.cases {
-        for server in &servers.servers {
+        for server in servers.servers.iter().chain(&servers.plain) {
             let Some(result) = server.cases.get(&case.name) else { continue };
             let rate = Spread::of(&result.rate);
             let times = result.latency.as_ref();
@@ -27,7 +27,10 @@ pub(crate) fn rates_table(servers: &Servers) -> String {
             if rate.is_none() && times.is_none() && skew.is_none() {
                 continue;
             }
-            let busy = Spread::of(&result.client_busy);
+            let percent = |shares: &[f64]| {
+                let busy = Spread::of(shares);
+                busy.map_or_else(String::new, |b| format!("{}%", number(100.0 * b.median)))
+            };
             rows.push(vec![
                 Cell::Text(sentence_case(&case.title)),
                 Cell::Text(server.name.clone()),
@@ -35,9 +38,8 @@ pub(crate) fn rates_table(servers: &Servers) -> String {
                 Cell::Number(times.map_or_else(String::new, milliseconds)),
                 Cell::Number(result.service.as_ref().map_or_else(String::new, milliseconds)),
                 Cell::Number(skew.unwrap_or_default()),
-                Cell::Number(
-                    busy.map_or_else(String::new, |b| format!("{}%", number(100.0 * b.median))),
-                ),
+                Cell::Number(percent(&result.server_busy)),
+                Cell::Number(percent(&result.client_busy)),
                 Cell::Text(result.invalid.clone().unwrap_or_else(|| "counts".into())),
             ]);
         }
@@ -52,6 +54,7 @@ pub(crate) fn rates_table(servers: &Servers) -> String {
         "#latency, ms: 50% / 99% / most",
         "#in service, ms: 50% / 99% / most",
         "#workers: most CPU / mean",
+        "#server busy",
         "#client busy",
         "the rate",
     ];
@@ -80,6 +83,14 @@ pub(crate) fn remarks(servers: &Servers) -> String {
     }
     for (server, case, text) in told(servers, |result| result.not_offered.as_deref()) {
         item(&format!("{}, {}, not offered", server.name, case.title), text);
+    }
+    for (server, case, text) in told(servers, |result| result.refused.as_deref()) {
+        item(&format!("{}, {}, refused", server.name, case.title), text);
+    }
+    for server in servers.servers.iter().chain(&servers.plain) {
+        if !server.settings.is_empty() {
+            item(&format!("{} is set to", server.name), &server.settings.join("; "));
+        }
     }
     for (server, case, text) in told(servers, |result| result.note.as_deref()) {
         item(&format!("{}, {}", server.name, case.title), text);

@@ -110,6 +110,12 @@ fn case_look(servers: &Servers, case: &ServerCase) -> String {
             number(value)
         );
     }
+    if let Some(load) = &case.load {
+        look += match load.as_str() {
+            "full" => FULL_LOAD,
+            _ => OPEN_LOAD,
+        };
+    }
     let results = || servers.servers.iter().filter_map(|server| server.cases.get(&case.name));
     if results().any(|result| result.invalid.is_some()) {
         look += " * its rate is no verdict: the table below says why.";
@@ -118,6 +124,9 @@ fn case_look(servers: &Servers, case: &ServerCase) -> String {
         let Some(result) = server.cases.get(&case.name) else { continue };
         if result.not_offered.is_some() {
             look += &format!(" {} does not offer it: see below.", server.name);
+        }
+        if result.refused.is_some() {
+            look += &format!(" {} did not get this load: see below.", server.name);
         }
     }
     look
@@ -138,12 +147,30 @@ fn latency_figures(sources: &Sources, servers: &Servers) -> String {
         let title = format!("Time in service: {}", case.title);
         html += &latency_figure(&title, "\u{b5}s from the actual start", SERVICE, lines);
     }
-    let plot = load_plot(sources, servers);
-    if plot.lines.iter().any(|line| line.points.len() > 1) {
-        let (title, drawing) = ("Latency by load", &plot.draw());
-        html += &Figure { title, tag: Tag::Measured, look: LOAD, drawing }.html();
+    let mut works: Vec<&str> = servers.cases.iter().filter(open).map(work).collect();
+    works.dedup();
+    for its in works {
+        let plot = load_plot(sources, servers, its);
+        if plot.lines.iter().any(|line| line.points.len() > 1) {
+            let title = match its {
+                "" => "Latency by load".to_owned(),
+                its => format!("Latency by load: {its}"),
+            };
+            let drawing = &plot.draw();
+            html += &Figure { title: &title, tag: Tag::Measured, look: LOAD, drawing }.html();
+        }
     }
     html
+}
+
+/// What a case does, whatever its load; nothing in documents of before, whose open loops were all
+/// of one work.
+fn work(case: &ServerCase) -> &str {
+    let load = case.load.as_deref();
+    load.map_or("", |load| {
+        let cut = case.name.strip_suffix(load).and_then(|name| name.strip_suffix('-'));
+        cut.unwrap_or(&case.name)
+    })
 }
 
 fn latency_lines(
@@ -168,10 +195,12 @@ fn latency_figure(title: &str, unit: &str, look: &str, lines: Vec<Line>) -> Stri
     Figure { title, tag: Tag::Measured, look, drawing }.html()
 }
 
-/// The 99th percentile against the rate reached, over all cases that have both.
-fn load_plot(sources: &Sources, servers: &Servers) -> LinePlot {
+/// The 99th percentile against the rate reached, over all cases of that work that have both.
+fn load_plot(sources: &Sources, servers: &Servers, its: &str) -> LinePlot {
+    let same = |case: &&ServerCase| work(case) == its;
     let lines = servers.servers.iter().map(|server| {
-        let mut points: Vec<Point> = server.cases.values().filter_map(load_point).collect();
+        let results = servers.cases.iter().filter(same).map(|case| server.cases.get(&case.name));
+        let mut points: Vec<Point> = results.flatten().filter_map(load_point).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         let color = sources.server_color(server);
         Line { label: server.name.clone(), color, points, ..Line::default() }
@@ -207,6 +236,9 @@ fn overview(servers: &Servers) -> String {
         if result.not_offered.is_some() {
             return Some("not offered".into());
         }
+        if result.refused.is_some() {
+            return Some("refused".into());
+        }
         let figure = Spread::of(&result.figure)?;
         let floor = floor(servers, case);
         let ratio = floor.map(|(f, _)| format!("; {}\u{d7} floor", number(figure.median / f)));
@@ -214,7 +246,8 @@ fn overview(servers: &Servers) -> String {
         Some(format!("{}{}{invalid}", spread(figure), ratio.unwrap_or_default()))
     };
     let mut rows: Vec<Vec<Cell>> = Vec::new();
-    for server in servers.servers.iter().filter(|server| server.failure.is_none()) {
+    let all = servers.servers.iter().chain(&servers.plain);
+    for server in all.filter(|server| server.failure.is_none()) {
         let figures = servers.cases.iter().map(|case| cell(server, case));
         let figures =
             figures.map(|figure| Cell::Number(figure.unwrap_or_else(|| "\u{2013}".into())));
@@ -253,5 +286,9 @@ const LATENCY: &str = "Time per operation in an open loop, spread out towards th
     counts from when the operation was due, so that a server that stalls cannot hide it.";
 const SERVICE: &str = "The same operations from their actual start: what a closed loop would have \
     shown. The difference to the latency is time that operations waited to be begun.";
+const FULL_LOAD: &str = " At full load: a closed loop, as much as the server does beside client \
+    and backend.";
+const OPEN_LOAD: &str = " An open loop: operations begin by a schedule, at half load (or another \
+    share) at that part of the rate that the same server reached at full load in the same round.";
 const LOAD: &str = "How slow the slowest hundredth gets as more is asked. Each line ends at the \
     highest load measured; where it turns up, the server is full.";

@@ -1,5 +1,6 @@
-//! What is measured: a [`Case`], the settings of the servers in it, its [`Profile`], and how much
-//! of it, the [`Amount`].
+//! What is measured: a [`Case`], the settings of the servers in it, its [`Profile`], how much of
+//! it, the [`Amount`], and the [`Column`]s of figures that come of it, each at its [`Level`] of
+//! load.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use crate::{
     scenario::{Cipher, Group, Key, Scenario, Version},
 };
 
-/// One kind of load; one or more columns of figures come of it.
+/// One kind of work; one or more columns of figures come of it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -36,8 +37,6 @@ pub enum Case {
     Down,
     /// Large requests
     Up,
-    /// Full handshakes at a fixed rate, latency from the intended time on
-    Open,
     /// Connections that have answered one request and stay
     Idle,
     /// 10,000 certificates: start, memory, cold and warm handshake, reload
@@ -74,9 +73,12 @@ pub(crate) struct Amount {
 }
 
 /// One column of figures.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
     pub(crate) case: Case,
+    /// `None` where what is asked of the server is no load, as with memory.
+    pub(crate) level: Option<Level>,
+    pub(crate) subject: Subject,
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) unit: &'static str,
@@ -84,17 +86,36 @@ pub(crate) struct Column {
     pub(crate) decimals: usize,
 }
 
+/// What a figure is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The server's own processor time or memory.
+    Cost,
+    /// From the intended time on, in an open loop.
+    Latency,
+}
+
+/// How much is asked of a server at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Level {
+    /// A closed loop: as much as it does beside client and backend.
+    Full,
+    /// An open loop of so many operations per second, the same for every server.
+    Rate(f64),
+    /// An open loop at so many percent of what the same server did in the closed loop just before.
+    Share(u8),
+}
+
 impl Case {
     /// In the order they are measured: those of one profile together, idle memory from a server
     /// that has worked.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Full,
         Self::Resumed,
         Self::KeepAlive3k,
         Self::KeepAlive100k,
         Self::Down,
         Self::Up,
-        Self::Open,
         Self::Idle,
         Self::FullRsa,
         Self::FullMlkem,
@@ -114,77 +135,109 @@ impl Case {
 
     /// Whether a proxy without TLS does the same TCP work: then there is a floor.
     pub(crate) fn has_floor(self) -> bool {
-        !matches!(self, Self::Idle | Self::Names | Self::Open)
+        !matches!(self, Self::Idle | Self::Names)
     }
 
-    pub(crate) fn columns(self, rates: &Rates) -> Vec<Column> {
+    /// Of those asked for, the levels at which it is measured. Bulk has the full load alone: what a
+    /// byte costs is asked where bytes are all there is.
+    pub(crate) fn levels(self, asked: &[Level]) -> Vec<Level> {
+        match self {
+            Self::Down | Self::Up => vec![Level::Full],
+            Self::Idle | Self::Names => Vec::new(),
+            _ => asked.to_vec(),
+        }
+    }
+
+    /// In the order of what [`super::measure::Bench::measure`] gives.
+    pub(crate) fn columns(self, asked: &[Level]) -> Vec<Column> {
         let column = |name: &str, title: &str, unit, decimals| Column {
             case: self,
+            level: None,
+            subject: Subject::Cost,
             name: name.into(),
             title: title.into(),
             unit,
             decimals,
         };
         let (us, s_gb) = ("µs CPU", "s CPU/GB");
-        match self {
-            Self::Full => vec![column("full", "full handshake", us, 0)],
-            Self::FullRsa => vec![column("full-rsa", "full, RSA-2048", us, 0)],
-            Self::FullMlkem => vec![column("full-mlkem", "full, X25519MLKEM768", us, 0)],
-            Self::FullTls12 => vec![column("full-tls12", "full, TLS 1.2", us, 0)],
-            Self::Resumed => vec![column("resumed", "resumed", us, 0)],
-            Self::KeepAlive3k => vec![column("keep-alive-3k", "request, 3 KB", us, 1)],
-            Self::KeepAlive100k => vec![column("keep-alive-100k", "request, 100 KB", us, 0)],
-            Self::Down => vec![column("down", "bulk down", s_gb, 3)],
-            Self::Up => vec![column("up", "bulk up", s_gb, 3)],
-            Self::Idle => vec![column("idle", "idle connection", "KiB", 1)],
-            Self::Names => vec![
-                column("names-start", "many names: start", "s until ready", 2),
-                column("names-memory", "many names: memory", "MiB", 0),
-                column("names-cold", "first handshake of a name", us, 0),
-                column("names-warm", "second handshake of a name", us, 0),
-                column("names-reload", "reload", "s until served", 2),
-                column("names-reload-cpu", "reload", "s CPU", 2),
-            ],
-            Self::Open => rates
-                .labels()
-                .into_iter()
-                .map(|(name, title)| column(&name, &title, "µs p99, intended", 0))
-                .collect(),
-        }
-    }
-}
-
-/// The rates of the open loop.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Rates {
-    /// Operations per second, the same for every server.
-    Fixed(Vec<f64>),
-    /// Percent of what the same server did in a closed loop just before.
-    OfCapacity(Vec<u8>),
-}
-
-impl Rates {
-    /// Name and title of each rate's column.
-    fn labels(&self) -> Vec<(String, String)> {
-        match self {
-            Self::Fixed(rates) => rates
-                .iter()
-                .map(|rate| (format!("open-{rate}"), format!("open loop, {rate}/s")))
-                .collect(),
-            Self::OfCapacity(shares) => shares
-                .iter()
-                .map(|share| (format!("open-{share}%"), format!("open loop, {share}% of capacity")))
-                .collect(),
-        }
-    }
-
-    /// Operations per second for a server that can do `capacity`.
-    pub(crate) fn of(&self, capacity: f64) -> Vec<f64> {
-        match self {
-            Self::Fixed(rates) => rates.clone(),
-            Self::OfCapacity(shares) => {
-                shares.iter().map(|share| capacity * f64::from(*share) / 100.0).collect()
+        let column = match self {
+            Self::Full => column("full", "full handshake", us, 0),
+            Self::FullRsa => column("full-rsa", "full, RSA-2048", us, 0),
+            Self::FullMlkem => column("full-mlkem", "full, X25519MLKEM768", us, 0),
+            Self::FullTls12 => column("full-tls12", "full, TLS 1.2", us, 0),
+            Self::Resumed => column("resumed", "resumed", us, 0),
+            Self::KeepAlive3k => column("keep-alive-3k", "request, 3 KB", us, 1),
+            Self::KeepAlive100k => column("keep-alive-100k", "request, 100 KB", us, 0),
+            Self::Down => column("down", "bulk down", s_gb, 3),
+            Self::Up => column("up", "bulk up", s_gb, 3),
+            Self::Idle => return vec![column("idle", "idle connection", "KiB", 1)],
+            Self::Names => {
+                return vec![
+                    column("names-start", "many names: start", "s until ready", 2),
+                    column("names-memory", "many names: memory", "MiB", 0),
+                    column("names-cold", "first handshake of a name", us, 0),
+                    column("names-warm", "second handshake of a name", us, 0),
+                    column("names-reload", "reload", "s until served", 2),
+                    column("names-reload-cpu", "reload", "s CPU", 2),
+                ];
             }
+        };
+        self.levels(asked).into_iter().flat_map(|level| column.at(level)).collect()
+    }
+}
+
+impl Level {
+    /// Half of what a server can do, which is what the half load is.
+    pub(crate) const HALF: Self = Self::Share(50);
+
+    /// As `--load` takes it.
+    ///
+    /// # Errors
+    /// What it takes.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let percent = || text.strip_suffix('%')?.parse().ok();
+        match text {
+            "full" => Ok(Self::Full),
+            "half" => Ok(Self::HALF),
+            _ => match percent() {
+                Some(percent @ 1..=99) => Ok(Self::Share(percent)),
+                _ => Err("want full, half, or 1% to 99%".into()),
+            },
+        }
+    }
+
+    /// In the document, and in names of columns.
+    pub(crate) fn label(self) -> String {
+        match self {
+            Self::Full => "full".into(),
+            Self::HALF => "half".into(),
+            Self::Rate(rate) => format!("{rate}/s"),
+            Self::Share(percent) => format!("{percent}%"),
+        }
+    }
+
+    /// What `label` has made.
+    pub(crate) fn of_label(label: &str) -> Option<Self> {
+        match label.strip_suffix("/s") {
+            Some(rate) => rate.parse().ok().map(Self::Rate),
+            None => Self::parse(label).ok(),
+        }
+    }
+
+    /// For a heading.
+    pub(crate) fn title(self) -> String {
+        match self {
+            Self::Rate(rate) => format!("{rate} per second"),
+            _ => format!("{} load", self.label()),
+        }
+    }
+
+    /// Operations per second of an open loop, for a server that can do `capacity`.
+    pub(crate) fn rate(self, capacity: f64) -> Option<f64> {
+        match self {
+            Self::Full => None,
+            Self::Rate(rate) => Some(rate),
+            Self::Share(percent) => Some(capacity * f64::from(percent) / 100.0),
         }
     }
 }
@@ -225,7 +278,30 @@ impl Column {
     /// As it stands in the document.
     pub(crate) fn document(&self) -> ServerCase {
         let (name, title) = (self.name.clone(), self.title.clone());
-        ServerCase { name, title, unit: self.unit.into() }
+        ServerCase { name, title, unit: self.unit.into(), load: self.level.map(Level::label) }
+    }
+
+    /// The columns of one level: what an operation costs and, in an open loop, how long the
+    /// slowest took. In a closed loop whoever is slow is also asked less.
+    fn at(&self, level: Level) -> Vec<Self> {
+        let (load, level_title) = (level.label(), level.title());
+        let mut cost = self.clone();
+        cost.level = Some(level);
+        cost.title = format!("{}, {level_title}", self.title);
+        if level == Level::Full {
+            return vec![cost];
+        }
+        cost.name = format!("{}-{load}", self.name);
+        let mut latency = cost.clone();
+        latency.subject = Subject::Latency;
+        latency.name += "-p99";
+        (latency.unit, latency.decimals) = ("µs p99, intended", 0);
+        vec![cost, latency]
+    }
+
+    /// Whether primitives and a proxy without TLS make a floor under it.
+    pub(crate) fn has_floor(&self) -> bool {
+        self.case.has_floor() && self.subject == Subject::Cost
     }
 }
 
@@ -242,7 +318,7 @@ impl Amount {
         idle_connections: 5_000,
         names: 10_000,
         names_asked: 500,
-        open_seconds: 3.0,
+        open_seconds: 2.0,
         settle_ms: 150,
         warm_up: 100,
     };
@@ -262,4 +338,45 @@ impl Amount {
         settle_ms: 20,
         warm_up: 10,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_level_is_called_is_read_back() {
+        for level in [Level::Full, Level::HALF, Level::Share(80), Level::Rate(1500.5)] {
+            assert_eq!(Level::of_label(&level.label()), Some(level));
+        }
+        assert_eq!(Level::parse("50%"), Ok(Level::HALF), "it has one name");
+        for text in ["", "0%", "100%", "open", "80"] {
+            assert!(Level::parse(text).unwrap_err().contains("full, half"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_what_the_server_can_do_and_a_rate_is_the_same_for_all() {
+        assert_eq!(Level::HALF.rate(3_000.0), Some(1_500.0));
+        assert_eq!(Level::Rate(200.0).rate(3_000.0), Some(200.0));
+        assert_eq!(Level::Full.rate(3_000.0), None);
+    }
+
+    #[test]
+    fn a_column_of_every_level_says_which() {
+        let levels = [Level::Full, Level::HALF];
+        let told = |case: Case| -> Vec<_> {
+            let columns = case.columns(&levels).into_iter();
+            columns.map(|it| (it.document().name, it.document().load, it.has_floor())).collect()
+        };
+        let load = |load: &str| Some(load.to_owned());
+        let expected = [
+            ("full".to_owned(), load("full"), true),
+            ("full-half".to_owned(), load("half"), true),
+            ("full-half-p99".to_owned(), load("half"), false),
+        ];
+        assert_eq!(told(Case::Full), expected);
+        assert_eq!(told(Case::Down), [("down".to_owned(), load("full"), true)]);
+        assert_eq!(told(Case::Idle), [("idle".to_owned(), None, false)]);
+    }
 }

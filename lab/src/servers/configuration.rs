@@ -12,7 +12,7 @@ use crate::{
     scenario::Version,
     servers::{
         case::Profile,
-        programs::{Entry, NGINX_STREAM, Program},
+        programs::{Entry, LARGE_BUFFER_BYTES, NGINX_STREAM, Program, Tuning},
     },
 };
 
@@ -58,8 +58,8 @@ impl Entry {
             }
             Program::Haproxy(_) | Program::PlainHaproxy(_) => haproxy(self, place),
             Program::Hitch => hitch(place),
-            Program::NginxHttp => nginx_http(place),
-            Program::NginxStream => nginx_stream(place, self.buffer_bytes),
+            Program::NginxHttp => nginx_http(place, self.tuning),
+            Program::NginxStream => nginx_stream(place, self.tuning),
             Program::PlainRelay => {
                 command.arg("relay").arg(place.listen.to_string());
                 command.args([place.backend.to_string(), place.workers.to_string()]);
@@ -68,7 +68,7 @@ impl Entry {
             Program::Sealane => sealane(place),
             Program::Stunnel => stunnel(place),
         };
-        let file = place.folder.join("config");
+        let file = place.folder.join(FILE);
         fs::write(&file, text).map_err(Error::file(&file))?;
         match &self.program {
             // A master process, so that there is something to reload.
@@ -83,6 +83,14 @@ impl Entry {
         };
         command.arg(&file);
         Ok(command)
+    }
+
+    /// What the configuration that was written in `folder` sets for the sake of speed.
+    pub(crate) fn settings(folder: &Path) -> Vec<String> {
+        let text = fs::read_to_string(folder.join(FILE)).unwrap_or_default();
+        let lines = text.lines().map(|line| line.trim().trim_end_matches(';'));
+        let told = lines.filter(|line| FOR_SPEED.iter().any(|word| line.starts_with(word)));
+        told.map(Into::into).collect()
     }
 
     /// What makes it read its certificates again.
@@ -157,9 +165,9 @@ fn nginx_tls(place: &Place<'_>) -> String {
     )
 }
 
-fn nginx_stream(place: &Place<'_>, buffer_bytes: Option<u32>) -> String {
+fn nginx_stream(place: &Place<'_>, tuning: Tuning) -> String {
     let Place { listen, backend, .. } = place;
-    let buffer_bytes = buffer_bytes.unwrap_or(16_384); // its default
+    let buffer_bytes = buffer_bytes(tuning);
     // Its stream module has one server per address: names are a variable, read at each handshake.
     let pem = match place.many {
         Some(many) => format!("{}/$ssl_server_name.pem", many.folder.display()),
@@ -183,8 +191,20 @@ fn nginx_stream(place: &Place<'_>, buffer_bytes: Option<u32>) -> String {
     )
 }
 
-fn nginx_http(place: &Place<'_>) -> String {
+fn nginx_http(place: &Place<'_>, tuning: Tuning) -> String {
     let Place { listen, backend, folder, .. } = place;
+    // Its own are a page for heads and eight for bodies.
+    let buffers = match tuning {
+        Tuning::LargeBuffers => format!(
+            "  proxy_buffer_size {LARGE_BUFFER_BYTES};
+  proxy_buffers 16 {LARGE_BUFFER_BYTES};
+  proxy_busy_buffers_size {};
+  client_body_buffer_size {LARGE_BUFFER_BYTES};
+",
+            LARGE_BUFFER_BYTES * 2
+        ),
+        _ => String::new(),
+    };
     let (folder, tls) = (folder.display(), nginx_tls(place));
     let server = |options: &str, name: &str, pem: &str| {
         format!(
@@ -226,7 +246,9 @@ fn nginx_http(place: &Place<'_>) -> String {
   proxy_set_header Connection \"\";
   proxy_request_buffering off;
   proxy_max_temp_file_size 0;
-{tls}  {NGINX_POOL} backend {{ server {backend}; keepalive 256; keepalive_requests 1000000000; }}
+{buffers}{tls}  {NGINX_POOL} backend {{
+    server {backend}; keepalive 256; keepalive_requests 1000000000;
+  }}
 {servers}}}
 ",
         nginx_main(place)
@@ -266,7 +288,16 @@ pub(crate) fn nginx_files(place: &Place<'_>, root: &Path, protocol: &str) -> Str
 fn haproxy(entry: &Entry, place: &Place<'_>) -> String {
     let Place { listen, backend, connections_max, workers, profile, .. } = place;
     let pem = place.many.map_or(place.pem, |many| many.folder).display();
-    let buffer_bytes = entry.buffer_bytes.unwrap_or(16_384); // its default
+    let buffer_bytes = buffer_bytes(entry.tuning);
+    // `splice-auto` asks for streams that fill its buffers several times in a row: here it splices
+    // nothing but the end.
+    let (pipes, splicing) = match entry.tuning {
+        Tuning::Splicing => (
+            format!("  tune.pipesize {PIPE_BYTES}\n"),
+            "  option splice-request\n  option splice-response\n",
+        ),
+        _ => (String::new(), ""),
+    };
     let (version, group) = (profile.version_name(), profile.group_names().join(":"));
     let tls = match entry.has_tls() {
         true => {
@@ -280,12 +311,12 @@ fn haproxy(entry: &Entry, place: &Place<'_>) -> String {
   nbthread {workers}
   maxconn {connections_max}
   tune.bufsize {buffer_bytes}
-  tune.ssl.cachesize 0
+{pipes}  tune.ssl.cachesize 0
   ssl-default-bind-ciphersuites {SUITE_13}
   ssl-default-bind-ciphers {SUITES_12}
 defaults
   mode tcp
-  timeout connect 10s
+{splicing}  timeout connect 10s
   timeout client 10m
   timeout server 10m
 listen tls
@@ -293,6 +324,13 @@ listen tls
   server backend {backend}
 "
     )
+}
+
+fn buffer_bytes(tuning: Tuning) -> u32 {
+    match tuning {
+        Tuning::LargeBuffers => LARGE_BUFFER_BYTES,
+        Tuning::Splicing | Tuning::Usual => 16_384, // the default of HAProxy and nginx
+    }
 }
 
 fn hitch(place: &Place<'_>) -> String {
@@ -372,7 +410,67 @@ cert = {folder}/{name}.pem
     text
 }
 
+const FILE: &str = "config";
+/// How settings begin that a row tells, because its figures depend on them.
+const FOR_SPEED: [&str; 7] = [
+    "client_body_buffer_size ",
+    "option splice-",
+    "proxy_buffer",
+    "proxy_busy_buffers_size ",
+    "proxy_request_buffering ",
+    "tune.bufsize ",
+    "tune.pipesize ",
+];
+/// As large as Linux lets anybody make a pipe.
+const PIPE_BYTES: u32 = 1 << 20;
 /// Its word for a group of backends.
 const NGINX_POOL: &str = concat!("up", "stream");
 const SUITE_13: &str = "TLS_AES_128_GCM_SHA256";
 const SUITES_12: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        scenario::{Group, Key},
+        servers::case::Case,
+    };
+
+    /// What the file says, and nothing else.
+    #[test]
+    fn a_row_tells_what_its_configuration_sets_for_speed() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let profile = Profile { key: Key::P256, version: Version::Tls13, group: Group::X25519 };
+        let place = Place {
+            folder: folder.path(),
+            listen: address,
+            backend: address,
+            pem: Path::new("/nonexistent"),
+            many: None,
+            profile,
+            workers: 2,
+            connections_max: 10,
+        };
+        let told = |program: Program, tuning| {
+            let cases = vec![Case::Down];
+            let entry = Entry { name: "row".into(), program, tuning, cases };
+            entry.command(Path::new("/bin/true"), &place).unwrap();
+            Entry::settings(folder.path())
+        };
+        let plain = Program::PlainHaproxy(None);
+        assert_eq!(told(plain.clone(), Tuning::Usual), ["tune.bufsize 16384"]);
+        assert_eq!(told(plain.clone(), Tuning::LargeBuffers), ["tune.bufsize 65536"]);
+        let splicing = [
+            "tune.bufsize 16384",
+            "tune.pipesize 1048576",
+            "option splice-request",
+            "option splice-response",
+        ];
+        assert_eq!(told(plain, Tuning::Splicing), splicing);
+        assert_eq!(told(Program::NginxStream, Tuning::LargeBuffers), ["proxy_buffer_size 65536"]);
+        let http = told(Program::NginxHttp, Tuning::LargeBuffers);
+        assert!(http.iter().any(|line| line == "proxy_buffers 16 65536"), "{http:?}");
+        assert_eq!(told(Program::Hitch, Tuning::Usual), Vec::<String>::new());
+    }
+}

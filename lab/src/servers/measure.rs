@@ -20,7 +20,7 @@ use crate::{
     process::Process,
     scenario::Cipher,
     servers::{
-        case::{Amount, Case, Profile, Rates},
+        case::{Amount, Case, Level, Profile},
         placement::Placement,
         running::Running,
     },
@@ -37,13 +37,16 @@ pub(crate) struct Sample {
     /// From the actual start, where the latency counts from the intended one.
     pub(crate) service: Option<Histogram>,
     pub(crate) client_busy: Option<f64>,
+    pub(crate) server_busy: Option<f64>,
     pub(crate) worker_cpu_ns: Vec<u64>,
     /// Why rate and latency say nothing about the server.
     pub(crate) bound: Option<String>,
     /// Why the round does not count.
     pub(crate) disturbed: Option<String>,
-    /// Why there is no figure.
+    /// Why there is no figure: the server does not offer what the case asks.
     pub(crate) not_offered: Option<String>,
+    /// Why there is no figure: the load was another than the column says.
+    pub(crate) refused: Option<String>,
     /// What else is worth telling.
     pub(crate) note: Option<String>,
 }
@@ -52,7 +55,8 @@ pub(crate) struct Sample {
 #[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) amount: Amount,
-    pub(crate) rates: Rates,
+    /// Those asked for.
+    pub(crate) levels: Vec<Level>,
     pub(crate) workers: usize,
     pub(crate) placement: Placement,
     pub(crate) client_threads: NonZeroUsize,
@@ -74,18 +78,18 @@ impl Bench {
     /// The samples of a case that one load can measure, in the order of its columns.
     pub(crate) fn measure(&self, case: Case, server: &Running) -> Result<Vec<Sample>, Error> {
         let amount = &self.amount;
+        let levels = case.levels(&self.levels);
         match case {
             Case::Full | Case::FullRsa | Case::FullMlkem | Case::FullTls12 | Case::Resumed => {
-                let resumed = case == Case::Resumed && self.has_tls;
-                self.handshakes(server, resumed).map(|sample| vec![sample])
+                self.handshakes(server, case == Case::Resumed && self.has_tls, &levels)
             }
             Case::KeepAlive3k => {
-                let request = Request::Download(ANSWER_3K_BYTES);
-                self.requests(server, request, amount.requests_3k, amount.keep_alive_connections)
+                let count = (amount.requests_3k, amount.keep_alive_connections);
+                self.requests(server, Request::Download(ANSWER_3K_BYTES), count, &levels)
             }
             Case::KeepAlive100k => {
-                let request = Request::Download(ANSWER_100K_BYTES);
-                self.requests(server, request, amount.requests_100k, amount.keep_alive_connections)
+                let count = (amount.requests_100k, amount.keep_alive_connections);
+                self.requests(server, Request::Download(ANSWER_100K_BYTES), count, &levels)
             }
             Case::Down | Case::Up => {
                 let bytes = amount.transfer_bytes;
@@ -94,8 +98,8 @@ impl Bench {
                 } else {
                     Request::Download(bytes)
                 };
-                let (count, at_once) = (amount.transfers, amount.transfer_connections);
-                let mut samples = self.requests(server, request, count, at_once)?;
+                let count = (amount.transfers, amount.transfer_connections);
+                let mut samples = self.requests(server, request, count, &levels)?;
                 for sample in &mut samples {
                     // Microseconds per transfer to seconds per 10^9 bytes.
                     let per_gb = 1e3 / bytes as f64;
@@ -105,14 +109,19 @@ impl Bench {
                 Ok(samples)
             }
             Case::Idle => self.idle(server).map(|sample| vec![sample]),
-            Case::Open => self.open(server),
             Case::Names => Err(Error::Unsupported("names are measured on their own".into())),
         }
     }
 
-    fn handshakes(&self, server: &Running, resumed: bool) -> Result<Sample, Error> {
+    fn handshakes(
+        &self,
+        server: &Running,
+        resumed: bool,
+        levels: &[Level],
+    ) -> Result<Vec<Sample>, Error> {
         let mut crew = self.crew(server, resumed)?;
         let at_once = self.amount.handshakes_at_once;
+        let mut at_once_max = OPEN_CONNECTIONS_MAX;
         if resumed {
             // Brings the first tickets, more than will be under way at once.
             // A late one of them may find the ticket of an early one.
@@ -120,24 +129,56 @@ impl Bench {
             crew.change(&first, 1.0);
             crew.run(&connections(at_once * 2, at_once as u64 * 2))?;
             crew.change(&self.expect(true), 1.0);
+            // Some servers give one ticket for one: there are no more than those.
+            at_once_max = at_once;
         }
-        self.measured(server, &mut crew, &connections(at_once, self.amount.handshakes))
+        let closed = connections(at_once, self.amount.handshakes);
+        self.at_levels(server, &mut crew, (&closed, at_once_max), levels)
     }
 
+    /// So many requests, on so many connections.
     fn requests(
         &self,
         server: &Running,
         request: Request,
-        count: u64,
-        at_once: usize,
+        (count, at_once): (u64, usize),
+        levels: &[Level],
     ) -> Result<Vec<Sample>, Error> {
         let mut crew = self.crew(server, false)?;
         let first = Work::Establish(Some(Request::Echo));
         crew.run(&Load::closed(first, at_once, Until::Count(at_once as u64)))?;
-        let load = Load::closed(Work::Requests(request), at_once, Until::Count(count));
-        let sample = self.measured(server, &mut crew, &load)?;
+        let closed = Load::closed(Work::Requests(request), at_once, Until::Count(count));
+        let samples = self.at_levels(server, &mut crew, (&closed, at_once), levels)?;
         crew.close()?;
-        Ok(vec![sample])
+        Ok(samples)
+    }
+
+    /// The closed loop, and after it the same work in open ones, by what it brought, with at most
+    /// so many operations under way.
+    fn at_levels(
+        &self,
+        server: &Running,
+        crew: &mut Crew,
+        (closed, at_once_max): (&Load, usize),
+        levels: &[Level],
+    ) -> Result<Vec<Sample>, Error> {
+        let full = self.measured(server, crew, closed)?;
+        let mut samples = Vec::new();
+        for level in levels {
+            let Some(rate) = level.rate(full.rate.unwrap_or_default()) else {
+                samples.push(full.clone());
+                continue;
+            };
+            let until = Until::Elapsed(Duration::from_secs_f64(self.amount.open_seconds));
+            let load = Load::open(closed.work.clone(), rate, at_once_max, until);
+            let mut cost = self.measured(server, crew, &load)?;
+            // A share of what was disturbed is a share of something else.
+            cost.disturbed = cost.disturbed.or_else(|| full.disturbed.clone());
+            cost.note = Some(format!("{rate:.0} per second were due"));
+            let latency = slowest(&cost);
+            samples.extend([cost, latency]);
+        }
+        Ok(samples)
     }
 
     fn idle(&self, server: &Running) -> Result<Sample, Error> {
@@ -149,25 +190,6 @@ impl Bench {
         let after = self.memory(&server.process)?;
         let each_kib = (after as f64 - before as f64) / 1024.0 / count as f64;
         Ok(Sample { figure: Some(each_kib), ..Sample::default() })
-    }
-
-    fn open(&self, server: &Running) -> Result<Vec<Sample>, Error> {
-        let at_once = self.amount.handshakes_at_once;
-        let mut crew = self.crew(server, false)?;
-        let closed = crew.run(&connections(at_once, self.amount.handshakes / 2))?;
-        let mut samples = Vec::new();
-        for rate in self.rates.of(closed.rate()) {
-            let until = Until::Elapsed(Duration::from_secs_f64(self.amount.open_seconds));
-            let work = Work::Connections(Some(Request::Echo));
-            let load = Load::open(work, rate, OPEN_CONNECTIONS_MAX, until);
-            let mut sample = self.measured(server, &mut crew, &load)?;
-            let latency = sample.latency.as_ref();
-            let p99 = latency.and_then(|latency| percentile_ns(latency, 99.0));
-            sample.figure = p99.map(|ns| ns / 1e3);
-            sample.note = Some(format!("{rate:.0} per second were due"));
-            samples.push(sample);
-        }
-        Ok(samples)
     }
 
     /// Runs the load between two readings of everybody's processor time. The figure is in
@@ -189,16 +211,24 @@ impl Bench {
             _ => 0.0,
         };
         let server_ns = cpu_after.since(&cpu_before);
+        let figure = server_ns as f64 / 1e3 / tally.operations.max(1) as f64;
+        let (bound, missed) = (self.bound(load, &tally, server_ns), missed(load, &tally));
+        let refused = missed.map(|missed| match &bound {
+            Some(bound) => format!("the client fell behind its schedule: {missed}; {bound}"),
+            None => format!("the server did not keep up with the schedule: {missed}"),
+        });
         let latency = tally.intended.document()?;
         let service = tally.service.document()?;
         Ok(Sample {
-            figure: Some(server_ns as f64 / 1e3 / tally.operations.max(1) as f64),
+            figure: Some(figure).filter(|_| refused.is_none()),
             rate: Some(tally.rate()),
             service: (latency != service).then_some(service),
             latency: Some(latency),
             client_busy: Some(tally.client_busy(self.placement.client())),
+            server_busy: Some(self.server_busy(&tally, server_ns)),
             worker_cpu_ns: cpu_after.by_thread(&cpu_before),
-            bound: self.bound(load, &tally, server_ns),
+            bound,
+            refused,
             disturbed: (steal > STEAL_PERCENT_MAX)
                 .then(|| format!("the hypervisor took {steal:.1}% of the processors")),
             ..Sample::default()
@@ -216,7 +246,8 @@ impl Bench {
     /// 3. In an open loop the client's threads waited for more than 10% of the time for a processor
     ///    that the server, the backend or others had: what latency counts is their turn too.
     ///
-    /// CPU per operation is not touched by either.
+    /// CPU per operation is not touched by any of them. In an open loop it is refused by a fourth
+    /// rule, [`missed`], because then it is that of another load.
     fn bound(&self, load: &Load, tally: &Tally, server_ns: u64) -> Option<String> {
         let client = tally.client_busy(self.placement.client());
         if client > BUSY_MAX {
@@ -229,13 +260,18 @@ impl Bench {
                 "client-bound: its threads waited {waited:.0}% of the time for a processor"
             ));
         }
-        let workers = self.workers.min(self.placement.server()) as f64;
-        let wall_ns = tally.elapsed.as_nanos() as f64;
-        let server = server_ns as f64 / (wall_ns * workers).max(1.0);
+        let server = self.server_busy(tally, server_ns);
         (matches!(load.pace, Pace::Closed(_)) && server < BUSY_MAX).then(|| {
             let (server, client) = (server * 1e2, client * 1e2);
             format!("server not at its limit: it ran {server:.0}% of the time, client {client:.0}%")
         })
+    }
+
+    /// Share of the processors that its workers can fill, 0 to 1.
+    fn server_busy(&self, tally: &Tally, server_ns: u64) -> f64 {
+        let workers = self.workers.min(self.placement.server()) as f64;
+        let wall_ns = tally.elapsed.as_nanos() as f64;
+        server_ns as f64 / (wall_ns * workers).max(1.0)
     }
 
     fn crew(&self, server: &Running, resumed: bool) -> Result<Crew, Error> {
@@ -295,6 +331,24 @@ pub(crate) fn percentile_ns(histogram: &Histogram, percentile: f64) -> Option<f6
     points.find(|[at, _]| *at >= percentile).map(|[_, ns]| *ns)
 }
 
+/// Whether an open loop was another load than it was to be: its last operation began so late that
+/// the schedule took more than 5% longer than it should have. Whoever was slow, fewer operations
+/// per second were asked of the server than the column says.
+fn missed(load: &Load, tally: &Tally) -> Option<String> {
+    let Pace::Open { .. } = load.pace else { return None };
+    let (late_s, all_s) = (tally.late.as_secs_f64(), tally.elapsed.as_secs_f64());
+    (late_s > all_s * LATE_MAX).then(|| {
+        format!("its last operation began {:.0} ms of {:.0} late", late_s * 1e3, all_s * 1e3)
+    })
+}
+
+/// The sample of the 99th percentile, of an open loop's.
+fn slowest(cost: &Sample) -> Sample {
+    let p99 = cost.latency.as_ref().and_then(|latency| percentile_ns(latency, 99.0));
+    let (bound, disturbed) = (cost.bound.clone(), cost.disturbed.clone());
+    Sample { figure: p99.map(|ns| ns / 1e3), bound, disturbed, ..Sample::default() }
+}
+
 /// A request on a connection of its own.
 fn connections(at_once: usize, count: u64) -> Load {
     Load::closed(Work::Connections(Some(Request::Echo)), at_once, Until::Count(count))
@@ -304,8 +358,31 @@ const ANSWER_3K_BYTES: u64 = 3_000;
 const ANSWER_100K_BYTES: u64 = 100_000;
 /// Beyond this share somebody is the bottleneck.
 const BUSY_MAX: f64 = 0.9;
+/// Share of its time by which an open loop's last operation may begin late.
+const LATE_MAX: f64 = 0.05;
 /// Under way at once in the open loop; more wait for a place, and their latency counts that.
 pub(crate) const OPEN_CONNECTIONS_MAX: usize = 1_000;
 const STEAL_PERCENT_MAX: f64 = 1.0;
 /// Share of an open loop's time that the client may wait for a processor.
 const WAITED_MAX: f64 = 0.1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By its last start, so that one slow answer at its end is no other load.
+    #[test]
+    fn an_open_loop_that_began_late_was_another_load() {
+        let until = Until::Elapsed(Duration::from_secs(2));
+        let open = Load::open(Work::Requests(Request::Echo), 100.0, 8, until);
+        let tally = |late_ms| Tally {
+            elapsed: Duration::from_secs(2),
+            late: Duration::from_millis(late_ms),
+            ..Tally::new().unwrap()
+        };
+        assert_eq!(missed(&open, &tally(100)), None);
+        let missed_by = missed(&open, &tally(130)).unwrap();
+        assert!(missed_by.contains("130 ms of 2000 late"), "{missed_by}");
+        assert_eq!(missed(&connections(8, 8), &tally(130)), None, "a closed loop has no schedule");
+    }
+}

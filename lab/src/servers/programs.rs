@@ -21,9 +21,19 @@ use crate::{
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) program: Program,
-    /// Bytes of a connection's buffers, where they are settable and not the default.
-    pub(crate) buffer_bytes: Option<u32>,
+    pub(crate) tuning: Tuning,
     pub(crate) cases: Vec<Case>,
+}
+
+/// What a program is set to for the sake of transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tuning {
+    /// Buffers of [`LARGE_BUFFER_BYTES`].
+    LargeBuffers,
+    /// From socket to socket in the kernel, which takes a proxy without TLS.
+    Splicing,
+    /// Nothing.
+    Usual,
 }
 
 /// A server program.
@@ -66,10 +76,11 @@ impl Choice {
         let mut entries = vec![
             self.entry("sealane", Program::Sealane),
             self.entry("nginx-stream", Program::NginxStream),
-            self.with_buffers("nginx-stream-64k", Program::NginxStream),
+            self.tuned("nginx-stream-64k", Program::NginxStream, Tuning::LargeBuffers),
             self.entry("nginx-http", Program::NginxHttp),
+            self.tuned("nginx-http-64k", Program::NginxHttp, Tuning::LargeBuffers),
             self.entry("haproxy", Program::Haproxy(None)),
-            self.with_buffers("haproxy-64k", Program::Haproxy(None)),
+            self.tuned("haproxy-64k", Program::Haproxy(None), Tuning::LargeBuffers),
         ];
         for path in &self.haproxies {
             let mut name = format!("haproxy-{}", haproxy_number(path)?);
@@ -78,7 +89,7 @@ impl Choice {
             }
             let program = Program::Haproxy(Some(path.clone()));
             entries.push(self.entry(&name, program.clone()));
-            entries.push(self.with_buffers(&format!("{name}-64k"), program));
+            entries.push(self.tuned(&format!("{name}-64k"), program, Tuning::LargeBuffers));
         }
         entries.push(self.entry("hitch", Program::Hitch));
         entries.push(self.entry("stunnel", Program::Stunnel));
@@ -95,11 +106,13 @@ impl Choice {
         }
         entries.retain(|entry| self.only.is_empty() || self.only.contains(&entry.name));
         // The floor goes last and is measured in every round, among the others.
-        let haproxy = self.haproxies.first().cloned();
-        for (name, program) in
-            [(PLAIN_RELAY, Program::PlainRelay), (PLAIN_HAPROXY, Program::PlainHaproxy(haproxy))]
-        {
-            let mut entry = self.entry(name, program);
+        let haproxy = Program::PlainHaproxy(self.haproxies.first().cloned());
+        for mut entry in [
+            self.entry(PLAIN_RELAY, Program::PlainRelay),
+            self.entry(PLAIN_HAPROXY, haproxy.clone()),
+            self.tuned(PLAIN_HAPROXY_64K, haproxy.clone(), Tuning::LargeBuffers),
+            self.tuned(PLAIN_HAPROXY_SPLICE, haproxy, Tuning::Splicing),
+        ] {
             entry.cases.retain(|case| case.has_floor());
             entries.push(entry);
         }
@@ -120,13 +133,12 @@ impl Choice {
     }
 
     fn entry(&self, name: &str, program: Program) -> Entry {
-        Entry { name: name.into(), program, buffer_bytes: None, cases: self.cases.clone() }
+        Entry { name: name.into(), program, tuning: Tuning::Usual, cases: self.cases.clone() }
     }
 
-    fn with_buffers(&self, name: &str, program: Program) -> Entry {
+    fn tuned(&self, name: &str, program: Program, tuning: Tuning) -> Entry {
         let transfers = [Case::KeepAlive100k, Case::Down, Case::Up];
-        let mut entry = self.entry(name, program);
-        entry.buffer_bytes = Some(LARGE_BUFFER_BYTES);
+        let mut entry = Entry { tuning, ..self.entry(name, program) };
         entry.cases.retain(|case| transfers.contains(case));
         entry
     }
@@ -261,11 +273,14 @@ fn versions_after(bytes: &[u8], name: &str) -> Vec<String> {
 }
 
 pub(crate) const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
-const LARGE_BUFFER_BYTES: u32 = 65_536;
+pub(crate) const LARGE_BUFFER_BYTES: u32 = 65_536;
 const PLAIN_HAPROXY: &str = "plain-haproxy";
+const PLAIN_HAPROXY_64K: &str = "plain-haproxy-64k";
+const PLAIN_HAPROXY_SPLICE: &str = "plain-haproxy-splice";
 const PLAIN_RELAY: &str = "plain-relay";
 /// Names of rows that are no peers.
-const RESERVED: [&str; 4] = [BEST_PEER, FLOOR, PLAIN_HAPROXY, PLAIN_RELAY];
+const RESERVED: [&str; 6] =
+    [BEST_PEER, FLOOR, PLAIN_HAPROXY, PLAIN_HAPROXY_64K, PLAIN_HAPROXY_SPLICE, PLAIN_RELAY];
 const RUST_LIBRARIES: [&str; 3] = ["/rustls-", "/graviola-", "/aws-lc-rs-"];
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
     error::Error,
     histogram::Times,
     servers::{
-        case::{Case, Column},
+        case::{Case, Column, Level, Subject},
         programs::Program,
         round::{Cell, Round, Row, Settings},
     },
@@ -18,7 +18,7 @@ use crate::{
 /// All columns of the cases asked for, in the order of the tables.
 pub(crate) fn columns(settings: &Settings) -> Vec<Column> {
     let cases = Case::ALL.iter().filter(|case| settings.choice.cases.contains(case));
-    cases.flat_map(|case| case.columns(&settings.rates)).collect()
+    cases.flat_map(|case| case.columns(&settings.levels)).collect()
 }
 
 /// Servers and comparisons of a document.
@@ -28,49 +28,47 @@ pub(crate) fn of(
     rounds: &[Round],
 ) -> Result<(Servers, Vec<Comparison>), Error> {
     let columns = columns(settings);
+    let (terminators, plain) = rows.iter().partition::<Vec<&Row>, _>(|row| row.entry.has_tls());
     let mut servers = Servers {
         cases: columns.iter().map(Column::document).collect(),
-        servers: rows.iter().filter(|row| row.entry.has_tls()).map(server).collect(),
+        servers: terminators.into_iter().map(server).collect(),
+        plain: plain.into_iter().map(server).collect(),
         placement: settings.placement.text(),
         ..Servers::default()
     };
-    let whole = |row: &&Row| row.failure.is_none();
     for column in &columns {
         let counted = Counted::of(column, rounds);
         servers.discarded.extend(counted.discarded);
-        let cells = |name: &str| -> Vec<&Cell> {
-            let of = |round: &&Round| -> Option<usize> {
-                let is = |cell: &Cell| cell.server == name && cell.column == column.name;
-                round.cells.iter().position(is)
-            };
-            counted.rounds.iter().filter_map(|r| of(r).map(|at| &r.cells[at])).collect()
-        };
-        for row in rows.iter().filter(whole).filter(|row| row.entry.has_tls()) {
-            let name = &row.entry.name;
-            let cells = cells(name);
-            let place = servers.servers.iter_mut().find(|server| server.name == *name);
-            if let Some(server) = place.filter(|_| !cells.is_empty()) {
+        let all = servers.servers.iter_mut().chain(&mut servers.plain);
+        for server in all.filter(|server| server.failure.is_none()) {
+            let is = |cell: &&Cell| cell.server == server.name && cell.column == column.name;
+            let cells = counted.rounds.iter().filter_map(|round| round.cells.iter().find(is));
+            let cells: Vec<&Cell> = cells.collect();
+            if !cells.is_empty() {
                 let mut result = result(&cells)?;
                 result.invalid = counted.invalid.clone().or(result.invalid);
                 server.cases.insert(column.name.clone(), result);
             }
         }
-        let plain = rows.iter().filter(whole).filter(|row| !row.entry.has_tls());
-        let proxies = plain.map(|row| (row.entry.name.as_str(), figures(&cells(&row.entry.name))));
-        let cheapest = proxies
-            .filter_map(|(name, figures)| Some((Spread::of(&figures)?.median, name, figures)))
-            .min_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((_, name, tcp)) = cheapest {
-            let primitives = counted
-                .rounds
-                .iter()
-                .filter_map(|round| round.primitives.get(&column.name).copied());
-            let floor = Floor { primitives: primitives.collect(), tcp, proxy: name.into() };
-            servers.floor.insert(column.name.clone(), floor);
+        if column.has_floor() {
+            let primitives = counted.rounds.iter().map(|round| &round.primitives);
+            let primitives = primitives.filter_map(|of| of.get(&column.name).copied()).collect();
+            servers.floor.extend(floor(&servers, column, primitives));
         }
     }
     let comparisons = comparisons(&servers, rows, &columns);
     Ok((servers, comparisons))
+}
+
+/// Under a column, with the cheapest of the proxies without TLS.
+fn floor(servers: &Servers, column: &Column, primitives: Vec<f64>) -> Option<(String, Floor)> {
+    let figures = servers.plain.iter().filter_map(|proxy| {
+        let figure = &proxy.cases.get(&column.name)?.figure;
+        Some((Spread::of(figure)?.median, proxy, figure))
+    });
+    let (_, proxy, tcp) = figures.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let floor = Floor { primitives, tcp: tcp.clone(), proxy: proxy.name.clone() };
+    Some((column.name.clone(), floor))
 }
 
 /// The rounds of a column that count. What disturbs one server's figure discards it for all: what
@@ -116,6 +114,7 @@ fn server(row: &Row) -> Server {
         version: row.version.clone(),
         tls_library: row.tls_library.clone(),
         command: row.command.clone(),
+        settings: row.settings.clone(),
         cases: BTreeMap::new(),
         failure: row.failure.clone(),
     }
@@ -129,19 +128,23 @@ fn result(cells: &[&Cell]) -> Result<ServerResult, Error> {
     let samples = || cells.iter().map(|cell| &cell.sample);
     let bound: BTreeSet<&String> = samples().filter_map(|sample| sample.bound.as_ref()).collect();
     let not_offered = samples().find_map(|sample| sample.not_offered.clone());
+    let refused = samples().find_map(|sample| sample.refused.clone());
+    // With a figure in some rounds only, it would be paired with other rounds of others.
+    let has_figure = not_offered.is_none() && refused.is_none();
     if not_offered.is_some() {
-        // With a figure in some rounds only, it would be paired with other rounds of others.
         return Ok(ServerResult { not_offered, ..ServerResult::default() });
     }
     Ok(ServerResult {
-        figure: figures(cells),
+        figure: if has_figure { figures(cells) } else { Vec::new() },
         rate: samples().filter_map(|sample| sample.rate).collect(),
         latency: merged(samples().filter_map(|sample| sample.latency.as_ref()))?,
         service: merged(samples().filter_map(|sample| sample.service.as_ref()))?,
         client_busy: samples().filter_map(|sample| sample.client_busy).collect(),
+        server_busy: samples().filter_map(|sample| sample.server_busy).collect(),
         worker_cpu_ns: samples().next_back().map(|s| s.worker_cpu_ns.clone()).unwrap_or_default(),
         invalid: bound.first().map(|why| (*why).clone()),
         not_offered,
+        refused,
         note: samples().filter_map(|sample| sample.note.clone()).next_back(),
     })
 }
@@ -158,7 +161,8 @@ fn merged<'a>(
     sum.document().map(Some)
 }
 
-/// Sealane to every peer and to the best of them in each round, and every server to the floor.
+/// Sealane to every peer, to the best of them in each round and to every proxy without TLS, and
+/// every server to the floor.
 fn comparisons(servers: &Servers, rows: &[Row], columns: &[Column]) -> Vec<Comparison> {
     let mut found = Vec::new();
     let sealane = rows.iter().find(|row| row.entry.program == Program::Sealane);
@@ -176,8 +180,11 @@ fn comparisons(servers: &Servers, rows: &[Row], columns: &[Column]) -> Vec<Compa
     for column in columns {
         let measure = measure(column);
         let result = |name: &str| {
-            let server = servers.servers.iter().find(|server| server.name == name)?;
-            server.cases.get(&column.name).filter(|result| !result.figure.is_empty())
+            let mut all = servers.servers.iter().chain(&servers.plain);
+            let result = all.find(|server| server.name == name)?.cases.get(&column.name)?;
+            // A latency that the client made is nobody's; the server's own CPU is.
+            let counts = column.subject == Subject::Cost || result.invalid.is_none();
+            (counts && !result.figure.is_empty()).then_some(result)
         };
         let names = servers.servers.iter().map(|server| server.name.as_str());
         let peers: Vec<_> = names
@@ -188,8 +195,9 @@ fn comparisons(servers: &Servers, rows: &[Row], columns: &[Column]) -> Vec<Compa
         if let Some(ours) = result(sealane) {
             for (name, theirs) in &peers {
                 compare(&measure, (sealane, &ours.figure), (name, &theirs.figure));
-                // A rate that the client set is nobody's.
-                if ours.invalid.is_none() && theirs.invalid.is_none() {
+                // A rate that the client set is nobody's: in an open loop it always does.
+                let is_capacity = column.level == Some(Level::Full);
+                if is_capacity && ours.invalid.is_none() && theirs.invalid.is_none() {
                     let measure = format!("{}, operations per second", column.title);
                     compare(&measure, (sealane, &ours.rate), (name, &theirs.rate));
                 }
@@ -197,6 +205,10 @@ fn comparisons(servers: &Servers, rows: &[Row], columns: &[Column]) -> Vec<Compa
             let all: Vec<&[f64]> = peers.iter().map(|(_, peer)| peer.figure.as_slice()).collect();
             let best = statistics::least_per_round(&all);
             compare(&measure, (sealane, &ours.figure), (BEST_PEER, &best));
+            let plain = servers.plain.iter().map(|proxy| proxy.name.as_str());
+            for (name, theirs) in plain.filter_map(|name| Some((name, result(name)?))) {
+                compare(&measure, (sealane, &ours.figure), (name, &theirs.figure));
+            }
         }
         let floor = servers.floor.get(&column.name).map(total).unwrap_or_default();
         for (name, result) in names.filter_map(|name| Some((name, result(name)?))) {

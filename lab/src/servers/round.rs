@@ -21,7 +21,7 @@ use crate::{
     load::Roots,
     scenario::{Group, Key},
     servers::{
-        case::{Amount, Case, Profile, Rates},
+        case::{Amount, Case, Column, Level, Profile},
         floor::Primitives,
         measure::{Bench, OPEN_CONNECTIONS_MAX, Sample},
         names::Names,
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     pub(crate) rounds: usize,
     pub(crate) amount: Amount,
     pub(crate) workers: usize,
-    pub(crate) rates: Rates,
+    pub(crate) levels: Vec<Level>,
     pub(crate) placement: Placement,
 }
 
@@ -76,6 +76,8 @@ pub(crate) struct Row {
     pub(crate) version: String,
     pub(crate) tls_library: String,
     pub(crate) command: Vec<String>,
+    /// What its configuration sets for the sake of speed.
+    pub(crate) settings: Vec<String>,
     /// Why there are no figures.
     pub(crate) failure: Option<String>,
     /// It is not installed, which is no failure of the comparison.
@@ -203,7 +205,8 @@ impl Laboratory {
                     let why = refusal(&error);
                     let sample = Sample { not_offered: Some(why), ..Sample::default() };
                     for case in its_cases {
-                        self.keep(number, round, index, case, vec![sample.clone()]);
+                        let columns = case.columns(&self.settings.levels).len();
+                        self.keep(number, round, index, case, vec![sample.clone(); columns]);
                     }
                 }
                 Err(error) => self.fail(index, error)?,
@@ -211,7 +214,8 @@ impl Laboratory {
         }
         for case in cases {
             if let Some(figure) = self.primitives.figure(*case)? {
-                for column in case.columns(&self.settings.rates) {
+                let columns = case.columns(&self.settings.levels);
+                for column in columns.into_iter().filter(Column::has_floor) {
                     round.primitives.insert(column.name, figure);
                 }
             }
@@ -289,6 +293,7 @@ impl Laboratory {
             let row = &mut self.rows[index];
             (row.version, row.tls_library) = (version, tls_library);
             row.command.clone_from(&server.command);
+            row.settings.clone_from(&server.settings);
         }
         Ok(server)
     }
@@ -297,7 +302,7 @@ impl Laboratory {
         let (files, placement) = (self.keys.get(&profile.key), &self.settings.placement);
         Bench {
             amount: self.settings.amount,
-            rates: self.settings.rates.clone(),
+            levels: self.settings.levels.clone(),
             workers: self.settings.workers,
             placement: placement.clone(),
             client_threads: NonZeroUsize::new(placement.client()).unwrap_or(NonZeroUsize::MIN),
@@ -323,9 +328,10 @@ impl Laboratory {
     ) {
         let server = self.rows[index].entry.name.clone();
         self.progress.done += 1;
-        for (column, sample) in case.columns(&self.settings.rates).into_iter().zip(samples) {
+        for (column, sample) in case.columns(&self.settings.levels).into_iter().zip(samples) {
             let figure = match &sample.figure {
                 Some(figure) => format!("{figure:.0$} {1}", column.decimals, column.unit),
+                None if sample.refused.is_some() => "refused".into(),
                 None => "not offered".into(),
             };
             self.progress.say(number, &column.title, &server, &figure);
@@ -355,6 +361,7 @@ impl Row {
             version: String::new(),
             tls_library: String::new(),
             command: Vec::new(),
+            settings: Vec::new(),
             failure: None,
             absent: false,
         }
@@ -413,7 +420,7 @@ impl Progress {
         let seconds_left = self.started.elapsed().as_secs_f64() * left;
         let _ = writeln!(
             io::stderr(),
-            "round {}/{}  {title:<27} {server:<18} {figure:>18}   {seconds_left:.0} s left",
+            "round {}/{}  {title:<33} {server:<20} {figure:>18}   {seconds_left:.0} s left",
             round + 1,
             self.rounds
         );
@@ -447,12 +454,13 @@ const DESCRIPTORS_SPARE: u64 = 500;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::servers::programs::Tuning;
 
     #[test]
     fn what_failed_before_a_stop_has_failed_after_it() {
         let row = |name: &str| {
             let (program, cases) = (Program::Hitch, vec![Case::Full]);
-            Row::new(Entry { name: name.into(), program, buffer_bytes: None, cases })
+            Row::new(Entry { name: name.into(), program, tuning: Tuning::Usual, cases })
         };
         let mut before = [row("a"), row("b")];
         before[1].failure = Some("a wrong byte".into());

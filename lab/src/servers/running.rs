@@ -1,7 +1,7 @@
 //! A server under test while it runs, [`Running`], with the plain backend behind it.
 
 use std::{
-    fs,
+    env, fs,
     io::{BufRead, BufReader},
     net::{SocketAddr, TcpStream},
     os::unix::process::CommandExt,
@@ -33,6 +33,8 @@ pub(crate) struct Running {
     _reserved: ReservedPort,
     /// The command line.
     pub(crate) command: Vec<String>,
+    /// What its configuration sets for the sake of speed.
+    pub(crate) settings: Vec<String>,
     /// From its start until it listened.
     pub(crate) listens_after: Duration,
     started: Instant,
@@ -69,7 +71,7 @@ impl Running {
             Place { folder, listen, backend: behind, pem, many, profile, workers, connections_max };
         let command = entry.command(binary, &place)?;
         let words = std::iter::once(command.get_program()).chain(command.get_args());
-        let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let words = words.map(|word| shown(&word.to_string_lossy())).collect();
         let started = Instant::now();
         let log = folder.join("log");
         let mut process = placement.start(|| Process::start(command, log))??;
@@ -82,6 +84,7 @@ impl Running {
             _backend: backend,
             _reserved: reserved,
             command: words,
+            settings: Entry::settings(folder),
             listens_after: Duration::ZERO,
             started,
         };
@@ -120,6 +123,14 @@ impl Running {
     }
 }
 
+/// A word of a command line, by a path from here where that is shorter: what a document tells is
+/// read on other machines.
+fn shown(word: &str) -> String {
+    let here = env::current_dir().unwrap_or_default();
+    let inside = Path::new(word).strip_prefix(here).map(|path| path.display().to_string());
+    inside.unwrap_or_else(|_| word.to_owned())
+}
+
 /// The backend's process.
 pub(crate) struct Backend {
     child: Child,
@@ -130,7 +141,7 @@ pub(crate) struct Backend {
 
 impl Backend {
     fn start() -> Result<Self, Error> {
-        let program = std::env::current_exe().map_err(Error::io("find the lab's own binary"))?;
+        let program = env::current_exe().map_err(Error::io("find the lab's own binary"))?;
         let mut child = Command::new(program)
             .arg("backend")
             .process_group(0) // Ctrl-C is for the lab
@@ -165,3 +176,17 @@ pub(crate) fn reserve() -> Result<ReservedPort, Error> {
 const POLL_MS: u64 = 5;
 /// Some servers take minutes to read 10,000 certificates.
 pub(crate) const START_TIME_MAX: Duration = Duration::from_secs(180);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_names_what_lies_here_by_a_path_from_here() {
+        let here = env::current_dir().unwrap();
+        let binary = here.join("target/release/sealane");
+        assert_eq!(shown(&binary.to_string_lossy()), "target/release/sealane");
+        assert_eq!(shown("/usr/sbin/haproxy"), "/usr/sbin/haproxy");
+        assert_eq!(shown("-db"), "-db");
+    }
+}

@@ -4,9 +4,10 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{
-    document::{Run, ServerResult, Servers},
+    document::{Run, Server, ServerResult, Servers},
     servers::{
-        case::{Case, Column},
+        case::{Case, Column, Level, Subject},
+        levels,
         measure::percentile_ns,
         programs::Program,
         results::{BEST_PEER, FLOOR, columns, measure, total},
@@ -23,11 +24,13 @@ pub(crate) fn text(settings: &Settings, rows: &[Row], run: &Run) -> String {
         let _ = match &row.failure {
             Some(failure) if row.absent => writeln!(text, "{name}: skipped: {failure}"),
             Some(failure) => writeln!(text, "{name}: NO FIGURES: {failure}"),
-            None => writeln!(text, "{name}: {}; {}", row.version, row.tls_library),
+            None => {
+                writeln!(text, "{name}: {}", who(&row.version, &row.tls_library, &row.settings))
+            }
         };
     }
     let Some(servers) = &run.servers else { return text };
-    text += "\nMedian [least-most] of the rounds; less is better. n/o: not offered.\n";
+    let _ = writeln!(text, "\nMedian [least-most] of the rounds; less is better. {SIGNS}");
     if settings.rounds < ROUNDS_MIN {
         let _ = writeln!(
             text,
@@ -36,16 +39,101 @@ pub(crate) fn text(settings: &Settings, rows: &[Row], run: &Run) -> String {
         );
     }
     let columns = columns(settings);
-    for cases in TABLES {
-        let its = columns.iter().filter(|column| cases.contains(&column.case));
-        let its: Vec<&Column> = its.collect();
-        if !its.is_empty() {
-            figures(&mut text, rows, run, servers, &its);
-        }
+    let mut pairs: Vec<(&str, &str)> = vec![(SEALANE, BEST_PEER)];
+    let named = |program: &Program| matches!(program, Program::Haproxy(_) | Program::Command(_));
+    let peers = rows.iter().filter(|row| named(&row.entry.program));
+    pairs.extend(peers.map(|row| (SEALANE, row.entry.name.as_str())));
+    pairs.extend(servers.plain.iter().map(|proxy| (SEALANE, proxy.name.as_str())));
+    pairs.extend(servers.servers.iter().map(|server| (server.name.as_str(), FLOOR)));
+    for its in tables(&columns) {
+        figures(&mut text, run, servers, &its, &pairs);
     }
     rates(&mut text, servers, &columns);
     notes(&mut text, servers, &columns);
     text
+}
+
+/// What of a document stands in README: what was measured, and the tables of costs.
+pub(crate) fn digest(run: &Run, servers: &Servers) -> String {
+    let machine = &run.machine;
+    let mut text = format!(
+        "Machine: {}, {} processors, Linux {}; {}. Median [least-most] of the rounds that count, \
+         at most {}; less is better. {SIGNS}\n",
+        machine.processor,
+        machine.processors,
+        machine.kernel,
+        servers.placement,
+        rounds(servers)
+    );
+    let mut pairs: Vec<(&str, &str)> = vec![(SEALANE, BEST_PEER)];
+    pairs.extend(servers.plain.iter().map(|proxy| (SEALANE, proxy.name.as_str())));
+    let columns = columns_of(servers);
+    let costs = columns
+        .into_iter()
+        .filter(|column| column.subject == Subject::Cost && column.case != Case::Names);
+    for its in tables(&costs.collect::<Vec<_>>()) {
+        figures(&mut text, run, servers, &its, &pairs);
+    }
+    if !servers.discarded.is_empty() {
+        let times = servers.discarded.len();
+        let _ = writeln!(
+            text,
+            "\nDiscarded for all servers, because the hypervisor took too much: {times} times a \
+             round of a column."
+        );
+    }
+    text.push('\n');
+    for server in servers.servers.iter().chain(&servers.plain) {
+        if server.failure.is_none() {
+            let Server { name, version, tls_library, settings, .. } = server;
+            let _ = writeln!(text, "- {name}: {}", who(version, tls_library, settings));
+        }
+    }
+    text
+}
+
+/// The columns that a document has.
+fn columns_of(servers: &Servers) -> Vec<Column> {
+    let loads = servers.cases.iter().filter_map(|case| case.load.as_deref());
+    let levels = levels(&loads.filter_map(Level::of_label).collect::<Vec<_>>(), &[]);
+    let mut columns: Vec<Column> =
+        Case::ALL.iter().flat_map(|case| case.columns(&levels)).collect();
+    columns.retain(|column| servers.cases.iter().any(|case| case.name == column.name));
+    columns
+}
+
+/// What a server is: its version, its TLS and its settings.
+fn who(version: &str, tls_library: &str, settings: &[String]) -> String {
+    let settings = settings.iter().map(|setting| format!("; {setting}"));
+    format!("{version}; {tls_library}{}", settings.collect::<String>())
+}
+
+/// The most of any figure.
+fn rounds(servers: &Servers) -> usize {
+    let results = servers.servers.iter().flat_map(|server| server.cases.values());
+    results.map(|result| result.figure.len()).max().unwrap_or(0)
+}
+
+/// Which columns share a table: those of some cases, of one load, about one subject. What has no
+/// load stands beside the full one.
+fn tables(columns: &[Column]) -> Vec<Vec<&Column>> {
+    let kind = |column: &Column| (column.subject, column.level.unwrap_or(Level::Full));
+    let mut tables: Vec<Vec<&Column>> = Vec::new();
+    for subject in [Subject::Cost, Subject::Latency] {
+        for cases in TABLES {
+            let its = columns.iter().filter(|column| cases.contains(&column.case));
+            for column in its.filter(|column| column.subject == subject) {
+                let same = |table: &&mut Vec<&Column>| {
+                    kind(table[0]) == kind(column) && cases.contains(&table[0].case)
+                };
+                match tables.iter_mut().find(same) {
+                    Some(table) => table.push(column),
+                    None => tables.push(vec![column]),
+                }
+            }
+        }
+    }
+    tables
 }
 
 fn heading(settings: &Settings, run: &Run) -> String {
@@ -54,7 +142,8 @@ fn heading(settings: &Settings, run: &Run) -> String {
         "Machine: {}, {} processors, Linux {}; load average {} before, {} after; steal {:.2}%\n\
          Servers: {} workers each; {}\n\
          Rounds: {}, interleaved; each per server: {} handshakes, {} at once; {} and {} requests \
-         on {} connections; {} x {} bytes each way on {}; {} idle connections; {} names\n",
+         on {} connections; {} x {} bytes each way on {}; {} idle connections; {} names; open \
+         loops of {} s\n",
         machine.processor,
         machine.processors,
         machine.kernel,
@@ -73,24 +162,30 @@ fn heading(settings: &Settings, run: &Run) -> String {
         amount.transfer_bytes,
         amount.transfer_connections,
         amount.idle_connections,
-        amount.names
+        amount.names,
+        amount.open_seconds
     )
 }
 
-/// One table: servers, the floor, and the ratios.
-fn figures(text: &mut String, rows: &[Row], run: &Run, servers: &Servers, columns: &[&Column]) {
+/// One table: servers, proxies without TLS, the floor, and the ratios.
+fn figures(
+    text: &mut String,
+    run: &Run,
+    servers: &Servers,
+    columns: &[&Column],
+    pairs: &[(&str, &str)],
+) {
     let _ = write!(text, "\n| server |");
     for column in columns {
         let _ = write!(text, " {} |", measure(column));
     }
     let _ = writeln!(text, "\n|---|{}", "---|".repeat(columns.len()));
-    for server in servers.servers.iter().filter(|server| server.failure.is_none()) {
+    let all = servers.servers.iter().chain(&servers.plain);
+    for server in all.filter(|server| server.failure.is_none()) {
         let result = |column: &Column| server.cases.get(&column.name);
         if columns.iter().any(|column| result(column).is_some()) {
-            line(text, &server.name, columns, |column| match result(column) {
-                Some(result) if result.not_offered.is_some() => "n/o".into(),
-                Some(result) => spread(&result.figure, column.decimals),
-                None => String::new(),
+            line(text, &server.name, columns, |column| {
+                result(column).map_or_else(String::new, |result| figure(result, column))
             });
         }
     }
@@ -108,15 +203,7 @@ fn figures(text: &mut String, rows: &[Row], run: &Run, servers: &Servers, column
             of(name).map(|floor| floor.tcp.clone()).unwrap_or_default()
         });
     }
-    let sealane = rows.iter().find(|row| row.entry.program == Program::Sealane);
-    let sealane = sealane.map_or("", |row| row.entry.name.as_str());
-    let mut pairs: Vec<(&str, &str)> = vec![(sealane, BEST_PEER)];
-    let peers = rows
-        .iter()
-        .filter(|row| matches!(row.entry.program, Program::Haproxy(_) | Program::Command(_)));
-    pairs.extend(peers.map(|row| (sealane, row.entry.name.as_str())));
-    pairs.extend(servers.servers.iter().map(|server| (server.name.as_str(), FLOOR)));
-    for (of, to) in pairs {
+    for &(of, to) in pairs {
         let comparison = |column: &Column| {
             let measure = measure(column);
             let mut all = run.comparisons.iter();
@@ -134,11 +221,22 @@ fn figures(text: &mut String, rows: &[Row], run: &Run, servers: &Servers, column
     }
 }
 
+/// The rules of `Bench::bound` spoil a latency and no cost; what the hypervisor took spoils both.
+fn figure(result: &ServerResult, column: &Column) -> String {
+    let spoils = |why: &str| column.subject == Subject::Latency || why.starts_with("steal");
+    let mark = if result.invalid.as_deref().is_some_and(spoils) { " *" } else { "" };
+    match result {
+        ServerResult { not_offered: Some(_), .. } => "n/o".into(),
+        ServerResult { refused: Some(_), .. } => "refused".into(),
+        _ => spread(&result.figure, column.decimals) + mark,
+    }
+}
+
 /// Rate and latency, with what they are worth.
 fn rates(text: &mut String, servers: &Servers, columns: &[Column]) {
     let mut lines = String::new();
     for column in columns {
-        for server in &servers.servers {
+        for server in servers.servers.iter().chain(&servers.plain) {
             let Some(result) = server.cases.get(&column.name) else { continue };
             let (Some(rate), Some(latency)) = (Spread::of(&result.rate), &result.latency) else {
                 continue;
@@ -155,10 +253,11 @@ fn rates(text: &mut String, servers: &Servers, columns: &[Column]) {
                 )
             };
             let service = result.service.as_ref().map_or(String::new(), times);
-            let busy = Spread::of(&result.client_busy).map_or(0.0, |busy| busy.median * 1e2);
+            let percent = |shares| Spread::of(shares).map_or(0.0, |busy| busy.median * 1e2);
+            let (busy, server_busy) = (percent(&result.client_busy), percent(&result.server_busy));
             let _ = writeln!(
                 lines,
-                "| {} | {} | {:.0} | {} | {service} | {busy:.0}% | {} | {} |",
+                "| {} | {} | {:.0} | {} | {service} | {server_busy:.0}% | {busy:.0}% | {} | {} |",
                 column.title,
                 server.name,
                 rate.median,
@@ -173,8 +272,8 @@ fn rates(text: &mut String, servers: &Servers, columns: &[Column]) {
             "\nRate and latency. Where the last column names a bottleneck other than the server, \
              they are no verdict on it; CPU per operation is, all the same. In an open loop \
              latency counts from the intended time, and the time in service stands beside it.\n\n\
-             | case | server | per second | p50 / p99 / max, ms | in service, ms | client busy | \
-             workers' shares | verdict |\n|---|---|---|---|---|---|---|---|\n",
+             | case | server | per second | p50 / p99 / max, ms | in service, ms | server busy | \
+             client busy | workers' shares | verdict |\n|---|---|---|---|---|---|---|---|---|\n",
         );
         text.push_str(&lines);
     }
@@ -194,8 +293,9 @@ fn notes(text: &mut String, servers: &Servers, columns: &[Column]) {
     for column in columns {
         for server in &servers.servers {
             let Some(result) = server.cases.get(&column.name) else { continue };
-            let note = result.note.iter().filter(|_| column.case != Case::Open);
-            for why in result.not_offered.iter().chain(note) {
+            // Of an open loop, its rate, which stands in the table above.
+            let note = result.note.iter().filter(|_| column.level.is_none());
+            for why in result.not_offered.iter().chain(&result.refused).chain(note) {
                 let _ = writeln!(lines, "- {}, {}: {why}", server.name, column.name);
             }
         }
@@ -231,11 +331,13 @@ fn spread(values: &[f64], decimals: usize) -> String {
     })
 }
 
+const SIGNS: &str =
+    "n/o: not offered; refused: the load was not reached; *: no verdict on the server.";
+const SEALANE: &str = "sealane";
 /// Which cases share a table.
-const TABLES: [&[Case]; 4] = [
+const TABLES: [&[Case]; 3] = [
     &[Case::Full, Case::FullRsa, Case::FullMlkem, Case::FullTls12, Case::Resumed],
     &[Case::KeepAlive3k, Case::KeepAlive100k, Case::Down, Case::Up, Case::Idle],
     &[Case::Names],
-    &[Case::Open],
 ];
 const WORKERS_SHOWN: usize = 8;

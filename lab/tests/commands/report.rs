@@ -173,6 +173,29 @@ fn every_writeup_has_its_card_on_a_machine_of_any_size() {
     assert_eq!(page.matches("<article class=\"card stack\"").count(), 6);
 }
 
+/// Documents of before have no loads, and open loops of one work.
+#[test]
+fn a_document_without_loads_still_has_its_latency_by_load() {
+    let mut run = sample::run();
+    assert!(words(&page_of(&[run.clone()])).contains("Latency by load: full\n"));
+    let servers = run.servers.as_mut().unwrap();
+    servers.plain.clear();
+    for (name, old) in [("full-half", "open-50%"), ("full-80%", "open-80%")] {
+        let case = servers.cases.iter_mut().find(|case| case.name == name).unwrap();
+        case.name = old.into();
+        for server in &mut servers.servers {
+            let result = server.cases.remove(name);
+            server.cases.extend(result.map(|result| (old.to_owned(), result)));
+        }
+    }
+    let mut json = serde_json::to_value(&run).unwrap();
+    for case in json["servers"]["cases"].as_array_mut().unwrap() {
+        case.as_object_mut().unwrap().remove("load");
+    }
+    let text = words(&page_of(&[serde_json::from_value(json).unwrap()]));
+    assert!(text.contains("Latency by load\n"), "{text:.3000}");
+}
+
 #[test]
 fn the_pictures_look_as_they_did() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,7 +292,7 @@ fn a_run_of_ledgers_alone_says_what_is_shared() {
 #[test]
 fn several_runs_are_one_page_that_names_them() {
     // As large as two runs may be together.
-    let first = || Run { kernel_ledgers: vec![], ..sample::run() };
+    let first = || Run { kernel_ledgers: vec![], strategies: vec![], ..sample::run() };
     let page = page_of(&[first(), Run { complete: false, ..first() }]);
     assert!(page.len() < 500_000, "{} bytes", page.len());
     assert!(page.contains("openssl@3.0 (run 1)") && page.contains("openssl@3.0 (run 2)"));

@@ -441,24 +441,27 @@ fn count(made: &Made) -> CountResult {
 }
 
 fn servers(chance: &mut Chance) -> Servers {
-    let case = |name: &str, title: &str, unit: &str| {
-        let mut case = ServerCase { name: name.into(), ..ServerCase::default() };
-        (case.title, case.unit) = (title.into(), unit.into());
-        case
-    };
-    let cases = vec![
-        case("full", "full handshake", "us CPU per handshake"),
-        case("resumed", "resumed handshake", "us CPU per handshake"),
-        case("download", "bulk, down", "s CPU per GB"),
-        case("idle", "idle connection", "KiB per connection"),
-        case("open-2000", "open loop, 2,000 per second", "us CPU per handshake"),
-        case("open-4000", "open loop, 4,000 per second", "us CPU per handshake"),
-    ];
+    let cases = server_cases();
     let servers = [
-        ("sealane", "sealane 0.1.0", "rustls 0.23.46", [104.0, 71.0, 0.62, 4.9, 106.0, 105.0]),
-        ("haproxy", "HAProxy 3.4.0", "AWS-LC 1.62", [202.0, 133.0, 1.14, 8.2, 205.0, 204.0]),
-        ("nginx", "nginx/1.22.1", "OpenSSL 3.0.19", [381.0, 260.0, 1.31, 27.5, 390.0, 396.0]),
-        ("hitch", "hitch 1.7.3", "OpenSSL 3.0.19", [394.0, 255.0, 1.52, 31.0, 401.0, 417.0]),
+        (
+            "sealane",
+            "sealane 0.1.0",
+            "rustls 0.23.46",
+            [104.0, 71.0, 0.62, 4.9, 126.0, 750.0, 115.0],
+        ),
+        ("haproxy", "HAProxy 3.4.0", "AWS-LC 1.62", [202.0, 133.0, 1.14, 8.2, 245.0, 990.0, 224.0]),
+        (
+            "nginx",
+            "nginx/1.22.1",
+            "OpenSSL 3.0.19",
+            [381.0, 260.0, 1.31, 27.5, 420.0, 1900.0, 396.0],
+        ),
+        (
+            "hitch",
+            "hitch 1.7.3",
+            "OpenSSL 3.0.19",
+            [394.0, 255.0, 1.52, 31.0, 430.0, 2100.0, 417.0],
+        ),
     ];
     let floor = |primitives: f64, tcp: f64| {
         let primitives = [0.99, 1.0, 1.02].map(|f| f * primitives).to_vec();
@@ -467,7 +470,7 @@ fn servers(chance: &mut Chance) -> Servers {
         floor.tcp = [0.98, 1.0, 1.03].map(|f| f * tcp).to_vec();
         floor
     };
-    let servers = servers.map(|(name, version, library, figures)| {
+    let mut server = |(name, version, library, figures): (&str, &str, &str, [f64; 7])| {
         let cases = cases.iter().zip(figures);
         let cases =
             cases.map(|(case, figure)| (case.name.clone(), result(&case.name, figure, chance)));
@@ -476,10 +479,19 @@ fn servers(chance: &mut Chance) -> Servers {
             version: version.into(),
             tls_library: library.into(),
             command: [name, "--sample"].map(Into::into).to_vec(),
+            settings: vec![format!("{name}.buffers 65536")],
             cases: cases.collect(),
             failure: None,
         }
-    });
+    };
+    let servers = servers.map(&mut server);
+    let mut plain = server((
+        "plain-haproxy",
+        "HAProxy 3.4.0",
+        "none",
+        [45.0, 44.0, 0.4, 3.0, 51.0, 600.0, 48.0],
+    ));
+    plain.cases.retain(|name, _| ["full", "resumed", "download"].contains(&name.as_str()));
     let absent = Server {
         name: "stunnel".into(),
         failure: Some("stunnel is missing; run: apt-get install stunnel4".into()),
@@ -487,6 +499,7 @@ fn servers(chance: &mut Chance) -> Servers {
     };
     Servers {
         servers: servers.into_iter().chain([absent]).collect(),
+        plain: vec![plain],
         floor: BTreeMap::from([
             ("full".into(), floor(46.0, 43.0)),
             ("resumed".into(), floor(19.0, 43.0)),
@@ -498,31 +511,58 @@ fn servers(chance: &mut Chance) -> Servers {
     }
 }
 
+/// The columns of the servers' tables.
+fn server_cases() -> Vec<ServerCase> {
+    let case = |name: &str, title: &str, unit: &str, load: &str| {
+        let mut case = ServerCase { name: name.into(), ..ServerCase::default() };
+        (case.title, case.unit) = (title.into(), unit.into());
+        case.load = Some(load.into()).filter(|load: &String| !load.is_empty());
+        case
+    };
+    let us = "us CPU per handshake";
+    vec![
+        case("full", "full handshake, full load", us, "full"),
+        case("resumed", "resumed handshake, full load", us, "full"),
+        case("download", "bulk, down, full load", "s CPU per GB", "full"),
+        case("idle", "idle connection", "KiB per connection", ""),
+        case("full-half", "full handshake, half load", us, "half"),
+        case("full-half-p99", "full handshake, half load", "us p99, intended", "half"),
+        case("full-80%", "full handshake, 80% load", us, "80%"),
+    ]
+}
+
 fn result(case: &str, figure: f64, chance: &mut Chance) -> ServerResult {
-    let open = case.strip_prefix("open-").map(|rate| rate.parse::<f64>().unwrap());
-    let rate = open.unwrap_or(1.6e6 / figure);
+    let capacity = 1.6e6 / figure;
+    let open = match case {
+        "full-half" => Some(capacity * 0.5),
+        "full-80%" => Some(capacity * 0.8),
+        _ => None,
+    };
+    let rate = open.unwrap_or(capacity);
     let full = (figure * rate / 1.7e6).min(0.97);
+    let is_busy = figure > 40.0 && case != "full-half-p99";
     let latency = open.map(|_| histogram(320.0 / (1.0 - full), 0.4, chance));
     let service = open.map(|_| histogram(290.0, 0.2, chance));
     let mut result = ServerResult {
         figure: (0..5).map(|_| figure * chance.around(0.04)).collect(),
-        rate: if figure > 50.0 {
-            (0..5).map(|_| rate * chance.around(0.01)).collect()
-        } else {
-            vec![]
-        },
+        rate: if is_busy { (0..5).map(|_| rate * chance.around(0.01)).collect() } else { vec![] },
         latency,
         service,
-        client_busy: if figure > 50.0 { vec![0.61, 0.64, 0.6] } else { vec![] },
-        worker_cpu_ns: if figure > 50.0 { vec![212_000_000, 188_000_000] } else { vec![] },
-        note: open.map(|rate| format!("{rate} per second were due")),
+        client_busy: if is_busy { vec![0.61, 0.64, 0.6] } else { vec![] },
+        server_busy: if is_busy { vec![full; 3] } else { vec![] },
+        worker_cpu_ns: if is_busy { vec![212_000_000, 188_000_000] } else { vec![] },
+        note: open.map(|rate| format!("{rate:.0} per second were due")),
         ..ServerResult::default()
     };
     if case == "idle" && figure > 30.0 {
         result.figure.clear();
         result.not_offered = Some("it closes idle connections".into());
     }
-    result.invalid = (case == "open-4000" && figure > 400.0).then(|| "client-bound".into());
+    if case == "full-80%" && figure > 400.0 {
+        result.figure.clear();
+        result.invalid = Some("client-bound".into());
+        result.refused = Some("the client fell behind its schedule".into());
+    }
     result
 }
 
