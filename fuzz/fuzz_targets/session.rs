@@ -3,23 +3,22 @@
 //! The first byte says which, and the second how the rest is cut.
 #![no_main]
 
+#[path = "../site.rs"]
+mod site;
+
 use std::cell::LazyCell;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection};
 use sealane_engine::buffer::Buffer;
-use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
-use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
+use sealane_engine::context::LaneContext;
 use sealane_engine::hello::Hello;
-use sealane_engine::policy::{Group, Policy};
-use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::session::{PARTIAL_BYTES_MAX, ServerSession, Session};
-use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+
+use site::Site;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -34,28 +33,7 @@ thread_local! {
 }
 
 fn world() -> World {
-    let made = rcgen::generate_simple_self_signed(vec!["one.test".to_owned()]).expect("made");
-    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
-    let provider = lane_provider(ProviderChoice::Auto, &Group::ALL).expect("a provider").crypto;
-    let mut builder = IndexBuilder::new(&provider, 0);
-    builder.add("one", pem.as_bytes());
-    let certificates = Arc::new(builder.finish(DefaultCertificate::First).index);
-    let now = UnixSeconds(1_700_000_000);
-    let root = TicketRoot::generate(Duration::from_secs(3_600), now, |bytes| bytes.fill(3));
-    let lane = LaneResources::new(root.expect("a root"), now, NonZeroUsize::MIN);
-    let policy = Policy { groups: vec![Group::X25519], ..Policy::default() };
-    let context = Context {
-        id: ContextId::fresh(),
-        policy,
-        certificates,
-        key_log: false,
-        store: None,
-        provider: ProviderChoice::Auto,
-        tickets: 2,
-    };
-    let context = LaneContext::new(&Arc::new(context), &lane).expect("a context");
-    let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).expect("a root certificate");
+    let Site { context, roots, provider } = Site::new(2);
     let clients = [&TLS12, &TLS13].map(|version| {
         let config = ClientConfig::builder_with_provider(Arc::new(provider.clone()))
             .with_protocol_versions(&[version])

@@ -6,33 +6,28 @@
 //! header, or at the first byte of a message that no server takes.
 #![no_main]
 
+#[path = "../site.rs"]
+mod site;
+
 use std::cell::LazyCell;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
-use rustls::crypto::cipher::{InboundOpaqueMessage, MessageDecrypter, MessageEncrypter};
-use rustls::crypto::cipher::{OutboundPlainMessage, Tls13AeadAlgorithm};
+use rustls::crypto::cipher::{AeadKey, InboundOpaqueMessage, Iv, MessageDecrypter};
+use rustls::crypto::cipher::{MessageEncrypter, OutboundPlainMessage, Tls13AeadAlgorithm};
 use rustls::kernel::KernelConnection;
 use rustls::pki_types::ServerName;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use rustls::version::TLS13;
-use rustls::{
-    ClientConfig, ConnectionTrafficSecrets, ContentType, ProtocolVersion, RootCertStore,
-    ServerConfig,
-};
+use rustls::{ClientConfig, ConnectionTrafficSecrets, ContentType, ProtocolVersion, ServerConfig};
 use sealane_engine::buffer::Buffer;
-use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
-use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
 use sealane_engine::hello::Hello;
-use sealane_engine::policy::{Group, Policy};
-use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::session::{
     ESTABLISHED_PARTIAL_BYTES_MAX, RECORD_WIRE_MAX, ServerSession, Session,
 };
-use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+
+use site::Site;
 
 const BUFFER_BYTES: usize = 1 << 19;
 /// Steps of one run.
@@ -57,25 +52,7 @@ thread_local! {
 }
 
 fn world() -> World {
-    let made = rcgen::generate_simple_self_signed(vec!["one.test".to_owned()]).expect("made");
-    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
-    let provider = lane_provider(ProviderChoice::Auto, &Group::ALL).expect("a provider").crypto;
-    let mut builder = IndexBuilder::new(&provider, 0);
-    builder.add("one", pem.as_bytes());
-    let certificates = Arc::new(builder.finish(DefaultCertificate::First).index);
-    let now = UnixSeconds(1_700_000_000);
-    let root = TicketRoot::generate(Duration::from_secs(3_600), now, |bytes| bytes.fill(3));
-    let lane = LaneResources::new(root.expect("a root"), now, NonZeroUsize::MIN);
-    let context = Context {
-        id: ContextId::fresh(),
-        policy: Policy { groups: vec![Group::X25519], ..Policy::default() },
-        certificates,
-        key_log: false,
-        store: None,
-        provider: ProviderChoice::Auto,
-        tickets: 0,
-    };
-    let context = LaneContext::new(&Arc::new(context), &lane).expect("a context");
+    let Site { context, roots, provider } = Site::new(0);
     let config = context.admit(&Hello::default()).expect("admitted");
     assert!(config.enable_secret_extraction);
     let servers = [true, false].map(|own_records| {
@@ -83,8 +60,6 @@ fn world() -> World {
         config.enable_secret_extraction = own_records;
         Arc::new(config)
     });
-    let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).expect("a root certificate");
     let mut client = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&TLS13])
         .expect("a version")
@@ -232,28 +207,30 @@ fn turn(tls: &mut UnbufferedClientConnection, wire: &mut Buffer) -> Vec<u8> {
     }
 }
 
+/// What a key and its nonces are made of, for any suite.
+fn key_of(secrets: ConnectionTrafficSecrets) -> (AeadKey, Iv) {
+    match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (key, iv),
+        _ => unreachable!("no suite has it"),
+    }
+}
+
 fn encrypter(
     aead: &dyn Tls13AeadAlgorithm,
     secrets: ConnectionTrafficSecrets,
 ) -> Box<dyn MessageEncrypter> {
-    match secrets {
-        ConnectionTrafficSecrets::Aes128Gcm { key, iv }
-        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
-        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => aead.encrypter(key, iv),
-        _ => unreachable!("no suite has it"),
-    }
+    let (key, iv) = key_of(secrets);
+    aead.encrypter(key, iv)
 }
 
 fn decrypter(
     aead: &dyn Tls13AeadAlgorithm,
     secrets: ConnectionTrafficSecrets,
 ) -> Box<dyn MessageDecrypter> {
-    match secrets {
-        ConnectionTrafficSecrets::Aes128Gcm { key, iv }
-        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
-        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => aead.decrypter(key, iv),
-        _ => unreachable!("no suite has it"),
-    }
+    let (key, iv) = key_of(secrets);
+    aead.decrypter(key, iv)
 }
 
 /// What a client does next.
