@@ -3,12 +3,13 @@
 
 use std::{
     fs::{self, Permissions},
-    io::Write,
+    io::{Read, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Instant,
 };
 
+use flate2::read::GzDecoder;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::{
@@ -107,12 +108,17 @@ impl Journal {
     }
 }
 
-/// Reads a document.
+/// Reads a document, which may be packed with gzip.
 ///
 /// # Errors
 /// It cannot be read, or its schema is not ours.
 pub fn read(path: &Path) -> Result<Run, Error> {
-    let text = fs::read(path).map_err(Error::file(path))?;
+    let mut text = fs::read(path).map_err(Error::file(path))?;
+    if text.starts_with(GZIP) {
+        let packed = std::mem::take(&mut text);
+        let unpacked = GzDecoder::new(&packed[..]).take(BYTES_MAX).read_to_end(&mut text);
+        unpacked.map_err(Error::file(path))?;
+    }
     let wrong = |why: String| Error::Check(format!("{}: {why}", path.display()));
     let run: Run = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
     if run.schema != SCHEMA {
@@ -144,6 +150,10 @@ pub fn write(path: &Path, run: &Run) -> Result<(), Error> {
 const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 /// As any file that a program writes; a temporary one would be its owner's alone.
 const MODE: u32 = 0o644;
+/// How a file that is packed begins (RFC 1952, 2.3.1).
+const GZIP: &[u8] = &[0x1f, 0x8b];
+/// The most that is unpacked of one.
+const BYTES_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,7 @@ pub(crate) mod relay;
 mod results;
 pub(crate) mod round;
 pub(crate) mod running;
+mod summary;
 mod table;
 
 use std::{

@@ -12,6 +12,7 @@ use crate::{
         programs::Program,
         results::{BEST_PEER, FLOOR, columns, measure, total},
         round::{Row, Settings},
+        summary,
     },
     statistics::{ROUNDS_MIN, Spread},
 };
@@ -53,16 +54,22 @@ pub(crate) fn text(settings: &Settings, rows: &[Row], run: &Run) -> String {
     text
 }
 
-/// What of a document stands in README: what was measured, and the tables of costs.
+/// What of a document stands in `SERVERS.md`: what was measured, the summary that README has too,
+/// and the tables of costs.
 pub(crate) fn digest(run: &Run, servers: &Servers) -> String {
     let machine = &run.machine;
     let mut text = format!(
-        "Machine: {}, {} processors, Linux {}; {}. Median [least-most] of the rounds that count, \
-         at most {}; less is better. {SIGNS}\n",
+        "# TLS servers side by side\n\nMachine: {}, {} processors, Linux {}, {}; {}. Load average \
+         {:.1} before, the hypervisor took {:.2}%. Median [least-most] of the rounds that count, at \
+         most {}; less is better. {SIGNS} Full load is a closed loop, half load an open one at half \
+         of the rate that the same server did in the closed loop just before.\n\n",
         machine.processor,
         machine.processors,
         machine.kernel,
+        run.started.split('T').next().unwrap_or_default(),
         servers.placement,
+        run.noise.load_average[0],
+        run.noise.steal_percent,
         rounds(servers)
     );
     let mut pairs: Vec<(&str, &str)> = vec![(SEALANE, BEST_PEER)];
@@ -71,7 +78,9 @@ pub(crate) fn digest(run: &Run, servers: &Servers) -> String {
     let costs = columns
         .into_iter()
         .filter(|column| column.subject == Subject::Cost && column.case != Case::Names);
-    for its in tables(&costs.collect::<Vec<_>>()) {
+    let costs: Vec<Column> = costs.collect();
+    text.push_str(&summary::table(run, servers, &costs));
+    for its in tables(&costs) {
         figures(&mut text, run, servers, &its, &pairs);
     }
     if !servers.discarded.is_empty() {
@@ -325,7 +334,8 @@ fn line(text: &mut String, name: &str, columns: &[&Column], cell: impl Fn(&Colum
     text.push('\n');
 }
 
-fn spread(values: &[f64], decimals: usize) -> String {
+/// A median with its least and most.
+pub(super) fn spread(values: &[f64], decimals: usize) -> String {
     Spread::of(values).map_or(String::new(), |Spread { median, min, max }| {
         format!("{median:.decimals$} [{min:.decimals$}-{max:.decimals$}]")
     })
@@ -333,7 +343,8 @@ fn spread(values: &[f64], decimals: usize) -> String {
 
 const SIGNS: &str =
     "n/o: not offered; refused: the load was not reached; *: no verdict on the server.";
-const SEALANE: &str = "sealane";
+/// Our own row.
+pub(super) const SEALANE: &str = "sealane";
 /// Which cases share a table.
 const TABLES: [&[Case]; 3] = [
     &[Case::Full, Case::FullRsa, Case::FullMlkem, Case::FullTls12, Case::Resumed],

@@ -137,6 +137,33 @@ fn a_document_is_printed_with_its_loads_and_settings() {
     assert!(text.contains("; tune.bufsize 65536\n"), "{text}");
 }
 
+/// What is committed to be read is what this program says of the committed document, and README has
+/// its summary.
+#[test]
+fn the_committed_tables_are_those_of_the_committed_document() {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output =
+        lab().args(["servers", "--from", "results/servers.json.gz"]).current_dir(home).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let says = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        says == fs::read_to_string(home.join("SERVERS.md")).unwrap(),
+        "lab/SERVERS.md is old; make it with: \
+         sealane-lab servers --from lab/results/servers.json.gz > lab/SERVERS.md"
+    );
+    let readme = fs::read_to_string(home.join("../README.md")).unwrap();
+    let summary: Vec<&str> = says
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|l| !l.is_empty())
+        .collect();
+    assert!(summary.len() > 10, "{says}");
+    for row in summary {
+        assert!(readme.contains(row), "README has not, as SERVERS.md does: {row}");
+    }
+}
+
 /// A program that lets itself be started but does no TLS has no row, and the exit code says so.
 #[test]
 fn a_server_that_fails_has_no_figures() {
