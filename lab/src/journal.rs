@@ -2,8 +2,8 @@
 //! one and then over it, so that no moment exists at which a finished round could be lost.
 
 use std::{
-    fs::{self, Permissions},
-    io::{Read, Write},
+    fs::{File, Permissions},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Instant,
@@ -113,18 +113,31 @@ impl Journal {
 /// # Errors
 /// It cannot be read, or its schema is not ours.
 pub fn read(path: &Path) -> Result<Run, Error> {
-    let mut text = fs::read(path).map_err(Error::file(path))?;
-    if text.starts_with(GZIP) {
-        let packed = std::mem::take(&mut text);
-        let unpacked = GzDecoder::new(&packed[..]).take(BYTES_MAX).read_to_end(&mut text);
-        unpacked.map_err(Error::file(path))?;
-    }
+    let text = text(path)?;
     let wrong = |why: String| Error::Check(format!("{}: {why}", path.display()));
-    let run: Run = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    let run: Run = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if run.schema != SCHEMA {
         return Err(wrong(format!("its schema is {}, this lab reads {SCHEMA}", run.schema)));
     }
     Ok(run)
+}
+
+/// Reads a document's JSON, unpacked if it is packed with gzip.
+///
+/// # Errors
+/// It cannot be read, is no text, or has more than 64 MiB.
+pub(crate) fn text(path: &Path) -> Result<String, Error> {
+    let mut file = BufReader::new(File::open(path).map_err(Error::file(path))?);
+    let is_packed = file.fill_buf().map_err(Error::file(path))?.starts_with(GZIP);
+    let json: Box<dyn Read> =
+        if is_packed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    let mut text = String::new();
+    let read = json.take(BYTES_MAX + 1).read_to_string(&mut text);
+    if read.map_err(Error::file(path))? as u64 > BYTES_MAX {
+        let reason = format!("it has more than {BYTES_MAX} bytes: it is no run's document");
+        return Err(Error::Document { file: path.display().to_string(), reason });
+    }
+    Ok(text)
 }
 
 /// Writes a document, whole or not at all.
@@ -152,11 +165,13 @@ const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 const MODE: u32 = 0o644;
 /// How a file that is packed begins (RFC 1952, 2.3.1).
 const GZIP: &[u8] = &[0x1f, 0x8b];
-/// The most that is unpacked of one.
+/// Most bytes of a document's JSON, more than any run writes; a wrong file must not fill memory.
 const BYTES_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

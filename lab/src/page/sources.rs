@@ -2,8 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::Read,
     path::Path,
 };
 
@@ -15,6 +13,7 @@ use crate::{
         Servers,
     },
     error::Error,
+    journal,
     scenario::Scenario,
 };
 
@@ -177,14 +176,7 @@ impl Sources {
 
 impl Source {
     fn read(path: &Path) -> Result<Self, Error> {
-        let mut text = String::new();
-        let file = File::open(path).map_err(Error::file(path))?;
-        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-        if read.map_err(Error::file(path))? as u64 > FILE_BYTES_MAX {
-            let reason =
-                format!("it has more than {FILE_BYTES_MAX} bytes: it is no run's document");
-            return Err(Error::Document { file: path.display().to_string(), reason });
-        }
+        let text = journal::text(path)?;
         let run = parse(&text, &path.display().to_string())?;
         let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         Ok(Self { file, run })
@@ -336,8 +328,6 @@ impl Outcome for BulkSeries {
 
 const STACKS: &str = "stacks";
 const SERVERS: &str = "servers";
-/// More than any run writes; a wrong file must not fill memory.
-const FILE_BYTES_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -79,7 +79,7 @@ pub(crate) fn digest(run: &Run, servers: &Servers) -> String {
         .into_iter()
         .filter(|column| column.subject == Subject::Cost && column.case != Case::Names);
     let costs: Vec<Column> = costs.collect();
-    text.push_str(&summary::table(run, servers, &costs));
+    text.push_str(&summary::tables(run, servers, &costs));
     for its in tables(&costs) {
         figures(&mut text, run, servers, &its, &pairs);
     }
