@@ -4,7 +4,7 @@
 //! ```text
 //! Arguments --plan--> BulkTask per cell --a process each, in rounds--> BulkSeries --> table, files
 //! ```
-//! [`trial`] is what such a process does. A figure exists only if every byte that arrived was
+//! A figure exists only if every byte that arrived was
 //! compared with what was sent.
 
 mod asio;
@@ -32,13 +32,15 @@ use crate::{
     bulk::{
         asio::Library,
         plan::Over,
-        task::{BulkOutcome, BulkTask, FaultKind, Loops, Runtime, Verify},
+        task::{BulkTask, FaultKind, Loops, Runtime, Verify},
     },
     credentials::Credentials,
+    document::BulkOutcome,
     error::Error,
     journal::Journal,
     scenario::{Cipher, Group, Key, Kind, Share, Version},
     stacks,
+    trial::{Line, Work},
 };
 
 /// Its arguments.
@@ -173,11 +175,19 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(run.bulk.iter().all(|series| series.failure.is_none()))
 }
 
+impl Work for BulkTask {
+    const NAME: &'static str = "bulk";
+
+    fn work(&self) -> Result<Line, Error> {
+        carry(self).map(Line::Bulk)
+    }
+}
+
 /// Carries what `task` says, in this process, with one stack.
 ///
 /// # Errors
 /// Everything that makes a figure wrong or impossible.
-pub fn trial(task: &BulkTask) -> Result<BulkOutcome, Error> {
+fn carry(task: &BulkTask) -> Result<BulkOutcome, Error> {
     task.check()?;
     if task.scenario.client_certificate || task.scenario.kind != Kind::Full {
         let text = "bulk shakes hands in full and without client certificates";

@@ -134,7 +134,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     generation::write(folder.path(), arguments.certs)?;
     let mut strategies =
-        strategies::measure(arguments.plan(folder.path()), &mut journal, &interrupt)?;
+        strategies::measure(arguments.plan(folder.path())?, &mut journal, &interrupt)?;
     strategies.checks = checks(&strategies, arguments)?;
     strategies::conclude(&mut journal, strategies)
 }
@@ -151,13 +151,13 @@ impl Strategy {
 }
 
 impl Arguments {
-    fn plan(&self, folder: &Path) -> Plan {
+    fn plan(&self, folder: &Path) -> Result<Plan, Error> {
         let setting = |name: &str, value: &dyn ToString| (name.to_owned(), value.to_string());
         let order = match self.order {
             Order::InTurn => "in turn",
             Order::Zipf => "by Zipf's law",
         };
-        Plan {
+        Ok(Plan {
             command: "certificates",
             settings: [
                 setting("certificates", &self.certs),
@@ -168,11 +168,11 @@ impl Arguments {
             ]
             .into(),
             figures: figures(),
-            cells: self.cells(folder),
+            cells: self.cells(folder)?,
             rounds: self.rounds.rounds,
             seed: self.rounds.seed,
             time_max: self.time_max(),
-        }
+        })
     }
 
     fn time_max(&self) -> Duration {
@@ -183,7 +183,7 @@ impl Arguments {
 
     /// Within each variant, the remedy comes last; and of the variants, the plain one with the most
     /// live entries.
-    fn cells(&self, folder: &Path) -> Vec<Cell> {
+    fn cells(&self, folder: &Path) -> Result<Vec<Cell>, Error> {
         let mut strategies = self.strategy.clone();
         if strategies.is_empty() {
             strategies = vec![Strategy::Central, Strategy::PerConnection, Strategy::Lane];
@@ -206,25 +206,28 @@ impl Arguments {
         let mut cells = Vec::new();
         for circumstances in all {
             for strategy in &strategies {
-                let task = self.task(folder, *strategy, circumstances);
+                let task = Task::new(&self.task(folder, *strategy, circumstances))?;
                 let strategy = strategy.name().to_owned();
                 cells.push(Cell { strategy, variant: circumstances.variant(), task });
             }
         }
         if self.plain {
-            let mut task = self.task(folder, Strategy::PerConnection, plain(few));
-            if let Task::Certificates(task) = &mut task {
-                task.is_plain = true;
-            }
+            let task = self.task(folder, Strategy::PerConnection, plain(few));
+            let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
             let variant = [("transport".to_owned(), "http".to_owned())].into();
             cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
         }
-        cells
+        Ok(cells)
     }
 
-    fn task(&self, folder: &Path, strategy: Strategy, circumstances: Circumstances) -> Task {
+    fn task(
+        &self,
+        folder: &Path,
+        strategy: Strategy,
+        circumstances: Circumstances,
+    ) -> CertificateTask {
         let Circumstances { live, owner_cost_ms, replaces } = circumstances;
-        Task::Certificates(CertificateTask {
+        CertificateTask {
             strategy,
             folder: folder.to_owned(),
             is_plain: false,
@@ -237,7 +240,7 @@ impl Arguments {
             order: self.order,
             seed: self.rounds.seed,
             fault: self.fault,
-        })
+        }
     }
 }
 

@@ -10,12 +10,27 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::{
-    bulk, certificates, connect, contexts, count,
+    bulk::{self, task::BulkTask},
+    certificates::{self, task::CertificateTask},
+    connect,
+    contexts::{self, ContextsTask},
+    count,
     error::Error,
-    findings, forecast, gate, handshake, kernel_ledger, memory, node, offload, page, quick, ring,
+    findings, forecast, gate,
+    handshake::{self, Handshakes},
+    inventory, kernel_ledger,
+    memory::{self, Memory},
+    node::{self, NodeTask},
+    offload::{self, OffloadTask},
+    page, quick,
+    ring::{self, in_turn::InTurn, trial::RingTask},
     servers::{self, backend, relay},
-    stacks::command as stacks,
-    tables, tickets, transfer, trial, validate, why, writeups,
+    stacks,
+    tables::{self, TablesTask},
+    tickets::{self, TicketsTask},
+    transfer,
+    trial::{self, entry},
+    validate, why, writeups,
 };
 
 #[derive(Parser)]
@@ -61,7 +76,7 @@ enum Subject {
     /// Real TLS servers side by side on this machine: CPU, memory, rate, latency, and the floor
     Servers(Box<servers::Arguments>),
     /// The TLS stacks that can be measured here; builds more
-    Stacks(stacks::Arguments),
+    Stacks(inventory::Arguments),
     /// One file table for all threads, one for each, and a process each
     Tables(tables::Arguments),
     /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
@@ -147,7 +162,7 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Quick(arguments) => quick::run(&arguments),
         Subject::Ring(arguments) => ring::run(&arguments),
         Subject::Servers(arguments) => servers::run(&arguments),
-        Subject::Stacks(arguments) => stacks::run(&arguments),
+        Subject::Stacks(arguments) => inventory::run(&arguments),
         Subject::Tables(arguments) => tables::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
         Subject::Validate(arguments) => validate::run(&arguments),
@@ -156,7 +171,7 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),
         Subject::Man { command } => man(command.as_deref()).map(|()| true),
-        Subject::Trial(arguments) => trial::run(&arguments),
+        Subject::Trial(arguments) => trial::run(&arguments, &TASKS),
         Subject::Backend => backend::run().map(|()| true),
         Subject::OffloadServer(arguments) => offload::serve(&arguments).map(|()| true),
         Subject::Relay(arguments) => relay::run(&arguments).map(|()| true),
@@ -206,5 +221,20 @@ pub(crate) fn parses(arguments: impl Iterator<Item = String>) -> Result<(), Stri
     Arguments::try_parse_from(all).map(|_| ()).map_err(|error| error.to_string())
 }
 
+/// What trials can be told to do.
+const TASKS: [trial::Entry; 12] = [
+    entry::<BulkTask>(),
+    entry::<CertificateTask>(),
+    entry::<ContextsTask>(),
+    entry::<Handshakes>(),
+    entry::<InTurn>(),
+    entry::<stacks::Asked>(),
+    entry::<Memory>(),
+    entry::<NodeTask>(),
+    entry::<OffloadTask>(),
+    entry::<RingTask>(),
+    entry::<TablesTask>(),
+    entry::<TicketsTask>(),
+];
 /// As a shell tells that SIGINT ended a program.
 const INTERRUPTED_STATUS: u8 = 130;

@@ -29,8 +29,8 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
-    strategies,
-    trial::{Line, launch},
+    stacks, strategies,
+    trial::{Line, Work},
 };
 
 use setting::Setting;
@@ -109,23 +109,23 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let setting = Setting::new(arguments)?;
     for stack in setting.stacks() {
         // What cannot be loaded is told by its rows.
-        journal.run.stacks.extend(launch::identity(stack));
+        journal.run.stacks.extend(stacks::identity(stack));
     }
     let mut strategies = strategies::measure(setting.plan(seed)?, &mut journal, &interrupt)?;
     setting.judge(&mut strategies, &interrupt)?;
     strategies::conclude(&mut journal, strategies)
 }
 
-/// Does the task of a trial.
-///
-/// # Errors
-/// Why it has no figures.
-pub(crate) fn trial(task: &ContextsTask) -> Result<Line, Error> {
-    match task {
-        ContextsTask::BadOptions(client) => refusals::bad_options(client),
-        ContextsTask::Libmongoc(task) => mongoc::run(task),
-        ContextsTask::Names(task) => refusals::names(task),
-        ContextsTask::Pings(task) => pings::run(task),
-        ContextsTask::Swaps(task) => swaps::run(task),
+impl Work for ContextsTask {
+    const NAME: &'static str = "contexts";
+
+    fn work(&self) -> Result<Line, Error> {
+        match self {
+            ContextsTask::BadOptions(client) => refusals::bad_options(client),
+            ContextsTask::Libmongoc(task) => mongoc::run(task),
+            ContextsTask::Names(task) => refusals::names(task),
+            ContextsTask::Pings(task) => pings::run(task),
+            ContextsTask::Swaps(task) => swaps::run(task),
+        }
     }
 }

@@ -53,12 +53,14 @@ use crate::{
     count::{progress::Progress, run::Program, subject::Subject},
     document::{BySide, CountResult, SharedWrites},
     error::Error,
+    handshake::task::fault::Fault,
     interrupt::Interrupt,
     journal::Journal,
     phase,
     recording::Recording,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
-    trial::{Task, fault::Fault, launch},
+    stacks,
+    trial::{Task, launch},
 };
 
 pub(crate) use run::installed;
@@ -205,7 +207,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
             show(&holds::text(&holds::measure(&subject, &tools)?))?;
         }
         well &= differences.is_empty();
-        journal.run.stacks.extend(launch::identity(stack).ok());
+        journal.run.stacks.extend(stacks::identity(stack).ok());
         journal.run.counts.push(result);
         journal.save(false)?;
     }

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    library::Identity,
     scenario::{Negotiated, Scenario},
-    stack::Identity,
 };
 
 pub use findings::{
@@ -278,6 +278,19 @@ pub struct BulkSeries {
     pub rounds: Vec<BulkRound>,
     /// Why there are no figures; then `rounds` is empty.
     pub failure: Option<String>,
+}
+
+/// What a trial of `bulk` found; there is none if any check failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BulkOutcome {
+    /// The library.
+    pub stack: Identity,
+    /// Who drove the sockets, with its version, where that is not this program.
+    pub driver: Option<String>,
+    /// What both ends read back, on every connection.
+    pub negotiated: Negotiated,
+    /// The figures; `order` is the caller's.
+    pub round: BulkRound,
 }
 
 /// One transfer of everything, or one window in memory; all bytes were compared.

@@ -30,9 +30,9 @@ use crate::{
         budget::{Budget, Entry, Figure, Stack, Subject, Test},
         verdict::Found,
     },
+    handshake::task::fault::Fault,
     journal::Journal,
     kernel_ledger::file_table,
-    trial::fault::Fault,
 };
 
 /// Its arguments.

@@ -5,6 +5,7 @@ pub(crate) mod figures;
 mod measure;
 mod plan;
 mod table;
+pub mod task;
 
 use std::{
     env,
@@ -17,6 +18,8 @@ use clap::Parser;
 pub use measure::measure;
 pub use plan::Settings;
 pub use table::text;
+pub use task::Handshakes;
+use task::fault::Fault;
 
 use crate::{
     compat,
@@ -24,7 +27,7 @@ use crate::{
     interrupt::Interrupt,
     journal::Journal,
     scenario::{Cipher, Group, Key, Kind, Share, Version},
-    trial::{THREADS_MAX, WINDOW_DEFAULT_MS, fault::Fault},
+    trial::{THREADS_MAX, WINDOW_DEFAULT_MS},
 };
 
 /// Its arguments.

@@ -5,7 +5,7 @@
 //! holds many: OpenSSL with `SSL_MODE_RELEASE_BUFFERS`, s2n-tls by
 //! `s2n_connection_release_buffers`, and all without the memory that stands for a socket.
 
-pub(crate) mod held;
+mod held;
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +16,8 @@ use std::{
     time::Duration,
 };
 
+pub use held::Memory;
+
 use crate::{
     credentials::Credentials,
     document::{MemoryResult, Run},
@@ -25,7 +27,7 @@ use crate::{
     progress::Progress,
     scenario::{Cipher, Group, Key, Kind, Scenario, Version},
     stacks,
-    trial::{Line, Memory, Task, launch},
+    trial::{Line, Task, launch},
 };
 
 /// Its arguments.
@@ -96,7 +98,7 @@ fn measure(
     Credentials::make(folder.path(), arguments.key)?;
     let mut progress = Progress::new((names.len() * arguments.tls.len()) as u64);
     for name in &names {
-        let identity = launch::identity(name);
+        let identity = stacks::identity(name);
         if let Ok(identity) = &identity {
             journal.run.stacks.push(identity.clone());
         }
@@ -113,7 +115,7 @@ fn measure(
                 connections: usize::try_from(arguments.connections).unwrap_or(usize::MAX),
             };
             let bytes = match &identity {
-                Ok(_) => trial(task),
+                Ok(_) => trial(&task),
                 Err(error) => Err(Error::Check(error.to_string())),
             };
             let (bytes, failure) = match bytes {
@@ -147,10 +149,13 @@ impl Arguments {
 }
 
 /// One stack in one scenario, in a process of its own.
-fn trial(task: Memory) -> Result<BTreeMap<String, f64>, Error> {
+fn trial(task: &Memory) -> Result<BTreeMap<String, f64>, Error> {
     let time_max =
         TIME_MAX + TIME_PER_CONNECTION_MAX * u32::try_from(task.connections).unwrap_or(0);
-    match launch::run(&Task::Memory(task), time_max)? {
+    let mut command = launch::command(&Task::new(task)?)?;
+    // Or the allocator would keep what is freed for the thread, and count it as in use.
+    command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+    match launch::result(&mut command, time_max)? {
         Line::Memory { bytes } => Ok(bytes),
         _ => Err(Error::Check("the trial told something else than bytes".into())),
     }

@@ -42,7 +42,6 @@ use case::{Amount, Load};
 pub use case::Case;
 pub use mode::Mode;
 pub use task::NodeTask;
-pub(crate) use task::run as trial;
 
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -137,7 +136,7 @@ impl Arguments {
                         credentials: credentials.clone(),
                     };
                     let (strategy, variant) = (mode.name(), load.variant(case));
-                    cells.push(Cell { strategy, variant, task: Task::Node(task) });
+                    cells.push(Cell { strategy, variant, task: Task::new(&task)? });
                 }
             }
         }

@@ -43,7 +43,6 @@ use crate::{
 
 pub(crate) use server::{Arguments as ServerArguments, run as serve};
 pub use strategy::Strategy;
-pub(crate) use task::run as trial;
 pub use task::{OffloadTask, Traffic};
 
 /// Its arguments.
@@ -140,8 +139,8 @@ impl Arguments {
                 };
                 let variant = variant.map(|(name, value)| (name.to_owned(), value)).into();
                 let strategy = strategy.name().to_owned();
-                cells
-                    .push((task.time_max(), Cell { strategy, variant, task: Task::Offload(task) }));
+                let (time_max, task) = (task.time_max(), Task::new(&task)?);
+                cells.push((time_max, Cell { strategy, variant, task }));
             }
         }
         Ok(Plan {

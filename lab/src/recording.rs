@@ -17,7 +17,7 @@ use std::{
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, scenario::Scenario, stack::Identity};
+use crate::{error::Error, library::Identity, scenario::Scenario};
 
 /// One thread's operations, and all that is known of the lines and locks they touch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

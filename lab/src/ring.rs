@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     let interrupt = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
-    let mut strategies = measure(arguments.plan(), &mut journal, &interrupt)?;
+    let mut strategies = measure(arguments.plan()?, &mut journal, &interrupt)?;
     if arguments.instructions {
         arguments.count_instructions(&mut strategies, &interrupt)?;
     }
@@ -97,9 +97,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 }
 
 impl Arguments {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> Result<Plan, Error> {
         let settings = [("bytes", self.bytes), ("handovers", self.handovers)];
-        Plan {
+        let cells = self.pairs().map(|(strategy, chunk)| self.cell(strategy, chunk));
+        Ok(Plan {
             command: "ring",
             settings: settings.map(|(name, value)| (name.into(), value.to_string())).into(),
             figures: vec![
@@ -111,11 +112,11 @@ impl Arguments {
                 counted("kept_up_pages_allocated", "allocated when kept up"),
                 counted("kept_up_pages_live", "live when kept up"),
             ],
-            cells: self.pairs().map(|(strategy, chunk)| self.cell(strategy, chunk)).collect(),
+            cells: cells.collect::<Result<_, _>>()?,
             rounds: self.rounds.rounds,
             seed: self.rounds.seed,
             time_max: TIME_MAX + Duration::from_nanos(self.bytes.saturating_mul(BYTE_NS_MAX)),
-        }
+        })
     }
 
     /// In the order of the cells: the remedy last, whatever the order on the command line.
@@ -145,8 +146,8 @@ impl Arguments {
                 continue;
             }
             let chunk_bytes = usize::try_from(chunk).unwrap_or(usize::MAX);
-            let task = |chunks| Task::InTurn(InTurn { strategy, chunk_bytes, chunks });
-            let lengths = [CHUNKS_SHORT, CHUNKS_LONG].map(|chunks| (task(chunks), chunks));
+            let task = |chunks| Task::new(&InTurn { strategy, chunk_bytes, chunks });
+            let lengths = [(task(CHUNKS_SHORT)?, CHUNKS_SHORT), (task(CHUNKS_LONG)?, CHUNKS_LONG)];
             let counted = count::instructions(&lengths, interrupt)?;
             for (name, value) in names.into_iter().zip([counted.server, counted.client]) {
                 row.figures.insert(name.to_owned(), vec![value.round()]);
@@ -155,7 +156,7 @@ impl Arguments {
         Ok(())
     }
 
-    fn cell(&self, strategy: Strategy, chunk: u64) -> Cell {
+    fn cell(&self, strategy: Strategy, chunk: u64) -> Result<Cell, Error> {
         let name = clap::ValueEnum::to_possible_value(&strategy);
         let task = RingTask {
             strategy,
@@ -164,11 +165,11 @@ impl Arguments {
             handovers: self.handovers,
             pin: self.pin.clone(),
         };
-        Cell {
+        Ok(Cell {
             strategy: name.map_or_else(String::new, |name| name.get_name().to_owned()),
             variant: BTreeMap::from([("chunk".to_owned(), chunk.to_string())]),
-            task: Task::Ring(task),
-        }
+            task: Task::new(&task)?,
+        })
     }
 }
 

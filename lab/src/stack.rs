@@ -8,11 +8,10 @@
 
 use std::any::Any;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     credentials::Credentials,
     error::Error,
+    library::{Identity, TimedCall},
     scenario::{Negotiated, Scenario},
 };
 
@@ -39,17 +38,6 @@ pub trait Stack: Send + Sync {
     fn holds(&self) -> Vec<TimedCall> {
         Vec::new()
     }
-}
-
-/// Calls of one function that hold a lock of the library's own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TimedCall {
-    /// Its name without its type's.
-    pub function: String,
-    /// How often it was called, warm-up included.
-    pub calls: u64,
-    /// How long a call took, the mean, without the clock's own time.
-    pub ns: f64,
 }
 
 /// What the threads of a trial may share.
@@ -139,18 +127,3 @@ pub enum Progress {
 
 /// What a client needs to resume, in its library's own form.
 pub struct Session(pub Box<dyn Any + Send>);
-
-/// Which library was measured.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    /// The name on the command line, such as `openssl@3.0` or `rustls-ring`.
-    pub name: String,
-    /// The version as the library itself tells it.
-    pub version: String,
-    /// The file that was loaded; of a linked library, the lab's own binary.
-    pub path: String,
-    /// SHA-256 of that file, in hex.
-    pub sha256: String,
-    /// The flags it was built with, as far as it tells.
-    pub build: String,
-}

@@ -12,9 +12,8 @@
 //!
 //! Beside the libraries stands work whose counts are known beforehand, `synthetic`.
 
-mod build;
-mod cache;
-pub mod command;
+pub(crate) mod cache;
+mod identity;
 pub(crate) mod libssl;
 mod linked;
 mod old_rustls;
@@ -22,6 +21,8 @@ mod rustls;
 mod s2n;
 pub(crate) mod sealane;
 pub(crate) mod synthetic;
+
+pub use identity::{Asked, identity, unchanged};
 
 use crate::{error::Error, stack::Stack};
 

@@ -23,7 +23,6 @@ use crate::{
     trial::Task,
 };
 
-pub(crate) use task::run as trial;
 pub use task::{TablesTask, Work};
 
 /// Its arguments.
@@ -87,13 +86,13 @@ impl Strategy {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
-    let plan = plan(arguments, &journal);
+    let plan = plan(arguments, &journal)?;
     let mut strategies = measure(plan, &mut journal, &interrupt)?;
     judge::judge(&mut strategies, journal.run.machine.processors);
     conclude(&mut journal, strategies)
 }
 
-fn plan(arguments: &Arguments, journal: &Journal) -> Plan {
+fn plan(arguments: &Arguments, journal: &Journal) -> Result<Plan, Error> {
     let machine = &journal.run.machine;
     let processors = machine.processors.max(2);
     let threads: BTreeSet<usize> = match arguments.threads.is_empty() {
@@ -106,27 +105,27 @@ fn plan(arguments: &Arguments, journal: &Journal) -> Plan {
     for (work, threads) in works.iter().flat_map(|work| threads.iter().map(move |it| (work, it))) {
         let order = if arguments.no_pin { &[][..] } else { &machine.pin_order };
         let pin: Vec<usize> = order.iter().copied().cycle().take(*threads).collect();
-        cells.extend(strategies.iter().map(|strategy| {
-            Cell {
+        for strategy in &strategies {
+            cells.push(Cell {
                 strategy: strategy.name().to_owned(),
                 variant: [("threads", threads.to_string()), ("work", work.name().to_owned())]
                     .map(|(name, value)| (name.to_owned(), value))
                     .into(),
-                task: Task::Tables(TablesTask {
+                task: Task::new(&TablesTask {
                     strategy: *strategy,
                     work: *work,
                     threads: *threads,
                     pin: pin.clone(),
                     window_ms: arguments.window_ms,
-                }),
-            }
-        }));
+                })?,
+            });
+        }
     }
     let settings = [
         ("window", format!("{} ms", arguments.window_ms)),
         ("descriptors that stay", format!("{} a thread", task::HELD)),
     ];
-    Plan {
+    Ok(Plan {
         command: "tables",
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
         figures: figures(),
@@ -134,7 +133,7 @@ fn plan(arguments: &Arguments, journal: &Journal) -> Plan {
         seed: arguments.rounds.seed,
         time_max: Duration::from_millis(arguments.window_ms) + TIME_BESIDE,
         cells,
-    }
+    })
 }
 
 fn figures() -> Vec<Figure> {

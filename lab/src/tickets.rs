@@ -17,7 +17,7 @@ mod tally;
 mod task;
 mod window;
 
-use std::{collections::BTreeSet, env};
+use std::{collections::BTreeSet, env, time::Duration};
 
 use crate::{
     count,
@@ -31,7 +31,6 @@ use crate::{
 };
 
 pub use strategy::Strategy;
-pub(crate) use task::run as trial;
 pub use task::{TicketsTask, Work};
 
 /// Its arguments.
@@ -76,11 +75,12 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
     let planned = Planned::new(arguments, &journal);
-    let mut strategies = measure(planned.windows(), &mut journal, &interrupt)?;
+    let mut strategies = measure(planned.windows()?, &mut journal, &interrupt)?;
     if arguments.shared_writes {
         planned.count_shared_writes(&mut strategies, &interrupt)?;
     }
-    match measure(planned.rotations(), &mut journal, &interrupt) {
+    let rotations = planned.rotations()?;
+    match measure(rotations, &mut journal, &interrupt) {
         Ok(rotations) => strategies.rows.extend(rotations.rows),
         Err(error) => {
             journal.run.strategies = vec![strategies];
@@ -113,25 +113,23 @@ impl<'a> Planned<'a> {
         Self { arguments, strategies, threads, pin_order }
     }
 
-    fn windows(&self) -> Plan {
+    fn windows(&self) -> Result<Plan, Error> {
         let work = Work::Window { window_ms: self.arguments.window_ms };
-        let cells = self.threads.iter().flat_map(|threads| self.cells(*threads, work, TICKETS));
-        self.plan(self.arguments.rounds.rounds, cells.collect())
+        let each = self.threads.iter().map(|threads| self.cells(*threads, work, TICKETS));
+        let each = each.collect::<Result<Vec<_>, _>>()?;
+        Ok(self.plan(self.arguments.rounds.rounds, each.into_iter().flatten().collect()))
     }
 
     /// Once, with the most threads: what it shows is counted.
-    fn rotations(&self) -> Plan {
+    fn rotations(&self) -> Result<Plan, Error> {
         let Arguments { lifetime_ms, lifetimes, .. } = *self.arguments;
         let work = Work::Rotation { lifetime_ms, lifetimes };
-        self.plan(1, self.cells(self.threads_max(), work, ROTATION).collect())
+        Ok(self.plan(1, self.cells(self.threads_max(), work, ROTATION)?))
     }
 
-    fn plan(&self, rounds: u32, cells: Vec<Cell>) -> Plan {
+    fn plan(&self, rounds: u32, cells: Vec<(Duration, Cell)>) -> Plan {
         let arguments = self.arguments;
-        let times = cells.iter().filter_map(|cell| match &cell.task {
-            Task::Tickets(task) => Some(task.time_max()),
-            _ => None,
-        });
+        let (times, cells): (Vec<Duration>, _) = cells.into_iter().unzip();
         let settings = [
             ("session", format!("{} bytes", task::SESSION_BYTES)),
             ("window", format!("{} ms", arguments.window_ms)),
@@ -143,7 +141,7 @@ impl<'a> Planned<'a> {
             figures: figures(),
             rounds,
             seed: arguments.rounds.seed,
-            time_max: times.max().unwrap_or_default(),
+            time_max: times.into_iter().max().unwrap_or_default(),
             cells,
         }
     }
@@ -152,15 +150,20 @@ impl<'a> Planned<'a> {
         &self,
         threads: usize,
         work: Work,
-        kind: &'static str,
-    ) -> impl Iterator<Item = Cell> + '_ {
-        self.strategies.iter().map(move |strategy| Cell {
-            strategy: strategy.name().to_owned(),
-            variant: [("threads", threads.to_string()), ("keys", kind.to_owned())]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
-            task: Task::Tickets(self.task(*strategy, threads, work)),
-        })
+        kind: &str,
+    ) -> Result<Vec<(Duration, Cell)>, Error> {
+        let cell = |strategy: &Strategy| {
+            let task = self.task(*strategy, threads, work);
+            let cell = Cell {
+                strategy: strategy.name().to_owned(),
+                variant: [("threads", threads.to_string()), ("keys", kind.to_owned())]
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into(),
+                task: Task::new(&task)?,
+            };
+            Ok::<_, Error>((task.time_max(), cell))
+        };
+        self.strategies.iter().map(cell).collect()
     }
 
     fn task(&self, strategy: Strategy, threads: usize, work: Work) -> TicketsTask {
@@ -183,7 +186,7 @@ impl<'a> Planned<'a> {
             task.pin.clear();
             let operations = COUNTED.count * COUNTED_THREADS as u64;
             let SharedWrites { total, .. } =
-                count::shared_writes(&Task::Tickets(task), operations, interrupt)?;
+                count::shared_writes(&Task::new(&task)?, operations, interrupt)?;
             let of_strategy = |row: &&mut StrategyRow| {
                 row.strategy == strategy.name()
                     && row.failure.is_none()

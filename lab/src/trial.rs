@@ -1,5 +1,6 @@
-//! One trial, in a process of its own with one stack: the hidden command `trial`, and the
-//! [`Task`] that it reads and the [`Line`]s that it prints, as JSON.
+//! One trial, in a process of its own: the hidden command `trial`, the [`Task`] that it reads and
+//! the [`Line`]s that it prints, as JSON. Which tasks there are, the program says: [`run`] looks a
+//! task's name up in its table.
 //!
 //! ```text
 //! sealane-lab trial '{"task":"handshakes","stack":"rustls-ring","scenario":{...},
@@ -7,137 +8,87 @@
 //! sealane-lab trial '{"task":"handshakes", ... ,"fixed":{"warm_up":1,"count":1}}'
 //! sealane-lab trial '{"task":"identity","stack":"rustls-ring"}'
 //! ```
-//! A scenario is a [`Scenario`] in JSON; `-` reads the task from standard input. The second form is
-//! for instruments: every thread does exactly `warm_up` handshakes, then all wait for each other,
-//! then each does exactly `count` with [`phase`] marks around each side's work, building and
-//! dropping of connections included; one thread at a time, in the order of their numbers. The first
-//! line printed is always [`Line::Started`], the last one the result; after [`Line::Failed`] the
-//! exit status is not 0.
+//! `-` reads the task from standard input. The second form is for instruments: every thread does
+//! exactly `warm_up` operations, then all wait for each other, then each does exactly `count` with
+//! [`phase`] marks around each side's work. The first line printed is always [`Line::Started`], the
+//! last one the result; after [`Line::Failed`] the exit status is not 0.
 
-mod account;
-pub mod fault;
 pub mod launch;
-mod pair;
-mod threads;
-mod turns;
 
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    path::PathBuf,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 
 use crate::{
-    bulk::{
-        self,
-        task::{BulkOutcome, BulkTask},
-    },
-    certificates::task::{self as certificates, CertificateTask},
-    contexts::{self, ContextsTask},
-    document::{HandshakeRound, Histogram},
+    document::{BulkOutcome, HandshakeRound, Histogram},
     error::Error,
-    memory::held,
-    node::{self, NodeTask},
-    offload::{self, OffloadTask},
+    library::{Identity, TimedCall},
     phase,
-    ring::{
-        in_turn::{self, InTurn},
-        trial::{self as ring, RingTask},
-    },
-    scenario::{Negotiated, Scenario},
-    stack::{Identity, TimedCall},
-    stacks,
-    tables::{self, TablesTask},
-    tickets::{self, TicketsTask},
-    trial::fault::Fault,
+    scenario::Negotiated,
 };
 
-/// Its arguments.
+/// The command's arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// What to do, as JSON; `-` reads it from standard input
     task: String,
 }
 
-/// What a trial is to do.
+/// What a trial is to do: the name of some [`Work`], and what it is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "task", rename_all = "kebab-case")]
-pub enum Task {
-    /// Bytes in memory or over sockets.
-    Bulk(BulkTask),
-    /// Connections to a server of many names.
-    Certificates(CertificateTask),
-    /// Client contexts, by who builds them.
-    Contexts(ContextsTask),
-    /// Handshakes for a while, or a fixed number.
-    Handshakes(Handshakes),
-    /// Bytes into a ring and out of it, on one thread.
-    InTurn(InTurn),
-    /// Which library a stack is.
-    Identity {
-        /// Its name or path.
-        stack: String,
-    },
-    /// Connections, held.
-    Memory(Memory),
-    /// A server of Node's, or beside it, and clients.
-    Node(NodeTask),
-    /// A server with one loop, and clients.
-    Offload(OffloadTask),
-    /// Bytes from one thread to another.
-    Ring(RingTask),
-    /// Threads that change their file table.
-    Tables(TablesTask),
-    /// Tickets, issued and resumed.
-    Tickets(TicketsTask),
+pub struct Task {
+    /// The name in the program's table.
+    #[serde(rename = "task")]
+    name: String,
+    /// The fields of the work itself.
+    #[serde(flatten)]
+    body: Map<String, Value>,
 }
 
-/// Connections of one stack in one scenario, held at once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
-    /// The stack's name or path.
-    pub stack: String,
-    /// The same for every stack.
-    pub scenario: Scenario,
-    /// The folder of [`Credentials`](crate::credentials::Credentials), of the scenario's key type.
-    pub credentials: PathBuf,
-    /// How many.
-    pub connections: usize,
-}
-
-/// Handshakes of one stack in one scenario.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Handshakes {
-    /// The stack's name or path.
-    pub stack: String,
-    /// The same for every stack.
-    pub scenario: Scenario,
-    /// The folder of [`Credentials`](crate::credentials::Credentials), of the scenario's key type.
-    pub credentials: PathBuf,
-    /// Threads, each with both ends of its connections.
-    pub threads: usize,
-    /// The processor of each thread, in order; empty: not pinned.
-    #[serde(default)]
-    pub pin: Vec<usize>,
-    /// Length of the window; unused with `fixed`.
-    #[serde(default = "window_ms")]
-    pub window_ms: u64,
-    /// An exact number of handshakes instead of a window.
-    #[serde(default)]
-    pub fixed: Option<Fixed>,
-    /// A fault to commit, which the harness must find: a test interface.
-    #[serde(default)]
-    pub fault: Option<Fault>,
-    /// Whether calls that hold a lock of the stack's own are timed, see [`Stack::time_holds`].
+impl Task {
+    /// The task to do `work`.
     ///
-    /// [`Stack::time_holds`]: crate::stack::Stack::time_holds
-    #[serde(default)]
-    pub time_holds: bool,
+    /// # Errors
+    /// JSON has no words for it, such as a path that is not UTF-8.
+    pub fn new<W: Work>(work: &W) -> Result<Self, Error> {
+        match serde_json::to_value(work) {
+            Ok(Value::Object(body)) => Ok(Self { name: W::NAME.to_owned(), body }),
+            Ok(other) => Err(Error::Check(format!("a task has fields, not {other}"))),
+            Err(error) => Err(Error::Check(format!("a task as JSON: {error}"))),
+        }
+    }
 }
 
-/// Handshakes per thread.
+/// One kind of work that a trial can be told to do. In JSON its fields stand beside its name.
+pub trait Work: Serialize + DeserializeOwned {
+    /// The name of its tasks.
+    const NAME: &'static str;
+
+    /// Does it, in this process; the line is the result.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn work(&self) -> Result<Line, Error>;
+}
+
+/// A name of a task, and what does such a task from its body.
+pub type Entry = (&'static str, fn(Map<String, Value>) -> Result<Line, Error>);
+
+/// The entry of `W` in the program's table.
+#[must_use]
+pub const fn entry<W: Work>() -> Entry {
+    (W::NAME, |body| {
+        let work: W = serde_json::from_value(Value::Object(body))
+            .map_err(|error| Error::Check(format!("the task {} is not one: {error}", W::NAME)))?;
+        work.work()
+    })
+}
+
+/// Operations per thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fixed {
     /// Before the counted ones; at least 1 for a kind that resumes.
@@ -157,11 +108,11 @@ pub enum Line {
         /// [`phase::address`] of this process.
         marks: usize,
     },
-    /// The exact number of handshakes is done.
+    /// The exact number of operations is done.
     Fixed {
-        /// All threads' counted handshakes.
+        /// All threads' counted operations.
         operations: u64,
-        /// All threads' handshakes before them.
+        /// All threads' operations before them.
         warm_up: u64,
         /// What both ends read back, the same every time.
         negotiated: Negotiated,
@@ -204,11 +155,12 @@ pub enum Line {
     },
 }
 
-/// Does one task; `true` if there is a result. Failures of the stack are printed as a line.
+/// Does one task by its entry in `table`; `true` if there is a result. Failures of what is measured
+/// are printed as a line.
 ///
 /// # Errors
 /// The task cannot be read, or standard output is gone.
-pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+pub fn run(arguments: &Arguments, table: &[Entry]) -> Result<bool, Error> {
     let mut text = arguments.task.clone();
     if text == "-" {
         text.clear();
@@ -219,34 +171,17 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     let task: Task = serde_json::from_str(&text)
         .map_err(|error| Error::Check(format!("the task is not one: {error}")))?;
-    print(&Line::Started { marks: phase::address() })?;
-    let result = match &task {
-        Task::Bulk(bulk) => bulk::trial(bulk).map(Line::Bulk),
-        Task::Certificates(task) => certificates::run(task),
-        Task::Contexts(job) => contexts::trial(job),
-        Task::Handshakes(handshakes) => threads::run(handshakes),
-        Task::Identity { stack } => {
-            stacks::load(stack).map(|stack| Line::Identity(stack.identity()))
-        }
-        Task::InTurn(task) => in_turn::run(task),
-        Task::Memory(task) => held::run(task),
-        Task::Node(task) => node::trial(task),
-        Task::Offload(task) => offload::trial(task),
-        Task::Ring(task) => ring::run(task),
-        Task::Tables(task) => tables::trial(task),
-        Task::Tickets(task) => tickets::trial(task),
+    let Some((_, work)) = table.iter().find(|(name, _)| *name == task.name) else {
+        let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
+        let (name, names) = (task.name, names.join(", "));
+        return Err(Error::Check(format!("no task is called {name:?}; there are {names}")));
     };
-    let line = result.unwrap_or_else(|error| match error {
+    print(&Line::Started { marks: phase::address() })?;
+    let line = work(task.body).unwrap_or_else(|error| match error {
         Error::Unsupported(reason) => Line::Failed { unsupported: true, reason },
         Error::Check(reason) => Line::Failed { unsupported: false, reason },
         other => Line::Failed { unsupported: false, reason: other.to_string() },
     });
-    if let Task::Handshakes(Handshakes { fault: Some(Fault::Garbage), .. }) = task {
-        return io::stdout()
-            .write_all(b"17 handshakes\n")
-            .map_err(Error::io("output"))
-            .map(|()| true);
-    }
     print(&line)?;
     Ok(!matches!(line, Line::Failed { .. }))
 }
@@ -260,13 +195,55 @@ fn print(line: &Line) -> Result<(), Error> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::io("standard output"))
 }
 
-fn window_ms() -> u64 {
-    WINDOW_DEFAULT_MS
-}
-
 /// Length of a window, unless it is said.
 pub const WINDOW_DEFAULT_MS: u64 = 1_000;
 /// More than any machine has processors, by half.
 pub const THREADS_MAX: usize = 4_096;
 /// No task is as long.
 const TASK_BYTES_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Adding {
+        numbers: Vec<u64>,
+        #[serde(default)]
+        more: u64,
+    }
+
+    impl Work for Adding {
+        const NAME: &'static str = "adding";
+
+        fn work(&self) -> Result<Line, Error> {
+            let sum = self.numbers.iter().sum::<u64>() + self.more;
+            let figures = [("sum".to_owned(), sum as f64)].into();
+            Ok(Line::Figures { figures, times: BTreeMap::new() })
+        }
+    }
+
+    #[test]
+    fn a_task_is_its_name_beside_its_fields() {
+        let task = Task::new(&Adding { numbers: vec![1, 2], more: 3 }).unwrap();
+        let text = serde_json::to_string(&task).unwrap();
+        assert_eq!(text, r#"{"task":"adding","more":3,"numbers":[1,2]}"#);
+        let read: Task = serde_json::from_str(r#"{"numbers":[7],"task":"adding"}"#).unwrap();
+        let (name, work) = entry::<Adding>();
+        assert_eq!(name, read.name);
+        let Line::Figures { figures, .. } = work(read.body).unwrap() else { panic!("no figures") };
+        assert_eq!(figures["sum"], 7.0);
+    }
+
+    #[test]
+    fn a_task_that_nobody_does_or_that_lacks_a_field_is_refused_by_name() {
+        let run = |task: &str| {
+            run(&Arguments { task: task.to_owned() }, &[entry::<Adding>()])
+                .map_err(|error| error.to_string())
+        };
+        let said = run(r#"{"task":"ading","numbers":[1]}"#).unwrap_err();
+        assert!(said.contains("\"ading\"") && said.contains("there are adding"), "{said}");
+        assert_eq!(run(r#"{"task":"adding"}"#), Ok(false));
+        assert_eq!(run(r#"{"task":"adding","numbers":[1]}"#), Ok(true));
+    }
+}

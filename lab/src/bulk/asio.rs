@@ -14,14 +14,14 @@ use sha2::{Digest, Sha256};
 use crate::{
     bulk::{
         sockets,
-        task::{BulkOutcome, BulkTask, Emulate, Fault, FaultKind, Loops},
+        task::{BulkTask, Emulate, Fault, FaultKind, Loops},
     },
     credentials::{Credentials, SERVER_NAME, Side},
     document::BulkRound,
     error::Error,
+    library::Identity,
     native::Program,
     scenario::{Cipher, Group, Key, Negotiated, Scenario, Version},
-    stack::Identity,
 };
 
 /// A libssl, and headers that belong to it if they lie somewhere else than the system's.

@@ -5,15 +5,16 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     bulk::{
         Arguments, table,
-        task::{BulkOutcome, BulkTask, Emulate, Loops, Runtime},
+        task::{BulkTask, Emulate, Loops, Runtime},
     },
-    document::{BulkRound, BulkSeries, Comparison},
+    document::{BulkOutcome, BulkRound, BulkSeries, Comparison},
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
+    library::Identity,
     machine::Steal,
     rounds::{self, Measurement, Schedule, Turn},
-    stack::Identity,
+    stacks,
     statistics::{ROUNDS_MIN, Row, compare},
     trial::{Line, Task, launch},
 };
@@ -36,7 +37,7 @@ pub(super) fn measure(
         let text = "the run to go on with was begun with other arguments";
         return Err(Error::Check(text.into()));
     }
-    launch::unchanged(&journal.run.stacks)?;
+    stacks::unchanged(&journal.run.stacks)?;
     let done = journal.run.bulk.iter().filter(|series| series.failure.is_none());
     let done = done.map(|series| series.rounds.len()).min().unwrap_or(0);
     let done = u32::try_from(done).unwrap_or(u32::MAX);
@@ -127,7 +128,7 @@ fn note(stacks: &mut Vec<Identity>, stack: Identity) {
 
 fn outcome(task: &BulkTask) -> Result<BulkOutcome, Error> {
     let time_max = Duration::from_secs(task.seconds_max() + TRIAL_BESIDE_S);
-    match launch::run(&Task::Bulk(task.clone()), time_max)? {
+    match launch::run(&Task::new(task)?, time_max)? {
         Line::Bulk(outcome) => Ok(outcome),
         _ => Err(Error::Check("the trial told something else than bytes".into())),
     }

@@ -1,15 +1,10 @@
-//! What one trial carries and how, [`BulkTask`], and what came of it, [`BulkOutcome`].
+//! What one trial carries and how: [`BulkTask`].
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    document::BulkRound,
-    error::Error,
-    scenario::{Negotiated, Scenario},
-    stack::Identity,
-};
+use crate::{error::Error, scenario::Scenario};
 
 /// One transfer, or one window in memory, in a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -290,17 +285,4 @@ impl FaultKind {
             Self::Reset => "reset",
         }
     }
-}
-
-/// What a trial found; there is none if any check failed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BulkOutcome {
-    /// The library.
-    pub stack: Identity,
-    /// Who drove the sockets, with its version, where that is not this program.
-    pub driver: Option<String>,
-    /// What both ends read back, on every connection.
-    pub negotiated: Negotiated,
-    /// The figures; `order` is the caller's.
-    pub round: BulkRound,
 }

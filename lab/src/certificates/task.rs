@@ -27,7 +27,7 @@ use crate::{
     error::Error,
     load::{Crew, Load, Request, Roots, Tally, Until, Work},
     processor::process_cpu_ns,
-    trial::Line,
+    trial::{Line, Work},
 };
 
 /// Connections to one server under one strategy.
@@ -59,11 +59,19 @@ pub struct CertificateTask {
     pub fault: Option<Fault>,
 }
 
+impl Work for CertificateTask {
+    const NAME: &'static str = "certificates";
+
+    fn work(&self) -> Result<Line, Error> {
+        run(self)
+    }
+}
+
 /// Does the task. If a connection failed, only the counts that tell so come back.
 ///
 /// # Errors
 /// The server cannot start, or connections do not come to their end.
-pub(crate) fn run(task: &CertificateTask) -> Result<Line, Error> {
+fn run(task: &CertificateTask) -> Result<Line, Error> {
     allow_descriptors(2 * (task.held + task.clients))?;
     Trial::begin(task)?.run()
 }

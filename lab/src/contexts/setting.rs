@@ -103,13 +103,13 @@ impl<'a> Setting<'a> {
     /// All rows.
     ///
     /// # Errors
-    /// The roots cannot be read.
+    /// The roots cannot be read; a path has no words in JSON.
     pub(super) fn plan(&self, seed: u64) -> Result<Plan, Error> {
         let arguments = self.arguments;
         let mut cells = Vec::new();
         for (target, files) in &self.targets {
             for stack in &self.stacks {
-                cells.extend(self.cells(target, files, stack));
+                cells.extend(self.cells(target, files, stack)?);
             }
         }
         let mut settings = BTreeMap::from([
@@ -147,7 +147,7 @@ impl<'a> Setting<'a> {
 
     /// The rows of one stack and target: the write-up's, with a thread per client; and a context
     /// per lane, which has as many threads as lanes, beside a shared one on as many.
-    fn cells(&self, target: &Target, files: &Files, stack: &str) -> Vec<Cell> {
+    fn cells(&self, target: &Target, files: &Files, stack: &str) -> Result<Vec<Cell>, Error> {
         let wanted = |strategy: &Strategy| {
             let chosen = &self.arguments.strategy;
             chosen.is_empty() || chosen.contains(strategy)
@@ -166,7 +166,7 @@ impl<'a> Setting<'a> {
             let clients = self.clients();
             let job = ContextsTask::Libmongoc(Libmongoc { target, files, clients });
             let strategy = row.clone();
-            cells.push(Cell { strategy, variant: variant.clone(), task: Task::Contexts(job) });
+            cells.push(Cell { strategy, variant: variant.clone(), task: Task::new(&job)? });
         }
         let cell = |strategy: Strategy, threads, variant: &BTreeMap<_, _>| {
             let job = ContextsTask::Pings(Pings {
@@ -179,20 +179,22 @@ impl<'a> Setting<'a> {
                 fault: self.arguments.fault,
             });
             let (strategy, variant) = (strategy.name().to_owned(), variant.clone());
-            Cell { strategy, variant, task: Task::Contexts(job) }
+            Ok::<_, Error>(Cell { strategy, variant, task: Task::new(&job)? })
         };
         let threads = self.clients().min(CLIENT_THREADS_MAX);
         for strategy in STRATEGIES.into_iter().filter(wanted) {
             if strategy != Strategy::PerLane {
-                cells.push(cell(strategy, threads, &variant));
+                cells.push(cell(strategy, threads, &variant)?);
             }
         }
         if wanted(&Strategy::PerLane) {
             variant.insert("threads".to_owned(), self.lanes.to_string());
             let pair = [Strategy::PerPool, Strategy::PerLane].into_iter().filter(wanted);
-            cells.extend(pair.map(|strategy| cell(strategy, self.lanes, &variant)));
+            for strategy in pair {
+                cells.push(cell(strategy, self.lanes, &variant)?);
+            }
         }
-        cells
+        Ok(cells)
     }
 
     /// Runs the checks' own trials and writes all verdicts down.
@@ -236,7 +238,7 @@ impl<'a> Setting<'a> {
                 if interrupt.is_pressed() {
                     return Err(Error::Interrupted);
                 }
-                let result = launch::run(&Task::Contexts(job), self.time_max());
+                let result = launch::run(&Task::new(&job)?, self.time_max());
                 judge.hear(check, stack, result);
             }
         }

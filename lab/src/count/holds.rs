@@ -8,9 +8,9 @@
 use crate::{
     count::{Tools, locks, subject::Subject},
     error::Error,
+    library::TimedCall,
     phase::Phase,
     recording::Part,
-    stack::TimedCall,
 };
 
 /// A lock in one part of the work, and how long it is held there.

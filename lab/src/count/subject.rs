@@ -14,12 +14,14 @@ use crate::{
     credentials::Credentials,
     document::{BySide, CountResult, LockCounts, Run, SharedWrites},
     error::Error,
+    handshake::{Handshakes, task::fault::Fault},
     journal::Journal,
+    library::TimedCall,
     machine, phase,
     recording::{ByPart, Recording},
     scenario::{Kind, Scenario},
-    stack::TimedCall,
-    trial::{Fixed, Handshakes, Line, Task, fault::Fault, launch},
+    stacks,
+    trial::{Fixed, Line, Task, launch},
 };
 
 /// One stack in one scenario.
@@ -85,7 +87,7 @@ impl Subject {
     /// What stopped the trial.
     pub(super) fn timed_calls(&self, tools: &Tools) -> Result<(Vec<TimedCall>, u64), Error> {
         let task = Handshakes { time_holds: true, ..self.task(tools, 1, HOLDS)? };
-        match launch::run(&Task::Handshakes(task), HOLDS_TIME_MAX)? {
+        match launch::run(&Task::new(&task)?, HOLDS_TIME_MAX)? {
             Line::Fixed { holds, .. } => Ok((holds, HOLDS.warm_up + HOLDS.count)),
             _ => Err(Error::Check("the trial told something else than its holds".into())),
         }
@@ -126,7 +128,7 @@ impl Subject {
         self.needs_a_build_for_counting()?;
         // What may fail within a second comes before what takes minutes.
         needs_what_recordings_need()?;
-        let mut stack = launch::identity(&self.stack)?;
+        let mut stack = stacks::identity(&self.stack)?;
         stack.path = file_name(&stack.path);
         let words: Vec<String> = stack.build.split(' ').map(without_folder).collect();
         stack.build = words.join(" ");
@@ -166,8 +168,7 @@ impl Subject {
             fixed: None,
             ..self.task(tools, 1, Fixed { warm_up: 0, count: 0 })?
         };
-        let Line::Window { round, .. } = launch::run(&Task::Handshakes(task), NATIVE_TIME_MAX)?
-        else {
+        let Line::Window { round, .. } = launch::run(&Task::new(&task)?, NATIVE_TIME_MAX)? else {
             return Err(Error::Check("the trial told something else than a window".into()));
         };
         let [server, client, outside] = round.median_ns.map(|ns| ns as f64);
@@ -185,7 +186,7 @@ impl Subject {
 
     /// The trial and how many handshakes it does, all threads together.
     fn trial(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<(Program, u64), Error> {
-        let task = Task::Handshakes(self.task(tools, threads, fixed)?);
+        let task = Task::new(&self.task(tools, threads, fixed)?)?;
         let task = serde_json::to_string(&task)
             .map_err(|error| Error::Check(format!("a task as JSON: {error}")))?;
         let operations = fixed.count * threads as u64;

@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 /// What one stack shares per handshake. A side's figures hold the making and dropping of its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// [`Identity::name`](crate::stack::Identity::name).
+    /// [`Identity::name`](crate::library::Identity::name).
     pub stack: String,
     /// Its version, as the library tells it.
     pub version: String,

@@ -8,7 +8,7 @@ use super::Scenario;
 /// One stack's forecast, from one recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
-    /// [`Identity::name`](crate::stack::Identity::name).
+    /// [`Identity::name`](crate::library::Identity::name).
     pub stack: String,
     /// Its version, as the library tells it.
     pub version: String,
@@ -223,7 +223,7 @@ pub struct ValidatedCurve {
     pub knee: [Knee; 2],
     /// What was recorded: stack and version, which is not always the published one.
     pub recorded: String,
-    /// [`Identity::name`](crate::stack::Identity::name) of what was recorded.
+    /// [`Identity::name`](crate::library::Identity::name) of what was recorded.
     #[serde(default)]
     pub stack: String,
     /// What was asked of it.

@@ -11,7 +11,7 @@ pub struct KernelForecast {
     pub profile: Profile,
     /// What a system call does under the table's lock, measured here.
     pub hold: KernelHold,
-    /// Whose handshake it is: [`Identity::name`](crate::stack::Identity::name).
+    /// Whose handshake it is: [`Identity::name`](crate::library::Identity::name).
     pub stack: String,
     /// Its version, as the library tells it.
     pub version: String,

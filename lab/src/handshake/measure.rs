@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tempfile::TempDir;
 
-use super::{Settings, figures};
+use super::{Handshakes, Settings, figures};
 use crate::{
     credentials::Credentials,
     document::{HandshakePoint, HandshakeRound, HandshakeSeries, HandshakeTimes, Histogram},
@@ -14,7 +14,8 @@ use crate::{
     journal::Journal,
     rounds::{self, Measurement, Schedule, Turn},
     scenario::{Key, Negotiated, Scenario},
-    trial::{Handshakes, Line, Task, launch},
+    stacks,
+    trial::{Line, Task, launch},
 };
 
 /// Adds rounds to `journal` until it has `rounds` of them, comparisons included, and keeps it after
@@ -34,7 +35,7 @@ pub fn measure(
         journal.run.handshakes = series(settings);
         identify(settings, journal);
     } else {
-        launch::unchanged(&journal.run.stacks)?;
+        stacks::unchanged(&journal.run.stacks)?;
     }
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let mut credentials = BTreeMap::new();
@@ -148,7 +149,7 @@ impl Bench<'_> {
     fn trial(&self, series: usize, point: usize, order: u32) -> Result<Window, Error> {
         let series = &self.journal.run.handshakes[series];
         let threads = self.settings.threads[point];
-        let task = Task::Handshakes(Handshakes {
+        let task = Task::new(&Handshakes {
             stack: series.stack.clone(),
             scenario: series.scenario.clone(),
             credentials: self.credentials[&series.scenario.key].clone(),
@@ -158,7 +159,7 @@ impl Bench<'_> {
             fixed: None,
             fault: self.settings.fault_of(&series.stack),
             time_holds: false,
-        });
+        })?;
         // Warm-up takes about as long as the window, at most.
         let time_max = Duration::from_millis(3 * self.settings.window_ms) + TRIAL_SLACK_MAX;
         match launch::run(&task, time_max)? {
@@ -245,7 +246,7 @@ fn identify(settings: &Settings, journal: &mut Journal) {
         if settings.stacks[..place].contains(stack) {
             continue;
         }
-        match launch::identity(stack) {
+        match stacks::identity(stack) {
             Ok(identity) => journal.run.stacks.push(identity),
             Err(error) => {
                 let reason = match error {

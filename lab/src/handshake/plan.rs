@@ -1,8 +1,8 @@
 //! What is measured: [`Settings`], out of the command line.
 
-use crate::{error::Error, machine, scenario::Scenario, stacks, trial::fault::Fault};
+use crate::{error::Error, machine, scenario::Scenario, stacks};
 
-use super::Arguments;
+use super::{Arguments, task::fault::Fault};
 
 /// Every stack in every scenario with every number of threads.
 #[derive(Clone, Debug)]

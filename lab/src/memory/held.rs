@@ -5,9 +5,10 @@
 //! keeps what was freed, and counts what has never been written to as nothing. All stacks here take
 //! their memory from the same allocator.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use sealane_libssl::heap;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     credentials::Credentials,
@@ -15,14 +16,35 @@ use crate::{
     scenario::Scenario,
     stack::{Endpoint, Progress, Worker},
     stacks,
-    trial::{Line, Memory},
+    trial::{Line, Work},
 };
+
+/// Connections of one stack in one scenario, held at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The stack's name or path.
+    pub stack: String,
+    /// The same for every stack.
+    pub scenario: Scenario,
+    /// The folder of [`Credentials`], of the scenario's key type.
+    pub credentials: PathBuf,
+    /// How many.
+    pub connections: usize,
+}
+
+impl Work for Memory {
+    const NAME: &'static str = "memory";
+
+    fn work(&self) -> Result<Line, Error> {
+        run(self)
+    }
+}
 
 /// Does the task.
 ///
 /// # Errors
 /// The stack's own, or what differs from what was asked.
-pub(crate) fn run(task: &Memory) -> Result<Line, Error> {
+fn run(task: &Memory) -> Result<Line, Error> {
     let credentials = Credentials::at(&task.credentials);
     let prepared = stacks::load(&task.stack)?.prepare(&task.scenario, &credentials)?;
     let worker = prepared.worker()?;

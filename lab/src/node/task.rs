@@ -27,7 +27,7 @@ use crate::{
     },
     process::Kind,
     servers::round::raise_descriptor_limit,
-    trial::Line,
+    trial::{Line, Work},
 };
 
 /// One row of `node`.
@@ -62,11 +62,19 @@ impl NodeTask {
     }
 }
 
+impl Work for NodeTask {
+    const NAME: &'static str = "node";
+
+    fn work(&self) -> Result<Line, Error> {
+        run(self)
+    }
+}
+
 /// Runs one trial.
 ///
 /// # Errors
 /// Something differs from what was asked for, or the server fails.
-pub(crate) fn run(task: &NodeTask) -> Result<Line, Error> {
+fn run(task: &NodeTask) -> Result<Line, Error> {
     raise_descriptor_limit(task.connections_max())?;
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let server = Running::start(task, folder.path())?;

@@ -22,7 +22,7 @@ use crate::{
     load::{Crew, Expect, Load, Offer, Pace, Plan, Request, Roots, Tally, Tls, Until, Work},
     offload::{Strategy, account::Account, running::Running},
     scenario::{Key, Scenario},
-    trial::Line,
+    trial::{Line, Work},
 };
 
 /// One row of `offload`.
@@ -103,11 +103,19 @@ pub(super) fn scenario(key: Key) -> Scenario {
     Scenario { key, tickets: 0, ..Scenario::default() }
 }
 
+impl Work for OffloadTask {
+    const NAME: &'static str = "offload";
+
+    fn work(&self) -> Result<Line, Error> {
+        run(self)
+    }
+}
+
 /// Runs one trial.
 ///
 /// # Errors
 /// Something differs from what was asked for, or the server fails.
-pub(crate) fn run(task: &OffloadTask) -> Result<Line, Error> {
+fn run(task: &OffloadTask) -> Result<Line, Error> {
     let mut server = Running::start(task)?;
     let client = Client { task, plan: plan(task, &server)? };
     let outcome = match task.traffic {

@@ -13,7 +13,7 @@ use crate::{
         ends::{CAP_BYTES, Locked, Receiver, Sender, limits},
         paged,
     },
-    trial::Line,
+    trial::{Line, Work},
 };
 
 /// How much goes through which ring.
@@ -27,11 +27,19 @@ pub struct InTurn {
     pub chunks: u64,
 }
 
+impl Work for InTurn {
+    const NAME: &'static str = "in-turn";
+
+    fn work(&self) -> Result<Line, Error> {
+        run(self)
+    }
+}
+
 /// Does the task.
 ///
 /// # Errors
 /// A byte was wrong, or missing.
-pub(crate) fn run(task: &InTurn) -> Result<Line, Error> {
+fn run(task: &InTurn) -> Result<Line, Error> {
     match task.strategy {
         Strategy::Bytering => {
             let limits = limits().map_err(|error| Error::Check(error.to_string()))?;

@@ -26,7 +26,7 @@ use crate::{
         ends::{CAP_BYTES, Locked, PAGE_BYTES, Receiver, Sender, limits},
         paged,
     },
-    trial::Line,
+    trial::{Line, Work},
 };
 
 /// What is sent through which ring.
@@ -44,11 +44,19 @@ pub struct RingTask {
     pub pin: Vec<usize>,
 }
 
+impl Work for RingTask {
+    const NAME: &'static str = "ring";
+
+    fn work(&self) -> Result<Line, Error> {
+        run(self)
+    }
+}
+
 /// Does the task.
 ///
 /// # Errors
 /// A byte was wrong, or an end waited for too long.
-pub(crate) fn run(task: &RingTask) -> Result<Line, Error> {
+fn run(task: &RingTask) -> Result<Line, Error> {
     let broken = |error: bytering::LimitsError| Error::Check(error.to_string());
     match task.strategy {
         Strategy::Bytering => {

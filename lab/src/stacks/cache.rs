@@ -19,7 +19,7 @@ use crate::error::Error;
 ///
 /// # Errors
 /// [`Error::Unsupported`] if neither `XDG_CACHE_HOME` nor `HOME` is set.
-pub(super) fn folder() -> Result<PathBuf, Error> {
+pub(crate) fn folder() -> Result<PathBuf, Error> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let none = || Error::Unsupported("no folder for built stacks; set HOME".into());
@@ -30,12 +30,12 @@ pub(super) fn folder() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 /// As [`folder`].
-pub(super) fn folder_of(name: &str) -> Result<PathBuf, Error> {
+pub(crate) fn folder_of(name: &str) -> Result<PathBuf, Error> {
     Ok(folder()?.join(name))
 }
 
 /// The library of the built stack `name`, if it was built.
-pub(super) fn library(name: &str, file: &str) -> Option<PathBuf> {
+pub(crate) fn library(name: &str, file: &str) -> Option<PathBuf> {
     let path = folder_of(name).ok()?.join(LIBRARY_FOLDER).join(file);
     path.exists().then_some(path)
 }
@@ -56,7 +56,7 @@ pub(super) fn sha256(path: &Path) -> Result<String, Error> {
     Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The part of [`Identity::build`](crate::stack::Identity) about the file that the cryptography
+/// The part of [`Identity::build`](crate::library::Identity) about the file that the cryptography
 /// comes from.
 pub(super) fn libcrypto(path: &Path) -> String {
     let sha256 = sha256(path).unwrap_or_default();
@@ -64,6 +64,6 @@ pub(super) fn libcrypto(path: &Path) -> String {
 }
 
 /// In a built stack's folder.
-pub(super) const LIBRARY_FOLDER: &str = "lib";
+pub(crate) const LIBRARY_FOLDER: &str = "lib";
 /// How it was built, one line.
-pub(super) const NOTE: &str = "build.txt";
+pub(crate) const NOTE: &str = "build.txt";

@@ -17,8 +17,9 @@ use sealane_libssl::{
 use crate::{
     credentials::{Credentials, SERVER_NAME, Side},
     error::Error,
+    library::Identity,
     scenario::{Group, Key, Kind, Negotiated, Scenario, Share, Version},
-    stack::{Endpoint, Identity, Prepared, Progress, Session, Stack, Worker},
+    stack::{Endpoint, Prepared, Progress, Session, Stack, Worker},
     stacks::{Loaded, cache},
 };
 

@@ -4,7 +4,7 @@ use std::{env, fs};
 
 use sha2::{Digest, Sha256};
 
-use crate::stack::Identity;
+use crate::library::Identity;
 
 /// The identity of a stack made of these `packages`, as Cargo calls them.
 pub(super) fn identity(name: &str, packages: &[&str]) -> Identity {

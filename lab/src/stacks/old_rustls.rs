@@ -16,8 +16,9 @@ use serde_json::json;
 use crate::{
     credentials::Credentials,
     error::Error,
+    library::{Identity, TimedCall},
     scenario::{Negotiated, Scenario},
-    stack::{Endpoint, Identity, Prepared, Progress, Session, Stack, TimedCall, Worker},
+    stack::{Endpoint, Prepared, Progress, Session, Stack, Worker},
     stacks::{Loaded, cache, libssl::failed},
 };
 

@@ -16,8 +16,9 @@ pub(super) use contexts::{Client, issues_tickets};
 use crate::{
     credentials::Credentials,
     error::Error,
+    library::{Identity, TimedCall},
     scenario::Scenario,
-    stack::{Identity, Prepared, Stack, TimedCall},
+    stack::{Prepared, Stack},
     stacks::{Loaded, linked},
 };
 use contexts::Library;

@@ -29,8 +29,9 @@ use sealane_engine::{
 use crate::{
     credentials::{Credentials, Side},
     error::Error,
+    library::Identity,
     scenario::{Group, Kind, Negotiated, Scenario, Share, Version},
-    stack::{Endpoint, Identity, Prepared, Progress, Session, Stack, Worker},
+    stack::{Endpoint, Prepared, Progress, Session, Stack, Worker},
     stacks::{
         Loaded, linked,
         rustls::{Client, issues_tickets},

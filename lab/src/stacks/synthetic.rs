@@ -30,8 +30,9 @@ use std::{
 use crate::{
     credentials::Credentials,
     error::Error,
+    library::Identity,
     scenario::{Kind, Negotiated, Scenario, Share},
-    stack::{Endpoint, Identity, Prepared, Progress, Session, Stack, Worker},
+    stack::{Endpoint, Prepared, Progress, Session, Stack, Worker},
     stacks::{Loaded, linked},
 };
 

@@ -17,7 +17,7 @@ use crate::{
     processor,
     servers::round::raise_descriptor_limit,
     tables::{CPU_NS, GROWTHS, SHARERS, Strategy, TIME_BESIDE},
-    trial::{Line, THREADS_MAX, Task, launch},
+    trial::{self, Line, THREADS_MAX, Task, launch},
 };
 
 /// Threads that change their file table, under one strategy.
@@ -65,11 +65,19 @@ impl Work {
     }
 }
 
+impl trial::Work for TablesTask {
+    const NAME: &'static str = "tables";
+
+    fn work(&self) -> Result<Line, Error> {
+        run(self)
+    }
+}
+
 /// Does the task; the line is its result.
 ///
 /// # Errors
 /// The first thread's that failed.
-pub(crate) fn run(task: &TablesTask) -> Result<Line, Error> {
+fn run(task: &TablesTask) -> Result<Line, Error> {
     if task.threads == 0 || task.threads > THREADS_MAX {
         return Err(Error::Unsupported(format!("1 to {THREADS_MAX} threads")));
     }
@@ -114,9 +122,9 @@ fn processes(task: &TablesTask) -> Result<Line, Error> {
     let each = (0..task.threads).map(|number| {
         let pin = task.pin.get(number).copied().into_iter().collect();
         let strategy = Strategy::ThreadTable;
-        Task::Tables(TablesTask { strategy, threads: 1, pin, ..task.clone() })
+        Task::new(&TablesTask { strategy, threads: 1, pin, ..task.clone() })
     });
-    let each: Vec<Task> = each.collect();
+    let each: Vec<Task> = each.collect::<Result<_, _>>()?;
     let time_max = Duration::from_millis(task.window_ms) + TIME_BESIDE;
     let lines: Vec<Result<Line, Error>> = thread::scope(|scope| {
         let threads: Vec<_> =

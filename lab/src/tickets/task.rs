@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::Error,
     processor,
-    trial::{Fixed, Line, THREADS_MAX},
+    trial::{self, Fixed, Line, THREADS_MAX},
 };
 
 use super::{
@@ -72,11 +72,19 @@ impl TicketsTask {
     }
 }
 
+impl trial::Work for TicketsTask {
+    const NAME: &'static str = "tickets";
+
+    fn work(&self) -> Result<Line, Error> {
+        run(self)
+    }
+}
+
 /// Does the task; the line is its result.
 ///
 /// # Errors
 /// The first thread's that failed, or what is not as it must be.
-pub(crate) fn run(task: &TicketsTask) -> Result<Line, Error> {
+fn run(task: &TicketsTask) -> Result<Line, Error> {
     if task.threads == 0 || task.threads > THREADS_MAX {
         return Err(Error::Unsupported(format!("1 to {THREADS_MAX} threads")));
     }

@@ -12,7 +12,6 @@ use std::{
 
 use crate::{
     error::Error,
-    stack::Identity,
     trial::{Line, Task},
 };
 
@@ -22,7 +21,15 @@ use crate::{
 /// Why there is none: [`Error::Unsupported`] if the stack cannot do it; else what the trial said,
 /// the signal that ended it, or that it took longer than `time_max`.
 pub fn run(task: &Task, time_max: Duration) -> Result<Line, Error> {
-    let lines = lines(&mut command(task)?, time_max)?;
+    result(&mut command(task)?, time_max)
+}
+
+/// The last line of what `command`, a trial's, prints.
+///
+/// # Errors
+/// As [`run`].
+pub fn result(command: &mut Command, time_max: Duration) -> Result<Line, Error> {
+    let lines = lines(command, time_max)?;
     match lines.into_iter().next_back() {
         Some(Line::Started { .. }) | None => {
             Err(Error::Check("the trial ended without a result".into()))
@@ -31,48 +38,15 @@ pub fn run(task: &Task, time_max: Duration) -> Result<Line, Error> {
     }
 }
 
-/// Which library `stack` is, as a process tells that loads it.
-///
-/// # Errors
-/// As [`run`].
-pub fn identity(stack: &str) -> Result<Identity, Error> {
-    match run(&Task::Identity { stack: stack.to_owned() }, IDENTITY_TIME_MAX)? {
-        Line::Identity(identity) => Ok(identity),
-        _ => Err(Error::Check("the trial told something else than an identity".into())),
-    }
-}
-
-/// Whether `stacks`, which a run began with, are still the files that they were: rounds of two
-/// libraries must not stand under one name.
-///
-/// # Errors
-/// The first that is another one now, or that cannot be loaded any more.
-pub fn unchanged(stacks: &[Identity]) -> Result<(), Error> {
-    for before in stacks {
-        let Identity { name, sha256, .. } = identity(&before.name)?;
-        // Asio's driver may be linked with another file of that name.
-        if !stacks.iter().any(|known| known.name == name && known.sha256 == sha256) {
-            let what = "the run cannot be resumed: since it began,";
-            return Err(Error::Check(format!("{what} {name} has become another file")));
-        }
-    }
-    Ok(())
-}
-
 /// The command line of a trial.
 ///
 /// # Errors
 /// This program's own path is not known.
 pub fn command(task: &Task) -> Result<Command, Error> {
-    let counts_memory = matches!(task, Task::Memory(_));
     let task = serde_json::to_string(task)
         .map_err(|error| Error::Check(format!("a task as JSON: {error}")))?;
     let mut command = Command::new(env::current_exe().map_err(Error::io("this program's path"))?);
     command.arg("trial").arg(task);
-    if counts_memory {
-        // Or the allocator would keep what is freed for the thread, and count it as in use.
-        command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
-    }
     Ok(command)
 }
 
@@ -149,7 +123,6 @@ fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-const IDENTITY_TIME_MAX: Duration = Duration::from_secs(60);
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 /// Small beside a trial; waiting costs nothing that a trial could feel.
 const WAIT_STEP: Duration = Duration::from_millis(5);

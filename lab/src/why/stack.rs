@@ -18,12 +18,11 @@ use crate::{
     forecast::{self, Target, replays::Watch, table},
     interrupt::Interrupt,
     journal::{self, Journal},
+    library::Identity,
     page,
     progress::Progress,
     recording::Recording,
-    replay,
-    stack::Identity,
-    transfer,
+    replay, transfer,
 };
 
 /// What is asked of stacks.

@@ -6,9 +6,10 @@ use std::{collections::BTreeMap, path::Path, process::Command};
 
 use sealane_lab::{
     credentials::Credentials,
+    handshake::Handshakes,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
     stacks,
-    trial::{Fixed, Handshakes, Line, Task},
+    trial::{Fixed, Line, Task},
 };
 
 #[test]
@@ -45,7 +46,7 @@ fn every_c_stack_does_what_each_scenario_asks_or_says_that_it_cannot() {
 }
 
 fn trial(stack: &str, scenario: &Scenario, credentials: &Path) -> Line {
-    let task = Task::Handshakes(Handshakes {
+    let task = Task::new(&Handshakes {
         stack: stack.to_owned(),
         scenario: scenario.clone(),
         credentials: credentials.to_owned(),
@@ -55,7 +56,8 @@ fn trial(stack: &str, scenario: &Scenario, credentials: &Path) -> Line {
         fixed: Some(Fixed { warm_up: 1, count: 3 }),
         fault: None,
         time_holds: false,
-    });
+    })
+    .unwrap();
     let task = serde_json::to_string(&task).unwrap();
     let output =
         Command::new(env!("CARGO_BIN_EXE_sealane-lab")).args(["trial", &task]).output().unwrap();

@@ -9,9 +9,9 @@ use std::{
 
 use sealane_lab::{
     document::Run,
+    library::Identity,
     recording::{ByPart, Event, Line, Lock, LockClass, PathNode, Recording, SCHEMA, Step},
     scenario::{Kind, Scenario},
-    stack::Identity,
 };
 
 #[test]

@@ -10,8 +10,8 @@ use std::{
 
 use sealane_lab::{
     document::{Knee, Run, VerdictKind},
+    library::Identity,
     recording::{ByPart, Event, Line, Part, Recording, SCHEMA, Step},
-    stack::Identity,
 };
 
 fn lab(arguments: &[&str], folder: &Path) -> Output {

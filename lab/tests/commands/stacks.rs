@@ -10,9 +10,10 @@ use std::{
 
 use sealane_lab::{
     credentials::Credentials,
+    handshake::Handshakes,
     scenario::{Kind, Scenario, Share, Version},
     stacks,
-    trial::{Fixed, Handshakes, Line, Task},
+    trial::{Fixed, Line, Task},
 };
 use serde_json::Value;
 
@@ -173,7 +174,7 @@ fn older_versions_of_rustls_shake_hands_and_resume() {
         ] {
             for share in [Share::Context, Share::Session, Share::Thread] {
                 let scenario = Scenario { kind, version, share, ..Scenario::default() };
-                let task = Task::Handshakes(Handshakes {
+                let task = Task::new(&Handshakes {
                     stack: name.clone(),
                     scenario,
                     credentials: folder.path().to_owned(),
@@ -183,7 +184,8 @@ fn older_versions_of_rustls_shake_hands_and_resume() {
                     fixed: Some(Fixed { warm_up: 1, count: 3 }),
                     fault: None,
                     time_holds: false,
-                });
+                })
+                .unwrap();
                 let task = serde_json::to_string(&task).unwrap();
                 let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
                 let output = command.args(["trial", &task]).output().unwrap();

@@ -10,6 +10,7 @@
 
 mod credentials;
 mod error;
+mod library;
 mod scenario;
 mod stack;
 

@@ -60,7 +60,7 @@ fn cpu_ns(strategy: Strategy, work: Work, machine: &Machine) -> Result<f64, Erro
         ));
     }
     let task = TablesTask { strategy, work, threads, pin, window_ms: WINDOW_MS };
-    match launch::run(&Task::Tables(task), TIME_MAX)? {
+    match launch::run(&Task::new(&task)?, TIME_MAX)? {
         Line::Figures { figures, .. } => figures.get(CPU_NS).copied(),
         _ => None,
     }

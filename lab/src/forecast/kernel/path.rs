@@ -1,8 +1,8 @@
 //! A connection's way through a server as steps of the replay: [`ServerPath`].
 
 use crate::{
+    library::Identity,
     recording::{ByPart, Event, Hold, Line, Lock, LockClass, Part, Recording, Step},
-    stack::Identity,
 };
 
 /// System calls that hold a file table's lock, and the work between them, dealt out evenly.

@@ -21,7 +21,7 @@ use rustls::{
     server::{ProducesTickets, StoresServerSessions},
 };
 
-use crate::stack::TimedCall;
+use crate::library::TimedCall;
 
 /// From now on what is built is timed.
 pub(crate) fn begin() {

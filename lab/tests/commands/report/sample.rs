@@ -16,8 +16,8 @@ use sealane_lab::{
         MemoryResult, Noise, Run, SCHEMA, Server, ServerCase, ServerResult, Servers, SharedLine,
         SharedWrites, Tool,
     },
+    library::Identity,
     scenario::{Group, Kind, Negotiated, Scenario, Version},
-    stack::Identity,
 };
 
 use super::strategies;

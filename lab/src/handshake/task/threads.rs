@@ -18,6 +18,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::{
+    Handshakes,
+    account::{self, Report, Times},
+    fault::Fault,
+    pair::{Clock, Pair, Part, Spans},
+    turns::Turns,
+};
 use crate::{
     credentials::Credentials,
     error::Error,
@@ -26,13 +33,7 @@ use crate::{
     processor::{confine, thread_cpu_ns},
     stack::Prepared,
     stacks,
-    trial::{
-        Handshakes, Line, THREADS_MAX,
-        account::{self, Report, Times},
-        fault::Fault,
-        pair::{Clock, Pair, Part, Spans},
-        turns::Turns,
-    },
+    trial::{Fixed, Line, THREADS_MAX},
 };
 
 /// Runs the trial; the line is its result.
@@ -225,7 +226,7 @@ impl Thread {
 
     /// Exactly so many handshakes, in turns with the others: which locks, lines and blocks of
     /// memory meet must not depend on whom the system wakes first.
-    fn fixed(&self, pair: &mut Pair, fixed: super::Fixed) -> Result<Report, Error> {
+    fn fixed(&self, pair: &mut Pair, fixed: Fixed) -> Result<Report, Error> {
         let mut clock = Clock::new(self.meeting.origin);
         phase::announce();
         // What a fault clones is made before anything is counted.

@@ -1,15 +1,12 @@
 //! Adds up what the threads report, and judges whether the round counts.
 
+use super::{
+    Handshakes,
+    pair::{Part, Spans},
+};
 use crate::{
-    counted::ACCOUNTING,
-    document::HandshakeRound,
-    error::Error,
-    histogram::Times as Histogram,
-    scenario::Negotiated,
-    trial::{
-        Handshakes, Line,
-        pair::{Part, Spans},
-    },
+    counted::ACCOUNTING, document::HandshakeRound, error::Error, histogram::Times as Histogram,
+    scenario::Negotiated, trial::Line,
 };
 
 /// One thread's.

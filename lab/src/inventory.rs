@@ -1,15 +1,12 @@
 //! The command `stacks`: which ones this machine has, and building more.
 
+mod build;
+
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::{
-    error::Error,
-    stack::Identity,
-    stacks::{self, build},
-    trial::launch,
-};
+use crate::{error::Error, library::Identity, stacks};
 
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -72,7 +69,7 @@ struct Entry {
 impl Entry {
     /// Asked of a process of its own, since each holds one stack.
     fn of(name: &str) -> Self {
-        match launch::identity(name) {
+        match stacks::identity(name) {
             Ok(identity) => Self { identity, failure: None },
             Err(error) => Self {
                 identity: Identity { name: name.to_owned(), ..Identity::default() },

@@ -28,10 +28,11 @@ use rustix::fs::{FlockOperation, flock};
 use crate::{
     credentials::Credentials,
     error::Error,
+    handshake::Handshakes,
     interrupt::Interrupt,
     scenario::Scenario,
     stacks::cache,
-    trial::{Fixed, Handshakes, Task, launch},
+    trial::{Fixed, Task, launch},
 };
 use recipe::{Maker, Place, Progress, RECIPES, Recipe, Step};
 use step::Runner;
@@ -252,7 +253,7 @@ impl Work {
         let folder = self.folder.join("credentials");
         let scenario = Scenario::default();
         Credentials::make(&folder, scenario.key)?;
-        let task = Task::Handshakes(Handshakes {
+        let task = Task::new(&Handshakes {
             stack: library.display().to_string(),
             scenario,
             credentials: folder,
@@ -262,7 +263,7 @@ impl Work {
             fixed: Some(Fixed { warm_up: 1, count: 1 }),
             fault: None,
             time_holds: false,
-        });
+        })?;
         launch::run(&task, CHECK_TIME_MAX).map(|_| ())
     }
 }

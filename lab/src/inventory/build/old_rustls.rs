@@ -49,17 +49,18 @@ serde_json = \"1\"
 thiserror = \"2\"
 ";
 
-const SOURCES: [(&str, &str); 10] = [
+const SOURCES: [(&str, &str); 11] = [
     ("src/lib.rs", EXPORTS),
     ("src/credentials.rs", include_str!("../../credentials.rs")),
     ("src/error.rs", include_str!("../../error.rs")),
+    ("src/library.rs", include_str!("../../library.rs")),
     ("src/scenario.rs", include_str!("../../scenario.rs")),
     ("src/stack.rs", include_str!("../../stack.rs")),
-    ("src/ends/contexts.rs", include_str!("../rustls/contexts.rs")),
-    ("src/ends/end.rs", include_str!("../rustls/end.rs")),
-    ("src/ends/settings.rs", include_str!("../rustls/settings.rs")),
-    ("src/ends/store.rs", include_str!("../rustls/store.rs")),
-    ("src/ends/timed.rs", include_str!("../rustls/timed.rs")),
+    ("src/ends/contexts.rs", include_str!("../../stacks/rustls/contexts.rs")),
+    ("src/ends/end.rs", include_str!("../../stacks/rustls/end.rs")),
+    ("src/ends/settings.rs", include_str!("../../stacks/rustls/settings.rs")),
+    ("src/ends/store.rs", include_str!("../../stacks/rustls/store.rs")),
+    ("src/ends/timed.rs", include_str!("../../stacks/rustls/timed.rs")),
 ];
 
 #[cfg(test)]

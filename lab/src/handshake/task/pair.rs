@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
+use super::fault::Fault;
 use crate::{
     error::Error,
     phase::{self, Phase},
     scenario::{Kind, Negotiated, Scenario, Share},
     stack::{Endpoint, Progress, Session, Worker},
-    trial::fault::Fault,
 };
 
 /// One thread's connections, one after the other, in memory. Its buffers are used again and again

@@ -6,7 +6,6 @@ use super::*;
 use crate::{
     scenario::{Key, Scenario},
     stack::{Endpoint, Session, Worker},
-    trial::Fixed,
 };
 
 #[test]
