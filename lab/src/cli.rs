@@ -152,7 +152,7 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
             kernel_ledger::run(&arguments.kernel, json, repeats)
         }
         Subject::Count(arguments) => count::run(&arguments.own),
-        Subject::Findings(arguments) => findings::run(&arguments),
+        Subject::Findings(arguments) => findings::run(&arguments, page::findings::tell),
         Subject::Forecast(arguments) => forecast::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),
@@ -209,18 +209,6 @@ fn print(bytes: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Whether there is a subcommand of that name.
-pub(crate) fn has_command(name: &str) -> bool {
-    Arguments::command().find_subcommand(name).is_some()
-}
-
-/// Whether `arguments`, without the program's name, make a command line.
-#[cfg(test)]
-pub(crate) fn parses(arguments: impl Iterator<Item = String>) -> Result<(), String> {
-    let all = ["sealane-lab".to_owned()].into_iter().chain(arguments);
-    Arguments::try_parse_from(all).map(|_| ()).map_err(|error| error.to_string())
-}
-
 /// What trials can be told to do.
 const TASKS: [trial::Entry; 12] = [
     entry::<BulkTask>(),
@@ -238,3 +226,6 @@ const TASKS: [trial::Entry; 12] = [
 ];
 /// As a shell tells that SIGINT ended a program.
 const INTERRUPTED_STATUS: u8 = 130;
+
+#[cfg(test)]
+mod tests;

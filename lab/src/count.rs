@@ -41,7 +41,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use class::{ALLOCATOR, NAMELESS_MEMORY, TAKEN_BY};
 #[cfg(test)]
 pub(crate) use plain::OPERATIONS;
 pub(crate) use plain::{Counts, Plain};
@@ -62,8 +61,6 @@ use crate::{
     stacks,
     trial::{Task, launch},
 };
-
-pub(crate) use run::installed;
 
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]

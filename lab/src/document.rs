@@ -24,12 +24,14 @@ pub use findings::{
     Amount, Finding, HOT_LINES_MAX, HotLine, PATH_FUNCTIONS_MAX, Recorded, SITES_MAX, Site,
 };
 pub use forecast::{
-    Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost, Profile,
-    Score, ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
+    Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, KNEE, KNEE_THREADS_MIN,
+    Knee, LineCost, Profile, Score, ValidatedCurve, ValidatedPoint, Validation, Verdict,
+    VerdictKind,
 };
 pub use gate::{GateFigure, GateResult};
 pub use kernel::{
-    KernelCall, KernelContention, KernelGrowth, KernelLedger, KernelOrigin, KernelRow, KernelWait,
+    FILE_TABLE, KernelCall, KernelContention, KernelGrowth, KernelLedger, KernelOrigin, KernelRow,
+    KernelWait,
 };
 pub use kernel_forecast::{KernelFigure, KernelForecast, KernelHold, KernelPath};
 pub use live::{
@@ -40,6 +42,8 @@ pub use live::{
 /// The name and version of this format. The number grows when a field changes its meaning or goes
 /// away; new fields do not change it.
 pub const SCHEMA: &str = "sealane-lab/1";
+/// The command whose strategies are Node's modes.
+pub const NODE_COMMAND: &str = "node";
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -9,32 +9,25 @@
 //! findings.toml: what people know --------+
 //! ```
 
-pub(crate) mod kernel;
-pub(crate) mod notes;
-mod set;
+pub mod set;
 mod sharing;
-mod text;
-pub(crate) mod words;
 
 use std::{
     env, fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use crate::{
     count,
-    document::{Forecast, Run},
+    document::{Forecast, KernelLedger, KernelOrigin, Run},
     error::Error,
     forecast::{self, Target, replays::Watch},
     interrupt::Interrupt,
     journal::{self, Journal},
-    page,
     recording::Recording,
     replay, transfer,
 };
-
-use notes::Notes;
 
 /// Its arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -70,11 +63,14 @@ pub struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// `true` if every recording of the set could be made.
+/// Draws the page of a run into a file, if one is given, and says the same as text.
+pub type Tell = fn(&Run, Option<&Path>) -> Result<String, Error>;
+
+/// `true` if every recording of the set could be made; `tell` shows what was found.
 ///
 /// # Errors
 /// What stopped it.
-pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+pub fn run(arguments: &Arguments, tell: Tell) -> Result<bool, Error> {
     let stop = Interrupt::catch()?;
     let mut well = true;
     let mut from = arguments.from.clone();
@@ -102,16 +98,12 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
     gather(&files(&from)?, target.as_ref(), &stop, &mut journal.run)?;
     if arguments.commands {
-        let commands = journal.run.findings.iter().map(|finding| words::command(finding) + "\n");
+        let commands = journal.run.findings.iter().map(|it| it.recorded.command.join(" ") + "\n");
         show(&commands.collect::<String>())?;
         return Ok(well);
     }
     journal.save(true)?;
-    let notes = Notes::own()?;
-    if let Some(output) = &arguments.output {
-        page::findings::write(&journal.run, &notes, output)?;
-    }
-    let text = text::text(&journal.run, &notes);
+    let text = tell(&journal.run, arguments.output.as_deref())?;
     match &arguments.text {
         Some(file) => fs::write(file, text).map_err(Error::file(file))?,
         None => show(&text)?,
@@ -138,7 +130,7 @@ fn gather(
             run.findings.append(&mut document.findings);
             forecasts.append(&mut document.forecasts);
             run.validation = document.validation.take().or(run.validation.take());
-            run.kernel_ledgers.extend(kernel::ledgers(document));
+            run.kernel_ledgers.extend(ledgers(document));
         }
     }
     if run.findings.is_empty() && run.kernel_ledgers.is_empty() {
@@ -163,6 +155,29 @@ fn gather(
         }
     }
     Ok(())
+}
+
+/// The ledgers of a document, each with where it comes from; those without figures tell nothing.
+fn ledgers(document: Run) -> impl Iterator<Item = KernelLedger> {
+    let origin = KernelOrigin {
+        started: document.started,
+        kernel: document.machine.kernel,
+        processors: document.machine.processors as u64,
+        command: command(document.command),
+    };
+    let counted = document.kernel_ledgers.into_iter().filter(|ledger| ledger.failure.is_none());
+    counted.map(move |ledger| {
+        let origin = ledger.origin.or_else(|| Some(origin.clone()));
+        KernelLedger { origin, ..ledger }
+    })
+}
+
+/// Without the folder of whoever built the lab.
+fn command(mut words: Vec<String>) -> Vec<String> {
+    if let Some(program) = words.first_mut() {
+        "sealane-lab".clone_into(program);
+    }
+    words
 }
 
 /// By name and scenario, of each the last.
@@ -221,3 +236,26 @@ const FILES_MAX: usize = 256;
 const FROM_MAX: usize = 64;
 /// Of the places at which threads begin: the same forecast each time.
 const SEED: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A document of another command keeps where its ledgers come from.
+    #[test]
+    fn a_ledger_keeps_its_origin_through_documents() {
+        let run = |started: &str, ledger: KernelLedger| Run {
+            started: started.into(),
+            command: vec!["/somewhere/sealane-lab".into(), "count".into()],
+            kernel_ledgers: vec![ledger],
+            ..Run::default()
+        };
+        let one = KernelLedger { server: "a".into(), ..KernelLedger::default() };
+        let first: Vec<_> = ledgers(run("2026-01-02T03:04:05Z", one)).collect();
+        let again: Vec<_> = ledgers(run("2027-01-02T03:04:05Z", first[0].clone())).collect();
+        assert_eq!(again, first);
+        let origin = again[0].origin.as_ref().expect("an origin");
+        assert_eq!(origin.started, "2026-01-02T03:04:05Z");
+        assert_eq!(origin.command, ["sealane-lab", "count"]);
+    }
+}

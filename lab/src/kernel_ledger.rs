@@ -24,11 +24,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use calls::{FILE_TABLE, holds};
-
 use crate::{
     count::{Server, Tools},
-    document::{KernelLedger, KernelRow, Run},
+    document::{FILE_TABLE, KernelLedger, KernelRow, Run},
     error::Error,
     interrupt::Interrupt,
     journal::{self, Journal},

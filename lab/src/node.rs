@@ -145,7 +145,7 @@ impl Arguments {
             return Err(Error::Unsupported(format!("{what}; {settings:?}")));
         }
         Ok(Plan {
-            command: COMMAND,
+            command: NODE_COMMAND,
             settings,
             figures: figures(),
             cells,
@@ -290,6 +290,3 @@ fn figures() -> Vec<Figure> {
         counted("operations", "answers, all checked"),
     ]
 }
-
-/// Its name, here and in documents.
-pub(crate) const COMMAND: &str = "node";

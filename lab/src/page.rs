@@ -28,7 +28,6 @@ pub(crate) mod transfer;
 mod validation;
 mod verdicts;
 mod waiting;
-pub(crate) mod words;
 pub(crate) mod writeups;
 
 use std::{

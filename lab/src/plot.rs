@@ -8,7 +8,6 @@ mod bars;
 mod icicle;
 mod intervals;
 mod lines;
-mod number;
 pub(crate) mod palette;
 mod scale;
 mod svg;
@@ -17,7 +16,6 @@ pub(crate) use bars::{Bar, BarPlot, Floor, Row, Segment};
 pub(crate) use icicle::{Icicle, Path, Step};
 pub(crate) use intervals::{Interval, IntervalPlot};
 pub(crate) use lines::{Diagonal, Level, Line, LinePlot, Point, Reading, Switch, Ticks};
-pub(crate) use number::{bytes, number};
 pub(crate) use scale::Scale;
 pub(crate) use svg::escape;
 

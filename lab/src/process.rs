@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    env,
     fs::{self, File},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -265,10 +266,32 @@ fn ticks_in(stat: &str) -> Option<u64> {
     Some(fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum())
 }
 
+/// The path of the program `name`.
+///
+/// # Errors
+/// [`Error::Missing`] with the Debian package that brings it.
+pub(crate) fn installed(name: &str, package: &str) -> Result<PathBuf, Error> {
+    on_path(name).ok_or_else(|| Error::Missing {
+        program: name.to_owned(),
+        remedy: format!("apt-get install {package}"),
+    })
+}
+
+/// Where the program `name` is, if it is installed.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        // Debian keeps servers where a shell without a login does not look.
+        .chain(SERVER_FOLDERS.map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
 const END_TIME_MAX_MS: u64 = 2_000;
 /// How the names of Sealane's threads for TLS begin.
 const LANE: &str = "lane-";
 const LOG_LINES_SHOWN: usize = 8;
+const SERVER_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 /// A tick of the kernel's interface, on every architecture that this runs on.
 const TICK_NS: u64 = 10_000_000;
 /// Ticks by which the coarse count may be off without a reason.

@@ -1,7 +1,7 @@
 //! The command `quick`: what is on this machine, measured in under three minutes and drawn as one
 //! page.
 
-mod plan;
+pub(crate) mod plan;
 
 use std::env;
 

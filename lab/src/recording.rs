@@ -331,6 +331,12 @@ impl From<Step> for (u32, Event, u32, u32) {
 const JSON_BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// The name and version of the format.
 pub const SCHEMA: &str = "sealane-lab-recording/1";
+/// The word for lines of the allocator, which are summed apart.
+pub const ALLOCATOR: &str = "allocator";
+/// How the name of a line on the heap begins.
+pub const NAMELESS_MEMORY: &str = "memory written by ";
+/// How the name of a lock on the heap begins.
+pub const TAKEN_BY: &str = "lock taken by ";
 
 #[cfg(test)]
 mod tests {

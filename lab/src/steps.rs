@@ -2,10 +2,8 @@
 //! time, and a page of what they measured: what `quick` and `writeups` have in common. A step that
 //! fails or runs out of time does not take the others with it.
 
-mod child;
-
 use std::{
-    env, fs,
+    fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::Command,
@@ -16,12 +14,11 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
+    child::Child,
     error::Error,
     interrupt::Interrupt,
     page::{self, Page},
 };
-
-pub(crate) use child::Child;
 
 /// One command of the lab.
 #[derive(Clone, Debug)]
@@ -45,12 +42,6 @@ impl Step {
     fn seconds_max(&self) -> u64 {
         self.seconds * 2
     }
-}
-
-/// Where a program is, if it is installed.
-pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// Where the results go.

@@ -10,7 +10,7 @@
 mod curve;
 mod fit;
 mod published;
-pub(crate) mod score;
+mod score;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -69,9 +69,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let (published, ratios) = (Published::shipped()?, Ratios::shipped()?);
     if arguments.commands {
-        let folder = &arguments.recordings;
-        let lines = published.curves.iter().map(|curve| curve.command(folder) + "\n");
-        return show(&lines.collect::<String>()).map(|()| true);
+        return show(&commands(&arguments.recordings)?).map(|()| true);
     }
     let stop = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
@@ -97,6 +95,15 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     journal.save(true)?;
     show(&text)?;
     Ok(passed)
+}
+
+/// The commands that make all recordings, a line each.
+///
+/// # Errors
+/// What is shipped cannot be read.
+pub fn commands(recordings: &Path) -> Result<String, Error> {
+    let published = Published::shipped()?;
+    Ok(published.curves.iter().map(|curve| curve.command(recordings) + "\n").collect())
 }
 
 /// What is held against what.

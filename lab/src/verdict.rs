@@ -2,8 +2,7 @@
 //! forecast stand in sentences of their own, each with its word in front.
 
 use crate::{
-    document::{Curve, CurvePoint, Forecast, ForecastComparison, Knee, Verdict, VerdictKind},
-    forecast::replays::KNEE,
+    document::{Curve, CurvePoint, Forecast, ForecastComparison, KNEE, Knee, Verdict, VerdictKind},
     recording::{Event, Part, Recording},
 };
 
@@ -111,6 +110,11 @@ pub(crate) fn fallen(curve: &Curve) -> Option<CurvePoint> {
     [last, lowest].into_iter().find(|point| point.efficiency < KNEE).copied()
 }
 
+/// By what factor a forecast is off, either way: 1 or more.
+pub(crate) fn off((forecast, published): (f64, f64)) -> f64 {
+    (forecast / published).max(published / forecast)
+}
+
 /// Why a recording says nothing, if so.
 pub(crate) fn not_enough(recording: &Recording) -> Option<String> {
     let server = recording.steps.iter().any(|step| {
@@ -191,6 +195,9 @@ pub(crate) fn thousands(value: f64) -> String {
 }
 
 const FORECAST: &str = "FORECAST (not measured)";
+
+/// Within this factor, a forecast is called right.
+pub(crate) const TWICE: f64 = 2.0;
 
 #[cfg(test)]
 mod tests {

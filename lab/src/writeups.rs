@@ -1,7 +1,7 @@
 //! The command `writeups`: all six faults beside their remedies in a short form, and the page
 //! "Six ways TLS stops scaling".
 
-mod plan;
+pub(crate) mod plan;
 
 use std::env;
 

@@ -11,7 +11,7 @@ pub(crate) fn check_manifest(file: &File, findings: &mut Vec<Finding>) {
     if file.name() != "Cargo.toml" || !file.text.contains("[package]") {
         return;
     }
-    let Some(layer) = LAYERS.iter().find(|layer| layer.folder == file.top()) else {
+    let Some(layer) = layer_of(file) else {
         let message = "an unknown crate: give it its place in LAYERS of tidy/src/layers.rs";
         findings.push(Finding::new(file, 1, "layer", message));
         return;
@@ -29,7 +29,7 @@ pub(crate) fn check_manifest(file: &File, findings: &mut Vec<Finding>) {
 
 /// Adds what a Rust file, outside its tests, uses that its layer leaves to another.
 pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Finding>) {
-    let Some(layer) = LAYERS.iter().find(|layer| layer.folder == file.top()) else { return };
+    let Some(layer) = layer_of(file) else { return };
     let lines = source.shipped_lines();
     let mut seen = Vec::new();
     for (number, used) in lines.iter().cloned().chain(used_paths(&lines)) {
@@ -42,6 +42,14 @@ pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Find
             }
         }
     }
+}
+
+/// The layer of the folder that `file` is in; of folders in each other, the inner one.
+fn layer_of(file: &File) -> Option<&'static Layer> {
+    let contains = |layer: &&Layer| {
+        file.path.strip_prefix(layer.folder).is_some_and(|rest| rest.starts_with('/'))
+    };
+    LAYERS.iter().filter(contains).max_by_key(|layer| layer.folder.len())
 }
 
 /// The names of this workspace's crates in the dependency tables of a manifest, with their lines.
@@ -125,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-const LAYERS: [Layer; 14] = [
+static LAYERS: [Layer; 14] = [
     Layer {
         folder: "fuzz",
         may_use: &["sealane", "sealane-engine", "sealane-lab", "sealane-node", "sealane-store"],

@@ -65,17 +65,8 @@ impl Class {
     }
 }
 
-/// The word for lines of the allocator, which are summed apart.
-pub(crate) const ALLOCATOR: &str = "allocator";
-
 /// The word for lines of locks.
 pub(super) const LOCK: &str = "lock";
-
-/// How the name of a line on the heap begins.
-pub(crate) const NAMELESS_MEMORY: &str = "memory written by ";
-
-/// How the name of a lock on the heap begins.
-pub(crate) const TAKEN_BY: &str = "lock taken by ";
 
 fn class(writers: &[(Write, Code)]) -> Class {
     let writes = |wanted: &dyn Fn(&Code) -> bool| -> u64 {

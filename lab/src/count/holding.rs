@@ -4,11 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    count::{
-        class::{TAKEN_BY, is_lock_name},
-        holds::HeldLock,
-    },
-    recording::{Event, Hold, LockClass, Part, Recording},
+    count::{class::is_lock_name, holds::HeldLock},
+    recording::{Event, Hold, LockClass, Part, Recording, TAKEN_BY},
 };
 
 /// Calls are the recording's own, so that they agree with its steps; times are those of `timed`.

@@ -4,9 +4,10 @@
 use std::{ffi::OsString, path::Path};
 
 use crate::{
-    count::run::{self, Program, Run},
+    count::run::{Program, Run},
     error::Error,
     interrupt::Interrupt,
+    process,
 };
 
 /// Instructions per handshake inside the functions that `function` matches, with `*` for anything:
@@ -38,7 +39,7 @@ fn collected(
     folder: &Path,
     stop: &Interrupt,
 ) -> Result<u64, Error> {
-    let valgrind = run::installed("valgrind", "valgrind")?;
+    let valgrind = process::installed("valgrind", "valgrind")?;
     let mut out = OsString::from("--callgrind-out-file=");
     out.push(folder.join("callgrind.out"));
     let mut toggle = OsString::from("--toggle-collect=");

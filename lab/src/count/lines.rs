@@ -5,13 +5,13 @@ use std::{ffi::OsString, path::Path, time::Instant};
 
 use crate::{
     count::{
-        class::{self, ALLOCATOR},
+        class,
         code::Codes,
         heap,
         progress::Progress,
         record::{Limits, Recorder},
         recorded,
-        run::{self, Program, Run},
+        run::{Program, Run},
         symbols::Symbols,
         trace::{Shared, Trace},
     },
@@ -19,7 +19,8 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     phase::{self, CLIENT_SIDE, Phase, SERVER_SIDE},
-    recording::Recording,
+    process,
+    recording::{ALLOCATOR, Recording},
 };
 
 /// What one trace holds.
@@ -160,7 +161,7 @@ pub(super) fn lackey() -> Result<Vec<OsString>, Error> {
 
 /// The same with `more` options, of which one tells where the trace goes.
 pub(super) fn lackey_with<const N: usize>(more: [OsString; N]) -> Result<Vec<OsString>, Error> {
-    let valgrind = run::installed("valgrind", "valgrind")?;
+    let valgrind = process::installed("valgrind", "valgrind")?;
     let options = [
         "--tool=lackey",
         "--basic-counts=no",

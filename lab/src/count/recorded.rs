@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     count::{
-        class::{self, ALLOCATOR, NAMELESS_MEMORY, TAKEN_BY},
-        heap,
+        class, heap,
         paths::Paths,
         record::{Kept, Recorder},
         symbols::Symbols,
@@ -14,7 +13,10 @@ use crate::{
     },
     error::Error,
     phase::Phase,
-    recording::{ByPart, Event, LeftOut, Line, Lock, Part, Recording, SCHEMA, Step},
+    recording::{
+        ALLOCATOR, ByPart, Event, LeftOut, Line, Lock, NAMELESS_MEMORY, Part, Recording, SCHEMA,
+        Step, TAKEN_BY,
+    },
     replay::STEPS_MAX,
 };
 

@@ -2,7 +2,6 @@
 //! its end or its limit, and ended with whatever happens here.
 
 use std::{
-    env,
     ffi::{OsStr, OsString},
     fs,
     io::Read,
@@ -243,23 +242,6 @@ fn signal(child: &Child, signal: Signal) {
     }
 }
 
-/// The path of the program `name`.
-///
-/// # Errors
-/// [`Error::Missing`] with the Debian package that brings it.
-pub(crate) fn installed(name: &str, package: &str) -> Result<PathBuf, Error> {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&folders)
-        // Debian keeps servers where a shell without a login does not look.
-        .chain(SERVER_FOLDERS.map(PathBuf::from))
-        .map(|folder| folder.join(name))
-        .find(|it| it.is_file());
-    found.ok_or_else(|| Error::Missing {
-        program: name.to_owned(),
-        remedy: format!("apt-get install {package}"),
-    })
-}
-
 /// Whether `setarch -R` works here; containers may forbid it.
 fn can_fix_addresses() -> bool {
     let mut test = Command::new("setarch");
@@ -287,6 +269,5 @@ const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const PIPE_BYTES: usize = 1024 * 1024;
 /// Of a machine that others use too; alone, the longest trace takes some minutes.
 const RUN_TIME_MAX: Duration = Duration::from_secs(60 * 60);
-const SERVER_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 const STOP_CHECK: Duration = Duration::from_millis(200);
 const WORDS_SHOWN: usize = 20;

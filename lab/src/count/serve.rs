@@ -25,10 +25,10 @@ pub(crate) use load::{Connections, Load, ProxyHeader};
 
 use crate::{
     count::{
-        Tools, locks,
-        locks::Interposer,
+        Tools,
+        locks::{self, Interposer},
         plain::{self, Counts},
-        run::{self, Program},
+        run::Program,
         serve::{
             load::Client,
             running::{Placed, Running},
@@ -41,6 +41,7 @@ use crate::{
     credentials::{Credentials, Side},
     document::{BySide, CountResult, LockCounts},
     error::Error,
+    process,
     scenario::Scenario,
     servers,
 };
@@ -353,7 +354,7 @@ impl Server {
 pub(crate) fn found(binary: &str) -> Result<PathBuf, Error> {
     if !binary.contains('/') {
         let package = PACKAGES.iter().find(|(program, _)| *program == binary);
-        return run::installed(binary, package.map_or(binary, |(_, package)| package));
+        return process::installed(binary, package.map_or(binary, |(_, package)| package));
     }
     Path::new(binary).canonicalize().map_err(|_| Error::Missing {
         program: binary.to_owned(),
@@ -370,7 +371,7 @@ fn open_to_all(folder: &Path) -> Result<(), Error> {
 
 /// The command line of lackey that writes how many instructions each process has executed.
 fn counting(folder: &Path) -> Result<Vec<OsString>, Error> {
-    let valgrind = run::installed("valgrind", "valgrind")?;
+    let valgrind = process::installed("valgrind", "valgrind")?;
     let mut file = OsString::from("--log-file=");
     file.push(folder.join("count.%p"));
     let options = ["--tool=lackey", "--basic-counts=yes", "--trace-children=yes"];

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
     count::{
-        class::{self, ALLOCATOR},
+        class,
         symbols::{Code, Symbols},
         trace::{Shared, Write},
     },
     document::{BySide, LockCounts, LockSite, SharedLine, SharedWrites},
+    recording::ALLOCATOR,
 };
 
 /// What was traced while a program did some of its work.

@@ -8,7 +8,7 @@ use crate::{
         Tools, holding, holds, instructions,
         lines::{self, Lines},
         locks,
-        run::{self, Program},
+        run::Program,
         symbols,
     },
     credentials::Credentials,
@@ -17,7 +17,7 @@ use crate::{
     handshake::{Handshakes, task::fault::Fault},
     journal::Journal,
     library::TimedCall,
-    machine, phase,
+    machine, phase, process,
     recording::{ByPart, Recording},
     scenario::{Kind, Scenario},
     stacks,
@@ -221,7 +221,7 @@ impl Subject {
 
     /// Stacks that are linked into the lab; of others, the lab cannot tell.
     fn needs_a_build_for_counting(&self) -> Result<(), Error> {
-        run::installed("valgrind", VALGRIND)?;
+        process::installed("valgrind", VALGRIND)?;
         let linked = self.stack.starts_with("rustls-") || self.stack.starts_with("sealane");
         // With a version behind it, it is a library of its own.
         let linked = linked && !self.stack.contains('@');

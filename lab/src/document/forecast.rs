@@ -247,3 +247,8 @@ pub struct ValidatedPoint {
     /// Forecast.
     pub forecast: f64,
 }
+
+/// What share of its speed a curve has to keep to be called level.
+pub const KNEE: f64 = 0.7;
+/// No knee below is given as a number.
+pub const KNEE_THREADS_MIN: u32 = 14;

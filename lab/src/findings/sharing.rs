@@ -11,6 +11,7 @@ use crate::{
         Site,
     },
     recording::{ByPart, Event, Line, Part, PathNode, Recording, Step},
+    words::without_folders,
 };
 
 /// Everything that needs no model.
@@ -139,15 +140,6 @@ fn command(words: &[String]) -> Vec<String> {
         *file = file.rsplit('/').next().unwrap_or_default().to_owned();
     }
     words
-}
-
-/// A name that tells a place in the source, `name at folder/file.c:9`, without its folders: they
-/// are those of whoever built it.
-pub(super) fn without_folders(name: &str) -> String {
-    match name.rsplit_once(" at ") {
-        Some((name, place)) => format!("{name} at {}", place.rsplit('/').next().unwrap_or(place)),
-        None => name.to_owned(),
-    }
 }
 
 /// Acquisitions by kind.

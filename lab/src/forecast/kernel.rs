@@ -28,12 +28,11 @@ use super::{
     replays::{KNEE_STEPS_MAX, Replays, Speed, Watch},
 };
 use crate::{
-    document::{KernelForecast, KernelHold, KernelLedger, KernelPath, Run},
+    document::{FILE_TABLE, KernelForecast, KernelHold, KernelLedger, KernelPath, Run},
     error::Error,
     forecast::SERVER,
     interrupt::Interrupt,
     journal::{self, Journal},
-    kernel_ledger::{FILE_TABLE, holds},
     recording::{ByPart, Recording},
     transfer::{self, MEASURED},
 };
@@ -86,7 +85,7 @@ fn servers(file: &Path, run: &Run) -> Result<BTreeMap<u64, Vec<String>>, Error> 
     for KernelLedger { server, rows, .. } in &run.kernel_ledgers {
         let table = rows.iter().find(|row| row.object == FILE_TABLE);
         if let Some(row) = table.filter(|row| row.per_connection > 0 && row.writers > 1) {
-            let times = row.calls.iter().map(|call| call.per_connection * holds(&call.call));
+            let times = row.calls.iter().map(|call| call.per_connection * call.table_holds());
             servers.entry(times.sum()).or_default().push(server.clone());
         }
     }

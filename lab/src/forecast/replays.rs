@@ -226,10 +226,6 @@ pub(crate) fn numbered(threads: u32) -> Knee {
 
 /// Of replays that one [`knee`] takes beyond the threads asked for.
 pub(crate) const KNEE_STEPS_MAX: u32 = 6;
-/// What a curve has to keep to be called level.
-pub(crate) const KNEE: f64 = 0.7;
-/// No knee below is given as a number.
-pub(crate) const KNEE_THREADS_MIN: u32 = 14;
 /// Close enough: an eighth apart.
 const KNEE_NEAR: u32 = 8;
 /// How far forecasts are off the rate, either way.

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    document::{Curve, CurvePoint, Forecast, ForecastComparison, Knee, LineCost},
-    forecast::replays::KNEE,
+    document::{Curve, CurvePoint, Forecast, ForecastComparison, KNEE, Knee, LineCost},
     scenario::Scenario,
     transfer::MEASURED,
     verdict::{share, thousands},

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use crate::{
-    count::{ALLOCATOR, NAMELESS_MEMORY},
     document::{GateResult, SharedLine},
     gate::{
         budget::{Entry, Figure, Limit, Subject},
         verdict::{allowed, is_more, lines, names_lines, side},
     },
+    recording::{ALLOCATOR, NAMELESS_MEMORY},
 };
 
 /// One entry and how it went.

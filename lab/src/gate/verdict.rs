@@ -1,12 +1,12 @@
 //! Whether a budget is kept: [`judged`] puts what was [`Found`] beside the limits of an entry.
 
 use crate::{
-    count::{ALLOCATOR, NAMELESS_MEMORY},
     document::{
         BySide, GateFigure, GateResult, KernelRow, LockCounts, LockSite, SharedLine, SharedWrites,
     },
     gate::budget::{Allowed, Entry, Figure, Limit, Subject},
     kernel_ledger::table,
+    recording::{ALLOCATOR, NAMELESS_MEMORY},
 };
 
 /// What was counted of an entry, per unit of its work.

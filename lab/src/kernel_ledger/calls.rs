@@ -6,7 +6,10 @@
 //! writes the table too (net/socket.c, fs/open.c; looked up up to 6.18). socket(2), pipe(2) and
 //! what makes a descriptor of its own take the number last, so that their failure writes nothing.
 
-use crate::kernel_ledger::{owners::Thread, trace::Call};
+use crate::{
+    document::FILE_TABLE,
+    kernel_ledger::{owners::Thread, trace::Call},
+};
 
 /// One thing in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,22 +169,12 @@ fn address(call: &Call) -> Option<u64> {
     u64::from_str_radix(call.argument(0).strip_prefix("0x")?, 16).ok()
 }
 
-/// How often a call that writes a file table takes its lock, by what it is called in a ledger: once
-/// for each number that it takes or gives back.
-pub(crate) fn holds(told: &str) -> u64 {
-    let (name, end) = told.split_once(' ').unwrap_or((told, ""));
-    let gives_back = matches!(end, "of nobody" | "that fails") && name != "close";
-    let pair = matches!(name, "pipe" | "pipe2" | "socketpair");
-    (1 + u64::from(gives_back)) * (1 + u64::from(pair))
-}
-
 /// What strace is to tell; a name that an architecture does not have is passed over.
 pub(super) fn traced() -> String {
     let names = MAKERS.iter().chain(&OTHERS).map(|name| format!("?{name}"));
     names.collect::<Vec<_>>().join(",")
 }
 
-pub(crate) const FILE_TABLE: &str = "file table";
 /// With these it fails before it takes a number.
 const EARLY_FAILURES: [&str; 6] =
     ["EBADF", "EFAULT", "EINVAL", "EMFILE", "ENAMETOOLONG", "ENOTSOCK"];
@@ -324,23 +317,6 @@ mod tests {
         let traced = traced();
         for name in MAKERS.iter().chain(&OTHERS) {
             assert!(traced.split(',').any(|it| it == format!("?{name}")), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_call_takes_the_lock_for_each_number_that_it_takes_or_gives_back() {
-        let cases = [
-            ("accept4", 1),
-            ("accept4 of nobody", 2),
-            ("close", 1),
-            ("close that fails", 1),
-            ("fcntl F_DUPFD_CLOEXEC", 1),
-            ("openat that fails", 2),
-            ("pipe2", 2),
-            ("socketpair that fails", 4),
-        ];
-        for (told, times) in cases {
-            assert_eq!(holds(told), times, "{told}");
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::table::{amount, by_call, sharers, titled};
 use crate::{
     document::{KernelLedger, KernelRow, Run},
     forecast,
     kernel_ledger::calls::Kind,
-    page::words,
+    words::{
+        self,
+        kernel::{amount, by_call, sharers, titled},
+    },
 };
 
 /// All of it. The same documents give the same bytes.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     document::{Live, LivePath, LiveThread},
-    plot::number,
+    number::number,
 };
 
 use super::samples::LOCK;
@@ -83,17 +83,6 @@ fn threads(text: &mut String, live: &Live) {
     if more > 0 {
         let _ = writeln!(text, "{:>9} {more} more", "");
     }
-}
-
-/// The busiest states first.
-pub(crate) fn states(thread: &LiveThread) -> String {
-    let mut states: Vec<(&String, &f64)> = thread.states.iter().collect();
-    states.sort_by(|a, b| b.1.total_cmp(a.1));
-    let shown = states.iter().take(STATES_SHOWN).filter(|(_, share)| **share >= SHARE_SHOWN);
-    let shown: Vec<String> = shown
-        .map(|(state, share)| format!("{state} {}%", number((*share * 100.0).round())))
-        .collect();
-    shown.join(", ")
 }
 
 fn calls(text: &mut String, live: &Live) {
@@ -194,5 +183,3 @@ fn lock_calls(text: &mut String, live: &Live) {
 const FRAMES_SHOWN: usize = 6;
 const PATHS_SHOWN: usize = 5;
 const ROWS_MAX: usize = 12;
-const SHARE_SHOWN: f64 = 0.005;
-const STATES_SHOWN: usize = 3;

@@ -17,7 +17,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::{count::installed, document::Unseen, error::Error, interrupt::Interrupt};
+use crate::{document::Unseen, error::Error, interrupt::Interrupt, process::installed};
 
 /// A running instrument.
 pub(crate) struct Tool {

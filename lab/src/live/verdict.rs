@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     document::{Live, LiveFinding, LiveKind, LiveThread},
-    plot::number,
+    number::number,
 };
 
 use super::{

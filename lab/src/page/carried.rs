@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use crate::{
     counted::Counted,
     document::{BulkRound, BulkSeries},
-    plot::{bytes, escape, number},
+    number::number,
+    plot::{bytes, escape},
     statistics::Spread,
 };
 

@@ -3,8 +3,10 @@
 
 use crate::{
     document::{CurvePoint, Forecast, LineCost},
-    plot::{Icicle, Path, Step, escape, number},
+    number::number,
+    plot::{Icicle, Path, Step, escape},
     verdict::share,
+    words,
 };
 
 use super::{
@@ -12,7 +14,6 @@ use super::{
     lock_paths::function_step,
     sharing::path,
     sources::Part,
-    words,
 };
 
 /// A table for each stack with a forecast, and who waits where.

@@ -3,9 +3,11 @@
 
 use crate::{
     document::{Curve, Forecast, HandshakePoint, HandshakeSeries},
-    plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
+    number::number,
+    plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape},
     scenario::Scenario,
     verdict::share,
+    words,
 };
 
 use super::{
@@ -13,7 +15,6 @@ use super::{
     outlook,
     sources::{Part, Sources},
     threads::{self, End, is_hint, kept_share, real},
-    words,
 };
 
 /// The section, if anything was forecast.

@@ -1,30 +1,48 @@
 //! The page "What TLS stacks share": findings, with what people know about the lines.
 
+mod kernel;
+mod notes;
+mod text;
+mod told;
+
 use std::{fmt::Write, path::Path};
 
 use crate::{
     document::{HotLine, Run, Site},
     error::Error,
-    findings::{
+    number::number,
+    page::findings::{
         kernel,
         notes::Notes,
-        words::{self as findings, Culprit, FIGURES, LEAD, ORDER, RECIPE, Side, TITLE, Told},
+        told::{self as findings, Culprit, FIGURES, LEAD, ORDER, RECIPE, Side, TITLE, Told},
     },
-    plot::{Bar, BarPlot, Icicle, Path as CallPath, Row, Segment, Step, escape, number},
+    plot::{Bar, BarPlot, Icicle, Path as CallPath, Row, Segment, Step, escape},
+    words,
 };
 
 use super::{
     Page,
     card::Card,
     frame::{Cell, Figure, Section, Tag, area, table},
-    words,
 };
+
+/// Draws the findings of `run` into `output`, if it is given; says the same as Markdown.
+///
+/// # Errors
+/// The page cannot be written.
+pub(crate) fn tell(run: &Run, output: Option<&Path>) -> Result<String, Error> {
+    let notes = Notes::own()?;
+    if let Some(output) = output {
+        write(run, &notes, output)?;
+    }
+    Ok(text::text(run, &notes))
+}
 
 /// Draws the findings of `run` into `output`.
 ///
 /// # Errors
 /// The page cannot be written.
-pub(crate) fn write(run: &Run, notes: &Notes, output: &Path) -> Result<Page, Error> {
+fn write(run: &Run, notes: &Notes, output: &Path) -> Result<Page, Error> {
     let stacks = findings::told(run, notes);
     let mut sections = Vec::new();
     if !stacks.is_empty() {

@@ -2,8 +2,9 @@
 
 use crate::{
     document::{BulkSeries, CountResult, HandshakeSeries, Server},
-    plot::number,
+    number::number,
     statistics::Spread,
+    words,
 };
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
     terminators::floor,
     threads::{End, Kept, is_hint, kept, rates, time_us},
     transfer::mb_per_s,
-    words,
 };
 
 /// What the page says first, most important first; at least one sentence.

@@ -2,8 +2,9 @@
 
 use crate::{
     document::{KernelLedger, KernelRow},
-    kernel_ledger::table::{amount, by_call, objects, sharers},
-    plot::{escape, number},
+    number::number,
+    plot::escape,
+    words::kernel::{amount, by_call, objects, sharers},
 };
 
 use super::{

@@ -2,15 +2,15 @@
 
 use crate::{
     document::{Live, LiveFinding, LivePath, LiveThread, Unseen},
-    live::table::states,
-    plot::{Icicle, Path, escape, number},
+    number::number,
+    plot::{Icicle, Path, escape},
+    words::{self, states},
 };
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
     lock_paths::function_step,
     sources::Sources,
-    words,
 };
 
 /// The section, if a server was watched.

@@ -2,7 +2,8 @@
 
 use crate::{
     document::{CountResult, LockCounts, LockSite},
-    plot::{Icicle, Path, Step, number},
+    number::number,
+    plot::{Icicle, Path, Step},
 };
 
 use super::{

@@ -7,13 +7,14 @@ use crate::{
     document::BulkSeries,
     plot::{LinePlot, bytes, palette::COLORS},
     scenario::Scenario,
+    words,
 };
 
 use super::{
     frame::{Figure, Tag},
     sources::{Part, Sources},
     threads::whole,
-    transfer, words,
+    transfer,
 };
 
 /// Titles and plots of the drivers that carried several numbers of connections by several of

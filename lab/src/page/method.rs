@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::{
     document::{HandshakeSeries, Run, Server},
-    plot::{bytes, escape, number},
+    number::number,
+    plot::{bytes, escape},
+    words,
 };
 
 use super::{
     frame::{self, Cell, Section, table},
     sources::Sources,
     threads::{self, whole},
-    words,
 };
 
 /// What the reader must know before any figure.

@@ -2,8 +2,7 @@
 //! thread, memory, and the bars.
 
 use crate::{
-    document::{Strategies, StrategyRow},
-    node::COMMAND,
+    document::{NODE_COMMAND as COMMAND, Strategies, StrategyRow},
     plot::{
         Bar, BarPlot, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks, escape,
     },

@@ -7,14 +7,13 @@ use crate::{
     document::{Forecast, ForecastComparison, LineCost, ValidatedCurve, VerdictKind},
     plot::{escape, palette},
     scenario::Scenario,
-    validate::score::{TWICE, off},
-    verdict::{self, fallen, share},
+    verdict::{self, TWICE, fallen, off, share},
+    words,
 };
 
 use super::{
     frame::Tag,
     sources::{Part, Sources},
-    words,
 };
 
 /// A card for each stack: what it comes to, what is forecast, and what was measured.

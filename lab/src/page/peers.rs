@@ -2,11 +2,12 @@
 
 use crate::{
     document::{Server, ServerCase, Servers},
-    plot::number,
+    number::number,
     statistics::{self, NOT_ENOUGH, ROUNDS_MIN, Row, Spread, least_per_round},
+    words,
 };
 
-use super::{card::Card, frame::Tag, sources::Sources, terminators::floor, words};
+use super::{card::Card, frame::Tag, sources::Sources, terminators::floor};
 
 /// One per server that has a figure in the first case.
 pub(crate) fn cards(sources: &Sources, servers: &Servers) -> Vec<Card> {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     document::{Histogram, Server, ServerCase, ServerResult, Servers},
-    plot::{escape, number},
+    number::number,
+    plot::escape,
     statistics::Spread,
 };
 

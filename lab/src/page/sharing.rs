@@ -2,8 +2,10 @@
 
 use crate::{
     document::{BySide, CauseWrites, CountResult, Forecast, LockCounts, SharedLine, SharedWrites},
-    plot::{Bar, BarPlot, Row, Segment, escape, number},
+    number::number,
+    plot::{Bar, BarPlot, Row, Segment, escape},
     scenario::Scenario,
+    words,
 };
 
 use super::{
@@ -11,7 +13,6 @@ use super::{
     frame::{Cell, Figure, Section, Tag, table},
     lock_paths,
     sources::{Part, Sources},
-    words,
 };
 
 /// The section, if anything was counted.

@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{
-    document::{Figure as Column, Strategies, StrategyCheck, StrategyRow},
-    node,
-    plot::{Bar, BarPlot, Line, Row, Segment, escape, number},
+    document::{Figure as Column, NODE_COMMAND, Strategies, StrategyCheck, StrategyRow},
+    number::number,
+    plot::{Bar, BarPlot, Line, Row, Segment, escape},
     statistics::Spread,
+    words,
 };
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
     terminators::sentence_case,
     threads::spread,
     times::{spectrum, tail},
-    words,
 };
 
 /// The section, if a run has any.
@@ -23,7 +23,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
     let all = sources.runs.iter().flat_map(|source| &source.run.strategies);
     let mut body = String::new();
     // Those of `node` have a section of their own.
-    for strategies in all.filter(|strategies| strategies.command != node::COMMAND) {
+    for strategies in all.filter(|strategies| strategies.command != NODE_COMMAND) {
         let settings = settings(strategies);
         let _ = write!(
             body,

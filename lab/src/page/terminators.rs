@@ -2,11 +2,13 @@
 
 use crate::{
     document::{Floor as Measured, Histogram, Server, ServerCase, ServerResult, Servers},
+    number::number,
     plot::{
         Bar, BarPlot, Floor, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks,
-        escape, number,
+        escape,
     },
     statistics::Spread,
+    words,
 };
 
 use super::{
@@ -15,7 +17,6 @@ use super::{
     sources::Sources,
     threads::spread,
     times::{spectrum, tail},
-    words,
 };
 
 /// The section, if servers were measured.

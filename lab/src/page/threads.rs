@@ -2,19 +2,18 @@
 
 use crate::{
     counted::Counted,
-    document::{HandshakePoint, HandshakeRound, HandshakeSeries},
-    forecast::replays::KNEE,
-    plot::{
-        Diagonal, Ink, Level, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number,
-    },
+    document::{HandshakePoint, HandshakeRound, HandshakeSeries, KNEE},
+    number::number,
+    plot::{Diagonal, Ink, Level, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape},
     scenario::Scenario,
     statistics::Spread,
+    words,
 };
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
     sources::{Part, Sources},
-    waiting, words,
+    waiting,
 };
 
 /// How much of its speed per thread a stack keeps.

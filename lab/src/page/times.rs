@@ -3,13 +3,13 @@
 use crate::{
     document::{HandshakeSeries, Histogram},
     plot::{Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape},
+    words,
 };
 
 use super::{
     frame::{Figure, Section, Tag},
     sources::{Part, Sources},
     threads::whole,
-    words,
 };
 
 /// The section, if any series has times.

@@ -11,6 +11,7 @@ use crate::{
     },
     scenario::Scenario,
     statistics::Spread,
+    words,
 };
 
 use super::{
@@ -19,7 +20,6 @@ use super::{
     matrix,
     sources::{Part, Sources},
     threads::{real, whole},
-    words,
 };
 
 /// Bulk transfer, if measured.

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use crate::{
     document::{Score, ValidatedCurve, Validation},
-    plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape, number},
+    number::number,
+    plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape},
+    words,
 };
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
     outlook::{self, is_far, is_miss},
     sources::Sources,
-    threads, words,
+    threads,
 };
 
 /// The section, if any run validated.

@@ -2,7 +2,8 @@
 
 use crate::{
     document::Comparison,
-    plot::{Interval, IntervalPlot, escape, number},
+    number::number,
+    plot::{Interval, IntervalPlot, escape},
     statistics::NOT_ENOUGH,
 };
 

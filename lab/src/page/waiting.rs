@@ -3,15 +3,16 @@
 
 use crate::{
     document::{Comparison, HandshakePoint, HandshakeRound, HandshakeSeries, Machine},
-    plot::{escape, number},
+    number::number,
+    plot::escape,
     statistics::{self, NOT_ENOUGH, ROUNDS_MIN, Row},
+    words,
 };
 
 use super::{
     frame::Tag,
     sources::{Part, Sources},
     threads::{real, whole},
-    words,
 };
 
 /// A list with a sentence per stack; empty if nothing was measured.

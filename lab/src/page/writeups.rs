@@ -9,7 +9,9 @@ use std::{
 use crate::{
     document::{BulkSeries, Run},
     error::Error,
-    plot::{Bar, BarPlot, Drawing, Row, Segment, escape, number},
+    number::number,
+    plot::{Bar, BarPlot, Drawing, Row, Segment, escape},
+    words,
 };
 
 use super::{
@@ -21,7 +23,6 @@ use super::{
     stories::{Contrast, Published, STORIES, Story},
     strategies::{medians, settings, side_by_side, verdict},
     transfer::{self, Load},
-    words,
 };
 
 /// Draws the documents of the six commands as that page.

@@ -1,6 +1,6 @@
 //! From figures to places: an [`Axis`] with ticks at round values.
 
-use super::number::with_decimals;
+use crate::number::with_decimals;
 
 /// How values are spread along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

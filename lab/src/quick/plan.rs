@@ -5,13 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    cli, machine,
-    steps::{Step, on_path},
-};
+use crate::{machine, process::on_path, steps::Step};
 
 /// All steps, most telling first. `binary` is this program.
-pub(super) fn steps(binary: &Path) -> Vec<Step> {
+pub(crate) fn steps(binary: &Path) -> Vec<Step> {
     let threads = threads(machine::describe().processors);
     let sealane = sealane(binary);
     let mut steps = vec![Step {
@@ -42,7 +39,6 @@ pub(super) fn steps(binary: &Path) -> Vec<Step> {
     });
     // Slow where the machine is busy: what comes before must not wait for it.
     steps.extend([lines, own_lines]);
-    steps.retain(|step| cli::has_command(&step.arguments[0]));
     steps
 }
 
@@ -99,16 +95,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_steps_fit_into_three_minutes_and_are_commands_of_this_program() {
+    fn all_steps_fit_into_three_minutes() {
         let steps = steps(Path::new("/nonexistent/sealane-lab"));
         let seconds: u64 = steps.iter().map(|step| step.seconds).sum();
         assert!(seconds <= BUDGET_SECONDS && BUDGET_SECONDS < 180, "{seconds} s");
         assert!(steps.len() >= 2, "{steps:?}");
-        for step in &steps {
-            let arguments = step.arguments.iter().cloned().chain(["--json".into(), "x".into()]);
-            let parsed = cli::parses(arguments);
-            assert!(parsed.is_ok(), "{step:?}: {parsed:?}");
-        }
     }
 
     #[test]

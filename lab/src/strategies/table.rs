@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     document::{Figure, Strategies, StrategyCheck, StrategyRow},
-    plot::number,
+    number::number,
     statistics::Spread,
 };
 

@@ -1,6 +1,9 @@
 //! How far forecasts are off, in figures: [`score`].
 
-use crate::document::{Score, ValidatedCurve};
+use crate::{
+    document::{Score, ValidatedCurve},
+    verdict::{TWICE, off},
+};
 
 /// Of all curves; `missing` ones leave open whether the bar is reached.
 pub(super) fn score(curves: &[ValidatedCurve]) -> Score {
@@ -29,11 +32,6 @@ pub(super) fn score(curves: &[ValidatedCurve]) -> Score {
         rank_correlation: rank_correlation(&pairs),
         passed: complete.then_some(within_twice >= WITHIN_TWICE_MIN),
     }
-}
-
-/// By what factor a forecast is off, either way: 1 or more.
-pub(crate) fn off((forecast, published): (f64, f64)) -> f64 {
-    (forecast / published).max(published / forecast)
 }
 
 /// Of values in ascending order, between the two neighbours.
@@ -73,7 +71,6 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-pub(crate) const TWICE: f64 = 2.0;
 /// The bar, set before the first forecast was made: of the 17 curves on which nothing was fitted.
 const WITHIN_TWICE_MIN: u32 = 15;
 

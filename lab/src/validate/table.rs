@@ -6,8 +6,9 @@ use crate::{
     document::{Knee, Score, ValidatedCurve, Validation},
     validate::{
         published::{Published, Ratios},
-        score::{self, TWICE, off},
+        score,
     },
+    verdict::{TWICE, off},
 };
 
 /// The error table, what it comes to, and where the figures come from.

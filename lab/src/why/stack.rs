@@ -172,17 +172,3 @@ fn show(text: &str) -> Result<(), Error> {
 
 /// Locks, lines, forecasts.
 const STEPS: u64 = 3;
-
-#[cfg(test)]
-mod tests {
-    use crate::cli;
-
-    #[test]
-    fn a_stack_takes_a_scenario_and_a_machine() {
-        let line = "why openssl,rustls --kind ticket --tls 1.2 --cores 16,80 --profile altra";
-        cli::parses(line.split(' ').map(str::to_owned)).expect("a command line");
-        let line = "why openssl --cores 1";
-        let said = cli::parses(line.split(' ').map(str::to_owned)).expect_err("one thread");
-        assert!(said.contains("--cores"), "{said}");
-    }
-}

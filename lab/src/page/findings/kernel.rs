@@ -3,13 +3,12 @@
 
 use super::notes::{KernelNote, Notes};
 use crate::{
-    document::{KernelLedger, KernelOrigin, KernelRow, Run},
-    kernel_ledger::{
-        FILE_TABLE,
-        table::{amount, amount_of_all, by_call, objects, sharers, titled},
+    document::{FILE_TABLE, KernelLedger, KernelOrigin, KernelRow, Run},
+    number::number,
+    words::{
+        self,
+        kernel::{amount, amount_of_all, by_call, objects, sharers, titled},
     },
-    page::words,
-    plot::number,
 };
 
 /// One kind of object that threads of a server share and write.
@@ -53,29 +52,6 @@ impl Sharer {
         let Self { server, by, writes: [some, all], calls } = self;
         format!("{server}: {some} of its {all} writes per connection, shared by {by}: {calls}")
     }
-}
-
-/// The ledgers of a document, each with where it comes from; those without figures tell nothing.
-pub(super) fn ledgers(document: Run) -> impl Iterator<Item = KernelLedger> {
-    let origin = KernelOrigin {
-        started: document.started,
-        kernel: document.machine.kernel,
-        processors: document.machine.processors as u64,
-        command: command(document.command),
-    };
-    let counted = document.kernel_ledgers.into_iter().filter(|ledger| ledger.failure.is_none());
-    counted.map(move |ledger| {
-        let origin = ledger.origin.or_else(|| Some(origin.clone()));
-        KernelLedger { origin, ..ledger }
-    })
-}
-
-/// Without the folder of whoever built the lab.
-fn command(mut words: Vec<String>) -> Vec<String> {
-    if let Some(program) = words.first_mut() {
-        "sealane-lab".clone_into(program);
-    }
-    words
 }
 
 /// All kinds that any server's connections write, now and then at least.
@@ -265,25 +241,5 @@ mod tests {
         let said: Vec<String> = told.iter().flat_map(sentences).collect();
         assert!(said[0].contains(": 2 or more of its 6 or more writes"), "{said:?}");
         assert!(said[1].contains(": 4 of its 6 or more writes"), "{said:?}");
-    }
-
-    /// A document of another command keeps where its ledgers come from.
-    #[test]
-    fn a_ledger_keeps_its_origin_through_documents() {
-        let run = |started: &str, ledger: KernelLedger| Run {
-            started: started.into(),
-            command: vec!["/somewhere/sealane-lab".into(), "count".into()],
-            kernel_ledgers: vec![ledger],
-            ..Run::default()
-        };
-        let first: Vec<_> = ledgers(run("2026-01-02T03:04:05Z", ledger("a", &[], &[]))).collect();
-        let again: Vec<_> = ledgers(run("2027-01-02T03:04:05Z", first[0].clone())).collect();
-        assert_eq!(again, first);
-        let run = Run { kernel_ledgers: again, ..Run::default() };
-        assert!(origins(&run)[0].starts_with("2026-01-02, Linux "), "{:?}", origins(&run));
-        assert_eq!(commands(&run), ["sealane-lab count"]);
-        let failed = KernelLedger { failure: Some("no".into()), ..KernelLedger::default() };
-        let run = Run { kernel_ledgers: vec![failed], ..Run::default() };
-        assert_eq!(ledgers(run).count(), 0, "it has no figures");
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// A value with so many decimals, thousands apart.
-pub(super) fn with_decimals(value: f64, decimals: usize) -> String {
+pub(crate) fn with_decimals(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let mut grouped = String::new();

@@ -219,22 +219,17 @@ impl Note {
     }
 }
 
-const OWN: &str = include_str!("../../findings.toml");
+const OWN: &str = include_str!("../../../findings.toml");
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::{fs, path::Path};
 
     use super::*;
     use crate::{
-        document::Site,
-        findings::{
-            sharing,
-            words::{self, Side},
-        },
-        journal,
-        kernel_ledger::table::objects,
-        recording::Recording,
+        document::{Run, Site},
+        page::findings::told::{self, Side},
+        words::kernel::objects,
     };
 
     const NOTES: &str = r#"
@@ -300,21 +295,22 @@ mod tests {
         assert!(stale.iter().any(|told| told.contains("`lock` with `seal`")), "{stale:?}");
     }
 
-    /// Recordings as committed: the busiest line of each side has a note, and no note is without
+    /// A document as committed.
+    fn read(name: &str) -> Run {
+        let text = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a document");
+        serde_json::from_slice(&text).expect("a run")
+    }
+
+    /// Findings as committed: the busiest line of each side has a note, and no note is without
     /// its line.
     #[test]
     fn every_busiest_line_that_is_recorded_is_explained() {
         let notes = Notes::own().expect("valid");
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings/findings");
-        let files = std::fs::read_dir(folder).expect("recordings");
-        let findings: Vec<Finding> = files
-            .map(|file| Recording::read(&file.expect("a file").path()).expect("a recording"))
-            .map(|recording| sharing::finding(&recording))
-            .collect();
+        let findings = read("recordings/findings.json").findings;
         assert!(findings.len() >= 20, "{}", findings.len());
         for finding in &findings {
             for side in [Side::Server, Side::Client] {
-                let Some(line) = words::busiest(finding, side) else { continue };
+                let Some(line) = told::busiest(finding, side) else { continue };
                 let about = notes.about(&finding.stack, line);
                 assert!(about.is_some(), "{}, {side:?}: {line:#?}", finding.stack);
                 assert!(!line.symbol.contains("_Z"), "{}", line.symbol);
@@ -327,8 +323,7 @@ mod tests {
     #[test]
     fn every_object_of_the_kernel_is_explained_and_every_server_was_counted() {
         let notes = Notes::own().expect("valid");
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/results/kernel.json");
-        let ledgers = journal::read(Path::new(file)).expect("a document").kernel_ledgers;
+        let ledgers = read("results/kernel.json").kernel_ledgers;
         let objects = objects(ledgers.iter());
         assert_eq!(objects.len(), notes.objects.len(), "{objects:?}");
         for object in objects {

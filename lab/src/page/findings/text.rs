@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 use super::{
     kernel,
     notes::Notes,
-    words::{self, Culprit, FIGURES, LEAD, ORDER, Told},
+    told::{self, Culprit, FIGURES, LEAD, ORDER, Told},
 };
 use crate::{
     document::{Finding, Run},
-    page::words::short,
-    plot::number,
+    number::number,
+    words::short,
 };
 
 /// All of it. The same document gives the same bytes.
 pub(crate) fn text(run: &Run, notes: &Notes) -> String {
-    let stacks = words::told(run, notes);
+    let stacks = told::told(run, notes);
     let mut out = format!("# {TITLE}\n\n");
     if !stacks.is_empty() {
         recorded(&mut out, run, notes, &stacks);
@@ -41,7 +41,7 @@ pub(crate) fn text(run: &Run, notes: &Notes) -> String {
 /// What recordings say.
 fn recorded(out: &mut String, run: &Run, notes: &Notes, stacks: &[Told<'_>]) {
     let _ = writeln!(out, "{LEAD}\n\n{FIGURES} {ORDER}\n");
-    let _ = writeln!(out, "Recorded {}.\n", words::origins(run).join("; "));
+    let _ = writeln!(out, "Recorded {}.\n", told::origins(run).join("; "));
     let stale = notes.stale(&run.findings);
     for stale in &stale {
         let _ = writeln!(out, "- Note: {stale}.");
@@ -50,9 +50,9 @@ fn recorded(out: &mut String, run: &Run, notes: &Notes, stacks: &[Told<'_>]) {
         out.push('\n');
     }
     let rows = stacks.iter().flat_map(|stack| {
-        stack.findings.iter().map(move |finding| words::row(stack, finding).to_vec())
+        stack.findings.iter().map(move |finding| told::row(stack, finding).to_vec())
     });
-    table(out, &words::HEADS, rows);
+    table(out, &told::HEADS, rows);
     for stack in stacks {
         one(out, stack);
     }
@@ -117,7 +117,7 @@ fn causes(out: &mut String, finding: &Finding) {
     let amounts = finding
         .causes
         .iter()
-        .map(|cause| format!("{} {}", words::class(&cause.of), words::pair(cause.by)));
+        .map(|cause| format!("{} {}", told::class(&cause.of), told::pair(cause.by)));
     let amounts: Vec<String> = amounts.collect();
     let said = match amounts.is_empty() {
         true => "no line is written by both threads".to_owned(),
@@ -129,7 +129,7 @@ fn causes(out: &mut String, finding: &Finding) {
 fn line(out: &mut String, culprit: &Culprit<'_>) {
     let title = culprit.note.map_or("Not yet explained", |note| note.culprit.as_str());
     let _ =
-        writeln!(out, "**{title}** (`{}`; {})\n", culprit.line.symbol, words::line(culprit.line));
+        writeln!(out, "**{title}** (`{}`; {})\n", culprit.line.symbol, told::line(culprit.line));
     for sentence in &culprit.sentences {
         let _ = writeln!(out, "- {sentence}");
     }
@@ -140,29 +140,29 @@ fn line(out: &mut String, culprit: &Culprit<'_>) {
     }
     for site in culprit.line.sites.iter().take(SITES_SHOWN) {
         let _ =
-            writeln!(out, "- {} writes by `{}`", words::pair(site.writes), site.path.join("` < `"));
+            writeln!(out, "- {} writes by `{}`", told::pair(site.writes), site.path.join("` < `"));
     }
     out.push('\n');
 }
 
 fn outlook(out: &mut String, stacks: &[Told<'_>]) {
     let cases = stacks.iter().flat_map(|stack| {
-        words::outlook(stack).into_iter().map(|told| {
+        told::outlook(stack).into_iter().map(|told| {
             let cells = [&stack.title, &told.case, &told.forecast, &told.published, &told.without];
             format!("| {} |\n", cells.map(|cell| escape(cell)).join(" | "))
         })
     });
     let cases: String = cases.collect();
     if !cases.is_empty() {
-        let (heads, rules) = (words::OUTLOOK_HEADS.join(" | "), ["---"; 5].join(" | "));
-        let lead = words::OUTLOOK;
+        let (heads, rules) = (told::OUTLOOK_HEADS.join(" | "), ["---"; 5].join(" | "));
+        let lead = told::OUTLOOK;
         let _ = writeln!(out, "## What it comes to\n\n{lead}\n\n| {heads} |\n| {rules} |\n{cases}");
     }
 }
 
 fn recipe(out: &mut String, run: &Run, stacks: &[Told<'_>]) {
-    let _ = writeln!(out, "## How to make these figures again\n\n{}\n\n```", words::RECIPE);
-    let _ = writeln!(out, "{}\n```\n", words::commands(run, stacks).join("\n"));
+    let _ = writeln!(out, "## How to make these figures again\n\n{}\n\n```", told::RECIPE);
+    let _ = writeln!(out, "{}\n```\n", told::commands(run, stacks).join("\n"));
     if stacks.is_empty() {
         return;
     }
@@ -188,6 +188,6 @@ fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }
 
-const TITLE: &str = words::TITLE;
+const TITLE: &str = told::TITLE;
 const SHA256_SHOWN: usize = 16;
 const SITES_SHOWN: usize = 3;

@@ -1,9 +1,10 @@
-//! Scenarios and units in the words of the page.
+//! Scenarios, units and figures in words, the same on every page and in every table.
+
+pub(crate) mod kernel;
 
 use crate::{
-    document::{Curve, Knee},
-    forecast::replays::KNEE_THREADS_MIN,
-    plot::number,
+    document::{Curve, KNEE_THREADS_MIN, Knee},
+    number::number,
     scenario::{Cipher, Group, Key, Kind, Negotiated, Scenario, Share, Version},
     verdict::{fallen, kept},
 };
@@ -107,6 +108,26 @@ pub(crate) fn knee(knee: Knee) -> String {
     }
 }
 
+/// What a thread did by state, the busiest states first.
+pub(crate) fn states(thread: &LiveThread) -> String {
+    let mut states: Vec<(&String, &f64)> = thread.states.iter().collect();
+    states.sort_by(|a, b| b.1.total_cmp(a.1));
+    let shown = states.iter().take(STATES_SHOWN).filter(|(_, share)| **share >= SHARE_SHOWN);
+    let shown: Vec<String> = shown
+        .map(|(state, share)| format!("{state} {}%", number((*share * 100.0).round())))
+        .collect();
+    shown.join(", ")
+}
+
+/// A name that tells a place in the source, `name at folder/file.c:9`, without its folders: they
+/// are those of whoever built it.
+pub(crate) fn without_folders(name: &str) -> String {
+    match name.rsplit_once(" at ") {
+        Some((name, place)) => format!("{name} at {}", place.rsplit('/').next().unwrap_or(place)),
+        None => name.to_owned(),
+    }
+}
+
 fn version(version: Version) -> &'static str {
     match version {
         Version::Tls12 => "TLS 1.2",
@@ -140,6 +161,9 @@ fn cipher(cipher: Cipher) -> &'static str {
         Cipher::Chacha20Poly1305 => "ChaCha20-Poly1305",
     }
 }
+
+const SHARE_SHOWN: f64 = 0.005;
+const STATES_SHOWN: usize = 3;
 
 #[cfg(test)]
 mod tests {

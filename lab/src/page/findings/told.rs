@@ -5,15 +5,13 @@ use std::{collections::BTreeMap, ptr};
 use super::{
     kernel,
     notes::{Note, Notes},
-    sharing::without_folders,
 };
 use crate::{
-    count::{NAMELESS_MEMORY, TAKEN_BY},
-    document::{Amount, BySide, Finding, HotLine, Run, ValidatedCurve},
-    forecast::replays::KNEE,
-    page::words,
-    plot::number,
+    document::{Amount, BySide, Finding, HotLine, KNEE, Run, ValidatedCurve},
+    number::number,
+    recording::{NAMELESS_MEMORY, TAKEN_BY},
     verdict::fallen,
+    words,
 };
 
 /// One stack: its findings, and what is known of the lines in them.
@@ -270,7 +268,7 @@ pub(crate) fn outlook(stack: &Told<'_>) -> Vec<Outlook> {
 
 /// The line with that symbol, by the name that people have for it.
 fn told_as<'a>(stack: &Told<'a>, finding: &Finding, symbol: &str) -> String {
-    let symbol = without_folders(symbol);
+    let symbol = words::without_folders(symbol);
     let line = finding.hottest.iter().find(|line| line.symbol == symbol);
     let note = line.and_then(|line| stack.notes.about(stack.name, line));
     let Some(note) = note else { return symbol };
