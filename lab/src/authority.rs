@@ -25,7 +25,7 @@ impl Authority {
         made.map(Self).map_err(|error| wrong(&error))
     }
 
-    /// Its own certificate.
+    /// The authority's own certificate.
     pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }

@@ -18,15 +18,17 @@ mod on_tokio;
 mod plan;
 mod rounds;
 pub(crate) mod sockets;
-pub(crate) mod table;
+mod table;
 pub mod task;
 
 use std::{
-    env, fs,
+    fs,
     io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+pub use table::{csv, text};
 
 use crate::{
     bulk::{
@@ -37,13 +39,14 @@ use crate::{
     credentials::Credentials,
     document::BulkOutcome,
     error::Error,
-    journal::Journal,
+    figures::{Shown, Tally},
+    options::{Resume, Shuffled},
     scenario::{Cipher, Group, Key, Kind, Share, Version},
     stacks,
-    trial::{Line, Work},
+    trial::{Body, Line},
 };
 
-/// Its arguments.
+/// The arguments of `bulk`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Through memory only, or over loopback sockets
@@ -90,9 +93,6 @@ pub struct Arguments {
     /// processors', unless they are given
     #[arg(long)]
     matrix: bool,
-    /// How often everything is measured, in turn [default: 5]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: Option<u32>,
     /// Leaves threads to the scheduler
     #[arg(long)]
     no_pin: bool,
@@ -120,15 +120,10 @@ pub struct Arguments {
     /// Prints another tool's lines in place of the table
     #[arg(long, value_enum)]
     compat: Option<compat::Tool>,
-    /// Writes the run there
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Goes on with a run that was stopped; the other arguments are those of its start
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
-    resume: Option<PathBuf>,
-    /// Determines the order of cells in each round
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    shuffled: Shuffled,
+    #[command(flatten)]
+    resume: Resume,
     /// Writes a line per cell there
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -149,36 +144,38 @@ pub struct Arguments {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let begun = arguments.resume.journal("bulk", arguments, &arguments.shuffled.json)?;
+    let (mut journal, arguments) = begun;
     let folder = tempfile::tempdir().map_err(Error::io("a folder for keys"))?;
     Credentials::make(folder.path(), arguments.key)?;
-    let mut journal = match &arguments.resume {
-        Some(path) => Journal::resume(path)?,
-        None => Journal::begin(env::args().collect(), arguments.json.as_deref()),
-    };
     let tasks = arguments.plan(folder.path(), &journal.run.machine.pin_order)?;
-    let measured = rounds::measure(arguments, &tasks, &mut journal);
+    let measured = rounds::measure(&arguments, &tasks, &mut journal);
     let run = &journal.run;
     if let Some(path) = &arguments.csv {
-        fs::write(path, table::csv(&run.bulk)).map_err(Error::file(path))?;
+        fs::write(path, csv(&run.bulk)).map_err(Error::file(path))?;
     }
     let mut text = String::new();
     match arguments.compat {
-        None => text = table::text(run),
+        None => text = self::text(run),
         Some(tool) => {
             for series in &run.bulk {
                 text.push_str(&compat::lines(tool, series)?);
+                if Shown::of(&series.rounds).is_hint() {
+                    let (name, tally) = (table::name(series), Tally::of(&series.rounds));
+                    let _ = writeln!(io::stderr(), "{name}: every round was disturbed: {tally}");
+                }
             }
         }
     }
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
     measured?;
-    Ok(run.bulk.iter().all(|series| series.failure.is_none()))
+    Ok(run.bulk.iter().all(|series| !Shown::of(&series.rounds).is_empty()))
 }
 
-impl Work for BulkTask {
+impl Body for BulkTask {
     const NAME: &'static str = "bulk";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         carry(self).map(Line::Bulk)
     }
 }

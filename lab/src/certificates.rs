@@ -37,11 +37,12 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
-    strategies::{self, Cell, Plan, Rounds, counted, measured},
+    options::Shuffled,
+    strategies::{self, Cell, Plan, counted, measured},
     trial::Task,
 };
 
-/// Its arguments.
+/// The arguments of `certificates`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Who decodes [default: all]
@@ -82,7 +83,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "in-turn")]
     order: Order,
     #[command(flatten)]
-    rounds: Rounds,
+    shuffled: Shuffled,
     /// A fault to commit, which a check must find: a test interface
     #[arg(long, hide = true)]
     fault: Option<Fault>,
@@ -130,7 +131,7 @@ pub enum Fault {
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     generation::write(folder.path(), arguments.certs)?;
     let mut strategies =
@@ -169,8 +170,8 @@ impl Arguments {
             .into(),
             figures: figures(),
             cells: self.cells(folder)?,
-            rounds: self.rounds.rounds,
-            seed: self.rounds.seed,
+            rounds: self.shuffled.number(),
+            seed: self.shuffled.seed(),
             time_max: self.time_max(),
         })
     }
@@ -238,7 +239,7 @@ impl Arguments {
             owner_cost_ms: u64::from(owner_cost_ms),
             replaces,
             order: self.order,
-            seed: self.rounds.seed,
+            seed: self.shuffled.seed(),
             fault: self.fault,
         }
     }

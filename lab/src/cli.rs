@@ -5,9 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
-use clap_mangen::Man;
+use clap::{Parser, Subcommand};
 
 use crate::{
     bulk::{self, task::BulkTask},
@@ -28,7 +26,6 @@ use crate::{
     stacks,
     tables::{self, TablesTask},
     tickets::{self, TicketsTask},
-    transfer,
     trial::{self, entry},
     validate, why, writeups,
 };
@@ -81,25 +78,12 @@ enum Subject {
     Tables(tables::Arguments),
     /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
     Tickets(tickets::Arguments),
-    /// What it costs to move a cache line from one processor of this machine to another
-    Transfer(transfer::Arguments),
     /// Forecasts beside published curves of 80 cores: how far off they are
     Validate(validate::Arguments),
     /// Why a stack stops scaling, or what a running server waits for
     Why(why::Arguments),
     /// Six faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
-
-    /// A completion script for your shell, on standard output
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
-    /// The man page of the lab, or of one of its commands, on standard output
-    Man {
-        /// A command
-        command: Option<String>,
-    },
 
     /// One process, one stack: what the measuring commands start, and what instruments run
     #[command(hide = true)]
@@ -166,47 +150,14 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Tables(arguments) => tables::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
         Subject::Validate(arguments) => validate::run(&arguments),
-        Subject::Transfer(arguments) => transfer::run(&arguments),
         Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
-        Subject::Completions { shell } => completions(shell).map(|()| true),
-        Subject::Man { command } => man(command.as_deref()).map(|()| true),
         Subject::Trial(arguments) => trial::run(&arguments, &TASKS),
         Subject::Backend => backend::run().map(|()| true),
         Subject::OffloadServer(arguments) => offload::serve(&arguments).map(|()| true),
         Subject::Relay(arguments) => relay::run(&arguments).map(|()| true),
     };
     result.map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn completions(shell: Shell) -> Result<(), Error> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "sealane-lab", &mut script);
-    print(&script)
-}
-
-fn man(command: Option<&str>) -> Result<(), Error> {
-    let mut top = Arguments::command().disable_help_subcommand(true);
-    top.build();
-    let subject = match command {
-        None => top,
-        Some(name) => top.find_subcommand(name).cloned().ok_or_else(|| {
-            Error::Check(format!("there is no command {name:?}; sealane-lab --help lists them"))
-        })?,
-    };
-    let source = concat!("sealane-lab ", env!("CARGO_PKG_VERSION"));
-    let mut page = Vec::new();
-    let rendered = Man::new(subject).manual("Sealane").source(source).render(&mut page);
-    rendered.map_err(Error::io("make the man page"))?;
-    print(&page)
-}
-
-fn print(bytes: &[u8]) -> Result<(), Error> {
-    match io::stdout().write_all(bytes) {
-        // Whoever read it has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(Error::io("standard output")),
-    }
 }
 
 /// What trials can be told to do.

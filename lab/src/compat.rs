@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use crate::{
     document::HandshakeRound,
+    figures::handshake::rates_in_spans,
     scenario::{Cipher, Key, Kind, Scenario, Version},
 };
 
@@ -24,11 +25,11 @@ pub enum Tool {
 /// begins with two lines of counters.
 #[must_use]
 pub fn handshake_lines(tool: Tool, scenario: &Scenario, rounds: &[&HandshakeRound]) -> String {
-    let server = rates(rounds, |[server, _, setup, _]| match tool {
+    let server = rates_in_spans(rounds, |[server, _, setup, _]| match tool {
         Tool::OpensslBench => server,
         Tool::RustlsBench => server + setup,
     });
-    let client = rates(rounds, |[_, client, _, setup]| match tool {
+    let client = rates_in_spans(rounds, |[_, client, _, setup]| match tool {
         Tool::OpensslBench => client,
         Tool::RustlsBench => client + setup,
     });
@@ -109,18 +110,6 @@ fn line(tool: Tool, fields: &str, rates: &[f64], unit: &str) -> String {
     }
     let _ = writeln!(line, "\t{unit}");
     line
-}
-
-/// Handshakes of each thread by the seconds that `time` picks out.
-fn rates(rounds: &[&HandshakeRound], time: impl Fn([u64; 4]) -> u64) -> Vec<f64> {
-    let threads = rounds.iter().map(|round| round.per_thread_ns.len()).min().unwrap_or(0);
-    (0..threads)
-        .map(|thread| {
-            let count: u64 = rounds.iter().map(|round| round.per_thread[thread]).sum();
-            let time_ns: u64 = rounds.iter().map(|round| time(round.per_thread_ns[thread])).sum();
-            count as f64 * 1e9 / time_ns as f64
-        })
-        .collect()
 }
 
 /// What openssl-bench reads from its server's context before it prints resumed rates.

@@ -21,20 +21,21 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 
 use crate::{
+    descriptors,
     document::Histogram,
     error::Error,
     histogram::Times,
     interrupt::Interrupt,
     load::{Crew, Expect, Load, Offer, Plan, Request, Roots, Tally, Tls, Until, Work},
+    options::Json,
     scenario::{Cipher, Group, Version},
 };
 
-/// Its arguments.
+/// The arguments of `connect`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// The server
@@ -77,7 +78,7 @@ pub struct Arguments {
     rate: Option<f64>,
     /// Share of the connections that resume a session, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
-    resume: f64,
+    resumed: f64,
     /// An operation is a GET of PATH on a connection that stays
     #[arg(long, value_name = "PATH", conflicts_with = "handshakes_only")]
     keep_alive: Option<String>,
@@ -87,9 +88,8 @@ pub struct Arguments {
     /// Client threads; one per processor without it
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
-    /// Prints one JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// What came out.
@@ -105,7 +105,7 @@ struct Outcome {
     /// By kind: how many, and one of them in words.
     failures: BTreeMap<String, (u64, String)>,
     seconds: f64,
-    /// Of those that succeeded.
+    /// Operations per second, of those that succeeded.
     per_second: f64,
     /// Operations in each second, from the first on.
     each_second: Vec<u64>,
@@ -134,9 +134,7 @@ struct Outcome {
 /// What kept the load from starting.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
-    // As many connections as the system lets it have; it says so itself if they are too few.
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    descriptors::allow(u64::from(arguments.concurrency))?;
     let plan = plan(arguments, interrupt)?;
     let processors = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let mut crew = Crew::new(&plan, arguments.threads.unwrap_or(processors))?;
@@ -145,12 +143,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     // What a server makes of the close is not what was asked.
     let _ = crew.close();
     let outcome = Outcome::new(arguments, plan.address, &tally, processors.get())?;
-    let text = match arguments.json {
-        true => serde_json::to_string_pretty(&outcome)
-            .map_err(|error| Error::io("write JSON")(error.into()))?,
-        false => outcome.text(),
-    };
-    writeln!(io::stdout(), "{}", text.trim_end()).map_err(Error::io("standard output"))?;
+    arguments.json.write(&outcome)?;
+    io::stdout().write_all(outcome.text().as_bytes()).map_err(Error::io("standard output"))?;
     Ok(tally.failed() == 0 && tally.operations > 0)
 }
 
@@ -184,7 +178,7 @@ fn plan(arguments: &Arguments, interrupted: Interrupt) -> Result<Plan, Error> {
     Ok(Plan {
         address,
         host: name,
-        tls: Some(Tls { offer, names, resume: arguments.resume }),
+        tls: Some(Tls { offer, names, resume: arguments.resumed }),
         expect: Expect {
             version: arguments.tls,
             group: arguments.group,

@@ -29,8 +29,9 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
+    options::Shuffled,
     stacks, strategies,
-    trial::{Line, Work},
+    trial::{Body, Line},
 };
 
 use setting::Setting;
@@ -39,7 +40,7 @@ use task::{Fault, Strategy};
 
 pub use task::ContextsTask;
 
-/// Its arguments.
+/// The arguments of `contexts`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Who builds a context [default: all]
@@ -80,15 +81,8 @@ pub struct Arguments {
     #[arg(long, default_value_t = 100, value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     swaps: u64,
-    /// How often everything is measured
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
-    /// The order of the trials [default: another one each time]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Writes the document there, after every round
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    shuffled: Shuffled,
     /// Makes trials commit this fault, for tests of the checks
     #[arg(long, hide = true)]
     fault: Option<Fault>,
@@ -100,26 +94,21 @@ pub struct Arguments {
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
-    let mut command: Vec<String> = env::args().collect();
-    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
-    if arguments.seed.is_none() {
-        command.push(format!("--seed={seed}"));
-    }
-    let mut journal = Journal::begin(command, arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let setting = Setting::new(arguments)?;
     for stack in setting.stacks() {
         // What cannot be loaded is told by its rows.
         journal.run.stacks.extend(stacks::identity(stack));
     }
-    let mut strategies = strategies::measure(setting.plan(seed)?, &mut journal, &interrupt)?;
+    let mut strategies = strategies::measure(setting.plan()?, &mut journal, &interrupt)?;
     setting.judge(&mut strategies, &interrupt)?;
     strategies::conclude(&mut journal, strategies)
 }
 
-impl Work for ContextsTask {
+impl Body for ContextsTask {
     const NAME: &'static str = "contexts";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         match self {
             ContextsTask::BadOptions(client) => refusals::bad_options(client),
             ContextsTask::Libmongoc(task) => mongoc::run(task),

@@ -55,6 +55,7 @@ use crate::{
     handshake::task::fault::Fault,
     interrupt::Interrupt,
     journal::Journal,
+    options::Json,
     phase,
     recording::Recording,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
@@ -62,7 +63,7 @@ use crate::{
     trial::{Task, launch},
 };
 
-/// Its arguments.
+/// The arguments of `count`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Stacks to count, by name or path, separated by commas
@@ -70,7 +71,7 @@ pub struct Arguments {
     stack: Vec<String>,
     /// Counts shared writes of this binary of sealane instead, running with two lanes
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stack",
-        "repeats", "handshakes", "instructions", "locks", "lines", "holds", "fault"])]
+        "repeats", "handshakes", "instructions", "locks", "lines", "fault"])]
     serve: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,
@@ -81,7 +82,7 @@ pub struct Arguments {
     /// record, of a kind that resumes after 2]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=50))]
     handshakes: Option<u64>,
-    /// Counts instructions; without any of these four, the first three are counted
+    /// Counts instructions; without any of these three, all are counted
     #[arg(long)]
     instructions: bool,
     /// Counts lock acquisitions, by lock and call path
@@ -95,12 +96,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["serve", "repeats",
         "instructions", "locks"])]
     record: Option<PathBuf>,
-    /// Times how long locks are held, in one thread at its own speed
-    #[arg(long)]
-    holds: bool,
-    /// Writes all figures there, as one document
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: Json,
     /// A fault to commit: shows that it is counted
     #[arg(long, hide = true)]
     fault: Option<Fault>,
@@ -109,7 +106,7 @@ pub struct Arguments {
 impl Arguments {
     /// Where the document goes, and how often everything is counted.
     pub(crate) fn kept(&self) -> (Option<&Path>, u32) {
-        (self.json.as_deref(), self.repeats)
+        (self.json.path(), self.repeats)
     }
 }
 
@@ -179,7 +176,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     let usual = if arguments.record.is_some() { HANDSHAKES_RECORDED } else { HANDSHAKES_COUNTED };
     let tools = Tools::new(arguments.handshakes.unwrap_or(usual))?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     let mut well = true;
     if let Some(sealane) = &arguments.serve {
         let result = serve::sealane(sealane, &arguments.asked.scenario(), &tools)?;
@@ -199,10 +196,6 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         };
         show(&table::text(&result))?;
         show(&differences)?;
-        if arguments.holds && result.failure.is_none() {
-            tools.progress.step(format!("{stack}: how long locks are held"));
-            show(&holds::text(&holds::measure(&subject, &tools)?))?;
-        }
         well &= differences.is_empty();
         journal.run.stacks.extend(stacks::identity(stack).ok());
         journal.run.counts.push(result);
@@ -248,9 +241,9 @@ fn counted(
     arguments: &Arguments,
     tools: &Tools,
 ) -> Result<(CountResult, String), Error> {
-    let Arguments { instructions, locks, lines, holds, repeats, .. } = *arguments;
+    let Arguments { instructions, locks, lines, repeats, .. } = *arguments;
     let lines = lines || arguments.record.is_some();
-    let all = !(instructions || locks || lines || holds);
+    let all = !(instructions || locks || lines);
     let mut times = Vec::new();
     for time in 1..=repeats {
         let mut result = subject.result();

@@ -7,6 +7,7 @@
 mod findings;
 mod forecast;
 mod gate;
+mod invalid;
 mod kernel;
 mod kernel_forecast;
 mod live;
@@ -29,6 +30,7 @@ pub use forecast::{
     VerdictKind,
 };
 pub use gate::{GateFigure, GateResult};
+pub use invalid::{Bottleneck, Invalid, NoVerdict};
 pub use kernel::{
     FILE_TABLE, KernelCall, KernelContention, KernelGrowth, KernelLedger, KernelOrigin, KernelRow,
     KernelWait,
@@ -218,9 +220,8 @@ pub struct HandshakeRound {
     /// to run when a thread was preempted, so CPU time is divided among the sides by them.
     #[serde(default)]
     pub median_ns: [u64; 3],
-    /// Why the round does not count, if it does not: `accounting`, `starved`, `steal`,
-    /// `preempted`, `start`.
-    pub invalid: Option<String>,
+    /// Why the round does not count, if it does not.
+    pub invalid: Option<Invalid>,
 }
 
 /// Merged histograms of one series.
@@ -323,7 +324,7 @@ pub struct BulkRound {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends: Option<BulkEnds>,
     /// Why the round does not count, if it does not.
-    pub invalid: Option<String>,
+    pub invalid: Option<Invalid>,
 }
 
 /// Where the time of a window in memory went, all threads together:
@@ -563,9 +564,9 @@ pub struct ServerResult {
     /// What else the last round had to tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Why the rate says nothing about the server, if so: `client-bound`, `steal` ...
+    /// Why the rate says nothing about the server, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub invalid: Option<String>,
+    pub invalid: Option<NoVerdict>,
 }
 
 /// Named ways to share one thing, or not to share it, measured in the same rounds.

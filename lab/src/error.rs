@@ -11,7 +11,7 @@ pub enum Error {
     /// A program that the operator must build or install is not there.
     #[error("{program} is missing; run: {remedy}")]
     Missing {
-        /// Its name.
+        /// The program's name.
         program: String,
         /// The command that brings it.
         remedy: String,
@@ -30,7 +30,7 @@ pub enum Error {
     /// A file of results is broken, or of a kind that this program does not know.
     #[error("{file}: {reason}")]
     Document {
-        /// Its name.
+        /// The file's name.
         file: String,
         /// Where and why, and the remedy.
         reason: String,

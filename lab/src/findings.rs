@@ -25,11 +25,12 @@ use crate::{
     forecast::{self, Target, replays::Watch},
     interrupt::Interrupt,
     journal::{self, Journal},
+    options::{Json, SEED_DEFAULT},
     recording::Recording,
     replay, transfer,
 };
 
-/// Its arguments.
+/// The arguments of `findings`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Recordings, documents of `count --kernel`, `findings`, `forecast` and `validate`, or folders
@@ -55,12 +56,8 @@ pub struct Arguments {
     /// The page to write
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
-    /// Writes the text there instead of to standard output
-    #[arg(long, value_name = "FILE.md")]
-    text: Option<PathBuf>,
-    /// Writes all figures there, as one document
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// Draws the page of a run into a file, if one is given, and says the same as text.
@@ -92,10 +89,10 @@ pub fn run(arguments: &Arguments, tell: Tell) -> Result<bool, Error> {
         Some(name) => Some(Target {
             profile: transfer::profile(name, &stop)?,
             cores: vec![arguments.cores],
-            seed: SEED,
+            seed: SEED_DEFAULT,
         }),
     };
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     gather(&files(&from)?, target.as_ref(), &stop, &mut journal.run)?;
     if arguments.commands {
         let commands = journal.run.findings.iter().map(|it| it.recorded.command.join(" ") + "\n");
@@ -103,11 +100,7 @@ pub fn run(arguments: &Arguments, tell: Tell) -> Result<bool, Error> {
         return Ok(well);
     }
     journal.save(true)?;
-    let text = tell(&journal.run, arguments.output.as_deref())?;
-    match &arguments.text {
-        Some(file) => fs::write(file, text).map_err(Error::file(file))?,
-        None => show(&text)?,
-    }
+    show(&tell(&journal.run, arguments.output.as_deref())?)?;
     Ok(well)
 }
 
@@ -234,8 +227,6 @@ fn files(from: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
 
 const FILES_MAX: usize = 256;
 const FROM_MAX: usize = 64;
-/// Of the places at which threads begin: the same forecast each time.
-const SEED: u64 = 1;
 
 #[cfg(test)]
 mod tests {

@@ -30,12 +30,13 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
+    options::{Json, SEED_DEFAULT, Seed},
     recording::{Part, Recording},
     replay, transfer, verdict,
 };
 use replays::{KNEE_STEPS_MAX, Replays, Watch};
 
-/// Its arguments.
+/// The arguments of `forecast`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Recordings, as `count --record` writes them
@@ -57,12 +58,10 @@ pub struct Arguments {
     /// What a moved cache line costs: `measured` here, or of a machine by its name
     #[arg(long, default_value = "measured")]
     profile: String,
-    /// Of the places at which threads begin
-    #[arg(long, default_value_t = SEED)]
-    seed: u64,
-    /// Writes everything there, as one document
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// What a forecast is made for.
@@ -71,14 +70,14 @@ pub(crate) struct Target {
     pub(crate) profile: Profile,
     /// Ascending, each once.
     pub(crate) cores: Vec<u32>,
-    /// Of the places at which threads begin.
+    /// The seed of the places at which threads begin.
     pub(crate) seed: u64,
 }
 
 impl Target {
     /// With the usual seed.
     pub(crate) fn new(profile: Profile, cores: &[u32]) -> Self {
-        Self { profile, cores: ascending(cores), seed: SEED }
+        Self { profile, cores: ascending(cores), seed: SEED_DEFAULT }
     }
 }
 
@@ -93,9 +92,9 @@ const CLIENT: &[Part] = &[Part::Client];
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let stop = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     let profile = transfer::profile(&arguments.profile, &stop)?;
-    let target = Target { seed: arguments.seed, ..Target::new(profile, &arguments.cores) };
+    let target = Target { seed: arguments.seed.seed, ..Target::new(profile, &arguments.cores) };
     let recordings = recordings(arguments, &stop)?;
     if let Some(ledger) = &arguments.kernel {
         return kernel::run(ledger, &recordings, &target, &mut journal, &stop);
@@ -190,6 +189,3 @@ fn ascending(cores: &[u32]) -> Vec<u32> {
     cores.dedup();
     cores
 }
-
-/// Any would do.
-const SEED: u64 = 1;

@@ -33,9 +33,10 @@ use crate::{
     handshake::task::fault::Fault,
     journal::Journal,
     kernel_ledger::file_table,
+    options::Json,
 };
 
-/// Its arguments.
+/// The arguments of `gate`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Arguments {
@@ -45,9 +46,8 @@ pub struct Arguments {
     /// Only the entry of that name; may be given again
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Writes all figures there, as one document
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// How it went, as an exit status: see `gate --help`.
@@ -74,7 +74,7 @@ fn gate(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
     };
     let mut tools = Tools::new(1)?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     for entry in &budget.entries {
         let result = gated(entry, &file, &mut tools)?;
         show(&table::text(entry, &result))?;

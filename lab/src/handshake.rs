@@ -1,19 +1,13 @@
 //! The command `handshake`: handshakes per second and thread, in memory, by stack, scenario and
 //! number of threads, in interleaved rounds of one process each.
 
-pub(crate) mod figures;
+mod comparisons;
 mod measure;
 mod plan;
 mod table;
 pub mod task;
 
-use std::{
-    env,
-    io::{self, Write},
-    path::PathBuf,
-};
-
-use clap::Parser;
+use std::io::{self, Write};
 
 pub use measure::measure;
 pub use plan::Settings;
@@ -25,12 +19,12 @@ use crate::{
     compat,
     error::Error,
     interrupt::Interrupt,
-    journal::Journal,
+    options::{Resume, Shuffled},
     scenario::{Cipher, Group, Key, Kind, Share, Version},
     trial::{THREADS_MAX, WINDOW_DEFAULT_MS},
 };
 
-/// Its arguments.
+/// The arguments of `handshake`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Names (see `stacks`) or paths of a libssl; the first is what the others are compared with
@@ -63,25 +57,17 @@ pub struct Arguments {
     /// Numbers of threads [default: 1 to 1.5 x cores]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = thread_count)]
     threads: Vec<usize>,
-    /// How often everything is measured
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
     /// Length of the window in which handshakes count
     #[arg(long, default_value_t = WINDOW_DEFAULT_MS, value_name = "MS",
         value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: u64,
-    /// The order of the trials [default: another one each time]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
     /// Leaves it to the kernel where threads run
     #[arg(long)]
     no_pin: bool,
-    /// Writes the document there, after every round
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Goes on with a document that Ctrl-C or a crash left incomplete
-    #[arg(long, value_name = "FILE", exclusive = true)]
-    resume: Option<PathBuf>,
+    #[command(flatten)]
+    shuffled: Shuffled,
+    #[command(flatten)]
+    resume: Resume,
     /// Prints another tool's lines; needs exactly one stack
     #[arg(long, value_name = "TOOL")]
     compat: Option<compat::Tool>,
@@ -98,23 +84,15 @@ pub struct Arguments {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let (mut journal, arguments) = match &arguments.resume {
-        Some(path) => {
-            let journal = Journal::resume(path)?;
-            let again = Again::try_parse_from(journal.run.command.iter().skip(1))
-                .map_err(|error| Error::Check(format!("{}: {error}", path.display())))?;
-            (journal, again.arguments)
-        }
-        None => begin(arguments),
-    };
+    let begun = arguments.resume.journal("handshake", arguments, &arguments.shuffled.json)?;
+    let (mut journal, arguments) = begun;
     let settings = Settings::new(&arguments)?;
     let interrupt = Interrupt::catch()?;
-    let seed = arguments.seed.unwrap_or_default();
     if cfg!(debug_assertions) {
         let _ = writeln!(io::stderr(), "{DEBUG_WARNING}");
     }
-    let _ = writeln!(io::stderr(), "order of the trials: --seed {seed}");
-    let measured = measure(&settings, arguments.rounds, seed, &mut journal, &interrupt);
+    let (rounds, seed) = (arguments.shuffled.number(), arguments.shuffled.seed());
+    let measured = measure(&settings, rounds, seed, &mut journal, &interrupt);
     if let Err(error) = &measured
         && !matches!(error, Error::Interrupted)
     {
@@ -131,31 +109,12 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(table::is_whole(&journal.run))
 }
 
-/// A new journal, whose command line repeats the run with the same seed.
-fn begin(arguments: &Arguments) -> (Journal, Arguments) {
-    let mut arguments = arguments.clone();
-    let mut command: Vec<String> = env::args().collect();
-    if arguments.seed.is_none() {
-        let seed = u64::from(fastrand::u32(..));
-        arguments.seed = Some(seed);
-        command.extend(["--seed".to_owned(), seed.to_string()]);
-    }
-    (Journal::begin(command, arguments.json.as_deref()), arguments)
-}
-
 /// A number of threads on a command line.
 pub(crate) fn thread_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if (1..=THREADS_MAX).contains(&count) => Ok(count),
         _ => Err(format!("a number of threads is between 1 and {THREADS_MAX}")),
     }
-}
-
-/// A document's command line.
-#[derive(Parser)]
-struct Again {
-    #[command(flatten)]
-    arguments: Arguments,
 }
 
 const DEBUG_WARNING: &str =

@@ -9,7 +9,7 @@ use crate::{document::Histogram, error::Error};
 pub struct Times(hdrhistogram::Histogram<u64>);
 
 impl Times {
-    /// None yet.
+    /// No time yet.
     ///
     /// # Errors
     /// Never with these bounds.

@@ -31,9 +31,8 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// As if a signal had come.
-    #[cfg(test)]
-    pub(crate) fn press(&self) {
+    /// Leaves the note as if a signal had come, which shows what is to stop that it does.
+    pub fn press(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }

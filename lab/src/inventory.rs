@@ -6,17 +6,16 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::{error::Error, library::Identity, stacks};
+use crate::{error::Error, library::Identity, options::Json, stacks};
 
-/// Its arguments.
+/// The arguments of `stacks`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Prints the list as JSON, with the whole paths, digests and build flags
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -40,13 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let entries: Vec<Entry> = stacks::known().iter().map(|name| Entry::of(name)).collect();
     let missing: Vec<&str> =
         build::names().filter(|(_, built)| !built).map(|(name, _)| name).collect();
-    let text = if arguments.json {
-        let list = List { stacks: &entries, can_be_built: &missing };
-        let json = serde_json::to_string_pretty(&list);
-        json.map_err(|error| Error::Check(format!("the list as JSON: {error}")))? + "\n"
-    } else {
-        table(&entries, &missing)
-    };
+    arguments.json.write(&List { stacks: &entries, can_be_built: &missing })?;
+    let text = table(&entries, &missing);
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
     Ok(entries.iter().all(|entry| entry.failure.is_none()))
 }

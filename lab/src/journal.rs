@@ -24,7 +24,7 @@ pub struct Journal {
     path: Option<PathBuf>,
     begun: Instant,
     seconds_before: f64,
-    /// Of the part before the run was stopped.
+    /// Noise of the part before the run was stopped.
     noise_before: Option<Noise>,
     watch: Watch,
 }
@@ -142,7 +142,7 @@ pub fn write(path: &Path, run: &Run) -> Result<(), Error> {
 }
 
 const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
-/// As any file that a program writes; a temporary one would be its owner's alone.
+/// The mode of any file that a program writes; a temporary one would be its owner's alone.
 const MODE: u32 = 0o644;
 
 #[cfg(test)]

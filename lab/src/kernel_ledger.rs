@@ -26,6 +26,7 @@ use std::{
 
 use crate::{
     count::{Server, Tools},
+    descriptors,
     document::{FILE_TABLE, KernelLedger, KernelRow, Run},
     error::Error,
     interrupt::Interrupt,
@@ -39,20 +40,20 @@ use crate::{
     servers::{
         self,
         case::Case,
+        key_files::KeyFiles,
         placement::Placement,
         programs::{Choice, Entry},
-        round::{KeyFiles, raise_descriptor_limit},
     },
 };
 
-/// Its arguments.
+/// The arguments of `count --kernel`.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Arguments {
     /// Counts what threads or processes of servers share in the kernel: file tables, memory maps,
     /// epoll instances, listening sockets, futexes, timers
     #[arg(long, conflicts_with_all = ["stack", "serve", "record", "handshakes", "instructions",
-        "locks", "lines", "holds", "fault"])]
+        "locks", "lines", "fault"])]
     kernel: bool,
     /// The binary of sealane, a release build
     #[arg(
@@ -132,7 +133,8 @@ fn servers_counted(
     repeats: u32,
 ) -> Result<(Run, bool), Error> {
     let stop = Interrupt::catch()?;
-    raise_descriptor_limit(arguments.held)?;
+    // A server with one process holds two for each connection.
+    descriptors::allow(2 * (arguments.held + 3 * arguments.connections))?;
     let mut journal = Journal::begin(env::args().collect(), json);
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let files = KeyFiles::make(&folder.path().join("key"), Key::P256)?;

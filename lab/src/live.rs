@@ -123,7 +123,7 @@ struct Used {
     samples: u32,
 }
 
-/// Of a server that has ended, what was read before counts.
+/// The threads of a server; if it has ended, what was read before counts.
 fn threads_of(threads: Threads, target: &Target, processes: &[LiveProcess]) -> (Used, Vec<Unseen>) {
     let samples = threads.samples;
     let now = if target.lives() { target.processes() } else { processes.to_vec() };
@@ -171,7 +171,8 @@ fn add(live: &mut Live, told: Told, profiled: Profiled) {
     live.calls = calls;
 }
 
-/// Of a thread's waits in futex, those for locks; 0 where too few of them were sampled to tell.
+/// The share of a thread's waits in futex that are for locks; 0 where too few of them were sampled
+/// to tell.
 fn lock_share(samples: &Samples, tid: u32) -> f64 {
     let Some(by) = samples.by_thread.get(&tid) else { return 0.0 };
     let all = by.lock + by.thread + by.other;

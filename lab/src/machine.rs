@@ -11,7 +11,7 @@ use crate::document::{Machine, Noise};
 pub fn describe() -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let allowed = allowed_processors();
-    let places: Vec<Place> = allowed.iter().map(|processor| Place::of(*processor)).collect();
+    let places: Vec<Location> = allowed.iter().map(|processor| Location::of(*processor)).collect();
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory_kib: u64 = memory
         .lines()
@@ -108,7 +108,7 @@ pub(crate) fn allowed_processors() -> Vec<usize> {
 
 /// Where a processor sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Location {
     /// 0 for the first thread of a core, 1 for its sibling.
     sibling: usize,
     socket: usize,
@@ -116,7 +116,7 @@ struct Place {
     processor: usize,
 }
 
-impl Place {
+impl Location {
     fn of(processor: usize) -> Self {
         let folder = format!("/sys/devices/system/cpu/cpu{processor}/topology");
         let read = |name: &str| line_of(&format!("{folder}/{name}"));
@@ -132,7 +132,7 @@ impl Place {
 }
 
 /// One processor per core, socket after socket, then their siblings.
-fn pin_order(mut places: Vec<Place>) -> Vec<usize> {
+fn pin_order(mut places: Vec<Location>) -> Vec<usize> {
     places.sort_unstable();
     places.into_iter().map(|place| place.processor).collect()
 }
@@ -194,7 +194,8 @@ mod tests {
 
     #[test]
     fn threads_go_to_all_cores_before_their_siblings() {
-        let place = |sibling, socket, core, processor| Place { sibling, socket, core, processor };
+        let place =
+            |sibling, socket, core, processor| Location { sibling, socket, core, processor };
         let places = vec![
             place(1, 0, 0, 1),
             place(0, 1, 0, 4),

@@ -12,7 +12,6 @@ use std::{
     env,
     fmt::Write as _,
     io::{self, Write},
-    path::PathBuf,
     time::Duration,
 };
 
@@ -22,15 +21,17 @@ use crate::{
     credentials::Credentials,
     document::{MemoryResult, Run},
     error::Error,
+    figures::memory::STATES,
     interrupt::Interrupt,
     journal::Journal,
+    options::Json,
     progress::Progress,
     scenario::{Cipher, Group, Key, Kind, Scenario, Version},
     stacks,
     trial::{Line, Task, launch},
 };
 
-/// Its arguments.
+/// The arguments of `memory`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Names (see `stacks`) or paths of a libssl [default: all that are here]
@@ -61,9 +62,8 @@ pub struct Arguments {
     #[arg(long, default_value_t = 2_000, value_name = "N",
         value_parser = clap::value_parser!(u64).range(10..=100_000))]
     connections: u64,
-    /// Writes the document there
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// `true` if every stack was measured that can do what was asked, and one could.
@@ -72,7 +72,7 @@ pub struct Arguments {
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     let measured = measure(arguments, &mut journal, &interrupt);
     if measured.is_ok() || matches!(measured, Err(Error::Interrupted)) {
         journal.save(measured.is_ok())?;
@@ -165,31 +165,25 @@ fn trial(task: &Memory) -> Result<BTreeMap<String, f64>, Error> {
 fn table(run: &Run) -> String {
     let mut text = String::new();
     let (mut rows, mut failures) = (String::new(), String::new());
-    for MemoryResult { stack, scenario, bytes, failure, .. } in &run.memory {
+    for result in &run.memory {
+        let MemoryResult { stack, scenario, failure, .. } = result;
         let version = if scenario.version == Version::Tls12 { "1.2" } else { "1.3" };
         if let Some(failure) = failure {
             let _ = writeln!(failures, "{stack}, TLS {version}: NO FIGURES: {failure}");
             continue;
         }
-        let figure = |what: &str| bytes.get(what).copied().unwrap_or_default();
-        let _ = writeln!(
-            rows,
-            "{stack:<16} {version:>4} {:>12.0} {:>12.0} {:>12.0} {:>12.0} {:>12.0}",
-            figure("server_established"),
-            figure("server_idle"),
-            figure("client_established"),
-            figure("client_idle"),
-            figure("kept_after_established"),
-        );
+        let _ = write!(rows, "{stack:<16} {version:>4}");
+        for state in &STATES {
+            let bytes = state.bytes(result).map(|bytes| format!("{bytes:.0}"));
+            let _ = write!(rows, " {:>12}", bytes.as_deref().unwrap_or("-"));
+        }
+        rows.push('\n');
     }
     if !rows.is_empty() {
         let connections = run.memory.first().map_or(0, |result| result.connections);
         let _ = writeln!(text, "bytes per connection, {connections} connections held at once");
-        let _ = writeln!(
-            text,
-            "{:<16} {:>4} {:>12} {:>12} {:>12} {:>12} {:>12}",
-            "stack", "TLS", "server", "server idle", "client", "client idle", "kept"
-        );
+        let heads: String = STATES.iter().map(|state| format!(" {:>12}", state.head)).collect();
+        let _ = writeln!(text, "{:<16} {:>4}{heads}", "stack", "TLS");
     }
     text + &rows + &failures
 }

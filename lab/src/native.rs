@@ -6,16 +6,17 @@
 
 use std::{
     env, fs,
-    io::Read,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use sha2::{Digest, Sha256};
 
-use crate::error::Error;
+use crate::{
+    child::{Child, Output},
+    error::Error,
+};
 
 /// A source with all that its compiler is told.
 pub(crate) struct Program<'a> {
@@ -75,27 +76,15 @@ impl Program<'_> {
     ) -> Result<String, Error> {
         let title = self.title;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(Error::io(format!("start {title}")))?;
-        let (out, said) = (child.stdout.take(), child.stderr.take());
-        let deadline = Instant::now() + time_max;
-        // It prints a line at its end, which a pipe holds: nobody has to read meanwhile.
-        let status = loop {
-            if let Some(status) =
-                child.try_wait().map_err(Error::io(format!("wait for {title}")))?
-            {
-                break status;
-            }
-            if Instant::now() >= deadline {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(Error::Check(format!("{title} did not end in time")));
-            }
-            thread::sleep(POLL);
+        let mut child = Child::start(&mut command)?;
+        let (out, said) = (Output::of(child.take_output()), Output::of(child.take_errors()));
+        let Some(status) = child.wait(time_max) else {
+            return Err(Error::Check(format!("{title} did not end in time")));
         };
         if status.success() {
-            return Ok(text_of(out));
+            return Ok(out.text());
         }
-        let said = text_of(said);
+        let said = said.text();
         let own = format!("{}: ", self.name);
         let said = said.lines().next().unwrap_or_default().trim_start_matches(&own).to_owned();
         Err(Error::Check(if said.is_empty() { format!("{title}: {status}") } else { said }))
@@ -141,17 +130,5 @@ fn cache() -> Result<PathBuf, Error> {
         .ok_or_else(|| Error::Unsupported("neither XDG_CACHE_HOME nor HOME is set".into()))
 }
 
-fn text_of(pipe: Option<impl Read>) -> String {
-    let mut text = String::new();
-    if let Some(pipe) = pipe {
-        // What cannot be read is missing in a result that is checked.
-        let _ = pipe.take(OUTPUT_BYTES_MAX).read_to_string(&mut text);
-    }
-    text
-}
-
-/// Of what the compiler says.
+/// Lines shown of what the compiler says.
 const LINES_SHOWN: usize = 5;
-const POLL: Duration = Duration::from_millis(5);
-/// What a program may print.
-const OUTPUT_BYTES_MAX: u64 = 1 << 16;

@@ -27,13 +27,14 @@ use std::{
 
 use crate::{
     credentials::{Credentials, Side},
-    document::Figure,
+    document::{Figure, NODE_COMMAND},
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
     load::Pattern,
+    options::Shuffled,
     scenario::Key,
-    strategies::{Cell, Plan, Rounds, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, conclude, counted, measure, measured},
     trial::Task,
 };
 
@@ -43,7 +44,7 @@ pub use case::Case;
 pub use mode::Mode;
 pub use task::NodeTask;
 
-/// Its arguments.
+/// The arguments of `node`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Who does TLS, in how many processes [default: all]
@@ -78,7 +79,7 @@ pub struct Arguments {
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
-    rounds: Rounds,
+    shuffled: Shuffled,
 }
 
 /// `true` if every row was measured and no bar is missed.
@@ -87,7 +88,7 @@ pub struct Arguments {
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let plan = arguments.plan(folder.path())?;
     let mut measured = measure(plan, &mut journal, &interrupt)?;
@@ -149,8 +150,8 @@ impl Arguments {
             settings,
             figures: figures(),
             cells,
-            rounds: self.rounds.rounds,
-            seed: self.rounds.seed,
+            rounds: self.shuffled.number(),
+            seed: self.shuffled.seed(),
             time_max: amount.time_max(),
         })
     }

@@ -36,8 +36,9 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
+    options::Shuffled,
     scenario::Key,
-    strategies::{Cell, Plan, Rounds, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, conclude, counted, measure, measured},
     trial::{Task, WINDOW_DEFAULT_MS},
 };
 
@@ -45,7 +46,7 @@ pub(crate) use server::{Arguments as ServerArguments, run as serve};
 pub use strategy::Strategy;
 pub use task::{OffloadTask, Traffic};
 
-/// Its arguments.
+/// The arguments of `offload`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Where TLS is done [default: all; with no workers, inline]
@@ -79,7 +80,7 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: u64,
     #[command(flatten)]
-    rounds: Rounds,
+    shuffled: Shuffled,
 }
 
 /// `true` if every strategy was measured and no check failed.
@@ -89,7 +90,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let strategies = arguments.strategies()?;
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let plan = arguments.plan(&strategies, folder.path())?;
     let mut measured = measure(plan, &mut journal, &interrupt)?;
@@ -147,8 +148,8 @@ impl Arguments {
             command: "offload",
             settings,
             figures: figures(),
-            rounds: self.rounds.rounds,
-            seed: self.rounds.seed,
+            rounds: self.shuffled.number(),
+            seed: self.shuffled.seed(),
             time_max: cells.iter().map(|(time_max, _)| *time_max).max().unwrap_or_default(),
             cells: cells.into_iter().map(|(_, cell)| cell).collect(),
         })

@@ -37,12 +37,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{error::Error, plot::escape};
+use crate::{error::Error, plot::escape, words};
 
 pub use picture::Subject;
 use sources::Sources;
 
-/// Its arguments.
+/// The arguments of `report`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// What measuring commands wrote with --json; several are merged into one page

@@ -56,7 +56,7 @@ pub fn on_server<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// As [`on_server`], of the client.
+/// Does the client's work, as [`on_server`] does the server's.
 #[inline(never)]
 pub fn on_client<T>(work: impl FnOnce() -> T) -> T {
     work()

@@ -1,67 +1,43 @@
-//! A server under test as a [`Process`]: started in a group of its own, measured with everything
-//! it forks, and ended with it, whatever happens.
+//! A server under test as a [`Process`]: measured with everything that it forks.
 
 use std::{
     collections::BTreeMap,
-    env,
-    fs::{self, File},
-    os::unix::process::CommandExt,
+    fs,
+    ops::Deref,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::Command,
+    time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::Signal;
 
-use crate::error::Error;
+use crate::{
+    child::Child,
+    descendants::{numbers_in, tree},
+    error::Error,
+};
 
-/// A running child and its descendants; dropping it ends them.
+/// A running server, which is dereferenced for what every [`Child`] can.
 pub(crate) struct Process {
     child: Child,
-    log: PathBuf,
     /// It has a thread for each connection, whose time is gone with it.
     threads_pass: bool,
 }
 
 impl Process {
     /// Starts `command`, with what it prints in `log`.
-    pub(crate) fn start(mut command: Command, log: PathBuf) -> Result<Self, Error> {
-        let out = File::create(&log).map_err(Error::file(&log))?;
-        let error = out.try_clone().map_err(Error::file(&log))?;
-        let what = format!("start {}", command.get_program().to_string_lossy());
-        // In its own group, Ctrl-C reaches the lab alone, which ends its children in order. Some
-        // end with their standard input, which lasts as long as this.
-        command.process_group(0).stdin(Stdio::piped()).stdout(out).stderr(error);
-        Ok(Self { child: command.spawn().map_err(Error::io(what))?, log, threads_pass: false })
+    ///
+    /// # Errors
+    /// [`Error::Io`] of the system.
+    pub(crate) fn start(mut command: Command, log: &Path) -> Result<Self, Error> {
+        let child = Child::logged(&mut command, log)?.asked_by(Signal::TERM, END_TIME_MAX);
+        Ok(Self { child, threads_pass: false })
     }
 
     /// Says that it has a thread for each connection: its processor time is then read to the tick.
     pub(crate) fn with_passing_threads(mut self) -> Self {
         self.threads_pass = true;
         self
-    }
-
-    /// The number of the first process.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Whether the first process still runs.
-    pub(crate) fn runs(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-
-    /// How the first process ended, once it has.
-    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
-    }
-
-    /// The last lines of what it printed.
-    pub(crate) fn last_words(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
     }
 
     /// What every thread of every process has used so far, user and system.
@@ -82,12 +58,6 @@ impl Process {
             }
         }
         Ok(Cpu { threads, coarse_ns, threads_pass: self.threads_pass })
-    }
-
-    /// Sends a signal to the first process.
-    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Error> {
-        let Some(pid) = self.pid() else { return Ok(()) };
-        kill_process(pid, signal).map_err(|error| Error::io("signal the server")(error.into()))
     }
 
     /// The proportional set size of every process, in bytes.
@@ -129,50 +99,14 @@ impl Process {
     fn tree(&self) -> Result<Vec<u32>, Error> {
         tree(self.child.id())
     }
-
-    fn pid(&self) -> Option<Pid> {
-        Pid::from_raw(i32::try_from(self.child.id()).ok()?)
-    }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let Some(pid) = self.pid() else { return };
-        if self.runs() {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let deadline = Instant::now() + Duration::from_millis(END_TIME_MAX_MS);
-        while self.runs() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(10));
-        }
-        // The group may outlive its first process; it is ours alone, because we made it.
-        let _ = kill_process_group(pid, Signal::KILL);
-        let _ = self.child.wait();
-    }
-}
+impl Deref for Process {
+    type Target = Child;
 
-/// The process `first` and all that descend from it.
-///
-/// # Errors
-/// If `/proc` cannot be read.
-pub(crate) fn tree(first: u32) -> Result<Vec<u32>, Error> {
-    let mut parents = Vec::new();
-    for pid in numbers_in(Path::new("/proc"))? {
-        // Others come and go while this reads.
-        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { continue };
-        // A name may be no text.
-        if let Some(parent) = parent_in(&String::from_utf8_lossy(&stat)) {
-            parents.push((pid, parent));
-        }
+    fn deref(&self) -> &Child {
+        &self.child
     }
-    let mut tree = vec![first];
-    let mut next = 0;
-    while next < tree.len() {
-        let parent = tree[next];
-        tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
-        next += 1;
-    }
-    Ok(tree)
 }
 
 /// The clock ticks that the process `first` and all that descend from it have used so far.
@@ -249,49 +183,15 @@ impl Cpu {
     }
 }
 
-/// The entries of a folder of `/proc` that are numbers.
-fn numbers_in(folder: &Path) -> Result<Vec<u32>, Error> {
-    let entries = fs::read_dir(folder).map_err(Error::file(folder))?;
-    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
-}
-
-/// The parent in a `/proc/PID/stat`; the command before it may hold spaces and brackets.
-fn parent_in(stat: &str) -> Option<u32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
 /// User and system time in a `/proc/PID/stat`, of the process and of its children that ended.
 fn ticks_in(stat: &str) -> Option<u64> {
     let fields = stat.rsplit_once(')')?.1.split_whitespace();
     Some(fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum())
 }
 
-/// The path of the program `name`.
-///
-/// # Errors
-/// [`Error::Missing`] with the Debian package that brings it.
-pub(crate) fn installed(name: &str, package: &str) -> Result<PathBuf, Error> {
-    on_path(name).ok_or_else(|| Error::Missing {
-        program: name.to_owned(),
-        remedy: format!("apt-get install {package}"),
-    })
-}
-
-/// Where the program `name` is, if it is installed.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        // Debian keeps servers where a shell without a login does not look.
-        .chain(SERVER_FOLDERS.map(PathBuf::from))
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
-}
-
-const END_TIME_MAX_MS: u64 = 2_000;
+const END_TIME_MAX: Duration = Duration::from_secs(2);
 /// How the names of Sealane's threads for TLS begin.
 const LANE: &str = "lane-";
-const LOG_LINES_SHOWN: usize = 8;
-const SERVER_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 /// A tick of the kernel's interface, on every architecture that this runs on.
 const TICK_NS: u64 = 10_000_000;
 /// Ticks by which the coarse count may be off without a reason.
@@ -300,12 +200,6 @@ const TICKS_DOUBTFUL: u64 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_parent_is_found_behind_a_strange_command() {
-        assert_eq!(parent_in("12 (a) b) c) S 7 12 12 0"), Some(7));
-        assert_eq!(parent_in("nonsense"), None);
-    }
 
     #[test]
     fn a_thread_that_ended_is_counted_to_the_tick() {
@@ -344,31 +238,18 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_measured_with_its_children_and_ends_with_them() {
+    fn a_process_is_measured_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "sh -c 'while :; do :; done' & wait"]);
-        let process = Process::start(command, folder.path().join("log")).unwrap();
+        let process = Process::start(command, &folder.path().join("log")).unwrap();
         while process.tree().unwrap().len() < 2 {
-            thread::yield_now();
+            std::thread::yield_now();
         }
         let before = process.cpu().unwrap();
         while process.cpu().unwrap().since(&before) == 0 {
-            thread::yield_now();
+            std::thread::yield_now();
         }
         assert!(process.pss_bytes().unwrap() > 0);
-        let tree = process.tree().unwrap();
-        drop(process);
-        // The kernel takes a moment to end what it has killed.
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while tree.iter().any(|pid| still_runs(*pid)) {
-            assert!(Instant::now() < deadline, "one of {tree:?} still runs");
-            thread::yield_now();
-        }
-    }
-
-    fn still_runs(pid: u32) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        !stat.is_empty() && !stat.contains(") Z ")
     }
 }

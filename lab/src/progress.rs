@@ -19,7 +19,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of `all` steps.
+    /// Begins to count `all` steps.
     #[must_use]
     pub fn new(all: u64) -> Self {
         let plain = !io::stderr().is_terminal();

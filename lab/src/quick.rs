@@ -7,7 +7,7 @@ use std::env;
 
 use crate::{error::Error, page, steps};
 
-/// Its arguments.
+/// The arguments of `quick`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]

@@ -49,7 +49,7 @@ pub struct Question<'a> {
     pub threads: u32,
     /// Lines that are taken as each thread's own: "without this line". Locks in them never wait.
     pub without: &'a [u32],
-    /// Of the random offsets at which threads begin.
+    /// The seed of the random offsets at which threads begin.
     pub seed: u64,
 }
 

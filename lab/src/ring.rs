@@ -20,12 +20,13 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     journal::Journal,
+    options::Shuffled,
     ring::{in_turn::InTurn, trial::RingTask},
-    strategies::{Cell, Plan, Rounds, check, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, check, conclude, counted, measure, measured},
     trial::Task,
 };
 
-/// Its arguments.
+/// The arguments of `ring`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Rings, side by side
@@ -56,7 +57,7 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pin: Vec<usize>,
     #[command(flatten)]
-    rounds: Rounds,
+    shuffled: Shuffled,
 }
 
 /// Which ring; the remedy last.
@@ -87,7 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         count::needs_valgrind()?;
     }
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let mut strategies = measure(arguments.plan()?, &mut journal, &interrupt)?;
     if arguments.instructions {
         arguments.count_instructions(&mut strategies, &interrupt)?;
@@ -113,8 +114,8 @@ impl Arguments {
                 counted("kept_up_pages_live", "live when kept up"),
             ],
             cells: cells.collect::<Result<_, _>>()?,
-            rounds: self.rounds.rounds,
-            seed: self.rounds.seed,
+            rounds: self.shuffled.number(),
+            seed: self.shuffled.seed(),
             time_max: TIME_MAX + Duration::from_nanos(self.bytes.saturating_mul(BYTE_NS_MAX)),
         })
     }

@@ -12,6 +12,7 @@ pub(crate) mod backend;
 pub(crate) mod case;
 pub(crate) mod configuration;
 mod floor;
+pub(crate) mod key_files;
 mod listen;
 pub(crate) mod measure;
 mod names;
@@ -19,7 +20,7 @@ pub(crate) mod placement;
 pub(crate) mod programs;
 pub(crate) mod relay;
 mod results;
-pub(crate) mod round;
+mod round;
 pub(crate) mod running;
 mod table;
 
@@ -32,7 +33,8 @@ use std::{
 use crate::{
     error::Error,
     interrupt::Interrupt,
-    journal::{self, Journal},
+    journal,
+    options::{Json, Resume, Rounds},
     servers::{
         case::{Amount, Level},
         placement::Placement,
@@ -43,7 +45,7 @@ use crate::{
 
 pub use case::Case;
 
-/// Its arguments.
+/// The arguments of `servers`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// The binary of sealane, a release build
@@ -71,9 +73,8 @@ pub struct Arguments {
     /// latencies that a shared processor does not blur
     #[arg(long)]
     apart: bool,
-    /// How often everything is measured; 5 times without it, with --quick once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
-    rounds: Option<u8>,
+    #[command(flatten)]
+    rounds: Rounds,
     /// How much is asked of a server, in all cases but bulk, idle and names
     ///
     /// `full` is a closed loop. `half` is an open loop at half of the rate that the same server did
@@ -86,15 +87,14 @@ pub struct Arguments {
     /// of what each can do
     #[arg(long, value_name = "R,..", value_delimiter = ',', value_parser = rate)]
     rate: Vec<f64>,
-    /// Tiny amounts: shows that everything runs and passes its checks; the figures mean nothing
+    /// Tiny amounts, once without --rounds: shows that everything runs and passes its checks; the
+    /// figures mean nothing
     #[arg(long)]
     quick: bool,
-    /// Writes the whole run there too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Goes on with the run in that file, which was stopped; all else must be as it was
-    #[arg(long, requires = "json")]
-    resume: bool,
+    #[command(flatten)]
+    json: Json,
+    #[command(flatten)]
+    resume: Resume,
     /// Starts nothing, and prints the tables of the run in that document, as README has them
     #[arg(long, value_name = "FILE.json", exclusive = true)]
     from: Option<PathBuf>,
@@ -109,13 +109,18 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         return show(path).map(|()| true);
     }
     let interrupt = Interrupt::catch()?;
-    let (mut journal, mut rounds) = begin(arguments)?;
+    let path = arguments.resume.path().or(arguments.json.path());
+    let (mut journal, begun) = arguments.resume.journal("servers", arguments, &arguments.json)?;
+    let mut rounds = match arguments.resume.path() {
+        Some(path) => rounds_kept(path)?,
+        None => Vec::new(),
+    };
     let processors = &journal.run.machine.pin_order;
-    let placement = match arguments.apart {
+    let placement = match begun.apart {
         true => Placement::apart(processors)?,
         false => Placement::together(processors),
     };
-    let settings = settings(arguments, placement);
+    let settings = settings(&begun, placement);
     let folder = tempfile::tempdir().map_err(Error::io("temporary folder"))?;
     let (folder, done) = (folder.path(), rounds.len());
     let mut laboratory = Laboratory::new(settings.clone(), folder, interrupt, done)?;
@@ -131,7 +136,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
             }
             Err(error) => return Err(error),
         }
-        keep(arguments, &rounds)?;
+        keep(path, &rounds)?;
         let (servers, comparisons) = results::of(&settings, &laboratory.rows, &rounds)?;
         (journal.run.servers, journal.run.comparisons) = (Some(servers), comparisons);
         journal.save(false)?;
@@ -139,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let (servers, comparisons) = results::of(&settings, &laboratory.rows, &rounds)?;
     (journal.run.servers, journal.run.comparisons) = (Some(servers), comparisons);
     journal.save(complete)?;
-    if let Some(path) = arguments.json.as_deref().filter(|_| complete) {
+    if let Some(path) = path.filter(|_| complete) {
         let _ = fs::remove_file(rounds_beside(path));
     }
     print(&table::text(&settings, &laboratory.rows, &journal.run))?;
@@ -162,22 +167,8 @@ fn print(text: &str) -> Result<(), Error> {
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
-/// A new document, or the one to go on with and the rounds that are in it.
-fn begin(arguments: &Arguments) -> Result<(Journal, Vec<Round>), Error> {
-    let words = std::env::args().filter(|word| word != "--resume");
-    let command: Vec<String> = words.collect();
-    let path = arguments.json.as_deref();
-    let Some(path) = path.filter(|_| arguments.resume) else {
-        return Ok((Journal::begin(command, path), Vec::new()));
-    };
-    let journal = Journal::resume(path)?;
-    if journal.run.command != command {
-        let before = journal.run.command.join(" ");
-        return Err(Error::Check(format!(
-            "{} was begun with other arguments; run: {before} --resume",
-            path.display()
-        )));
-    }
+/// The rounds of a run to go on with.
+fn rounds_kept(path: &Path) -> Result<Vec<Round>, Error> {
     let beside = rounds_beside(path);
     let file = fs::File::open(&beside).map_err(Error::file(&beside))?;
     let mut rounds = Vec::new();
@@ -188,12 +179,12 @@ fn begin(arguments: &Arguments) -> Result<(Journal, Vec<Round>), Error> {
                 .map_err(|error| Error::Check(format!("{}: {error}", beside.display())))?,
         );
     }
-    Ok((journal, rounds))
+    Ok(rounds)
 }
 
 /// Writes all rounds beside the document, a line each, for `--resume`: whole or not at all.
-fn keep(arguments: &Arguments, rounds: &[Round]) -> Result<(), Error> {
-    let Some(path) = &arguments.json else { return Ok(()) };
+fn keep(path: Option<&Path>, rounds: &[Round]) -> Result<(), Error> {
+    let Some(path) = path else { return Ok(()) };
     let mut text = String::new();
     for round in rounds {
         text +=
@@ -210,11 +201,15 @@ fn rounds_beside(path: &Path) -> PathBuf {
 }
 
 fn settings(arguments: &Arguments, placement: Placement) -> Settings {
-    let Arguments { sealane, haproxy, peer, only, cases, workers, rounds, .. } = arguments.clone();
+    let Arguments { sealane, haproxy, peer, only, cases, workers, .. } = arguments.clone();
+    let rounds = match arguments.quick {
+        true => arguments.rounds.number_or(1),
+        false => arguments.rounds.number(),
+    };
     let cases = if cases.is_empty() { Case::ALL.to_vec() } else { cases };
     Settings {
         choice: Choice { sealane, haproxies: haproxy, peers: peer, only, cases },
-        rounds: rounds.map_or(if arguments.quick { 1 } else { 5 }, usize::from),
+        rounds: rounds as usize,
         amount: if arguments.quick { Amount::QUICK } else { Amount::FULL },
         workers: workers.map_or(placement.server(), usize::from),
         placement,
@@ -235,6 +230,10 @@ fn levels(load: &[Level], rates: &[f64]) -> Vec<Level> {
     levels
 }
 
+/// A name and a command line, from `NAME=COMMAND`.
+///
+/// # Errors
+/// What is wanted instead.
 pub(crate) fn named(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, line)) if !name.is_empty() && line.contains("{port}") => {

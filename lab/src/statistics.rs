@@ -17,7 +17,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// The spread of at least one value.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
@@ -28,8 +28,8 @@ impl Spread {
         Some(Self { median: f64::midpoint(sorted[lower], sorted[upper]), min, max })
     }
 
-    /// Of the ratios `of[i] / to[i]`: neighbours in time are compared, so that a change of the
-    /// machine's load between rounds falls out.
+    /// The spread of the ratios `of[i] / to[i]`: neighbours in time are compared, so that a change
+    /// of the machine's load between rounds falls out.
     #[must_use]
     pub fn of_ratios(of: &[f64], to: &[f64]) -> Option<Self> {
         let ratios: Vec<f64> = of.iter().zip(to).map(|(of, to)| of / to).collect();
@@ -41,7 +41,7 @@ impl Spread {
 /// round does not count.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// As in the table.
+    /// The row's name in the table.
     pub name: &'a str,
     /// In the order of the rounds.
     pub figures: &'a [Option<f64>],

@@ -164,16 +164,16 @@ impl Course {
     fn wait(
         &self,
         step: &Step,
-        command: Command,
+        mut command: Command,
         log: &Path,
         interrupt: &Interrupt,
     ) -> Result<(), Error> {
         let begun = Instant::now();
         let before = self.bar.position();
-        let mut child = Child::start(command, log)?;
+        let mut child = Child::logged(&mut command, log)?;
         loop {
             if let Some(status) = child.ended() {
-                let reason = || child.last_words();
+                let reason = || child.last_line();
                 return if status.success() { Ok(()) } else { Err(Error::Check(reason())) };
             }
             if interrupt.is_pressed() {

@@ -12,7 +12,6 @@ mod table;
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     io::{self, Write},
-    path::PathBuf,
     time::Duration,
 };
 
@@ -27,24 +26,9 @@ use crate::{
     trial::{Line, Task, launch},
 };
 
-/// What such a command is asked for beside its own arguments.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Rounds {
-    /// How often each row is measured
-    #[arg(long, default_value_t = 5, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) rounds: u32,
-    /// Of all that is random: the order of rows in each round, and which names are asked for
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
-    /// Writes the document there
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-}
-
 /// Everything that one command measures.
 pub(crate) struct Plan {
-    /// Its name.
+    /// The command's name.
     pub(crate) command: &'static str,
     /// What all rows have in common.
     pub(crate) settings: BTreeMap<String, String>,
@@ -54,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) cells: Vec<Cell>,
     /// How often each is measured.
     pub(crate) rounds: u32,
-    /// Of the order.
+    /// The seed of the order.
     pub(crate) seed: u64,
     /// One trial takes no longer.
     pub(crate) time_max: Duration,
@@ -177,7 +161,7 @@ struct Rows<'a> {
     cells: Vec<Cell>,
     strategies: Strategies,
     time_max: Duration,
-    /// Of the round under way, by cell, with its place in the order.
+    /// Outcomes of the round under way, by cell, with its place in the order.
     held: BTreeMap<usize, (u32, Result<Outcome, Error>)>,
     /// Merged over rounds, by cell and name.
     times: BTreeMap<(usize, String), Times>,

@@ -19,13 +19,14 @@ use crate::{
     handshake::thread_count,
     interrupt::Interrupt,
     journal::Journal,
-    strategies::{Cell, Plan, Rounds, conclude, counted, measure, measured},
+    options::Shuffled,
+    strategies::{Cell, Plan, conclude, counted, measure, measured},
     trial::Task,
 };
 
 pub use task::{TablesTask, Work};
 
-/// Its arguments.
+/// The arguments of `tables`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Whose the file table is
@@ -50,7 +51,7 @@ pub struct Arguments {
     #[arg(long)]
     no_pin: bool,
     #[command(flatten)]
-    rounds: Rounds,
+    shuffled: Shuffled,
 }
 
 /// Whose the file table is; the remedies last.
@@ -85,7 +86,7 @@ impl Strategy {
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let plan = plan(arguments, &journal)?;
     let mut strategies = measure(plan, &mut journal, &interrupt)?;
     judge::judge(&mut strategies, journal.run.machine.processors);
@@ -129,8 +130,8 @@ fn plan(arguments: &Arguments, journal: &Journal) -> Result<Plan, Error> {
         command: "tables",
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
         figures: figures(),
-        rounds: arguments.rounds.rounds,
-        seed: arguments.rounds.seed,
+        rounds: arguments.shuffled.number(),
+        seed: arguments.shuffled.seed(),
         time_max: Duration::from_millis(arguments.window_ms) + TIME_BESIDE,
         cells,
     })

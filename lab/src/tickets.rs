@@ -26,14 +26,15 @@ use crate::{
     handshake::thread_count,
     interrupt::Interrupt,
     journal::Journal,
-    strategies::{Cell, Plan, Rounds, conclude, counted, measure, measured},
+    options::Shuffled,
+    strategies::{Cell, Plan, conclude, counted, measure, measured},
     trial::{Fixed, Task, WINDOW_DEFAULT_MS},
 };
 
 pub use strategy::Strategy;
 pub use task::{TicketsTask, Work};
 
-/// Its arguments.
+/// The arguments of `tickets`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// How threads share ticket keys
@@ -61,7 +62,7 @@ pub struct Arguments {
     #[arg(long)]
     no_pin: bool,
     #[command(flatten)]
-    rounds: Rounds,
+    shuffled: Shuffled,
 }
 
 /// `true` if every strategy was measured and no check failed.
@@ -73,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         count::needs_valgrind()?;
     }
     let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.rounds.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let planned = Planned::new(arguments, &journal);
     let mut strategies = measure(planned.windows()?, &mut journal, &interrupt)?;
     if arguments.shared_writes {
@@ -117,7 +118,7 @@ impl<'a> Planned<'a> {
         let work = Work::Window { window_ms: self.arguments.window_ms };
         let each = self.threads.iter().map(|threads| self.cells(*threads, work, TICKETS));
         let each = each.collect::<Result<Vec<_>, _>>()?;
-        Ok(self.plan(self.arguments.rounds.rounds, each.into_iter().flatten().collect()))
+        Ok(self.plan(self.arguments.shuffled.number(), each.into_iter().flatten().collect()))
     }
 
     /// Once, with the most threads: what it shows is counted.
@@ -140,7 +141,7 @@ impl<'a> Planned<'a> {
             settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
             figures: figures(),
             rounds,
-            seed: arguments.rounds.seed,
+            seed: arguments.shuffled.seed(),
             time_max: times.into_iter().max().unwrap_or_default(),
             cells,
         }

@@ -1,6 +1,6 @@
-//! The command `transfer`: what it costs to move a contended cache line from one processor to
-//! another, here ([`measure`]) or on a machine that somebody else measured ([`profile`]). It is the
-//! one figure that [`replay`](crate::replay) has to know of a machine: `s`.
+//! What it costs to move a contended cache line from one processor to another, here or on a machine
+//! that somebody else measured: [`profile`]. It is the one figure that [`replay`](crate::replay) has
+//! to know of a machine: `s`.
 //!
 //! Two threads on two processors add to two lines in turn, in opposite order, so that each finds
 //! the line it wants in the other's cache, nearly every time. With one line, a thread adds many
@@ -11,12 +11,8 @@
 
 mod ping_pong;
 mod profiles;
-mod table;
-
-use std::io::{self, Write};
 
 use fastrand::Rng;
-use serde::Serialize;
 
 use crate::{
     document::{Machine, Profile},
@@ -27,64 +23,24 @@ use crate::{
     transfer::ping_pong::Meter,
 };
 
-/// Its arguments.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// What was measured on this machine, in ns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Transfer {
-    /// Processors that took part: one per core, if there are two cores.
-    pub processors: Vec<usize>,
-    /// Pairs of them that there are; if there are more than are measured, a sample is.
-    pub pairs_in_all: usize,
+/// What a moved line costs on this machine.
+#[derive(Clone, Debug, PartialEq)]
+struct Transfer {
+    /// The number of pairs of processors that were measured.
+    pairs: usize,
+    /// Pairs that there are; if there are more than are measured, a sample is.
+    pairs_in_all: usize,
     /// The processor's name.
-    pub processor: String,
-    /// What was measured of each pair.
-    pub pairs: Vec<Pair>,
-    /// The middle pair's: `s`. The least and the most of any window beside it.
-    pub transfer_ns: Spread,
-    /// The processors are a hypervisor's, which may move them while they are measured.
-    pub virtualised: bool,
-}
-
-/// Two processors.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Pair {
-    /// Which.
-    pub processors: [usize; 2],
-    /// An addition, by a thread alone.
-    pub alone_ns: Spread,
-    /// And by each of two at the same time.
-    pub together_ns: Spread,
-    /// The difference, over the windows.
-    pub transfer_ns: Spread,
-}
-
-/// `true`, if there is a figure.
-///
-/// # Errors
-/// There is one processor only, they were never free, or Ctrl-C.
-pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let measured = measure(&machine::describe(), &Interrupt::catch()?)?;
-    let text = if arguments.json {
-        let json = serde_json::to_string_pretty(&measured);
-        json.map_err(|error| Error::Check(format!("the figures do not make JSON: {error}")))? + "\n"
-    } else {
-        table::text(&measured)
-    };
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
-    Ok(true)
+    processor: String,
+    /// The middle pair's, in ns: `s`. The least and the most of any window beside it.
+    transfer_ns: Spread,
 }
 
 /// What a forecast assumes of a machine: `measured` is this one.
 ///
 /// # Errors
-/// Nobody knows a machine of that name; what ends [`measure`].
+/// Nobody knows a machine of that name; there is one processor only, they were never free, or
+/// Ctrl-C.
 pub fn profile(name: &str, stop: &Interrupt) -> Result<Profile, Error> {
     if name == MEASURED {
         return Ok(measure(&machine::describe(), stop)?.profile());
@@ -96,10 +52,7 @@ pub fn profile(name: &str, stop: &Interrupt) -> Result<Profile, Error> {
 }
 
 /// Measures pairs of this machine's processors, of which there must be two.
-///
-/// # Errors
-/// See there.
-pub fn measure(machine: &Machine, stop: &Interrupt) -> Result<Transfer, Error> {
+fn measure(machine: &Machine, stop: &Interrupt) -> Result<Transfer, Error> {
     let processors = cores(machine);
     if processors.len() < 2 {
         return Err(Error::Unsupported(format!(
@@ -120,22 +73,19 @@ pub fn measure(machine: &Machine, stop: &Interrupt) -> Result<Transfer, Error> {
             meter.round()?;
         }
     }
-    let pairs = meters.iter().map(Meter::pair).collect::<Result<Vec<_>, _>>()?;
+    let pairs = meters.iter().map(Meter::transfer_ns).collect::<Result<Vec<_>, _>>()?;
     Ok(Transfer {
-        processors,
+        pairs: pairs.len(),
         pairs_in_all,
         processor: machine.processor.clone(),
         transfer_ns: middle(&pairs)?,
-        pairs,
-        virtualised: machine.virtualised,
     })
 }
 
 /// The middle pair's, and the ends of all windows.
-fn middle(pairs: &[Pair]) -> Result<Spread, Error> {
-    let figures = |figure: fn(&Spread) -> f64| {
-        Spread::of(&pairs.iter().map(|pair| figure(&pair.transfer_ns)).collect::<Vec<_>>())
-    };
+fn middle(pairs: &[Spread]) -> Result<Spread, Error> {
+    let figures =
+        |figure: fn(&Spread) -> f64| Spread::of(&pairs.iter().map(figure).collect::<Vec<_>>());
     match (figures(|of| of.median), figures(|of| of.min), figures(|of| of.max)) {
         (Some(Spread { median, .. }), Some(least), Some(most)) if median > 0.0 => {
             Ok(Spread { median, min: least.min, max: most.max })
@@ -149,9 +99,7 @@ fn middle(pairs: &[Pair]) -> Result<Spread, Error> {
 }
 
 impl Transfer {
-    /// For a forecast.
-    #[must_use]
-    pub fn profile(&self) -> Profile {
+    fn profile(&self) -> Profile {
         let Spread { median, min, max } = self.transfer_ns;
         Profile {
             name: MEASURED.to_owned(),
@@ -159,9 +107,7 @@ impl Transfer {
             source: format!(
                 "measured here, {}: two threads add to two lines in turn; median of {} of {} pairs \
                  of processors, single windows {min:.0} to {max:.0} ns",
-                self.processor,
-                self.pairs.len(),
-                self.pairs_in_all
+                self.processor, self.pairs, self.pairs_in_all
             ),
         }
     }
@@ -214,8 +160,7 @@ mod tests {
         let profile = measured.profile();
         assert!(profile.transfer_ns > 0.0 && profile.transfer_ns.is_finite(), "{measured:?}");
         assert!(profile.source.contains("pairs"), "{}", profile.source);
-        assert_eq!(measured.pairs.len(), measured.pairs_in_all.min(PAIRS_MAX));
-        assert!(table::text(&measured).contains("s = "));
+        assert_eq!(measured.pairs, measured.pairs_in_all.min(PAIRS_MAX));
     }
 
     #[test]

@@ -31,40 +31,40 @@ use crate::{
     scenario::Negotiated,
 };
 
-/// The command's arguments.
+/// The arguments of `trial`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// What to do, as JSON; `-` reads it from standard input
     task: String,
 }
 
-/// What a trial is to do: the name of some [`Work`], and what it is told.
+/// What a trial is to do: a name, and the fields of the [`Body`] of that name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// The name in the program's table.
     #[serde(rename = "task")]
     name: String,
-    /// The fields of the work itself.
+    /// The fields of that body.
     #[serde(flatten)]
     body: Map<String, Value>,
 }
 
 impl Task {
-    /// The task to do `work`.
+    /// The task that `body` is of.
     ///
     /// # Errors
     /// JSON has no words for it, such as a path that is not UTF-8.
-    pub fn new<W: Work>(work: &W) -> Result<Self, Error> {
-        match serde_json::to_value(work) {
-            Ok(Value::Object(body)) => Ok(Self { name: W::NAME.to_owned(), body }),
+    pub fn new<B: Body>(body: &B) -> Result<Self, Error> {
+        match serde_json::to_value(body) {
+            Ok(Value::Object(body)) => Ok(Self { name: B::NAME.to_owned(), body }),
             Ok(other) => Err(Error::Check(format!("a task has fields, not {other}"))),
             Err(error) => Err(Error::Check(format!("a task as JSON: {error}"))),
         }
     }
 }
 
-/// One kind of work that a trial can be told to do. In JSON its fields stand beside its name.
-pub trait Work: Serialize + DeserializeOwned {
+/// What a task of one name tells, and what does it. In JSON its fields stand beside the name.
+pub trait Body: Serialize + DeserializeOwned {
     /// The name of its tasks.
     const NAME: &'static str;
 
@@ -72,19 +72,19 @@ pub trait Work: Serialize + DeserializeOwned {
     ///
     /// # Errors
     /// Why there is none.
-    fn work(&self) -> Result<Line, Error>;
+    fn perform(&self) -> Result<Line, Error>;
 }
 
 /// A name of a task, and what does such a task from its body.
 pub type Entry = (&'static str, fn(Map<String, Value>) -> Result<Line, Error>);
 
-/// The entry of `W` in the program's table.
+/// The entry of `B` in the program's table.
 #[must_use]
-pub const fn entry<W: Work>() -> Entry {
-    (W::NAME, |body| {
-        let work: W = serde_json::from_value(Value::Object(body))
-            .map_err(|error| Error::Check(format!("the task {} is not one: {error}", W::NAME)))?;
-        work.work()
+pub const fn entry<B: Body>() -> Entry {
+    (B::NAME, |fields| {
+        let body: B = serde_json::from_value(Value::Object(fields))
+            .map_err(|error| Error::Check(format!("the task {} is not one: {error}", B::NAME)))?;
+        body.perform()
     })
 }
 
@@ -171,13 +171,13 @@ pub fn run(arguments: &Arguments, table: &[Entry]) -> Result<bool, Error> {
     }
     let task: Task = serde_json::from_str(&text)
         .map_err(|error| Error::Check(format!("the task is not one: {error}")))?;
-    let Some((_, work)) = table.iter().find(|(name, _)| *name == task.name) else {
+    let Some((_, perform)) = table.iter().find(|(name, _)| *name == task.name) else {
         let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
         let (name, names) = (task.name, names.join(", "));
         return Err(Error::Check(format!("no task is called {name:?}; there are {names}")));
     };
     print(&Line::Started { marks: phase::address() })?;
-    let line = work(task.body).unwrap_or_else(|error| match error {
+    let line = perform(task.body).unwrap_or_else(|error| match error {
         Error::Unsupported(reason) => Line::Failed { unsupported: true, reason },
         Error::Check(reason) => Line::Failed { unsupported: false, reason },
         other => Line::Failed { unsupported: false, reason: other.to_string() },
@@ -213,10 +213,10 @@ mod tests {
         more: u64,
     }
 
-    impl Work for Adding {
+    impl Body for Adding {
         const NAME: &'static str = "adding";
 
-        fn work(&self) -> Result<Line, Error> {
+        fn perform(&self) -> Result<Line, Error> {
             let sum = self.numbers.iter().sum::<u64>() + self.more;
             let figures = [("sum".to_owned(), sum as f64)].into();
             Ok(Line::Figures { figures, times: BTreeMap::new() })
@@ -229,9 +229,11 @@ mod tests {
         let text = serde_json::to_string(&task).unwrap();
         assert_eq!(text, r#"{"task":"adding","more":3,"numbers":[1,2]}"#);
         let read: Task = serde_json::from_str(r#"{"numbers":[7],"task":"adding"}"#).unwrap();
-        let (name, work) = entry::<Adding>();
+        let (name, perform) = entry::<Adding>();
         assert_eq!(name, read.name);
-        let Line::Figures { figures, .. } = work(read.body).unwrap() else { panic!("no figures") };
+        let Line::Figures { figures, .. } = perform(read.body).unwrap() else {
+            panic!("no figures")
+        };
         assert_eq!(figures["sum"], 7.0);
     }
 

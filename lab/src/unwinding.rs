@@ -6,7 +6,7 @@ use addr2line::gimli::{
 };
 use object::{Object, ObjectSection};
 
-/// Of one file, by its own addresses.
+/// The functions of one file, by its own addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
     /// First address, and the one behind the last; ascending.
@@ -14,7 +14,7 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// Of a file without the tables, nothing is known.
+    /// The functions of a file; without the tables, nothing is known.
     pub(crate) fn of(file: &object::File<'_>) -> Self {
         let mut all = Self::default();
         let Some(section) = file.section_by_name(".eh_frame") else { return all };

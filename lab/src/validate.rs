@@ -33,13 +33,14 @@ use crate::{
     forecast::replays::{KNEE_STEPS_MAX, Watch, numbered},
     interrupt::Interrupt,
     journal::Journal,
+    options::{Json, Seed},
     recording::Recording,
     transfer,
 };
 use curve::{Subject, forecast};
 use published::{Published, PublishedCurve, Ratios};
 
-/// Its arguments.
+/// The arguments of `validate`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Recordings by the names that --commands prints
@@ -54,12 +55,10 @@ pub struct Arguments {
     /// Prints the commands that make the recordings, and ends
     #[arg(long)]
     commands: bool,
-    /// Of the places at which threads begin
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Writes everything there, as one document
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// `true` if the bar is reached.
@@ -72,8 +71,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         return show(&commands(&arguments.recordings)?).map(|()| true);
     }
     let stop = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
-    let task = Task { published: &published, ratios: &ratios, seed: arguments.seed };
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
+    let task = Task { published: &published, ratios: &ratios, seed: arguments.seed.seed };
     let found = task.recordings(&arguments.recordings)?;
     let mut profile = transfer::profile(PROFILE, &stop)?;
     if arguments.refit {

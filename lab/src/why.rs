@@ -14,10 +14,11 @@ use crate::{
     interrupt::Interrupt,
     journal::{self, Journal},
     live::{self, Wish, table},
+    options::Json,
     page,
 };
 
-/// Its arguments.
+/// The arguments of `why`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// The id of a running server's first process, whose workers are found; or stacks, by name or
@@ -35,9 +36,8 @@ pub struct Arguments {
     /// up to 100 times
     #[arg(long, help_heading = RUNNING)]
     uprobes: bool,
-    /// Writes everything there, as one document
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: Json,
     /// Draws everything there, as one page
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         )),
         Err(_) => {
             let Arguments { json, html, .. } = arguments;
-            let output = stack::Output { json: json.as_deref(), html: html.as_deref() };
+            let output = stack::Output { json: json.path(), html: html.as_deref() };
             stack::run(&arguments.target, &arguments.asked, &output)
         }
     }
@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 /// A running server.
 fn process(pid: u32, arguments: &Arguments) -> Result<bool, Error> {
     let stop = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.json.as_deref());
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     let Arguments { seconds, allow_slow, uprobes, .. } = *arguments;
     let live = live::watch(pid, Wish { seconds, allow_slow, uprobes }, &stop)?;
     let text = table::text(&live);

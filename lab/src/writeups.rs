@@ -7,7 +7,7 @@ use std::env;
 
 use crate::{error::Error, machine, page, steps};
 
-/// Its arguments.
+/// The arguments of `writeups`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]

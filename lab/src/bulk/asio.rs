@@ -17,7 +17,8 @@ use crate::{
         task::{BulkTask, Emulate, Fault, FaultKind, Loops},
     },
     credentials::{Credentials, SERVER_NAME, Side},
-    document::BulkRound,
+    descriptors,
+    document::{BulkOutcome, BulkRound},
     error::Error,
     library::Identity,
     native::Program,
@@ -105,7 +106,7 @@ fn check_installed(flags: &[String]) -> Result<(), Error> {
 /// What the driver says, or what differs from what was asked.
 pub(crate) fn run(task: &BulkTask, library: &Library) -> Result<BulkOutcome, Error> {
     // Children inherit the limit.
-    sockets::allow_descriptors(2 * task.connections)?;
+    descriptors::allow(2 * task.connections as u64)?;
     let (flags, libraries) = (library.flags(), library.libraries());
     let driver = Program {
         name: "asio",

@@ -3,8 +3,12 @@
 
 use crate::{
     compat::{self, six_digits},
-    document::{BulkEnds, BulkRound, BulkSeries, BulkThread},
+    document::{BulkEnds, BulkRound, BulkSeries},
     error::Error,
+    figures::{
+        Shown, Tally,
+        bulk::{mib_in_whole_ms, mib_per_s_of_threads},
+    },
 };
 
 /// Whose lines are printed.
@@ -18,16 +22,21 @@ pub(crate) enum Tool {
     RustlsBench,
 }
 
-/// The lines for one series, a set of them for each round.
+/// The lines for one series, a set of them for each round that is shown.
 ///
 /// # Errors
-/// There is no round, so there is nothing to print.
+/// There is no such round, so there is nothing to print.
 pub(crate) fn lines(tool: Tool, series: &BulkSeries) -> Result<String, Error> {
     if let Some(why) = &series.failure {
         return Err(Error::Check(why.clone()));
     }
+    let shown = Shown::of(&series.rounds);
+    if shown.is_empty() && !series.rounds.is_empty() {
+        let tally = Tally::of(&series.rounds);
+        return Err(Error::Check(format!("no round can be used: {tally}")));
+    }
     let mut text = String::new();
-    for round in &series.rounds {
+    for round in shown.rounds() {
         let tool = match tool {
             Tool::Asio => {
                 text.push_str(&asio(round));
@@ -45,32 +54,23 @@ pub(crate) fn lines(tool: Tool, series: &BulkSeries) -> Result<String, Error> {
 
 /// The write-up computed its bytes from its arguments; these have arrived.
 fn asio(round: &BulkRound) -> String {
-    let mebibytes = round.bytes as f64 / MEBIBYTE;
-    // Its clock told whole milliseconds.
-    let seconds = round.wall_ns.div_ceil(1_000_000) as f64 / 1e3;
-    format!(
-        "{} megabytes sent and received in {} seconds. ({} MB/s)\n",
-        six_digits(mebibytes),
-        six_digits(seconds),
-        six_digits(mebibytes / seconds)
-    )
+    let [mib, seconds, rate] = mib_in_whole_ms(round).map(six_digits);
+    format!("{mib} megabytes sent and received in {seconds} seconds. ({rate} MB/s)\n")
 }
 
 fn bench(tool: compat::Tool, series: &BulkSeries, ends: &BulkEnds) -> String {
-    let rates = |ns: fn(&BulkThread) -> u64| -> Vec<f64> {
-        let rate = |thread: &BulkThread| thread.bytes as f64 / MEBIBYTE / (ns(thread) as f64 / 1e9);
-        ends.per_thread.iter().map(rate).collect()
-    };
-    let (send, receive) = (rates(|thread| thread.send_ns), rates(|thread| thread.receive_ns));
+    let send = mib_per_s_of_threads(ends, |thread| thread.send_ns);
+    let receive = mib_per_s_of_threads(ends, |thread| thread.receive_ns);
     compat::bulk_lines(tool, &series.scenario, &send, &receive)
 }
-
-const MEBIBYTE: f64 = 1_048_576.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Cipher, Key, Scenario, Version};
+    use crate::{
+        document::{BulkThread, Invalid},
+        scenario::{Cipher, Key, Scenario, Version},
+    };
 
     fn series(scenario: Scenario, per_thread: Vec<BulkThread>) -> BulkSeries {
         let ends = Some(BulkEnds { per_thread, ..BulkEnds::default() });
@@ -125,6 +125,20 @@ mod tests {
                       \tmax_fragment_size:default\tsend\tthreads\t2\t2048.00\t2048.00\
                       \ttotal\t4096.00\tper-thread\t2048.00\tMB/s\n";
         assert_eq!(text.split_inclusive('\n').next(), Some(wanted));
+    }
+
+    #[test]
+    fn rounds_that_do_not_count_print_no_line_where_others_do() {
+        let mut series = series(Scenario::default(), vec![]);
+        let good = series.rounds[0].clone();
+        let wrong = BulkRound { invalid: Some(Invalid::Steal), ..good.clone() };
+        series.rounds.extend([wrong, good]);
+        let printed = |series: &BulkSeries| lines(Tool::Asio, series).map(|it| it.lines().count());
+        assert_eq!(printed(&series).unwrap(), 2);
+        series.rounds.iter_mut().for_each(|round| round.invalid = Some(Invalid::Steal));
+        assert_eq!(printed(&series).unwrap(), 3);
+        series.rounds.iter_mut().for_each(|round| round.invalid = Some(Invalid::Accounting));
+        assert!(printed(&series).is_err());
     }
 
     #[test]

@@ -44,10 +44,11 @@ use crate::{
         content::{Content, Sink, Source},
         control::Control,
         on_lanes::ends::{Client, Server, Stage},
-        sockets::{self, End, Event, Judge, Threads, of_connection},
+        sockets::{End, Event, Judge, Threads, of_connection},
         task::BulkTask,
     },
     credentials::Credentials,
+    descriptors,
     document::BulkRound,
     error::Error,
     scenario::{Negotiated, Version},
@@ -61,7 +62,7 @@ pub(crate) fn run(
     prepared: Arc<dyn Prepared>,
 ) -> Result<(Negotiated, BulkRound), Error> {
     // Four sockets per connection: two of its own, two of its control connection.
-    sockets::allow_descriptors(4 * task.connections)?;
+    descriptors::allow(4 * task.connections as u64)?;
     let (mut judge, events, content) = Judge::new(task);
     let (context, root) = stack::for_lanes(&task.scenario, &Credentials::at(&task.credentials))?;
     let mut worker = prepared.worker()?;

@@ -42,7 +42,7 @@ pub(crate) fn run(
     let (judge, events, content) = Judge::new(task);
     let pairs = sockets::pairs(task.connections)?;
     let (stage, stages) = watch::channel(Stage::Handshake);
-    let shared = Shared { task: task.clone(), content, events, stages };
+    let shared = Common { task: task.clone(), content, events, stages };
     if task.loops == Some(Loops::PerLane) {
         per_core(judge, &shared, prepared, pairs, &stage)
     } else {
@@ -60,7 +60,7 @@ enum Stage {
 
 /// What the ends have in common; cloned before the clock starts.
 #[derive(Clone)]
-struct Shared {
+struct Common {
     task: BulkTask,
     content: Arc<Content>,
     events: mpsc::Sender<Event>,
@@ -83,7 +83,7 @@ fn conduct(
 
 fn multi_thread(
     judge: Judge<'_>,
-    shared: &Shared,
+    shared: &Common,
     prepared: &dyn Prepared,
     pairs: Vec<Pair>,
     stage: &watch::Sender<Stage>,
@@ -111,7 +111,7 @@ fn multi_thread(
 
 fn per_core(
     judge: Judge<'_>,
-    shared: &Shared,
+    shared: &Common,
     prepared: &dyn Prepared,
     pairs: Vec<Pair>,
     stage: &watch::Sender<Stage>,
@@ -135,7 +135,7 @@ fn per_core(
 
 /// One thread's runtime, until the end.
 fn one_core(
-    shared: &Shared,
+    shared: &Common,
     prepared: &dyn Prepared,
     number: usize,
     pairs: Vec<(usize, Pair)>,
@@ -157,7 +157,7 @@ fn one_core(
 
 fn spawn(
     runtime: &Runtime,
-    shared: &Shared,
+    shared: &Common,
     worker: &mut dyn Worker,
     connection: usize,
     (client, server): Pair,
@@ -179,7 +179,7 @@ fn spawn(
 }
 
 /// Runs one end and tells if it fails.
-async fn watched<F>(shared: Shared, peer: Peer, run: impl FnOnce(Shared, Peer) -> F)
+async fn watched<F>(shared: Common, peer: Peer, run: impl FnOnce(Common, Peer) -> F)
 where
     F: Future<Output = Result<(), Error>>,
 {
@@ -200,7 +200,7 @@ struct Peer {
 }
 
 /// The server: takes everything, checks it, and stays until the end.
-async fn receive(mut shared: Shared, mut peer: Peer) -> Result<(), Error> {
+async fn receive(mut shared: Common, mut peer: Peer) -> Result<(), Error> {
     peer.shake_hands(End::Server, &shared.events).await?;
     let mut sink = Sink::new(&shared.content, peer.connection, shared.task.verify);
     while !peer.take(&mut sink).await? {}
@@ -211,7 +211,7 @@ async fn receive(mut shared: Shared, mut peer: Peer) -> Result<(), Error> {
 }
 
 /// The client: sends everything, and stays until the end.
-async fn transmit(mut shared: Shared, mut peer: Peer) -> Result<(), Error> {
+async fn transmit(mut shared: Common, mut peer: Peer) -> Result<(), Error> {
     peer.shake_hands(End::Client, &shared.events).await?;
     let mut source = Source::new(&shared.content, peer.connection, shared.task.fault);
     let _ = shared.stages.wait_for(|stage| *stage >= Stage::Transfer).await;

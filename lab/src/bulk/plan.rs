@@ -24,7 +24,7 @@ pub(crate) enum Over {
 /// A list on the command line has a word for "nothing", too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Emulation {
-    /// As it is today.
+    /// The library as it is today.
     None,
     /// The lock around OpenSSL 1.0's error queues.
     ErrorLock,
@@ -63,7 +63,10 @@ impl Arguments {
 
     /// How often everything is measured.
     pub(super) fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if self.compat.is_some() { 1 } else { ROUNDS_DEFAULT })
+        match self.compat {
+            Some(_) => self.shuffled.number_or(1),
+            None => self.shuffled.number(),
+        }
     }
 
     /// What both ends agree on.
@@ -248,14 +251,12 @@ pub(super) fn drives(runtime: Runtime, stack: &str) -> bool {
 }
 
 const SEALANE: &str = "sealane";
-/// As many as a verdict needs.
-const ROUNDS_DEFAULT: u32 = 5;
 /// Cells of one run.
 const CELLS_MAX: usize = 4_096;
 /// What is measured over sockets, unless it is said.
 const SOCKET_STACKS: [&str; 3] = ["sealane", "rustls-aws-lc", "openssl"];
 const CONNECTIONS_DEFAULT: usize = 8;
-/// As in the write-up, and between.
+/// Numbers of connections as in the write-up, and between.
 const MATRIX_CONNECTIONS: [usize; 4] = [1, 4, 10, 20];
 /// No window is as long; it is the window that ends the work in memory.
 const MESSAGES_OF_A_WINDOW: u64 = super::task::MESSAGES_MAX;

@@ -7,8 +7,9 @@ use crate::{
         Arguments, table,
         task::{BulkTask, Emulate, Loops, Runtime},
     },
-    document::{BulkOutcome, BulkRound, BulkSeries, Comparison},
+    document::{BulkOutcome, BulkRound, BulkSeries, Comparison, Invalid},
     error::Error,
+    figures::{bulk::RATE, rounds::counting},
     interrupt::Interrupt,
     journal::Journal,
     library::Identity,
@@ -34,14 +35,15 @@ pub(super) fn measure(
     if journal.run.bulk.is_empty() {
         journal.run.bulk = blank;
     } else if !journal.run.bulk.iter().map(without_figures).eq(blank) {
-        let text = "the run to go on with was begun with other arguments";
+        let text =
+            "the run cannot be resumed: other stacks or processors are here than at its start";
         return Err(Error::Check(text.into()));
     }
     stacks::unchanged(&journal.run.stacks)?;
     let done = journal.run.bulk.iter().filter(|series| series.failure.is_none());
     let done = done.map(|series| series.rounds.len()).min().unwrap_or(0);
     let done = u32::try_from(done).unwrap_or(u32::MAX);
-    let schedule = Schedule::new(blocks(tasks), arguments.seed);
+    let schedule = Schedule::new(blocks(tasks), arguments.shuffled.seed());
     let mut cells = Cells { tasks, journal, held: BTreeMap::new() };
     rounds::run(done..arguments.rounds(), &schedule, &interrupt, &mut cells)?;
     if usize::try_from(arguments.rounds()).is_ok_and(|rounds| rounds >= ROUNDS_MIN) {
@@ -136,14 +138,14 @@ fn outcome(task: &BulkTask) -> Result<BulkOutcome, Error> {
 
 /// Why a round does not count. Over sockets threads wait for each other, so that a processor given
 /// to someone else does not show in their CPU time.
-fn invalid(round: &BulkRound, stolen_percent: f64) -> Option<String> {
+fn invalid(round: &BulkRound, stolen_percent: f64) -> Option<Invalid> {
     if stolen_percent > STEAL_PERCENT_MAX {
-        return Some("steal".to_owned());
+        return Some(Invalid::Steal);
     }
     let ends = round.ends.as_ref()?;
     let wall_ns = ends.send_ns + ends.receive_ns + ends.other_ns;
     let is_preempted = wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX;
-    is_preempted.then(|| "preempted".to_owned())
+    is_preempted.then_some(Invalid::Preempted)
 }
 
 /// What is compared: a loop per lane with a shared one, an emulated fault with none, many threads
@@ -173,10 +175,10 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
         };
         for (to, _) in tasks.iter().enumerate().filter(|(_, other)| is_peer(other)) {
             let (of, to) = (&series[of], &series[to]);
-            let (of_figures, to_figures) = (rates(of), rates(to));
+            let [of_figures, to_figures] = [of, to].map(|series| counting(&series.rounds, &RATE));
             let of = Row { name: &table::name(of), figures: &of_figures };
             let to = Row { name: &table::name(to), figures: &to_figures };
-            found.extend(compare("bulk MB/s", of, to));
+            found.extend(compare(&format!("bulk {}", RATE.unit), of, to));
         }
     }
     found
@@ -185,11 +187,6 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
 /// Both runtimes of tokio are one driver with different loops.
 fn family(runtime: Runtime) -> Runtime {
     if runtime == Runtime::TokioPerCore { Runtime::Tokio } else { runtime }
-}
-
-fn rates(series: &BulkSeries) -> Vec<Option<f64>> {
-    let rate = |round: &BulkRound| round.invalid.is_none().then(|| table::rate(round));
-    series.rounds.iter().map(rate).collect()
 }
 
 fn series(task: &BulkTask) -> BulkSeries {
@@ -279,9 +276,9 @@ mod tests {
         let ends = BulkEnds { send_ns: 500, receive_ns: 400, other_ns: 100, ..BulkEnds::default() };
         let quiet = BulkRound { cpu_ns: 990, ends: Some(ends), ..BulkRound::default() };
         assert_eq!(invalid(&quiet, 0.5), None);
-        assert_eq!(invalid(&quiet, 1.5).as_deref(), Some("steal"));
+        assert_eq!(invalid(&quiet, 1.5), Some(Invalid::Steal));
         let preempted = BulkRound { cpu_ns: 900, ..quiet };
-        assert_eq!(invalid(&preempted, 0.0).as_deref(), Some("preempted"));
+        assert_eq!(invalid(&preempted, 0.0), Some(Invalid::Preempted));
         let waiting = BulkRound { ends: None, ..preempted };
         assert_eq!(invalid(&waiting, 0.0), None);
     }

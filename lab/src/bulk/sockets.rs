@@ -8,14 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use crate::{
     bulk::{
         content::{Content, Sink},
         error_lock,
         task::{BulkTask, Loops, Verify},
     },
+    descriptors,
     document::BulkRound,
     error::Error,
     processor::process_cpu_ns,
@@ -27,7 +26,7 @@ pub(crate) type Pair = (TcpStream, TcpStream);
 
 /// Opens `connections` connections over loopback, and sees that no stranger got in between.
 pub(crate) fn pairs(connections: usize) -> Result<Vec<Pair>, Error> {
-    allow_descriptors(2 * connections)?;
+    descriptors::allow(2 * connections as u64)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listen"))?;
     let address = listener.local_addr().map_err(Error::io("listen"))?;
     let connect = || {
@@ -44,28 +43,6 @@ pub(crate) fn pairs(connections: usize) -> Result<Vec<Pair>, Error> {
         .map(|_| connect().map_err(Error::io("connect"))?.ok_or_else(stranger))
         .collect()
 }
-
-/// Raises the soft limit of open files, which shells keep low, to what `sockets` need.
-pub(crate) fn allow_descriptors(sockets: usize) -> Result<(), Error> {
-    let wanted = sockets as u64 + DESCRIPTORS_BESIDE;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return Ok(());
-    }
-    if limit.maximum.is_some_and(|maximum| maximum < wanted) {
-        let text = format!(
-            "{wanted} open files are needed, but this shell allows {}; raise `ulimit -Hn` or ask \
-             for fewer connections",
-            limit.maximum.unwrap_or(0),
-        );
-        return Err(Error::Unsupported(text));
-    }
-    let raised = Rlimit { current: limit.maximum, ..limit };
-    setrlimit(Resource::Nofile, raised).map_err(|error| Error::io("open files")(error.into()))
-}
-
-/// Files that are open beside the connections: libraries, polls, output.
-const DESCRIPTORS_BESIDE: u64 = 256;
 
 /// The threads that handled one end's records.
 #[derive(Clone, Debug, Default)]
@@ -91,9 +68,9 @@ impl Threads {
 
 /// What an end of a connection tells the thread that waits for all of them.
 pub(crate) enum Event {
-    /// It cannot go on.
+    /// The end cannot go on.
     Failed(Error),
-    /// Its handshake is over.
+    /// The end's handshake is over.
     Shaken(End, Negotiated),
     /// The server has received all there was to come.
     Received { connection: usize, sink: Sink, threads: Threads, at: Instant },

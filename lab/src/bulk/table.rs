@@ -3,26 +3,38 @@
 use std::fmt::Write;
 
 use crate::{
-    counted::Counted,
     document::{BulkRound, BulkSeries, Run},
+    figures::{
+        Figure, HINT, Shown, Tally,
+        bulk::{CHECK, CPU, ENDS, LOCK_CALLS, MIGRATED, RATE},
+    },
     statistics::Spread,
 };
 
 /// A table; below it what the comparisons say, and why a series has no figures.
-pub(crate) fn text(run: &Run) -> String {
+#[must_use]
+pub fn text(run: &Run) -> String {
     let series = &run.bulk;
     let (memory, sockets): (Vec<_>, Vec<_>) =
         series.iter().partition(|series| series.runtime == "memory");
     let mut text = String::new();
-    for (rows, head) in [(memory, MEMORY_HEAD), (sockets, SOCKETS_HEAD)] {
+    for (rows, what, figures) in
+        [(memory, MEMORY_HEAD, ENDS.as_slice()), (sockets, SOCKETS_HEAD, SOCKETS.as_slice())]
+    {
         if rows.is_empty() {
             continue;
         }
-        let mut cells = vec![head.iter().map(|word| (*word).to_owned()).collect()];
-        cells.extend(rows.iter().map(|series| row(series)));
+        let rate = format!("{} [min-max]", RATE.head);
+        let heads = figures.iter().map(|figure| figure.head).chain([&*rate, "rounds that count"]);
+        let mut cells: Vec<Vec<String>> =
+            vec![what.iter().copied().chain(heads).map(str::to_owned).collect()];
+        cells.extend(rows.iter().map(|series| row(series, figures)));
         text.push_str(&aligned(&cells));
     }
     text.push_str(NOTE);
+    if series.iter().any(|series| Shown::of(&series.rounds).is_hint()) {
+        let _ = writeln!(text, "{HINT} every round was disturbed: a hint");
+    }
     for comparison in &run.comparisons {
         let _ = writeln!(text, "{}", comparison.verdict);
     }
@@ -35,11 +47,13 @@ pub(crate) fn text(run: &Run) -> String {
 }
 
 /// One line per series, and a head.
-pub(crate) fn csv(series: &[BulkSeries]) -> String {
+#[must_use]
+pub fn csv(series: &[BulkSeries]) -> String {
     let mut text = CSV_HEAD.join(",");
     text.push('\n');
     for series in series {
-        let spread = rates(series);
+        let shown = Shown::of(&series.rounds);
+        let spread = shown.spread(&RATE);
         let number =
             |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
         let first = [
@@ -59,9 +73,9 @@ pub(crate) fn csv(series: &[BulkSeries]) -> String {
             number(spread.map(|spread| spread.median)),
             number(spread.map(|spread| spread.min)),
             number(spread.map(|spread| spread.max)),
-            number(median(series, cpu_ms_per_gb)),
-            number(median(series, |round| round.migrated as f64)),
-            number(median(series, |round| round.lock_calls as f64)),
+            number(shown.median(&CPU)),
+            number(shown.median(&MIGRATED)),
+            number(shown.median(&LOCK_CALLS)),
             quoted(series.failure.as_deref().unwrap_or_default()),
         ];
         let line: Vec<String> = first.into_iter().chain(figures).collect();
@@ -82,82 +96,32 @@ pub(crate) fn name(series: &BulkSeries) -> String {
     name
 }
 
-fn row(series: &BulkSeries) -> Vec<String> {
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
-    let rates = rates(series);
-    let rate = rates.map_or("-".to_owned(), |Spread { median, min, max }| {
-        format!("{median:.0} [{min:.0}-{max:.0}]")
+fn row(series: &BulkSeries, figures: &[Figure<BulkRound>]) -> Vec<String> {
+    let shown = Shown::of(&series.rounds);
+    let rate = shown.spread(&RATE).map(|Spread { median, min, max }| {
+        format!("{}{median:.0} [{min:.0}-{max:.0}]", shown.mark())
     });
-    let cpu = number(median(series, cpu_ms_per_gb));
+    let emulate = series.emulate.clone().unwrap_or_default();
+    let mut row = vec![series.stack.clone()];
     if series.runtime == "memory" {
-        let rate_of = |ns: fn(&BulkRound) -> Option<u64>| {
-            number(median(series, |round| {
-                // Bytes per nanosecond of one thread, in MB/s.
-                ns(round).map_or(f64::NAN, |ns| round.bytes as f64 / ns as f64 * 1e3)
-            }))
-        };
-        return vec![
-            series.stack.clone(),
-            series.emulate.clone().unwrap_or_default(),
+        let record_bytes = series.record_bytes.map_or(String::new(), |bytes| bytes.to_string());
+        let (threads, message_bytes) = (series.threads, series.message_bytes);
+        row.extend([emulate, threads.to_string(), message_bytes.to_string(), record_bytes]);
+    } else {
+        row.extend([
+            series.runtime.clone(),
+            series.loops.clone().unwrap_or_default(),
+            emulate,
             series.threads.to_string(),
-            series.message_bytes.to_string(),
-            series.record_bytes.map_or(String::new(), |bytes| bytes.to_string()),
-            rate_of(|round| round.ends.as_ref().map(|ends| ends.send_ns)),
-            rate_of(|round| round.ends.as_ref().map(|ends| ends.receive_ns)),
-            rate_of(|round| round.ends.as_ref().map(|ends| ends.send_cpu_ns)),
-            rate_of(|round| round.ends.as_ref().map(|ends| ends.receive_cpu_ns)),
-            rate,
-            rounds(series),
-        ];
+            series.connections.to_string(),
+            format!("{}x{}", series.messages, series.message_bytes),
+        ]);
     }
-    vec![
-        series.stack.clone(),
-        series.runtime.clone(),
-        series.loops.clone().unwrap_or_default(),
-        series.emulate.clone().unwrap_or_default(),
-        series.threads.to_string(),
-        series.connections.to_string(),
-        format!("{}x{}", series.messages, series.message_bytes),
-        rate,
-        cpu,
-        number(median(series, check_ms_per_gb)),
-        number(median(series, |round| round.migrated as f64)),
-        rounds(series),
-    ]
-}
-
-/// MB/s of wall time.
-pub(crate) fn rate(round: &BulkRound) -> f64 {
-    round.bytes as f64 / round.wall_ns as f64 * 1e3
-}
-
-/// MB/s of the rounds that count.
-pub(crate) fn rates(series: &BulkSeries) -> Option<Spread> {
-    let rounds = Counted::of(&series.rounds).rounds.into_iter();
-    Spread::of(&rounds.map(rate).collect::<Vec<f64>>())
-}
-
-/// How many rounds count of how many, with a mark if none does.
-pub(crate) fn rounds(series: &BulkSeries) -> String {
-    let all = series.rounds.len();
-    let valid = series.rounds.iter().filter(|round| round.invalid.is_none()).count();
-    match valid {
-        0 if all > 0 => format!("0/{all} *"),
-        _ => format!("{valid}/{all}"),
-    }
-}
-
-fn cpu_ms_per_gb(round: &BulkRound) -> f64 {
-    round.cpu_ns as f64 / round.bytes as f64 * 1e3
-}
-
-fn check_ms_per_gb(round: &BulkRound) -> f64 {
-    round.check_ns as f64 / round.bytes as f64 * 1e3
-}
-
-fn median(series: &BulkSeries, figure: impl Fn(&BulkRound) -> f64) -> Option<f64> {
-    let values: Vec<f64> = Counted::of(&series.rounds).rounds.into_iter().map(figure).collect();
-    Spread::of(&values).map(|spread| spread.median)
+    let figure = |figure| shown.median(figure).map(|value| format!("{value:.0}"));
+    let figures = figures.iter().map(figure).chain([rate]);
+    row.extend(figures.map(|value| value.unwrap_or_else(|| "-".to_owned())));
+    row.push(Tally::of(&series.rounds).to_string());
+    row
 }
 
 fn aligned(rows: &[Vec<String>]) -> String {
@@ -187,33 +151,10 @@ fn quoted(text: &str) -> String {
     }
 }
 
-const MEMORY_HEAD: &[&str] = &[
-    "stack",
-    "emulate",
-    "threads",
-    "message",
-    "record",
-    "send",
-    "receive",
-    "send/cpu",
-    "receive/cpu",
-    "MB/s [min-max]",
-    "rounds",
-];
-const SOCKETS_HEAD: &[&str] = &[
-    "stack",
-    "runtime",
-    "loops",
-    "emulate",
-    "threads",
-    "conns",
-    "messages",
-    "MB/s [min-max]",
-    "cpu ms/GB",
-    "check ms/GB",
-    "migrated",
-    "rounds",
-];
+const MEMORY_HEAD: &[&str] = &["stack", "emulate", "threads", "message", "record"];
+const SOCKETS_HEAD: &[&str] =
+    &["stack", "runtime", "loops", "emulate", "threads", "conns", "messages"];
+const SOCKETS: [Figure<BulkRound>; 3] = [CPU, CHECK, MIGRATED];
 const CSV_HEAD: &[&str] = &[
     "stack",
     "runtime",
@@ -235,6 +176,5 @@ const CSV_HEAD: &[&str] = &[
     "failure",
 ];
 const NOTE: &str = "MB/s: 1,000,000 bytes per second of all threads together, median of the \
-    rounds; send and receive: of one\nthread, by wall and by CPU time; migrated: connections \
-    whose records more than one thread handled;\nrounds: that count of all; *: none \
-    counts, so all are shown (steal, or threads kept from their processors).\n";
+    rounds that count; send and receive:\nof one thread, by wall and by CPU time; migrated: \
+    connections whose records more than one thread handled.\n";

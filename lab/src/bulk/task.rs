@@ -19,7 +19,7 @@ pub struct BulkTask {
     pub emulate: Option<Emulate>,
     /// What both ends agree on.
     pub scenario: Scenario,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
     /// Connections; in memory one per thread.
     pub connections: usize,

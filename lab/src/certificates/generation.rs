@@ -51,8 +51,8 @@ pub(super) fn root_file(folder: &Path) -> PathBuf {
 
 /// All certificates at one time.
 pub(super) struct Generation {
-    /// As Sealane's lanes are given them: an index of names and encoded keys, of which each lane
-    /// decodes what it is asked for.
+    /// The context as Sealane's lanes are given it: an index of names and encoded keys, of which
+    /// each lane decodes what it is asked for.
     pub(super) context: Arc<Context>,
     chains: BTreeMap<String, Arc<Encoded>>,
 }

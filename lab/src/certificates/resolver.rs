@@ -54,7 +54,7 @@ pub(super) struct Notes(Mutex<Noted>);
 #[derive(Debug, Default)]
 struct Noted {
     asked: HashSet<Box<str>>,
-    /// Of the handshake under way.
+    /// The reference that the handshake under way holds.
     reference: Option<Reference>,
 }
 

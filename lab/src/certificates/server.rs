@@ -54,7 +54,8 @@ pub(super) struct Common {
     strategy: Strategy,
     is_plain: bool,
     fault: Option<Fault>,
-    /// Of a lane. Both generations fit: what evictions cost is another question.
+    /// Keys that a lane decodes at most. Both generations fit: what evictions cost is another
+    /// question.
     decoded_keys_max: NonZeroUsize,
     listener: TcpListener,
     owner: Option<Owner>,
@@ -75,7 +76,7 @@ pub(super) struct Setup {
     pub(super) is_plain: bool,
     pub(super) threads: usize,
     pub(super) fault: Option<Fault>,
-    /// Of [`Strategy::Central`].
+    /// The owner of all certificates, under [`Strategy::Central`].
     pub(super) owner: Option<Owner>,
     pub(super) generation: Generation,
 }
@@ -188,7 +189,7 @@ struct Worker {
     resources: LaneResources,
     notes: Arc<Notes>,
     config: Arc<ServerConfig>,
-    /// Of the generation that `config` is made of.
+    /// The number of the generation that `config` is made of.
     generation_number: u64,
     lent: Lent,
     held: Vec<Connection>,

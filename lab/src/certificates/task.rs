@@ -16,7 +16,6 @@ use rustls::RootCertStore;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bulk::sockets::allow_descriptors,
     certificates::{
         Fault, Order, Strategy,
         client::{self, Examiner},
@@ -24,10 +23,11 @@ use crate::{
         owner::Owner,
         server::{Server, Setup, Told},
     },
+    descriptors,
     error::Error,
     load::{Crew, Load, Request, Roots, Tally, Until, Work},
     processor::process_cpu_ns,
-    trial::{Line, Work},
+    trial::{Body, Line},
 };
 
 /// Connections to one server under one strategy.
@@ -59,10 +59,10 @@ pub struct CertificateTask {
     pub fault: Option<Fault>,
 }
 
-impl Work for CertificateTask {
+impl Body for CertificateTask {
     const NAME: &'static str = "certificates";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         run(self)
     }
 }
@@ -72,7 +72,7 @@ impl Work for CertificateTask {
 /// # Errors
 /// The server cannot start, or connections do not come to their end.
 fn run(task: &CertificateTask) -> Result<Line, Error> {
-    allow_descriptors(2 * (task.held + task.clients))?;
+    descriptors::allow(2 * (task.held + task.clients) as u64)?;
     Trial::begin(task)?.run()
 }
 

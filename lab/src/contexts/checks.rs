@@ -330,7 +330,7 @@ fn value(figures: &BTreeMap<String, f64>, name: &str) -> f64 {
 
 /// Fewer roots are parsed too fast to be seen beside a handshake.
 const BUNDLE_MIN: u64 = 100;
-/// Of libmongoc's CPU to the engine's, for the same pings.
+/// The least ratio of libmongoc's CPU to the engine's, for the same pings.
 const CPU_RATIO_MIN: f64 = 10.0;
-/// Of an attempt to use what cannot be used.
+/// CPU that an attempt to use what cannot be used may take.
 const ERROR_CPU_MS_MAX: f64 = 50.0;

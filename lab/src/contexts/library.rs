@@ -14,7 +14,7 @@ pub(super) trait Library: Send + Sync {
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
-    fn build(&self, files: &Files) -> Result<Shared, Error>;
+    fn build(&self, files: &Files) -> Result<SharedContext, Error>;
 
     /// Reads the options that clients have in common, and builds nothing.
     ///
@@ -41,7 +41,7 @@ pub(super) trait Options: Send + Sync {
     ///
     /// # Errors
     /// As [`Library::build`].
-    fn context(&self) -> Result<Shared, Error>;
+    fn context(&self) -> Result<SharedContext, Error>;
 }
 
 /// Where threads find the context of the moment.
@@ -81,7 +81,7 @@ pub(super) trait Lane {
 }
 
 /// A context that threads have in common.
-pub(super) type Shared = Arc<dyn ClientContext>;
+pub(super) type SharedContext = Arc<dyn ClientContext>;
 
 /// Counts of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

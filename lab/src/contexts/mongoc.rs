@@ -133,7 +133,7 @@ const PER_POOL_SINCE: (u32, u32) = (1, 28);
 /// The program's own functions must come before libssl's in the driver's eyes: `-rdynamic`.
 const FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-pthread", "-rdynamic"];
 const LIBRARIES: [&str; 2] = ["-lssl", "-lcrypto"];
-/// As in the program.
+/// The program's own limit.
 const CLIENTS_MAX: usize = 2_000;
 /// 2,000 clients took 100 s of one processor.
 const TIME_MAX: Duration = Duration::from_secs(600);

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     contexts::{
-        library::{Census, ClientContext, Lane, Library, Options, Shared, Slot},
+        library::{Census, ClientContext, Lane, Library, Options, SharedContext, Slot},
         task::Files,
     },
     credentials::SERVER_NAME,
@@ -27,7 +27,7 @@ use crate::{
 /// The one libssl of this process, with the contexts by the digest of their options.
 pub(super) struct OpenSsl {
     library: &'static sealane_libssl::Library,
-    known: Mutex<HashMap<[u8; 32], Shared>>,
+    known: Mutex<HashMap<[u8; 32], SharedContext>>,
 }
 
 impl OpenSsl {
@@ -46,7 +46,7 @@ impl OpenSsl {
 }
 
 impl Library for OpenSsl {
-    fn build(&self, files: &Files) -> Result<Shared, Error> {
+    fn build(&self, files: &Files) -> Result<SharedContext, Error> {
         let identification = files
             .identification
             .as_ref()
@@ -89,7 +89,7 @@ impl Library for OpenSsl {
     }
 
     fn slot<'a>(&'a self, files: &Files) -> Result<Box<dyn Slot + 'a>, Error> {
-        Ok(Box::new(Place { library: self, held: Mutex::new(self.build(files)?) }))
+        Ok(Box::new(OpenSslSlot { library: self, held: Mutex::new(self.build(files)?) }))
     }
 
     fn census(&self) -> Census {
@@ -102,7 +102,7 @@ impl Library for OpenSsl {
     }
 }
 
-/// Of the process, as the library's own hooks count.
+/// The process's contexts, as the library's own hooks count them.
 fn census() -> Census {
     let sealane_libssl::Census { built, freed, roots } = sealane_libssl::Census::now();
     Census { built, freed, certificates: roots }
@@ -135,7 +135,7 @@ struct Digested<'a> {
 }
 
 impl Options for Digested<'_> {
-    fn context(&self) -> Result<Shared, Error> {
+    fn context(&self) -> Result<SharedContext, Error> {
         // Whoever comes while one is built waits for that one.
         let mut known = self.library.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.get(&self.digest) {
@@ -147,12 +147,12 @@ impl Options for Digested<'_> {
     }
 }
 
-struct Place<'a> {
+struct OpenSslSlot<'a> {
     library: &'a OpenSsl,
-    held: Mutex<Shared>,
+    held: Mutex<SharedContext>,
 }
 
-impl Slot for Place<'_> {
+impl Slot for OpenSslSlot<'_> {
     fn lane<'a>(&'a self) -> Result<Box<dyn Lane + 'a>, Error> {
         Ok(Box::new(self))
     }
@@ -165,7 +165,7 @@ impl Slot for Place<'_> {
     }
 }
 
-impl Lane for &Place<'_> {
+impl Lane for &OpenSslSlot<'_> {
     fn connect(&mut self, name: &str) -> Result<Box<dyn Endpoint>, Error> {
         let held = Arc::clone(&self.held.lock().unwrap_or_else(PoisonError::into_inner));
         held.lane()?.connect(name)

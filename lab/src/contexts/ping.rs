@@ -133,7 +133,7 @@ const INT64: u8 = 18;
 
 /// No answer to a ping is as long.
 const ANSWER_BYTES_MAX: usize = 1 << 16;
-/// Of an answer that is wrong.
+/// Bytes shown of an answer that is wrong.
 const ANSWER_BYTES_SHOWN: usize = 64;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     contexts::{
         connection::Connection,
-        library::{self, ClientContext, Lane, Library, Options, Shared},
+        library::{self, ClientContext, Lane, Library, Options, SharedContext},
         target::{Peer, Protocol},
         task::{Fault, Pings, Strategy},
     },
@@ -71,7 +71,7 @@ pub(super) fn milliseconds(ns: u64) -> f64 {
 #[derive(Default)]
 struct Meter {
     all_ns: AtomicU64,
-    /// Of the first.
+    /// The CPU time of the first.
     first_ns: AtomicU64,
     begun: AtomicBool,
 }
@@ -106,14 +106,14 @@ struct Crew<'a> {
 struct Pool<'a> {
     options: Box<dyn Options + 'a>,
     /// Built with the pool, if that is the strategy.
-    context: Option<Shared>,
+    context: Option<SharedContext>,
 }
 
 /// What a thread, or all, did.
 struct Done {
     sockets: u64,
     pings: u64,
-    /// Of a client, from its first step to its last answer.
+    /// Times of a client, from its first step to its last answer.
     times: Times,
 }
 
@@ -188,7 +188,7 @@ impl<'a> Crew<'a> {
     fn client(
         &self,
         client: usize,
-        own: Option<&Shared>,
+        own: Option<&SharedContext>,
         lanes: &mut Lanes,
         done: &mut Done,
     ) -> Result<(), Error> {
@@ -219,7 +219,11 @@ impl<'a> Crew<'a> {
     }
 
     /// The context that this client shares with others.
-    fn shared(&self, client: usize, own: Option<&Shared>) -> Result<Option<Shared>, Error> {
+    fn shared(
+        &self,
+        client: usize,
+        own: Option<&SharedContext>,
+    ) -> Result<Option<SharedContext>, Error> {
         let pool = &self.pools[client % self.pools.len()];
         Ok(match self.task.strategy {
             Strategy::PerSocket | Strategy::PerClient => None,
@@ -229,7 +233,7 @@ impl<'a> Crew<'a> {
         })
     }
 
-    fn build(&self) -> Result<Shared, Error> {
+    fn build(&self) -> Result<SharedContext, Error> {
         self.meter.time(|| self.library.build(&self.task.client.files))
     }
 

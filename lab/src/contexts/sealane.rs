@@ -22,7 +22,7 @@ use sealane_engine::{
 
 use crate::{
     contexts::{
-        library::{Census, ClientContext, Lane, Library, Options, Shared, Slot},
+        library::{Census, ClientContext, Lane, Library, Options, SharedContext, Slot},
         task::Files,
     },
     error::Error,
@@ -40,7 +40,7 @@ pub(super) struct Sealane {
 }
 
 impl Library for Sealane {
-    fn build(&self, files: &Files) -> Result<Shared, Error> {
+    fn build(&self, files: &Files) -> Result<SharedContext, Error> {
         Ok(Arc::new(Built(self.build_alone(files)?)))
     }
 
@@ -51,7 +51,7 @@ impl Library for Sealane {
 
     fn slot<'a>(&'a self, files: &Files) -> Result<Box<dyn Slot + 'a>, Error> {
         let slot = ContextSlot::new(self.build_alone(files)?);
-        Ok(Box::new(Place { library: self, slot }))
+        Ok(Box::new(SealaneSlot { library: self, slot }))
     }
 
     fn census(&self) -> Census {
@@ -88,7 +88,7 @@ struct Digested<'a> {
 }
 
 impl Options for Digested<'_> {
-    fn context(&self) -> Result<Shared, Error> {
+    fn context(&self) -> Result<SharedContext, Error> {
         let found = held(self.table).context(&self.options).map_err(|error| refused(&error))?;
         self.kept.get_or_init(|| Arc::clone(&found));
         Ok(Arc::new(Built(found)))
@@ -124,12 +124,12 @@ impl Lane for Replica {
     }
 }
 
-struct Place<'a> {
+struct SealaneSlot<'a> {
     library: &'a Sealane,
     slot: ContextSlot,
 }
 
-impl Slot for Place<'_> {
+impl Slot for SealaneSlot<'_> {
     fn lane<'a>(&'a self) -> Result<Box<dyn Lane + 'a>, Error> {
         let clock = Arc::new(LaneClock::new(now()));
         let lane = LaneClient::new(&self.slot, Arc::clone(&clock));

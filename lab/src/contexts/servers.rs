@@ -14,19 +14,19 @@ use std::{
 use sealane_reserved_port::ReservedPort;
 
 use crate::{
+    child::Child,
     contexts::target::{Protocol, Target},
     credentials::{Credentials, SERVER_NAME, Side},
     error::Error,
-    process::Process,
-    servers::running::reserve,
+    reserve,
 };
 
 /// One of them, which ends with this value.
 pub(super) struct Server {
     /// Where it is.
     pub(super) target: Target,
-    _process: Process,
-    /// Of one that cannot be asked for any free port.
+    _process: Child,
+    /// The port of a server that cannot be asked for any free one.
     _reserved: Option<ReservedPort>,
 }
 
@@ -50,7 +50,7 @@ impl Server {
 
 fn redis(folder: &Path, credentials: &Credentials) -> Result<Server, Error> {
     // Redis cannot be asked for any free port.
-    let reserved = reserve()?;
+    let reserved = reserve::port()?;
     let port = reserved.address().port();
     let mut command = Command::new("redis-server");
     let files = [
@@ -65,8 +65,8 @@ fn redis(folder: &Path, credentials: &Credentials) -> Result<Server, Error> {
         command.arg(name).arg(file);
     }
     let log = folder.join(format!("redis-{port}.log"));
-    let mut process = start(command, log, "redis-server", "apt-get install redis-server")?;
-    wait(&mut process, || TcpStream::connect(reserved.address()).ok())?;
+    let process = start(command, &log, "redis-server", "apt-get install redis-server")?;
+    wait(&process, || TcpStream::connect(reserved.address()).ok())?;
     let target = Target { protocol: Protocol::Redis, host: SERVER_NAME.to_owned(), port };
     Ok(Server { target, _process: process, _reserved: Some(reserved) })
 }
@@ -83,9 +83,9 @@ fn mongodb(folder: &Path, credentials: &Credentials) -> Result<Server, Error> {
     command.arg(credentials.certificate(Side::Server)).arg(credentials.key(Side::Server));
     let log = folder.join("mongodb.log");
     let remedy = "apt-get install default-jdk-headless";
-    let mut process = start(command, log.clone(), "java", remedy)?;
+    let process = start(command, &log, "java", remedy)?;
     // It prints its port as soon as it listens.
-    let port = wait(&mut process, || {
+    let port = wait(&process, || {
         let text = fs::read_to_string(&log).unwrap_or_default();
         text.strip_suffix('\n')?.parse().ok()
     })?;
@@ -106,8 +106,8 @@ fn mongodb_folder() -> Option<PathBuf> {
     folders.find(|folder| folder.join("classes/sealane/Server.class").exists())
 }
 
-fn start(command: Command, log: PathBuf, program: &str, remedy: &str) -> Result<Process, Error> {
-    Process::start(command, log).map_err(|error| match error {
+fn start(mut command: Command, log: &Path, program: &str, remedy: &str) -> Result<Child, Error> {
+    Child::logged(&mut command, log).map_err(|error| match error {
         Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
             Error::Missing { program: program.to_owned(), remedy: remedy.to_owned() }
         }
@@ -116,7 +116,7 @@ fn start(command: Command, log: PathBuf, program: &str, remedy: &str) -> Result<
 }
 
 /// Polls `ready` until it has something, the process ends, or it takes too long.
-fn wait<T>(process: &mut Process, mut ready: impl FnMut() -> Option<T>) -> Result<T, Error> {
+fn wait<T>(process: &Child, mut ready: impl FnMut() -> Option<T>) -> Result<T, Error> {
     let deadline = Instant::now() + START_TIME_MAX;
     loop {
         let runs = process.runs();

@@ -104,7 +104,7 @@ impl<'a> Setting<'a> {
     ///
     /// # Errors
     /// The roots cannot be read; a path has no words in JSON.
-    pub(super) fn plan(&self, seed: u64) -> Result<Plan, Error> {
+    pub(super) fn plan(&self) -> Result<Plan, Error> {
         let arguments = self.arguments;
         let mut cells = Vec::new();
         for (target, files) in &self.targets {
@@ -139,8 +139,8 @@ impl<'a> Setting<'a> {
                 measured("rate", "sockets", "per second", "more"),
             ],
             cells,
-            rounds: arguments.rounds,
-            seed,
+            rounds: arguments.shuffled.number(),
+            seed: arguments.shuffled.seed(),
             time_max: self.time_max(),
         })
     }

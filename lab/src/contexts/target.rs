@@ -16,9 +16,9 @@ use crate::error::Error;
 pub struct Target {
     /// What it speaks.
     pub protocol: Protocol,
-    /// Its name, which must stand in its certificate.
+    /// The target's name, which must stand in its certificate.
     pub host: String,
-    /// Its port.
+    /// The target's port.
     pub port: u16,
 }
 
@@ -35,7 +35,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As in front of `://`.
+    /// The protocol's name in front of `://`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

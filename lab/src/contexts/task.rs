@@ -81,7 +81,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// As on the command line.
+    /// The strategy's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -119,7 +119,7 @@ pub struct Libmongoc {
 pub struct Names {
     /// What all of them are.
     pub client: ClientTask,
-    /// Of each kind.
+    /// Connections of each kind.
     pub connections: u64,
 }
 

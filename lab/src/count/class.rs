@@ -7,11 +7,12 @@ use crate::{
     count::{
         operation::{self, Found},
         symbols::{self, Code, Function, Symbols},
-        trace::{Shared, Write},
+        trace::{Write, WrittenLine},
     },
     demangle::CUT,
     document::{BySide, SharedLine},
     phase,
+    recording::{ALLOCATOR, NAMELESS_MEMORY},
 };
 
 /// The rules in words, for the reader of the table.
@@ -21,7 +22,7 @@ does atomically; lock, if most writes come from functions of locks; reference-co
 from atomic instructions in clone, drop, up_ref, free and the like; else global.";
 
 /// `shared` with its names; writes are divided by `handshakes`.
-pub(super) fn named(shared: &Shared, symbols: &Symbols, handshakes: f64) -> SharedLine {
+pub(super) fn named(shared: &WrittenLine, symbols: &Symbols, handshakes: f64) -> SharedLine {
     let writers: Vec<_> =
         shared.writes.iter().map(|write| (*write, symbols.code(write.pc))).collect();
     let class = class(&writers);
@@ -143,7 +144,7 @@ fn holds_any(functions: &[Function], words: &[&str], files: &[&str]) -> bool {
 }
 
 /// The variables that are written, the most written one first, and whose they are.
-fn variables(shared: &Shared, symbols: &Symbols) -> Option<(String, String)> {
+fn variables(shared: &WrittenLine, symbols: &Symbols) -> Option<(String, String)> {
     let mut sums: BTreeMap<(String, String), u64> = BTreeMap::new();
     for write in &shared.writes {
         *sums.entry(symbols.variable(write.address)?).or_default() += write.count;

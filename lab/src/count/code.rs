@@ -41,17 +41,17 @@ pub(super) enum Flow {
     Call,
     /// Where it was called.
     Return,
-    /// Its bytes are not known: the kernel's own code, or a file that is gone.
+    /// Code whose bytes are not known: the kernel's own, or a file that is gone.
     Unknown,
 }
 
 impl Codes {
-    /// Of the process with that number.
+    /// The code of the process with that number.
     pub(super) fn of(process: u32) -> Self {
         Self { process: Some(process), ..Self::default() }
     }
 
-    /// Its memory map, as last read.
+    /// Takes the process's memory map, as last read.
     pub(super) fn set_maps(&mut self, maps: &str) {
         if self.symbols.is_none() {
             maps.clone_into(&mut self.maps);
@@ -103,7 +103,7 @@ impl Codes {
 
 #[cfg(test)]
 impl Codes {
-    /// Of a process that does not exist.
+    /// The code of a process that does not exist.
     pub(super) fn known(kinds: &[(u64, Kind)], found: &[(u64, Found)]) -> Self {
         Self {
             kinds: kinds.iter().copied().collect(),
@@ -121,7 +121,7 @@ impl Codes {
     }
 }
 
-/// Of an x86-64 instruction; of others, nothing is known but that they go on.
+/// The kind of an x86-64 instruction; of others, nothing is known but that they go on.
 fn kind_of(bytes: &[u8]) -> Kind {
     if !cfg!(target_arch = "x86_64") {
         return Kind::default();

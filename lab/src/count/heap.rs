@@ -17,7 +17,7 @@ pub(super) fn used_once(mut program: Program, folder: &Path) -> Result<Program, 
     Ok(program)
 }
 
-/// Its name; a process that is linked statically does without it.
+/// The file's name; a process that is linked statically does without it.
 pub(super) const FILE: &str = "sealane-lab-heap.so";
 /// Built by `build.rs`.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/heap.so"));

@@ -31,19 +31,6 @@ pub(super) struct HeldLock {
     pub(super) ns: f64,
 }
 
-/// For people, the longest time per operation first.
-pub(super) fn text(held: &[HeldLock]) -> String {
-    let mut held: Vec<&HeldLock> = held.iter().collect();
-    let time = |lock: &HeldLock| lock.calls_per_operation * lock.ns;
-    held.sort_by(|a, b| time(b).total_cmp(&time(a)));
-    let mut text = format!("  {:>10} {:>8}  {:14} lock held\n", "calls", "ns each", "where");
-    for HeldLock { symbol, part, read, calls_per_operation, ns } in held {
-        let (part, how) = (format!("{part:?}"), if *read { ", to read" } else { "" });
-        text += &format!("  {calls_per_operation:>10.2} {ns:>8.0}  {part:14} {symbol}{how}\n");
-    }
-    text
-}
-
 /// The locks that `subject` takes.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use crate::{
     count::run::{Program, Run},
     error::Error,
     interrupt::Interrupt,
-    process,
+    programs,
 };
 
 /// Instructions per handshake inside the functions that `function` matches, with `*` for anything:
@@ -39,7 +39,7 @@ fn collected(
     folder: &Path,
     stop: &Interrupt,
 ) -> Result<u64, Error> {
-    let valgrind = process::installed("valgrind", "valgrind")?;
+    let valgrind = programs::installed("valgrind", "valgrind")?;
     let mut out = OsString::from("--callgrind-out-file=");
     out.push(folder.join("callgrind.out"));
     let mut toggle = OsString::from("--toggle-collect=");

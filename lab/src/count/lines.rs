@@ -13,13 +13,13 @@ use crate::{
         recorded,
         run::{Program, Run},
         symbols::Symbols,
-        trace::{Shared, Trace},
+        trace::{Trace, WrittenLine},
     },
     document::{BySide, SharedWrites},
     error::Error,
     interrupt::Interrupt,
     phase::{self, CLIENT_SIDE, Phase, SERVER_SIDE},
-    process,
+    programs,
     recording::{ALLOCATOR, Recording},
 };
 
@@ -65,7 +65,7 @@ pub(super) fn record(
     let mut written = trace.take_written();
     let recorder = trace.recorder().ok_or_else(|| Error::Check("nothing was recorded".into()))?;
     let recording = recorded::recording(recorder, &written, &symbols, handshakes)?;
-    written.retain(Shared::has_writers);
+    written.retain(WrittenLine::has_writers);
     Ok((result(&trace, &written, &symbols, handshakes as f64), recording))
 }
 
@@ -133,7 +133,7 @@ fn traced(
     Ok((trace, Symbols::new(&maps)))
 }
 
-fn result(trace: &Trace, shared: &[Shared], symbols: &Symbols, handshakes: f64) -> Lines {
+fn result(trace: &Trace, shared: &[WrittenLine], symbols: &Symbols, handshakes: f64) -> Lines {
     let per_handshake = |phases: &[Phase]| trace.instructions(phases) as f64 / handshakes;
     let instructions =
         BySide { server: per_handshake(&SERVER_SIDE), client: per_handshake(&CLIENT_SIDE) };
@@ -141,7 +141,7 @@ fn result(trace: &Trace, shared: &[Shared], symbols: &Symbols, handshakes: f64) 
 }
 
 /// The lines with their names, the allocator's summed apart.
-pub(super) fn summed(shared: &[Shared], symbols: &Symbols, handshakes: f64) -> SharedWrites {
+pub(super) fn summed(shared: &[WrittenLine], symbols: &Symbols, handshakes: f64) -> SharedWrites {
     let lines: Vec<_> = shared.iter().map(|line| class::named(line, symbols, handshakes)).collect();
     let mut writes = SharedWrites::default();
     for line in &lines {
@@ -161,7 +161,7 @@ pub(super) fn lackey() -> Result<Vec<OsString>, Error> {
 
 /// The same with `more` options, of which one tells where the trace goes.
 pub(super) fn lackey_with<const N: usize>(more: [OsString; N]) -> Result<Vec<OsString>, Error> {
-    let valgrind = process::installed("valgrind", "valgrind")?;
+    let valgrind = programs::installed("valgrind", "valgrind")?;
     let options = [
         "--tool=lackey",
         "--basic-counts=no",

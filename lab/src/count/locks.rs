@@ -150,7 +150,7 @@ pub(super) struct NativeHold {
     pub(super) lock: String,
     /// `mutex`, `read`, `write` or `spin`.
     pub(super) kind: String,
-    /// As a number, see [`Phase`].
+    /// The phase's number, see [`Phase`].
     pub(super) phase: usize,
     /// Per handshake.
     pub(super) calls: f64,

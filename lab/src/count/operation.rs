@@ -37,7 +37,7 @@ pub(super) enum Does {
     Release,
 }
 
-/// Of an instruction in `functions`, innermost first.
+/// What is known of an instruction in `functions`, innermost first.
 pub(super) fn of(functions: &[Function]) -> Found {
     for (at, function) in functions.iter().enumerate() {
         let found = of_pthread(&function.name).or_else(|| of_standard_library(function));

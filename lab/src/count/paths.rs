@@ -22,7 +22,7 @@ pub(super) struct Paths<'a> {
 }
 
 impl<'a> Paths<'a> {
-    /// None yet.
+    /// No path yet.
     pub(super) fn new(seen: &'a Nodes, symbols: &'a Symbols) -> Self {
         Self {
             seen,

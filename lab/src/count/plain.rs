@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Plain {
     pub(crate) binary: PathBuf,
     pub(crate) arguments: Vec<String>,
-    /// Of the shortest run; the others do twice and three times as many.
+    /// Operations of the shortest run; the others do twice and three times as many.
     pub(crate) operations: u64,
 }
 

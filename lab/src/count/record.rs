@@ -114,7 +114,7 @@ pub(super) struct Access {
 }
 
 impl Recorder {
-    /// Of a process whose instructions `codes` knows.
+    /// The record of a process whose instructions `codes` knows.
     pub(super) fn new(codes: Codes, limits: Limits) -> Self {
         Self {
             codes,

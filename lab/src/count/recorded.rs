@@ -9,7 +9,7 @@ use crate::{
         paths::Paths,
         record::{Kept, Recorder},
         symbols::Symbols,
-        trace::{LINE_BYTES, Shared},
+        trace::{LINE_BYTES, WrittenLine},
     },
     error::Error,
     phase::Phase,
@@ -27,7 +27,7 @@ use crate::{
 /// Nothing was recorded, one thread only did something, or it is too long to be replayed.
 pub(super) fn recording(
     recorder: &mut Recorder,
-    written: &[Shared],
+    written: &[WrittenLine],
     symbols: &Symbols,
     handshakes: u64,
 ) -> Result<Recording, Error> {
@@ -88,7 +88,7 @@ struct Building<'a> {
 
 impl Building<'_> {
     /// Takes `shared` over, or leaves it out.
-    fn line(&mut self, shared: &Shared, handshakes: f64) {
+    fn line(&mut self, shared: &WrittenLine, handshakes: f64) {
         let Some((place, touch)) = self.recorder.touch_of(shared.address) else { return };
         if !touch.is_shared() {
             return;
@@ -132,7 +132,7 @@ impl Building<'_> {
         });
     }
 
-    fn is_atomic(&self, shared: &Shared) -> bool {
+    fn is_atomic(&self, shared: &WrittenLine) -> bool {
         shared.writes.iter().any(|write| self.symbols.code(write.pc).atomic)
     }
 
@@ -273,7 +273,7 @@ fn pair(all: &mut [Kept]) {
 }
 
 /// Whether several threads write and none writes a byte that another one does.
-fn is_written_apart(shared: &Shared) -> bool {
+fn is_written_apart(shared: &WrittenLine) -> bool {
     let mut by_thread: BTreeMap<usize, u64> = BTreeMap::new();
     for write in &shared.writes {
         let first = write.address - shared.address;

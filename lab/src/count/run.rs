@@ -5,26 +5,30 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     io::Read,
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
-    thread::{self, JoinHandle},
+    process::{ChildStderr, Command, ExitStatus, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, Signal, kill_process_group},
+    process::Signal,
 };
 
-use crate::{error::Error, interrupt::Interrupt, trial::Line};
+use crate::{
+    child::{Child, Output},
+    error::Error,
+    interrupt::Interrupt,
+    trial::Line,
+};
 
 /// What is counted: a program that does its handshakes and ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     /// The binary.
     pub(crate) binary: PathBuf,
-    /// Its arguments.
+    /// The arguments.
     pub(crate) arguments: Vec<OsString>,
     /// If it is a trial: how many handshakes it must say that it counted.
     pub(crate) operations: Option<u64>,
@@ -48,8 +52,7 @@ impl Program {
 pub(super) struct Run {
     program: Program,
     child: Child,
-    /// What it printed is collected beside, so that it never waits for us.
-    output: Option<JoinHandle<String>>,
+    output: Output,
     errors: ChildStderr,
     deadline: Instant,
     stop: Interrupt,
@@ -72,20 +75,12 @@ impl Run {
         words.extend(program.arguments.iter().map(OsString::as_os_str));
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).envs(program.environment.iter().cloned());
-        // In its own group, Ctrl-C reaches the lab alone, which ends its children in order.
-        command.process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let what = format!("start {}", words[0].to_string_lossy());
-        let mut child = command.spawn().map_err(Error::io(what))?;
-        let missing = || Error::Check("a child has no pipes".into());
-        let output = child.stdout.take().ok_or_else(missing)?;
-        let errors = child.stderr.take().ok_or_else(missing)?;
+        let mut child = Child::start(&mut command)?;
+        let output = Output::of(child.take_output());
+        let missing = || Error::Check("a child has no standard error".into());
+        let errors = child.take_errors().ok_or_else(missing)?;
         let _ = rustix::pipe::fcntl_setpipe_size(&errors, PIPE_BYTES);
-        let output = Some(thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = output.take(OUTPUT_BYTES_MAX).read_to_end(&mut text);
-            String::from_utf8_lossy(&text).into_owned()
-        }));
         let deadline = Instant::now() + RUN_TIME_MAX;
         let program = program.clone();
         Ok(Self { program, child, output, errors, deadline, stop: stop.clone() })
@@ -169,24 +164,18 @@ impl Run {
 
     /// Asks it to end, as an operator would.
     pub(super) fn terminate(&mut self) {
-        signal(&self.child, Signal::TERM);
+        self.child.signal_group(Signal::TERM);
         self.deadline = self.deadline.min(Instant::now() + END_TIME_MAX);
     }
 
     /// Whether its first process has ended.
-    ///
-    /// # Errors
-    /// The system refuses.
-    pub(super) fn has_ended(&mut self) -> Result<bool, Error> {
-        Ok(self.child.try_wait().map_err(Error::io("wait for a child"))?.is_some())
+    pub(super) fn has_ended(&self) -> bool {
+        !self.child.runs()
     }
 
     /// How its first process ended, in words.
     pub(super) fn how_it_ended(&mut self) -> String {
-        match self.child.try_wait() {
-            Ok(Some(status)) => status.to_string(),
-            _ => "no status".into(),
-        }
+        self.child.ended().map_or("no status".into(), |status| status.to_string())
     }
 
     /// Waits for the end, which is near once its standard error has ended; `words` is what was read
@@ -196,7 +185,7 @@ impl Run {
     /// If it did not end well.
     pub(super) fn end(mut self, words: &str) -> Result<(), Error> {
         let status = self.status()?;
-        let output = self.output.take().and_then(|output| output.join().ok()).unwrap_or_default();
+        let output = self.output.text();
         let result = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
         match (result, self.program.operations) {
             (Some(Line::Failed { unsupported: true, reason }), _) => {
@@ -217,28 +206,12 @@ impl Run {
 
     fn status(&mut self) -> Result<ExitStatus, Error> {
         loop {
-            if let Some(status) = self.child.try_wait().map_err(Error::io("wait for a child"))? {
+            if let Some(status) = self.child.ended() {
                 return Ok(status);
             }
             thread::sleep(END_CHECK);
             self.wait_for_bytes(Duration::ZERO)?;
         }
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            signal(&self.child, Signal::KILL);
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// To the whole group of a child that has not been waited for: its number is still its own.
-fn signal(child: &Child, signal: Signal) {
-    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        let _ = kill_process_group(pid, signal);
     }
 }
 

@@ -41,9 +41,8 @@ use crate::{
     credentials::{Credentials, Side},
     document::{BySide, CountResult, LockCounts},
     error::Error,
-    process,
+    programs, reserve,
     scenario::Scenario,
-    servers,
 };
 
 /// A server, how it is started and what is asked of it.
@@ -314,7 +313,7 @@ impl Server {
             pem.extend(fs::read(&file).map_err(Error::file(file))?);
         }
         fs::write(&pem_file, pem).map_err(Error::file(&pem_file))?;
-        let reserved = servers::running::reserve()?;
+        let reserved = reserve::port()?;
         let address = reserved.address();
         let backend = load::backend()?;
         let values = [
@@ -354,7 +353,7 @@ impl Server {
 pub(crate) fn found(binary: &str) -> Result<PathBuf, Error> {
     if !binary.contains('/') {
         let package = PACKAGES.iter().find(|(program, _)| *program == binary);
-        return process::installed(binary, package.map_or(binary, |(_, package)| package));
+        return programs::installed(binary, package.map_or(binary, |(_, package)| package));
     }
     Path::new(binary).canonicalize().map_err(|_| Error::Missing {
         program: binary.to_owned(),
@@ -371,7 +370,7 @@ fn open_to_all(folder: &Path) -> Result<(), Error> {
 
 /// The command line of lackey that writes how many instructions each process has executed.
 fn counting(folder: &Path) -> Result<Vec<OsString>, Error> {
-    let valgrind = process::installed("valgrind", "valgrind")?;
+    let valgrind = programs::installed("valgrind", "valgrind")?;
     let mut file = OsString::from("--log-file=");
     file.push(folder.join("count.%p"));
     let options = ["--tool=lackey", "--basic-counts=yes", "--trace-children=yes"];

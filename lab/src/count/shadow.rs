@@ -51,7 +51,7 @@ pub(super) struct Node {
 }
 
 impl Shadow {
-    /// Of a thread that begins to be followed.
+    /// The shadow of a thread that begins to be followed.
     pub(super) fn new() -> Self {
         Self { frames: Vec::new(), beyond: 0, before: Before::On, bottom_updated: false }
     }

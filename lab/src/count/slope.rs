@@ -8,7 +8,7 @@ use crate::{
     count::{
         class,
         symbols::{Code, Symbols},
-        trace::{Shared, Write},
+        trace::{Write, WrittenLine},
     },
     document::{BySide, LockCounts, LockSite, SharedLine, SharedWrites},
     recording::ALLOCATOR,
@@ -16,7 +16,7 @@ use crate::{
 
 /// What was traced while a program did some of its work.
 pub(super) struct Length {
-    pub(super) shared: Vec<Shared>,
+    pub(super) shared: Vec<WrittenLine>,
     /// Of all threads.
     pub(super) instructions: u64,
 }
@@ -52,7 +52,7 @@ impl Writer {
 /// line is shared if at least two threads write it more often the more work there is. How much is
 /// written is told by instruction alone: how the work is dealt to threads may differ.
 pub(super) fn grown(
-    lengths: [&[Shared]; LENGTHS],
+    lengths: [&[WrittenLine]; LENGTHS],
     step: f64,
     writer: Writer,
     symbols: &Symbols,
@@ -111,7 +111,7 @@ fn of_key(sums: &Sums, key: (usize, u64)) -> u64 {
     sums.get(&key).copied().unwrap_or_default()
 }
 
-fn sums(lines: &[Shared], writer: Writer) -> Sums {
+fn sums(lines: &[WrittenLine], writer: Writer) -> Sums {
     let mut sums = Sums::new();
     for write in lines.iter().flat_map(|line| &line.writes) {
         *sums.entry(writer.key(write)).or_default() += write.count;
@@ -120,12 +120,12 @@ fn sums(lines: &[Shared], writer: Writer) -> Sums {
 }
 
 /// The lines to which two threads write what is `growing`, with these writes only.
-fn of_growing(lines: &[Shared], growing: &impl Fn(&Write) -> bool) -> Vec<Shared> {
-    let of_growing = |line: &Shared| {
+fn of_growing(lines: &[WrittenLine], growing: &impl Fn(&Write) -> bool) -> Vec<WrittenLine> {
+    let of_growing = |line: &WrittenLine| {
         let writes = line.writes.iter().filter(|write| growing(write));
-        Shared { address: line.address, writes: writes.copied().collect(), met: line.met }
+        WrittenLine { address: line.address, writes: writes.copied().collect(), met: line.met }
     };
-    lines.iter().map(of_growing).filter(Shared::has_writers).collect()
+    lines.iter().map(of_growing).filter(WrittenLine::has_writers).collect()
 }
 
 /// The most written one first, without those that chance wrote.
@@ -222,15 +222,15 @@ mod tests {
     const INIT: u64 = 0x50;
     const LOOP: u64 = 0x60;
 
-    fn line(address: u64, writes: &[(usize, u64, u64)]) -> Shared {
+    fn line(address: u64, writes: &[(usize, u64, u64)]) -> WrittenLine {
         let write = |(thread, pc, count): &(usize, u64, u64)| {
             let write = Write::of_phase(Phase::Server, *count);
             Write { thread: *thread, pc: *pc, address, ..write }
         };
-        Shared { address, writes: writes.iter().map(write).collect(), met: true }
+        WrittenLine { address, writes: writes.iter().map(write).collect(), met: true }
     }
 
-    fn total(lengths: &[impl AsRef<[Shared]>; LENGTHS], step: f64, writer: Writer) -> f64 {
+    fn total(lengths: &[impl AsRef<[WrittenLine]>; LENGTHS], step: f64, writer: Writer) -> f64 {
         let lengths = lengths.each_ref().map(AsRef::as_ref);
         grown(lengths, step, writer, &Symbols::new("")).writes.total.server
     }

@@ -17,8 +17,8 @@ use crate::{
     handshake::{Handshakes, task::fault::Fault},
     journal::Journal,
     library::TimedCall,
-    machine, phase, process,
-    recording::{ByPart, Recording},
+    machine, phase, programs,
+    recording::{ALLOCATOR, ByPart, Recording},
     scenario::{Kind, Scenario},
     stacks,
     trial::{Fixed, Line, Task, launch},
@@ -221,7 +221,7 @@ impl Subject {
 
     /// Stacks that are linked into the lab; of others, the lab cannot tell.
     fn needs_a_build_for_counting(&self) -> Result<(), Error> {
-        process::installed("valgrind", VALGRIND)?;
+        programs::installed("valgrind", VALGRIND)?;
         let linked = self.stack.starts_with("rustls-") || self.stack.starts_with("sealane");
         // With a version behind it, it is a library of its own.
         let linked = linked && !self.stack.contains('@');
@@ -297,7 +297,7 @@ fn integers(result: &CountResult) -> Vec<String> {
     }
     if let Some(SharedWrites { total, lines, .. }) = &result.shared_writes {
         said.push(format!("{total:?} shared writes"));
-        for line in lines.iter().filter(|line| line.class != super::class::ALLOCATOR) {
+        for line in lines.iter().filter(|line| line.class != ALLOCATOR) {
             let (class, symbol, writes) = (&line.class, &line.symbol, &line.writes);
             said.push(format!("{writes:?} {class} {symbol} {}", line.writers.join(", ")));
         }

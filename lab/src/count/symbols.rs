@@ -26,7 +26,7 @@ pub(super) struct Symbols {
 pub(super) struct Code {
     /// The file's name, such as `libcrypto.so.3`; empty for none.
     pub(super) owner: String,
-    /// Its function, and before it the functions that were inlined there, innermost first.
+    /// The place's function, and before it the functions that were inlined there, innermost first.
     pub(super) functions: Vec<Function>,
     /// Whether the instruction is an atomic one; known on x86-64 only.
     pub(super) atomic: bool,
@@ -139,7 +139,7 @@ struct Mapped {
     /// Up to each symbol, the last address that any of the same kind covers: where none reaches,
     /// nobody looks further.
     reach: Vec<Reach>,
-    /// Of the functions that have no symbol.
+    /// The functions that have no symbol.
     unnamed: Functions,
     /// `None` if it has no line table.
     lines: Option<Loader>,
@@ -353,7 +353,7 @@ const AND: &str = " and ";
 const CODE_AT: &str = "code at ";
 /// In the place of a neighbour's name.
 const NOBODY: &str = "?";
-/// Of the C library; another one, or one that is linked statically, has its names or has not.
+/// The C library's name; another one, or one that is linked statically, has its names or has not.
 const C_LIBRARY: &str = "/libc.so.6";
 /// A function that no program can call.
 const C_INNER: &str = "_int_malloc";

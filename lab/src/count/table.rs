@@ -3,8 +3,11 @@
 use std::fmt::Write as _;
 
 use crate::{
-    count::class::{self, RULES},
+    count::class::RULES,
     document::{BySide, CountResult, LockSite, SharedLine},
+    figures::count::per_million_instructions,
+    recording::NAMELESS_MEMORY,
+    words::scenario::whole,
 };
 
 /// One stack in one scenario.
@@ -15,7 +18,7 @@ pub(super) fn text(result: &CountResult) -> String {
         (repeats, true) => format!("; {repeats} times the same"),
         (repeats, false) => format!("; {repeats} times, NOT the same"),
     };
-    let _ = writeln!(out, "\n{}: {}{same}", result.stack, words(result));
+    let _ = writeln!(out, "\n{}: {}{same}", result.stack, whole(&result.scenario));
     if let Some(failure) = &result.failure {
         let _ = writeln!(out, "  no figures: {failure}");
         return out;
@@ -37,9 +40,10 @@ pub(super) fn text(result: &CountResult) -> String {
         row(&mut out, "shared writes", writes.total, 3);
         row(&mut out, "  the allocator's, apart", writes.allocator, 3);
         if let Some(instructions) = &result.instructions {
+            let figure = |writes, of| per_million_instructions(writes, of).unwrap_or_default();
             let per_million = BySide {
-                server: writes.total.server / instructions.server * 1e6,
-                client: writes.total.client / instructions.client.max(1.0) * 1e6,
+                server: figure(writes.total.server, instructions.server),
+                client: figure(writes.total.client, instructions.client),
             };
             row(&mut out, "shared writes per million instructions", per_million, 1);
             let _ = writeln!(out, "{RANK}");
@@ -50,24 +54,6 @@ pub(super) fn text(result: &CountResult) -> String {
         sites(&mut out, &locks.sites);
     }
     out
-}
-
-fn words(result: &CountResult) -> String {
-    let scenario = &result.scenario;
-    format!(
-        "{} {:?}, {:?}, {:?}, {:?}, {} tickets, share {:?}{}",
-        match scenario.version {
-            crate::scenario::Version::Tls12 => "TLS 1.2",
-            crate::scenario::Version::Tls13 => "TLS 1.3",
-        },
-        scenario.kind,
-        scenario.key,
-        scenario.group,
-        scenario.cipher,
-        scenario.tickets,
-        scenario.share,
-        if scenario.client_certificate { ", client certificate" } else { "" },
-    )
 }
 
 fn row(out: &mut String, name: &str, figures: BySide<f64>, decimals: usize) {
@@ -87,7 +73,7 @@ fn lines(out: &mut String, lines: &[SharedLine]) {
         let SharedLine { class, symbol, owner, writers, .. } = line;
         let _ = writeln!(out, "  {server:>10} {client:>10}  {class:16} {symbol} ({owner})");
         // Memory without a name is called after its first writer.
-        let told = usize::from(symbol.starts_with(class::NAMELESS_MEMORY));
+        let told = usize::from(symbol.starts_with(NAMELESS_MEMORY));
         for writer in writers.iter().take(WRITERS_SHOWN).skip(told) {
             let _ = writeln!(out, "{:41} {writer}", "");
         }

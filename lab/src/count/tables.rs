@@ -130,7 +130,7 @@ impl Tables {
 }
 
 const _: () = assert!(Phase::Server as usize == 1, "what the interposer calls phase 1");
-/// As in `native/locks.c`.
+/// The header's length, as in `native/locks.c`.
 const HEADER_BYTES: usize = 8;
 const KINDS: [&str; 4] = ["mutex", "read", "write", "spin"];
 const LOST: &str = "lost";

@@ -75,7 +75,7 @@ impl Threads {
         }
     }
 
-    /// It executed an instruction.
+    /// Counts an instruction that `thread` executed.
     pub(super) fn count(&mut self, thread: usize) {
         self.all[thread].instructions += 1;
     }
@@ -100,7 +100,7 @@ impl Threads {
 
 /// The number of a process's first thread.
 const FIRST_NUMBER: usize = 1;
-/// Of threads that live at the same time.
+/// Numbers of threads that live at the same time.
 const NUMBERS_MAX: usize = 512;
 const THREADS_MAX: usize = 1 << 16;
 

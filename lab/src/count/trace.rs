@@ -1,5 +1,5 @@
 //! Reads the memory trace that valgrind's tool lackey prints: [`Trace`] keeps who wrote which cache
-//! line in which phase, [`Shared`] is a line that several threads wrote.
+//! line in which phase, [`WrittenLine`] is a line that several threads wrote.
 //!
 //! ```text
 //! --27573--   SCHED[2]:  acquired lock (...)   thread 2 runs from here on
@@ -62,7 +62,7 @@ struct Written {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) thread: usize,
-    /// As a number, see [`phase::Phase`].
+    /// The phase's number, see [`phase::Phase`].
     pub(super) phase: usize,
     /// The instruction.
     pub(super) pc: u64,
@@ -83,7 +83,7 @@ impl Write {
 
 /// A cache line that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shared {
+pub(super) struct WrittenLine {
     /// The line's first byte.
     pub(super) address: u64,
     /// By instruction.
@@ -93,7 +93,7 @@ pub(super) struct Shared {
     pub(super) met: bool,
 }
 
-impl Shared {
+impl WrittenLine {
     /// Whether more than one thread shares it.
     pub(super) fn has_writers(&self) -> bool {
         self.met && self.writes.iter().any(|write| write.thread != self.writes[0].thread)
@@ -107,7 +107,7 @@ impl Shared {
 }
 
 impl Trace {
-    /// Of a program that marks its phases; see [`Self::set_marks`].
+    /// The trace of a program that marks its phases; see [`Self::set_marks`].
     pub(super) fn with_marks() -> Self {
         Self {
             marks: None,
@@ -130,7 +130,7 @@ impl Trace {
         Self { recorder: Some(recorder), ..Self::with_marks() }
     }
 
-    /// Of a program without marks: all that it does counts as the server's.
+    /// The trace of a program without marks: all that it does counts as the server's.
     pub(super) fn without_marks() -> Self {
         let first_phase = phase::Phase::Server as usize;
         Self { marks: Some(0..0), first_phase, ..Self::with_marks() }
@@ -178,23 +178,23 @@ impl Trace {
 
     /// The lines that at least two threads wrote, in a counted phase, since the last call; the
     /// most written one first.
-    pub(super) fn take_shared(&mut self) -> Vec<Shared> {
+    pub(super) fn take_shared(&mut self) -> Vec<WrittenLine> {
         let mut written = self.take_written();
-        written.retain(Shared::has_writers);
+        written.retain(WrittenLine::has_writers);
         written
     }
 
     /// The lines that any thread wrote, in the same order.
-    pub(super) fn take_written(&mut self) -> Vec<Shared> {
-        let mut shared: Vec<Shared> = self
+    pub(super) fn take_written(&mut self) -> Vec<WrittenLine> {
+        let mut shared: Vec<WrittenLine> = self
             .lines
             .drain()
             .map(|(line, written)| {
                 let Written { writes, met, .. } = written;
-                Shared { address: line * LINE_BYTES, writes, met }
+                WrittenLine { address: line * LINE_BYTES, writes, met }
             })
             .collect();
-        let total = |line: &Shared| line.writes.iter().map(|write| write.count).sum::<u64>();
+        let total = |line: &WrittenLine| line.writes.iter().map(|write| write.count).sum::<u64>();
         shared.sort_by_key(|line| (std::cmp::Reverse(total(line)), line.address));
         shared
     }
@@ -338,7 +338,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Of whoever runs.
+    /// The phase of whoever runs.
     fn phase(&self) -> usize {
         self.phases.get(self.thread).copied().unwrap_or(self.first_phase)
     }
@@ -394,7 +394,7 @@ mod tests {
 
     const MARKS: u64 = 0x10_0000;
 
-    fn by_address(shared: &[Shared], phases: &[Phase]) -> BTreeMap<u64, u64> {
+    fn by_address(shared: &[WrittenLine], phases: &[Phase]) -> BTreeMap<u64, u64> {
         shared.iter().map(|line| (line.address, line.writes_in(phases))).collect()
     }
 

@@ -86,12 +86,12 @@ pub enum Knee {
     FewCores,
     /// About there.
     At {
-        /// Threads.
+        /// The number of threads.
         threads: u32,
     },
     /// Not up to there.
     NoneBelow {
-        /// Threads.
+        /// The number of threads.
         threads: u32,
     },
     /// It was not looked for.
@@ -240,7 +240,7 @@ pub struct ValidatedCurve {
 /// One published point. Efficiency: rate per thread over the rate at the fewest threads published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ValidatedPoint {
-    /// Threads.
+    /// The number of threads.
     pub threads: u32,
     /// Published.
     pub published: f64,

@@ -7,7 +7,7 @@ use super::{KernelRow, LockSite, SharedLine};
 /// One entry of a budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateResult {
-    /// Its name in the budget.
+    /// The entry's name in the budget.
     pub name: String,
     /// `server`, `stack` or `test`.
     pub subject: String,
@@ -38,7 +38,7 @@ pub struct GateFigure {
     /// `instructions`, `mutexes`, `read locks`, `shared writes`, `write locks` or
     /// `writes of a shared file table`.
     pub figure: String,
-    /// Of a stack, `client` or `server`.
+    /// The side of a stack, `client` or `server`.
     pub side: Option<String>,
     /// Per unit.
     pub counted: f64,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Live {
     /// The process that was asked for.
     pub pid: u32,
-    /// Its name, as the kernel tells.
+    /// The server's name, as the kernel tells it.
     pub name: String,
     /// The file that it runs; empty if that was not to be seen.
     pub executable: String,
@@ -23,7 +23,7 @@ pub struct Live {
     pub processors_used: f64,
     /// How often the state of every thread was read.
     pub samples: u32,
-    /// It and what it started, oldest first.
+    /// The server and what it started, oldest first.
     pub processes: Vec<LiveProcess>,
     /// Most CPU time first.
     pub threads: Vec<LiveThread>,
@@ -35,7 +35,7 @@ pub struct Live {
     /// Waits in `futex`: for locks, and for other threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub futex: Option<LiveFutex>,
-    /// Its system calls.
+    /// The server's system calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<LiveCalls>,
     /// Calls of lock functions, if that was asked for.
@@ -50,20 +50,20 @@ pub struct Live {
 /// One process of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveProcess {
-    /// Its id.
+    /// The process's id.
     pub pid: u32,
-    /// As the kernel tells.
+    /// The process's name, as the kernel tells it.
     pub name: String,
 }
 
 /// One thread, while it was watched.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LiveThread {
-    /// Its process.
+    /// The id of the thread's process.
     pub pid: u32,
-    /// Its own id.
+    /// The thread's own id.
     pub tid: u32,
-    /// As the kernel tells.
+    /// The thread's name, as the kernel tells it.
     pub name: String,
     /// On a processor.
     pub cpu_ns: u64,
@@ -103,7 +103,7 @@ pub struct LiveProfile {
     pub functions: Vec<LiveFunction>,
     /// Call paths, most samples first.
     pub paths: Vec<LivePath>,
-    /// Of the samples, those inside a function of a lock.
+    /// The share of the samples that are inside a function of a lock.
     pub lock_share: f64,
     /// What the samples are about, such as `RSA`, most first; what no name tells is left out.
     pub work: Vec<LiveWork>,
@@ -112,11 +112,11 @@ pub struct LiveProfile {
 /// One function.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LiveFunction {
-    /// Its name, or the place in its file if it has none.
+    /// The function's name, or the place in its file if it has none.
     pub function: String,
     /// The library, the program, or `kernel`.
     pub owner: String,
-    /// Of all samples, 0 to 1.
+    /// The share of all samples, 0 to 1.
     pub share: f64,
 }
 
@@ -125,7 +125,7 @@ pub struct LiveFunction {
 pub struct LivePath {
     /// `function (owner)`, innermost first.
     pub path: Vec<String>,
-    /// Of all samples, 0 to 1.
+    /// The share of all samples, 0 to 1.
     pub share: f64,
     /// `lock` if it is in a lock's function, `thread` if it waits for another thread, else empty.
     pub kind: String,
@@ -136,7 +136,7 @@ pub struct LivePath {
 pub struct LiveWork {
     /// Such as `RSA`, `AES-GCM` or `the kernel`.
     pub work: String,
-    /// Of all samples, 0 to 1.
+    /// The share of all samples, 0 to 1.
     pub share: f64,
 }
 
@@ -186,7 +186,7 @@ pub struct LiveCalls {
 /// One system call by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveCall {
-    /// Its name.
+    /// The call's name.
     pub call: String,
     /// How many ended.
     pub count: u64,
@@ -251,13 +251,13 @@ pub enum LiveKind {
     /// Too little was seen.
     #[default]
     NotEnough,
-    /// It computes.
+    /// The thread computes.
     OnProcessor,
     /// More threads are ready than there are processors for them.
     ProcessorsFull,
     /// One thread does nearly all.
     SingleLoop,
-    /// It sleeps until somebody asks something of it.
+    /// The thread sleeps until somebody asks something of it.
     WaitsForClients,
     /// Threads sleep until storage answers.
     WaitsForDisk,

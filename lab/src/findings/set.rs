@@ -54,7 +54,7 @@ impl Wanted {
             command.current_dir(folder);
         }
         let log = file.with_extension("log");
-        let mut child = Child::start(command, &log)?;
+        let mut child = Child::logged(&mut command, &log)?;
         let status = loop {
             if let Some(status) = child.ended() {
                 break status;
@@ -64,7 +64,7 @@ impl Wanted {
             }
             thread::sleep(END_CHECK);
         };
-        let words = child.last_words();
+        let words = child.last_line();
         drop(child);
         let _ = fs::remove_file(log);
         if status.success() && file.exists() {

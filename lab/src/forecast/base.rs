@@ -6,7 +6,7 @@ use crate::{
     recording::{ByPart, Part, Recording},
 };
 
-/// As measured when it was recorded, else as its instructions let expect.
+/// Times as measured when it was recorded, else as its instructions let expect.
 pub(crate) fn measured(recording: &Recording) -> (ByPart<f64>, Base) {
     let (ns, source) = match recording.native_ns {
         Some(native) => (

@@ -68,7 +68,7 @@ pub(crate) fn causes(recording: &Recording) -> Vec<CauseWrites> {
     causes
 }
 
-/// Of one line: server, client, the rest.
+/// Writes of one line: server, client, the rest.
 fn writes(line: &Line) -> [f64; 3] {
     let of = |part: Part| line.updates.of(part) + line.stores.of(part);
     let rest = [Part::ServerSetup, Part::ClientSetup, Part::Outside];

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    document::{Curve, CurvePoint, Knee},
+    document::{Curve, CurvePoint, KNEE, KNEE_THREADS_MIN, Knee},
     error::Error,
     interrupt::Interrupt,
     progress::Progress,

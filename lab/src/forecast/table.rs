@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 
 use crate::{
     document::{Curve, CurvePoint, Forecast, ForecastComparison, KNEE, Knee, LineCost},
-    scenario::Scenario,
     transfer::MEASURED,
     verdict::{share, thousands},
+    words::scenario::whole,
 };
 
 /// One stack in one scenario.
 pub(crate) fn text(forecast: &Forecast) -> String {
     let Forecast { stack, version, scenario, verdict, .. } = forecast;
-    let mut out = format!("\n{stack} ({version}): {}\n", words(scenario));
+    let mut out = format!("\n{stack} ({version}): {}\n", whole(scenario));
     for sentence in [&verdict.measured, &verdict.forecast] {
         if !sentence.is_empty() {
             let _ = writeln!(out, "  {sentence}");
@@ -59,20 +59,6 @@ pub(crate) fn comparisons(comparisons: &[ForecastComparison]) -> String {
         }
     }
     out
-}
-
-/// What a scenario is, in words.
-pub(crate) fn words(scenario: &Scenario) -> String {
-    let version = match scenario.version {
-        crate::scenario::Version::Tls12 => "TLS 1.2",
-        crate::scenario::Version::Tls13 => "TLS 1.3",
-    };
-    let kind = match scenario.kind {
-        crate::scenario::Kind::Full => "full handshake",
-        crate::scenario::Kind::SessionId => "resumed by session id",
-        crate::scenario::Kind::Ticket => "resumed by ticket",
-    };
-    format!("{version}, {kind}, {:?}, {:?}, {:?}", scenario.key, scenario.group, scenario.cipher)
 }
 
 /// A knee in words.

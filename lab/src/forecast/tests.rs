@@ -4,11 +4,11 @@ use std::cell::RefCell;
 
 use super::{
     SERVER, Target, of,
-    replays::{self, KNEE, KNEE_THREADS_MIN, Replays, Speed, Watch},
+    replays::{self, Replays, Speed, Watch},
     table,
 };
 use crate::{
-    document::{Forecast, Knee, Profile, VerdictKind},
+    document::{Forecast, KNEE, KNEE_THREADS_MIN, Knee, Profile, VerdictKind},
     interrupt::Interrupt,
     recording::{
         ByPart, Event, Hold, Line, Lock, LockClass, Part, PathNode, Recording, SCHEMA, Step,

@@ -34,7 +34,7 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    /// As in the file.
+    /// The side's word in the file.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Server(_) => "server",
@@ -66,7 +66,7 @@ pub(super) struct Stack {
 
 /// A program that does as many operations as it is told.
 pub(super) struct Test {
-    /// Its path, where `*` in the file's name stands for anything: the newest.
+    /// The binary's path, where `*` in the file's name stands for anything: the newest.
     pub(super) binary: String,
     pub(super) arguments: Vec<String>,
     /// In the shortest run; the others do twice and three times as many.
@@ -77,7 +77,7 @@ pub(super) struct Test {
 #[derive(Clone)]
 pub(super) struct Limit {
     pub(super) figure: Figure,
-    /// Of a stack, whether it is the client's.
+    /// Whether a stack's side is the client's.
     pub(super) of_client: bool,
     pub(super) max: f64,
     /// By how many percent more may be counted.

@@ -5,8 +5,8 @@ use crate::{
         BySide, GateFigure, GateResult, KernelRow, LockCounts, LockSite, SharedLine, SharedWrites,
     },
     gate::budget::{Allowed, Entry, Figure, Limit, Subject},
-    kernel_ledger::table,
     recording::{ALLOCATOR, NAMELESS_MEMORY},
+    words::kernel::{by_call, sharers},
 };
 
 /// What was counted of an entry, per unit of its work.
@@ -123,7 +123,7 @@ fn exceeded(entry: &Entry, limit: &Limit, found: &Found, file: &str) -> Option<S
         }
     }
     if let (Figure::TableWrites, Some(row)) = (limit.figure, &found.table) {
-        let (by_call, sharers) = (table::by_call(row), table::sharers(row));
+        let (by_call, sharers) = (by_call(row), sharers(row));
         text += &format!("\n  {by_call}\n  of a table that is shared by {sharers}");
         text += &format!("\n  removed by {}", row.removal);
     }

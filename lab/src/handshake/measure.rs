@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tempfile::TempDir;
 
-use super::{Handshakes, Settings, figures};
+use super::{Handshakes, Settings, comparisons::comparisons};
 use crate::{
     credentials::Credentials,
     document::{HandshakePoint, HandshakeRound, HandshakeSeries, HandshakeTimes, Histogram},
     error::Error,
+    figures::Round,
     histogram::Times,
     interrupt::Interrupt,
     journal::Journal,
@@ -140,7 +141,7 @@ impl Measurement for Bench<'_> {
                 fail(series, reason);
             }
         }
-        self.journal.run.comparisons = figures::comparisons(&self.journal.run);
+        self.journal.run.comparisons = comparisons(&self.journal.run);
         self.journal.save(false)
     }
 }
@@ -187,7 +188,7 @@ fn add(
         _ => series.negotiated = Some(negotiated),
     }
     let threads = series.points[point].threads;
-    if is_highest && round.invalid.is_none() {
+    if is_highest && round.counts() {
         let (server, client) = match &series.times {
             Some(times) => (merged(&times.server, &server)?, merged(&times.client, &client)?),
             None => (server, client),

@@ -1,34 +1,35 @@
 //! What `handshake` prints: a table for people, or another tool's lines.
 
 use std::{
-    collections::BTreeMap,
     fmt::Write as _,
     io::{self, Write as _},
 };
 
-use super::figures::{self, median, shown};
 use crate::{
     compat,
-    counted::Counted,
     document::{HandshakePoint, HandshakeSeries, Run},
     error::Error,
+    figures::{
+        HINT, Tally,
+        handshake::{COSTS, RATE, first, has_figures, shown, speed_up},
+    },
     histogram::Times,
-    scenario::{Group, Key, Kind, Scenario, Share, Version},
     statistics::{NOT_ENOUGH, ROUNDS_MIN},
+    words::scenario::whole,
 };
 
 /// All figures of `run`'s handshakes, for people; empty if there are none.
 #[must_use]
 pub fn text(run: &Run) -> String {
     let mut text = String::new();
-    let mut disturbed = false;
+    let mut has_hints = false;
     for group in run.handshakes.chunk_by(|one, other| one.scenario == other.scenario) {
         let rows: Vec<String> =
-            group.iter().flat_map(|series| rows(series, &mut disturbed)).collect();
+            group.iter().flat_map(|series| rows(series, &mut has_hints)).collect();
         if rows.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "{}\n{HEAD}", title(&group[0].scenario));
+        let _ = writeln!(text, "{}\n{}", whole(&group[0].scenario), head());
         rows.iter().for_each(|row| text.push_str(row));
         text.push_str(&not_counted(group));
         text.push_str(&times(group));
@@ -38,8 +39,8 @@ pub fn text(run: &Run) -> String {
     if text.is_empty() {
         return text;
     }
-    if disturbed {
-        text.push_str("* every round was disturbed (by what, stands at the end): a hint only\n");
+    if has_hints {
+        let _ = writeln!(text, "{HINT} every round was disturbed: a hint");
     }
     text.push_str(LEGEND);
     text
@@ -49,11 +50,11 @@ pub fn text(run: &Run) -> String {
 pub(super) fn compat(tool: compat::Tool, run: &Run) -> String {
     let points = |series: &HandshakeSeries| {
         let line = |point: &HandshakePoint| {
-            let Counted { rounds, .. } = shown(point);
-            if rounds.is_empty() {
+            let shown = shown(point);
+            if shown.is_empty() {
                 return String::new();
             }
-            compat::handshake_lines(tool, &series.scenario, &rounds)
+            compat::handshake_lines(tool, &series.scenario, shown.rounds())
         };
         series.points.iter().map(line).collect::<String>()
     };
@@ -64,20 +65,20 @@ pub(super) fn compat(tool: compat::Tool, run: &Run) -> String {
 pub(super) fn write_troubles(run: &Run) -> Result<(), Error> {
     let mut text = String::new();
     for series in &run.handshakes {
-        let (stack, title) = (&series.stack, title(&series.scenario));
+        let (stack, title) = (&series.stack, whole(&series.scenario));
         if let Some(failure) = &series.failure {
             let _ = writeln!(text, "{stack}: NO FIGURES: {failure} ({title})");
         }
         for point in series.points.iter().filter(|point| !point.rounds.is_empty()) {
-            let (threads, causes) = (threads(point.threads), causes(point));
-            let Counted { rounds, is_hint } = shown(point);
-            if rounds.is_empty() {
+            let (threads, tally) = (threads(point.threads), Tally::of(&point.rounds));
+            let shown = shown(point);
+            if shown.is_empty() {
                 let _ = writeln!(
                     text,
-                    "{stack}: NO FIGURES: with {threads} no round can be used: {causes} ({title})"
+                    "{stack}: NO FIGURES: with {threads} no round can be used: {tally} ({title})"
                 );
-            } else if is_hint {
-                let _ = writeln!(text, "{stack}, {threads}: every round was disturbed: {causes}");
+            } else if shown.is_hint() {
+                let _ = writeln!(text, "{stack}, {threads}: every round was disturbed: {tally}");
             }
         }
     }
@@ -89,43 +90,41 @@ pub(super) fn is_whole(run: &Run) -> bool {
     run.handshakes.chunk_by(|one, other| one.scenario == other.scenario).all(|group| {
         let fine = |series: &HandshakeSeries| match &series.failure {
             Some(failure) => failure.starts_with("not supported: "),
-            None => series.points.iter().all(has_figures),
+            None => series.points.iter().all(|point| point.rounds.is_empty() || has_figures(point)),
         };
         group.iter().all(fine) && group.iter().any(|series| series.failure.is_none())
     })
 }
 
-/// Whether some round of the point can be shown, as far as there are rounds yet.
-fn has_figures(point: &HandshakePoint) -> bool {
-    point.rounds.is_empty() || !shown(point).rounds.is_empty()
+fn head() -> String {
+    let mut head = format!("{:<18} {:>7} {:>12} {:>8}", "stack", "threads", RATE.head, "speed-up");
+    for figure in &COSTS {
+        let _ = write!(head, " {:>width$}", figure.head, width = width(figure.head));
+    }
+    head + "  rounds that count"
 }
 
-fn rows(series: &HandshakeSeries, disturbed: &mut bool) -> Vec<String> {
-    let single = series.points.first().filter(|point| point.threads == 1);
-    let single = single.and_then(|point| median(&shown(point).rounds, figures::rate_per_thread));
+fn rows(series: &HandshakeSeries, has_hints: &mut bool) -> Vec<String> {
     let row = |point: &HandshakePoint| {
-        let Counted { rounds, is_hint } = shown(point);
-        let rate = median(&rounds, figures::rate_per_thread)?;
-        let speed_up = single.map_or("-".to_owned(), |single| {
-            format!("{:.2}", rate * point.threads as f64 / single)
-        });
-        let figure = |figure: figures::Figure| median(&rounds, figure).unwrap_or_default();
-        let server_us = figure(figures::server_us);
-        *disturbed |= is_hint;
-        let mark = if is_hint { '*' } else { ' ' };
-        let stack = &series.stack;
-        let threads = point.threads;
-        Some(format!(
-            "{stack:<18} {threads:>7} {rate:>12.1}{mark} {speed_up:>8} {server_us:>9.1} {:>9.1} \
-             {:>9.1} {:>9.1} {:>13.0}  {}\n",
-            figure(figures::server_cpu_us),
-            figure(figures::client_us),
-            figure(figures::client_cpu_us),
-            1e6 / server_us,
-            causes(point),
-        ))
+        let shown = shown(point);
+        let rate = format!("{}{:.1}", shown.mark(), shown.median(&RATE)?);
+        let speed_up = speed_up(point, first(series)?)?.median;
+        *has_hints |= shown.is_hint();
+        let (stack, threads) = (&series.stack, point.threads);
+        let mut row = format!("{stack:<18} {threads:>7} {rate:>12} {speed_up:>8.2}");
+        for figure in &COSTS {
+            let value = shown.median(figure);
+            let value = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
+            let _ = write!(row, " {value:>width$}", width = width(figure.head));
+        }
+        let _ = writeln!(row, "  {}", Tally::of(&point.rounds));
+        Some(row)
     };
     series.points.iter().filter_map(row).collect()
+}
+
+fn width(head: &str) -> usize {
+    head.len().max(WIDTH_MIN)
 }
 
 /// What was done besides, so that nothing is hidden.
@@ -165,18 +164,6 @@ fn times(group: &[HandshakeSeries]) -> String {
     text
 }
 
-/// `5 of 5`, or why some do not count.
-fn causes(point: &HandshakePoint) -> String {
-    let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
-    for cause in point.rounds.iter().filter_map(|round| round.invalid.as_deref()) {
-        *causes.entry(cause).or_default() += 1;
-    }
-    let all = point.rounds.len();
-    let valid = all - causes.values().sum::<usize>();
-    let causes: String = causes.iter().map(|(cause, count)| format!(", {count} {cause}")).collect();
-    format!("{valid} of {all}{causes}")
-}
-
 /// At the least number of threads and at the greatest that does not make them take turns; the
 /// document has them all.
 fn verdicts(run: &Run, group: &[HandshakeSeries]) -> Vec<String> {
@@ -184,7 +171,7 @@ fn verdicts(run: &Run, group: &[HandshakeSeries]) -> Vec<String> {
     let Some(least) = counts().min() else { return Vec::new() };
     let processors = run.machine.processors;
     let most = counts().filter(|count| *count <= processors).max().unwrap_or(least);
-    let title = title(&group[0].scenario);
+    let title = whole(&group[0].scenario);
     let mut lines = Vec::new();
     let mut unsaid = 0;
     for comparison in &run.comparisons {
@@ -213,49 +200,9 @@ pub(super) fn threads(count: usize) -> String {
     if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
 }
 
-/// A scenario in words.
-pub(super) fn title(scenario: &Scenario) -> String {
-    let kind = match scenario.kind {
-        Kind::Full => "full",
-        Kind::SessionId => "session id",
-        Kind::Ticket => "ticket",
-    };
-    let group = match scenario.group {
-        Group::P256 => "P-256",
-        Group::P384 => "P-384",
-        Group::X25519 => "X25519",
-        Group::X25519MlKem768 => "X25519MLKEM768",
-    };
-    let key = match scenario.key {
-        Key::Ed25519 => "Ed25519",
-        Key::P256 => "ECDSA P-256",
-        Key::P384 => "ECDSA P-384",
-        Key::Rsa2048 => "RSA-2048",
-        Key::Rsa4096 => "RSA-4096",
-    };
-    let tickets = match (scenario.version, scenario.tickets) {
-        (Version::Tls12, _) => String::new(),
-        (Version::Tls13, 1) => ", 1 ticket".to_owned(),
-        (Version::Tls13, count) => format!(", {count} tickets"),
-    };
-    let version = match scenario.version {
-        Version::Tls12 => "1.2",
-        Version::Tls13 => "1.3",
-    };
-    let client = if scenario.client_certificate { ", client certificate" } else { "" };
-    let share = match scenario.share {
-        Share::Context => "one context",
-        Share::Session => "one context and client session",
-        Share::Thread => "a context per thread",
-    };
-    let suite = scenario.suite();
-    format!("{kind}, TLS {version}, {suite}, {group}, {key}{client}{tickets}, {share}")
-}
-
-const HEAD: &str = "stack              threads  hs/s/thread  speed-up server us    CPU us \
-                    client us    CPU us server-only/s  rounds that count";
 const LEGEND: &str = "\
-us per handshake, the connection's making and dropping included. CPU us: the threads' CPU time,
-divided among the sides by their median times. server-only/s: what a thread would do if clients
-cost nothing. Medians over the rounds that count.
+us per handshake: the middle of a round, the connection's making and dropping included. CPU us: the
+threads' CPU time, divided among the sides as these times are. server-only/s: what a thread would do
+if clients cost nothing. speed-up: of all threads, to the fewest. Medians over the rounds that count.
 ";
+const WIDTH_MIN: usize = 9;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::Error,
     scenario::Scenario,
-    trial::{Fixed, Line, WINDOW_DEFAULT_MS, Work},
+    trial::{Body, Fixed, Line, WINDOW_DEFAULT_MS},
 };
 
 use fault::Fault;
@@ -54,10 +54,10 @@ pub struct Handshakes {
     pub time_holds: bool,
 }
 
-impl Work for Handshakes {
+impl Body for Handshakes {
     const NAME: &'static str = "handshakes";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         let line = threads::run(self);
         if self.fault == Some(Fault::Garbage) {
             io::stdout().write_all(b"17 handshakes\n").map_err(Error::io("standard output"))?;

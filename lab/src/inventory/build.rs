@@ -34,7 +34,7 @@ use crate::{
     stacks::cache,
     trial::{Fixed, Task, launch},
 };
-use recipe::{Maker, Place, Progress, RECIPES, Recipe, Step};
+use recipe::{Layout, Maker, Progress, RECIPES, Recipe, Step};
 use step::Runner;
 
 /// The names of all stacks that can be built, and whether each one is.
@@ -165,7 +165,7 @@ impl Work {
         };
         old_rustls::lay_out(recipe, &self.folder.join("build"))?;
         let needed = recipe.needs.map(cache::folder_of).transpose()?;
-        let place = Place {
+        let place = Layout {
             sources: &sources.join(recipe.sources),
             work: &self.folder.join("build"),
             target: &self.target,
@@ -223,7 +223,7 @@ impl Work {
     }
 
     /// Lays the libraries and the note into `out`.
-    fn keep(&self, recipe: &Recipe, place: &Place<'_>) -> Result<(), Error> {
+    fn keep(&self, recipe: &Recipe, place: &Layout<'_>) -> Result<(), Error> {
         let out = self.folder.join("out");
         let lib = out.join(cache::LIBRARY_FOLDER);
         fs::create_dir_all(&lib).map_err(Error::file(&lib))?;

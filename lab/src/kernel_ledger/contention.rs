@@ -10,11 +10,10 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    document::{KernelContention, KernelWait, Unseen},
+    descendants,
+    document::{FILE_TABLE, KernelContention, KernelWait, Unseen},
     interrupt::Interrupt,
-    kernel_ledger::calls::FILE_TABLE,
     live::{calls::bpftrace, tool::Tool},
-    process,
 };
 
 /// Waits being counted.
@@ -29,7 +28,7 @@ impl Contention {
     /// It is not installed or not allowed.
     pub(super) fn begin(first: u32) -> Result<Self, Unseen> {
         bpftrace::own_namespace(WHAT)?;
-        let processes = process::tree(first).unwrap_or_default();
+        let processes = descendants::tree(first).unwrap_or_default();
         let filter = bpftrace::filter(&processes);
         let program = format!(
             "tracepoint:lock:contention_begin /{filter}/ {{ @since[tid, args->lock_addr] = nsecs; }}
@@ -41,7 +40,7 @@ interval:s:{SECONDS_MAX} {{ exit(); }}
 END {{ clear(@since); }}
 "
         );
-        let mut tool = bpftrace::run(&program, WHAT)?;
+        let tool = bpftrace::run(&program, WHAT)?;
         let deadline = Instant::now() + LOAD_TIME_MAX;
         while !tool.has_spoken() && tool.runs() && Instant::now() < deadline {
             thread::sleep(LOOK);
@@ -58,7 +57,7 @@ END {{ clear(@since); }}
     }
 
     /// Ends, after so many connections with so many at once.
-    pub(super) fn end(mut self, connections: u64, at_once: u64) -> KernelContention {
+    pub(super) fn end(self, connections: u64, at_once: u64) -> KernelContention {
         self.tool.stop();
         let ended = self.tool.end(END_TIME_MAX, &Interrupt::default());
         KernelContention { connections, at_once, waits: waits(&ended.output) }

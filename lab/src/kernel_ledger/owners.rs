@@ -28,7 +28,7 @@ pub(super) struct Thread {
 }
 
 impl Owners {
-    /// Of these processes, as they are.
+    /// The owners of these processes' objects, as they are.
     ///
     /// # Errors
     /// The kernel does not tell it to this user, or to nobody.

@@ -10,10 +10,10 @@ use crate::{
     load::{Crew, Load, Request, Until, Work},
     servers::{
         case::{Amount, Case},
+        key_files::KeyFiles,
         measure::Bench,
         placement::Placement,
         programs::Entry,
-        round::KeyFiles,
         running::{Circumstances, Running},
     },
 };

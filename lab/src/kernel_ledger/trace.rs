@@ -39,7 +39,7 @@ impl Call {
         first.split_once("socket:[")?.1.split(']').next()?.parse().ok()
     }
 
-    /// Its argument with that number, counted from 0; none of those before it has a comma.
+    /// The call's argument with that number, counted from 0; none of those before it has a comma.
     pub(super) fn argument(&self, number: usize) -> &str {
         self.arguments.split(", ").nth(number).unwrap_or_default()
     }

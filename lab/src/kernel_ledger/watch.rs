@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    descendants,
     document::{KernelGrowth, KernelRow, Unseen},
     error::Error,
     interrupt::Interrupt,
@@ -21,7 +22,6 @@ use crate::{
         trace::Trace,
     },
     live::{calls::strace, tool::Tool},
-    process,
 };
 
 /// A server under strace.
@@ -44,7 +44,7 @@ impl Watch {
     /// # Errors
     /// It is not installed, or may not trace.
     pub(super) fn begin(first: u32, file: &Path, stop: &Interrupt) -> Result<Self, Error> {
-        let processes = process::tree(first)?;
+        let processes = descendants::tree(first)?;
         let options = [
             // Paths of descriptors tell sockets apart; signals and the bytes of texts are nothing
             // to us.
@@ -76,7 +76,7 @@ impl Watch {
         watch.quiet()?;
         // What came before now is of the beginning; who is there from now on, the kernel tells.
         watch.trace.read()?;
-        watch.owners = Owners::of(&process::tree(first)?)?;
+        watch.owners = Owners::of(&descendants::tree(first)?)?;
         Ok(watch)
     }
 
@@ -91,7 +91,7 @@ impl Watch {
         work: &mut dyn FnMut(u64) -> Result<(), Error>,
     ) -> Result<(), Error> {
         // All of `/proc` is read for it, which takes longer than a connection.
-        self.processes = process::tree(self.first)?;
+        self.processes = descendants::tree(self.first)?;
         for _ in 0..connections {
             work(1)?;
             self.quiet()?;
@@ -133,7 +133,7 @@ impl Watch {
     }
 
     /// Leaves the server alone.
-    pub(super) fn end(mut self) {
+    pub(super) fn end(self) {
         self.tool.stop();
         self.tool.end(END_TIME_MAX, &self.stop);
     }

@@ -108,7 +108,7 @@ impl Calls {
     }
 
     /// Ends, and reads what was counted.
-    pub(super) fn end(mut self) -> Told {
+    pub(super) fn end(self) -> Told {
         let seconds = self.counts_since.unwrap_or(self.begun).elapsed().as_secs_f64();
         self.tool.stop();
         // A second Ctrl-C must not be needed: it ends by itself, within a limit.

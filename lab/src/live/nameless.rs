@@ -17,7 +17,7 @@ pub(super) struct Nameless {
     replaced: BTreeSet<String>,
 }
 
-/// Of one file.
+/// What is known of one file.
 #[derive(Debug, Default)]
 struct Known {
     /// Offset in the file, length, address.
@@ -53,7 +53,7 @@ impl Nameless {
 }
 
 impl Known {
-    /// Of a file that cannot be read, nothing is known.
+    /// What is known of the file; nothing, if it cannot be read.
     fn of(path: &Path) -> Self {
         let small = fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= BYTES_MAX);
         let bytes = if small { fs::read(path).unwrap_or_default() } else { Vec::new() };

@@ -56,21 +56,22 @@ pub(super) fn call_number(name: &str) -> Option<u64> {
 
 /// The state of a thread that has a processor or wants one.
 pub(super) const READY: &str = "ready";
-/// Of one that waits for storage.
+/// The wait of a thread for storage.
 pub(super) const DISK: &str = "disk";
 /// In the kernel until a file table has grown, which all threads that share it wait for.
 pub(super) const FILE_TABLE: &str = "file table";
-/// Of one that waits for the kernel's lock of its process's memory map.
+/// The wait of a thread for the kernel's lock of its process's memory map.
 pub(super) const MEMORY_MAP: &str = "memory map";
 /// The system call in which threads wait for each other.
 pub(super) const FUTEX: &str = "futex";
-/// Of one whose `futex` has the form of a mutex.
+/// The wait of a thread whose `futex` has the form of a mutex.
 pub(super) const MUTEX: &str = "mutex";
-/// Of one whose `futex` has a form that conditions have too, until it is known whether it moves.
+/// The wait of a thread whose `futex` has a form that conditions have too, until it is known
+/// whether it moves.
 pub(super) const MUTEX_OR_CONDITION: &str = "mutex or condition";
-/// Of one that a signal has stopped.
+/// The wait of a thread that a signal has stopped.
 pub(super) const STOPPED: &str = "stopped";
-/// Of one that sleeps where nobody may look.
+/// The wait of a thread that sleeps where nobody may look.
 pub(super) const ASLEEP: &str = "asleep";
 
 const GAP: &str = "-";

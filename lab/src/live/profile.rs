@@ -88,7 +88,7 @@ impl Profile {
     }
 
     /// Stops, and folds what there is.
-    pub(super) fn end(mut self, stop: &Interrupt) -> Profiled {
+    pub(super) fn end(self, stop: &Interrupt) -> Profiled {
         let full = !self.tool.runs();
         self.tool.stop();
         // A second Ctrl-C must not be needed: it ends by itself, within a limit.
@@ -210,7 +210,7 @@ const HERTZ_MIN: u32 = 9;
 const READY_TIME_MAX: Duration = Duration::from_secs(10);
 /// By then a refusal has been said.
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(20);
-/// Of each event, so that the file stays within its limit.
+/// Samples of each event, so that the file stays within its limit.
 const SAMPLES_MAX: u32 = 3_500;
 const SCRIPT_TIME_MAX: Duration = Duration::from_secs(60);
 /// How to walk a stack, and how much of it is kept: RSA's tables alone fill 8 KiB.

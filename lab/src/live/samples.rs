@@ -97,7 +97,7 @@ impl Samples {
         paths
     }
 
-    /// As the document has them.
+    /// The profile, as the document has it.
     pub(super) fn profile(&self, event: &str, hertz: u32) -> LiveProfile {
         let mut functions: BTreeMap<&Frame, u64> = BTreeMap::new();
         let mut done: BTreeMap<&str, u64> = BTreeMap::new();

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use crate::{
-    document::{Live, LivePath, LiveThread},
+    document::{Live, LivePath},
     number::number,
+    words::states,
 };
 
 use super::samples::LOCK;

@@ -7,7 +7,7 @@ use std::{
     process,
 };
 
-use crate::{document::LiveProcess, error::Error, process::tree};
+use crate::{descendants::tree, document::LiveProcess, error::Error};
 
 /// A process that exists, is no kernel thread and not the lab itself.
 pub(super) struct Target {

@@ -3,36 +3,36 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, Read},
-    os::unix::process::CommandExt,
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
+    process::{Command, ExitStatus, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 
-use crate::{document::Unseen, error::Error, interrupt::Interrupt, process::installed};
+use crate::{
+    child::{Child, Output},
+    document::Unseen,
+    error::Error,
+    interrupt::Interrupt,
+    programs::installed,
+};
 
 /// A running instrument.
 pub(crate) struct Tool {
     child: Child,
-    output: Option<JoinHandle<Vec<u8>>>,
-    said: Option<JoinHandle<Vec<u8>>>,
-    has_spoken: Arc<AtomicBool>,
+    output: Output,
+    said: Output,
 }
 
 /// One that has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
-    /// `None` if it had to be killed.
+    /// Its exit status; `None` if it had to be killed.
     pub(crate) status: Option<ExitStatus>,
-    /// What it wrote, [`OUTPUT_BYTES_MAX`] at most.
+    /// What it wrote to standard output.
     pub(crate) output: String,
     /// And to standard error.
     pub(crate) said: String,
@@ -50,42 +50,39 @@ impl Tool {
     ) -> Result<Self, Unseen> {
         let path = find(program, package, what)?;
         let mut command = Command::new(path);
-        // Its words are read by a program: no language, and no pager. In its own group, Ctrl-C
-        // reaches the lab alone, which ends its instruments in order.
-        command.args(arguments).env("LC_ALL", "C").env("PAGER", "cat").process_group(0);
+        // Its words are read by a program: no language, and no pager.
+        command.args(arguments).env("LC_ALL", "C").env("PAGER", "cat");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| Unseen {
+        let child = Child::start(&mut command).map_err(|error| Unseen {
             what: what.to_owned(),
             why: format!("{program} does not start: {error}"),
             remedy: format!("apt-get install --reinstall {package}"),
         })?;
-        let has_spoken = Arc::new(AtomicBool::new(false));
-        let first = Arc::clone(&has_spoken);
-        let output = child.stdout.take().map(|pipe| collect(pipe, first));
-        let said = child.stderr.take().map(|pipe| collect(pipe, Arc::default()));
-        Ok(Self { child, output, said, has_spoken })
+        // As if its operator pressed Ctrl-C.
+        let mut child = child.asked_by(Signal::INT, STOP_TIME_MAX);
+        let output = Output::of(child.take_output());
+        let said = Output::of(child.take_errors());
+        Ok(Self { child, output, said })
     }
 
     /// Whether it is still at work.
-    pub(crate) fn runs(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+    pub(crate) fn runs(&self) -> bool {
+        self.child.runs()
     }
 
     /// Whether it has ended, and not well.
     pub(crate) fn has_failed(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(Some(status)) if !status.success())
+        self.child.ended().is_some_and(|status| !status.success())
     }
 
     /// Whether something has come on its standard output.
     pub(crate) fn has_spoken(&self) -> bool {
-        self.has_spoken.load(Ordering::Relaxed)
+        self.output.has_spoken()
     }
 
-    /// As if its operator pressed Ctrl-C: it writes what it has, and ends.
-    pub(crate) fn stop(&mut self) {
-        if self.runs() {
-            self.signal(Signal::INT);
-        }
+    /// Asks it to end: it writes what it has.
+    pub(crate) fn stop(&self) {
+        let _ = self.child.signal(Signal::INT);
     }
 
     /// Waits for its end, for `within` at most or until the operator wants no more.
@@ -94,41 +91,9 @@ impl Tool {
         while self.runs() && Instant::now() < deadline && !stop.is_pressed() {
             thread::sleep(POLL);
         }
-        if self.runs() && stop.is_pressed() {
-            self.stop();
-            let deadline = Instant::now() + STOP_TIME_MAX;
-            while self.runs() && Instant::now() < deadline {
-                thread::sleep(POLL);
-            }
-        }
-        let status = self.child.try_wait().ok().flatten();
-        self.kill();
-        Ended { status, output: text(self.output.take()), said: text(self.said.take()) }
-    }
-
-    fn kill(&mut self) {
-        if self.runs() {
-            self.signal(Signal::KILL);
-            let _ = self.child.wait();
-        }
-    }
-
-    /// To its whole group; it has not been waited for, so that its number is still its own.
-    fn signal(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(pid, signal);
-        }
-    }
-}
-
-impl Drop for Tool {
-    fn drop(&mut self) {
-        self.stop();
-        let deadline = Instant::now() + STOP_TIME_MAX;
-        while self.runs() && Instant::now() < deadline {
-            thread::sleep(POLL);
-        }
-        self.kill();
+        let killed = Some(Signal::KILL.as_raw());
+        let status = self.child.end().filter(|status| status.signal() != killed);
+        Ended { status, output: self.output.text(), said: self.said.text() }
     }
 }
 
@@ -175,32 +140,8 @@ pub(crate) fn for_at_most(seconds: u32) -> Vec<String> {
     sleep.map(|sleep| vec!["--".to_owned(), sleep, seconds]).unwrap_or_default()
 }
 
-/// Reads to the end, so that the tool never waits for us, and keeps [`OUTPUT_BYTES_MAX`].
-fn collect(
-    mut pipe: impl Read + Send + 'static,
-    has_spoken: Arc<AtomicBool>,
-) -> JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
-        let mut text = Vec::new();
-        let mut first = [0];
-        if pipe.read_exact(&mut first).is_ok() {
-            has_spoken.store(true, Ordering::Relaxed);
-            text.extend(first);
-        }
-        let _ = pipe.by_ref().take(OUTPUT_BYTES_MAX).read_to_end(&mut text);
-        let _ = io::copy(&mut pipe, &mut io::sink());
-        text
-    })
-}
-
-fn text(of: Option<JoinHandle<Vec<u8>>>) -> String {
-    let bytes = of.and_then(|thread| thread.join().ok()).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// Beyond the time that the server is to be watched, an instrument has this until it ends itself.
 pub(crate) const LONGER_SECONDS: u32 = 60;
-const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const POLL: Duration = Duration::from_millis(10);
 /// From being asked to end until it is killed.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
@@ -240,7 +181,7 @@ mod tests {
                       print('began')\n\
                       open(sys.argv[1], 'w').close()\n\
                       while True: time.sleep(1)\n";
-        let mut tool = started(("python3", "python3"), script);
+        let tool = started(("python3", "python3"), script);
         tool.stop();
         let ended = tool.end(Duration::from_secs(60), &Interrupt::default());
         assert_eq!(ended.output, "began\ndone\n");

@@ -18,7 +18,7 @@ use super::{
 };
 
 use kernel_lock::{table_lock, told};
-use place::{Place, busiest_place};
+use place::{WantedLock, busiest_place};
 
 /// The verdict, then what else is worth a line.
 pub(super) fn findings(live: &Live) -> Vec<LiveFinding> {
@@ -175,7 +175,7 @@ fn sleeps_for_lock(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
             sentence += &format!("; {waits} waits in futex took {seconds} s together");
         }
         let paths = futex.paths.iter().filter(|path| path.kind == LOCK);
-        if let Some(Place { under, lock, .. }) = busiest_place(paths) {
+        if let Some(WantedLock { under, lock, .. }) = busiest_place(paths) {
             sentence += &format!("; most begin in {lock} under {under}");
         }
     }
@@ -196,7 +196,7 @@ fn works_at_locks(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     }
     let paths = profile.paths.iter().filter(|path| path.kind == LOCK);
     let place = busiest_place(paths)?;
-    let Place { lock, under, owner } = place;
+    let WantedLock { lock, under, owner } = place;
     let waits = live.futex.as_ref().and_then(|futex| futex.waits).unwrap_or_default();
     let one_slept = |worker: &Worker<'_>| worker.thread.lock_wait >= READY_MIN;
     let slept = seen.workers.iter().any(one_slept) || waits as f64 > live.watched_seconds;

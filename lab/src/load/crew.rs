@@ -15,7 +15,7 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// As many threads as asked for, each with settings and tickets of its own.
+    /// Makes as many threads as asked for, each with settings and tickets of its own.
     pub(crate) fn new(plan: &Plan, threads: NonZeroUsize) -> Result<Self, Error> {
         let drivers = (0..threads.get() as u64)
             .map(|thread| Driver::new(plan.clone(), thread))

@@ -34,14 +34,17 @@ use crate::{
 /// Whom the load is for, and what every connection of it has in common.
 #[derive(Clone)]
 pub(crate) struct Plan {
+    /// The server's address.
     pub(crate) address: SocketAddr,
     /// The `Host` of requests.
     pub(crate) host: String,
     /// `None`: no TLS.
     pub(crate) tls: Option<Tls>,
+    /// What every handshake must come to.
     pub(crate) expect: Expect,
     /// Failures are counted and the load goes on; else the first one ends it.
     pub(crate) tolerant: bool,
+    /// Ctrl-C, which ends the load.
     pub(crate) interrupted: Interrupt,
     /// Operations that ended, for whoever shows the progress.
     pub(crate) progress: Arc<AtomicU64>,
@@ -50,6 +53,7 @@ pub(crate) struct Plan {
 /// The TLS part of a plan.
 #[derive(Clone)]
 pub(crate) struct Tls {
+    /// What every hello holds.
     pub(crate) offer: Offer,
     /// Asked for in turn, one per connection.
     pub(crate) names: Vec<ServerName<'static>>,
@@ -60,8 +64,11 @@ pub(crate) struct Tls {
 /// What one thread shall do.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
+    /// What an operation is.
     pub(crate) work: Work,
+    /// When operations begin.
     pub(crate) pace: Pace,
+    /// When the load ends.
     pub(crate) until: Until,
 }
 

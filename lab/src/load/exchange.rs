@@ -6,15 +6,15 @@ use crate::load::{Pattern, slot::Failure};
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Of the lab's backend: this many bytes of the pattern.
+    /// A download of this many bytes of the pattern from the lab's backend.
     Download(u64),
-    /// Of the lab's backend: a number, different for every request, and the same number back.
+    /// A number, different for every request, that the lab's backend gives back.
     Echo,
-    /// Of any server: whatever it has there.
+    /// Whatever any server has at that path.
     Get(String),
-    /// Of the lab's own servers: to take this many bytes of the pattern and give them back.
+    /// This many bytes of the pattern that the lab's own servers take and give back.
     Mirror(u64),
-    /// Of the lab's backend: to take this many bytes of the pattern and to find them right.
+    /// An upload of this many bytes of the pattern, which the lab's backend is to find right.
     Upload(u64),
 }
 

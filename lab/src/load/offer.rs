@@ -26,10 +26,15 @@ use crate::{
 /// What a client hello holds. What is `None` is everything that the client knows.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
+    /// The only protocol version.
     pub(crate) version: Option<Version>,
+    /// The only cipher.
     pub(crate) cipher: Option<Cipher>,
+    /// The only key-exchange group.
     pub(crate) group: Option<Group>,
+    /// Protocols of ALPN, in the order of preference.
     pub(crate) alpn: Vec<String>,
+    /// Whose certificates are believed.
     pub(crate) roots: Roots,
     /// Connections that shall not resume keep their tickets for those that shall.
     pub(crate) hoards_tickets: bool,

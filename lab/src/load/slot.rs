@@ -29,10 +29,13 @@ use crate::{
 /// What a handshake must come to. What is `None` is not looked at.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expect {
+    /// The protocol version.
     pub(crate) version: Option<Version>,
+    /// The key-exchange group.
     pub(crate) group: Option<Group>,
     /// The IANA name.
     pub(crate) suite: Option<String>,
+    /// Whether a session is resumed.
     pub(crate) resumed: Option<bool>,
     /// The certificate that the server must show in a full handshake.
     pub(crate) leaf: Option<CertificateDer<'static>>,
@@ -60,8 +63,11 @@ pub(crate) struct Slot {
 /// When the current operation was to begin, began, and must be over.
 #[derive(Clone, Copy)]
 pub(crate) struct Timing {
+    /// When it was to begin.
     pub(crate) intended: Instant,
+    /// When it began.
     pub(crate) started: Instant,
+    /// When it must be over.
     pub(crate) deadline: Instant,
 }
 
@@ -91,7 +97,9 @@ pub(crate) enum Turn {
 /// Why an operation failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
+    /// What it is counted with.
     pub(crate) kind: Kind,
+    /// What happened, in words.
     pub(crate) text: String,
 }
 
@@ -114,6 +122,7 @@ pub(crate) enum Kind {
 pub(crate) struct Scratch {
     received: Vec<u8>,
     plain: Vec<u8>,
+    /// What bodies of answers hold.
     pub(crate) pattern: Pattern,
 }
 
@@ -381,6 +390,7 @@ fn blocked(result: io::Result<usize>, what: &str) -> Result<Option<usize>, Failu
 }
 
 impl Scratch {
+    /// Buffers with nothing in them yet.
     pub(crate) fn new() -> Self {
         let (received, plain) = (vec![0; RECEIVE_BYTES], vec![0; PLAIN_BYTES]);
         Self { received, plain, pattern: Pattern::new() }
@@ -388,14 +398,17 @@ impl Scratch {
 }
 
 impl Failure {
+    /// A failure of that kind.
     pub(crate) fn new(kind: Kind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
 
+    /// An answer that differs from what was asked.
     pub(crate) fn answer(text: impl Into<String>) -> Self {
         Self::new(Kind::Answer, text)
     }
 
+    /// What the system says of a call.
     pub(crate) fn system(what: &str, error: &io::Error) -> Self {
         let kind = match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Kind::Reset,

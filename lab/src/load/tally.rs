@@ -20,6 +20,7 @@ pub(crate) struct Tally {
     pub(crate) negotiations: BTreeMap<Negotiation, u64>,
     /// Handshakes that offered a ticket, and those of them that the server resumed.
     pub(crate) tickets_offered: u64,
+    /// Handshakes that the server resumed, of those that offered a ticket.
     pub(crate) tickets_resumed: u64,
     /// Operations that failed, by kind, with an example of each.
     pub(crate) failures: BTreeMap<Kind, (u64, String)>,
@@ -45,15 +46,23 @@ pub(crate) struct Tally {
 /// What a handshake agreed on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Negotiation {
+    /// The protocol version's number.
     pub(crate) version: u16,
+    /// The cipher suite's number.
     pub(crate) suite: u16,
     /// Zero if none was agreed on.
     pub(crate) group: u16,
+    /// Whether a session was resumed.
     pub(crate) resumed: bool,
+    /// The protocol of ALPN, if one was agreed on.
     pub(crate) alpn: Option<Vec<u8>>,
 }
 
 impl Tally {
+    /// A tally of nothing yet.
+    ///
+    /// # Errors
+    /// Never with these bounds of times.
     pub(crate) fn new() -> Result<Self, Error> {
         Ok(Self {
             operations: 0,

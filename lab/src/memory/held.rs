@@ -16,7 +16,7 @@ use crate::{
     scenario::Scenario,
     stack::{Endpoint, Progress, Worker},
     stacks,
-    trial::{Line, Work},
+    trial::{Body, Line},
 };
 
 /// Connections of one stack in one scenario, held at once.
@@ -32,10 +32,10 @@ pub struct Memory {
     pub connections: usize,
 }
 
-impl Work for Memory {
+impl Body for Memory {
     const NAME: &'static str = "memory";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         run(self)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, process::on_path, scenario::Key};
+use crate::{error::Error, programs::on_path, scenario::Key};
 
 /// One kind of load; in the order of the table.
 #[derive(

@@ -49,7 +49,7 @@ impl Mode {
         Self::Sealane,
     ];
 
-    /// As on the command line.
+    /// The mode's name on the command line.
     pub(super) fn name(self) -> String {
         let value = clap::ValueEnum::to_possible_value(&self);
         value.map(|value| value.get_name().to_owned()).unwrap_or_default()

@@ -18,15 +18,15 @@ use crate::{
     error::Error,
     node::{Case, Mode, NodeTask, mode::find_nginx},
     process::Process,
+    reserve,
     scenario::{Group, Scenario, Version},
     servers::{
         case::Profile,
         configuration::{Place, nginx_files},
-        running::reserve,
     },
 };
 
-/// It ends with this.
+/// A server that ends with this.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
     pub(super) process: Process,
@@ -41,7 +41,7 @@ impl Running {
     /// # Errors
     /// It does not start.
     pub(super) fn start(task: &NodeTask, folder: &Path) -> Result<Self, Error> {
-        let reserved = reserve()?;
+        let reserved = reserve::port()?;
         let address = reserved.address();
         let is_node = task.mode != Mode::Nginx;
         let command = match is_node {
@@ -49,7 +49,7 @@ impl Running {
             false => nginx(task, folder, address)?,
         };
         let log = folder.join("log");
-        let process = Process::start(command, log.clone())?;
+        let process = Process::start(command, &log)?;
         let mut running = Self { address, process, log, is_node, _reserved: reserved };
         running.wait("start", START_TIME_MAX, |running| match is_node {
             true => running.has_said("ready"),

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     credentials::{Credentials, SERVER_NAME, Side},
+    descriptors,
     error::Error,
     interrupt::Interrupt,
     load::{Crew, Expect, Load, Offer, Pace, Plan, Request, Roots, Tally, Tls, Until, Work},
@@ -26,8 +27,7 @@ use crate::{
         running::{Running, scenario},
     },
     process::Kind,
-    servers::round::raise_descriptor_limit,
-    trial::{Line, Work},
+    trial::{Body, Line},
 };
 
 /// One row of `node`.
@@ -62,10 +62,10 @@ impl NodeTask {
     }
 }
 
-impl Work for NodeTask {
+impl Body for NodeTask {
     const NAME: &'static str = "node";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         run(self)
     }
 }
@@ -75,7 +75,7 @@ impl Work for NodeTask {
 /// # Errors
 /// Something differs from what was asked for, or the server fails.
 fn run(task: &NodeTask) -> Result<Line, Error> {
-    raise_descriptor_limit(task.connections_max())?;
+    descriptors::allow(2 * task.connections_max())?;
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let server = Running::start(task, folder.path())?;
     let mut trial = Trial { task, plan: plan(task, &server)?, server, figures: BTreeMap::new() };

@@ -64,7 +64,7 @@ pub(super) struct Ticks {
 }
 
 impl Ticks {
-    /// None yet.
+    /// No tick yet.
     pub(super) fn new() -> Result<Self, Error> {
         Ok(Self { wall: Times::new()?, cpu: Times::new()? })
     }

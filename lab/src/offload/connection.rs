@@ -14,7 +14,7 @@ use crate::{
     offload::{
         pipe::{CHUNK_BYTES, Inlet, Outlet},
         tls::Tls,
-        worker::Shared,
+        worker::Signals,
     },
     servers::answers::Answers,
 };
@@ -30,7 +30,7 @@ pub(super) struct Tools {
 pub(super) enum Turn {
     /// There is more to do at once, but others shall have their turn.
     Again,
-    /// It is at its end.
+    /// The connection is at its end.
     Over,
     /// Somebody else has to do something first.
     Waits,
@@ -46,7 +46,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Of a stream that does not block.
+    /// A connection on a stream that does not block.
     pub(super) fn new(stream: TcpStream) -> Self {
         Self { stream, readable: false, writable: true, ends: false }
     }
@@ -177,7 +177,7 @@ impl Here {
 /// TLS on a worker: the loop's ends of the four pipes.
 pub(super) struct There {
     pub(super) worker: usize,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Signals>,
     pub(super) enc_in: Inlet,
     pub(super) clear_in: Inlet,
     pub(super) enc_out: Outlet,

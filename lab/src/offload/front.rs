@@ -27,7 +27,7 @@ use crate::{
         notice::{CONNECTIONS_MAX, Job, Jobs, NewsIn},
         pipe::{CHUNK_BYTES, Carriage, Content, pipe},
         tls::Tls,
-        worker::{Opened, Shared},
+        worker::{Opened, Signals},
     },
     processor::thread_cpu_ns,
     servers::answers::Answers,
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Where TLS is done.
-pub(super) enum Place {
+pub(super) enum Executor {
     /// In the loop.
     Here(Box<dyn stack::Worker>),
     /// On these workers, dealt out in turn.
@@ -55,7 +55,7 @@ pub(super) struct Front {
     epoll: OwnedFd,
     listener: TcpListener,
     bell: Arc<Bell>,
-    place: Place,
+    place: Executor,
     connections: HashMap<u64, Connection>,
     next_token: u64,
     again: Vec<u64>,
@@ -85,7 +85,11 @@ impl Front {
     ///
     /// # Errors
     /// The system refuses a descriptor.
-    pub(super) fn new(listener: TcpListener, bell: Arc<Bell>, place: Place) -> Result<Self, Error> {
+    pub(super) fn new(
+        listener: TcpListener,
+        bell: Arc<Bell>,
+        place: Executor,
+    ) -> Result<Self, Error> {
         let new = || {
             listener.set_nonblocking(true)?;
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -172,8 +176,8 @@ impl Front {
 
     fn is_busy(&self) -> bool {
         let news = match &self.place {
-            Place::Here(_) => false,
-            Place::There(_, desks) => desks.iter().any(|desk| desk.news.keeps_awake()),
+            Executor::Here(_) => false,
+            Executor::There(_, desks) => desks.iter().any(|desk| desk.news.keeps_awake()),
         };
         news || !self.again.is_empty()
     }
@@ -208,15 +212,15 @@ impl Front {
     /// Binds a new connection to the place where its TLS is done.
     fn bind(&mut self, token: u64) -> Result<Half, Error> {
         match &mut self.place {
-            Place::Here(worker) => Ok(Half::Here(Here::new(Tls::new(worker.as_mut())?))),
-            Place::There(carriage, desks) => {
+            Executor::Here(worker) => Ok(Half::Here(Here::new(Tls::new(worker.as_mut())?))),
+            Executor::There(carriage, desks) => {
                 let count = desks.len() as u64;
                 let worker = usize::try_from(token % count.max(1)).unwrap_or(0);
                 let [(enc_in, worker_enc_in), (clear_in, worker_clear_in)] =
                     [Content::Requests, Content::Answers].map(|content| pipe(*carriage, content));
                 let [(worker_enc_out, enc_out), (worker_clear_out, clear_out)] =
                     [Content::Answers, Content::Requests].map(|content| pipe(*carriage, content));
-                let shared = Arc::new(Shared::default());
+                let shared = Arc::new(Signals::default());
                 let opened = Opened {
                     token,
                     shared: Arc::clone(&shared),
@@ -341,12 +345,12 @@ impl Front {
             desk.jobs.send(Job::Stop, &mut self.sums.wakes)?;
             desk.jobs.flush(&mut self.sums.wakes);
         }
-        let Place::There(_, desks) = &mut self.place else { return Ok(()) };
+        let Executor::There(_, desks) = &mut self.place else { return Ok(()) };
         desks.drain(..).try_for_each(|desk| desk.thread.join().unwrap_or_else(|_| Err(ended())))
     }
 }
 
-impl Place {
+impl Executor {
     /// All workers; none if TLS is done in the loop.
     fn desks(&mut self) -> &mut [Desk] {
         match self {

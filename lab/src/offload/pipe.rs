@@ -121,7 +121,7 @@ impl Inlet {
         }
     }
 
-    /// It had too little room: to be said before the notice that makes the other side look.
+    /// Says that this side had too little room: before the notice that makes the other side look.
     pub(super) fn starve(&self) {
         self.starved.store(true, Release);
     }

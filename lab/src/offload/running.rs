@@ -4,19 +4,21 @@ use std::{
     env,
     io::{BufRead, BufReader, Write},
     net::SocketAddr,
-    os::unix::process::CommandExt,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
+    time::Duration,
 };
 
 use clap::ValueEnum;
 
 use crate::{
+    child::Child,
     error::Error,
     offload::{account::Account, task::OffloadTask},
     scenario::Key,
 };
 
-/// It ends with this, whatever happens; with the trial's process too, because its input does.
+/// A server that ends with this, whatever happens; with the trial's process too, because its input
+/// does.
 pub(super) struct Running {
     child: Child,
     input: Option<ChildStdin>,
@@ -38,10 +40,10 @@ impl Running {
         command.arg(format!("--workers={}", task.workers.max(1)));
         command.arg(format!("--seconds-max={}", task.time_max().as_secs()));
         // What it has to say of its failure is the trial's last word.
-        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(Error::io("start the server"))?;
-        let input = child.stdin.take();
-        let output = child.stdout.take().ok_or_else(|| silent("it has no output"))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Child::start(&mut command)?;
+        let input = child.take_input();
+        let output = child.take_output().ok_or_else(|| silent("it has no output"))?;
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut running = Self { child, input, output: BufReader::new(output), address };
         let line = running.line()?;
@@ -71,8 +73,11 @@ impl Running {
     /// It did not end well.
     pub(super) fn end(&mut self) -> Result<(), Error> {
         self.input = None;
-        let status = self.child.wait().map_err(Error::io("wait for the server"))?;
-        if status.success() { Ok(()) } else { Err(silent(&format!("it ended with {status}"))) }
+        match self.child.wait(END_TIME_MAX) {
+            None => Err(silent("it did not end")),
+            Some(status) if !status.success() => Err(silent(&format!("it ended with {status}"))),
+            Some(_) => Ok(()),
+        }
     }
 
     fn line(&mut self) -> Result<String, Error> {
@@ -82,15 +87,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Of a child that has ended, there is nothing left to kill or to wait for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// As the command line has it.
+/// The key's name on the command line.
 fn word(key: &Key) -> String {
     key.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
@@ -98,3 +95,6 @@ fn word(key: &Key) -> String {
 fn silent(said: &str) -> Error {
     Error::Check(format!("the server gives no account: {said:?}"))
 }
+
+/// For the workers to finish what they have.
+const END_TIME_MAX: Duration = Duration::from_secs(60);

@@ -17,14 +17,14 @@ use std::{
 };
 
 use crate::{
-    bulk::sockets::allow_descriptors,
     credentials::Credentials,
+    descriptors,
     error::Error,
     offload::{
         Strategy,
         account::Ledger,
         bell::Bell,
-        front::{Desk, Front, Place},
+        front::{Desk, Executor, Front},
         notice::{CONNECTIONS_MAX, Ways},
         pipe::Carriage,
         task::scenario,
@@ -35,7 +35,7 @@ use crate::{
     stacks,
 };
 
-/// Its arguments.
+/// The arguments of `offload-server`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Where TLS is done, and how bytes get there
@@ -61,21 +61,21 @@ pub(crate) struct Arguments {
 /// It cannot start, or standard input lasted too long.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let deadline = Instant::now() + Duration::from_secs(arguments.seconds_max);
-    allow_descriptors(CONNECTIONS_MAX)?;
+    descriptors::allow(CONNECTIONS_MAX as u64)?;
     let stack = stacks::load(STACK)?;
     let credentials = Credentials::at(&arguments.credentials);
     let prepared = stack.prepare(&scenario(arguments.key), &credentials)?;
     let prepared: Arc<dyn Prepared> = Arc::from(prepared);
     let bell = Arc::new(Bell::new().map_err(Error::io("the loop's bell"))?);
     let place = match arguments.strategy {
-        Strategy::Inline => Place::Here(prepared.worker()?),
+        Strategy::Inline => Executor::Here(prepared.worker()?),
         Strategy::Queue | Strategy::Ring => {
             let carriage = match arguments.strategy {
                 Strategy::Ring => Carriage::rings()?,
                 _ => Carriage::Locked,
             };
             let start = |_| begin(carriage, &bell, &prepared);
-            Place::There(carriage, (0..arguments.workers).map(start).collect::<Result<_, _>>()?)
+            Executor::There(carriage, (0..arguments.workers).map(start).collect::<Result<_, _>>()?)
         }
     };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listen"))?;

@@ -18,7 +18,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// Its name on the command line.
+    /// The strategy's name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Inline => "inline",

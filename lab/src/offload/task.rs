@@ -22,7 +22,7 @@ use crate::{
     load::{Crew, Expect, Load, Offer, Pace, Plan, Request, Roots, Tally, Tls, Until, Work},
     offload::{Strategy, account::Account, running::Running},
     scenario::{Key, Scenario},
-    trial::{Line, Work},
+    trial::{Body, Line},
 };
 
 /// One row of `offload`.
@@ -103,10 +103,10 @@ pub(super) fn scenario(key: Key) -> Scenario {
     Scenario { key, tickets: 0, ..Scenario::default() }
 }
 
-impl Work for OffloadTask {
+impl Body for OffloadTask {
     const NAME: &'static str = "offload";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         run(self)
     }
 }

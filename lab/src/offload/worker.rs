@@ -28,7 +28,7 @@ use crate::{
 /// A connection as the loop hands it to its worker.
 pub(super) struct Opened {
     pub(super) token: u64,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Signals>,
     pub(super) enc_in: Outlet,
     pub(super) clear_in: Outlet,
     pub(super) enc_out: Inlet,
@@ -37,7 +37,7 @@ pub(super) struct Opened {
 
 /// What both halves of a connection say to each other beside the bytes.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct Signals {
     pub(super) under_way: UnderWay,
     /// The worker puts no more into its pipes; the socket is to be closed behind what is there.
     ended: AtomicBool,
@@ -47,7 +47,7 @@ pub(super) struct Shared {
     left: AtomicBool,
 }
 
-impl Shared {
+impl Signals {
     /// Whether the worker has said its last; to be asked before its pipes are emptied.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Acquire)

@@ -2,7 +2,11 @@
 //! measured here and published elsewhere beside them.
 
 use crate::{
-    document::{Curve, Forecast, HandshakePoint, HandshakeSeries},
+    document::{Curve, Forecast, HandshakePoint, HandshakeRound, HandshakeSeries},
+    figures::{
+        Figure as Measured,
+        handshake::{CLIENT_TIME, SERVER_TIME, has_figures, kept_share, shown},
+    },
     number::number,
     plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape},
     scenario::Scenario,
@@ -14,7 +18,7 @@ use super::{
     frame::{Cell, Figure, Section, Tag, table},
     outlook,
     sources::{Part, Sources},
-    threads::{self, End, is_hint, kept_share, real},
+    threads::{self, real},
 };
 
 /// The section, if anything was forecast.
@@ -55,8 +59,10 @@ struct Side {
     title: &'static str,
     look: &'static str,
     of: fn(&Forecast) -> &Curve,
-    /// Whose time is compared where it was measured; both ends' rate if nobody's alone.
-    end: Option<End>,
+    /// The time that is compared where it was measured; both ends' rate if nobody's alone.
+    time: Option<&'static Measured<HandshakeRound>>,
+    /// Whether others published it.
+    published: bool,
 }
 
 /// A line for each forecast, for each measured sweep of the same stack in the same scenario, and
@@ -82,8 +88,8 @@ fn plot(
         let label = format!("{}, FORECAST", part.label);
         let (color, points) = (part.color, alone.into_iter().chain(points).collect());
         lines.push(Line { label, color, points, ink: Ink::Dashed, ideal: None });
-        lines.extend(measured(sources, scenario, part, side.end));
-        if side.end == Some(End::Server) {
+        lines.extend(measured(sources, scenario, part, side.time));
+        if side.published {
             lines.extend(published(sources, part));
         }
     }
@@ -108,20 +114,20 @@ fn measured(
     sources: &Sources,
     scenario: &Scenario,
     part: &Part<'_, Forecast>,
-    end: Option<End>,
+    time: Option<&Measured<HandshakeRound>>,
 ) -> Vec<Line> {
     let all = sources.parts::<HandshakeSeries>().into_iter();
     let same = all.filter(|s| s.of.stack == part.of.stack && s.of.scenario == *scenario);
     let line = |series: Part<'_, HandshakeSeries>| {
         let processors = sources.runs[series.run].run.machine.processors;
-        let usable = series.of.points.iter().filter(|point| !threads::rates(point).is_empty());
+        let usable = series.of.points.iter().filter(|point| has_figures(point));
         let usable: Vec<&HandshakePoint> =
             usable.filter(|point| point.threads <= processors).collect();
         let first = *usable.first().filter(|_| usable.len() > 1)?;
         let point = |point: &&HandshakePoint| {
-            let (y, range) = match end {
-                Some(end) => {
-                    let ratio = threads::time_us(first, end)? / threads::time_us(point, end)?;
+            let (y, range) = match time {
+                Some(time) => {
+                    let ratio = shown(first).median(time)? / shown(point).median(time)?;
                     (100.0 * ratio, None)
                 }
                 None => {
@@ -129,7 +135,8 @@ fn measured(
                     (100.0 * kept.median, Some([100.0 * kept.min, 100.0 * kept.max]))
                 }
             };
-            Some(Point { x: real(point.threads), y, range, hint: is_hint(point) })
+            let hint = [*point, first].into_iter().any(|point| shown(point).is_hint());
+            Some(Point { x: real(point.threads), y, range, hint })
         };
         let base = against(first.threads);
         let label = format!("{}, MEASURED{base}", series.label);
@@ -236,7 +243,8 @@ const SIDES: [Side; 3] = [
             and half. A line with signs: measured here, and no further than it was measured. \
             Open signs: published by others.",
         of: |forecast| &forecast.server,
-        end: Some(End::Server),
+        time: Some(&SERVER_TIME),
+        published: true,
     },
     Side {
         title: "Client",
@@ -244,14 +252,16 @@ const SIDES: [Side; 3] = [
             to a taken line waits there: a client that falls early keeps load away from the \
             server, whose curve alone then looks better than it is.",
         of: |forecast| &forecast.client,
-        end: Some(End::Client),
+        time: Some(&CLIENT_TIME),
+        published: false,
     },
     Side {
         title: "Whole loop",
         look: "Both ends, with making and dropping their connections: what a thread gets done in \
             all.",
         of: |forecast| &forecast.whole,
-        end: None,
+        time: None,
+        published: false,
     },
 ];
 /// More bands in one plot cannot be told apart: they are faint until one is chosen.

@@ -11,11 +11,6 @@ use crate::{
     document::{HotLine, Run, Site},
     error::Error,
     number::number,
-    page::findings::{
-        kernel,
-        notes::Notes,
-        told::{self as findings, Culprit, FIGURES, LEAD, ORDER, RECIPE, Side, TITLE, Told},
-    },
     plot::{Bar, BarPlot, Icicle, Path as CallPath, Row, Segment, Step, escape},
     words,
 };
@@ -25,6 +20,8 @@ use super::{
     card::Card,
     frame::{Cell, Figure, Section, Tag, area, table},
 };
+use notes::Notes;
+use told::{Culprit, FIGURES, LEAD, ORDER, RECIPE, Side, TITLE, Told};
 
 /// Draws the findings of `run` into `output`, if it is given; says the same as Markdown.
 ///
@@ -43,7 +40,7 @@ pub(crate) fn tell(run: &Run, output: Option<&Path>) -> Result<String, Error> {
 /// # Errors
 /// The page cannot be written.
 fn write(run: &Run, notes: &Notes, output: &Path) -> Result<Page, Error> {
-    let stacks = findings::told(run, notes);
+    let stacks = told::told(run, notes);
     let mut sections = Vec::new();
     if !stacks.is_empty() {
         sections.extend([overview(&stacks), culprits(&stacks)]);
@@ -81,16 +78,16 @@ fn hero(run: &Run, notes: &Notes, stacks: &[Told<'_>]) -> String {
 
 /// When and where everything was recorded or counted.
 fn origins(run: &Run) -> String {
-    let all = [findings::origins(run), kernel::origins(run)].concat();
+    let all = [told::origins(run), kernel::origins(run)].concat();
     all.join("; ")
 }
 
 /// A stack's first scenario in one figure.
 fn card(color: usize, stack: &Told<'_>) -> Option<Card> {
     let first = stack.findings.first()?;
-    let per_million = findings::per_million(first).map_or_else(String::new, number);
+    let per_million = told::per_million(first).map_or_else(String::new, number);
     let lines = first.lines;
-    let culprit = findings::culprit(stack, first, Side::Server);
+    let culprit = told::culprit(stack, first, Side::Server);
     Some(Card {
         label: stack.title.clone(),
         color,
@@ -108,10 +105,7 @@ fn card(color: usize, stack: &Told<'_>) -> Option<Card> {
 
 fn overview(stacks: &[Told<'_>]) -> Section {
     let rows = stacks.iter().flat_map(|stack| {
-        stack
-            .findings
-            .iter()
-            .map(move |finding| cells(findings::row(stack, finding), &findings::HEADS))
+        stack.findings.iter().map(move |finding| cells(told::row(stack, finding), &told::HEADS))
     });
     let rows: Vec<Vec<Cell>> = rows.collect();
     let plot = updates(stacks);
@@ -124,7 +118,7 @@ fn overview(stacks: &[Told<'_>]) -> Section {
         short: "Overview",
         title: "All of them",
         lead: format!("{FIGURES} {ORDER}"),
-        body: table("Per handshake, server / client.", &findings::HEADS, &rows)
+        body: table("Per handshake, server / client.", &told::HEADS, &rows)
             + "<div class=\"grid\">"
             + &figure.html()
             + "</div>",
@@ -153,7 +147,7 @@ fn updates(stacks: &[Told<'_>]) -> BarPlot {
             let same = |finding: &&&crate::document::Finding| {
                 words::short(&finding.scenario) == segment.label
             };
-            let value = findings::per_million(stack.findings.iter().find(same)?)?;
+            let value = told::per_million(stack.findings.iter().find(same)?)?;
             Some(Bar { value, range: None })
         };
         let bars = segments.iter().map(bar).collect();
@@ -205,7 +199,7 @@ fn row(culprit: &Culprit<'_>) -> Vec<Cell> {
     };
     vec![
         Cell::Text(name.to_owned()),
-        Cell::Html(format!("{symbol}<p>{}</p>", escape(&findings::line(line)))),
+        Cell::Html(format!("{symbol}<p>{}</p>", escape(&told::line(line)))),
         Cell::Html(said.collect()),
         Cell::Html(taken),
         Cell::Html(removal),
@@ -262,7 +256,7 @@ fn call_path(line: &HotLine, site: &Site, amount: f64) -> CallPath {
 fn outlook(stacks: &[Told<'_>]) -> Option<Section> {
     let mut rows = Vec::new();
     for stack in stacks {
-        for told in findings::outlook(stack) {
+        for told in told::outlook(stack) {
             rows.push(vec![
                 Cell::Text(stack.title.clone()),
                 Cell::Text(told.case),
@@ -276,8 +270,8 @@ fn outlook(stacks: &[Told<'_>]) -> Option<Section> {
         id: "outlook",
         short: "Forecast",
         title: "What it comes to",
-        lead: findings::OUTLOOK.into(),
-        body: table("The server's speed per thread.", &findings::OUTLOOK_HEADS, &rows),
+        lead: told::OUTLOOK.into(),
+        body: table("The server's speed per thread.", &told::OUTLOOK_HEADS, &rows),
     })
 }
 
@@ -329,7 +323,7 @@ fn changes(run: &Run, notes: &Notes) -> Option<Section> {
 }
 
 fn again(run: &Run, stacks: &[Told<'_>]) -> Section {
-    let commands = findings::commands(run, stacks).join("\n") + "\n";
+    let commands = told::commands(run, stacks).join("\n") + "\n";
     Section {
         id: "again",
         short: "Again",

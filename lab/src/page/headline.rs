@@ -2,6 +2,11 @@
 
 use crate::{
     document::{BulkSeries, CountResult, HandshakeSeries, Server},
+    figures::{
+        Shown, bulk,
+        handshake::{CLIENT_TIME, Kept, RATE, SERVER_TIME, first, kept, shown},
+        servers::times_the_floor,
+    },
     number::number,
     statistics::Spread,
     words,
@@ -13,9 +18,6 @@ use super::{
     kernel, live, outlook, peers,
     sources::{Part, Sources},
     strategies::verdict,
-    terminators::floor,
-    threads::{End, Kept, is_hint, kept, rates, time_us},
-    transfer::mb_per_s,
 };
 
 /// What the page says first, most important first; at least one sentence.
@@ -48,7 +50,9 @@ fn strategies_sentence(sources: &Sources) -> Option<String> {
 /// The fastest transfer, where nothing else was measured.
 fn bulk_sentence(sources: &Sources) -> Option<String> {
     let parts = sources.parts::<BulkSeries>();
-    let rates = parts.iter().filter_map(|part| Some((mb_per_s(part.of)?.median, part)));
+    let rates = parts
+        .iter()
+        .filter_map(|part| Some((Shown::of(&part.of.rounds).median(&bulk::RATE)?, part)));
     let (rate, part) = rates.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let (rate, label) = (number(rate), &part.label);
     let threads = words::count(part.of.threads, "thread");
@@ -84,30 +88,28 @@ pub(crate) fn cards(sources: &Sources) -> String {
 }
 
 fn rate_card(sources: &Sources, part: &Part<'_, HandshakeSeries>, context: &str) -> Option<Card> {
-    let first = part.of.points.iter().find(|point| !rates(point).is_empty())?;
-    let rate = number(Spread::of(&rates(first))?.median);
+    let first = first(part.of)?;
+    let figures = shown(first);
+    let rate = number(figures.median(&RATE)?);
     let alone = words::count(first.threads, "thread");
     let mut facts = Vec::new();
     let (figure, words) = match kept(part.of, sources.runs[part.run].run.machine.processors) {
-        Some(Kept { threads, share }) => {
+        Some(Kept { threads, share, is_hint }) => {
             facts.push((format!("{rate} /s"), "rate per thread".to_owned()));
             let words = words::count(threads, "thread");
-            let hint = part.of.points.iter().any(is_hint);
-            let hint = if hint { " (disturbed: a hint)" } else { "" };
+            let hint = if is_hint { " (disturbed: a hint)" } else { "" };
             let words = format!("of its speed per thread kept at {words}{hint}");
             let about = if hint.is_empty() { "" } else { "~" };
             (format!("{about}{}%", number((100.0 * share.median).round())), words)
         }
         None => (rate, format!("handshakes per second and thread, on {alone}")),
     };
-    for (end, time) in
-        [("server", time_us(first, End::Server)), ("client", time_us(first, End::Client))]
-    {
-        let what = format!("{end}, median wall time");
-        facts.extend(time.map(|us| (format!("{} \u{b5}s", number(us)), what)));
+    for figure in [SERVER_TIME, CLIENT_TIME] {
+        let time = figures.median(&figure);
+        facts.extend(time.map(|us| (format!("{} \u{b5}s", number(us)), figure.name.to_owned())));
     }
     let (label, color) = (part.label.clone(), part.color);
-    let context = format!("{context}. Per handshake, on {alone}:");
+    let context = format!("{context}. On {alone}:");
     Some(Card { label, color, figure, words, tag: Tag::Measured, facts, context })
 }
 
@@ -138,7 +140,7 @@ fn rates_sentence(sources: &Sources) -> Option<String> {
     let groups = sources.by_scenario::<HandshakeSeries>();
     let (_, parts) = groups.first()?;
     let mut points = parts.iter().flat_map(|part| &part.of.points);
-    if points.any(is_hint) {
+    if points.any(|point| shown(point).is_hint()) {
         return Some("The machine was too busy for a verdict on rates: measure again.".into());
     }
     let mut kept: Vec<(&str, Kept)> = parts
@@ -178,8 +180,8 @@ fn rates_sentence(sources: &Sources) -> Option<String> {
 
 fn fastest_sentence(parts: &[Part<'_, HandshakeSeries>]) -> Option<String> {
     let rate = |part: &Part<'_, HandshakeSeries>| {
-        let first = part.of.points.first()?;
-        Some((part.label.clone(), first.threads, Spread::of(&rates(first))?.median))
+        let first = first(part.of)?;
+        Some((part.label.clone(), first.threads, shown(first).median(&RATE)?))
     };
     let (label, threads, rate) =
         parts.iter().filter_map(rate).max_by(|a, b| a.2.total_cmp(&b.2))?;
@@ -200,8 +202,10 @@ fn servers_sentence(sources: &Sources) -> Option<String> {
     let (first, least) = figures.first()?;
     let (title, name) = (&case.title, &first.name);
     let mut said = format!("Over sockets, {title}: {name} takes {} {unit}", number(least.median));
-    if let Some((floor, _)) = floor(servers, case) {
-        said += &format!(", {}\u{d7} the floor", number(least.median / floor));
+    let ratio = first.cases.get(&case.name);
+    let ratio = ratio.and_then(|result| times_the_floor(servers, case, &result.figure));
+    if let Some(ratio) = ratio {
+        said += &format!(", {}\u{d7} the floor", number(ratio.median));
     }
     if let Some((next, spread)) = figures.get(1) {
         let same = if spread.min <= least.max { ", whose rounds overlap" } else { "" };

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use crate::{
     document::BulkSeries,
-    plot::{LinePlot, bytes, palette::COLORS},
+    number::bytes,
+    plot::{LinePlot, palette::COLORS},
     scenario::Scenario,
     words,
 };

@@ -1,18 +1,17 @@
 //! What the figures rest on: machine, versions, rounds, noise, commands, and the raw documents.
 
-use std::collections::BTreeMap;
-
 use crate::{
     document::{HandshakeSeries, Run, Server},
-    number::number,
-    plot::{bytes, escape},
+    figures::{HINT, Shown, Tally},
+    number::{bytes, number},
+    plot::escape,
     words,
 };
 
 use super::{
     frame::{self, Cell, Section, table},
     sources::Sources,
-    threads::{self, whole},
+    threads::whole,
 };
 
 /// What the reader must know before any figure.
@@ -53,15 +52,18 @@ fn debug_warning(sources: &Sources) -> Option<String> {
 
 /// If the machine was so busy that some points have no quiet round.
 fn hints_warning(sources: &Sources) -> Option<String> {
-    let points = sources.runs.iter().flat_map(|source| &source.run.handshakes);
-    let points: Vec<_> = points.flat_map(|series| &series.points).collect();
-    let hints = points.iter().filter(|point| threads::is_hint(point)).count();
+    let runs = || sources.runs.iter().map(|source| &source.run);
+    let points = runs().flat_map(|run| &run.handshakes).flat_map(|series| &series.points);
+    let handshakes = points.map(|point| Shown::of(&point.rounds).is_hint());
+    let bulk = runs().flat_map(|run| &run.bulk).map(|series| Shown::of(&series.rounds).is_hint());
+    let all: Vec<bool> = handshakes.chain(bulk).collect();
+    let hints = all.iter().filter(|is_hint| **is_hint).count();
     (hints > 0).then(|| {
         format!(
             "In {hints} of {} points every round was disturbed (other work on this machine took \
-             the processors). They are drawn hollow, marked with ~, and only a hint: measure \
+             the processors). They are drawn hollow, marked with {HINT}, and only a hint: measure \
              again when the machine is quiet.",
-            points.len()
+            all.len()
         )
     })
 }
@@ -184,29 +186,19 @@ fn server_version(server: &Server) -> String {
 
 /// How many rounds count, and why the others do not.
 fn rounds(sources: &Sources) -> String {
-    let (mut valid, mut causes) = (0_usize, BTreeMap::<&str, usize>::new());
+    let mut tally = Tally::default();
     for Run { handshakes, bulk, .. } in sources.runs.iter().map(|source| &source.run) {
-        let handshakes = handshakes.iter().flat_map(|series| &series.points);
-        let handshakes = handshakes.flat_map(|point| &point.rounds).map(|round| &round.invalid);
-        let bulk = bulk.iter().flat_map(|series| &series.rounds).map(|round| &round.invalid);
-        for invalid in handshakes.chain(bulk) {
-            match invalid {
-                Some(cause) => *causes.entry(cause).or_default() += 1,
-                None => valid += 1,
-            }
-        }
+        let points = handshakes.iter().flat_map(|series| &series.points);
+        points.for_each(|point| tally.add(&point.rounds));
+        bulk.iter().for_each(|series| tally.add(&series.rounds));
     }
-    let discarded: usize = causes.values().sum();
-    if valid + discarded == 0 {
+    if tally.all() == 0 {
         return String::new();
     }
-    let causes: Vec<String> =
-        causes.iter().map(|(cause, n)| format!("{} for {}", n, escape(cause))).collect();
-    let causes = if causes.is_empty() { String::new() } else { format!(": {}", causes.join(", ")) };
+    let tally = escape(&tally.to_string());
     format!(
-        "<p><b>{} count; {discarded} discarded{causes}.</b> Discarded rounds are in the raw \
-         document and in no figure.</p>",
-        words::count(valid, "round")
+        "<p><b>Rounds that count: {tally}.</b> The others are in the raw document; where no round of a \
+         point counts, those that were disturbed are shown as a hint.</p>"
     )
 }
 
@@ -278,7 +270,7 @@ const READ_FORECASTS: &str = "<b>FORECAST</b> is by a model from counts: nobody 
     a band, and dashes are its middle; no line of dashes is a measurement. <b>PUBLISHED</b> was \
     measured by others, elsewhere.";
 const READ_NO_FORECAST: &str = "Nothing on this page is a forecast.";
-const READ: &str = "<li>Figures are medians of valid rounds; \
+const READ: &str = "<li>Figures are medians of the rounds that count; \
     brackets and bands go from the least to the \
     most. A verdict rests on the \
     rounds' ratios and their 95% bootstrap interval; if that holds 1, no \

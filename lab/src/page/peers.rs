@@ -2,8 +2,12 @@
 
 use crate::{
     document::{Server, ServerCase, Servers},
+    figures::{
+        Standing,
+        servers::{Subject, best_other, measurable, times_the_floor},
+    },
     number::number,
-    statistics::{self, NOT_ENOUGH, ROUNDS_MIN, Row, Spread, least_per_round},
+    statistics::{self, NOT_ENOUGH, ROUNDS_MIN, Row, Spread},
     words,
 };
 
@@ -22,9 +26,11 @@ fn card(sources: &Sources, servers: &Servers, first: &ServerCase, server: &Serve
     };
     let figure = median(first)?;
     let mut facts = Vec::new();
-    if let Some((floor, _)) = floor(servers, first) {
+    let result = server.cases.get(&first.name)?;
+    let ratio = times_the_floor(servers, first, &result.figure);
+    if let (Some((floor, _)), Some(ratio)) = (floor(servers, first), ratio) {
         let what = format!("of the floor, {}", number(floor));
-        facts.push((format!("{}\u{d7}", number(figure / floor)), what));
+        facts.push((format!("{}\u{d7}", number(ratio.median)), what));
     }
     facts.extend(best_peer(servers, first, server));
     for case in servers.cases.iter().skip(1).take(FACTS) {
@@ -45,10 +51,8 @@ fn card(sources: &Sources, servers: &Servers, first: &ServerCase, server: &Serve
 /// What keeps a figure from being a verdict; empty if nothing does.
 pub(crate) fn reservation(server: &Server, case: &ServerCase) -> &'static str {
     let Some(result) = server.cases.get(&case.name) else { return "" };
-    // A bottleneck elsewhere spoils the rate, not the server's own CPU.
-    let disturbed = result.invalid.as_deref().is_some_and(|why| why.starts_with("steal"));
     match result.figure.len() {
-        _ if disturbed => " (disturbed: a hint)",
+        _ if Subject::of(case).standing(result) == Standing::Hint => " (disturbed: a hint)",
         rounds if rounds < ROUNDS_MIN => " (a hint: too few rounds for a verdict)",
         _ => "",
     }
@@ -56,22 +60,8 @@ pub(crate) fn reservation(server: &Server, case: &ServerCase) -> &'static str {
 
 /// The ratio to the best of the others in each round.
 fn best_peer(servers: &Servers, case: &ServerCase, server: &Server) -> Option<(String, String)> {
-    let figures = |server: &Server| {
-        let figures = server.cases.get(&case.name)?.figure.clone();
-        (!figures.is_empty()).then_some(figures)
-    };
-    let ours = figures(server)?;
-    let others = servers.servers.iter().filter(|other| other.name != server.name);
-    let theirs: Vec<Vec<f64>> =
-        others.filter_map(figures).filter(|theirs| theirs.len() == ours.len()).collect();
-    if theirs.is_empty() {
-        return None;
-    }
-    let best = least_per_round(&theirs.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    let some = |figures: &[f64]| -> Vec<Option<f64>> {
-        figures.iter().map(|figure| Some(*figure).filter(|figure| *figure > 0.0)).collect()
-    };
-    let (ours, best) = (some(&ours), some(&best));
+    let ours = measurable(&server.cases.get(&case.name)?.figure);
+    let best = measurable(&best_other(servers, case, &server.name)?);
     let row = |figures| Row { name: "", figures };
     let found = statistics::compare("", row(&ours), row(&best))?;
     let [low, high] = found.interval;
@@ -91,7 +81,7 @@ const FACTS: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::ServerResult;
+    use crate::document::{Bottleneck, NoVerdict, ServerResult};
 
     fn servers(figures: &[(&str, &[f64])]) -> Servers {
         let case = ServerCase { name: "full".into(), ..ServerCase::default() };
@@ -130,10 +120,10 @@ mod tests {
         );
         assert_eq!(reservation(&servers.servers[1], &case), "");
         let result = servers.servers[1].cases.get_mut("full").unwrap();
-        result.invalid = Some("client-bound: x".into());
+        result.invalid = Some(NoVerdict::new(Bottleneck::Client, "x"));
         assert_eq!(reservation(&servers.servers[1], &case), "");
         let result = servers.servers[1].cases.get_mut("full").unwrap();
-        result.invalid = Some("steal: x".into());
+        result.invalid = Some(NoVerdict::new(Bottleneck::Hypervisor, "x"));
         assert_eq!(reservation(&servers.servers[1], &case), " (disturbed: a hint)");
     }
 }

@@ -128,7 +128,7 @@ fn legend(keys: &[Key], left: f64, top: f64) -> (String, f64) {
     (svg, down + KEY + 6.0 - top)
 }
 
-/// Of an `svg` element's `viewBox`.
+/// The height in an `svg` element's `viewBox`.
 fn height(svg: &str) -> Option<f64> {
     let (_, rest) = svg.split_once("viewBox=\"")?;
     rest.split_once('"')?.0.split(' ').nth(3)?.parse().ok()

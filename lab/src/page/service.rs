@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     document::{Histogram, Server, ServerCase, ServerResult, Servers},
+    figures::servers::{percentile_ns, rate_words},
     number::number,
     plot::escape,
     statistics::Spread,
@@ -41,7 +42,7 @@ pub(crate) fn rates_table(servers: &Servers) -> String {
                 Cell::Number(skew.unwrap_or_default()),
                 Cell::Number(percent(&result.server_busy)),
                 Cell::Number(percent(&result.client_busy)),
-                Cell::Text(result.invalid.clone().unwrap_or_else(|| "counts".into())),
+                Cell::Text(rate_words(result)),
             ]);
         }
     }
@@ -123,9 +124,7 @@ fn title<'a>(servers: &'a Servers, case: &'a str) -> &'a str {
 
 fn milliseconds(histogram: &Histogram) -> String {
     let at = |percentile: f64| {
-        let mut points = histogram.percentiles.iter();
-        let found = points.find(|[reached, _]| *reached >= percentile);
-        found.map_or_else(|| "?".into(), |[_, ns]| number(ns / 1e6))
+        percentile_ns(histogram, percentile).map_or_else(|| "?".into(), |ns| number(ns / 1e6))
     };
     format!("{} / {} / {}", at(50.0), at(99.0), at(100.0))
 }

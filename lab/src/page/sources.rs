@@ -43,7 +43,7 @@ pub(crate) struct Source {
 pub(crate) struct Part<'a, T> {
     pub(crate) label: String,
     pub(crate) color: usize,
-    /// Its place in [`Sources::runs`].
+    /// The run's place in [`Sources::runs`].
     pub(crate) run: usize,
     pub(crate) of: &'a T,
 }
@@ -54,7 +54,7 @@ pub(crate) trait Outcome {
     const KIND: &'static str;
     /// What shares its colours.
     const TOPIC: &'static str = STACKS;
-    /// Its results in a run.
+    /// All results of that kind in a run.
     fn all(run: &Run) -> &[Self]
     where
         Self: Sized;

@@ -15,6 +15,7 @@ pub(crate) struct Story {
     pub(crate) shared: &'static str,
     /// What takes its place.
     pub(crate) remedy: &'static str,
+    /// The write-up's own figures.
     pub(crate) published: Published,
     /// The figures that are drawn.
     pub(crate) drawn: &'static [&'static str],
@@ -28,10 +29,13 @@ pub(crate) struct Story {
 
 /// The write-up's own figures.
 pub(crate) struct Published {
+    /// What they are.
     pub(crate) title: &'static str,
+    /// The unit of the bars.
     pub(crate) unit: &'static str,
     /// What was measured where.
     pub(crate) look: &'static str,
+    /// Names with their figures.
     pub(crate) bars: &'static [(&'static str, f64)],
 }
 

@@ -1,7 +1,8 @@
 //! Real terminators: their own CPU per operation beside the floor, and latency.
 
 use crate::{
-    document::{Floor as Measured, Histogram, Server, ServerCase, ServerResult, Servers},
+    document::{Histogram, Server, ServerCase, ServerResult, Servers},
+    figures::servers::{NO_VERDICT, Subject, percentile_ns, times_the_floor, total},
     number::number,
     plot::{
         Bar, BarPlot, Floor, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks,
@@ -64,12 +65,10 @@ pub(crate) fn case_plot(sources: &Sources, servers: &Servers, case: &ServerCase)
     let rows = servers.servers.iter().filter_map(|server| {
         let result = server.cases.get(&case.name)?;
         let Spread { median, min, max } = Spread::of(&result.figure)?;
-        let ratio = floor.map(|floor| format!("({}\u{d7})", number(median / floor)));
-        let remark = match (&result.invalid, ratio) {
-            (Some(_), Some(ratio)) => format!("{ratio} *"),
-            (Some(_), None) => "*".into(),
-            (None, ratio) => ratio.unwrap_or_default(),
-        };
+        let ratio = times_the_floor(servers, case, &result.figure);
+        let ratio = ratio.map(|ratio| format!("({}\u{d7}) ", number(ratio.median)));
+        let remark = ratio.unwrap_or_default() + Subject::of(case).mark(result);
+        let remark = remark.trim_end().to_owned();
         let bar = Bar { value: median, range: Some([min, max]) };
         let color = Some(sources.server_color(server));
         Some(Row { label: server.name.clone(), remark, color, bars: vec![Some(bar)], sum: None })
@@ -87,17 +86,16 @@ pub(crate) fn case_plot(sources: &Sources, servers: &Servers, case: &ServerCase)
 
 /// The floor of a case, and its two parts in words.
 pub(crate) fn floor(servers: &Servers, case: &ServerCase) -> Option<(f64, String)> {
-    let Measured { primitives, tcp, proxy } = servers.floor.get(&case.name)?;
+    let floor = servers.floor.get(&case.name)?;
     let part = |values: &[f64]| Spread::of(values).map(|spread| spread.median);
     let words = |value: Option<f64>, what: &str| value.map(|v| format!("{what} {}", number(v)));
-    let named = match proxy.as_str() {
+    let named = match floor.proxy.as_str() {
         "" => "TCP of a proxy without TLS".to_owned(),
         name => format!("TCP of {name}, a proxy without TLS,"),
     };
-    let parts = [(part(primitives), "primitives"), (part(tcp), named.as_str())];
-    let sum: f64 = parts.iter().filter_map(|(value, _)| *value).sum();
+    let parts = [(part(&floor.primitives), "primitives"), (part(&floor.tcp), named.as_str())];
     let said: Vec<String> = parts.iter().filter_map(|(v, what)| words(*v, what)).collect();
-    (sum > 0.0).then(|| (sum, said.join(" + ")))
+    Some((part(&total(floor))?, said.join(" + ")))
 }
 
 fn case_look(servers: &Servers, case: &ServerCase) -> String {
@@ -118,8 +116,8 @@ fn case_look(servers: &Servers, case: &ServerCase) -> String {
         };
     }
     let results = || servers.servers.iter().filter_map(|server| server.cases.get(&case.name));
-    if results().any(|result| result.invalid.is_some()) {
-        look += " * its rate is no verdict: the table below says why.";
+    if results().any(|result| !Subject::of(case).mark(result).is_empty()) {
+        look += &format!(" {NO_VERDICT} no verdict on the server: the table below says why.");
     }
     for server in &servers.servers {
         let Some(result) = server.cases.get(&case.name) else { continue };
@@ -220,7 +218,7 @@ fn load_plot(sources: &Sources, servers: &Servers, its: &str) -> LinePlot {
 fn load_point(result: &ServerResult) -> Option<Point> {
     // In a closed loop the server sets the rate itself.
     let histogram = result.latency.as_ref().filter(|_| result.service.is_some())?;
-    let [_, ns] = histogram.percentiles.iter().find(|[percentile, _]| *percentile >= 99.0)?;
+    let ns = percentile_ns(histogram, 99.0)?;
     Some(Point { x: Spread::of(&result.rate)?.median, y: ns / 1e3, range: None, hint: false })
 }
 
@@ -241,10 +239,10 @@ fn overview(servers: &Servers) -> String {
             return Some("refused".into());
         }
         let figure = Spread::of(&result.figure)?;
-        let floor = floor(servers, case);
-        let ratio = floor.map(|(f, _)| format!("; {}\u{d7} floor", number(figure.median / f)));
-        let invalid = if result.invalid.is_some() { " *" } else { "" };
-        Some(format!("{}{}{invalid}", spread(figure), ratio.unwrap_or_default()))
+        let ratio = times_the_floor(servers, case, &result.figure);
+        let ratio = ratio.map(|ratio| format!("; {}\u{d7} floor", number(ratio.median)));
+        let said = format!("{}{} ", spread(figure), ratio.unwrap_or_default());
+        Some((said + Subject::of(case).mark(result)).trim_end().to_owned())
     };
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     let all = servers.servers.iter().chain(&servers.plain);

@@ -1,8 +1,11 @@
 //! Rate per thread and speed-up by number of threads; what a stack keeps of its speed.
 
 use crate::{
-    counted::Counted,
-    document::{HandshakePoint, HandshakeRound, HandshakeSeries, KNEE},
+    document::{HandshakePoint, HandshakeSeries, KNEE},
+    figures::{
+        Tally,
+        handshake::{COSTS, RATE, first, has_figures, kept_share, rate_of_all, shown, speed_up},
+    },
     number::number,
     plot::{Diagonal, Ink, Level, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape},
     scenario::Scenario,
@@ -16,15 +19,6 @@ use super::{
     waiting,
 };
 
-/// How much of its speed per thread a stack keeps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
-    /// At so many threads, the most that have a processor each.
-    pub(crate) threads: usize,
-    /// Of the rounds' ratios to the fewest threads.
-    pub(crate) share: Spread,
-}
-
 /// The section, if anything was measured.
 pub(crate) fn section(sources: &Sources) -> Option<Section> {
     let mut body = String::new();
@@ -33,7 +27,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         if groups.len() > 1 {
             body += &format!("<h3 class=\"group\">{}</h3>", escape(&words::whole(scenario)));
         }
-        if parts.iter().any(|part| part.of.points.iter().any(|p| !rates(p).is_empty())) {
+        if parts.iter().any(|part| first(part.of).is_some()) {
             body += "<div class=\"grid\">";
             body += &figure(&rate_plot(sources, scenario, parts), RATE_TITLE, RATE_LOOK);
             if parts.iter().any(|part| part.of.points.len() > 1) {
@@ -48,6 +42,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
                 let (label, failure) = (escape(&part.label), escape(failure));
                 body += &format!("<p class=\"failure\"><b>{label}</b>: no figures: {failure}</p>");
             }
+            body += &unusable(part);
         }
     }
     let lead = match &groups[..] {
@@ -92,13 +87,11 @@ fn speed_up_plot(
 ) -> LinePlot {
     let base = parts.iter().filter_map(|p| p.of.points.first()).map(|p| p.threads).min();
     let lines = parts.iter().map(|part| {
-        let first = part.of.points.iter().find(|point| !rates(point).is_empty());
+        let first = first(part.of);
         let points = part.of.points.iter().filter_map(|point| {
-            let Spread { median, min, max } = kept_share(point, first?)?;
-            let times = real(point.threads) / real(first?.threads.max(1));
-            let range = Some([min * times, max * times]);
-            let (x, hint) = (real(point.threads), is_hint(point));
-            Some(Point { x, y: median * times, range, hint })
+            let Spread { median, min, max } = speed_up(point, first?)?;
+            let hint = [point, first?].into_iter().any(|point| shown(point).is_hint());
+            Some(Point { x: real(point.threads), y: median, range: Some([min, max]), hint })
         });
         let points = points.collect();
         Line { label: part.label.clone(), color: part.color, points, ..Line::default() }
@@ -124,85 +117,48 @@ fn rate_table(sources: &Sources, parts: &[Part<'_, HandshakeSeries>]) -> String 
     let mut rows = Vec::new();
     for part in parts {
         let machine = &sources.runs[part.run].run.machine;
-        let first = part.of.points.iter().find(|point| !rates(point).is_empty());
+        let first = first(part.of);
         for point in &part.of.points {
-            let Some(rate) = Spread::of(&rates(point)) else { continue };
+            let shown = shown(point);
+            let Some(rate) = shown.spread(&RATE) else { continue };
             let kept = first.and_then(|first| kept_share(point, first));
-            let cpu = Spread::of(&cpu_us(point));
-            let invalid = point.rounds.iter().filter(|round| round.invalid.is_some()).count();
             let over = if point.threads > machine.processors { " *" } else { "" };
-            let hint = if is_hint(point) { "~ " } else { "" };
             let share = |kept: Spread| format!("{}%", number(100.0 * kept.median));
-            rows.push(vec![
+            let mut row = vec![
                 Cell::Text(part.label.clone()),
                 Cell::Number(format!("{}{over}", point.threads)),
-                Cell::Number(format!("{hint}{}", spread(rate))),
-                Cell::Number(number(rate.median * real(point.threads))),
+                Cell::Number(format!("{}{}", shown.mark(), spread(rate))),
+                Cell::Number(rate_of_all(point).map_or_else(String::new, number)),
                 Cell::Number(kept.map_or_else(String::new, share)),
-                Cell::Number(cpu.map_or_else(String::new, spread)),
-                Cell::Number(time_us(point, End::Server).map_or_else(String::new, number)),
-                Cell::Number(time_us(point, End::Client).map_or_else(String::new, number)),
-                Cell::Number(format!("{} + {invalid}", point.rounds.len() - invalid)),
-            ]);
+            ];
+            let costs = COSTS.iter().map(|figure| shown.median(figure));
+            row.extend(costs.map(|cost| Cell::Number(cost.map_or_else(String::new, number))));
+            row.push(Cell::Text(Tally::of(&point.rounds).to_string()));
+            rows.push(row);
         }
     }
-    let heads = [
-        "stack",
-        "#threads",
-        "#handshakes/s per thread",
-        "#handshakes/s, all threads",
-        "#kept of speed per thread",
-        "#CPU \u{b5}s per handshake",
-        "#median wall \u{b5}s in the server",
-        "#median wall \u{b5}s in the client",
-        "#rounds: valid + discarded",
-    ];
+    let costs: Vec<String> =
+        [RATE].iter().chain(&COSTS).map(|figure| format!("#{}", figure.title())).collect();
+    let mut heads =
+        vec!["stack", "#threads", &costs[0], "#handshakes/s, all threads", "#kept of its speed"];
+    heads.extend(costs[1..].iter().map(String::as_str));
+    heads.push("rounds that count");
     table(TABLE_CAPTION, &heads, &rows)
 }
 
-/// What `series` keeps of its speed while each thread has a processor.
-pub(crate) fn kept(series: &HandshakeSeries, processors: usize) -> Option<Kept> {
-    let usable = || series.points.iter().filter(|point| !rates(point).is_empty());
-    let first = usable().next()?;
-    let last = usable().rfind(|point| point.threads <= processors.max(1))?;
-    if first.threads == last.threads {
-        return None;
+/// Points of which no round can be shown: silence would look as if they had not been asked for.
+fn unusable(part: &Part<'_, HandshakeSeries>) -> String {
+    let points = part.of.points.iter().filter(|point| !point.rounds.is_empty());
+    let mut html = String::new();
+    for point in points.filter(|point| !has_figures(point)) {
+        let (label, threads) = (escape(&part.label), words::count(point.threads, "thread"));
+        let tally = escape(&Tally::of(&point.rounds).to_string());
+        html += &format!(
+            "<p class=\"failure\"><b>{label}</b>, {threads}: no figures: no round can be used: \
+             {tally}</p>"
+        );
     }
-    let share = kept_share(last, first)?;
-    Some(Kept { threads: last.threads, share })
-}
-
-/// Rates per thread of the rounds that count, per second.
-pub(crate) fn rates(point: &HandshakePoint) -> Vec<f64> {
-    let rate = |round: &HandshakeRound| {
-        let done: u64 = round.per_thread.iter().sum();
-        let threads = real(point.threads.max(1));
-        whole(done) / (whole(round.window_ns) / 1e9) / threads
-    };
-    counted(point).map(rate).collect()
-}
-
-/// One of the two ends of a handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Who has the certificate.
-    Server,
-    /// Who asks.
-    Client,
-}
-
-/// Wall microseconds per handshake at one end, median of the rounds that count. In a round it is
-/// the median too, where the round has it: a sum also tells who ran when a thread was preempted.
-pub(crate) fn time_us(point: &HandshakePoint, end: End) -> Option<f64> {
-    let of_round = |round: &HandshakeRound| {
-        let (median_ns, sum_ns) = match end {
-            End::Server => (round.median_ns[0], round.server_ns),
-            End::Client => (round.median_ns[1], round.client_ns),
-        };
-        if median_ns > 0 { whole(median_ns) / 1e3 } else { whole(sum_ns) / 1e3 / done(round) }
-    };
-    let values: Vec<f64> = counted(point).map(of_round).collect();
-    Spread::of(&values).map(|spread| spread.median)
+    html
 }
 
 /// The middle, and in brackets the ends.
@@ -210,40 +166,11 @@ pub(crate) fn spread(Spread { median, min, max }: Spread) -> String {
     format!("{} [{}\u{2013}{}]", number(median), number(min), number(max))
 }
 
-/// Neighbours in time are compared: the first valid round with the first, and so on.
-pub(crate) fn kept_share(point: &HandshakePoint, first: &HandshakePoint) -> Option<Spread> {
-    let (of, to) = (rates(point), rates(first));
-    if of.len() == to.len() {
-        return Spread::of_ratios(&of, &to);
-    }
-    let (of, to) = (Spread::of(&of)?, Spread::of(&to)?);
-    let ratio = |of: f64| of / to.median;
-    Some(Spread { median: ratio(of.median), min: ratio(of.min), max: ratio(of.max) })
-}
-
 fn rate_point(point: &HandshakePoint) -> Option<Point> {
-    let Spread { median, min, max } = Spread::of(&rates(point))?;
-    let (x, hint) = (real(point.threads), is_hint(point));
+    let shown = shown(point);
+    let Spread { median, min, max } = shown.spread(&RATE)?;
+    let (x, hint) = (real(point.threads), shown.is_hint());
     Some(Point { x, y: median, range: Some([min, max]), hint })
-}
-
-fn cpu_us(point: &HandshakePoint) -> Vec<f64> {
-    let rounds = counted(point).filter(|round| round.cpu_ns > 0 && done(round) > 0.0);
-    rounds.map(|round| whole(round.cpu_ns) / 1e3 / done(round)).collect()
-}
-
-/// The rounds that figures are made of.
-fn counted(point: &HandshakePoint) -> impl Iterator<Item = &HandshakeRound> {
-    Counted::of(&point.rounds).rounds.into_iter()
-}
-
-/// Whether a point has only rounds that others' work on the machine disturbed.
-pub(crate) fn is_hint(point: &HandshakePoint) -> bool {
-    Counted::of(&point.rounds).is_hint
-}
-
-fn done(round: &HandshakeRound) -> f64 {
-    whole(round.per_thread.iter().sum())
 }
 
 /// Where the machines of these parts end, each once.
@@ -280,5 +207,5 @@ const UP_TITLE: &str = "Speed-up";
 const UP_LOOK: &str = "All threads together, as a multiple of the fewest threads. The dashed line \
     is the ideal: twice the threads, twice the rate, until the processors end. Line: median of \
     the rounds' ratios; band: least to most.";
-const TABLE_CAPTION: &str = "Handshakes by threads: median [least\u{2013}most] of valid rounds; \
-    * more threads than processors; ~ every round was disturbed: a hint";
+const TABLE_CAPTION: &str = "Handshakes by threads: median [least\u{2013}most] of the rounds that \
+    count; * more threads than processors; ~ every round was disturbed: a hint";

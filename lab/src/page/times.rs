@@ -54,7 +54,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         drawn += 1;
     }
     let lead = "Wall time inside each end's library per handshake, at the most threads measured, \
-        all valid rounds merged as HdrHistograms.";
+        all rounds that count merged as HdrHistograms.";
     let section = Section {
         id: "times",
         short: "Times",

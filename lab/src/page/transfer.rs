@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    counted::Counted,
     document::{BulkSeries, MemoryResult},
+    figures::{
+        Shown,
+        bulk::RATE,
+        memory::{STATES, State},
+    },
+    number::bytes,
     plot::{
-        Bar, BarPlot, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks, bytes,
-        escape,
+        Bar, BarPlot, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks, escape,
     },
     scenario::Scenario,
     statistics::Spread,
@@ -60,15 +64,11 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
 pub(crate) fn memory_section(sources: &Sources) -> Option<Section> {
     let mut body = String::new();
     for (scenario, parts) in sources.by_scenario::<MemoryResult>() {
-        let states: BTreeSet<&String> = parts.iter().flat_map(|p| p.of.bytes.keys()).collect();
         let mut figures = String::new();
         for side in ["server", "client", ""] {
-            let of_side = |state: &str| match side {
-                "" => !state.starts_with("server") && !state.starts_with("client"),
-                _ => state.starts_with(side),
-            };
-            let states: Vec<&str> =
-                states.iter().map(|s| s.as_str()).filter(|state| of_side(state)).collect();
+            let measured = |state: &&State| parts.iter().any(|p| state.bytes(p.of).is_some());
+            let states = STATES.iter().filter(|state| state.end == side).filter(measured);
+            let states: Vec<&State> = states.collect();
             if !states.is_empty() {
                 figures += &memory_figure(side, &states, &parts);
             }
@@ -111,7 +111,7 @@ impl<'a> Load<'a> {
 
     fn figure(&self, parts: &[&Part<'_, BulkSeries>], sources: &Sources) -> String {
         let threads: BTreeSet<usize> = parts.iter().map(|part| part.of.threads).collect();
-        if parts.iter().all(|part| mb_per_s(part.of).is_none()) {
+        if parts.iter().all(|part| Shown::of(&part.of.rounds).is_empty()) {
             return String::new();
         }
         let through = if self.in_memory { "in memory" } else { "over loopback sockets" };
@@ -150,8 +150,9 @@ pub(crate) fn by_threads<'a>(
     let mut processors: Vec<f64> = Vec::new();
     for (label, color, part) in labelled {
         processors.push(real(sources.runs[part.run].run.machine.processors));
-        let Some(Spread { median, min, max }) = mb_per_s(part.of) else { continue };
-        let (x, hint) = (real(part.of.threads), is_hint(part.of));
+        let shown = Shown::of(&part.of.rounds);
+        let Some(Spread { median, min, max }) = shown.spread(&RATE) else { continue };
+        let (x, hint) = (real(part.of.threads), shown.is_hint());
         let point = Point { x, y: median, range: Some([min, max]), hint };
         match lines.iter_mut().find(|line| line.label == label) {
             Some(line) => line.points.push(point),
@@ -181,10 +182,11 @@ pub(crate) fn by_threads<'a>(
 
 fn bars(parts: &[&Part<'_, BulkSeries>], threads: usize) -> BarPlot {
     let rows = parts.iter().map(|part| {
-        let bar = mb_per_s(part.of);
+        let shown = Shown::of(&part.of.rounds);
+        let bar = shown.spread(&RATE);
         let bar = bar.map(|s| Bar { value: s.median, range: Some([s.min, s.max]) });
         let (label, color) = (part.label.clone(), Some(part.color));
-        Row { label, color, bars: vec![bar], ..Row::default() }
+        Row { label, remark: shown.mark().into(), color, bars: vec![bar], ..Row::default() }
     });
     BarPlot {
         name: "Megabytes per second".into(),
@@ -195,14 +197,12 @@ fn bars(parts: &[&Part<'_, BulkSeries>], threads: usize) -> BarPlot {
     }
 }
 
-fn memory_figure(side: &str, states: &[&str], parts: &[Part<'_, MemoryResult>]) -> String {
-    let segments = states.iter().enumerate().map(|(at, state)| {
-        let label = state.strip_prefix(side).unwrap_or(state).trim_start_matches('_');
-        Segment { label: label.replace('_', " "), color: at }
-    });
+fn memory_figure(side: &str, states: &[&State], parts: &[Part<'_, MemoryResult>]) -> String {
+    let segments = states.iter().enumerate();
+    let segments = segments.map(|(color, state)| Segment { label: state.name.into(), color });
     let rows = parts.iter().filter(|part| !part.of.bytes.is_empty()).map(|part| {
-        let value = |state: &&str| {
-            part.of.bytes.get(*state).map(|n| Bar { value: n / 1024.0, range: None })
+        let value = |state: &&State| {
+            state.bytes(part.of).map(|bytes| Bar { value: bytes / 1024.0, range: None })
         };
         let label = part.label.clone();
         Row { label, bars: states.iter().map(value).collect(), ..Row::default() }
@@ -225,19 +225,6 @@ fn memory_figure(side: &str, states: &[&str], parts: &[Part<'_, MemoryResult>]) 
          1 KiB is 1,024 bytes. Shorter is better."
     );
     Figure { title: &title, tag: Tag::Measured, look: &look, drawing: &plot.draw() }.html()
-}
-
-/// Megabytes per second of the rounds that count.
-pub(crate) fn mb_per_s(series: &BulkSeries) -> Option<Spread> {
-    let rounds = Counted::of(&series.rounds).rounds.into_iter();
-    let rates: Vec<f64> =
-        rounds.map(|round| whole(round.bytes) / 1e6 / (whole(round.wall_ns) / 1e9)).collect();
-    Spread::of(&rates)
-}
-
-/// Whether a series has only rounds that others' work on the machine disturbed.
-pub(crate) fn is_hint(series: &BulkSeries) -> bool {
-    Counted::of(&series.rounds).is_hint
 }
 
 const GONE: &str = "What the process still holds for each connection that it had. 0 means that \

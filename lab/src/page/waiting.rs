@@ -2,7 +2,12 @@
 //! sentence per stack.
 
 use crate::{
-    document::{Comparison, HandshakePoint, HandshakeRound, HandshakeSeries, Machine},
+    document::{Comparison, HandshakeRound, HandshakeSeries, Machine},
+    figures::{
+        Figure,
+        handshake::{CPU, WALL},
+        rounds::counting,
+    },
     number::number,
     plot::escape,
     statistics::{self, NOT_ENOUGH, ROUNDS_MIN, Row},
@@ -12,7 +17,6 @@ use crate::{
 use super::{
     frame::Tag,
     sources::{Part, Sources},
-    threads::{real, whole},
 };
 
 /// A list with a sentence per stack; empty if nothing was measured.
@@ -39,19 +43,14 @@ fn sentence(series: &HandshakeSeries, machine: &Machine) -> String {
     if first.threads >= last.threads {
         return format!("{NOT_ENOUGH}: it takes two numbers of threads with a processor each.");
     }
-    let compare = |figure: fn(&HandshakePoint, &HandshakeRound) -> Option<f64>| {
-        let figures = |point: &HandshakePoint| -> Vec<Option<f64>> {
-            let valid = |round: &HandshakeRound| round.invalid.is_none();
-            let figure = |round| figure(point, round).filter(|_| valid(round));
-            point.rounds.iter().map(figure).collect()
-        };
-        let (of, to) = (figures(last), figures(first));
+    let compare = |figure: &Figure<HandshakeRound>| {
+        let [of, to] = [last, first].map(|point| counting(&point.rounds, figure));
         let counted = of.iter().zip(&to).filter(|(of, to)| of.is_some() && to.is_some()).count();
         let row = |figures| Row { name: "", figures };
         (statistics::compare("", row(&of), row(&to)).filter(|_| counted >= ROUNDS_MIN), counted)
     };
-    let (cpu, counted) = compare(cpu_ns);
-    let (wall, _) = compare(wall_ns);
+    let (cpu, counted) = compare(&CPU);
+    let (wall, _) = compare(&WALL);
     let (Some(cpu), Some(wall)) = (cpu, wall) else {
         let rounds = words::count(first.rounds.len().max(last.rounds.len()), "round");
         return format!(
@@ -62,10 +61,12 @@ fn sentence(series: &HandshakeSeries, machine: &Machine) -> String {
     let siblings = last.threads * machine.threads_per_core.max(1) > machine.processors;
     let siblings = siblings && machine.threads_per_core > 1;
     format!(
-        "from {} to {}, CPU per handshake {}, wall time {}: {}.",
+        "from {} to {}, {} {}, {} {}: {}.",
         first.threads,
         words::count(last.threads, "thread"),
+        CPU.name,
         ratio(&cpu),
+        WALL.name,
         ratio(&wall),
         verdict(rises(&cpu), rises(&wall), siblings)
     )
@@ -93,17 +94,6 @@ fn ratio(comparison: &Comparison) -> String {
     format!("\u{d7}{} [{low}\u{2013}{high}]", number(comparison.ratio))
 }
 
-fn cpu_ns(_: &HandshakePoint, round: &HandshakeRound) -> Option<f64> {
-    let done = whole(round.per_thread.iter().sum());
-    (done > 0.0 && round.cpu_ns > 0).then(|| whole(round.cpu_ns) / done)
-}
-
-/// What one handshake takes a thread, everything included.
-fn wall_ns(point: &HandshakePoint, round: &HandshakeRound) -> Option<f64> {
-    let done = whole(round.per_thread.iter().sum());
-    (done > 0.0).then(|| whole(round.window_ns) * real(point.threads) / done)
-}
-
 /// The accounts of a round add up within 2%.
 const RISE_MIN: f64 = 1.02;
 const TITLE: &str = "Contending or waiting";
@@ -114,7 +104,10 @@ const LOOK: &str = "CPU and wall time of one handshake, both ends, at the most t
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::{
+        document::{HandshakePoint, Invalid},
+        scenario::Scenario,
+    };
 
     /// Three points; the second's CPU and wall time are so many percent of the first's.
     fn series(rounds: u32, cpu: u64, wall: u64) -> HandshakeSeries {
@@ -168,7 +161,7 @@ mod tests {
         assert!(said_of(&series(2, 130, 130)).contains("2 of 2 rounds"));
         let mut disturbed = series(6, 130, 130);
         for round in disturbed.points[1].rounds.iter_mut().take(2) {
-            round.invalid = Some("steal".into());
+            round.invalid = Some(Invalid::Steal);
         }
         assert!(said_of(&disturbed).contains("4 of 6 rounds"));
         let mut alone = series(5, 130, 130);

@@ -9,6 +9,7 @@ use std::{
 use crate::{
     document::{BulkSeries, Run},
     error::Error,
+    figures::{self, bulk::RATE},
     number::number,
     plot::{Bar, BarPlot, Drawing, Row, Segment, escape},
     words,
@@ -126,9 +127,9 @@ fn loops_shown(sources: &Sources, fault: &str, remedy: &str, words: &str) -> Opt
                 && Load::of(part.of) == Load::of(faulty.of)
                 && runs(part.of, loops, emulate)
         });
-        let mut rates: Vec<(usize, f64)> = same
-            .filter_map(|part| Some((part.of.threads, transfer::mb_per_s(part.of)?.median)))
-            .collect();
+        let rate = |part: &Part<'_, BulkSeries>| figures::Shown::of(&part.of.rounds).median(&RATE);
+        let rates = same.filter_map(|part| Some((part.of.threads, rate(part)?)));
+        let mut rates: Vec<(usize, f64)> = rates.collect();
         rates.sort_by_key(|(threads, _)| *threads);
         let [(1, first), .., (threads, last)] = rates[..] else { return None };
         Some((threads, (100.0 * last / first).round()))

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{
-    Drawing, Ink, Key, View, WIDTH, csv_field, neat, number,
+    Drawing, Ink, Key, View, WIDTH, csv_field, neat,
     palette::class,
     scale::{Axis, Scale},
     svg::{Anchor, Svg},
 };
+use crate::number::number;
 
 /// Rows of bars with one axis, which begins at 0.
 #[derive(Clone, Debug, Default)]

@@ -3,10 +3,11 @@
 use serde_json::json;
 
 use super::{
-    Drawing, Ink, Key, View, csv_field, neat, number,
+    Drawing, Ink, Key, View, csv_field, neat,
     palette::class,
     svg::{Anchor, Svg},
 };
+use crate::number::number;
 
 /// Amounts by path. Blocks that begin alike are one.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +19,7 @@ pub(crate) struct Icicle {
     /// The block above all others.
     pub(crate) root: String,
     pub(crate) paths: Vec<Path>,
-    /// Of everything; what the paths leave of it is one block more.
+    /// The total of everything; what the paths leave of it is one block more.
     pub(crate) total: f64,
 }
 
@@ -166,7 +167,7 @@ fn depth(nodes: &[Node]) -> usize {
     nodes.iter().map(|node| 1 + depth(&node.inner)).max().unwrap_or(0)
 }
 
-/// As much of a name as a block has room for; nothing if that says nothing.
+/// The part of a name that a block has room for; nothing if that says nothing.
 fn fitting(label: &str, width: f64) -> Option<String> {
     let length = label.chars().count();
     let room = (0..=length).rev().find(|n| {

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::{
-    Drawing, View, WIDTH, csv_field, neat, number,
+    Drawing, View, WIDTH, csv_field, neat,
     palette::class,
     scale::{Axis, Scale},
     svg::{Anchor, Svg},
 };
+use crate::number::number;
 
 /// One row per ratio, on a logarithmic axis on which 1 is in the middle.
 #[derive(Clone, Debug, Default)]

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{
-    Drawing, Ink, Key, View, WIDTH, csv_field, neat, number,
+    Drawing, Ink, Key, View, WIDTH, csv_field, neat,
     palette::{class, dashes},
     scale::{Axis, Scale},
     svg::{Anchor, Svg, px},
 };
+use crate::number::number;
 
 /// Some lines; each ends where its measurement ended.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
     pub(crate) range: Option<[f64; 2]>,
-    /// It was disturbed: drawn hollow. Of somebody else's, it was missed: in a ring.
+    /// Whether the point was disturbed: drawn hollow. Of somebody else's, it was missed: in a ring.
     pub(crate) hint: bool,
 }
 
@@ -155,7 +156,7 @@ impl LinePlot {
         self.lines.iter().flat_map(|line| &line.points)
     }
 
-    /// As one `svg` element.
+    /// The plot as one `svg` element.
     fn svg(&self) -> String {
         let (x, y) = self.axes();
         let mut svg = Svg::new(WIDTH, HEIGHT, &self.name);

@@ -67,7 +67,7 @@ pub(crate) fn classes() -> String {
 mod tests {
     use super::*;
 
-    /// Of WCAG 2: the relative luminance of `#rrggbb`.
+    /// The relative luminance of `#rrggbb`, as WCAG 2 has it.
     fn luminance(color: &str) -> f64 {
         let channel = |at: usize| {
             let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;

@@ -1,6 +1,6 @@
 //! From figures to places: an [`Axis`] with ticks at round values.
 
-use crate::number::with_decimals;
+use crate::number::{number, with_decimals};
 
 /// How values are spread along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Axis {
             for value in factors.iter().map(|factor| factor * power) {
                 let inside = self.min * (1.0 - EPSILON)..=self.max * (1.0 + EPSILON);
                 if inside.contains(&value) {
-                    ticks.push((value, super::number(value)));
+                    ticks.push((value, number(value)));
                 }
             }
             power *= 10.0;

@@ -10,16 +10,16 @@ pub(crate) struct Svg {
 /// Where a text stands to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// It ends there.
+    /// The text ends there.
     End,
-    /// It is centred there.
+    /// The text is centred there.
     Middle,
-    /// It begins there.
+    /// The text begins there.
     Start,
 }
 
 impl Svg {
-    /// Of `width` x `height` user units, scaled by the page; `name` is what it shows.
+    /// A picture of `width` x `height` user units, scaled by the page; `name` is what it shows.
     pub(crate) fn new(width: f64, height: f64, name: &str) -> Self {
         let (width, height, name) = (px(width), px(height), escape(name));
         let text = format!(

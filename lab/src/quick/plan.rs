@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{machine, process::on_path, steps::Step};
+use crate::{machine, programs::on_path, steps::Step};
 
 /// All steps, most telling first. `binary` is this program.
 pub(crate) fn steps(binary: &Path) -> Vec<Step> {

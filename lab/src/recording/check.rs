@@ -75,7 +75,7 @@ pub(super) fn paths(recording: &Recording) -> Result<(), String> {
     }
 }
 
-/// Of time in ns, of counts per operation.
+/// The largest time in ns, and number of counts per operation.
 const FIGURE_MAX: f64 = 1e12;
 /// Handshakes of one thread.
 const OPERATIONS_MAX: u64 = 1_000_000;

@@ -8,7 +8,7 @@ pub(super) struct Caches {
     transfer_ps: u64,
     clean_ps: u64,
     grace_ps: u64,
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
     /// Who has each line: a bit per thread, [`Caches::words`] words per line.
     holders: Vec<u64>,
     words: usize,
@@ -17,7 +17,7 @@ pub(super) struct Caches {
 }
 
 #[derive(Clone, Copy)]
-struct Line {
+struct CacheLine {
     /// When the next transfer can begin.
     free_ps: u64,
     /// Who has it alone, and may write.
@@ -42,7 +42,7 @@ impl Caches {
             transfer_ps: in_ps(transfer_ps),
             clean_ps: in_ps(transfer_ps * CLEAN_OCCUPIES),
             grace_ps: in_ps(transfer_ps * GRACE),
-            lines: vec![Line { free_ps: 0, owner: None, dirty: false }; lines],
+            lines: vec![CacheLine { free_ps: 0, owner: None, dirty: false }; lines],
             holders: vec![0; lines * words],
             words,
             grace: vec![Grace::default(); lines * threads],

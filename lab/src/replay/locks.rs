@@ -74,13 +74,13 @@ impl Lock {
         !self.written && is_its_turn && if read { !behind_sleepers } else { self.readers == 0 }
     }
 
-    /// It gets in.
+    /// Lets a thread in.
     pub(super) fn enter(&mut self, read: bool) {
         self.next = None;
         if read { self.readers += 1 } else { self.written = true }
     }
 
-    /// It does not, and waits: how.
+    /// Lets a thread wait, and tells how.
     pub(super) fn wait(&mut self, waiter: Waiter) -> Wait {
         let spins = matches!(self.class, LockClass::FutexMutex | LockClass::FutexRwLock);
         if self.class == LockClass::RwLock {
@@ -94,7 +94,7 @@ impl Lock {
         if spins && self.sleepers.is_empty() { Wait::Spin } else { Wait::Recheck }
     }
 
-    /// It stops being awake: it sleeps from now on, or tries again.
+    /// Counts a thread as awake no more: it sleeps from now on, or tries again.
     pub(super) fn leave_awake(&mut self, waiter: Waiter, sleeps: bool) {
         self.awake.retain(|other| other.thread != waiter.thread);
         if sleeps {

@@ -48,8 +48,8 @@ struct Play<'a> {
     turns: BinaryHeap<Reverse<Turn>>,
     /// By line and part.
     waits_ps: Vec<u64>,
-    /// Of all threads, so far and in all. Nobody stops before the end, so that nobody works alone;
-    /// who is kept out of a lock for long does fewer.
+    /// Passes of all threads, so far and in all. Nobody stops before the end, so that nobody works
+    /// alone; who is kept out of a lock for long does fewer.
     passes: u64,
     passes_max: u64,
     /// Whether waits count by now, and the passes done when they began to.
@@ -71,9 +71,9 @@ struct Turn {
 
 #[derive(Clone, Copy)]
 struct Thread {
-    /// Of its next turn.
+    /// The number of the thread's next turn.
     number: u32,
-    /// Its act.
+    /// The thread's act.
     act: usize,
     state: State,
     /// Since when it waits for a lock.
@@ -83,15 +83,15 @@ struct Thread {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Its act's time has come.
+    /// The time of the thread's act has come.
     Arrives,
-    /// It has its lock's line.
+    /// The thread has its lock's line.
     Decides,
-    /// It was handed its lock.
+    /// The thread was handed its lock.
     Handed,
     Queues,
     Rechecks,
-    /// It waits no more and tries again.
+    /// The thread waits no more and tries again.
     Retries,
     Sleeps,
     Spins,

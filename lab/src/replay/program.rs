@@ -14,7 +14,7 @@ pub(super) struct Program {
     /// The recording's number of each line that is left.
     pub(super) lines: Vec<u32>,
     /// The locks in them.
-    pub(super) locks: Vec<Place>,
+    pub(super) locks: Vec<ProgramLock>,
 }
 
 /// Something that can make a thread wait.
@@ -43,13 +43,13 @@ pub(super) enum Kind {
 
 /// A lock: its line in the program, and how it waits.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ProgramLock {
     pub(super) line: u32,
     pub(super) class: LockClass,
 }
 
 impl Program {
-    /// Of a question that was checked.
+    /// The program of a question that was checked.
     pub(super) fn new(question: &Question<'_>) -> Self {
         let times = Times::new(question);
         let mut writing = Writing::new(question);
@@ -143,7 +143,7 @@ impl<'a> Writing<'a> {
             return self.access(self.recording.locks[lock as usize].line, Kind::Write);
         }
         if let Some(lock) = self.lock(lock) {
-            let Place { line, class } = self.program.locks[lock as usize];
+            let ProgramLock { line, class } = self.program.locks[lock as usize];
             // Functions of pthread read a lock before they update it. Where its bytes lie across
             // two lines, which is luck of the heap, the recording has that of another line.
             if matches!(class, LockClass::Mutex | LockClass::RwLock) {
@@ -179,7 +179,7 @@ impl<'a> Writing<'a> {
     fn lock(&mut self, lock: u32) -> Option<u32> {
         let recorded = &self.recording.locks[lock as usize];
         let line = self.line(recorded.line)?;
-        let place = Place { line, class: recorded.class };
+        let place = ProgramLock { line, class: recorded.class };
         number(&mut self.locks[lock as usize], place, &mut self.program.locks)
     }
 }

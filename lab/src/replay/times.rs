@@ -8,12 +8,12 @@ use crate::recording::{ByPart, Event, Part, Recording};
 pub(super) struct Times {
     /// Before each step.
     pub(super) gaps_ps: Vec<u64>,
-    /// Of parts that no step enters: spent at the end.
+    /// Time of parts that no step enters: spent at the end.
     pub(super) rest_ps: u64,
 }
 
 impl Times {
-    /// Of a question that was checked.
+    /// The times of a question that was checked.
     pub(super) fn new(question: &Question<'_>) -> Self {
         let recording = question.recording;
         let gaps = gaps(recording);
@@ -152,12 +152,12 @@ impl Sums {
     }
 }
 
-/// Of one part.
+/// The rates of one part.
 #[derive(Clone, Copy, Default)]
 struct Rates {
     /// Per gap, where there are no instructions to go by.
     each_ns: f64,
-    /// Of a native hold; 1, unless holds do not fit into the part's time.
+    /// The rate of a native hold; 1, unless holds do not fit into the part's time.
     held: f64,
     /// Per instruction of a large gap.
     large_ns: f64,

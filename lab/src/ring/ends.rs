@@ -97,5 +97,5 @@ pub(crate) fn limits() -> Result<Limits, bytering::LimitsError> {
 
 /// What each holds at most; TLSnappy's knows no bound.
 pub(crate) const CAP_BYTES: usize = 1 << 20;
-/// Of bytering.
+/// The size of bytering's pages.
 pub(crate) const PAGE_BYTES: usize = 64 << 10;

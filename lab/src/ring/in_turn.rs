@@ -13,7 +13,7 @@ use crate::{
         ends::{CAP_BYTES, Locked, Receiver, Sender, limits},
         paged,
     },
-    trial::{Line, Work},
+    trial::{Body, Line},
 };
 
 /// How much goes through which ring.
@@ -27,10 +27,10 @@ pub struct InTurn {
     pub chunks: u64,
 }
 
-impl Work for InTurn {
+impl Body for InTurn {
     const NAME: &'static str = "in-turn";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         run(self)
     }
 }

@@ -145,7 +145,7 @@ struct Page {
     words: Box<[AtomicU64]>,
 }
 
-/// As in TLSnappy.
+/// The page's size, as in TLSnappy.
 const PAGE_BYTES: usize = 10 << 10;
 const WORD_BYTES: usize = size_of::<u64>();
 /// 64 MiB of them.

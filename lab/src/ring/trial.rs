@@ -26,7 +26,7 @@ use crate::{
         ends::{CAP_BYTES, Locked, PAGE_BYTES, Receiver, Sender, limits},
         paged,
     },
-    trial::{Line, Work},
+    trial::{Body, Line},
 };
 
 /// What is sent through which ring.
@@ -44,10 +44,10 @@ pub struct RingTask {
     pub pin: Vec<usize>,
 }
 
-impl Work for RingTask {
+impl Body for RingTask {
     const NAME: &'static str = "ring";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         run(self)
     }
 }

@@ -181,7 +181,7 @@ fn within(left: u64, most: usize) -> usize {
 
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 32;
-/// Of a body that is to go back: what is kept until it is sent.
+/// Bytes kept of a body that is to go back, until they are sent.
 const MIRROR_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     document::ServerCase,
+    figures::servers::{LATENCY, Subject},
     scenario::{Cipher, Group, Key, Scenario, Version},
 };
 
@@ -46,25 +47,40 @@ pub enum Case {
 /// The settings that a case needs of a server: these and no others are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Profile {
+    /// The type of the certificate's key.
     pub(crate) key: Key,
+    /// The only protocol version.
     pub(crate) version: Version,
+    /// The only key-exchange group.
     pub(crate) group: Group,
 }
 
 /// How much of everything. One round, one server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Amount {
+    /// Handshakes of a case.
     pub(crate) handshakes: u64,
+    /// Connections that shake hands at a time.
     pub(crate) handshakes_at_once: usize,
+    /// Requests with small answers.
     pub(crate) requests_3k: u64,
+    /// Requests with large answers.
     pub(crate) requests_100k: u64,
+    /// Connections that requests go through.
     pub(crate) keep_alive_connections: usize,
+    /// Answers of a transfer.
     pub(crate) transfers: u64,
+    /// Bytes of each such answer.
     pub(crate) transfer_bytes: u64,
+    /// Connections of a transfer.
     pub(crate) transfer_connections: usize,
+    /// Connections that stay.
     pub(crate) idle_connections: u64,
+    /// Certificates of the case with many.
     pub(crate) names: u64,
+    /// Names of them that clients ask for.
     pub(crate) names_asked: u64,
+    /// Seconds of an open loop.
     pub(crate) open_seconds: f64,
     /// For servers to finish what they were left to do.
     pub(crate) settle_ms: u64,
@@ -75,24 +91,20 @@ pub(crate) struct Amount {
 /// One column of figures.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
+    /// What clients do.
     pub(crate) case: Case,
     /// `None` where what is asked of the server is no load, as with memory.
     pub(crate) level: Option<Level>,
+    /// What the figure is about.
     pub(crate) subject: Subject,
+    /// The key in a document.
     pub(crate) name: String,
+    /// The head in a table.
     pub(crate) title: String,
+    /// The unit of figures.
     pub(crate) unit: &'static str,
     /// Digits after the point that mean something.
     pub(crate) decimals: usize,
-}
-
-/// What a figure is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
-    /// The server's own processor time or memory.
-    Cost,
-    /// From the intended time on, in an open loop.
-    Latency,
 }
 
 /// How much is asked of a server at a time.
@@ -123,6 +135,7 @@ impl Case {
         Self::Names,
     ];
 
+    /// What the case needs of a server.
     pub(crate) fn profile(self) -> Profile {
         let usual = Profile { key: Key::P256, version: Version::Tls13, group: Group::X25519 };
         match self {
@@ -294,7 +307,7 @@ impl Column {
         cost.name = format!("{}-{load}", self.name);
         let mut latency = cost.clone();
         latency.subject = Subject::Latency;
-        latency.name += "-p99";
+        latency.name += LATENCY;
         (latency.unit, latency.decimals) = ("µs p99, intended", 0);
         vec![cost, latency]
     }
@@ -306,6 +319,7 @@ impl Column {
 }
 
 impl Amount {
+    /// As much as figures take.
     pub(crate) const FULL: Self = Self {
         handshakes: 3_000,
         handshakes_at_once: 16,
@@ -322,6 +336,7 @@ impl Amount {
         settle_ms: 150,
         warm_up: 100,
     };
+    /// As little as shows that everything runs.
     pub(crate) const QUICK: Self = Self {
         handshakes: 32,
         handshakes_at_once: 8,

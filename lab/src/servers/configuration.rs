@@ -20,12 +20,15 @@ use crate::{
 pub(crate) struct Place<'a> {
     /// For its configuration and its log.
     pub(crate) folder: &'a Path,
+    /// Where clients connect.
     pub(crate) listen: SocketAddr,
+    /// Where the backend listens.
     pub(crate) backend: SocketAddr,
     /// Certificate, then key.
     pub(crate) pem: &'a Path,
     /// Instead of `pem`: many certificates.
     pub(crate) many: Option<Many<'a>>,
+    /// What it is to offer.
     pub(crate) profile: Profile,
     /// Workers, threads or lanes.
     pub(crate) workers: usize,
@@ -36,7 +39,9 @@ pub(crate) struct Place<'a> {
 /// A folder with a `NAME.pem` for each name, certificate and key.
 #[derive(Clone, Copy)]
 pub(crate) struct Many<'a> {
+    /// The folder.
     pub(crate) folder: &'a Path,
+    /// The names, each of a file.
     pub(crate) names: &'a [String],
 }
 

@@ -182,7 +182,7 @@ fn broken<T>(what: &'static str) -> impl Fn(T) -> Error {
 const HMACS_13: usize = 26;
 /// The same of TLS 1.2.
 const HMACS_12: usize = 14;
-/// As long as what a server signs in TLS 1.3.
+/// A message as long as what a server signs in TLS 1.3.
 const MESSAGE: &[u8; 130] = &[7; 130];
 const RECORD_BYTES: usize = 16_384;
 const TIMES: u32 = 300;

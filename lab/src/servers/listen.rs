@@ -27,5 +27,5 @@ pub(crate) fn share(mut address: SocketAddr, count: usize) -> io::Result<Vec<Tcp
     Ok(listeners)
 }
 
-/// As that of every server under test.
+/// The backlog of every server under test.
 const BACKLOG: i32 = 4_096;

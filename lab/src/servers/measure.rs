@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     credentials::SERVER_NAME,
-    document::Histogram,
+    document::{Bottleneck, Histogram, NoVerdict},
     error::Error,
+    figures::servers::percentile_ns,
     interrupt::Interrupt,
     load::{Crew, Expect, Load, Offer, Pace, Plan, Request, Roots, Tally, Tls, Until, Work},
     machine::Steal,
@@ -40,7 +41,7 @@ pub(crate) struct Sample {
     pub(crate) server_busy: Option<f64>,
     pub(crate) worker_cpu_ns: Vec<u64>,
     /// Why rate and latency say nothing about the server.
-    pub(crate) bound: Option<String>,
+    pub(crate) bound: Option<NoVerdict>,
     /// Why the round does not count.
     pub(crate) disturbed: Option<String>,
     /// Why there is no figure: the server does not offer what the case asks.
@@ -54,16 +55,25 @@ pub(crate) struct Sample {
 /// What all measurements have in common.
 #[derive(Clone)]
 pub(crate) struct Bench {
+    /// How much is asked.
     pub(crate) amount: Amount,
     /// Those asked for.
     pub(crate) levels: Vec<Level>,
+    /// Workers, threads or lanes of each server.
     pub(crate) workers: usize,
+    /// Which processors are whose.
     pub(crate) placement: Placement,
+    /// Threads of the load.
     pub(crate) client_threads: NonZeroUsize,
+    /// Whose certificates clients believe.
     pub(crate) roots: Roots,
+    /// The certificate that servers must show.
     pub(crate) leaf: Option<CertificateDer<'static>>,
+    /// What servers offer.
     pub(crate) profile: Profile,
+    /// Whether they speak TLS at all.
     pub(crate) has_tls: bool,
+    /// Ctrl-C, which ends the measurement.
     pub(crate) interrupted: Interrupt,
 }
 
@@ -248,23 +258,26 @@ impl Bench {
     ///
     /// CPU per operation is not touched by any of them. In an open loop it is refused by a fourth
     /// rule, [`missed`], because then it is that of another load.
-    fn bound(&self, load: &Load, tally: &Tally, server_ns: u64) -> Option<String> {
+    fn bound(&self, load: &Load, tally: &Tally, server_ns: u64) -> Option<NoVerdict> {
+        let bound = |by, shown: String| Some(NoVerdict::new(by, &shown));
         let client = tally.client_busy(self.placement.client());
         if client > BUSY_MAX {
-            return Some(format!("client-bound: its threads ran {:.0}% of the time", client * 1e2));
+            let shown = format!("its threads ran {:.0}% of the time", client * 1e2);
+            return bound(Bottleneck::Client, shown);
         }
         let waited = tally.client_waited();
         if matches!(load.pace, Pace::Open { .. }) && waited > WAITED_MAX {
             let waited = waited * 1e2;
-            return Some(format!(
-                "client-bound: its threads waited {waited:.0}% of the time for a processor"
-            ));
+            let shown = format!("its threads waited {waited:.0}% of the time for a processor");
+            return bound(Bottleneck::Client, shown);
         }
         let server = self.server_busy(tally, server_ns);
-        (matches!(load.pace, Pace::Closed(_)) && server < BUSY_MAX).then(|| {
-            let (server, client) = (server * 1e2, client * 1e2);
-            format!("server not at its limit: it ran {server:.0}% of the time, client {client:.0}%")
-        })
+        if !matches!(load.pace, Pace::Closed(_)) || server >= BUSY_MAX {
+            return None;
+        }
+        let (server, client) = (server * 1e2, client * 1e2);
+        let shown = format!("it ran {server:.0}% of the time, client {client:.0}%");
+        bound(Bottleneck::Elsewhere, shown)
     }
 
     /// Share of the processors that its workers can fill, 0 to 1.
@@ -323,12 +336,6 @@ impl Bench {
             leaf: self.leaf.clone(),
         }
     }
-}
-
-/// The nanoseconds at a percentile that the document gives, or at the next one above.
-pub(crate) fn percentile_ns(histogram: &Histogram, percentile: f64) -> Option<f64> {
-    let mut points = histogram.percentiles.iter();
-    points.find(|[at, _]| *at >= percentile).map(|[_, ns]| *ns)
 }
 
 /// Whether an open loop was another load than it was to be: its last operation began so late that

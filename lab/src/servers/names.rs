@@ -26,6 +26,7 @@ use crate::{
 pub(crate) struct Names {
     folder: PathBuf,
     names: Vec<String>,
+    /// The root of all.
     pub(crate) roots: Roots,
     /// Of the first name: what is there, and what a reload is to bring.
     first: [String; 2],

@@ -19,9 +19,13 @@ use crate::{
 /// One row of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
+    /// The name in the table.
     pub(crate) name: String,
+    /// The program that is run.
     pub(crate) program: Program,
+    /// What it is set to.
     pub(crate) tuning: Tuning,
+    /// What is asked of it.
     pub(crate) cases: Vec<Case>,
 }
 
@@ -57,12 +61,15 @@ pub(crate) enum Program {
 /// What the operator asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
+    /// The terminator's binary.
     pub(crate) sealane: PathBuf,
+    /// More binaries of HAProxy.
     pub(crate) haproxies: Vec<PathBuf>,
     /// Name and command line.
     pub(crate) peers: Vec<(String, String)>,
     /// All, if empty.
     pub(crate) only: Vec<String>,
+    /// What is asked of each server.
     pub(crate) cases: Vec<Case>,
 }
 

@@ -32,6 +32,10 @@ pub(crate) struct Arguments {
     workers: usize,
 }
 
+/// Relays until the process is ended.
+///
+/// # Errors
+/// It cannot listen, or a thread cannot start.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { listen, backend, workers } = *arguments;
     for listener in listen::share(listen, workers).map_err(Error::io("relay: listen"))? {

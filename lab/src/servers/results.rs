@@ -4,11 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    document::{Comparison, Floor, Histogram, Server, ServerResult, Servers},
+    document::{
+        Bottleneck, Comparison, Floor, Histogram, Invalid, NoVerdict, Server, ServerResult, Servers,
+    },
     error::Error,
+    figures::{
+        self, Shown,
+        servers::{best_other, measurable, rate_counts, total},
+    },
     histogram::Times,
     servers::{
-        case::{Case, Column, Level, Subject},
+        case::{Case, Column, Level},
         programs::Program,
         round::{Cell, Round, Row, Settings},
     },
@@ -71,41 +77,51 @@ fn floor(servers: &Servers, column: &Column, primitives: Vec<f64>) -> Option<(St
     Some((column.name.clone(), floor))
 }
 
-/// The rounds of a column that count. What disturbs one server's figure discards it for all: what
-/// is compared stays paired.
+/// The rounds of a column that are shown. What disturbs one server's figure discards it for all:
+/// what is compared stays paired.
 struct Counted<'a> {
     rounds: Vec<&'a Round>,
     discarded: Vec<String>,
-    /// Why none does; then all are shown, and marked.
-    invalid: Option<String>,
+    /// Why none counts; then all are shown, and marked.
+    invalid: Option<NoVerdict>,
 }
 
 impl<'a> Counted<'a> {
     fn of(column: &Column, rounds: &'a [Round]) -> Self {
-        let cause = |round: &Round| {
-            let cells = round.cells.iter().filter(|cell| cell.column == column.name);
-            cells.filter_map(|cell| cell.sample.disturbed.clone()).next()
-        };
-        let causes: BTreeMap<usize, String> = rounds
-            .iter()
-            .enumerate()
-            .filter_map(|(number, round)| Some((number, cause(round)?)))
-            .collect();
-        if causes.len() == rounds.len() {
-            let (rounds, discarded) = (rounds.iter().collect(), Vec::new());
-            let invalid = causes.into_values().next().map(|why| format!("steal: {why}"));
-            return Self { rounds, discarded, invalid };
+        let all: Vec<OfColumn<'_>> =
+            rounds.iter().map(|round| OfColumn { round, why: disturbed(column, round) }).collect();
+        let shown = Shown::of(&all);
+        let rounds = shown.rounds().iter().map(|of| of.round).collect();
+        let mut whys = all.iter().zip(1..).filter_map(|(of, number)| Some((number, of.why?)));
+        if shown.is_hint() {
+            let invalid = whys.next().map(|(_, why)| NoVerdict::new(Bottleneck::Hypervisor, why));
+            return Self { rounds, discarded: Vec::new(), invalid };
         }
-        let kept = rounds.iter().enumerate().filter(|(number, _)| !causes.contains_key(number));
-        let discarded = causes
-            .iter()
-            .map(|(number, why)| format!("round {}, {}: {why}", number + 1, column.name));
-        Self {
-            rounds: kept.map(|(_, round)| round).collect(),
-            discarded: discarded.collect(),
-            invalid: None,
-        }
+        let said = |(number, why)| format!("round {number}, {}: {why}", column.name);
+        Self { rounds, discarded: whys.map(said).collect(), invalid: None }
     }
+}
+
+/// One column of a round.
+struct OfColumn<'a> {
+    round: &'a Round,
+    /// What the hypervisor took, if too much.
+    why: Option<&'a str>,
+}
+
+impl figures::Round for OfColumn<'_> {
+    fn invalid(&self) -> Option<&Invalid> {
+        self.why.map(|_| &Invalid::Steal)
+    }
+
+    fn has_figures(&self) -> bool {
+        true
+    }
+}
+
+fn disturbed<'a>(column: &Column, round: &'a Round) -> Option<&'a str> {
+    let mut cells = round.cells.iter().filter(|cell| cell.column == column.name);
+    cells.find_map(|cell| cell.sample.disturbed.as_deref())
 }
 
 fn server(row: &Row) -> Server {
@@ -126,7 +142,8 @@ fn figures(cells: &[&Cell]) -> Vec<f64> {
 
 fn result(cells: &[&Cell]) -> Result<ServerResult, Error> {
     let samples = || cells.iter().map(|cell| &cell.sample);
-    let bound: BTreeSet<&String> = samples().filter_map(|sample| sample.bound.as_ref()).collect();
+    let bound: BTreeSet<&NoVerdict> =
+        samples().filter_map(|sample| sample.bound.as_ref()).collect();
     let not_offered = samples().find_map(|sample| sample.not_offered.clone());
     let refused = samples().find_map(|sample| sample.refused.clone());
     // With a figure in some rounds only, it would be paired with other rounds of others.
@@ -168,11 +185,7 @@ fn comparisons(servers: &Servers, rows: &[Row], columns: &[Column]) -> Vec<Compa
     let sealane = rows.iter().find(|row| row.entry.program == Program::Sealane);
     let sealane = sealane.map_or("", |row| row.entry.name.as_str());
     let mut compare = |measure: &str, of: (&str, &[f64]), to: (&str, &[f64])| {
-        // Of what is zero, because it is below what can be measured, there is no ratio.
-        let some = |figures: &[f64]| -> Vec<Option<f64>> {
-            figures.iter().map(|figure| Some(*figure).filter(|figure| *figure > 0.0)).collect()
-        };
-        let (left, right) = (some(of.1), some(to.1));
+        let (left, right) = (measurable(of.1), measurable(to.1));
         let left = statistics::Row { name: of.0, figures: &left };
         let right = statistics::Row { name: to.0, figures: &right };
         found.extend(statistics::compare(measure, left, right));
@@ -182,9 +195,7 @@ fn comparisons(servers: &Servers, rows: &[Row], columns: &[Column]) -> Vec<Compa
         let result = |name: &str| {
             let mut all = servers.servers.iter().chain(&servers.plain);
             let result = all.find(|server| server.name == name)?.cases.get(&column.name)?;
-            // A latency that the client made is nobody's; the server's own CPU is.
-            let counts = column.subject == Subject::Cost || result.invalid.is_none();
-            (counts && !result.figure.is_empty()).then_some(result)
+            column.subject.is_compared(result).then_some(result)
         };
         let names = servers.servers.iter().map(|server| server.name.as_str());
         let peers: Vec<_> = names
@@ -197,14 +208,14 @@ fn comparisons(servers: &Servers, rows: &[Row], columns: &[Column]) -> Vec<Compa
                 compare(&measure, (sealane, &ours.figure), (name, &theirs.figure));
                 // A rate that the client set is nobody's: in an open loop it always does.
                 let is_capacity = column.level == Some(Level::Full);
-                if is_capacity && ours.invalid.is_none() && theirs.invalid.is_none() {
+                if is_capacity && rate_counts(ours) && rate_counts(theirs) {
                     let measure = format!("{}, operations per second", column.title);
                     compare(&measure, (sealane, &ours.rate), (name, &theirs.rate));
                 }
             }
-            let all: Vec<&[f64]> = peers.iter().map(|(_, peer)| peer.figure.as_slice()).collect();
-            let best = statistics::least_per_round(&all);
-            compare(&measure, (sealane, &ours.figure), (BEST_PEER, &best));
+            if let Some(best) = best_other(servers, &column.document(), sealane) {
+                compare(&measure, (sealane, &ours.figure), (BEST_PEER, &best));
+            }
             let plain = servers.plain.iter().map(|proxy| proxy.name.as_str());
             for (name, theirs) in plain.filter_map(|name| Some((name, result(name)?))) {
                 compare(&measure, (sealane, &ours.figure), (name, &theirs.figure));
@@ -221,11 +232,6 @@ fn comparisons(servers: &Servers, rows: &[Row], columns: &[Column]) -> Vec<Compa
 /// The figure in words.
 pub(crate) fn measure(column: &Column) -> String {
     format!("{}, {}", column.title, column.unit)
-}
-
-/// The floor of each round.
-pub(crate) fn total(floor: &Floor) -> Vec<f64> {
-    floor.primitives.iter().zip(&floor.tcp).map(|(primitives, tcp)| primitives + tcp).collect()
 }
 
 /// What a comparison is with, besides servers.

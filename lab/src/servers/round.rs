@@ -3,19 +3,16 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Write},
     num::NonZeroUsize,
     path::{Path, PathBuf},
     time::Instant,
 };
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    credentials::{Credentials, Side},
+    descriptors,
     error::Error,
     interrupt::Interrupt,
     load::Roots,
@@ -23,6 +20,7 @@ use crate::{
     servers::{
         case::{Amount, Case, Column, Level, Profile},
         floor::Primitives,
+        key_files::KeyFiles,
         measure::{Bench, OPEN_CONNECTIONS_MAX, Sample},
         names::Names,
         placement::Placement,
@@ -96,14 +94,6 @@ pub(crate) struct Laboratory {
     progress: Progress,
 }
 
-/// A certificate for all servers.
-pub(crate) struct KeyFiles {
-    /// Certificate, then key.
-    pub(crate) pem: PathBuf,
-    pub(crate) leaf: CertificateDer<'static>,
-    pub(crate) roots: Roots,
-}
-
 impl Laboratory {
     /// Makes the certificates, in `folder`.
     pub(crate) fn new(
@@ -112,7 +102,9 @@ impl Laboratory {
         interrupted: Interrupt,
         rounds_done: usize,
     ) -> Result<Self, Error> {
-        raise_descriptor_limit(settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64))?;
+        let connections = settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64);
+        // A server with one process holds two for each connection.
+        descriptors::allow(2 * (connections + CONNECTIONS_SPARE))?;
         let rows: Vec<Row> = settings.choice.entries()?.into_iter().map(Row::new).collect();
         let cases = &settings.choice.cases;
         let mut keys = BTreeMap::new();
@@ -383,24 +375,6 @@ fn restore(rows: &mut [Row], failures: &BTreeMap<String, Failed>) {
     }
 }
 
-impl KeyFiles {
-    /// Makes one of that type in `folder`.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub(crate) fn make(folder: &Path, key: Key) -> Result<Self, Error> {
-        let credentials = Credentials::make(folder, key)?;
-        let read = |path: PathBuf| fs::read_to_string(&path).map_err(Error::file(path));
-        let certificate = read(credentials.certificate(Side::Server))?;
-        let pem = folder.join("both.pem");
-        let text = certificate.clone() + &read(credentials.key(Side::Server))?;
-        fs::write(&pem, text).map_err(Error::file(&pem))?;
-        let leaf = CertificateDer::from_pem_slice(certificate.as_bytes())
-            .map_err(|error| Error::Check(format!("the lab's own certificate: {error}")))?;
-        Ok(Self { pem, leaf, roots: Roots::read(&credentials.root())? })
-    }
-}
-
 /// Progress on standard error, with the time left.
 struct Progress {
     started: Instant,
@@ -435,21 +409,7 @@ fn refusal(error: &Error) -> String {
     named.or(last).unwrap_or("it refused").trim().into()
 }
 
-/// A server with one process holds two descriptors per connection, the lab one; children inherit.
-pub(crate) fn raise_descriptor_limit(connections: u64) -> Result<(), Error> {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let wanted = 2 * (connections + CONNECTIONS_SPARE) + DESCRIPTORS_SPARE;
-    if maximum.is_some_and(|maximum| maximum < wanted) {
-        return Err(Error::Check(format!(
-            "this shell may open too few descriptors; run: ulimit -Hn {wanted}"
-        )));
-    }
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
-        .map_err(|error| Error::io("raise the limit of descriptors")(error.into()))
-}
-
 const CONNECTIONS_SPARE: u64 = 500;
-const DESCRIPTORS_SPARE: u64 = 500;
 
 #[cfg(test)]
 mod tests {

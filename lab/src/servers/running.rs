@@ -4,9 +4,8 @@ use std::{
     env, fs,
     io::{BufRead, BufReader},
     net::{SocketAddr, TcpStream},
-    os::unix::process::CommandExt,
     path::Path,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -14,9 +13,11 @@ use std::{
 use sealane_reserved_port::ReservedPort;
 
 use crate::{
+    child::Child,
     error::Error,
     interrupt::Interrupt,
     process::Process,
+    reserve,
     servers::{
         case::Profile,
         configuration::{Many, Place},
@@ -27,7 +28,9 @@ use crate::{
 
 /// A server under test and the backend behind it.
 pub(crate) struct Running {
+    /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// The process, with all that it started.
     pub(crate) process: Process,
     _backend: Backend,
     _reserved: ReservedPort,
@@ -45,11 +48,17 @@ pub(crate) struct Running {
 pub(crate) struct Circumstances<'a> {
     /// Certificate, then key.
     pub(crate) pem: &'a Path,
+    /// Many certificates, instead of that one.
     pub(crate) many: Option<Many<'a>>,
+    /// What servers offer.
     pub(crate) profile: Profile,
+    /// Which processors are whose.
     pub(crate) placement: &'a Placement,
+    /// Workers, threads or lanes of each.
     pub(crate) workers: usize,
+    /// The most connections at once that one must hold.
     pub(crate) connections_max: u64,
+    /// Ctrl-C, which ends the wait for a start.
     pub(crate) interrupted: &'a Interrupt,
 }
 
@@ -65,7 +74,7 @@ impl Running {
         let backend = Backend::start()?;
         let Circumstances { pem, many, profile, placement, workers, connections_max, interrupted } =
             circumstances;
-        let reserved = reserve()?;
+        let reserved = reserve::port()?;
         let (listen, behind) = (reserved.address(), backend.address);
         let place =
             Place { folder, listen, backend: behind, pem, many, profile, workers, connections_max };
@@ -74,7 +83,7 @@ impl Running {
         let words = words.map(|word| shown(&word.to_string_lossy())).collect();
         let started = Instant::now();
         let log = folder.join("log");
-        let mut process = placement.start(|| Process::start(command, log))??;
+        let mut process = placement.start(|| Process::start(command, &log))??;
         if entry.program == Program::Stunnel {
             process = process.with_passing_threads();
         }
@@ -133,44 +142,26 @@ fn shown(word: &str) -> String {
 
 /// The backend's process.
 pub(crate) struct Backend {
-    child: Child,
-    /// It ends with this.
-    _input: Option<ChildStdin>,
+    /// The child ends with its input, too.
+    _child: Child,
     address: SocketAddr,
 }
 
 impl Backend {
     fn start() -> Result<Self, Error> {
         let program = env::current_exe().map_err(Error::io("find the lab's own binary"))?;
-        let mut child = Command::new(program)
-            .arg("backend")
-            .process_group(0) // Ctrl-C is for the lab
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(Error::io("start the backend"))?;
+        let mut command = Command::new(program);
+        command.arg("backend").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Child::start(&mut command)?;
         let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
+        if let Some(stdout) = child.take_output() {
             BufReader::new(stdout).read_line(&mut line).map_err(Error::io("ask the backend"))?;
         }
-        let input = child.stdin.take();
         match line.trim().parse() {
-            Ok(address) => Ok(Self { child, _input: input, address }),
+            Ok(address) => Ok(Self { _child: child, address }),
             Err(_) => Err(Error::Check(format!("the backend says no address but {line:?}"))),
         }
     }
-}
-
-impl Drop for Backend {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A port for a server that must be told one.
-pub(crate) fn reserve() -> Result<ReservedPort, Error> {
-    ReservedPort::on_loopback().map_err(Error::io("reserve a port"))
 }
 
 const POLL_MS: u64 = 5;

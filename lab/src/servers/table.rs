@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{
     document::{Run, Server, ServerResult, Servers},
+    figures::servers::{Subject, percentile_ns, rate_words, total},
     servers::{
-        case::{Case, Column, Level, Subject},
+        case::{Case, Column, Level},
         levels,
-        measure::percentile_ns,
         programs::Program,
-        results::{BEST_PEER, FLOOR, columns, measure, total},
+        results::{BEST_PEER, FLOOR, columns, measure},
         round::{Row, Settings},
     },
     statistics::{ROUNDS_MIN, Spread},
@@ -221,14 +221,14 @@ fn figures(
     }
 }
 
-/// The rules of `Bench::bound` spoil a latency and no cost; what the hypervisor took spoils both.
 fn figure(result: &ServerResult, column: &Column) -> String {
-    let spoils = |why: &str| column.subject == Subject::Latency || why.starts_with("steal");
-    let mark = if result.invalid.as_deref().is_some_and(spoils) { " *" } else { "" };
     match result {
         ServerResult { not_offered: Some(_), .. } => "n/o".into(),
         ServerResult { refused: Some(_), .. } => "refused".into(),
-        _ => spread(&result.figure, column.decimals) + mark,
+        _ => match column.subject.mark(result) {
+            "" => spread(&result.figure, column.decimals),
+            mark => format!("{} {mark}", spread(&result.figure, column.decimals)),
+        },
     }
 }
 
@@ -263,7 +263,7 @@ fn rates(text: &mut String, servers: &Servers, columns: &[Column]) {
                 rate.median,
                 times(latency),
                 workers(result),
-                result.invalid.as_deref().unwrap_or("counts")
+                rate_words(result)
             );
         }
     }

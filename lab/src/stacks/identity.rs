@@ -8,7 +8,7 @@ use super::load;
 use crate::{
     error::Error,
     library::Identity,
-    trial::{Line, Task, Work, launch},
+    trial::{Body, Line, Task, launch},
 };
 
 /// Which library `stack` is, as a process tells that loads it.
@@ -46,10 +46,10 @@ pub struct Asked {
     stack: String,
 }
 
-impl Work for Asked {
+impl Body for Asked {
     const NAME: &'static str = "identity";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         load(&self.stack).map(|stack| Line::Identity(stack.identity()))
     }
 }

@@ -13,11 +13,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    descriptors,
     error::Error,
     processor,
-    servers::round::raise_descriptor_limit,
     tables::{CPU_NS, GROWTHS, SHARERS, Strategy, TIME_BESIDE},
-    trial::{self, Line, THREADS_MAX, Task, launch},
+    trial::{Body, Line, THREADS_MAX, Task, launch},
 };
 
 /// Threads that change their file table, under one strategy.
@@ -65,10 +65,10 @@ impl Work {
     }
 }
 
-impl trial::Work for TablesTask {
+impl Body for TablesTask {
     const NAME: &'static str = "tables";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         run(self)
     }
 }
@@ -84,7 +84,7 @@ fn run(task: &TablesTask) -> Result<Line, Error> {
     if task.strategy == Strategy::Process {
         return processes(task);
     }
-    raise_descriptor_limit(HELD * task.threads as u64)?;
+    descriptors::allow(2 * HELD * task.threads as u64)?;
     let start = Barrier::new(task.threads);
     let one = |number| processor::pin(&task.pin, number).and_then(|()| thread_of(task, &start));
     let one = &one;

@@ -20,7 +20,7 @@ use sealane_engine::tickets::{LIFETIME_S_MIN, UnixSeconds};
 use crate::{error::Error, trial::Line};
 
 use super::{
-    strategy::{Issuer, Shared},
+    strategy::{Issuer, SharedKeys},
     task::{SESSION_BYTES, START, Start, TicketsTask, on_all_threads},
 };
 
@@ -30,7 +30,7 @@ use super::{
 /// A ticket was not issued, or opened to something else.
 pub(super) fn run(
     task: &TicketsTask,
-    shared: &Shared,
+    shared: &SharedKeys,
     lifetime_ms: u64,
     lifetimes: u64,
 ) -> Result<Line, Error> {

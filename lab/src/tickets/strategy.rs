@@ -1,4 +1,4 @@
-//! The strategies, [`Strategy`], and what they have in common: [`Shared`] is a process's,
+//! The strategies, [`Strategy`], and what they have in common: [`SharedKeys`] is a process's,
 //! [`Issuer`] is what one thread seals and opens with.
 
 use std::{sync::Arc, time::Duration};
@@ -34,7 +34,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// As on the command line.
+    /// The strategy's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,13 +46,13 @@ impl Strategy {
 }
 
 /// What a process has one of.
-pub(super) enum Shared {
+pub(super) enum SharedKeys {
     Lane(TicketRoot),
     Mutex(Switcher),
     RwLock(Rotator),
 }
 
-impl Shared {
+impl SharedKeys {
     /// With the first keys made, which `tally` counts; a lane's root is one.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ mod tests {
         let now = UnixSeconds(6_000_000);
         for (strategy, locks) in [(Strategy::Mutex, 2), (Strategy::RwLock, 2), (Strategy::Lane, 0)]
         {
-            let shared = Shared::new(strategy, now, 600, &Tally::default()).unwrap();
+            let shared = SharedKeys::new(strategy, now, 600, &Tally::default()).unwrap();
             let [first, second] = [shared.issuer(now), shared.issuer(now)];
             for (from, to) in [(&first, &second), (&second, &first)] {
                 let ticket = from.issue(b"session").unwrap();
@@ -175,7 +175,7 @@ mod tests {
     fn a_lane_opens_no_ticket_older_than_two_lifetimes_and_every_younger_than_one() {
         let start = 6_000_000;
         let tally = Tally::default();
-        let shared = Shared::new(Strategy::Lane, UnixSeconds(start), 600, &tally).unwrap();
+        let shared = SharedKeys::new(Strategy::Lane, UnixSeconds(start), 600, &tally).unwrap();
         let mut lane = shared.issuer(UnixSeconds(start));
         for issued_at in (start..start + 600).step_by(97) {
             lane.set(UnixSeconds(issued_at)).unwrap();

@@ -18,7 +18,7 @@ pub(super) struct Tally {
     pub(super) waits: Cell<u64>,
     /// Keys made from random bytes.
     pub(super) generated: Cell<u64>,
-    /// Of these, those made while this thread had a lock.
+    /// The part of these that was made while this thread had a lock.
     pub(super) generated_locked: Cell<u64>,
     /// Locks that this thread has.
     held: Cell<u32>,
@@ -30,7 +30,7 @@ impl Tally {
         self.taken(lock.try_lock(), || lock.lock().ok())
     }
 
-    /// As [`lock`](Self::lock), to read.
+    /// Locks to read, as [`lock`](Self::lock) does.
     pub(super) fn read<'a, T>(
         &'a self,
         lock: &'a RwLock<T>,
@@ -38,7 +38,7 @@ impl Tally {
         self.taken(lock.try_read(), || lock.read().ok())
     }
 
-    /// As [`lock`](Self::lock), to write.
+    /// Locks to write, as [`lock`](Self::lock) does.
     pub(super) fn write<'a, T>(
         &'a self,
         lock: &'a RwLock<T>,

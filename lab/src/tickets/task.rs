@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::Error,
     processor,
-    trial::{self, Fixed, Line, THREADS_MAX},
+    trial::{Body, Fixed, Line, THREADS_MAX},
 };
 
 use super::{
     rotation,
-    strategy::{Shared, Strategy},
+    strategy::{SharedKeys, Strategy},
     tally::Tally,
     window,
 };
@@ -72,10 +72,10 @@ impl TicketsTask {
     }
 }
 
-impl trial::Work for TicketsTask {
+impl Body for TicketsTask {
     const NAME: &'static str = "tickets";
 
-    fn work(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Line, Error> {
         run(self)
     }
 }
@@ -90,7 +90,7 @@ fn run(task: &TicketsTask) -> Result<Line, Error> {
     }
     // The first keys are nobody's fault.
     let tally = Tally::default();
-    let shared = |lifetime_s: u32| Shared::new(task.strategy, START, lifetime_s.into(), &tally);
+    let shared = |lifetime_s: u32| SharedKeys::new(task.strategy, START, lifetime_s.into(), &tally);
     match task.work {
         Work::Fixed(fixed) => window::fixed(task, &shared(LIFETIME_DEFAULT_S)?, fixed),
         Work::Rotation { lifetime_ms, lifetimes } => {

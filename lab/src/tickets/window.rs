@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    strategy::{Issuer, Shared},
+    strategy::{Issuer, SharedKeys},
     task::{SESSION_BYTES, START, Start, TicketsTask, on_all_threads},
 };
 
@@ -23,7 +23,11 @@ use super::{
 ///
 /// # Errors
 /// A ticket that was refused, or opened to something else.
-pub(super) fn run(task: &TicketsTask, shared: &Shared, window: Duration) -> Result<Line, Error> {
+pub(super) fn run(
+    task: &TicketsTask,
+    shared: &SharedKeys,
+    window: Duration,
+) -> Result<Line, Error> {
     let start = Start::new(task.threads);
     let crew = Crew::new(task.threads);
     let parts = on_all_threads(task, |number| {
@@ -49,7 +53,7 @@ pub(super) fn run(task: &TicketsTask, shared: &Shared, window: Duration) -> Resu
 ///
 /// # Errors
 /// As [`run`].
-pub(super) fn fixed(task: &TicketsTask, shared: &Shared, fixed: Fixed) -> Result<Line, Error> {
+pub(super) fn fixed(task: &TicketsTask, shared: &SharedKeys, fixed: Fixed) -> Result<Line, Error> {
     let start = Start::new(task.threads);
     let counts = on_all_threads(task, |number| {
         let ready = Thread::new(shared, number).and_then(|mut thread| {
@@ -105,7 +109,7 @@ struct Thread<'a> {
 }
 
 impl<'a> Thread<'a> {
-    fn new(shared: &'a Shared, number: usize) -> Result<Self, Error> {
+    fn new(shared: &'a SharedKeys, number: usize) -> Result<Self, Error> {
         let mut session = vec![0; SESSION_BYTES];
         fastrand::fill(&mut session);
         let mut issuer = shared.issuer(START);

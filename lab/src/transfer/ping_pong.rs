@@ -16,7 +16,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Pair;
 use crate::{
     error::Error,
     processor::{confine, thread_cpu_ns},
@@ -51,18 +50,11 @@ impl Meter {
         )))
     }
 
-    /// All rounds.
-    pub(super) fn pair(&self) -> Result<Pair, Error> {
-        let spread = |figure: fn(&Window) -> f64| {
-            let figures: Vec<f64> = self.windows.iter().map(figure).collect();
-            Spread::of(&figures).ok_or_else(broken)
-        };
-        Ok(Pair {
-            processors: self.processors,
-            alone_ns: spread(|window| window.alone_ns)?,
-            together_ns: spread(|window| window.together_ns)?,
-            transfer_ns: spread(|window| window.together_ns - window.alone_ns)?,
-        })
+    /// What a moved line costs a thread, over the windows of all rounds.
+    pub(super) fn transfer_ns(&self) -> Result<Spread, Error> {
+        let cost = |window: &Window| window.together_ns - window.alone_ns;
+        let figures: Vec<f64> = self.windows.iter().map(cost).collect();
+        Spread::of(&figures).ok_or_else(broken)
     }
 
     fn play(&mut self) -> Result<(), Error> {
@@ -125,17 +117,17 @@ impl Lap {
 /// What two threads share, each in lines of its own.
 #[derive(Default)]
 struct Board {
-    lines: [Line<AtomicU64>; 2],
+    lines: [CacheLine<AtomicU64>; 2],
     /// How often threads have come to a meeting.
-    met: Line<AtomicU64>,
+    met: CacheLine<AtomicU64>,
     /// A thread cannot go on: the other one must not wait for it.
-    given_up: Line<AtomicBool>,
+    given_up: CacheLine<AtomicBool>,
 }
 
 /// Two lines: processors fetch them in pairs.
 #[derive(Default)]
 #[repr(align(128))]
-struct Line<T>(T);
+struct CacheLine<T>(T);
 
 impl Board {
     /// Alone and together, for each window.
@@ -196,7 +188,8 @@ impl Board {
     }
 }
 
-/// Of each thread in each lap: a third of a millisecond, in which others seldom get the processor.
+/// Additions of each thread in each lap: a third of a millisecond, in which others seldom get the
+/// processor.
 const ADDITIONS: u64 = 10_000;
 /// Windows of a pair in a row, and how often a round tries.
 const WINDOWS: usize = 24;

@@ -31,7 +31,7 @@ struct Published {
 }
 
 const RUSTLS_THREADING: &str = "rustls, threading report of 2024-11-28, rustls.dev/perf";
-/// It divides the time of a round trip by two.
+/// A source that divides the time of a round trip by two.
 const CORE_TO_CORE: &str = "two cores, one way: N. Viennot and others, Measuring CPU core-to-core \
                             latency, 2022-2023, github.com/nviennot/core-to-core-latency";
 const LARGE_SYSTEMS: &str = "two cores: Chips and Cheese, Core to Core Latency Data on Large \

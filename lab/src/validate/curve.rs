@@ -31,7 +31,7 @@ pub(super) struct Subject<'a> {
     pub(super) recording: &'a Recording,
     /// Time in the client over time in the server.
     pub(super) ratios: &'a Ratios,
-    /// Of the places at which threads begin.
+    /// The seed of the places at which threads begin.
     pub(super) seed: u64,
 }
 
@@ -109,5 +109,5 @@ fn lacks(subject: &Subject<'_>, what: &str) -> Error {
 const CALIBRATED: f64 = 0.002;
 /// Then it is as near as it gets: replays of two threads differ by chance.
 const TRIES_MAX: u32 = 4;
-/// Of two threads' time, at least so much is not waiting.
+/// The share of two threads' time that is at least not waiting.
 const ALONE_MIN: f64 = 0.1;

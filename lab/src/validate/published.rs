@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
-    /// Its title.
+    /// The publication's title.
     pub(super) title: String,
     /// When it was published.
     pub(super) date: String,
@@ -24,7 +24,7 @@ pub(super) struct Published {
     pub(super) read: String,
     /// The processor.
     pub(super) machine: String,
-    /// Its cores: points beyond are not compared.
+    /// The machine's cores: points beyond are not compared.
     pub(super) cores: u32,
     /// The curves.
     #[serde(rename = "curve")]
@@ -73,7 +73,7 @@ pub(super) struct PublishedCurve {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ratios {
-    /// Its title.
+    /// The curve's title.
     pub(super) title: String,
     /// When it was published.
     pub(super) date: String,
@@ -187,7 +187,7 @@ impl PublishedCurve {
     }
 }
 
-/// As it is written on the command line.
+/// The value as it is written on the command line.
 fn word(value: &impl clap::ValueEnum) -> String {
     value.to_possible_value().map(|word| word.get_name().to_owned()).unwrap_or_default()
 }

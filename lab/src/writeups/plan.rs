@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{process::on_path, steps::Step};
+use crate::{programs::on_path, steps::Step};
 
 /// The commands in the order of the page, on so many processors. `binary` is this program.
 pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {

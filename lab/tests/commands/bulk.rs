@@ -284,13 +284,10 @@ fn a_machine_without_a_compiler_is_told_what_to_install() {
 fn ctrl_c_keeps_whole_rounds_and_the_rest_follows_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
-    let begin = || {
-        let mut command = lab(&CACHE);
-        command.args(["--stack", "rustls-ring", "--threads", "1", "--window-ms", "100"]);
-        command.args(["--rounds", "8"]).stdout(Stdio::null()).stderr(Stdio::null());
-        command
-    };
-    let mut child = begin().arg("--json").arg(&path).spawn().unwrap();
+    let mut begin = lab(folder.path());
+    begin.args(["--stack", "rustls-ring", "--threads", "1", "--window-ms", "100"]);
+    begin.args(["--rounds", "8", "--json"]).arg(&path).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = begin.spawn().unwrap();
     wait_for(&mut child, || path.exists());
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -302,14 +299,18 @@ fn ctrl_c_keeps_whole_rounds_and_the_rest_follows_later() {
     let mut other = stopped.clone();
     other.stacks[0].sha256.replace_range(..1, "x");
     journal::write(&path, &other).unwrap();
-    let refused = begin().arg("--resume").arg(&path).stderr(Stdio::piped()).output().unwrap();
+    let resume = || {
+        let mut command = lab(folder.path());
+        command.arg("--resume").arg(&path);
+        command
+    };
+    let refused = resume().output().unwrap();
     assert!(!refused.status.success(), "the rest would be another library's");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("rustls-ring has become another file"), "{said}");
     journal::write(&path, &stopped).unwrap();
 
-    let mut resumed = begin().arg("--resume").arg(&path).spawn().unwrap();
-    assert!(resumed.wait().unwrap().success());
+    assert!(resume().output().unwrap().status.success());
     let whole = journal::read(&path).unwrap();
     assert!(whole.complete);
     assert_eq!(only(&whole).rounds.len(), 8);

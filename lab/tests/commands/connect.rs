@@ -33,7 +33,7 @@ fn parameters_are_those_asked_for_and_are_shown() {
 fn the_resumed_share_is_counted_and_checked() {
     let server = Server::start(&[]);
     let arguments = ["--count", "200", "--concurrency", "4", "--threads", "1"];
-    let outcome = server.json(&[&arguments[..], &["--resume", "0.5"]].concat());
+    let outcome = server.json(&[&arguments[..], &["--resumed", "0.5"]].concat());
     let (offered, resumed) =
         (number(&outcome["tickets_offered"]), number(&outcome["tickets_resumed"]));
     // The first ones of those that were to resume had no ticket yet.
@@ -47,7 +47,7 @@ fn the_resumed_share_is_counted_and_checked() {
         .sum();
     assert_eq!(counted, resumed, "{outcome}");
     let never = Server::start(&["-no_ticket", "-no_cache", "-num_tickets", "0"]);
-    let outcome = never.json(&[&arguments[..], &["--resume", "1"]].concat());
+    let outcome = never.json(&[&arguments[..], &["--resumed", "1"]].concat());
     assert_eq!(number(&outcome["tickets_resumed"]), 0, "{outcome}");
 }
 
@@ -171,9 +171,11 @@ impl Server {
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.connect(&[arguments, &["--json"]].concat());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.json");
+        let output = self.connect(&[arguments, &["--json", file.to_str().unwrap()]].concat());
         assert!(output.status.success(), "{}", text(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
+        serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
     }
 
     /// Ends the process, and not what is left of it here.

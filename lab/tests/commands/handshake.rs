@@ -12,7 +12,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use sealane_lab::{
     credentials::Credentials,
-    document::{HandshakeRound, Run},
+    document::{HandshakeRound, Invalid, Run},
     histogram::Times,
     scenario::{Key, Kind},
     trial::Line,
@@ -90,7 +90,7 @@ fn adds_up(round: &HandshakeRound, threads: usize, window_ns: u64) {
         assert_eq!(round.per_thread_ns.iter().map(|thread| thread[place]).sum::<u64>(), *sum);
     }
     assert_eq!(round.per_thread.len(), threads);
-    assert_ne!(round.invalid.as_deref(), Some("accounting"));
+    assert_ne!(round.invalid, Some(Invalid::Accounting));
 }
 
 /// Nobody waits for a session of its own: one full handshake is enough for all threads, and a

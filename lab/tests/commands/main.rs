@@ -16,6 +16,7 @@ mod certificates;
 mod connect;
 mod contexts;
 mod count;
+mod figures;
 mod findings;
 mod forecast;
 mod gate;

@@ -344,7 +344,7 @@ fn words(page: &str) -> String {
     lines.fold(String::new(), |text, line| text + line + "\n")
 }
 
-fn page_of(runs: &[Run]) -> String {
+pub(crate) fn page_of(runs: &[Run]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let names = (0..runs.len()).map(|at| format!("{at}.json"));
     let runs: Vec<PathBuf> =

@@ -211,28 +211,36 @@ fn a_stopped_run_goes_on_with_the_rounds_that_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
     let sealane = sealane();
-    let arguments = |rounds: &str| {
-        let mut command = lab();
-        command.args(["servers", "--quick", "--only", "sealane", "--cases", "idle"]);
-        command.args(["--rounds", rounds]);
-        command.arg("--sealane").arg(&sealane).arg("--json").arg(&json);
-        command
+    let mut first = lab();
+    // So many rounds that it does not end before it is stopped.
+    first.args(["servers", "--quick", "--only", "sealane", "--cases", "idle", "--rounds", "100"]);
+    first.arg("--sealane").arg(&sealane).arg("--json").arg(&json);
+    let (kept, run) = stopped(&mut first, &json, 1);
+    let servers = run.servers.unwrap();
+    assert!(!run.complete && !servers.servers[0].cases["idle"].figure.is_empty());
+    let mut next = lab();
+    next.args(["servers", "--resume"]).arg(&json);
+    let (more, run_on) = stopped(&mut next, &json, kept.len() + 1);
+    assert_eq!(more[..kept.len()], kept);
+    assert_eq!(run_on.command, run.command);
+}
+
+/// The rounds and the document of `command`, stopped when it has kept so many rounds.
+fn stopped(command: &mut Command, json: &Path, rounds: usize) -> (Vec<String>, Run) {
+    let beside = json.with_extension("rounds");
+    let kept = || -> Vec<String> {
+        let text = fs::read_to_string(&beside).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
     };
-    // So many that it does not end before it is stopped.
-    let mut running = arguments("100").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let rounds = json.with_extension("rounds");
-    while fs::read_to_string(&rounds).map_or(0, |text| text.lines().count()) < 1 {
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while kept().len() < rounds {
         assert!(running.try_wait().unwrap().is_none(), "it ended");
         std::thread::yield_now();
     }
     let pid = rustix::process::Pid::from_child(&running);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(running.wait().unwrap().code(), Some(130));
-    let stopped: Run = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    let kept = stopped.servers.unwrap().servers[0].cases["idle"].figure.clone();
-    assert!(!stopped.complete && !kept.is_empty());
-    let other = arguments("7").arg("--resume").output().unwrap();
-    assert!(text(&other).contains("was begun with other arguments"), "{}", text(&other));
+    (kept(), serde_json::from_slice(&fs::read(json).unwrap()).unwrap())
 }
 
 /// Why a server by this command line, with port and certificate added, has no figure.

@@ -20,9 +20,10 @@ use serde_json::Value;
 #[test]
 fn the_list_tells_version_path_digest_and_flags_of_each() {
     let cache = tempfile::tempdir().unwrap();
-    let output = lab(cache.path(), &["stacks", "--json"]);
+    let file = cache.path().join("stacks.json");
+    let output = lab(cache.path(), &["stacks", "--json", file.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output));
-    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let stacks = list["stacks"].as_array().unwrap();
     let named = |name: &str| stacks.iter().find(|stack| stack["name"] == name);
     for name in ["sealane", "rustls-aws-lc", "rustls-graviola", "rustls-ring", "openssl"] {
@@ -38,7 +39,7 @@ fn the_list_tells_version_path_digest_and_flags_of_each() {
     let more = list["can_be_built"].as_array().unwrap();
     assert!(more.contains(&"openssl@3.5".into()) && more.contains(&"s2n-tls".into()), "{more:?}");
 
-    let table = text(&lab(cache.path(), &["stacks"]));
+    let table = text(&output);
     let digest = openssl["sha256"].as_str().unwrap();
     assert!(table.contains(digest) && table.contains("sealane-lab stacks build"), "{table}");
 }

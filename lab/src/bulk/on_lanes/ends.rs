@@ -60,7 +60,7 @@ pub(super) struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Handshake,
-    /// It is gone, as a test wanted, or it has sent all it had.
+    /// The end is gone, as a test wanted, or it has sent all it had.
     Left,
     Ready,
     Transfer {

@@ -25,11 +25,11 @@ pub(super) struct Connection {
 /// What a connection came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// It got an answer.
+    /// The client got an answer.
     Answered,
     /// The client has closed.
     Ended,
-    /// It got an answer, and is to be kept.
+    /// The client got an answer, and is to be kept.
     Held,
 }
 

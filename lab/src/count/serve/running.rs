@@ -25,6 +25,7 @@ use crate::{
         run::{Program, Run},
         serve::load::Client,
     },
+    descendants,
     error::Error,
     process,
 };
@@ -43,7 +44,7 @@ pub(super) struct Placed {
     pub(super) folder: PathBuf,
 }
 
-/// It accepts.
+/// A server that runs and accepts.
 pub(super) struct Running<'a> {
     placed: Placed,
     run: Run,
@@ -124,7 +125,7 @@ impl<'a> Running<'a> {
         self.show("ending");
         self.run.terminate();
         let begun = Instant::now();
-        while !self.run.has_ended()? || !self.others().is_empty() {
+        while !self.run.has_ended() || !self.others().is_empty() {
             self.hear()?;
             if begun.elapsed() > END_TIME_MAX {
                 let (name, seconds) = (&self.placed.name, END_TIME_MAX.as_secs());
@@ -226,7 +227,7 @@ impl<'a> Running<'a> {
     fn look(&mut self, look: Look<'_>) -> Result<u64, Error> {
         self.hear()?;
         // First: what was written before the end is read.
-        let has_ended = self.run.has_ended()?;
+        let has_ended = self.run.has_ended();
         let read = look()?;
         self.traced += read;
         if has_ended && read == 0 {
@@ -259,8 +260,10 @@ impl<'a> Running<'a> {
 
     fn ended(&mut self) -> Error {
         let name = &self.placed.name;
+        // Asked before its end is taken, with which what is left of its group ends.
+        let has_others = !self.others().is_empty();
         let how = self.run.how_it_ended();
-        if !self.others().is_empty() {
+        if has_others {
             return self.with_words(&format!(
                 "{name} went to the background: keep it in the foreground (nginx: daemon off; \
                  hitch: daemon = off; stunnel: foreground = quiet; haproxy -db)"
@@ -300,7 +303,7 @@ impl<'a> Running<'a> {
             let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             stat.rsplit_once(") ").is_some_and(|(_, after)| !after.starts_with(['Z', 'X']))
         };
-        let tree = process::tree(own).unwrap_or_default();
+        let tree = descendants::tree(own).unwrap_or_default();
         tree.into_iter().filter(|id| ![own, first].contains(id) && lives(id)).collect()
     }
 }

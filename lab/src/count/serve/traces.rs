@@ -17,7 +17,7 @@ use crate::{
         slope::Length,
         symbols::Symbols,
         threads::Work,
-        trace::{Shared, Trace},
+        trace::{Trace, WrittenLine},
     },
     error::Error,
 };
@@ -40,7 +40,7 @@ struct Process {
 /// What was done since the last one was taken.
 pub(super) struct Taken {
     pub(super) length: Length,
-    /// Of each process, its threads' work.
+    /// The work of each process's threads.
     pub(super) works: Vec<Vec<Work>>,
 }
 
@@ -91,7 +91,7 @@ impl Traces {
         let mut works = Vec::new();
         let mut instructions = 0;
         let mut shared = Vec::new();
-        let mut between: BTreeMap<(String, u64), Shared> = BTreeMap::new();
+        let mut between: BTreeMap<(String, u64), WrittenLine> = BTreeMap::new();
         for (place, (id, process)) in self.processes.iter_mut().enumerate() {
             process.look_at_maps(*id);
             let work = process.trace.take_work();
@@ -118,7 +118,7 @@ impl Traces {
                 }
             }
         }
-        shared.extend(between.into_values().filter(Shared::has_writers));
+        shared.extend(between.into_values().filter(WrittenLine::has_writers));
         Taken { length: Length { shared, instructions }, works }
     }
 
@@ -207,7 +207,7 @@ struct Object {
     end: u64,
     /// In the object that is mapped there.
     offset: u64,
-    /// Its device and its number there.
+    /// The file's device and its number there.
     name: String,
 }
 
@@ -232,15 +232,15 @@ fn objects(maps: &str) -> Vec<Object> {
     maps.lines().filter_map(object).collect()
 }
 
-/// Of a file that is not read yet, or that cannot be given back.
+/// Bytes of a file that is not read yet, or that cannot be given back.
 const BEHIND_BYTES_MAX: u64 = 4 << 30;
 const MAPS_EVERY_LINES: u64 = 500_000;
 const PREFIX: &str = "trace.";
 const PROCESSES_MAX: usize = 64;
-/// As often as so many bytes were read.
+/// Bytes after whose reading they are given back.
 const PUNCH_BYTES: u64 = 16 << 20;
 const READ_BYTES: usize = 256 * 1024;
-/// Of one process, before it is the next one's turn.
+/// Reads of one process, before it is the next one's turn.
 const READS_MAX: usize = 16;
 /// More than there are in a process.
 const THREADS: usize = 1 << 20;

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
-    /// Its title.
+    /// The curve's title.
     title: String,
     /// When it was published.
     date: String,
@@ -30,7 +30,7 @@ pub(super) struct Published {
     pub(super) one_table_per_s: f64,
     /// The same.
     pub(super) own_tables_per_s: f64,
-    /// Of the CPU time, with one table, in the lock's slow path: 0 to 1.
+    /// The share of the CPU time, with one table, in the lock's slow path: 0 to 1.
     pub(super) waiting_share: f64,
 }
 

@@ -9,7 +9,7 @@ use crate::{
     number::number,
     statistics::Spread,
     transfer::MEASURED,
-    verdict::{TWICE, off as score},
+    verdict::{self, TWICE},
 };
 
 /// One stack's handshake in the servers of a ledger.
@@ -108,7 +108,7 @@ pub(super) fn beside(path: &KernelPath) -> impl Iterator<Item = [String; 4]> {
             _ => rounded(*value),
         };
         let [forecast, low, high] = [forecast, low, high].map(shown);
-        let missed = if off((*off, 1.0)) > TWICE { " miss" } else { "" };
+        let missed = if verdict::off((*off, 1.0)) > TWICE { " miss" } else { "" };
         let band = format!("{forecast} ({low}-{high})");
         [what.clone(), band, shown(published), format!("x{off:.2}{missed}")]
     })

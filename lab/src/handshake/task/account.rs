@@ -5,8 +5,11 @@ use super::{
     pair::{Part, Spans},
 };
 use crate::{
-    counted::ACCOUNTING, document::HandshakeRound, error::Error, histogram::Times as Histogram,
-    scenario::Negotiated, trial::Line,
+    document::{HandshakeRound, Invalid},
+    error::Error,
+    histogram::Times as Histogram,
+    scenario::Negotiated,
+    trial::Line,
 };
 
 /// One thread's.
@@ -15,7 +18,7 @@ pub(super) struct Report {
     /// Handshakes that ended inside the window.
     pub(super) counted: u64,
     pub(super) warm_up: u64,
-    /// Of another kind than asked for.
+    /// Handshakes of another kind than asked for.
     pub(super) discarded: u64,
     /// Inside the window.
     pub(super) spans: Spans,
@@ -173,7 +176,7 @@ fn invalid(
     wall_ns: u64,
     steal_percent: f64,
     crowded: bool,
-) -> Option<String> {
+) -> Option<Invalid> {
     let threads = round.per_thread.len() as u64;
     let accounted = round.server_ns
         + round.client_ns
@@ -182,25 +185,24 @@ fn invalid(
         + round.other_ns;
     let wanted = threads * round.window_ns;
     let off = accounted.abs_diff(wanted) as f64 / wanted as f64;
-    let cause = if off > ACCOUNTING_TOLERANCE {
-        ACCOUNTING
+    if off > ACCOUNTING_TOLERANCE {
+        Some(Invalid::Accounting)
     } else if round.per_thread.contains(&0) {
-        "starved"
+        Some(Invalid::Starved)
     } else if steal_percent > STEAL_PERCENT_MAX {
-        "steal"
+        Some(Invalid::Steal)
     } else if !crowded && wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX {
-        "preempted"
+        Some(Invalid::Preempted)
     } else if !crowded && round.start_spread_ns > START_SPREAD_NS_MAX {
-        "start"
+        Some(Invalid::Start)
     } else {
-        return None;
-    };
-    Some(cause.to_owned())
+        None
+    }
 }
 
 /// The spans' sum may differ so much from threads x window.
 const ACCOUNTING_TOLERANCE: f64 = 0.02;
-/// Of the machine's processor time.
+/// Percent of the machine's processor time that a hypervisor may take.
 const STEAL_PERCENT_MAX: f64 = 1.0;
 /// Beyond it, somebody else used the processors.
 const WALL_PER_CPU_MAX: f64 = 1.05;
@@ -235,18 +237,18 @@ mod tests {
     fn time_that_no_span_accounts_for_is_found_and_so_is_too_much() {
         for server_ns in [80, 100] {
             let round = HandshakeRound { server_ns, ..good() };
-            assert_eq!(invalid(&round, 200, 0.0, true).as_deref(), Some("accounting"));
+            assert_eq!(invalid(&round, 200, 0.0, true), Some(Invalid::Accounting));
         }
     }
 
     #[test]
     fn each_disturbance_has_its_name() {
         let late = HandshakeRound { start_spread_ns: 1_000_001, ..good() };
-        assert_eq!(invalid(&late, 200, 0.0, false).as_deref(), Some("start"));
-        assert_eq!(invalid(&good(), 211, 0.0, false).as_deref(), Some("preempted"));
-        assert_eq!(invalid(&good(), 200, 1.1, false).as_deref(), Some("steal"));
+        assert_eq!(invalid(&late, 200, 0.0, false), Some(Invalid::Start));
+        assert_eq!(invalid(&good(), 211, 0.0, false), Some(Invalid::Preempted));
+        assert_eq!(invalid(&good(), 200, 1.1, false), Some(Invalid::Steal));
         let idle = HandshakeRound { per_thread: vec![2, 0], ..good() };
-        assert_eq!(invalid(&idle, 200, 0.0, true).as_deref(), Some("starved"));
+        assert_eq!(invalid(&idle, 200, 0.0, true), Some(Invalid::Starved));
     }
 
     #[test]

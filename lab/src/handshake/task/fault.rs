@@ -68,6 +68,6 @@ impl Fault {
 
 static GLOBAL: LazyLock<Arc<Alone>> = LazyLock::new(|| Arc::new(Alone));
 
-/// Its counts have a cache line to themselves.
+/// A value whose counts have a cache line to themselves.
 #[repr(align(64))]
 struct Alone;

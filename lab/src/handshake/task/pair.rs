@@ -29,7 +29,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Of the calling thread.
+    /// The pair of the calling thread.
     pub(super) fn new(worker: Box<dyn Worker>, scenario: Scenario) -> Self {
         let buffer = || Vec::with_capacity(FLIGHT_BYTES);
         Self {
@@ -186,7 +186,7 @@ pub(super) type Spans = [u64; 5];
 /// Divides time: each reading of the clock ends one span and begins the next.
 pub(super) struct Clock {
     origin: Instant,
-    /// Of the last reading, nanoseconds after `origin`.
+    /// The time of the last reading, nanoseconds after `origin`.
     pub(super) at_ns: u64,
     /// What lies beyond this is not added to `window`.
     pub(super) window_end_ns: u64,

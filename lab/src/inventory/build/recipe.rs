@@ -5,13 +5,13 @@ use std::path::Path;
 
 /// Everything that there is to know about building one stack.
 pub(super) struct Recipe {
-    /// As on the command line.
+    /// The stack's name on the command line.
     pub(super) name: &'static str,
     /// The library, as it is loaded.
     pub(super) library: &'static str,
     /// The registry package that holds the sources.
     pub(super) package: &'static str,
-    /// Its version, and no other.
+    /// The stack's version, and no other.
     pub(super) version: &'static str,
     /// The folder of the sources in it.
     pub(super) sources: &'static str,
@@ -75,14 +75,14 @@ pub(super) struct Step {
 pub(super) enum Progress {
     /// By `[done/all]`, as ninja writes it.
     Ninja,
-    /// It does not.
+    /// The step does not tell.
     None,
     /// By lines that compile something; the second field counts them all, beforehand.
     Objects,
 }
 
 /// The folders of one build.
-pub(super) struct Place<'a> {
+pub(super) struct Layout<'a> {
     /// The unpacked sources.
     pub(super) sources: &'a Path,
     /// Where it is built.
@@ -118,7 +118,7 @@ impl Recipe {
     }
 
     /// The commands, in order; each runs in the build's folder.
-    pub(super) fn steps(&self, place: &Place<'_>) -> Vec<Step> {
+    pub(super) fn steps(&self, place: &Layout<'_>) -> Vec<Step> {
         match self.maker {
             Maker::CMake { target, settings } => cmake(place, target, settings),
             Maker::Cargo { .. } => vec![cargo(place)],
@@ -146,7 +146,7 @@ impl Recipe {
     }
 }
 
-fn openssl(place: &Place<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
+fn openssl(place: &Layout<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
     let target = place.target.display();
     let mut configure = words(&["sh"]);
     configure.push(place.sources.join("config").display().to_string());
@@ -182,7 +182,7 @@ fn openssl(place: &Place<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
     steps
 }
 
-fn cmake(place: &Place<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
+fn cmake(place: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
     let mut configure = words(&["cmake", "-G", "Ninja", "-S"]);
     configure.push(place.sources.display().to_string());
     configure.extend(words(&["-B", ".", BUILD_TYPE, "-DBUILD_SHARED_LIBS=ON"]));
@@ -204,7 +204,7 @@ fn cmake(place: &Place<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
     ]
 }
 
-fn cargo(place: &Place<'_>) -> Step {
+fn cargo(place: &Layout<'_>) -> Step {
     // Its own folder for what it makes, whatever the environment says.
     let mut command = words(&["cargo", "build", "--release", "--target-dir", "target", "--jobs"]);
     command.push(place.jobs.to_string());
@@ -284,7 +284,7 @@ const fn rustls_of(
     }
 }
 
-/// Of the days of rustls 0.23.16 and 0.23.17, whose threading report used them.
+/// The versions in the days of rustls 0.23.16 and 0.23.17, whose threading report used them.
 const AWS_LC_RS_OF_2024: &[(&str, &str)] = &[("aws-lc-rs", "1.10.0"), ("aws-lc-sys", "0.22.0")];
 /// The first one that builds with today's compilers.
 const RING_OF_2024: &[(&str, &str)] = &[("ring", "0.17.14")];

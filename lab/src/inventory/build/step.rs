@@ -13,7 +13,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::recipe::{Progress, Step};
-use crate::{error::Error, interrupt::Interrupt, process::Process};
+use crate::{child::Child, error::Error, interrupt::Interrupt};
 
 /// Runs the steps of one stack.
 pub(super) struct Runner<'a> {
@@ -21,7 +21,7 @@ pub(super) struct Runner<'a> {
     pub(super) name: &'a str,
     /// The operator pressed Ctrl-C.
     pub(super) interrupt: &'a Interrupt,
-    /// Of all stacks.
+    /// The folder of all stacks.
     pub(super) folder: &'a Path,
 }
 
@@ -38,12 +38,12 @@ impl Runner<'_> {
         let Some((program, arguments)) = step.command.split_first() else { return Ok(()) };
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder);
-        let mut process = Process::start(command, log.to_owned())?;
+        let mut child = Child::logged(&mut command, log)?;
         let mut printed =
             Printed { file: File::open(log).map_err(Error::file(log))?, rest: vec![] };
         let status = loop {
             // Before the output is read, so that the last of it is.
-            let status = process.exit_status();
+            let status = child.ended();
             for line in printed.lines() {
                 step.progress.advance(&line, &bar);
             }
@@ -62,7 +62,7 @@ impl Runner<'_> {
             return Ok(());
         }
         let kept = self.log();
-        let last = process.last_words();
+        let last = child.last_words();
         let _ = fs::copy(log, &kept);
         let (name, what, kept) = (self.name, step.what, kept.display());
         Err(Error::Check(format!("{name}: {what} failed; all of its log is in {kept}\n{last}")))

@@ -1,4 +1,4 @@
-//! Where locks are wanted: call paths, folded to a [`Place`].
+//! Where locks are wanted: call paths, folded to a [`WantedLock`].
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::{
 };
 
 /// Where a lock's call paths lead most often.
-pub(super) struct Place {
-    /// Its functions, the busiest first.
+pub(super) struct WantedLock {
+    /// The lock's functions, the busiest first.
     pub(super) lock: String,
     /// The function that wanted it.
     pub(super) under: String,
@@ -18,7 +18,7 @@ pub(super) struct Place {
 }
 
 /// The place with the largest share of `paths`; `None` if none has a lock's function.
-pub(super) fn busiest_place<'a>(paths: impl Iterator<Item = &'a LivePath>) -> Option<Place> {
+pub(super) fn busiest_place<'a>(paths: impl Iterator<Item = &'a LivePath>) -> Option<WantedLock> {
     let mut places: BTreeMap<(String, String), (f64, BTreeMap<String, f64>)> = BTreeMap::new();
     for path in paths {
         let frames = path.path.iter().map(|frame| {
@@ -41,5 +41,5 @@ pub(super) fn busiest_place<'a>(paths: impl Iterator<Item = &'a LivePath>) -> Op
     let mut locks: Vec<(String, f64)> = locks.into_iter().collect();
     locks.sort_by(|a, b| b.1.total_cmp(&a.1));
     let names: Vec<String> = locks.into_iter().take(2).map(|(name, _)| name).collect();
-    Some(Place { lock: names.join(" and "), under, owner })
+    Some(WantedLock { lock: names.join(" and "), under, owner })
 }

@@ -1,5 +1,5 @@
 //! What findings say of servers, out of ledgers of `count --kernel`, for the page and for the text
-//! alike: [`Shared`], one kind of object that threads share in the kernel.
+//! alike: [`SharedObject`], one kind of object that threads share in the kernel.
 
 use super::notes::{KernelNote, Notes};
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// One kind of object that threads of a server share and write.
-pub(crate) struct Shared<'a> {
-    /// As in [`KernelRow::object`].
+pub(crate) struct SharedObject<'a> {
+    /// The object, as in [`KernelRow::object`].
     pub(crate) object: &'a str,
     /// By server.
     pub(crate) sharers: Vec<Sharer>,
@@ -22,8 +22,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) note: Option<&'a KernelNote>,
 }
 
-impl Shared<'_> {
-    /// As people call it.
+impl SharedObject<'_> {
+    /// The object's name, as people call it.
     pub(crate) fn name(&self) -> &str {
         self.note.map_or(self.object, |note| note.culprit.as_str())
     }
@@ -31,7 +31,7 @@ impl Shared<'_> {
 
 /// A server whose threads share it.
 pub(crate) struct Sharer {
-    /// Its name, and its version.
+    /// The server's name, and its version.
     server: String,
     /// Who shares it.
     by: String,
@@ -55,7 +55,7 @@ impl Sharer {
 }
 
 /// All kinds that any server's connections write, now and then at least.
-pub(crate) fn shared<'a>(run: &'a Run, notes: &'a Notes) -> Vec<Shared<'a>> {
+pub(crate) fn shared<'a>(run: &'a Run, notes: &'a Notes) -> Vec<SharedObject<'a>> {
     let of_kind = |object: &'a str| {
         let rows = run.kernel_ledgers.iter().filter_map(|ledger| {
             let row = ledger.rows.iter().find(|row| row.object == object)?;
@@ -63,7 +63,7 @@ pub(crate) fn shared<'a>(run: &'a Run, notes: &'a Notes) -> Vec<Shared<'a>> {
         });
         let rows: Vec<(&KernelLedger, &KernelRow)> = rows.collect();
         let (_, first) = rows.first()?;
-        Some(Shared {
+        Some(SharedObject {
             object,
             removal: &first.removal,
             sharers: rows.iter().map(|(ledger, row)| sharer(ledger, row, notes)).collect(),
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    fn sentences(shared: &Shared<'_>) -> Vec<String> {
+    fn sentences(shared: &SharedObject<'_>) -> Vec<String> {
         shared.sharers.iter().map(Sharer::sentence).collect()
     }
 

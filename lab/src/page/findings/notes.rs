@@ -37,9 +37,9 @@ pub(crate) struct Notes {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stack {
-    /// As in [`Finding::stack`].
+    /// The stack, as in [`Finding::stack`].
     name: String,
-    /// As its authors call it.
+    /// The stack's name, as its authors call it.
     pub(crate) title: String,
     /// What is to be known of it whatever was recorded; may be empty.
     #[serde(default)]
@@ -73,7 +73,7 @@ pub(crate) struct Note {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KernelNote {
-    /// As in [`KernelRow::object`](crate::document::KernelRow::object).
+    /// The object, as in [`KernelRow::object`](crate::document::KernelRow::object).
     object: String,
     /// The thing itself, in a few words.
     pub(crate) culprit: String,
@@ -88,7 +88,7 @@ pub(crate) struct KernelNote {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerNote {
-    /// As in [`KernelLedger::server`](crate::document::KernelLedger::server).
+    /// The server, as in [`KernelLedger::server`](crate::document::KernelLedger::server).
     name: String,
     /// In a few words.
     pub(crate) title: String,
@@ -113,7 +113,7 @@ pub(crate) struct Change {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangePart {
-    /// Its head.
+    /// The part's head.
     pub(crate) head: String,
     /// Paragraphs, with an empty line between them.
     pub(crate) text: String,

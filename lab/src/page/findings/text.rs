@@ -10,7 +10,7 @@ use super::{
 use crate::{
     document::{Finding, Run},
     number::number,
-    words::short,
+    words::scenario::short,
 };
 
 /// All of it. The same document gives the same bytes.
@@ -183,7 +183,7 @@ fn recipe(out: &mut String, run: &Run, stacks: &[Told<'_>]) {
     }
 }
 
-/// As a cell of a table.
+/// The text of a table's cell.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     document::{Amount, BySide, Finding, HotLine, KNEE, Run, ValidatedCurve},
+    figures::count::per_million_instructions,
     number::number,
     recording::{NAMELESS_MEMORY, TAKEN_BY},
     verdict::fallen,
@@ -16,9 +17,9 @@ use crate::{
 
 /// One stack: its findings, and what is known of the lines in them.
 pub(crate) struct Told<'a> {
-    /// As on the command line.
+    /// The stack's name on the command line.
     pub(crate) name: &'a str,
-    /// As its authors call it, with the recorded version.
+    /// The stack's name, as its authors call it, with the recorded version.
     pub(crate) title: String,
     /// May be empty.
     pub(crate) about: &'a str,
@@ -228,7 +229,7 @@ pub(crate) struct Outlook {
     pub(crate) without: String,
 }
 
-/// Of all cases that were forecast.
+/// The outlook of all cases that were forecast.
 pub(crate) fn outlook(stack: &Told<'_>) -> Vec<Outlook> {
     let recorded = stack.findings.iter().filter_map(|finding| {
         let forecast = finding.forecast.as_ref()?;
@@ -290,8 +291,7 @@ fn both(by: BySide<f64>) -> f64 {
 
 /// A server's updates by the work that they come with, which is what scaling depends on.
 pub(crate) fn per_million(finding: &Finding) -> Option<f64> {
-    let instructions = finding.instructions.server;
-    (instructions > 0.0).then(|| finding.updates.server / instructions * 1e6)
+    per_million_instructions(finding.updates.server, finding.instructions.server)
 }
 
 /// `server / client`.
@@ -325,7 +325,7 @@ pub(crate) fn origins(run: &Run) -> Vec<String> {
     origins
 }
 
-/// Of the page.
+/// The page's title.
 pub(crate) const TITLE: &str = "What TLS stacks share";
 /// Under it.
 pub(crate) const LEAD: &str = "Threads that do TLS side by side wait for each other where they \
@@ -340,7 +340,7 @@ pub(crate) const RECIPE: &str = "Every recording is made by one command, which t
 pub(crate) const OUTLOOK: &str = "FORECAST from counts, a band that is right within a factor of \
     two; the published figures were MEASURED by others, on another machine. Where two bands \
     overlap, no difference is shown.";
-/// Its heads.
+/// The heads of that table.
 pub(crate) const OUTLOOK_HEADS: [&str; 5] =
     ["stack", "case", "FORECAST", "PUBLISHED", "FORECAST without its busiest line"];
 const NOT_PUBLISHED: &str = "not published";

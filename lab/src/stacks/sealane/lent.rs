@@ -78,7 +78,7 @@ fn drain(wire: &mut Buffer, outgoing: &mut Vec<u8>) {
     wire.clear();
 }
 
-/// As a lane's receive buffer.
+/// The size of a lane's receive buffer.
 const RECEIVED_BYTES: usize = 256 * 1024 + RECORD_WIRE_MAX;
-/// As a lane's send buffer, which holds any flight.
+/// The size of a lane's send buffer, which holds any flight.
 const WIRE_BYTES: usize = FLIGHT_BYTES_MAX + 16 * RECORD_WIRE_MAX;

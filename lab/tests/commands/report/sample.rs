@@ -11,10 +11,10 @@ use hdrhistogram::{
 use sealane_lab::{
     document::{
         BulkRound, BulkSeries, BySide, Comparison, CountResult, Floor, HandshakePoint,
-        HandshakeRound, HandshakeSeries, HandshakeTimes, Histogram, KernelCall, KernelContention,
-        KernelGrowth, KernelLedger, KernelRow, KernelWait, LockCounts, LockSite, Machine,
-        MemoryResult, Noise, Run, SCHEMA, Server, ServerCase, ServerResult, Servers, SharedLine,
-        SharedWrites, Tool,
+        HandshakeRound, HandshakeSeries, HandshakeTimes, Histogram, Invalid, KernelCall,
+        KernelContention, KernelGrowth, KernelLedger, KernelRow, KernelWait, LockCounts, LockSite,
+        Machine, MemoryResult, NoVerdict, Noise, Run, SCHEMA, Server, ServerCase, ServerResult,
+        Servers, SharedLine, SharedWrites, Tool,
     },
     library::Identity,
     scenario::{Group, Kind, Negotiated, Scenario, Version},
@@ -277,7 +277,7 @@ fn trial(
         cpu_ns: (busy_ns * 1.02) as u64 * done,
         start_spread_ns: 41_000,
         per_thread_ns: vec![[1, 2, 3, 4]; threads],
-        invalid: (round == 3 && threads == 6 && made.loss < 0.005).then(|| "steal".into()),
+        invalid: (round == 3 && threads == 6 && made.loss < 0.005).then_some(Invalid::Steal),
         ..HandshakeRound::default()
     }
 }
@@ -560,7 +560,7 @@ fn result(case: &str, figure: f64, chance: &mut Chance) -> ServerResult {
     }
     if case == "full-80%" && figure > 400.0 {
         result.figure.clear();
-        result.invalid = Some("client-bound".into());
+        result.invalid = Some(NoVerdict::from("client-bound".to_owned()));
         result.refused = Some("the client fell behind its schedule".into());
     }
     result

@@ -1,0 +1,13 @@
+//! A free address of this machine for a server that must be told one: [`port`].
+
+use sealane_reserved_port::ReservedPort;
+
+use crate::error::Error;
+
+/// A port of 127.0.0.1 that nobody else gets as long as it is held.
+///
+/// # Errors
+/// [`Error::Io`]: no descriptor or no port is left.
+pub(crate) fn port() -> Result<ReservedPort, Error> {
+    ReservedPort::on_loopback().map_err(Error::io("reserve a port"))
+}
