@@ -27,7 +27,7 @@ fn terminal_and_page_show_the_same_handshakes_whatever_disturbed_them() {
         .map(|mut cells| {
             cells.drain(3..heads_before_costs);
             cells.remove(0);
-            Shown::of(cells)
+            Shown::of(&cells)
         })
         .collect();
     // Of the terminal alone, all threads' speed-up, which the page draws.
@@ -64,7 +64,7 @@ fn terminal_and_page_show_the_same_transfers_whatever_disturbed_them() {
                 "memory" => ends[at][2..6].to_vec(),
                 _ => [&cells[6..8], &cells[9..10]].concat(),
             };
-            Shown::of([vec![threads, rate], figures, vec![tally]].concat())
+            Shown::of(&[vec![threads, rate], figures, vec![tally]].concat())
         });
         same(&terminal, &on_page.collect::<Vec<_>>());
         let rates: Vec<f64> = terminal.iter().map(|shown| shown.rate).collect();
@@ -89,8 +89,8 @@ struct Shown {
 
 impl Shown {
     /// Threads, rate, other figures, and how many rounds count.
-    fn of(cells: Vec<String>) -> Self {
-        let [threads, rate, figures @ .., tally] = cells.as_slice() else { panic!("{cells:?}") };
+    fn of(cells: &[String]) -> Self {
+        let [threads, rate, figures @ .., tally] = cells else { panic!("{cells:?}") };
         Self {
             threads: value(threads),
             is_hint: rate.starts_with('~'),
@@ -227,7 +227,7 @@ fn row(line: &str) -> Option<Shown> {
     let mut words = rest.split_whitespace().map(str::to_owned);
     let mut cells: Vec<String> = words.by_ref().take(8).collect();
     cells.push(words.collect::<Vec<_>>().join(" "));
-    Some(Shown::of(cells))
+    Some(Shown::of(&cells))
 }
 
 /// Threads, rate, other figures and how many rounds count, of a row of the terminal's transfers,
@@ -236,7 +236,7 @@ fn told(cells: &[String], figures: usize) -> Shown {
     let threads = if figures == 3 { 1 } else { 2 };
     let [figures @ .., rate, tally] = &cells[figures..] else { panic!("{cells:?}") };
     let first = vec![cells[threads].clone(), rate.clone()];
-    Shown::of([first, figures.to_vec(), vec![tally.clone()]].concat())
+    Shown::of(&[first, figures.to_vec(), vec![tally.clone()]].concat())
 }
 
 /// The cells of a row whose columns stand two blanks apart; empty ones are left out.

@@ -202,9 +202,9 @@ pub(super) fn threads(count: usize) -> String {
 }
 
 const LEGEND: &str = "\
-us per handshake: the middle of a round, the connection's making and dropping included. CPU us: the
-threads' CPU time, divided among the sides as these times are. server-only/s: what a thread would do
-if clients cost nothing. speed-up: of all threads, to the fewest. Medians over the rounds that
-count.
+us per handshake: the middle of a round, the connection's making and dropping included. CPU us:
+the threads' CPU time, divided among the sides as these times are. server-only/s: what a thread
+would do if clients cost nothing. speed-up: of all threads, to the fewest. Medians over the rounds
+that count.
 ";
 const WIDTH_MIN: usize = 9;
