@@ -238,7 +238,7 @@ fn processors() -> usize {
 fn write_files(folder: &Path) -> Result<(), Error> {
     let bodies = folder.join(running::BODIES).join("bytes");
     fs::create_dir_all(&bodies).map_err(Error::file(&bodies))?;
-    let pattern = Pattern::new();
+    let pattern = Pattern::default();
     for bytes in case::BODIES {
         let file = bodies.join(bytes.to_string());
         fs::write(&file, pattern.at(0, bytes)).map_err(Error::file(&file))?;

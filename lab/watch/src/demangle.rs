@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use cpp_demangle::{DemangleOptions, Symbol};
 
 /// `symbol` without its version, and as its language spells it. Parameters are left out, of which a
-/// symbol of Rust has none to tell; a name that is longer than [`NAME_BYTES_MAX`] ends there.
+/// symbol of Rust has none to tell; a name that is longer than `NAME_BYTES_MAX` ends there.
 pub fn name(symbol: &str) -> String {
     // A symbol's version, `name@@GLIBC_2.34`, is no part of its name.
     let symbol = symbol.split('@').next().unwrap_or_default();

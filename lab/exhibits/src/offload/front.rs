@@ -104,7 +104,7 @@ impl Front {
             connections: HashMap::new(),
             next_token: 0,
             again: Vec::new(),
-            tools: Tools { scratch: vec![0; CHUNK_BYTES], pattern: Pattern::new() },
+            tools: Tools { scratch: vec![0; CHUNK_BYTES], pattern: Pattern::default() },
             ticks: Ticks::new()?,
             sums: Sums::default(),
             told: Sums::default(),

@@ -258,7 +258,7 @@ mod tests {
 
     /// Takes the answer in pieces of this many bytes.
     fn taken(request: &Request, answer: &str, piece_bytes: usize) -> Result<bool, String> {
-        let (mut taking, pattern) = (request.answer(7), Pattern::new());
+        let (mut taking, pattern) = (request.answer(7), Pattern::default());
         for piece in answer.as_bytes().chunks(piece_bytes) {
             taking.take(piece, &pattern).map_err(|failure| failure.text)?;
         }
@@ -292,19 +292,20 @@ mod tests {
     #[test]
     fn an_answer_without_a_length_ends_with_its_connection() {
         let mut answer = Request::Get("/".into()).answer(0);
-        answer.take(b"HTTP/1.0 200 ok\r\n\r\nhello", &Pattern::new()).unwrap();
+        answer.take(b"HTTP/1.0 200 ok\r\n\r\nhello", &Pattern::default()).unwrap();
         assert!(!answer.is_done());
         answer.ends_here();
         assert!(answer.is_done() && answer.body_bytes() == 5);
         let mut cut = Request::Get("/".into()).answer(0);
-        cut.take(b"HTTP/1.0 200 ok\r\nContent-Length: 6\r\n\r\nhello", &Pattern::new()).unwrap();
+        cut.take(b"HTTP/1.0 200 ok\r\nContent-Length: 6\r\n\r\nhello", &Pattern::default())
+            .unwrap();
         cut.ends_here();
         assert!(!cut.is_done());
     }
 
     #[test]
     fn every_byte_of_a_download_is_looked_at() {
-        let pattern = Pattern::new();
+        let pattern = Pattern::default();
         let mut bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".to_vec();
         bytes.extend_from_slice(pattern.at(0, 1_000));
         let mut answer = Request::Download(1_000).answer(0);

@@ -7,9 +7,9 @@ pub const PATTERN_CHUNK_BYTES: usize = 256 * 1024;
 /// buffer size divides: a lost, repeated or swapped block shows.
 pub struct Pattern(Vec<u8>);
 
-impl Pattern {
+impl Default for Pattern {
     /// Computes it; the same in every process.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let period: Vec<u8> = std::iter::repeat_with(|| {
             state ^= state << 13;
@@ -21,7 +21,9 @@ impl Pattern {
         .collect();
         Self(period.iter().copied().cycle().take(PERIOD_BYTES + PATTERN_CHUNK_BYTES).collect())
     }
+}
 
+impl Pattern {
     /// The bytes from `offset` on, at most [`PATTERN_CHUNK_BYTES`] and not beyond `end`.
     pub(crate) fn at(&self, offset: u64, end: u64) -> &[u8] {
         let start = usize::try_from(offset % PERIOD_BYTES as u64).unwrap_or(0);
@@ -44,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_pattern_tells_a_shifted_block() {
-        let pattern = Pattern::new();
+        let pattern = Pattern::default();
         let block = pattern.at(1_000_000, 1_016_384).to_vec();
         assert_eq!(block.len(), 16_384);
         assert!(pattern.matches(1_000_000, &block));

@@ -391,7 +391,7 @@ impl Scratch {
     /// Buffers with nothing in them yet.
     pub(crate) fn new() -> Self {
         let (received, plain) = (vec![0; RECEIVE_BYTES], vec![0; PLAIN_BYTES]);
-        Self { received, plain, pattern: Pattern::new() }
+        Self { received, plain, pattern: Pattern::default() }
     }
 }
 

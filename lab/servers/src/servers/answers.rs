@@ -190,7 +190,7 @@ mod tests {
 
     /// All that is answered to `said`, which comes in pieces of so many bytes and goes in others.
     fn answered(said: &[u8], piece_bytes: usize) -> io::Result<Vec<u8>> {
-        let (mut answers, pattern, mut sent) = (Answers::default(), Pattern::new(), Vec::new());
+        let (mut answers, pattern, mut sent) = (Answers::default(), Pattern::default(), Vec::new());
         let mut rest = said;
         loop {
             let taken = answers.take(&rest[..rest.len().min(piece_bytes)], &pattern)?;
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn requests_follow_each_other_and_a_wrong_upload_is_an_error() {
-        let pattern = Pattern::new();
+        let pattern = Pattern::default();
         let upload = b"POST /upload HTTP/1.1\r\nContent-Length: 500\r\n\r\n";
         let mut said = [&upload[..], pattern.at(0, 500)].concat();
         let more = answered(&said, 77).unwrap();

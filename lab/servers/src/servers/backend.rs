@@ -56,7 +56,7 @@ impl Backend {
     fn new(listener: TcpListener) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-        let (connections, pattern) = (Slab::new(), Pattern::new());
+        let (connections, pattern) = (Slab::new(), Pattern::default());
         Ok(Self { epoll, listener, connections, pattern, buffer: vec![0; PATTERN_CHUNK_BYTES] })
     }
 

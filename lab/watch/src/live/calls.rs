@@ -1,4 +1,4 @@
-//! System calls of the server, [`Calls`]: counted in the kernel by `bpftrace`, else from a stream
+//! System calls of the server, `Calls`: counted in the kernel by `bpftrace`, else from a stream
 //! of events by `perf trace`, else, where the operator allows it to be slowed, by `strace`.
 
 pub mod bpftrace;
