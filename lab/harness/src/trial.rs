@@ -21,7 +21,7 @@ use std::{
 };
 
 use sealane_lab_model::{
-    document::{BulkOutcome, HandshakeRound, Histogram},
+    document::{BulkRound, HandshakeRound, Histogram},
     error::Error,
     library::{Identity, TimedCall},
     scenario::Negotiated,
@@ -153,6 +153,19 @@ pub enum Line {
         /// Why.
         reason: String,
     },
+}
+
+/// What a trial of `bulk` found; there is none if any check failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BulkOutcome {
+    /// The library.
+    pub stack: Identity,
+    /// Who drove the sockets, with its version, where that is not this program.
+    pub driver: Option<String>,
+    /// What both ends read back, on every connection.
+    pub negotiated: Negotiated,
+    /// The figures; `order` is the caller's.
+    pub round: BulkRound,
 }
 
 /// Does one task by its entry in `table`; `true` if there is a result. Failures of what is measured

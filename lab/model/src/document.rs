@@ -285,19 +285,6 @@ pub struct BulkSeries {
     pub failure: Option<String>,
 }
 
-/// What a trial of `bulk` found; there is none if any check failed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BulkOutcome {
-    /// The library.
-    pub stack: Identity,
-    /// Who drove the sockets, with its version, where that is not this program.
-    pub driver: Option<String>,
-    /// What both ends read back, on every connection.
-    pub negotiated: Negotiated,
-    /// The figures; `order` is the caller's.
-    pub round: BulkRound,
-}
-
 /// One transfer of everything, or one window in memory; all bytes were compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BulkRound {

@@ -31,10 +31,9 @@ use std::{
 use sealane_lab_harness::{
     credentials::Credentials,
     options::{Resume, Shuffled},
-    trial::{Body, Line},
+    trial::{Body, BulkOutcome, Line},
 };
 use sealane_lab_model::{
-    document::BulkOutcome,
     error::Error,
     figures::{Shown, Tally},
     scenario::{Cipher, Group, Key, Kind, Share, Version},

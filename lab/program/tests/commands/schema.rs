@@ -19,7 +19,7 @@ fn every_field_of_a_document_is_explained() {
         ),
         ("document/live.rs", include_str!("../../../model/src/document/live.rs")),
         ("scenario.rs", include_str!("../../../model/src/scenario.rs")),
-        ("stack.rs", include_str!("../../../stacks/src/stack.rs")),
+        ("library.rs", include_str!("../../../model/src/library.rs")),
     ];
     for (file, source) in sources {
         let fields: Vec<&str> = fields(source).collect();

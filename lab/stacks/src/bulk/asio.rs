@@ -12,9 +12,10 @@ use sealane_lab_harness::{
     credentials::{Credentials, SERVER_NAME, Side},
     descriptors,
     native::Program,
+    trial::BulkOutcome,
 };
 use sealane_lab_model::{
-    document::{BulkOutcome, BulkRound},
+    document::BulkRound,
     error::Error,
     library::Identity,
     scenario::{Cipher, Group, Key, Negotiated, Scenario, Version},

@@ -7,10 +7,10 @@ use sealane_lab_harness::{
     journal::Journal,
     machine::Steal,
     rounds::{self, Measurement, Schedule, Turn},
-    trial::{Line, Task, launch},
+    trial::{BulkOutcome, Line, Task, launch},
 };
 use sealane_lab_model::{
-    document::{BulkOutcome, BulkRound, BulkSeries, Comparison, Invalid},
+    document::{BulkRound, BulkSeries, Comparison, Invalid},
     error::Error,
     figures::{bulk::RATE, rounds::counting},
     library::Identity,
