@@ -184,7 +184,7 @@ impl Drop for Child {
 }
 
 /// What a child writes to a pipe, read on a thread of its own, so that the child never waits for
-/// its reader; the first [`OUTPUT_BYTES_MAX`] are kept.
+/// its reader; the first `OUTPUT_BYTES_MAX` are kept.
 pub struct Output {
     reader: JoinHandle<Vec<u8>>,
     has_spoken: Arc<AtomicBool>,

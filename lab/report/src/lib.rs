@@ -1,4 +1,4 @@
-//! Documents as pages and pictures: [`page`] and [`plot`]. Starts nothing.
+//! Documents as pages and pictures: [`page`] and `plot`. Starts nothing.
 #![forbid(unsafe_code)]
 
 pub mod page;

@@ -1,9 +1,9 @@
 //! The [`Pattern`] that all transfers consist of, so that both ends check every byte.
 
-/// The most bytes that [`Pattern::at`] gives at once.
+/// The most bytes that `Pattern::at` gives at once.
 pub const PATTERN_CHUNK_BYTES: usize = 256 * 1024;
 
-/// An endless sequence of bytes that repeats only after [`PERIOD_BYTES`], which no record or
+/// An endless sequence of bytes that repeats only after `PERIOD_BYTES`, which no record or
 /// buffer size divides: a lost, repeated or swapped block shows.
 pub struct Pattern(Vec<u8>);
 

@@ -1,5 +1,5 @@
 //! What is measured: a [`Case`], the settings of the servers in it, its [`Profile`], how much of
-//! it, the [`Amount`], and the [`Column`]s of figures that come of it, each at its [`Level`] of
+//! it, the [`Amount`], and the `Column`s of figures that come of it, each at its [`Level`] of
 //! load.
 
 use sealane_lab_model::{

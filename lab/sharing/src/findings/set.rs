@@ -1,5 +1,5 @@
 //! The recordings that the page is made of, [`wanted`], and how they are made one after the other,
-//! [`record`]: what is there already stays.
+//! `record`: what is there already stays.
 
 use std::{
     env, fs,

@@ -1,4 +1,4 @@
-//! Replays of one recording, each made once: [`Replays`], and what is read from them.
+//! Replays of one recording, each made once: `Replays`, and what is read from them.
 
 use std::{
     cell::RefCell,

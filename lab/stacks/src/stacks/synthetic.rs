@@ -2,14 +2,14 @@
 //! instrument that counts it, or a model that replays it, can be checked by anybody.
 //!
 //! A handshake sends one byte each way and does nothing but this, at the server and at the client:
-//! [`WORK_TURNS`] turns of a loop of the thread's own, the shape's touches of what all threads
+//! `WORK_TURNS` turns of a loop of the thread's own, the shape's touches of what all threads
 //! share, and as many turns again.
 //!
 //! | shape | one touch | updates, stores | touches: server, client |
 //! |---|---|---|---|
 //! | `counter` | adds to one counter | 1, 0 | 8, 4 |
 //! | `false-sharing` | adds to the thread's own counter, beside the others' | 0, 1 | 8, 4 |
-//! | `mutex` | holds one mutex for [`HOLD_TURNS`] turns, adds to what it guards | 2, 1 | 2, 1 |
+//! | `mutex` | holds one mutex for `HOLD_TURNS` turns, adds to what it guards | 2, 1 | 2, 1 |
 //! | `none` | nothing | 0, 0 | 0, 0 |
 //! | `reference-count` | clones an `Arc` and drops the clone | 2, 0 | 4, 2 |
 //! | `rwlock` | reads under one read-write lock | 2, 0 | 4, 2 |
