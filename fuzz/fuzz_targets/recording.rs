@@ -3,10 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealane_lab::{
-    recording::{ByPart, Recording},
-    replay::{Machine, Question, replay},
-};
+use sealane_lab_model::recording::{ByPart, Recording};
+use sealane_lab_sharing::replay::{Machine, Question, replay};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(recording) = Recording::unpacked(bytes) else { return };

@@ -11,7 +11,7 @@ pub(crate) fn check_manifest(file: &File, findings: &mut Vec<Finding>) {
     if file.name() != "Cargo.toml" || !file.text.contains("[package]") {
         return;
     }
-    let Some(layer) = LAYERS.iter().find(|layer| layer.folder == file.top()) else {
+    let Some(layer) = layer_of(file) else {
         let message = "an unknown crate: give it its place in LAYERS of tidy/src/layers.rs";
         findings.push(Finding::new(file, 1, "layer", message));
         return;
@@ -29,7 +29,7 @@ pub(crate) fn check_manifest(file: &File, findings: &mut Vec<Finding>) {
 
 /// Adds what a Rust file, outside its tests, uses that its layer leaves to another.
 pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Finding>) {
-    let Some(layer) = LAYERS.iter().find(|layer| layer.folder == file.top()) else { return };
+    let Some(layer) = layer_of(file) else { return };
     let lines = source.shipped_lines();
     let mut seen = Vec::new();
     for (number, used) in lines.iter().cloned().chain(used_paths(&lines)) {
@@ -42,6 +42,14 @@ pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Find
             }
         }
     }
+}
+
+/// The layer of the folder that `file` is in; of folders in each other, the inner one.
+fn layer_of(file: &File) -> Option<&'static Layer> {
+    let contains = |layer: &&Layer| {
+        file.path.strip_prefix(layer.folder).is_some_and(|rest| rest.starts_with('/'))
+    };
+    LAYERS.iter().filter(contains).max_by_key(|layer| layer.folder.len())
 }
 
 /// The names of this workspace's crates in the dependency tables of a manifest, with their lines.
@@ -125,26 +133,96 @@ struct Layer {
 }
 
 /// From top to bottom.
-const LAYERS: [Layer; 14] = [
+static LAYERS: [Layer; 23] = [
     Layer {
         folder: "fuzz",
-        may_use: &["sealane", "sealane-engine", "sealane-lab", "sealane-node", "sealane-store"],
+        may_use: &[
+            "sealane",
+            "sealane-engine",
+            "sealane-lab-model",
+            "sealane-lab-sharing",
+            "sealane-node",
+            "sealane-store",
+        ],
         bans: &[],
     },
     Layer { folder: "tidy", may_use: &[], bans: &[] },
     // The lab measures the terminator from outside, as it measures its peers: never linked.
     Layer {
-        folder: "lab",
+        folder: "lab/program",
+        may_use: &[
+            "sealane-lab-exhibits",
+            "sealane-lab-harness",
+            "sealane-lab-model",
+            "sealane-lab-report",
+            "sealane-lab-servers",
+            "sealane-lab-sharing",
+            "sealane-lab-stacks",
+            "sealane-lab-watch",
+            "sealane-reserved-port",
+        ],
+        bans: &[],
+    },
+    // The write-ups: nothing else stands on them.
+    Layer {
+        folder: "lab/exhibits",
         may_use: &[
             "bytering",
-            "sealane-lanes",
             "sealane-engine",
-            "sealane-file-table",
+            "sealane-lab-harness",
+            "sealane-lab-model",
+            "sealane-lab-servers",
+            "sealane-lab-sharing",
+            "sealane-lab-stacks",
             "sealane-libssl",
             "sealane-reserved-port",
         ],
         bans: &[],
     },
+    Layer {
+        folder: "lab/sharing",
+        may_use: &[
+            "sealane-file-table",
+            "sealane-lab-harness",
+            "sealane-lab-model",
+            "sealane-lab-servers",
+            "sealane-lab-stacks",
+            "sealane-lab-watch",
+            "sealane-libssl",
+            "sealane-reserved-port",
+        ],
+        bans: &[],
+    },
+    Layer {
+        folder: "lab/watch",
+        may_use: &["sealane-lab-harness", "sealane-lab-model"],
+        bans: &[],
+    },
+    Layer {
+        folder: "lab/servers",
+        may_use: &["sealane-lab-harness", "sealane-lab-model", "sealane-reserved-port"],
+        bans: &[],
+    },
+    Layer {
+        folder: "lab/stacks",
+        may_use: &[
+            "sealane-engine",
+            "sealane-lab-harness",
+            "sealane-lab-model",
+            "sealane-lanes",
+            "sealane-libssl",
+        ],
+        bans: &[],
+    },
+    Layer { folder: "lab/report", may_use: &["sealane-lab-model"], bans: &REPORT_BANS },
+    Layer {
+        folder: "lab/harness",
+        may_use: &["sealane-lab-model", "sealane-reserved-port"],
+        bans: &[],
+    },
+    Layer { folder: "lab/model", may_use: &[], bans: &MODEL_BANS },
+    // Projects that are not ours.
+    Layer { folder: "lab/examples", may_use: &[], bans: &[] },
     Layer { folder: "libssl", may_use: &[], bans: &[] },
     Layer { folder: "bytering", may_use: &[], bans: &[] },
     Layer {
@@ -187,6 +265,16 @@ const LAYERS: [Layer; 14] = [
     Layer { folder: "file-table", may_use: &[], bans: &[] },
     // For tests, and for the lab, which starts servers too.
     Layer { folder: "reserved-port", may_use: &[], bans: &[] },
+];
+
+const MODEL_BANS: [(&str, &str); 3] =
+    [("std::net", NO_START), ("std::process", NO_START), ("std::thread", NO_START)];
+
+const REPORT_BANS: [(&str, &str); 4] = [
+    ("rustix", NO_START),
+    ("std::net", NO_START),
+    ("std::process", NO_START),
+    ("std::thread", NO_START),
 ];
 
 const LANES_BANS: [(&str, &str); 9] = [
@@ -232,5 +320,6 @@ const ENGINE_BANS: [(&str, &str); 16] = [
 
 const NO_CLOCK: &str = "time is an argument, so that tests need not wait; take `now`";
 const NO_PRINT: &str = "return an error or count it; only sealane speaks to people";
+const NO_START: &str = "this room starts nothing and waits for nothing; take what was measured";
 const NO_SYSTEM: &str = "engine makes no system call; take bytes, return bytes";
 const NO_WAIT: &str = "a lane never waits for a thread; own it, or send it by mailbox";

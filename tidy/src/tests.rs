@@ -154,6 +154,15 @@ fn dependencies_point_down() {
     let table = "[package]\n[target.'cfg(unix)'.dependencies.sealane-lanes]\npath = \"x\"\n";
     breaks_at("layer", 2, "engine/Cargo.toml", table);
     breaks("layer", "unheard-of/Cargo.toml", "[package]\n");
+    breaks("layer", "lab/unheard-of/Cargo.toml", "[package]\n");
+    breaks_at("layer", 4, "lab/model/Cargo.toml", &manifest("dependencies", "sealane-lab-harness"));
+    breaks_at(
+        "layer",
+        4,
+        "lab/report/Cargo.toml",
+        &manifest("dependencies", "sealane-lab-harness"),
+    );
+    holds("lab/report/Cargo.toml", &manifest("dependencies", "sealane-lab-model"));
     holds("lanes/Cargo.toml", &manifest("dependencies", "sealane-engine"));
     holds("node/Cargo.toml", &manifest("dependencies", "sealane-certificate-files"));
     breaks_at("layer", 4, "node/Cargo.toml", &manifest("dependencies", "sealane"));
@@ -178,6 +187,14 @@ fn the_engine_has_no_socket_no_clock_and_no_lock() {
     breaks_at("layer", 2, "engine/src/a.rs", "//! A module.\nuse std::{\n    io,\n    fs,\n};\n");
     holds("engine/src/a.rs", "//! Mutex, said.\nuse core::net::IpAddr; // RwLock\n");
     holds("sealane/src/a.rs", "//! A module.\nuse std::{fs, sync::Mutex};\n");
+}
+
+#[test]
+fn a_page_starts_nothing() {
+    let code = "//! A module.\nuse std::process::Command;\n";
+    breaks_at("layer", 2, "lab/report/src/page.rs", code);
+    breaks_at("layer", 2, "lab/model/src/document.rs", code);
+    holds("lab/harness/src/child.rs", code);
 }
 
 #[test]

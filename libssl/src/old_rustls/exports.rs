@@ -8,8 +8,12 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![allow(dead_code, reason = "the lab's sources stand here whole, and not all of it is used")]
 
+extern crate self as sealane_lab_harness;
+extern crate self as sealane_lab_model;
+
 mod credentials;
 mod error;
+mod library;
 mod scenario;
 mod stack;
 

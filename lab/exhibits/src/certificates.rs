@@ -1,0 +1,318 @@
+//! The command `certificates`: three ways to come from a name to a decoded certificate, under
+//! traffic that is nothing but full handshakes (Heroku's fault of 2016, in Erlang's `ssl`).
+//!
+//! * `central`, the fault: one thread, `owner`, decodes and stores for everybody, again for each
+//!   connection, and looks at every live entry when one closes.
+//! * `per-connection`, the published remedy: every connection decodes for itself; nothing is shared
+//!   and nothing kept.
+//! * `lane`, Sealane's way: the engine's index of names and encoded keys, which all lanes read, and
+//!   what each lane decoded on first use. The index is in memory here: where the encoded
+//!   certificates lie, in files or in a sealed store, is not what is compared.
+//!
+//! ```text
+//! generation: N x (leaf, 2 authorities, key), encoded --> server: T threads, one resolver each
+//! client: K connections at a time, each of a name --TLS--> full handshake, tiny answer, close
+//! ```
+//! What is counted as decoded is every certificate that was parsed for a connection: for `central`
+//! and `per-connection` the whole chain each time; for `lane` the leaf that its key is held
+//! against, once per lane and name. The engine's index has parsed each distinct certificate once
+//! before, for all lanes together, which stands apart as `indexed`.
+
+mod checks;
+mod client;
+mod decode;
+mod generation;
+mod owner;
+mod resolver;
+mod server;
+pub mod task;
+
+use std::{collections::BTreeMap, env, path::Path, time::Duration};
+
+use sealane_lab_harness::{
+    interrupt::Interrupt,
+    journal::Journal,
+    options::Shuffled,
+    strategies::{self, Cell, Plan, counted, measured},
+    trial::Task,
+};
+use sealane_lab_model::{document::Figure, error::Error};
+use serde::{Deserialize, Serialize};
+
+use crate::certificates::{checks::checks, task::CertificateTask};
+
+/// The arguments of `certificates`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Who decodes [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    strategy: Vec<Strategy>,
+    /// Names, each with a certificate of its own
+    #[arg(long, value_name = "N", default_value_t = 1_000,
+        value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    certs: u32,
+    /// Connections that are counted in each round
+    #[arg(long, value_name = "M", default_value_t = 2_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    conns: u32,
+    /// Certificates of connections that are held open meanwhile; the most are compared with the
+    /// fewest
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "100,10000",
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    live: Vec<u32>,
+    /// Once more with an owner that sleeps so long over each chain; 0: not
+    #[arg(long, value_name = "N", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(0..=OWNER_COST_MS_MAX))]
+    owner_cost_ms: u32,
+    /// Once more with 10% of the certificates replaced in the middle
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    replace: bool,
+    /// Once more without TLS
+    #[arg(long)]
+    plain: bool,
+    /// The server's threads
+    #[arg(long, value_name = "T", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
+    threads: u32,
+    /// Connections under way at once
+    #[arg(long, value_name = "K", default_value_t = 16,
+        value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
+    clients: u32,
+    /// In which names are asked for
+    #[arg(long, value_enum, default_value = "in-turn")]
+    order: Order,
+    #[command(flatten)]
+    shuffled: Shuffled,
+    /// A fault to commit, which a check must find: a test interface
+    #[arg(long, hide = true)]
+    fault: Option<Fault>,
+}
+
+/// Who decodes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// One thread for everybody
+    Central,
+    /// Every connection for itself
+    PerConnection,
+    /// Each lane what it is asked for, once
+    Lane,
+}
+
+/// In which names are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// All, one after the other, and again
+    InTurn,
+    /// By chance, the k-th name with a weight of 1/k
+    Zipf,
+}
+
+/// A test interface: what goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// No connection tells the owner that it is over.
+    LeakedReference,
+    /// The first name gets its own certificate with its neighbour's key.
+    MixedPair,
+    /// The first name gets its neighbour's certificate.
+    Neighbour,
+}
+
+/// `true` if every row has figures and no check failed.
+///
+/// # Errors
+/// What stopped it.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let interrupt = Interrupt::catch()?;
+    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+    generation::write(folder.path(), arguments.certs)?;
+    let mut strategies =
+        strategies::measure(arguments.plan(folder.path())?, &mut journal, &interrupt)?;
+    strategies.checks = checks(&strategies, arguments)?;
+    strategies::conclude(&mut journal, strategies)
+}
+
+impl Strategy {
+    /// As on the command line.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Central => "central",
+            Self::Lane => "lane",
+            Self::PerConnection => "per-connection",
+        }
+    }
+}
+
+impl Arguments {
+    fn plan(&self, folder: &Path) -> Result<Plan, Error> {
+        let setting = |name: &str, value: &dyn ToString| (name.to_owned(), value.to_string());
+        let order = match self.order {
+            Order::InTurn => "in turn",
+            Order::Zipf => "by Zipf's law",
+        };
+        Ok(Plan {
+            command: "certificates",
+            settings: [
+                setting("certificates", &self.certs),
+                setting("connections", &self.conns),
+                setting("clients", &self.clients),
+                setting("names", &order),
+                setting("threads", &self.threads),
+            ]
+            .into(),
+            figures: figures(),
+            cells: self.cells(folder)?,
+            rounds: self.shuffled.number(),
+            seed: self.shuffled.seed(),
+            time_max: self.time_max(),
+        })
+    }
+
+    fn time_max(&self) -> Duration {
+        let held = held(self.live.iter().copied().max().unwrap_or(0));
+        let each = TIME_PER_CONNECTION_MAX + Duration::from_millis(self.owner_cost_ms.into());
+        TIME_MAX + each * (self.conns + self.certs + 2 * held)
+    }
+
+    /// Within each variant, the remedy comes last; and of the variants, the plain one with the most
+    /// live entries.
+    fn cells(&self, folder: &Path) -> Result<Vec<Cell>, Error> {
+        let mut strategies = self.strategy.clone();
+        if strategies.is_empty() {
+            strategies = vec![Strategy::Central, Strategy::PerConnection, Strategy::Lane];
+        }
+        strategies.sort_unstable();
+        strategies.dedup();
+        let mut live = self.live.clone();
+        live.sort_unstable();
+        live.dedup();
+        let few = live.first().copied().unwrap_or(0);
+        let plain = |live| Circumstances { live, owner_cost_ms: 0, replaces: false };
+        let mut all = Vec::new();
+        if self.owner_cost_ms > 0 {
+            all.push(Circumstances { owner_cost_ms: self.owner_cost_ms, ..plain(few) });
+        }
+        if self.replace {
+            all.push(Circumstances { replaces: true, ..plain(few) });
+        }
+        all.extend(live.into_iter().map(plain));
+        let mut cells = Vec::new();
+        for circumstances in all {
+            for strategy in &strategies {
+                let task = Task::new(&self.task(folder, *strategy, circumstances))?;
+                let strategy = strategy.name().to_owned();
+                cells.push(Cell { strategy, variant: circumstances.variant(), task });
+            }
+        }
+        if self.plain {
+            let task = self.task(folder, Strategy::PerConnection, plain(few));
+            let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
+            let variant = [("transport".to_owned(), "http".to_owned())].into();
+            cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
+        }
+        Ok(cells)
+    }
+
+    fn task(
+        &self,
+        folder: &Path,
+        strategy: Strategy,
+        circumstances: Circumstances,
+    ) -> CertificateTask {
+        let Circumstances { live, owner_cost_ms, replaces } = circumstances;
+        CertificateTask {
+            strategy,
+            folder: folder.to_owned(),
+            is_plain: false,
+            connections: self.conns as usize,
+            held: held(live) as usize,
+            threads: self.threads as usize,
+            clients: self.clients as usize,
+            owner_cost_ms: u64::from(owner_cost_ms),
+            replaces,
+            order: self.order,
+            seed: self.shuffled.seed(),
+            fault: self.fault,
+        }
+    }
+}
+
+/// What tells rows of one strategy apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Circumstances {
+    live: u32,
+    owner_cost_ms: u32,
+    replaces: bool,
+}
+
+impl Circumstances {
+    fn variant(self) -> BTreeMap<String, String> {
+        let mut variant: BTreeMap<_, _> = [
+            (LIVE.to_owned(), self.live.to_string()),
+            ("transport".to_owned(), "https".to_owned()),
+        ]
+        .into();
+        if self.owner_cost_ms > 0 {
+            variant.insert(OWNER_COST.to_owned(), format!("{} ms", self.owner_cost_ms));
+        }
+        if self.replaces {
+            variant.insert(REPLACED.to_owned(), "10%".to_owned());
+        }
+        variant
+    }
+}
+
+/// Connections that have so many certificates together.
+fn held(live: u32) -> u32 {
+    live.div_ceil(generation::CHAIN_CERTIFICATES)
+}
+
+/// What each means, in this order: connections that got the certificate of their name and an
+/// answer, and those that failed; handshakes that were timed, and all there were, with those of
+/// connections held before; certificates decoded for them; different names that a thread was asked
+/// for, summed over threads; certificates that the engine parsed before; messages to the owner per
+/// connection; messages that waited for it at the same time; entries that it looked at when a
+/// connection closed; and at the end, held connections that got an answer, replaced names that show
+/// their new certificate, and entries of the owner or generations that nobody uses.
+fn figures() -> Vec<Figure> {
+    vec![
+        counted("verified", "right"),
+        counted("failed", "failed"),
+        counted("timed", "timed"),
+        counted("handshakes", "handshakes in all"),
+        counted("decoded", "decoded"),
+        counted("first_uses", "first uses"),
+        counted("indexed", "indexed"),
+        counted("messages", "messages each"),
+        counted("waiting", "waiting at once"),
+        counted("visited", "visited per close"),
+        measured("cpu_us", "server CPU per connection", "us", "less"),
+        measured("rate", "connections", "per second", "more"),
+        measured("p50_ms", "round trip p50", "ms", "less"),
+        measured("p99_ms", "round trip p99", "ms", "less"),
+        counted("held_answered", "old ones answered"),
+        counted("replaced_shown", "replaced ones shown"),
+        counted("left", "left behind"),
+    ]
+}
+
+/// The row without TLS.
+const PLAIN: &str = "no certificates";
+/// Keys of variants.
+const LIVE: &str = "live";
+const OWNER_COST: &str = "owner cost";
+const REPLACED: &str = "replaced";
+/// Beside the connections of a trial.
+const TIME_MAX: Duration = Duration::from_secs(60);
+const TIME_PER_CONNECTION_MAX: Duration = Duration::from_millis(50);
+/// Threads, and connections. With the cost below, the last one waits for less than the 20 s after
+/// which a client gives up.
+const AT_ONCE_MAX: i64 = 128;
+const OWNER_COST_MS_MAX: i64 = 100;

@@ -1,0 +1,278 @@
+//! What the rows must show: the checks D1 to D7 of the write-ups' list.
+
+use sealane_lab_harness::strategies::check;
+use sealane_lab_model::{
+    document::{Strategies, StrategyCheck, StrategyRow},
+    error::Error,
+    histogram::Times,
+};
+
+use crate::certificates::{
+    Arguments, LIVE, OWNER_COST, PLAIN, REPLACED, Strategy,
+    generation::{CHAIN_CERTIFICATES, REPLACED_EVERY},
+    held,
+    task::ROUND_TRIP,
+};
+
+/// All of them.
+///
+/// # Errors
+/// A row's times are no times.
+pub(super) fn checks(
+    strategies: &Strategies,
+    arguments: &Arguments,
+) -> Result<Vec<StrategyCheck>, Error> {
+    let rows = Rows(strategies.rows.iter().filter(|row| row.failure.is_none()).collect());
+    let connections = f64::from(arguments.conns);
+    Ok(vec![
+        names_are_answered(&rows, connections),
+        closes_cost_the_same(&rows),
+        work_is_done_once(&rows, arguments.certs),
+        the_owner_is_a_queue(&rows, arguments.threads),
+        the_owner_is_slow(&rows, arguments.clients)?,
+        replacing_is_clean(&rows, arguments),
+        handshakes_are_timed(&rows, arguments)?,
+    ])
+}
+
+/// Rows that have figures.
+struct Rows<'s>(Vec<&'s StrategyRow>);
+
+impl<'s> Rows<'s> {
+    fn with_tls(&self) -> impl Iterator<Item = &'s StrategyRow> {
+        self.0.iter().copied().filter(|row| row.strategy != PLAIN)
+    }
+
+    fn of(&self, strategy: &str) -> impl Iterator<Item = &'s StrategyRow> {
+        self.with_tls().filter(move |row| row.strategy == strategy)
+    }
+
+    /// The row of `strategy` under some circumstance, and no other.
+    fn under(&self, strategy: &str, circumstance: &str) -> Option<&'s StrategyRow> {
+        self.of(strategy).find(|row| row.variant.contains_key(circumstance))
+    }
+
+    /// The fewest of a figure in any row with TLS, as text.
+    fn told(&self, figure: &str, of: f64) -> String {
+        let fewest = self.with_tls().map(|row| least(row, figure).unwrap_or(0.0));
+        let fewest = fewest.reduce(f64::min).unwrap_or(0.0);
+        format!("{fewest} of {of} at least, in {} rows", self.with_tls().count())
+    }
+
+    /// The rows of `strategy` in the order of live entries, without other circumstances.
+    fn by_live(&self, strategy: &str) -> Vec<(f64, &'s StrategyRow)> {
+        let live = |row: &'s StrategyRow| {
+            let number = row.variant.get(LIVE).and_then(|text| text.parse().ok());
+            number.map(|number: f64| (number, row))
+        };
+        let is_plain = |row: &&StrategyRow| {
+            ![OWNER_COST, REPLACED].iter().any(|key| row.variant.contains_key(*key))
+        };
+        let mut rows: Vec<_> = self.of(strategy).filter(is_plain).filter_map(live).collect();
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        rows
+    }
+}
+
+/// D1.
+fn names_are_answered(rows: &Rows<'_>, connections: f64) -> StrategyCheck {
+    let claim = "every handshake shows the certificate that was made for the name asked for";
+    let holds = all(rows.with_tls(), |row| least(row, "verified") == Some(connections));
+    check("D1", claim, holds, rows.told("verified", connections))
+}
+
+/// D2.
+fn closes_cost_the_same(rows: &Rows<'_>) -> StrategyCheck {
+    let claim = "with a hundred times as many live entries, a close by the owner looks at 20 times \
+                 as many or more; the others have no table to look through";
+    let mut holds = None;
+    let mut shown = Vec::new();
+    for strategy in STRATEGIES {
+        let by_live = rows.by_live(strategy);
+        let (Some((few, less)), Some((many, more))) = (by_live.first(), by_live.last()) else {
+            continue;
+        };
+        let (Some(before), Some(after)) = (most(less, "visited"), least(more, "visited")) else {
+            continue;
+        };
+        // Nothing visited is as good as one entry.
+        let growth = after.max(1.0) / before.max(1.0);
+        shown.push(format!("{strategy} {before:.0} of {few} and {after:.0} of {many}"));
+        if many / few.max(1.0) >= GROWTH_OF_LIVE_MIN {
+            let fine = if strategy == CENTRAL { growth >= 20.0 } else { growth <= 1.5 };
+            holds = Some(holds.unwrap_or(true) && fine);
+        }
+    }
+    check("D2", claim, holds, shown.join(", "))
+}
+
+/// D3.
+fn work_is_done_once(rows: &Rows<'_>, names: u32) -> StrategyCheck {
+    let claim = "the owner and every connection for itself decode a whole chain per handshake; a \
+                 lane a leaf at its first use, and the index every certificate once for all lanes";
+    // What is replaced is decoded once more.
+    let rows: Vec<_> = rows.with_tls().filter(|row| !row.variant.contains_key(REPLACED)).collect();
+    let distinct = f64::from(names + CHAIN_CERTIFICATES - 1);
+    let holds = all(rows.iter().copied(), |row| {
+        rounds_of(row, "decoded").enumerate().all(|(round, decoded)| {
+            let in_round = |name| rounds_of(row, name).nth(round);
+            let chains = |handshakes| handshakes * f64::from(CHAIN_CERTIFICATES);
+            Some(decoded)
+                == match row.strategy == LANE {
+                    true => in_round("first_uses"),
+                    false => in_round("handshakes").map(chains),
+                }
+        }) && (row.strategy != LANE || least(row, "indexed") == Some(distinct))
+    });
+    let first = |strategy: &&str| rows.iter().find(|row| row.strategy == **strategy);
+    let told = |row: &&StrategyRow| {
+        let figure = |name| most(row, name).unwrap_or(0.0);
+        let (strategy, decoded) = (&row.strategy, figure("decoded"));
+        let before = match row.strategy == LANE {
+            true => format!(" and {} indexed before", figure("indexed")),
+            false => String::new(),
+        };
+        format!("{strategy} {decoded}{before}, for {} handshakes", figure("handshakes"))
+    };
+    let shown: Vec<_> = STRATEGIES.iter().filter_map(first).map(told).collect();
+    check("D3", claim, holds, shown.join("; "))
+}
+
+/// D4.
+fn the_owner_is_a_queue(rows: &Rows<'_>, threads: u32) -> StrategyCheck {
+    let claim = "as many messages as the server has threads but one wait for the owner at once; \
+                 the others have none to send to";
+    let others = rows.with_tls().filter(|row| row.strategy != CENTRAL);
+    let silent =
+        all(others, |row| most(row, "messages") == Some(0.0) && most(row, "waiting") == Some(0.0));
+    let busy = rows.under(CENTRAL, OWNER_COST);
+    let deep = busy.and_then(|row| least(row, "waiting")).map(|depth| (depth, threads - 1));
+    let holds = match (deep, silent) {
+        (Some((depth, wanted)), silent) => {
+            Some(depth >= f64::from(wanted) && silent != Some(false))
+        }
+        // An owner that costs next to nothing need not be a queue on every machine.
+        (None, silent) => silent.filter(|silent| !silent),
+    };
+    let of_central = |name| most_of(rows.of(CENTRAL), name).unwrap_or(0.0);
+    let shown = format!(
+        "{threads} threads; central {} messages per connection, {} waiting at once",
+        of_central("messages"),
+        of_central("waiting"),
+    );
+    check("D4", claim, holds, shown)
+}
+
+/// D5, by the best round of each, because a busy machine only ever adds to a time. Those that are
+/// told beside it are of all rounds.
+fn the_owner_is_slow(rows: &Rows<'_>, clients: u32) -> Result<StrategyCheck, Error> {
+    let claim = "with an owner that costs something, half of its round trips take 3 times as long \
+                 as half of those without one, and longer than 99% of them";
+    let best = |strategy, figure| least(rows.under(strategy, OWNER_COST)?, figure);
+    let (Some(before), Some(after), Some(tail)) =
+        (best(CENTRAL, "p50_ms"), best(PER_CONNECTION, "p50_ms"), best(PER_CONNECTION, "p99_ms"))
+    else {
+        let why = "it needs --owner-cost-ms, and both strategies";
+        return Ok(check("D5", claim, None, why));
+    };
+    let holds = before >= 3.0 * after && tail < before;
+    let mut shown = format!(
+        "best rounds, {clients} connections at once: p50 {before:.2} ms before, {after:.2} ms \
+         after with p99 {tail:.2} ms"
+    );
+    for strategy in STRATEGIES {
+        let times = rows.under(strategy, OWNER_COST).and_then(|row| row.times.get(ROUND_TRIP));
+        if let Some(times) = times {
+            let times = Times::read(times)?;
+            let ms = |percentile| times.percentile_ns(percentile) as f64 / 1e6;
+            let told = format!("; all of {strategy} p50 {:.2}, p99 {:.2}", ms(50.0), ms(99.0));
+            shown.push_str(&told);
+        }
+    }
+    Ok(check("D5", claim, (clients >= CLIENTS_MIN).then_some(holds), shown))
+}
+
+/// D6.
+fn replacing_is_clean(rows: &Rows<'_>, arguments: &Arguments) -> StrategyCheck {
+    let claim = "while certificates are replaced, no handshake fails or mixes a certificate with \
+                 another's key, old connections go on, and 1 s after the last one nothing is left";
+    let rows: Vec<_> = rows.with_tls().filter(|row| row.variant.contains_key(REPLACED)).collect();
+    let connections = f64::from(arguments.conns);
+    let replaced = f64::from(arguments.certs.div_ceil(REPLACED_EVERY));
+    let old = |row: &StrategyRow| {
+        let live = row.variant.get(LIVE).and_then(|text| text.parse().ok());
+        live.map_or(0.0, |live| f64::from(held(live)))
+    };
+    let holds = all(rows.iter().copied(), |row| {
+        least(row, "verified") == Some(connections)
+            && most(row, "failed") == Some(0.0)
+            && least(row, "replaced_shown") == Some(replaced)
+            && least(row, "held_answered") == Some(old(row))
+            && most(row, "left") == Some(0.0)
+    });
+    let told = |row: &&StrategyRow| {
+        let [failed, left] = ["failed", "left"].map(|name| most(row, name).unwrap_or(0.0));
+        let [shown, answered] =
+            ["replaced_shown", "held_answered"].map(|name| least(row, name).unwrap_or(0.0));
+        let (strategy, old) = (&row.strategy, old(row));
+        format!(
+            "{strategy}: {failed} failed, {shown} of {replaced} replaced are shown, {answered} of \
+             {old} old connections answered, {left} left"
+        )
+    };
+    let shown: Vec<_> = rows.iter().map(told).collect();
+    check("D6", claim, holds, shown.join("; "))
+}
+
+/// D7.
+fn handshakes_are_timed(rows: &Rows<'_>, arguments: &Arguments) -> Result<StrategyCheck, Error> {
+    let claim = "every handshake is timed, from before its connect(), so that no round trip is \
+                 shorter than what the owner sleeps over it";
+    let (connections, cost_ms) = (f64::from(arguments.conns), f64::from(arguments.owner_cost_ms));
+    let timed = |row: &StrategyRow| least(row, "timed").unwrap_or(0.0);
+    let mut holds = all(rows.with_tls(), |row| timed(row) == connections);
+    let mut shown = rows.told("timed", connections);
+    let slowed = rows.under(CENTRAL, OWNER_COST).and_then(|row| row.times.get(ROUND_TRIP));
+    if let Some(times) = slowed {
+        let shortest_ms = Times::read(times)?.percentile_ns(0.0) as f64 / 1e6;
+        holds = holds.map(|holds| holds && shortest_ms >= cost_ms * (1.0 - HISTOGRAM_ROUNDING));
+        let with = format!("; the shortest {shortest_ms:.2} ms with an owner that takes {cost_ms}");
+        shown.push_str(&with);
+    }
+    Ok(check("D7", claim, holds, shown))
+}
+
+/// Whether it holds for all, if there is any.
+fn all<'s>(
+    rows: impl Iterator<Item = &'s StrategyRow>,
+    holds: impl Fn(&StrategyRow) -> bool,
+) -> Option<bool> {
+    rows.map(holds).reduce(|one, other| one && other)
+}
+
+fn rounds_of<'s>(row: &'s StrategyRow, figure: &str) -> impl Iterator<Item = f64> + 's {
+    row.figures.get(figure).into_iter().flatten().copied()
+}
+
+fn least(row: &StrategyRow, figure: &str) -> Option<f64> {
+    rounds_of(row, figure).reduce(f64::min)
+}
+
+fn most_of<'s>(rows: impl Iterator<Item = &'s StrategyRow>, figure: &str) -> Option<f64> {
+    rows.filter_map(|row| most(row, figure)).reduce(f64::max)
+}
+
+fn most(row: &StrategyRow, figure: &str) -> Option<f64> {
+    rounds_of(row, figure).reduce(f64::max)
+}
+
+const CENTRAL: &str = Strategy::Central.name();
+const LANE: &str = Strategy::Lane.name();
+const PER_CONNECTION: &str = Strategy::PerConnection.name();
+const STRATEGIES: [&str; 3] = [CENTRAL, PER_CONNECTION, LANE];
+/// Three digits are kept.
+const HISTOGRAM_ROUNDING: f64 = 0.001;
+/// Fewer at once do not show a queue.
+const CLIENTS_MIN: u32 = 4;
+/// D2 compares 10,000 with 100.
+const GROWTH_OF_LIVE_MIN: f64 = 100.0;

@@ -1,0 +1,190 @@
+//! The client of the load, which holds every handshake against the one certificate that it must
+//! show: the [`Examiner`], and the [`Plan`] around it.
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+
+use fastrand::Rng;
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use sealane_lab_harness::interrupt::Interrupt;
+use sealane_lab_model::{
+    error::Error,
+    scenario::{Cipher, Group, Version},
+};
+use sealane_lab_servers::load::{Expect, Offer, Plan, Roots, Tls};
+
+use crate::certificates::{Order, generation::Generation};
+
+/// Believes a server if its chain ends in the lab's root, its certificate names the server that was
+/// asked for, and it is the very one that was made for this name.
+#[derive(Debug)]
+pub(super) struct Examiner {
+    chains: Arc<WebPkiServerVerifier>,
+    /// By name, one of each generation.
+    leaves: HashMap<String, Vec<CertificateDer<'static>>>,
+}
+
+impl Examiner {
+    /// Takes the certificates of any of `generations`.
+    ///
+    /// # Errors
+    /// The root is none.
+    pub(super) fn new(
+        root: Arc<RootCertStore>,
+        generations: &[&Generation],
+    ) -> Result<Arc<Self>, Error> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let chains = WebPkiServerVerifier::builder_with_provider(root, provider)
+            .build()
+            .map_err(|error| Error::Check(format!("the lab's root: {error}")))?;
+        let mut leaves: HashMap<String, Vec<_>> = HashMap::new();
+        for generation in generations {
+            for name in generation.names() {
+                let chain = generation.find(name).map(|encoded| encoded.chain.as_slice());
+                let leaf = chain.and_then(<[_]>::first);
+                leaves.entry(name.clone()).or_default().extend(leaf.cloned());
+            }
+        }
+        Ok(Arc::new(Self { chains, leaves }))
+    }
+
+    fn is_right(&self, leaf: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+        let ServerName::DnsName(name) = name else { return false };
+        self.leaves.get(name.as_ref()).is_some_and(|leaves| leaves.iter().any(|one| one == leaf))
+    }
+}
+
+impl ServerCertVerifier for Examiner {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        if !self.is_right(leaf, name) {
+            return Err(CertificateError::NotValidForName.into());
+        }
+        self.chains.verify_server_cert(leaf, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        self.chains.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        self.chains.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
+
+/// Connections to `address`, one for each of `names` in turn; without an examiner, no TLS.
+///
+/// # Errors
+/// A name is none.
+pub(super) fn plan(
+    address: SocketAddr,
+    examiner: Option<Arc<Examiner>>,
+    names: &[&str],
+) -> Result<Plan, Error> {
+    let tls = examiner.map(|examiner| {
+        let named = |name: &&str| ServerName::try_from((*name).to_owned());
+        let names: Result<Vec<_>, _> = names.iter().map(named).collect();
+        let names = names.map_err(|error| Error::Check(format!("server name: {error}")))?;
+        let offer = Offer {
+            version: Some(Version::Tls13),
+            cipher: Some(Cipher::Aes128Gcm),
+            group: Some(Group::X25519),
+            alpn: Vec::new(),
+            roots: Roots::Examined(examiner),
+            hoards_tickets: false,
+        };
+        Ok(Tls { offer, names, resume: 0.0 })
+    });
+    let tls = tls.transpose()?;
+    let expect = match &tls {
+        None => Expect::default(),
+        Some(_) => Expect {
+            version: Some(Version::Tls13),
+            group: Some(Group::X25519),
+            resumed: Some(false),
+            ..Expect::default()
+        },
+    };
+    Ok(Plan {
+        address,
+        host: "lab.test".into(),
+        tls,
+        expect,
+        // Failures are what some of the checks count.
+        tolerant: true,
+        interrupted: Interrupt::default(),
+        progress: Arc::default(),
+    })
+}
+
+/// Which names `count` connections ask for; the same for the same seed.
+pub(super) fn sequence(names: &[String], order: Order, seed: u64, count: usize) -> Vec<&str> {
+    let mut random = Rng::with_seed(seed);
+    let mut shuffled: Vec<&str> = names.iter().map(String::as_str).collect();
+    random.shuffle(&mut shuffled);
+    match order {
+        Order::InTurn => shuffled.into_iter().cycle().take(count).collect(),
+        Order::Zipf => {
+            let mut sum = 0.0;
+            let weigh = |rank| {
+                sum += 1.0 / f64::from(rank);
+                sum
+            };
+            let sums: Vec<f64> = (1..).take(shuffled.len()).map(weigh).collect();
+            let last = shuffled.len().saturating_sub(1);
+            let mut draw = || {
+                let drawn = random.f64() * sum;
+                shuffled.get(sums.partition_point(|sum| *sum <= drawn).min(last)).copied()
+            };
+            (0..count).filter_map(|_| draw()).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_in_turn_or_the_first_far_more_often_than_the_last() {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(str::to_owned);
+        let asked = |order, seed| sequence(&names, order, seed, 800);
+        let count = |asked: &[&str], name| asked.iter().filter(|asked| **asked == name).count();
+        let in_turn = asked(Order::InTurn, 3);
+        assert!(names.iter().all(|name| count(&in_turn, name) == 100));
+        let zipf = asked(Order::Zipf, 3);
+        let mut counts = names.each_ref().map(|name| count(&zipf, name));
+        counts.sort_unstable();
+        // By the law, 294 and 37.
+        assert!(counts[7] > 240 && counts[0] < 60, "{counts:?}");
+        assert_eq!(zipf, asked(Order::Zipf, 3));
+        assert_ne!(zipf, asked(Order::Zipf, 4));
+    }
+}

@@ -1,0 +1,332 @@
+//! What the arguments of `contexts` come to on this machine: the servers that are started, the rows
+//! that are measured, and the trials that the checks rest on.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use sealane_lab_harness::{
+    credentials::Credentials,
+    interrupt::Interrupt,
+    strategies::{Cell, Plan, counted, measured},
+    trial::{Task, launch},
+};
+use sealane_lab_model::{document::Strategies, error::Error, scenario::Key};
+
+use crate::contexts::{
+    Arguments,
+    checks::Judge,
+    library, mongoc,
+    servers::{self, Server},
+    target::{Choice, Protocol, Target},
+    task::{ClientTask, ContextsTask, Files, Libmongoc, Names, Pings, STRATEGIES, Strategy, Swaps},
+};
+
+/// What the arguments come to on this machine, with the servers that were started for it.
+pub(super) struct Setting<'a> {
+    arguments: &'a Arguments,
+    stacks: Vec<String>,
+    /// Name and version of MongoDB's driver, if it takes part.
+    libmongoc: Option<String>,
+    lanes: usize,
+    targets: Vec<(Target, Files)>,
+    /// Two Redis servers, the roots of either of which do not lead to the other.
+    rivals: Option<Rivals>,
+    _folder: tempfile::TempDir,
+    _servers: Vec<Server>,
+}
+
+/// Two servers, and the roots that lead to either.
+struct Rivals {
+    targets: [Target; 2],
+    roots: [PathBuf; 2],
+    _servers: [Server; 2],
+}
+
+impl<'a> Setting<'a> {
+    /// Starts what must be started.
+    ///
+    /// # Errors
+    /// What is missing, or does not start.
+    pub(super) fn new(arguments: &'a Arguments) -> Result<Self, Error> {
+        let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+        let credentials = Credentials::make(&folder.path().join("own"), Key::P256)?;
+        let mut choices = arguments.target.clone();
+        if choices.is_empty() {
+            choices.push(Choice::Own(Protocol::Redis));
+            choices.extend(servers::mongodb_is_built().then_some(Choice::Own(Protocol::Mongodb)));
+        }
+        let identification = arguments.cert.clone().zip(arguments.key.clone());
+        let bundle = arguments.ca.clone().or_else(systems_bundle);
+        let (mut targets, mut servers) = (Vec::new(), Vec::new());
+        for choice in choices {
+            let (target, ca) = match choice {
+                Choice::There(target) => (target, bundle.clone().ok_or_else(no_bundle)?),
+                Choice::Own(protocol) => {
+                    let server = Server::start(protocol, folder.path(), &credentials)?;
+                    let target = server.target.clone();
+                    servers.push(server);
+                    (target, with_root(bundle.as_deref(), &credentials, folder.path())?)
+                }
+            };
+            targets.push((target, Files { ca, identification: identification.clone() }));
+        }
+        let speaks = |(target, _): &(Target, Files)| target.protocol == Protocol::Mongodb;
+        let (stacks, libmongoc) = chosen(&arguments.stack, targets.iter().any(speaks))?;
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let lanes = arguments.lanes.map_or(processors, |lanes| lanes as usize);
+        let rivals = Rivals::start(folder.path(), &credentials)?;
+        Ok(Self {
+            arguments,
+            stacks,
+            libmongoc,
+            lanes,
+            targets,
+            rivals,
+            _folder: folder,
+            _servers: servers,
+        })
+    }
+
+    /// The names of the stacks, MongoDB's driver not among them.
+    pub(super) fn stacks(&self) -> &[String] {
+        &self.stacks
+    }
+
+    /// All rows.
+    ///
+    /// # Errors
+    /// The roots cannot be read; a path has no words in JSON.
+    pub(super) fn plan(&self) -> Result<Plan, Error> {
+        let arguments = self.arguments;
+        let mut cells = Vec::new();
+        for (target, files) in &self.targets {
+            for stack in &self.stacks {
+                cells.extend(self.cells(target, files, stack)?);
+            }
+        }
+        let mut settings = BTreeMap::from([
+            ("clients".to_owned(), arguments.clients.to_string()),
+            ("lanes".to_owned(), self.lanes.to_string()),
+            ("pools".to_owned(), arguments.pools.to_string()),
+            ("sockets".to_owned(), arguments.sockets.to_string()),
+        ]);
+        if let Some((_, files)) = self.targets.first() {
+            let roots = library::certificates_in(&files.ca)?;
+            settings.insert("roots".to_owned(), roots.to_string());
+        }
+        Ok(Plan {
+            command: "contexts",
+            settings,
+            figures: vec![
+                counted("contexts_built", "contexts"),
+                counted("contexts_freed", "freed"),
+                counted("certificates_parsed", "certificates"),
+                counted("sockets", "sockets"),
+                counted("pings", "pings"),
+                measured("build_cpu_ms", "CPU in contexts", "ms", "less"),
+                measured("total_cpu_ms", "CPU", "ms", "less"),
+                measured("build_share", "share in contexts", "%", "less"),
+                measured("rebuild_share", "after the first", "%", "less"),
+                measured("wall_ms", "time", "ms", "less"),
+                measured("rate", "sockets", "per second", "more"),
+            ],
+            cells,
+            rounds: arguments.shuffled.number(),
+            seed: arguments.shuffled.seed(),
+            time_max: self.time_max(),
+        })
+    }
+
+    /// The rows of one stack and target: the write-up's, with a thread per client; and a context
+    /// per lane, which has as many threads as lanes, beside a shared one on as many.
+    fn cells(&self, target: &Target, files: &Files, stack: &str) -> Result<Vec<Cell>, Error> {
+        let wanted = |strategy: &Strategy| {
+            let chosen = &self.arguments.strategy;
+            chosen.is_empty() || chosen.contains(strategy)
+        };
+        let mut variant = BTreeMap::from([
+            ("stack".to_owned(), stack.to_owned()),
+            ("target".to_owned(), target.protocol.name().to_owned()),
+        ]);
+        let client =
+            ClientTask { stack: stack.to_owned(), target: target.clone(), files: files.clone() };
+        let mut cells = Vec::new();
+        if let Some(row) = &self.libmongoc
+            && (stack, target.protocol) == (MONGOCS_STACK, Protocol::Mongodb)
+        {
+            let (target, files) = (target.clone(), files.clone());
+            let clients = self.clients();
+            let job = ContextsTask::Libmongoc(Libmongoc { target, files, clients });
+            let strategy = row.clone();
+            cells.push(Cell { strategy, variant: variant.clone(), task: Task::new(&job)? });
+        }
+        let cell = |strategy: Strategy, threads, variant: &BTreeMap<_, _>| {
+            let job = ContextsTask::Pings(Pings {
+                client: client.clone(),
+                strategy,
+                clients: self.clients(),
+                sockets: self.arguments.sockets as usize,
+                pools: self.arguments.pools as usize,
+                threads,
+                fault: self.arguments.fault,
+            });
+            let (strategy, variant) = (strategy.name().to_owned(), variant.clone());
+            Ok::<_, Error>(Cell { strategy, variant, task: Task::new(&job)? })
+        };
+        let threads = self.clients().min(CLIENT_THREADS_MAX);
+        for strategy in STRATEGIES.into_iter().filter(wanted) {
+            if strategy != Strategy::PerLane {
+                cells.push(cell(strategy, threads, &variant)?);
+            }
+        }
+        if wanted(&Strategy::PerLane) {
+            variant.insert("threads".to_owned(), self.lanes.to_string());
+            let pair = [Strategy::PerPool, Strategy::PerLane].into_iter().filter(wanted);
+            for strategy in pair {
+                cells.push(cell(strategy, self.lanes, &variant)?);
+            }
+        }
+        Ok(cells)
+    }
+
+    /// Runs the checks' own trials and writes all verdicts down.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`]; a trial that fails is a verdict.
+    pub(super) fn judge(
+        &self,
+        strategies: &mut Strategies,
+        interrupt: &Interrupt,
+    ) -> Result<(), Error> {
+        let Some((target, files)) = self.targets.first() else { return Ok(()) };
+        let mut judge = Judge::new(
+            self.clients() as u64,
+            self.arguments.sockets.into(),
+            self.arguments.pools.into(),
+            self.lanes as u64,
+            library::certificates_in(&files.ca)?,
+        );
+        for stack in &self.stacks {
+            let client =
+                ClientTask { stack: stack.clone(), target: target.clone(), files: files.clone() };
+            let connections = (self.clients() as u64).min(NAMES_MAX);
+            let mut jobs = vec![
+                ("E5", ContextsTask::Names(Names { client: client.clone(), connections })),
+                ("E6", ContextsTask::BadOptions(client)),
+            ];
+            jobs.extend(self.rivals.as_ref().map(|rivals| {
+                let job = Swaps {
+                    stack: stack.clone(),
+                    targets: rivals.targets.clone(),
+                    roots: rivals.roots.clone(),
+                    threads: SWAP_THREADS,
+                    swaps: self.arguments.swaps,
+                    per_second: SWAPS_PER_SECOND,
+                    fault: self.arguments.fault,
+                };
+                ("E3", ContextsTask::Swaps(job))
+            }));
+            for (check, job) in jobs {
+                if interrupt.is_pressed() {
+                    return Err(Error::Interrupted);
+                }
+                let result = launch::run(&Task::new(&job)?, self.time_max());
+                judge.hear(check, stack, result);
+            }
+        }
+        strategies.checks = judge.checks(strategies);
+        Ok(())
+    }
+
+    fn clients(&self) -> usize {
+        self.arguments.clients as usize
+    }
+
+    /// A trial takes no longer: a context per socket costs tens of milliseconds.
+    fn time_max(&self) -> Duration {
+        let Arguments { clients, sockets, swaps, .. } = self.arguments;
+        let swaps = u32::try_from(*swaps).unwrap_or(u32::MAX);
+        TIME_MAX + TIME_PER_SOCKET_MAX * (clients * sockets + swaps)
+    }
+}
+
+impl Rivals {
+    /// None if this machine has no Redis: there are targets without it.
+    fn start(folder: &Path, credentials: &Credentials) -> Result<Option<Self>, Error> {
+        let other = Credentials::make(&folder.join("other"), Key::P256)?;
+        let redis = |credentials| Server::start(Protocol::Redis, folder, credentials);
+        let servers = match (redis(credentials), redis(&other)) {
+            (Ok(one), Ok(other)) => [one, other],
+            (Err(Error::Missing { .. }), _) => return Ok(None),
+            (Err(error), _) | (_, Err(error)) => return Err(error),
+        };
+        let targets = [servers[0].target.clone(), servers[1].target.clone()];
+        Ok(Some(Self { targets, roots: [credentials.root(), other.root()], _servers: servers }))
+    }
+}
+
+/// The stacks to measure, and MongoDB's driver if it is one of them.
+fn chosen(asked: &[String], mongodb: bool) -> Result<(Vec<String>, Option<String>), Error> {
+    if asked.is_empty() {
+        let stacks = DEFAULT_STACKS.map(str::to_owned).to_vec();
+        return Ok((stacks, mongodb.then(|| mongoc::row().ok()).flatten()));
+    }
+    let mut stacks = asked.to_vec();
+    stacks.retain(|stack| stack != LIBMONGOC);
+    let driver = stacks.len() < asked.len();
+    if driver && !(mongodb && stacks.iter().any(|stack| stack == MONGOCS_STACK)) {
+        let text = "libmongoc stands beside --stack openssl and --target mongodb";
+        return Err(Error::Unsupported(text.into()));
+    }
+    Ok((stacks, driver.then(mongoc::row).transpose()?))
+}
+
+/// Where systems keep the roots that they trust.
+fn systems_bundle() -> Option<PathBuf> {
+    BUNDLES.into_iter().map(PathBuf::from).find(|path| path.exists())
+}
+
+fn no_bundle() -> Error {
+    Error::Missing {
+        program: "the system's bundle of roots".into(),
+        remedy: "apt-get install ca-certificates, or name one by --ca".into(),
+    }
+}
+
+/// A file with `bundle` and the lab's root behind it.
+fn with_root(
+    bundle: Option<&Path>,
+    credentials: &Credentials,
+    folder: &Path,
+) -> Result<PathBuf, Error> {
+    let mut text = Vec::new();
+    for file in bundle.into_iter().chain([&*credentials.root()]) {
+        text.extend(fs::read(file).map_err(Error::file(file))?);
+        text.push(b'\n');
+    }
+    let path = folder.join("roots.pem");
+    fs::write(&path, text).map_err(Error::file(&path))?;
+    Ok(path)
+}
+
+const DEFAULT_STACKS: [&str; 2] = [MONGOCS_STACK, library::SEALANE];
+/// As a stack on the command line.
+const LIBMONGOC: &str = "libmongoc";
+/// What it is linked with, and compared with.
+const MONGOCS_STACK: &str = "openssl";
+const BUNDLES: [&str; 2] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
+/// Clients that are there at once.
+const CLIENT_THREADS_MAX: usize = 256;
+/// Pairs of connections to a right and to a wrong name.
+const NAMES_MAX: u64 = 1_000;
+/// As the write-up's check asks.
+const SWAP_THREADS: usize = 8;
+const SWAPS_PER_SECOND: u64 = 100;
+const TIME_MAX: Duration = Duration::from_secs(60);
+const TIME_PER_SOCKET_MAX: Duration = Duration::from_millis(200);

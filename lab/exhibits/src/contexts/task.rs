@@ -1,0 +1,158 @@
+//! What a trial of `contexts` is to do: [`ContextsTask`].
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contexts::target::Target;
+
+/// One of its kinds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "job", rename_all = "kebab-case")]
+pub enum ContextsTask {
+    /// Options that name no usable file.
+    BadOptions(ClientTask),
+    /// MongoDB's own C driver.
+    Libmongoc(Libmongoc),
+    /// Right and wrong names on one context, in turn.
+    Names(Names),
+    /// A ping per socket.
+    Pings(Pings),
+    /// The context changes while threads connect.
+    Swaps(Swaps),
+}
+
+/// A client as its operator describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientTask {
+    /// The stack's name, or the path of a libssl.
+    pub stack: String,
+    /// Whom it talks to.
+    pub target: Target,
+    /// What it trusts and shows.
+    pub files: Files,
+}
+
+/// PEM files of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    /// The roots.
+    pub ca: PathBuf,
+    /// A certificate and its key, if the server demands one.
+    pub identification: Option<(PathBuf, PathBuf)>,
+}
+
+/// Clients that each ping over sockets of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pings {
+    /// What each of them is.
+    pub client: ClientTask,
+    /// Who builds a context.
+    pub strategy: Strategy,
+    /// How many.
+    pub clients: usize,
+    /// Sockets per client, one after the other.
+    pub sockets: usize,
+    /// Pools that the clients are dealt to, each with options of its own that are equal.
+    pub pools: usize,
+    /// Threads that the clients are dealt to.
+    pub threads: usize,
+    /// A fault to commit, which the checks must find: a test interface.
+    #[serde(default)]
+    pub fault: Option<Fault>,
+}
+
+/// Who builds a context.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// Every socket.
+    PerSocket,
+    /// Every client.
+    PerClient,
+    /// Every pool.
+    PerPool,
+    /// Every thread.
+    PerLane,
+    /// Whoever first has options that are not known yet.
+    Digest,
+}
+
+impl Strategy {
+    /// The strategy's name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PerSocket => "per-socket",
+            Self::PerClient => "per-client",
+            Self::PerPool => "per-pool",
+            Self::PerLane => "per-lane",
+            Self::Digest => "digest",
+        }
+    }
+}
+
+/// In the order of a table: the remedy last.
+pub(super) const STRATEGIES: [Strategy; 5] = [
+    Strategy::PerSocket,
+    Strategy::PerClient,
+    Strategy::PerPool,
+    Strategy::PerLane,
+    Strategy::Digest,
+];
+
+/// The pooled clients of `native/mongoc-ping.c`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Libmongoc {
+    /// A MongoDB server.
+    pub target: Target,
+    /// What they trust and show.
+    pub files: Files,
+    /// How many.
+    pub clients: usize,
+}
+
+/// Connections that ask for the right name and for a wrong one in turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// What all of them are.
+    pub client: ClientTask,
+    /// Connections of each kind.
+    pub connections: u64,
+}
+
+/// Two sets of roots that take turns, each with a server of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Swaps {
+    /// The stack's name, or the path of a libssl.
+    pub stack: String,
+    /// The server that the roots of the same number lead to.
+    pub targets: [Target; 2],
+    /// PEM files of roots.
+    pub roots: [PathBuf; 2],
+    /// Threads that connect all the while.
+    pub threads: usize,
+    /// How often the context changes.
+    pub swaps: u64,
+    /// Changes per second.
+    pub per_second: u64,
+    /// A fault to commit, which the checks must find: a test interface.
+    #[serde(default)]
+    pub fault: Option<Fault>,
+}
+
+/// What a trial does wrong when told to, so that tests see the checks find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// Every context that was swapped out is kept until all has been measured.
+    Hoard,
+    /// A context is never freed.
+    Leak,
+    /// Every socket builds a context, whatever the strategy's name.
+    Rebuild,
+    /// A swap says that the roots changed, and leaves the old ones.
+    TornSwap,
+}

@@ -1,0 +1,29 @@
+//! Where TLS is done, and how work and bytes get there: [`Strategy`].
+
+use serde::{Deserialize, Serialize};
+
+/// As the command line names it; the last one is the remedy.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// In the loop itself, between two connections
+    Inline,
+    /// On workers, each with a queue behind a lock and a wake-up per event, and bytes behind locks:
+    /// TLSnappy before its ring
+    Queue,
+    /// On workers, with rings for notices and for bytes, and at most a wake-up per batch
+    Ring,
+}
+
+impl Strategy {
+    /// The strategy's name on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Queue => "queue",
+            Self::Ring => "ring",
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What the write-ups' checks C5 and C6 say about the rows.
+
+use sealane_lab_harness::strategies::check;
+use sealane_lab_model::{
+    document::{Strategies, StrategyCheck, StrategyRow},
+    statistics::Spread,
+};
+
+use super::{ROTATION, SHARED_ISSUE, SHARED_RESUME, Strategy, TICKETS};
+
+/// Adds the checks, on a machine of so many processors.
+pub(super) fn judge(strategies: &mut Strategies, processors: usize) {
+    let rows = Rows(&strategies.rows);
+    let checks = vec![
+        waits(rows),
+        shared_writes(rows),
+        scaling(rows, processors),
+        ages(rows),
+        generated(rows, &strategies.settings["rotation"]),
+    ];
+    strategies.checks.extend(checks);
+}
+
+#[derive(Clone, Copy)]
+struct Rows<'a>(&'a [StrategyRow]);
+
+impl<'a> Rows<'a> {
+    /// Those with figures, of at least so many threads.
+    fn of(
+        self,
+        strategy: Strategy,
+        keys: &'a str,
+        threads_min: usize,
+    ) -> impl Iterator<Item = &'a StrategyRow> + Clone {
+        self.0.iter().filter(move |row| {
+            row.strategy == strategy.name()
+                && row.failure.is_none()
+                && row.variant["keys"] == keys
+                && threads(row) >= threads_min
+        })
+    }
+
+    /// All rounds' values of a figure.
+    fn values(self, strategy: Strategy, keys: &'a str, threads_min: usize, name: &str) -> Vec<f64> {
+        let rows = self.of(strategy, keys, threads_min);
+        rows.filter_map(|row| row.figures.get(name)).flatten().copied().collect()
+    }
+
+    /// A figure's median with exactly so many threads.
+    fn median(self, strategy: Strategy, threads_wanted: usize, name: &str) -> Option<f64> {
+        let mut rows = self.of(strategy, TICKETS, threads_wanted);
+        let row = rows.find(|row| threads(row) == threads_wanted)?;
+        Spread::of(row.figures.get(name)?).map(|spread| spread.median)
+    }
+
+    /// A count of the rotation.
+    fn rotation(self, strategy: Strategy, name: &str) -> Option<f64> {
+        self.values(strategy, ROTATION, 1, name).first().copied()
+    }
+}
+
+fn threads(row: &StrategyRow) -> usize {
+    row.variant["threads"].parse().unwrap_or(0)
+}
+
+/// C5 on few processors: who waits for whom.
+fn waits(rows: Rows<'_>) -> StrategyCheck {
+    let claim = "threads wait for the mutex; a lane's code has no lock, and shared writes, if \
+        counted, show that it needs none";
+    let of = |strategy| {
+        let waits = rows.values(strategy, TICKETS, 2, "lock_waits");
+        Spread::of(&waits).map(|Spread { min, max, .. }| (min, max))
+    };
+    match (of(Strategy::Mutex), of(Strategy::Lane)) {
+        (Some((mutex_min, mutex)), Some((_, lane))) => {
+            let shown = format!("mutex {mutex_min} to {mutex} waits in a window, lane {lane}");
+            check("C5", claim, Some(mutex > 0.0 && lane == 0.0), shown)
+        }
+        _ => check("C5", claim, None, "it takes mutex and lane with two threads"),
+    }
+}
+
+/// C5 as an instrument sees it.
+fn shared_writes(rows: Rows<'_>) -> StrategyCheck {
+    let claim = "a lock is written for every ticket, and a lane writes nothing that another writes";
+    let of = |strategy| {
+        let [issue, resume] = [SHARED_ISSUE, SHARED_RESUME].map(|name| {
+            let values = rows.values(strategy, TICKETS, 2, name);
+            values.first().copied()
+        });
+        Some([issue?, resume?])
+    };
+    let strategies = [Strategy::Mutex, Strategy::RwLock, Strategy::Lane];
+    let counted: Vec<_> =
+        strategies.iter().filter_map(|strategy| Some((*strategy, of(*strategy)?))).collect();
+    if counted.is_empty() {
+        return check("C5", claim, None, "it takes --shared-writes and two threads");
+    }
+    let holds = counted.iter().all(|(strategy, writes)| match strategy {
+        Strategy::Lane => *writes == [0.0, 0.0],
+        Strategy::Mutex | Strategy::RwLock => writes.iter().all(|writes| *writes > 0.0),
+    });
+    let told = counted.iter().map(|(strategy, [issue, resume])| {
+        format!("{} {issue} per issue and {resume} per resume", strategy.name())
+    });
+    check("C5", claim, Some(holds), told.collect::<Vec<_>>().join(", "))
+}
+
+/// C5 on a large machine.
+fn scaling(rows: Rows<'_>, processors: usize) -> StrategyCheck {
+    let claim = "with 16 threads the read-write lock does 3 times the mutex's tickets, and each \
+        lane 0.9 of one alone";
+    if processors < MANY {
+        let shown = format!("{processors} processors cannot show it");
+        return check("C5", claim, None, shown);
+    }
+    let rate = |strategy, threads| rows.median(strategy, threads, "tickets_per_s");
+    let ratio = |of: Option<f64>, to: Option<f64>| Some(of? / to?);
+    let gain = ratio(rate(Strategy::RwLock, MANY), rate(Strategy::Mutex, MANY));
+    let kept = ratio(rate(Strategy::Lane, MANY), rate(Strategy::Lane, 1));
+    match (gain, kept) {
+        (Some(gain), Some(kept)) => {
+            let shown = format!("{gain:.2} times, and {kept:.2}");
+            check("C5", claim, Some(gain >= 3.0 && kept >= 0.9), shown)
+        }
+        _ => check("C5", claim, None, "it takes all three with 1 and 16 threads"),
+    }
+}
+
+/// C6: which tickets opened. Only a lane is held to it: the locks' keys change when the next thread
+/// comes after their time, so that tickets live as much longer.
+fn ages(rows: Rows<'_>) -> StrategyCheck {
+    let claim = "while keys change, a lane opens every ticket younger than one lifetime and none \
+        older than two";
+    let of = |strategy, name| rows.rotation(strategy, name);
+    let told = |strategy: Strategy| {
+        let [young, refused, old, opened] =
+            ["young_opened", "young_refused", "old_refused", "old_opened"].map(|n| of(strategy, n));
+        Some((young?, refused?, old?, opened?))
+    };
+    let Some((young, refused, old, opened)) = told(Strategy::Lane) else {
+        return check("C6", claim, None, "it takes lane");
+    };
+    let holds = young > 0.0 && refused == 0.0 && old > 0.0 && opened == 0.0;
+    let mut shown = format!(
+        "{refused} of {} young ones refused, {opened} of {} old ones opened",
+        young + refused,
+        old + opened
+    );
+    for strategy in [Strategy::Mutex, Strategy::RwLock] {
+        if let Some((young, refused, old, opened)) = told(strategy) {
+            let name = strategy.name();
+            let (young, old) = (young + refused, old + opened);
+            shown += &format!("; {name} {refused} of {young} and {opened} of {old}");
+        }
+    }
+    check("C6", claim, Some(holds), shown)
+}
+
+/// C6: where keys came from.
+fn generated(rows: Rows<'_>, rotation: &str) -> StrategyCheck {
+    let claim = "while keys change, no key is made under a lock; lanes derive theirs, so that \
+        they make none from random bytes at all";
+    let of = |strategy| {
+        let made = rows.rotation(strategy, "keys_generated")?;
+        Some((made, rows.rotation(strategy, "keys_generated_locked")?))
+    };
+    let Some((made, locked)) = of(Strategy::Lane) else {
+        return check("C6", claim, None, "it takes lane");
+    };
+    let mut shown = format!("in {rotation}: {made} made by lanes");
+    let mut holds = made == 0.0 && locked == 0.0;
+    for strategy in [Strategy::Mutex, Strategy::RwLock] {
+        if let Some((made, locked)) = of(strategy) {
+            shown += &format!(", {made} for {} ({locked} under its lock)", strategy.name());
+            holds &= locked == 0.0;
+        }
+    }
+    check("C6", claim, Some(holds), shown)
+}
+
+/// Processors that show how strategies scale.
+const MANY: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(strategy: &str, keys: &str, threads: &str, figures: &[(&str, f64)]) -> StrategyRow {
+        let variant = [("threads", threads), ("keys", keys)];
+        let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), vec![*value]));
+        StrategyRow {
+            strategy: strategy.into(),
+            variant: variant.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            figures: figures.collect(),
+            ..StrategyRow::default()
+        }
+    }
+
+    /// How each check of these rows came out.
+    fn judged(rows: Vec<StrategyRow>, processors: usize) -> Vec<Option<bool>> {
+        let settings = [("rotation".to_owned(), "10 x 1000 ms".to_owned())].into();
+        let mut strategies = Strategies { rows, settings, ..Strategies::default() };
+        judge(&mut strategies, processors);
+        strategies.checks.iter().map(|check| check.holds).collect()
+    }
+
+    fn rotation(young_refused: f64, old_opened: f64, generated: f64) -> StrategyRow {
+        let figures = [
+            ("young_opened", 100.0),
+            ("young_refused", young_refused),
+            ("old_refused", 50.0),
+            ("old_opened", old_opened),
+            ("keys_generated", generated),
+            ("keys_generated_locked", 0.0),
+        ];
+        row("lane", ROTATION, "2", &figures)
+    }
+
+    #[test]
+    fn nothing_measured_is_nothing_shown() {
+        assert_eq!(judged(Vec::new(), 2), [None; 5]);
+        let alone = [("lock_waits", 0.0), ("tickets_per_s", 1.0)];
+        let rows = vec![row("mutex", TICKETS, "1", &alone), row("lane", TICKETS, "1", &alone)];
+        assert_eq!(judged(rows, 2), [None; 5]);
+    }
+
+    #[test]
+    fn a_mutex_nobody_waits_for_and_a_lane_that_waits_are_found() {
+        for (mutex, lane, holds) in [(9.0, 0.0, true), (0.0, 0.0, false), (9.0, 1.0, false)] {
+            let rows = vec![
+                row("mutex", TICKETS, "2", &[("lock_waits", mutex)]),
+                row("lane", TICKETS, "2", &[("lock_waits", lane)]),
+            ];
+            assert_eq!(judged(rows, 2)[0], Some(holds), "{mutex} {lane}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_lanes_share_is_found() {
+        let written = |strategy: &str, resume: f64| {
+            row(strategy, TICKETS, "2", &[(SHARED_ISSUE, 0.0), (SHARED_RESUME, resume)])
+        };
+        assert_eq!(judged(vec![written("lane", 0.0)], 2)[1], Some(true));
+        assert_eq!(judged(vec![written("lane", 0.5)], 2)[1], Some(false));
+        assert_eq!(judged(vec![written("mutex", 2.0)], 2)[1], Some(false));
+    }
+
+    #[test]
+    fn sixteen_processors_are_asked_for_their_rates() {
+        let rates = |mutex: f64, lane: f64| {
+            let row = |strategy: &str, threads: &str, rate: f64| {
+                row(strategy, TICKETS, threads, &[("tickets_per_s", rate)])
+            };
+            let one = row("lane", "1", 100.0);
+            vec![one, row("mutex", "16", mutex), row("rwlock", "16", 90.0), row("lane", "16", lane)]
+        };
+        assert_eq!(judged(rates(30.0, 90.0), 8)[2], None);
+        assert_eq!(judged(rates(30.0, 90.0), 16)[2], Some(true));
+        assert_eq!(judged(rates(31.0, 90.0), 16)[2], Some(false));
+        assert_eq!(judged(rates(30.0, 89.0), 16)[2], Some(false));
+    }
+
+    #[test]
+    fn a_ticket_refused_too_early_or_opened_too_late_and_a_key_made_are_found() {
+        for (refused, opened, made, [ages, generated]) in [
+            (0.0, 0.0, 0.0, [true, true]),
+            (1.0, 0.0, 0.0, [false, true]),
+            (0.0, 1.0, 0.0, [false, true]),
+            (0.0, 0.0, 1.0, [true, false]),
+        ] {
+            let checks = judged(vec![rotation(refused, opened, made)], 2);
+            assert_eq!(checks[3..], [Some(ages), Some(generated)], "{refused} {opened} {made}");
+        }
+    }
+
+    #[test]
+    fn a_key_made_under_a_lock_is_found() {
+        for (locked, holds) in [(0.0, true), (1.0, false)] {
+            let figures = [("keys_generated", 9.0), ("keys_generated_locked", locked)];
+            let rows = vec![row("rwlock", ROTATION, "2", &figures), rotation(0.0, 0.0, 0.0)];
+            assert_eq!(judged(rows, 2)[4], Some(holds), "{locked}");
+        }
+    }
+}

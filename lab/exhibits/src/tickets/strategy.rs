@@ -1,0 +1,191 @@
+//! The strategies, [`Strategy`], and what they have in common: [`SharedKeys`] is a process's,
+//! [`Issuer`] is what one thread seals and opens with.
+
+use std::{sync::Arc, time::Duration};
+
+use sealane_engine::{
+    policy::PolicyDigest,
+    provider::random,
+    tickets::{LaneClock, LaneTickets, LeafDigest, TicketRoot, Ticketer, UnixSeconds},
+};
+use sealane_lab_model::error::Error;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    rotators::{Rotator, Switcher},
+    tally::Tally,
+};
+
+/// How threads share ticket keys; the remedy last.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// One lock, held while a ticket is sealed or opened: rustls before 0.23.17
+    Mutex,
+    /// One lock for many readers, held likewise: rustls since
+    #[value(name = "rwlock")]
+    #[serde(rename = "rwlock")]
+    RwLock,
+    /// Keys that each thread derives by itself from one root: Sealane
+    Lane,
+}
+
+impl Strategy {
+    /// The strategy's name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::RwLock => "rwlock",
+            Self::Lane => "lane",
+        }
+    }
+}
+
+/// What a process has one of.
+pub(super) enum SharedKeys {
+    Lane(TicketRoot),
+    Mutex(Switcher),
+    RwLock(Rotator),
+}
+
+impl SharedKeys {
+    /// With the first keys made, which `tally` counts; a lane's root is one.
+    ///
+    /// # Errors
+    /// The kernel gives no random bytes, or the engine takes no such lifetime.
+    pub(super) fn new(
+        strategy: Strategy,
+        now: UnixSeconds,
+        lifetime_s: u64,
+        tally: &Tally,
+    ) -> Result<Self, Error> {
+        let shared = match strategy {
+            Strategy::Mutex => Switcher::new(now, lifetime_s, tally).map(Self::Mutex),
+            Strategy::RwLock => Rotator::new(now, lifetime_s, tally).map(Self::RwLock),
+            Strategy::Lane => {
+                let mut secret = [0; 32];
+                random::fill(&mut secret).map_err(|error| Error::Check(error.to_string()))?;
+                tally.generates();
+                let fill = |bytes: &mut [u8]| bytes.copy_from_slice(&secret);
+                let root = TicketRoot::generate(Duration::from_secs(lifetime_s), now, fill);
+                Some(Self::Lane(root.map_err(|error| Error::Check(error.to_string()))?))
+            }
+        };
+        shared.ok_or_else(|| Error::Check("no ticket keys could be made".into()))
+    }
+
+    /// The calling thread's.
+    pub(super) fn issuer(&self, now: UnixSeconds) -> Issuer<'_> {
+        let keys = match self {
+            Self::Lane(root) => {
+                let clock = Arc::new(LaneClock::new(now));
+                let tickets = LaneTickets::new(root.clone(), Arc::clone(&clock), random::fill);
+                let ticketer = Box::new(tickets.ticketer(POLICY));
+                Keys::Lane { clock, leaf: LeafDigest::of(LEAF), ticketer, tickets }
+            }
+            Self::Mutex(switcher) => Keys::Mutex(switcher),
+            Self::RwLock(rotator) => Keys::RwLock(rotator),
+        };
+        Issuer { keys, now, tally: Tally::default() }
+    }
+}
+
+/// One thread's way to the keys, at a time that it sets.
+pub(super) struct Issuer<'a> {
+    keys: Keys<'a>,
+    now: UnixSeconds,
+    /// What it did.
+    pub(super) tally: Tally,
+}
+
+enum Keys<'a> {
+    Lane { clock: Arc<LaneClock>, leaf: LeafDigest, tickets: LaneTickets, ticketer: Box<Ticketer> },
+    Mutex(&'a Switcher),
+    RwLock(&'a Rotator),
+}
+
+impl Issuer<'_> {
+    /// The time from now on; a lane does the same once per turn of its loop.
+    ///
+    /// # Errors
+    /// The lane's clock and root contradict each other.
+    pub(super) fn set(&mut self, now: UnixSeconds) -> Result<(), Error> {
+        self.now = now;
+        if let Keys::Lane { clock, tickets, .. } = &self.keys {
+            clock.set(now);
+            tickets.rotate().map_err(|error| Error::Check(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// A ticket for a session.
+    ///
+    /// # Errors
+    /// None was made.
+    pub(super) fn issue(&self, session: &[u8]) -> Result<Vec<u8>, Error> {
+        let ticket = match &self.keys {
+            Keys::Lane { leaf, ticketer, .. } => ticketer.seal(leaf, session),
+            Keys::Mutex(shared) => shared.with(self.now, &self.tally, |keys| keys.seal(session)),
+            Keys::RwLock(shared) => shared.with(self.now, &self.tally, |keys| keys.seal(session)),
+        };
+        ticket.ok_or_else(|| Error::Check("a ticket was not issued".into()))
+    }
+
+    /// The session of a ticket, if it opens.
+    pub(super) fn resume(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        match &self.keys {
+            Keys::Lane { leaf, ticketer, .. } => ticketer.open(leaf, ticket),
+            Keys::Mutex(shared) => shared.with(self.now, &self.tally, |keys| keys.open(ticket)),
+            Keys::RwLock(shared) => shared.with(self.now, &self.tally, |keys| keys.open(ticket)),
+        }
+    }
+}
+
+/// Stands for the one certificate that is served here.
+pub(super) const LEAF: &[u8] = b"the certificate of every listener";
+
+/// The one policy of every listener here.
+const POLICY: PolicyDigest = PolicyDigest([0x5e; 32]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_thread_opens_every_threads_tickets_and_a_lane_takes_no_lock() {
+        let now = UnixSeconds(6_000_000);
+        for (strategy, locks) in [(Strategy::Mutex, 2), (Strategy::RwLock, 2), (Strategy::Lane, 0)]
+        {
+            let shared = SharedKeys::new(strategy, now, 600, &Tally::default()).unwrap();
+            let [first, second] = [shared.issuer(now), shared.issuer(now)];
+            for (from, to) in [(&first, &second), (&second, &first)] {
+                let ticket = from.issue(b"session").unwrap();
+                assert_eq!(ticket.len(), 48 + 7, "{strategy:?}");
+                assert_eq!(to.resume(&ticket).as_deref(), Some(&b"session"[..]), "{strategy:?}");
+            }
+            assert_eq!(first.tally.acquisitions.get(), locks, "{strategy:?}");
+        }
+    }
+
+    #[test]
+    fn a_lane_opens_no_ticket_older_than_two_lifetimes_and_every_younger_than_one() {
+        let start = 6_000_000;
+        let tally = Tally::default();
+        let shared = SharedKeys::new(Strategy::Lane, UnixSeconds(start), 600, &tally).unwrap();
+        let mut lane = shared.issuer(UnixSeconds(start));
+        for issued_at in (start..start + 600).step_by(97) {
+            lane.set(UnixSeconds(issued_at)).unwrap();
+            let ticket = lane.issue(b"session").unwrap();
+            let mut later = shared.issuer(UnixSeconds(issued_at));
+            for age in (0..2_000).step_by(50) {
+                later.set(UnixSeconds(issued_at + age)).unwrap();
+                let opened = later.resume(&ticket).is_some();
+                assert!(opened || age > 600, "refused at {age}");
+                assert!(!opened || age <= 1_200, "opened at {age}");
+            }
+        }
+    }
+}

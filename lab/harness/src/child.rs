@@ -1,0 +1,333 @@
+//! A process that the lab starts, as a guard, [`Child`]: in a group of its own, ended with all that
+//! it started, there and in other groups, and waited for, whatever happens; and its [`Output`].
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    path::{Path, PathBuf},
+    process::{self, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal, waitid,
+};
+use sealane_lab_model::error::Error;
+
+use crate::descendants::tree;
+
+/// A running child and its descendants; dropping it ends them.
+pub struct Child {
+    process: process::Child,
+    pid: Pid,
+    /// The signal that asks it to end, and the time that it has for that.
+    asked_by: Option<(Signal, Duration)>,
+    /// What it prints, if a file has that.
+    log: Option<PathBuf>,
+    /// After this its number may be somebody else's.
+    is_waited_for: bool,
+}
+
+impl Child {
+    /// Starts `command`, which is killed at once when it is to end.
+    ///
+    /// # Errors
+    /// [`Error::Io`] of the system.
+    pub fn start(command: &mut Command) -> Result<Self, Error> {
+        let what = format!("start {}", command.get_program().to_string_lossy());
+        // In its own group, Ctrl-C reaches the lab alone, which ends its children in order.
+        let process = command.process_group(0).spawn().map_err(Error::io(what))?;
+        let pid = Pid::from_child(&process);
+        Ok(Self { process, pid, asked_by: None, log: None, is_waited_for: false })
+    }
+
+    /// Starts `command`, with what it prints in the file `log`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] of the system.
+    pub fn logged(command: &mut Command, log: &Path) -> Result<Self, Error> {
+        let out = File::create(log).map_err(Error::file(log))?;
+        let error = out.try_clone().map_err(Error::file(log))?;
+        // Some end with their standard input, which lasts as long as this.
+        let child = Self::start(command.stdin(Stdio::piped()).stdout(out).stderr(error))?;
+        let mut child = child.asked_by(Signal::TERM, END_TIME_MAX);
+        child.log = Some(log.to_owned());
+        Ok(child)
+    }
+
+    /// The same child, which `signal` asks to end; it is killed `within` after that.
+    pub fn asked_by(mut self, signal: Signal, within: Duration) -> Self {
+        self.asked_by = Some((signal, within));
+        self
+    }
+
+    /// The number of the first process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The first process's standard input, if that is a pipe; it lasts as long as the child unless
+    /// it is taken.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.process.stdin.take()
+    }
+
+    /// The first process's standard output, if that is a pipe.
+    pub fn take_output(&mut self) -> Option<ChildStdout> {
+        self.process.stdout.take()
+    }
+
+    /// The first process's standard error, if that is a pipe.
+    pub fn take_errors(&mut self) -> Option<ChildStderr> {
+        self.process.stderr.take()
+    }
+
+    /// Whether the first process still runs.
+    pub fn runs(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !self.is_waited_for && matches!(waitid(WaitId::Pid(self.pid), look), Ok(None))
+    }
+
+    /// How the first process ended, once it has; what it left in its group ends too.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        if self.runs() {
+            return None;
+        }
+        self.signal_group(Signal::KILL);
+        self.is_waited_for = true;
+        self.process.wait().ok()
+    }
+
+    /// Waits for the end of the first process, for `time_max` at most.
+    pub fn wait(&mut self, time_max: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + time_max;
+        while self.runs() && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+        self.ended()
+    }
+
+    /// Sends `signal` to the first process, if that has not been waited for.
+    ///
+    /// # Errors
+    /// [`Error::Io`] of the system.
+    pub fn signal(&self, signal: Signal) -> Result<(), Error> {
+        if self.is_waited_for {
+            return Ok(());
+        }
+        let what = format!("signal process {}", self.id());
+        kill_process(self.pid, signal).map_err(|error| Error::io(what)(error.into()))
+    }
+
+    /// Sends `signal` to the whole group, if the first process has not been waited for.
+    pub fn signal_group(&self, signal: Signal) {
+        if !self.is_waited_for {
+            let _ = kill_process_group(self.pid, signal);
+        }
+    }
+
+    /// Ends the first process and all that it started, asked before if it is to be.
+    pub fn end(&mut self) -> Option<ExitStatus> {
+        // What is in other groups is nobody's child, and not to be found, after the first's end.
+        let mut started = self.started();
+        if let Some((signal, within)) = self.asked_by.filter(|_| self.runs()) {
+            let _ = self.signal(signal);
+            let deadline = Instant::now() + within;
+            while self.runs() && Instant::now() < deadline {
+                thread::sleep(POLL);
+            }
+            started.extend(self.started());
+        }
+        self.signal_group(Signal::KILL);
+        for process in started {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+        self.is_waited_for = true;
+        self.process.wait().ok()
+    }
+
+    /// The last lines of the log.
+    pub fn last_words(&self) -> String {
+        let text = self.log.as_deref().map(fs::read_to_string);
+        let text = text.and_then(Result::ok).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n")
+    }
+
+    /// The last line of the log that says something.
+    pub fn last_line(&self) -> String {
+        let words = self.last_words();
+        let last = words.lines().map(str::trim).rfind(|line| !line.is_empty());
+        last.unwrap_or("it ended without a word").to_owned()
+    }
+
+    /// The descendants, by what is not another process when they have ended.
+    fn started(&self) -> Vec<OwnedFd> {
+        let tree = if self.runs() { tree(self.id()).unwrap_or_default() } else { Vec::new() };
+        let others = tree.into_iter().filter(|id| *id != self.id());
+        let pids = others.filter_map(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        pids.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).collect()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What a child writes to a pipe, read on a thread of its own, so that the child never waits for
+/// its reader; the first `OUTPUT_BYTES_MAX` are kept.
+pub struct Output {
+    reader: JoinHandle<Vec<u8>>,
+    has_spoken: Arc<AtomicBool>,
+}
+
+impl Output {
+    /// Reads `pipe`; without one, nothing is said.
+    pub fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let has_spoken = Arc::new(AtomicBool::new(false));
+        let first = Arc::clone(&has_spoken);
+        let reader = thread::spawn(move || {
+            let Some(mut pipe) = pipe else { return Vec::new() };
+            let mut text = vec![0];
+            if pipe.read_exact(&mut text).is_err() {
+                return Vec::new();
+            }
+            first.store(true, Ordering::Relaxed);
+            let _ = pipe.by_ref().take(OUTPUT_BYTES_MAX - 1).read_to_end(&mut text);
+            let _ = io::copy(&mut pipe, &mut io::sink());
+            text
+        });
+        Self { reader, has_spoken }
+    }
+
+    /// Whether something has come.
+    pub fn has_spoken(&self) -> bool {
+        self.has_spoken.load(Ordering::Relaxed)
+    }
+
+    /// All that was kept, once every process that could write has ended.
+    pub fn text(self) -> String {
+        String::from_utf8_lossy(&self.reader.join().unwrap_or_default()).into_owned()
+    }
+}
+
+/// For a server to close its connections, and for a run of the lab to finish a round and write it.
+const END_TIME_MAX: Duration = Duration::from_secs(5);
+const LINES_SHOWN: usize = 8;
+const OUTPUT_BYTES_MAX: u64 = 64 << 20;
+/// Small beside what children are started for.
+const POLL: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader},
+        os::unix::process::ExitStatusExt,
+    };
+
+    use super::*;
+
+    #[test]
+    fn all_of_its_group_ends_with_it() {
+        let child = Child::start(&mut shell("sleep 1000 & wait")).unwrap();
+        let sleep = sleep_of(&child);
+        drop(child);
+        wait_for_end_of(sleep);
+    }
+
+    #[test]
+    fn what_a_deaf_one_started_in_another_group_ends_with_it() {
+        let deaf = "trap '' TERM; setsid sleep 1000 & while :; do sleep 0.1; done";
+        let child = Child::start(&mut shell(deaf)).unwrap();
+        let child = child.asked_by(Signal::TERM, Duration::from_millis(50));
+        let sleep = sleep_of(&child);
+        drop(child);
+        wait_for_end_of(sleep);
+    }
+
+    #[test]
+    fn what_one_that_ends_when_asked_started_in_another_group_ends_with_it() {
+        let child = Child::start(&mut shell("setsid sleep 1000 & wait")).unwrap();
+        let mut child = child.asked_by(Signal::TERM, Duration::from_secs(60));
+        let sleep = sleep_of(&child);
+        assert_eq!(child.end().unwrap().signal(), Some(Signal::TERM.as_raw()));
+        wait_for_end_of(sleep);
+    }
+
+    #[test]
+    fn what_one_that_has_ended_left_in_its_group_ends() {
+        let mut command = shell("sleep 1000 & echo $!; read line; exit 3");
+        let mut child = Child::start(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
+        let mut line = String::new();
+        BufReader::new(child.take_output().unwrap()).read_line(&mut line).unwrap();
+        let sleep = line.trim().parse().unwrap();
+        while !sleeps(sleep) {
+            thread::yield_now();
+        }
+        drop(child.take_input());
+        let status = child.wait(Duration::from_secs(60)).unwrap();
+        assert_eq!(status.code(), Some(3));
+        wait_for_end_of(sleep);
+        assert_eq!((child.runs(), child.ended(), child.end()), (false, Some(status), Some(status)));
+    }
+
+    #[test]
+    fn what_it_prints_is_kept_up_to_the_limit_and_read_to_the_end() {
+        let zeros = format!("head -c {} /dev/zero && exit 7", OUTPUT_BYTES_MAX + (1 << 20));
+        let mut child = Child::start(shell(&zeros).stdout(Stdio::piped())).unwrap();
+        let output = Output::of(child.take_output());
+        assert_eq!(child.wait(Duration::from_secs(60)).unwrap().code(), Some(7));
+        assert!(output.has_spoken());
+        assert_eq!(output.text().len() as u64, OUTPUT_BYTES_MAX);
+    }
+
+    #[test]
+    fn its_last_words_are_the_end_of_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut child = Child::logged(&mut shell("seq 20; echo; exit 1"), &log).unwrap();
+        assert_eq!(child.wait(Duration::from_secs(60)).unwrap().code(), Some(1));
+        assert_eq!(child.last_words(), "14\n15\n16\n17\n18\n19\n20\n");
+        assert_eq!(child.last_line(), "20");
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    /// The `sleep 1000` that `child` starts, once it runs.
+    fn sleep_of(child: &Child) -> u32 {
+        loop {
+            let found = tree(child.id()).unwrap().into_iter().find(|id| sleeps(*id));
+            if let Some(id) = found {
+                return id;
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn sleeps(id: u32) -> bool {
+        let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        line == b"sleep\x001000\0"
+    }
+
+    /// The kernel takes a moment to end what it has killed.
+    fn wait_for_end_of(id: u32) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while sleeps(id) {
+            assert!(Instant::now() < deadline, "{id} still runs");
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Every command line that the lab itself gives or takes is one of this program.
+
+use std::path::Path;
+
+use super::*;
+use crate::{quick, steps::Step};
+
+/// Whether `arguments`, without the program's name, make a command line.
+fn parses(arguments: impl Iterator<Item = String>) -> Result<(), String> {
+    let all = ["sealane-lab".to_owned()].into_iter().chain(arguments);
+    Arguments::try_parse_from(all).map(|_| ()).map_err(|error| error.to_string())
+}
+
+fn words(line: &str) -> impl Iterator<Item = String> {
+    line.split_whitespace().map(str::to_owned)
+}
+
+#[test]
+fn every_step_is_a_command_of_this_program() {
+    let binary = Path::new("/nonexistent/sealane-lab");
+    let steps: [Vec<Step>; 2] = [quick::plan::steps(binary), writeups::plan::steps(binary, 2)];
+    for step in steps.iter().flatten() {
+        let arguments = step.arguments.iter().cloned().chain(["--json".into(), "x".into()]);
+        let parsed = parses(arguments);
+        assert!(parsed.is_ok(), "{step:?}: {parsed:?}");
+    }
+}
+
+#[test]
+fn every_recording_is_made_by_a_command_of_this_program() {
+    let folder = Path::new("recordings");
+    let set = findings::set::wanted(&[]).unwrap();
+    let of_findings = findings::set::commands(&set, folder);
+    assert_eq!(of_findings.lines().count(), set.len());
+    let of_validate = validate::commands(folder).unwrap();
+    for command in of_findings.lines().chain(of_validate.lines()) {
+        parses(words(command).skip(1)).unwrap_or_else(|error| panic!("{command}: {error}"));
+    }
+}
+
+#[test]
+fn why_takes_a_scenario_and_a_machine_of_a_stack() {
+    let line = "why openssl,rustls --kind ticket --tls 1.2 --cores 16,80 --profile altra";
+    parses(words(line)).expect("a command line");
+    let said = parses(words("why openssl --cores 1")).expect_err("one thread");
+    assert!(said.contains("--cores"), "{said}");
+}
+
+#[test]
+fn every_task_has_a_name_of_its_own() {
+    let mut names = TASKS.map(|(name, _)| name).to_vec();
+    names.dedup();
+    assert_eq!(names.len(), TASKS.len());
+    assert!(names.is_sorted(), "{names:?}");
+}

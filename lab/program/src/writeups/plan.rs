@@ -1,0 +1,96 @@
+//! What `writeups` does, as a table of [`Step`]s.
+
+use std::path::Path;
+
+use sealane_lab_harness::programs::on_path;
+
+use crate::steps::Step;
+
+/// The commands in the order of the page, on so many processors. `binary` is this program.
+pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
+    let step = |name, title, seconds, words: String| Step {
+        name,
+        title,
+        program: binary.to_owned(),
+        arguments: words.split_whitespace().map(str::to_owned).collect(),
+        seconds,
+        lacks: None,
+    };
+    // One thread, as many as processors, and twice as many: where the fault must show.
+    let processors = processors.max(2);
+    let (threads, more) = (format!("1,{processors}"), 2 * processors);
+    let writes = if on_path("valgrind").is_some() { "--shared-writes" } else { "" };
+    let runtime = if Path::new(ASIO).is_file() { "asio" } else { "tokio" };
+    let mut contexts = step("contexts", "who builds contexts", 120, "contexts --rounds=3".into());
+    contexts.lacks = on_path("redis-server").is_none().then(|| REDIS.to_owned());
+    vec![
+        step(
+            "offload",
+            "work handed to other threads",
+            60,
+            "offload --rounds=3 --window-ms=300 --concurrency=4,64,184".into(),
+        ),
+        step(
+            "ring",
+            "bytes handed to another thread",
+            30,
+            "ring --rounds=5 --bytes=300000000".into(),
+        ),
+        step(
+            "bulk",
+            "loops and locks",
+            80,
+            format!(
+                "bulk --over=sockets --runtime={runtime} --stack=openssl \
+                 --strategy=shared,per-lane --emulate=none,error-lock --threads={threads},{more} \
+                 --connections=20 --messages=20 --size=1M --rounds=5 --verify=compare"
+            ),
+        ),
+        step(
+            "certificates",
+            "who decodes certificates",
+            80,
+            "certificates --rounds=3 --plain".into(),
+        ),
+        contexts,
+        step(
+            "tables",
+            "whose the file table is",
+            40,
+            format!("tables --threads={threads},{more} --rounds=3"),
+        ),
+        step(
+            "tickets",
+            "who holds the ticket keys",
+            90,
+            format!("tickets --threads={threads} --rounds=5 --window-ms=300 {writes}"),
+        ),
+    ]
+}
+
+const ASIO: &str = "/usr/include/asio.hpp";
+const REDIS: &str = "redis-server is missing; run: apt-get install redis-server";
+/// All steps together; drawing the page takes no time to speak of.
+pub(super) const BUDGET_SECONDS: u64 = 570;
+
+#[cfg(test)]
+mod tests {
+    use sealane_lab_report::page::stories::STORIES;
+
+    use super::*;
+
+    #[test]
+    fn every_story_of_the_page_has_its_command() {
+        let steps = steps(Path::new("/nonexistent/sealane-lab"), 2);
+        for story in &STORIES {
+            assert!(steps.iter().any(|step| step.name == story.command), "{}", story.command);
+        }
+    }
+
+    #[test]
+    fn all_steps_fit_into_ten_minutes() {
+        let steps = steps(Path::new("/nonexistent/sealane-lab"), 2);
+        let seconds: u64 = steps.iter().map(|step| step.seconds).sum();
+        assert!(seconds <= BUDGET_SECONDS && BUDGET_SECONDS < 600, "{seconds} s");
+    }
+}

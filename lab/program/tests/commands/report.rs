@@ -1,0 +1,397 @@
+//! The command `report` as people run it: what the page says, and what a real browser makes of it.
+
+mod browser;
+mod forecasts;
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures are made up")]
+mod live;
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures are made up"
+)]
+mod sample;
+#[allow(clippy::float_cmp, reason = "figures are made up")]
+mod strategies;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use sealane_lab_model::document::Run;
+use tempfile::TempDir;
+
+/// The document of the sample; made anew with `SEALANE_BLESS=1`.
+#[test]
+fn the_sample_document_is_what_its_builder_makes() {
+    let json = serde_json::to_string(&sample::run()).unwrap() + "\n";
+    same_as_file("sample.json", &json);
+}
+
+/// Every word of the page, without its pictures: they are compared as pictures below.
+#[test]
+fn the_page_says_what_it_said() {
+    let page = page_of(&[sample::run()]);
+    same_as_file("sample.txt", &words(&page));
+}
+
+/// Every word of the page of the six write-ups.
+#[test]
+fn the_page_of_the_writeups_says_what_it_said() {
+    let page = page_of_writeups(&sample::writeups());
+    for story in ["offload", "bulk", "certificates", "contexts", "tickets", "tables"] {
+        assert!(page.contains(&format!("<section id=\"{story}\"")), "{story} is missing");
+    }
+    // In the sample, one of each command.
+    assert!(
+        page.contains("6 checks hold; see below what fails: X2, X2, X2, X2, X2, X2."),
+        "{page:.2000}"
+    );
+    same_as_file("writeups.txt", &words(&page));
+}
+
+/// Every word of the section on Node's servers, and that it has all of its pictures.
+#[test]
+fn the_page_of_node_says_what_it_said() {
+    let page = page_of(&[sample::node()]);
+    let text = words(&page);
+    for title in [
+        "Full handshakes by requests under way, answers of 3,069 bytes",
+        "Kept-alive requests by requests under way, answers of 3,069 bytes",
+        "Full handshakes, P-256: answers of 11 bytes",
+        "Kept-alive requests: answers of 100000 bytes",
+        "Memory of a connection",
+        "Handshake: percentiles",
+    ] {
+        assert!(text.contains(title), "{title} is missing");
+    }
+    assert!(!page.contains("Ways to share one thing"), "it stands there twice");
+    same_as_file("node.txt", &text);
+}
+
+/// Every word of the page that says why stacks stop, and how far they go.
+#[test]
+fn the_page_of_forecasts_says_what_it_said() {
+    let page = page_of(&[forecasts::why()]);
+    assert!(page.len() < 300_000, "{} bytes", page.len());
+    let text = words(&page);
+    for title in [
+        "How far it goes",
+        "Server",
+        "Client",
+        "Whole loop",
+        "Forecast beside published",
+        "FORECAST",
+        "MEASURED",
+        "COUNTED",
+    ] {
+        assert!(text.lines().any(|line| line == title), "{title} is missing: {text}");
+    }
+    same_as_file("forecasts.txt", &text);
+}
+
+#[test]
+fn a_run_of_forecasts_alone_says_first_what_they_come_to() {
+    let text = words(&page_of(&[forecasts::alone()]));
+    assert!(
+        text.contains("openssl@3.4 and openssl@3.0: no difference shown at 80 threads."),
+        "bands that overlap are not ranked: {text:.3000}"
+    );
+    assert!(!text.contains("Nothing was measured"), "{text:.2000}");
+    let validated = words(&page_of(&[forecasts::validated()]));
+    assert!(
+        validated.contains("3 of 4 published curves that nothing was fitted on are forecast"),
+        "{validated:.2000}"
+    );
+    assert!(validated.contains("missed: OpenSSL 3.4 ticket 1.3."), "{validated:.2000}");
+}
+
+/// The bands decide, wherever the forecasts come from.
+#[test]
+fn forecasts_of_several_runs_are_compared_by_their_bands() {
+    let of = |stack: &str| {
+        let mut run = forecasts::alone();
+        run.forecasts.retain(|forecast| forecast.stack == stack);
+        run
+    };
+    let text = words(&page_of(&[of("openssl@3.0"), of("rustls-aws-lc-rs")]));
+    let expected = "rustls-aws-lc-rs and openssl@3.0: no difference shown at 80 threads.";
+    assert!(text.contains(expected), "{text:.3000}");
+    let mut fallen = of("openssl@3.0");
+    for point in &mut fallen.forecasts[0].server.points {
+        point.efficiency /= 10.0;
+        (point.low, point.high) = (point.low / 10.0, point.high / 10.0);
+    }
+    let text = words(&page_of(&[fallen, of("rustls-aws-lc-rs")]));
+    let expected =
+        "rustls-aws-lc-rs keeps more of its per-thread speed than openssl@3.0 at 80 threads.";
+    assert!(text.contains(expected), "{text:.3000}");
+    let expected = "openssl@3.0 keeps 4% (2-10%).";
+    assert!(text.contains(expected), "{text:.3000}");
+}
+
+/// Every word of a page about a server that ran.
+#[test]
+fn the_page_of_a_running_server_says_what_it_said() {
+    let page = page_of(&[live::run()]);
+    assert_eq!(page.matches("<figure class=\"plot card\"").count(), 2, "two icicles");
+    assert!(!page.contains("<server>"), "a name is no markup");
+    same_as_file("live.txt", &words(&page));
+}
+
+#[test]
+fn a_run_of_strategies_alone_says_what_its_checks_say() {
+    let mut run = Run { bulk: vec![], ..sample::writeups() };
+    run.strategies.retain(|strategies| strategies.command == "tickets");
+    let text = words(&page_of(&[run]));
+    assert!(text.contains("tickets: 1 check holds; see below what fails: X2."), "{text:.2000}");
+    assert!(!text.contains("Nothing was measured"), "{text:.2000}");
+}
+
+/// A step that failed leaves its section, which says so, and no card.
+#[test]
+fn a_writeup_without_figures_says_so() {
+    let mut run = sample::writeups();
+    run.strategies.retain(|strategies| strategies.command != "tickets");
+    let page = page_of_writeups(&run);
+    assert_eq!(page.matches("Nothing was measured").count(), 1);
+    assert_eq!(page.matches("<article class=\"card stack\"").count(), 5);
+}
+
+/// Where there are more processors, the commands have other numbers of threads.
+#[test]
+fn every_writeup_has_its_card_on_a_machine_of_any_size() {
+    let mut run = sample::writeups();
+    for row in run.strategies.iter_mut().flat_map(|strategies| &mut strategies.rows) {
+        for threads in row.variant.get_mut("threads").into_iter().filter(|it| *it == "2") {
+            "16".clone_into(threads);
+        }
+    }
+    let page = page_of_writeups(&run);
+    assert_eq!(page.matches("<article class=\"card stack\"").count(), 6);
+}
+
+/// Documents of before have no loads, and open loops of one work.
+#[test]
+fn a_document_without_loads_still_has_its_latency_by_load() {
+    let mut run = sample::run();
+    assert!(words(&page_of(&[run.clone()])).contains("Latency by load: full\n"));
+    let servers = run.servers.as_mut().unwrap();
+    servers.plain.clear();
+    for (name, old) in [("full-half", "open-50%"), ("full-80%", "open-80%")] {
+        let case = servers.cases.iter_mut().find(|case| case.name == name).unwrap();
+        case.name = old.into();
+        for server in &mut servers.servers {
+            let result = server.cases.remove(name);
+            server.cases.extend(result.map(|result| (old.to_owned(), result)));
+        }
+    }
+    let mut json = serde_json::to_value(&run).unwrap();
+    for case in json["servers"]["cases"].as_array_mut().unwrap() {
+        case.as_object_mut().unwrap().remove("load");
+    }
+    let text = words(&page_of(&[serde_json::from_value(json).unwrap()]));
+    assert!(text.contains("Latency by load\n"), "{text:.3000}");
+}
+
+#[test]
+fn the_pictures_look_as_they_did() {
+    let folder = tempfile::tempdir().unwrap();
+    for subject in ["matrix", "servers", "threads", "writeups"] {
+        let run = match subject {
+            "matrix" => sample::matrix(),
+            "writeups" => sample::writeups(),
+            _ => sample::run(),
+        };
+        let run = written(&folder, "run.json", &run);
+        let svg = folder.path().join("picture.svg");
+        let output = report(&[&run, "--picture".as_ref(), &svg, "--of".as_ref(), subject.as_ref()]);
+        assert!(output.status.success(), "{output:?}");
+        let svg = fs::read_to_string(svg).unwrap();
+        assert!(svg.contains("prefers-color-scheme:dark"), "{subject} has no dark theme");
+        assert_eq!(svg.matches("http").count(), 1, "{subject} loads something");
+        same_as_file(&format!("{subject}.svg"), &svg);
+    }
+}
+
+/// The README has a row for each write-up of the page, and says of how many its picture is.
+#[test]
+fn the_readme_tells_of_every_writeup() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, svg) = (written(&folder, "run.json", &sample::writeups()), folder.path().join("svg"));
+    let subject = ["--of", "writeups"].map(Path::new);
+    let output = report(&[&run, "--picture".as_ref(), &svg, subject[0], subject[1]]);
+    assert!(output.status.success(), "{output:?}");
+    let drawn = titles(&fs::read_to_string(svg).unwrap());
+    assert!(drawn.len() > 5, "{drawn:?}");
+    let home = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let readme = fs::read_to_string(home.join("../README.md")).unwrap();
+    let mut sections = readme.split("\n## ");
+    let section = sections.find(|it| it.starts_with("Six ways TLS stops scaling\n")).unwrap();
+    // The first row is that of the heads.
+    let rows = section.lines().filter(|line| line.starts_with("| ")).count() - 1;
+    assert_eq!(rows, drawn.len(), "{section}");
+    let shown = titles(&fs::read_to_string(home.join("pictures/writeups.svg")).unwrap());
+    assert!(shown.iter().all(|title| drawn.contains(title)), "{shown:?}");
+    let number = ["one", "two", "three", "four", "five", "six"][shown.len() - 1];
+    assert!(section.contains(&format!("![Fault and remedy of {number} write-ups")), "{number}");
+}
+
+/// Of a picture's panels.
+fn titles(svg: &str) -> Vec<String> {
+    let panels = svg.split("<text class=\"title\"").skip(1);
+    let title = |panel: &str| Some(panel.split_once('>')?.1.split_once('<')?.0.to_owned());
+    panels.filter_map(title).collect()
+}
+
+#[test]
+fn the_page_loads_nothing_and_is_small() {
+    let page = page_of(&[sample::run()]);
+    assert!(page.len() < 500_000, "{} bytes", page.len());
+    assert!(page.contains("Raw documents"), "the raw document fits in");
+    for loads in ["http:", "https:", "src=", "url(", "@import", "<link", "<iframe", "<object"] {
+        assert!(!page.contains(loads), "the page has {loads:?}");
+    }
+    for href in page.split("href=\"").skip(1) {
+        assert!(href.starts_with('#'), "a link leads outside: {href:.40}");
+    }
+    assert_eq!(page, page_of(&[sample::run()]), "the same input gives the same bytes");
+}
+
+#[test]
+fn a_matrix_has_a_plot_for_each_driver_and_a_line_for_each_loop_and_number_of_connections() {
+    let page = page_of(&[sample::matrix()]);
+    let text = words(&page);
+    for title in ["openssl@3.0 on asio, 20 x 10 MiB", "rustls-aws-lc-rs on tokio, 20 x 10 MiB"] {
+        assert_eq!(text.lines().filter(|line| line.starts_with(title)).count(), 1, "{text}");
+    }
+    for loops in ["shared", "per-lane"] {
+        for connections in ["1 connection", "4 connections", "10 connections", "20 connections"] {
+            let label = format!("{loops}, {connections}");
+            assert_eq!(text.lines().filter(|line| *line == label).count(), 2, "{label}: {text}");
+        }
+    }
+    assert!(!text.contains("Nothing was measured"), "{text}");
+    assert!(text.contains("Up to ") && text.contains(" MB/s: "), "{text}");
+    let single = words(&page_of(&[sample::run()]));
+    assert!(!single.contains("on asio"), "one number of connections is no matrix: {single}");
+}
+
+/// A page of ledgers alone says who writes a shared file table how often.
+#[test]
+fn a_run_of_ledgers_alone_says_what_is_shared() {
+    let Run { schema, machine, kernel_ledgers, .. } = sample::run();
+    let page = page_of(&[Run { schema, machine, kernel_ledgers, ..Run::default() }]);
+    let text = words(&page);
+    assert!(text.contains("a file table that several threads share: sample-server 3."), "{text}");
+    assert!(page.contains("<section id=\"kernel\""), "{text}");
+}
+
+#[test]
+fn several_runs_are_one_page_that_names_them() {
+    // As large as two runs may be together.
+    let first = || Run { kernel_ledgers: vec![], strategies: vec![], ..sample::run() };
+    let page = page_of(&[first(), Run { complete: false, ..first() }]);
+    assert!(page.len() < 500_000, "{} bytes", page.len());
+    assert!(page.contains("openssl@3.0 (run 1)") && page.contains("openssl@3.0 (run 2)"));
+    assert!(page.contains("Run 2 (1.json) is not complete"), "{page:.3000}");
+    assert!(page.contains("raw documents would make this page too large"));
+}
+
+#[test]
+fn a_run_without_results_still_says_what_it_was() {
+    let empty = Run { handshakes: vec![], bulk: vec![], memory: vec![], ..sample::run() };
+    let empty = Run { comparisons: vec![], kernel_ledgers: vec![], ..empty };
+    let page = page_of(&[Run { counts: vec![], servers: None, strategies: vec![], ..empty }]);
+    assert!(page.contains("Nothing was measured"));
+    assert!(page.contains("Method and validity") && !page.contains("<figure"));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run.json");
+    let page = folder.path().join("page.html");
+    for (text, expected) in [
+        ("{\"schema\": \"sealane-lab/1\",\n \"started\": }", "run.json: line 2, column 13: "),
+        ("{\"schema\": \"sealane-lab/7\"}", "schema is \"sealane-lab/7\""),
+        ("[]", "run.json: line 1, column "),
+    ] {
+        fs::write(&run, text).unwrap();
+        let output = report(&[&run, "-o".as_ref(), &page]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}: {said}");
+        assert!(said.contains(expected), "{text}: {said}");
+        assert!(!page.exists(), "{text}");
+    }
+}
+
+/// The rows' labels of what `words` keeps, one per line of text.
+fn words(page: &str) -> String {
+    let mut text = String::new();
+    let mut rest = page;
+    while let Some((before, tag)) = rest.split_once('<') {
+        text.push_str(before);
+        text.push('\n');
+        let skipped = ["style", "script", "textarea", "svg"];
+        let name = skipped.into_iter().find(|name| tag.starts_with(name));
+        let end = name.map_or(">".to_owned(), |name| format!("</{name}>"));
+        rest = tag.split_once(&end).map_or("", |(_, after)| after);
+    }
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
+pub(crate) fn page_of(runs: &[Run]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let names = (0..runs.len()).map(|at| format!("{at}.json"));
+    let runs: Vec<PathBuf> =
+        names.zip(runs).map(|(name, run)| written(&folder, &name, run)).collect();
+    let page = folder.path().join("page.html");
+    let mut arguments: Vec<&Path> = runs.iter().map(PathBuf::as_path).collect();
+    arguments.extend([Path::new("-o"), &page]);
+    let output = report(&arguments);
+    assert!(output.status.success(), "{output:?}");
+    fs::read_to_string(page).unwrap()
+}
+
+fn page_of_writeups(run: &Run) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let run = written(&folder, "run.json", run);
+    let page = folder.path().join("page.html");
+    let output = report(&[&run, "--writeups".as_ref(), "-o".as_ref(), &page]);
+    assert!(output.status.success(), "{output:?}");
+    fs::read_to_string(page).unwrap()
+}
+
+fn written(folder: &TempDir, name: &str, run: &Run) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, serde_json::to_string(run).unwrap()).unwrap();
+    path
+}
+
+fn report(arguments: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sealane-lab")).arg("report").args(arguments).output().unwrap()
+}
+
+fn same_as_file(name: &str, is: &str) {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("testdata").join(name);
+    if env::var_os("SEALANE_BLESS").is_some() {
+        fs::write(&path, is).unwrap();
+    }
+    let was = fs::read_to_string(&path).unwrap_or_default();
+    if was != is {
+        let differs = was.lines().zip(is.lines()).position(|(a, b)| a != b);
+        let line = differs.unwrap_or_else(|| was.lines().count().min(is.lines().count()));
+        panic!(
+            "{name} differs from line {}:\n  was {:.200?}\n  is  {:.200?}\n\
+             If that is intended: \
+             SEALANE_BLESS=1 cargo test -p sealane-lab --test commands report::",
+            line + 1,
+            was.lines().nth(line),
+            is.lines().nth(line)
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! The commands `stacks` and `memory` as people run them, with the system's OpenSSL.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use sealane_lab_harness::{
+    credentials::Credentials,
+    trial::{Fixed, Line, Task},
+};
+use sealane_lab_model::scenario::{Kind, Scenario, Share, Version};
+use sealane_lab_stacks::{handshake::Handshakes, stacks};
+use serde_json::Value;
+
+#[test]
+fn the_list_tells_version_path_digest_and_flags_of_each() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("stacks.json");
+    let output = lab(cache.path(), &["stacks", "--json", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output));
+    let list: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let stacks = list["stacks"].as_array().unwrap();
+    let named = |name: &str| stacks.iter().find(|stack| stack["name"] == name);
+    for name in ["sealane", "rustls-aws-lc", "rustls-graviola", "rustls-ring", "openssl"] {
+        let stack = named(name).unwrap_or_else(|| panic!("{name} is missing"));
+        let sum = Command::new("sha256sum").arg(stack["path"].as_str().unwrap()).output().unwrap();
+        let digest = stack["sha256"].as_str().unwrap();
+        assert!(String::from_utf8_lossy(&sum.stdout).starts_with(digest), "{stack}");
+        assert!(!stack["build"].as_str().unwrap().is_empty(), "{stack}");
+    }
+    let openssl = named("openssl").unwrap();
+    assert!(openssl["version"].as_str().unwrap().starts_with("OpenSSL "), "{openssl}");
+    assert!(openssl["path"].as_str().unwrap().contains("libssl.so"), "{openssl}");
+    let more = list["can_be_built"].as_array().unwrap();
+    assert!(more.contains(&"openssl@3.5".into()) && more.contains(&"s2n-tls".into()), "{more:?}");
+
+    let table = text(&output);
+    let digest = openssl["sha256"].as_str().unwrap();
+    assert!(table.contains(digest) && table.contains("sealane-lab stacks build"), "{table}");
+}
+
+#[test]
+fn a_library_that_cannot_be_loaded_is_in_the_list_with_the_reason() {
+    let cache = tempfile::tempdir().unwrap();
+    let folder = library_folder(cache.path(), "openssl@3.5");
+    fs::write(folder.join("libssl.so.3"), "no library at all").unwrap();
+    let output = lab(cache.path(), &["stacks"]);
+    let table = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{table}");
+    assert!(table.contains("CANNOT BE LOADED") && table.contains("openssl@3.5/lib"), "{table}");
+    assert!(table.contains("rustls-ring\n  version  rustls"), "the others are there: {table}");
+}
+
+/// A stack by its path is measured; a file that is no libssl, or none, is named.
+#[test]
+fn a_path_is_a_stack_if_a_libssl_lies_there() {
+    let cache = tempfile::tempdir().unwrap();
+    let openssl = system_libssl(cache.path());
+    let arguments = ["memory", "--connections", "10", "--stack"];
+    let output = lab(cache.path(), &[&arguments[..], &[openssl.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", text(&output));
+    let libcrypto = openssl.with_file_name("libcrypto.so.3");
+    for (path, reason) in [
+        (libcrypto.to_str().unwrap(), "has no function SSL_"),
+        ("/no/such/libssl.so", "No such file"),
+        ("./libs2n-missing.so", "No such file"),
+        ("no-such-stack", "no stack is called no-such-stack"),
+        ("openssl@4.0", "run: sealane-lab stacks build openssl@4.0"),
+    ] {
+        let output = lab(cache.path(), &[&arguments[..], &[path]].concat());
+        let (told, figures) = (text(&output), String::from_utf8_lossy(&output.stdout));
+        assert!(!output.status.success(), "{path}: {told}");
+        assert!(told.contains(reason), "{path}: {told}");
+        assert!(!figures.contains("server idle"), "{path}: {told}");
+    }
+}
+
+#[test]
+fn memory_tells_bytes_of_each_end_and_what_a_session_cache_keeps() {
+    let cache = tempfile::tempdir().unwrap();
+    let json = cache.path().join("run.json");
+    let file = json.to_str().unwrap();
+    let arguments = ["memory", "--connections", "40", "--stack", "openssl,rustls-ring,sealane"];
+    let output = lab(cache.path(), &[&arguments[..], &["--json", file]].concat());
+    assert!(output.status.success(), "{}", text(&output));
+    let run: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(run["complete"], true);
+    assert_eq!(run["memory"].as_array().unwrap().len(), 3);
+    for result in run["memory"].as_array().unwrap() {
+        for what in ["server_established", "server_idle", "client_established", "client_idle"] {
+            let bytes = result["bytes"][what].as_f64().unwrap();
+            assert!((500.0..500_000.0).contains(&bytes), "{what}: {result}");
+        }
+        let kept = result["bytes"]["kept_after_idle"].as_f64().unwrap();
+        assert!(kept.abs() < 100.0, "nothing is to be left of a connection: {result}");
+    }
+
+    let cached = ["--tls", "1.2", "--kind", "session-id", "--json", file];
+    let output = lab(cache.path(), &[&arguments[..], &cached].concat());
+    let told = text(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("sealane, TLS 1.2: NO FIGURES: not supported"), "{told}");
+    let run: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let kept = run["memory"][0]["bytes"]["kept_after_established"].as_f64().unwrap();
+    assert!(kept > 100.0, "OpenSSL's cache keeps every session: {run}");
+}
+
+#[test]
+fn what_is_there_is_not_built_again_and_what_is_unknown_is_named() {
+    let cache = tempfile::tempdir().unwrap();
+    let library = library_folder(cache.path(), "openssl@3.5").join("libssl.so.3");
+    symlink(system_libssl(cache.path()), library).unwrap();
+    let output = lab(cache.path(), &["stacks", "build", "openssl@3.5"]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("openssl@3.5 is there already"), "{}", text(&output));
+
+    let output = lab(cache.path(), &["stacks", "build", "openssl@9"]);
+    let told = text(&output);
+    assert!(!output.status.success() && told.contains("openssl@1.1.1"), "{told}");
+}
+
+#[test]
+fn missing_tools_are_named_with_their_packages_before_anything_is_done() {
+    let cache = tempfile::tempdir().unwrap();
+    let nothing = tempfile::tempdir().unwrap();
+    let output = command(cache.path(), &["stacks", "build", "openssl@3.5", "boringssl"])
+        .env("PATH", nothing.path())
+        .output()
+        .unwrap();
+    let told = text(&output);
+    assert!(!output.status.success(), "{told}");
+    assert!(told.contains("apt-get install cargo cmake g++ gcc make ninja-build perl"), "{told}");
+    assert!(!cache.path().join("sealane").exists());
+}
+
+#[test]
+fn two_builds_at_once_do_not_touch_each_other() {
+    let cache = tempfile::tempdir().unwrap();
+    let stacks = cache.path().join("sealane").join("stacks");
+    fs::create_dir_all(&stacks).unwrap();
+    let mut lock = fs::File::create(stacks.join(".lock")).unwrap();
+    writeln!(lock, "4711").unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let output = lab(cache.path(), &["stacks", "build", "openssl@3.5"]);
+    let told = text(&output);
+    assert!(!output.status.success(), "{told}");
+    assert!(told.contains("being built by process 4711; wait for it"), "{told}");
+    assert!(!stacks.join(".work").exists());
+}
+
+/// Every kind of handshake, with two threads that share what they resume; where none was built, as
+/// on most machines, there is nothing to test.
+#[test]
+fn older_versions_of_rustls_shake_hands_and_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    Credentials::make(folder.path(), Scenario::default().key).unwrap();
+    let known = stacks::known();
+    let built: Vec<_> = known.iter().filter(|name| name.starts_with("rustls")).collect();
+    let old: Vec<_> = built.into_iter().filter(|name| name.contains('@')).collect();
+    if old.is_empty() {
+        println!("skipped: sealane-lab stacks build rustls@0.23.16 was not run here");
+    }
+    for name in old {
+        for (kind, version) in [
+            (Kind::Full, Version::Tls12),
+            (Kind::Full, Version::Tls13),
+            (Kind::SessionId, Version::Tls12),
+            (Kind::Ticket, Version::Tls12),
+            (Kind::Ticket, Version::Tls13),
+        ] {
+            for share in [Share::Context, Share::Session, Share::Thread] {
+                let scenario = Scenario { kind, version, share, ..Scenario::default() };
+                let task = Task::new(&Handshakes {
+                    stack: name.clone(),
+                    scenario,
+                    credentials: folder.path().to_owned(),
+                    threads: 2,
+                    pin: Vec::new(),
+                    window_ms: 0,
+                    fixed: Some(Fixed { warm_up: 1, count: 3 }),
+                    fault: None,
+                    time_holds: false,
+                })
+                .unwrap();
+                let task = serde_json::to_string(&task).unwrap();
+                let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
+                let output = command.args(["trial", &task]).output().unwrap();
+                let told = text(&output);
+                let done = told.lines().last().map(serde_json::from_str::<Line>);
+                let Some(Ok(Line::Fixed { operations: 6, negotiated, .. })) = done else {
+                    panic!("{name} {kind:?} {version:?} {share:?}: {told}")
+                };
+                assert_eq!(negotiated.resumed, kind != Kind::Full, "{name} {kind:?} {share:?}");
+            }
+        }
+    }
+}
+
+fn lab(cache: &Path, arguments: &[&str]) -> Output {
+    command(cache, arguments).output().unwrap()
+}
+
+/// With a cache of its own, so that what this machine has built changes nothing.
+fn command(cache: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
+    command.args(arguments).env("XDG_CACHE_HOME", cache).current_dir(cache);
+    command
+}
+
+/// Where the lab says that the system's libssl lies.
+fn system_libssl(cache: &Path) -> PathBuf {
+    let empty = cache.join("empty");
+    fs::create_dir_all(&empty).unwrap();
+    let output = lab(&empty, &["trial", r#"{"task":"identity","stack":"openssl"}"#]);
+    let line = String::from_utf8_lossy(&output.stdout);
+    let line: Value = serde_json::from_str(line.lines().last().unwrap()).unwrap();
+    line["path"].as_str().unwrap_or_else(|| panic!("{line}")).into()
+}
+
+fn library_folder(cache: &Path, name: &str) -> PathBuf {
+    let folder = cache.join("sealane").join("stacks").join(name).join("lib");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn text(output: &Output) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}

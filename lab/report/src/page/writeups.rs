@@ -1,0 +1,245 @@
+//! The page "Six ways TLS stops scaling": each write-up's fault and remedy, as published and as
+//! measured here.
+
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+use sealane_lab_model::{
+    document::{BulkSeries, Run},
+    error::Error,
+    figures::{self, bulk::RATE},
+    number::number,
+    words,
+};
+
+use crate::plot::{Bar, BarPlot, Drawing, Row, Segment, escape};
+
+use super::{
+    Page,
+    card::Card,
+    frame::{Figure, Section, Tag},
+    method,
+    sources::{Part, Sources},
+    stories::{Contrast, Published, STORIES, Story},
+    strategies::{medians, settings, side_by_side, verdict},
+    transfer::{self, Load},
+};
+
+/// Draws the documents of the six commands as that page.
+///
+/// # Errors
+/// A document cannot be read, or the page cannot be written.
+pub fn write(runs: &[PathBuf], notes: Vec<String>, output: &Path) -> Result<Page, Error> {
+    let mut sources = Sources::read(runs)?;
+    sources.notes = notes;
+    draw(&sources, output)
+}
+
+/// Draws what was read.
+///
+/// # Errors
+/// The page cannot be written.
+pub(crate) fn draw(sources: &Sources, output: &Path) -> Result<Page, Error> {
+    let sections = STORIES.iter().enumerate();
+    let mut sections: Vec<Section> =
+        sections.map(|(at, story)| section(sources, at, story)).collect();
+    sections.push(method::section(sources, false));
+    let verdict = verdict(sources);
+    let cards = STORIES.iter().enumerate().filter_map(|(at, story)| card(sources, at, story));
+    let cards: String = cards.map(|card| card.html()).collect();
+    let cards = format!("<div class=\"cards\">{cards}</div>");
+    let hero = super::hero(sources, TITLE, &[SUBTITLE.to_owned(), verdict.clone()], &cards);
+    let page = super::assemble(TITLE, &hero, &sections);
+    super::save(&page, format!("{TITLE}. {verdict}"), output)
+}
+
+/// A panel per write-up for a picture: fault and remedy in one figure.
+pub(crate) fn panels(sources: &Sources) -> Vec<(String, Drawing)> {
+    let panel = |story: &Story| {
+        let Shown { values, names, words, .. } = shown(sources, story)?;
+        let rows = names.iter().zip(values).enumerate().map(|(color, (name, value))| Row {
+            label: name.clone(),
+            color: Some(color),
+            bars: vec![Some(Bar { value, range: None })],
+            ..Row::default()
+        });
+        let plot = BarPlot {
+            name: story.title.to_owned(),
+            unit: words.clone(),
+            segments: vec![Segment { label: words, color: 0 }],
+            rows: rows.collect(),
+            ..BarPlot::default()
+        };
+        Some((story.title.to_owned(), plot.draw()))
+    };
+    STORIES.iter().filter_map(panel).collect()
+}
+
+/// Fault against remedy, in one figure that depends little on the number of cores.
+fn card(sources: &Sources, at: usize, story: &Story) -> Option<Card> {
+    let Shown { values: [fault, remedy], names: [of, to], words, tag } = shown(sources, story)?;
+    Some(Card {
+        label: story.title.to_owned(),
+        color: at,
+        figure: format!("{} \u{2192} {}", number(fault), number(remedy)),
+        words: format!("{words}: {of} \u{2192} {to}"),
+        tag,
+        facts: Vec::new(),
+        context: story.source.to_owned(),
+    })
+}
+
+/// A figure of fault and remedy.
+struct Shown {
+    values: [f64; 2],
+    names: [String; 2],
+    /// What the figure counts.
+    words: String,
+    tag: Tag,
+}
+
+fn shown(sources: &Sources, story: &Story) -> Option<Shown> {
+    let Contrast { figure, fault, remedy, variant, words } = &story.contrast;
+    if story.command == "bulk" {
+        return loops_shown(sources, fault, remedy, words);
+    }
+    let mut all = sources.runs.iter().flat_map(|source| &source.run.strategies);
+    let strategies = all.find(|strategies| strategies.command == story.command)?;
+    let column = strategies.figures.iter().find(|column| column.name == *figure)?;
+    let tag = if column.counted { Tag::Counted } else { Tag::Measured };
+    let values = medians(strategies, [fault, remedy], figure, *variant)?;
+    let names = [fault, remedy].map(|name| (*name).to_owned());
+    Some(Shown { values, names, words: (*words).to_owned(), tag })
+}
+
+/// What is left of one thread's rate with the shared loop and the emulated lock, and without both;
+/// of the first stack and load that have both.
+fn loops_shown(sources: &Sources, fault: &str, remedy: &str, words: &str) -> Option<Shown> {
+    let parts = sources.parts::<BulkSeries>();
+    let runs = |series: &BulkSeries, loops: &str, emulate: Option<&str>| {
+        series.loops.as_deref() == Some(loops) && series.emulate.as_deref() == emulate
+    };
+    let kept = |faulty: &Part<'_, BulkSeries>, loops: &str, emulate: Option<&str>| {
+        let same = parts.iter().filter(|part| {
+            part.run == faulty.run
+                && part.of.stack == faulty.of.stack
+                && Load::of(part.of) == Load::of(faulty.of)
+                && runs(part.of, loops, emulate)
+        });
+        let rate = |part: &Part<'_, BulkSeries>| figures::Shown::of(&part.of.rounds).median(&RATE);
+        let rates = same.filter_map(|part| Some((part.of.threads, rate(part)?)));
+        let mut rates: Vec<(usize, f64)> = rates.collect();
+        rates.sort_by_key(|(threads, _)| *threads);
+        let [(1, first), .., (threads, last)] = rates[..] else { return None };
+        Some((threads, (100.0 * last / first).round()))
+    };
+    let mut faulty = parts.iter().filter(|part| runs(part.of, fault, Some(LOCK)));
+    faulty.find_map(|faulty| {
+        let (threads, with) = kept(faulty, fault, Some(LOCK))?;
+        let (as_many, without) = kept(faulty, remedy, None)?;
+        let names = [format!("{fault} loop, with the lock"), format!("{remedy} loops")];
+        let words = format!("{words} at {threads} threads, {}", faulty.of.stack);
+        (threads == as_many).then_some(Shown {
+            values: [with, without],
+            names,
+            words,
+            tag: Tag::Measured,
+        })
+    })
+}
+
+fn section(sources: &Sources, at: usize, story: &Story) -> Section {
+    let Story { title, source, shared, remedy, published, cores, .. } = story;
+    let mut body = format!(
+        "<p class=\"told\"><b>Shared:</b> {}</p><p class=\"told\"><b>Instead:</b> {}</p>",
+        escape(shared),
+        escape(remedy)
+    );
+    let _ = write!(body, "<div class=\"grid\">{}</div>", published_figure(published));
+    let measured = measured(sources, story);
+    if measured.is_empty() {
+        body += "<p class=\"failure\">Nothing was measured; the top of the page says why.</p>";
+    }
+    body += &measured;
+    let _ = write!(
+        body,
+        "<p class=\"told\"><b>What few cores cannot show:</b> {}</p>{}",
+        escape(cores),
+        commands(sources, story)
+    );
+    Section { id: story.command, short: SHORT[at], title, lead: (*source).to_owned(), body }
+}
+
+fn measured(sources: &Sources, story: &Story) -> String {
+    let mut html = String::new();
+    for source in &sources.runs {
+        for strategies in &source.run.strategies {
+            if shows(story, &strategies.command) {
+                let _ = write!(
+                    html,
+                    "<h3 class=\"group\">On this machine: <code>{}</code>, {}</h3>{}",
+                    escape(&strategies.command),
+                    escape(&settings(strategies)),
+                    side_by_side(strategies, story.drawn, story.times)
+                );
+            }
+        }
+    }
+    if story.command == "bulk"
+        && let Some(section) = transfer::bulk_section(sources)
+    {
+        html += "<h3 class=\"group\">On this machine: <code>bulk</code></h3>";
+        html += &section.body;
+    }
+    html
+}
+
+/// The ring belongs to the same write-up as what it carries.
+fn shows(story: &Story, command: &str) -> bool {
+    story.command == command || story.command == "offload" && command == "ring"
+}
+
+fn published_figure(published: &Published) -> String {
+    let Published { title, unit, look, bars } = published;
+    let rows = bars.iter().enumerate().map(|(at, (label, value))| Row {
+        label: (*label).to_owned(),
+        color: Some(at),
+        bars: vec![Some(Bar { value: *value, range: None })],
+        ..Row::default()
+    });
+    let plot = BarPlot {
+        name: (*title).to_owned(),
+        unit: (*unit).to_owned(),
+        segments: vec![Segment { label: (*unit).to_owned(), color: 0 }],
+        rows: rows.collect(),
+        ..BarPlot::default()
+    };
+    Figure { title, tag: Tag::Published, look, drawing: &plot.draw() }.html()
+}
+
+/// The commands that repeat what the section shows.
+fn commands(sources: &Sources, story: &Story) -> String {
+    let of_story = |run: &&Run| {
+        let bulk = story.command == "bulk" && !run.bulk.is_empty();
+        bulk || run.strategies.iter().any(|strategies| shows(story, &strategies.command))
+    };
+    let mut html = String::new();
+    for run in sources.runs.iter().map(|source| &source.run).filter(of_story) {
+        // What the page itself added: the lab's own path, and the document that it read.
+        let rest = run.command.iter().skip(1).take_while(|word| *word != "--json").cloned();
+        let line: Vec<String> = std::iter::once("sealane-lab".to_owned()).chain(rest).collect();
+        let _ = write!(html, "<pre><code>{}</code></pre>", escape(&words::shell(&line)));
+    }
+    if html.is_empty() { html } else { format!("<p class=\"told\"><b>Repeat it:</b></p>{html}") }
+}
+
+const TITLE: &str = "Six ways TLS stops scaling";
+const SUBTITLE: &str = "Six write-ups from fourteen years, each of one thing that all threads had \
+    to go through. Fault and remedy, side by side on this machine.";
+/// The emulated fault of the loops.
+const LOCK: &str = "error-lock";
+/// For the line of links, in the order of the stories.
+const SHORT: [&str; 6] =
+    ["Queues", "Loops", "Certificates", "Contexts", "Ticket keys", "File table"];

@@ -1,0 +1,400 @@
+//! The command `count`: what one handshake does, by side, in figures that do not depend on the
+//! machine's mood.
+//!
+//! ```text
+//!                        +- callgrind, two lengths -------> instructions
+//! a trial of fixed length+- the interposer, native/locks.c -> locks, by call path
+//! (or a running sealane) +- lackey's memory trace --------> shared writes, named and classed
+//! ```
+
+mod class;
+mod code;
+mod heap;
+mod held;
+mod holding;
+mod holds;
+mod instructions;
+mod lines;
+mod locks;
+mod operation;
+mod paths;
+mod plain;
+mod progress;
+mod record;
+mod recorded;
+mod run;
+mod serve;
+mod shadow;
+mod slope;
+mod subject;
+mod symbols;
+mod table;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod trace;
+
+use std::{
+    env,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use sealane_lab_harness::{
+    interrupt::Interrupt,
+    journal::Journal,
+    options::Json,
+    phase,
+    trial::{Task, launch},
+};
+use sealane_lab_model::{
+    document::{BySide, CountResult, SharedWrites},
+    error::Error,
+    recording::Recording,
+    scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
+};
+use sealane_lab_stacks::{handshake::task::fault::Fault, stacks};
+
+#[cfg(test)]
+pub(crate) use plain::OPERATIONS;
+pub(crate) use plain::{Counts, Plain};
+#[cfg(test)]
+pub(crate) use serve::PLACEHOLDERS;
+pub(crate) use serve::{Connections, Load, ProxyHeader, Server, Wanted, found};
+
+use crate::count::{progress::Progress, run::Program, subject::Subject};
+
+/// The arguments of `count`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Stacks to count, by name or path, separated by commas
+    #[arg(long, value_delimiter = ',', required_unless_present_any = ["kernel", "serve"])]
+    stack: Vec<String>,
+    /// Counts shared writes of this binary of sealane instead, running with two lanes
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["stack",
+        "repeats", "handshakes", "instructions", "locks", "lines", "fault"])]
+    serve: Option<PathBuf>,
+    #[command(flatten)]
+    asked: Asked,
+    /// Counts so often and says whether every time gave the same
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20))]
+    repeats: u32,
+    /// Handshakes per thread in a memory trace, after as many to warm up [default: 2, or 1 to
+    /// record, of a kind that resumes after 2]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=50))]
+    handshakes: Option<u64>,
+    /// Counts instructions; without any of these three, all are counted
+    #[arg(long)]
+    instructions: bool,
+    /// Counts lock acquisitions, by lock and call path
+    #[arg(long)]
+    locks: bool,
+    /// Counts writes to cache lines that another thread writes too
+    #[arg(long)]
+    lines: bool,
+    /// Writes there what one thread does between the lines that it shares, which `forecast` reads;
+    /// counts lines, of one stack, once
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["serve", "repeats",
+        "instructions", "locks"])]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    json: Json,
+    /// A fault to commit: shows that it is counted
+    #[arg(long, hide = true)]
+    fault: Option<Fault>,
+}
+
+impl Arguments {
+    /// Where the document goes, and how often everything is counted.
+    pub fn kept(&self) -> (Option<&Path>, u32) {
+        (self.json.path(), self.repeats)
+    }
+}
+
+/// A scenario on the command line.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Asked {
+    /// How the handshake goes
+    #[arg(long, default_value = "full")]
+    kind: Kind,
+    /// The protocol version
+    #[arg(long, default_value = "1.3")]
+    tls: Version,
+    /// Record protection
+    #[arg(long, default_value = "aes128-gcm")]
+    cipher: Cipher,
+    /// The key exchange
+    #[arg(long, default_value = "x25519")]
+    group: Group,
+    /// The server's key
+    #[arg(long, default_value = "p256")]
+    key: Key,
+    /// Tickets after each handshake
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=8))]
+    tickets: u8,
+    /// What the threads share
+    #[arg(long, default_value = "context")]
+    share: Share,
+    /// The client shows a certificate
+    #[arg(long)]
+    client_certificate: bool,
+    /// Certificates that the server sends: its own, its issuer's, the root's
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    chain: u8,
+}
+
+impl Asked {
+    /// What is asked for.
+    pub fn scenario(&self) -> Scenario {
+        Scenario {
+            kind: self.kind,
+            version: self.tls,
+            cipher: self.cipher,
+            group: self.group,
+            key: self.key,
+            client_certificate: self.client_certificate,
+            chain: self.chain,
+            tickets: self.tickets,
+            share: self.share,
+        }
+    }
+}
+
+/// `true` if all went well and every repeat gave the same.
+///
+/// # Errors
+/// What stopped it.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    if arguments.record.is_some() && arguments.stack.len() != 1 {
+        return Err(Error::Check("--record is of one stack; run it once for each".into()));
+    }
+    let folder = arguments.record.as_deref().and_then(Path::parent);
+    if let Some(folder) = folder.filter(|it| !it.as_os_str().is_empty() && !it.is_dir()) {
+        return Err(Error::Check(format!(
+            "--record: there is no folder {}; make it first",
+            folder.display()
+        )));
+    }
+    let usual = if arguments.record.is_some() { HANDSHAKES_RECORDED } else { HANDSHAKES_COUNTED };
+    let tools = Tools::new(arguments.handshakes.unwrap_or(usual))?;
+    let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
+    let mut well = true;
+    if let Some(sealane) = &arguments.serve {
+        let result = serve::sealane(sealane, &arguments.asked.scenario(), &tools)?;
+        show(&table::text(&result))?;
+        show(serve::NOTE)?;
+        journal.run.counts.push(result);
+    }
+    for stack in &arguments.stack {
+        let subject = Subject::new(stack, arguments.asked.scenario(), arguments.fault)?;
+        let (result, differences) = match counted(&subject, arguments, &tools) {
+            Ok(result) => result,
+            Err(Error::Check(reason) | Error::Unsupported(reason)) => {
+                well = false;
+                (CountResult { failure: Some(reason), ..subject.result() }, String::new())
+            }
+            Err(error) => return Err(error),
+        };
+        show(&table::text(&result))?;
+        show(&differences)?;
+        well &= differences.is_empty();
+        journal.run.stacks.extend(stacks::identity(stack).ok());
+        journal.run.counts.push(result);
+        journal.save(false)?;
+    }
+    journal.save(true)?;
+    Ok(well)
+}
+
+/// What every count needs.
+pub(crate) struct Tools {
+    /// For files that nobody keeps.
+    folder: tempfile::TempDir,
+    /// Ctrl-C ends the run that is under way; finished stacks are in the document.
+    stop: Interrupt,
+    progress: Progress,
+    /// Handshakes per thread in a trace.
+    handshakes: u64,
+}
+
+impl Tools {
+    /// With `handshakes` per thread in a trace of a stack.
+    ///
+    /// # Errors
+    /// The system refuses a folder or a signal's handler.
+    pub(crate) fn new(handshakes: u64) -> Result<Self, Error> {
+        let stop = Interrupt::catch()?;
+        let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+        Ok(Self { folder, stop, progress: Progress::start(), handshakes })
+    }
+}
+
+impl Tools {
+    /// Whether the operator wants no more.
+    pub(crate) fn stop(&self) -> &Interrupt {
+        &self.stop
+    }
+}
+
+/// One stack, counted as often as asked, and what differed between the times, in words.
+fn counted(
+    subject: &Subject,
+    arguments: &Arguments,
+    tools: &Tools,
+) -> Result<(CountResult, String), Error> {
+    let Arguments { instructions, locks, lines, repeats, .. } = *arguments;
+    let lines = lines || arguments.record.is_some();
+    let all = !(instructions || locks || lines);
+    let mut times = Vec::new();
+    for time in 1..=repeats {
+        let mut result = subject.result();
+        let step = |what: &str| {
+            tools.progress.step(format!("{}: {what}, {time} of {repeats}", subject.stack));
+        };
+        if all || locks {
+            step("locks");
+            result.locks = Some(subject.locks(tools, time == 1)?);
+        }
+        if all || instructions {
+            step("instructions");
+            result.instructions = Some(subject.instructions(tools)?);
+        }
+        if all || lines {
+            step("shared lines");
+            let counted = match &arguments.record {
+                Some(file) => {
+                    let (counted, recording) = subject.recording(tools)?;
+                    recording.write(file)?;
+                    counted
+                }
+                None => subject.lines(tools)?,
+            };
+            result.shared_writes = Some(counted.writes);
+            // The trace tells them too, with the reading of the clock around each step.
+            result.instructions.get_or_insert(counted.instructions);
+        }
+        times.push(result);
+    }
+    Ok(subject::merged(times))
+}
+
+/// Locks of one stack, with the call paths to them.
+///
+/// # Errors
+/// What stopped the trial.
+pub fn locks(stack: &str, scenario: Scenario, stop: &Interrupt) -> Result<CountResult, Error> {
+    let (subject, tools) = alone(stack, scenario, stop)?;
+    tools.progress.step(format!("{stack}: locks"));
+    Ok(CountResult { locks: Some(subject.locks(&tools, true)?), ..subject.result() })
+}
+
+/// Shared lines of one stack, and what a thread does between them.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the trial.
+pub fn recorded(
+    stack: &str,
+    scenario: Scenario,
+    stop: &Interrupt,
+) -> Result<(CountResult, Recording), Error> {
+    let (subject, tools) = alone(stack, scenario, stop)?;
+    tools.progress.step(format!("{stack}: shared lines"));
+    let (counted, recording) = subject.recording(&tools)?;
+    let shared_writes = Some(counted.writes);
+    let instructions = Some(counted.instructions);
+    Ok((CountResult { shared_writes, instructions, ..subject.result() }, recording))
+}
+
+/// One stack that is counted once.
+fn alone(stack: &str, scenario: Scenario, stop: &Interrupt) -> Result<(Subject, Tools), Error> {
+    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+    let (stop, progress) = (stop.clone(), Progress::start());
+    let tools = Tools { folder, stop, progress, handshakes: HANDSHAKES_RECORDED };
+    Ok((Subject::new(stack, scenario, None)?, tools))
+}
+
+/// What `stack` does per handshake: what was asked for, each in one run. In the trace each thread
+/// does `handshakes` of them.
+///
+/// # Errors
+/// What stopped it.
+pub(crate) fn of_stack(
+    (stack, scenario, fault): (&str, &Scenario, Option<Fault>),
+    (with_trace, with_locks, handshakes): (bool, bool, u64),
+    tools: &mut Tools,
+) -> Result<CountResult, Error> {
+    tools.handshakes = handshakes;
+    let subject = Subject::new(stack, scenario.clone(), fault)?;
+    let mut result = subject.result();
+    if with_locks {
+        tools.progress.step(format!("{stack}: locks"));
+        result.locks = Some(subject.locks(tools, true)?);
+    }
+    if with_trace {
+        tools.progress.step(format!("{stack}: shared lines"));
+        let counted = subject.lines(tools)?;
+        result.shared_writes = Some(counted.writes);
+        result.instructions = Some(counted.instructions);
+    }
+    Ok(result)
+}
+
+/// Shared writes per operation of `task`, a trial of fixed length that marks its phases and answers
+/// with figures; `operations` is of all threads together.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the trial.
+pub fn shared_writes(
+    task: &Task,
+    operations: u64,
+    stop: &Interrupt,
+) -> Result<SharedWrites, Error> {
+    let progress = Progress::start();
+    progress.step("shared lines");
+    Ok(lines::count(&program(task)?, operations, stop, &progress)?.writes)
+}
+
+/// Instructions per operation of a trial that marks its phases by functions: from a short run and a
+/// long one, each with its operations.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped the trial.
+pub fn instructions(
+    [short, long]: &[(Task, u64); 2],
+    stop: &Interrupt,
+) -> Result<BySide<f64>, Error> {
+    let folder = tempfile::tempdir().map_err(Error::io("make a temporary folder"))?;
+    let (few, many) = (program(&short.0)?, program(&long.0)?);
+    let side = |function| {
+        instructions::count(function, [(&few, short.1), (&many, long.1)], folder.path(), stop)
+    };
+    let [server, client] = phase::FUNCTIONS;
+    Ok(BySide { server: side(server)?, client: side(client)? })
+}
+
+/// The process that `task` runs in.
+fn program(task: &Task) -> Result<Program, Error> {
+    let command = launch::command(task)?;
+    Ok(Program {
+        binary: command.get_program().into(),
+        arguments: command.get_args().map(Into::into).collect(),
+        ..Program::default()
+    })
+}
+
+/// Whether [`shared_writes`] can be counted here.
+///
+/// # Errors
+/// The Debian package that is missing.
+pub fn needs_valgrind() -> Result<(), Error> {
+    lines::lackey().map(|_| ())
+}
+
+fn show(text: &str) -> Result<(), Error> {
+    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
+}
+
+/// What a recording takes, after the warm-up: counts of handshakes are whole numbers.
+const HANDSHAKES_COUNTED: u64 = 2;
+const HANDSHAKES_RECORDED: u64 = 1;

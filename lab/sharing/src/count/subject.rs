@@ -1,0 +1,392 @@
+//! What is counted: [`Subject`], one stack in one scenario, as a trial of fixed length under each
+//! instrument.
+
+use std::{env, fs, path::PathBuf, time::Duration};
+
+use sealane_lab_harness::{
+    credentials::Credentials,
+    journal::Journal,
+    machine, phase, programs,
+    trial::{Fixed, Line, Task, launch},
+};
+use sealane_lab_model::{
+    document::{BySide, CountResult, LockCounts, Run, SharedWrites},
+    error::Error,
+    library::TimedCall,
+    recording::{ALLOCATOR, ByPart, Recording},
+    scenario::{Kind, Scenario},
+};
+use sealane_lab_stacks::{
+    handshake::{Handshakes, task::fault::Fault},
+    stacks,
+};
+
+use crate::count::{
+    Tools, holding, holds, instructions,
+    lines::{self, Lines},
+    locks,
+    run::Program,
+    symbols,
+};
+
+/// One stack in one scenario.
+pub(super) struct Subject {
+    /// Its name or path.
+    pub(super) stack: String,
+    scenario: Scenario,
+    fault: Option<Fault>,
+    binary: PathBuf,
+}
+
+impl Subject {
+    /// Nothing is run yet.
+    ///
+    /// # Errors
+    /// This program's own path is not known.
+    pub(super) fn new(
+        stack: &str,
+        scenario: Scenario,
+        fault: Option<Fault>,
+    ) -> Result<Self, Error> {
+        let binary = env::current_exe().map_err(Error::io("this program's path"))?;
+        Ok(Self { stack: stack.to_owned(), scenario, fault, binary })
+    }
+
+    /// Without figures yet.
+    pub(super) fn result(&self) -> CountResult {
+        CountResult {
+            stack: self.stack.clone(),
+            scenario: self.scenario.clone(),
+            repeats: 1,
+            ..CountResult::default()
+        }
+    }
+
+    /// Lock acquisitions, `with_sites` also where.
+    ///
+    /// # Errors
+    /// What stopped the trial.
+    pub(super) fn locks(&self, tools: &Tools, with_sites: bool) -> Result<LockCounts, Error> {
+        let folder = tools.folder.path();
+        let (program, handshakes) = self.trial(tools, THREADS, LOCKS)?;
+        let mut counts = locks::count(&program, handshakes, folder, &tools.stop)?;
+        if with_sites {
+            let (program, handshakes) = self.trial(tools, THREADS, SITES)?;
+            counts.sites = locks::sites(&program, handshakes, folder, &tools.stop)?;
+        }
+        Ok(counts)
+    }
+
+    /// How long locks of the C library are held, of one thread.
+    ///
+    /// # Errors
+    /// What stopped the trial.
+    pub(super) fn native_holds(&self, tools: &Tools) -> Result<Vec<locks::NativeHold>, Error> {
+        let (program, handshakes) = self.trial(tools, 1, HOLDS)?;
+        locks::holds(&program, handshakes, tools.folder.path(), &tools.stop)
+    }
+
+    /// How long calls take that hold a lock of the stack's own, and how many handshakes there were.
+    ///
+    /// # Errors
+    /// What stopped the trial.
+    pub(super) fn timed_calls(&self, tools: &Tools) -> Result<(Vec<TimedCall>, u64), Error> {
+        let task = Handshakes { time_holds: true, ..self.task(tools, 1, HOLDS)? };
+        match launch::run(&Task::new(&task)?, HOLDS_TIME_MAX)? {
+            Line::Fixed { holds, .. } => Ok((holds, HOLDS.warm_up + HOLDS.count)),
+            _ => Err(Error::Check("the trial told something else than its holds".into())),
+        }
+    }
+
+    /// Instructions by side.
+    ///
+    /// # Errors
+    /// What stopped the trial, or this build does not run under valgrind.
+    pub(super) fn instructions(&self, tools: &Tools) -> Result<BySide<f64>, Error> {
+        self.needs_a_build_for_counting()?;
+        let (short, few) = self.trial(tools, 1, SHORT)?;
+        let (long, many) = self.trial(tools, 1, LONG)?;
+        let side = |function| {
+            let lengths = [(&short, few), (&long, many)];
+            instructions::count(function, lengths, tools.folder.path(), &tools.stop)
+        };
+        let [server, client] = phase::FUNCTIONS;
+        Ok(BySide { server: side(server)?, client: side(client)? })
+    }
+
+    /// Writes to lines that both threads write.
+    ///
+    /// # Errors
+    /// As [`Self::instructions`].
+    pub(super) fn lines(&self, tools: &Tools) -> Result<Lines, Error> {
+        self.needs_a_build_for_counting()?;
+        let length = Fixed { warm_up: tools.handshakes, count: tools.handshakes };
+        let (program, handshakes) = self.trial(tools, THREADS, length)?;
+        lines::count(&program, handshakes, &tools.stop, &tools.progress)
+    }
+
+    /// The same, and a recording of what one thread does.
+    ///
+    /// # Errors
+    /// As [`Self::instructions`], or if a limit of the recorder is met.
+    pub(super) fn recording(&self, tools: &Tools) -> Result<(Lines, Recording), Error> {
+        self.needs_a_build_for_counting()?;
+        // What may fail within a second comes before what takes minutes.
+        needs_what_recordings_need()?;
+        let mut stack = stacks::identity(&self.stack)?;
+        stack.path = file_name(&stack.path);
+        let words: Vec<String> = stack.build.split(' ').map(without_folder).collect();
+        stack.build = words.join(" ");
+        let step = |what| tools.progress.step(format!("{}: {what}", self.stack));
+        step("time without an instrument");
+        let native_ns = Some(self.native_ns(tools)?);
+        let timed = holds::measure(self, tools)?;
+        step("recording");
+        let least = if self.scenario.kind == Kind::Full { 1 } else { WARM_UP_TO_RESUME };
+        let warm_up = tools.handshakes.max(least);
+        let length = Fixed { warm_up, count: tools.handshakes };
+        let (program, handshakes) = self.trial(tools, THREADS, length)?;
+        let folder = tools.folder.path();
+        let (lines, recording) =
+            lines::record(&program, handshakes, folder, &tools.stop, &tools.progress)?;
+        let Run { started, mut command, machine, .. } =
+            Journal::begin(env::args().collect(), None).run;
+        if let Some(program) = command.first_mut() {
+            *program = file_name(program);
+        }
+        let scenario = self.scenario.clone();
+        let processor = machine.processor;
+        let mut recording =
+            Recording { started, command, processor, stack, scenario, native_ns, ..recording };
+        holding::add(&mut recording, &timed);
+        Ok((lines, recording))
+    }
+
+    /// Time of one handshake of a single thread, without any instrument: the medians, which tell
+    /// less of who else was running, divided between handshake and setup as the sums are.
+    fn native_ns(&self, tools: &Tools) -> Result<ByPart<f64>, Error> {
+        let first = machine::allowed_processors().first().copied();
+        let task = Handshakes {
+            threads: 1,
+            pin: first.into_iter().collect(),
+            window_ms: NATIVE_MS,
+            fixed: None,
+            ..self.task(tools, 1, Fixed { warm_up: 0, count: 0 })?
+        };
+        let Line::Window { round, .. } = launch::run(&Task::new(&task)?, NATIVE_TIME_MAX)? else {
+            return Err(Error::Check("the trial told something else than a window".into()));
+        };
+        let [server, client, outside] = round.median_ns.map(|ns| ns as f64);
+        let setup = |setup: u64, rest: u64| setup as f64 / (setup + rest).max(1) as f64;
+        let of_server = setup(round.server_setup_ns, round.server_ns);
+        let of_client = setup(round.client_setup_ns, round.client_ns);
+        Ok(ByPart {
+            client: client * (1.0 - of_client),
+            client_setup: client * of_client,
+            outside,
+            server: server * (1.0 - of_server),
+            server_setup: server * of_server,
+        })
+    }
+
+    /// The trial and how many handshakes it does, all threads together.
+    fn trial(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<(Program, u64), Error> {
+        let task = Task::new(&self.task(tools, threads, fixed)?)?;
+        let task = serde_json::to_string(&task)
+            .map_err(|error| Error::Check(format!("a task as JSON: {error}")))?;
+        let operations = fixed.count * threads as u64;
+        let program = Program {
+            binary: self.binary.clone(),
+            arguments: vec!["trial".into(), task.into()],
+            operations: Some(operations),
+            warm_up: Some(fixed.warm_up * threads as u64),
+            environment: Vec::new(),
+        };
+        Ok((program, operations))
+    }
+
+    fn task(&self, tools: &Tools, threads: usize, fixed: Fixed) -> Result<Handshakes, Error> {
+        let key = self.scenario.key;
+        let folder = tools.folder.path().join(format!("{key:?}"));
+        if !folder.exists() {
+            Credentials::make_chain(&folder, key, self.scenario.chain)?;
+        }
+        Ok(Handshakes {
+            stack: self.stack.clone(),
+            scenario: self.scenario.clone(),
+            credentials: folder,
+            threads,
+            pin: Vec::new(),
+            window_ms: 0,
+            fixed: Some(fixed),
+            fault: self.fault,
+            time_holds: false,
+        })
+    }
+
+    /// Stacks that are linked into the lab; of others, the lab cannot tell.
+    fn needs_a_build_for_counting(&self) -> Result<(), Error> {
+        programs::installed("valgrind", VALGRIND)?;
+        let linked = self.stack.starts_with("rustls-") || self.stack.starts_with("sealane");
+        // With a version behind it, it is a library of its own.
+        let linked = linked && !self.stack.contains('@');
+        if !linked || IS_BUILT_FOR_COUNTING {
+            return Ok(());
+        }
+        Err(Error::Missing {
+            program: format!("a build of the lab in which {} runs under valgrind", self.stack),
+            remedy: "lab/build-for-counting && target/count/count/sealane-lab count ...".into(),
+        })
+    }
+}
+
+/// What a count does without, though it tells less then.
+fn needs_what_recordings_need() -> Result<(), Error> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Error::Unsupported(
+            "a recording takes an x86-64 machine: of other processors' instructions it is not \
+             known which are calls, and which are atomic"
+                .into(),
+        ));
+    }
+    // The trial is this program, with the same C library.
+    let maps = fs::read_to_string("/proc/self/maps").map_err(Error::io("read the memory map"))?;
+    if symbols::names_the_c_library(&maps) {
+        return Ok(());
+    }
+    Err(Error::Missing {
+        program: "the names of the C library's inner functions, by which locks are known,".into(),
+        remedy: "apt-get install libc6-dbg".into(),
+    })
+}
+
+/// One result of several times: locks and lines of the first, the instructions' median; and in
+/// words what was not the same.
+pub(super) fn merged(times: Vec<CountResult>) -> (CountResult, String) {
+    let mut differences = String::new();
+    let said: Vec<Vec<String>> = times.iter().map(integers).collect();
+    for (number, said_now) in said.iter().enumerate().skip(1) {
+        let only = |of: &Vec<String>, not: &Vec<String>| -> Vec<String> {
+            of.iter().filter(|line| !not.contains(line)).cloned().collect()
+        };
+        for line in only(&said[0], said_now) {
+            differences += &format!("  only the 1st time: {line}\n");
+        }
+        for line in only(said_now, &said[0]) {
+            differences += &format!("  only time {}: {line}\n", number + 1);
+        }
+    }
+    let repeats = u32::try_from(times.len()).unwrap_or(u32::MAX);
+    let instructions: Vec<_> = times.iter().filter_map(|time| time.instructions).collect();
+    let mut result = times.into_iter().next().unwrap_or_default();
+    let (server, server_spread) = median(instructions.iter().map(|both| both.server));
+    let (client, client_spread) = median(instructions.iter().map(|both| both.client));
+    if !instructions.is_empty() {
+        result.instructions = Some(BySide { server, client });
+    }
+    if instructions.len() > 1 {
+        let spread = BySide { server: server_spread, client: client_spread };
+        result.instructions_spread = Some(spread);
+    }
+    result.repeats = repeats;
+    result.exact = repeats > 1 && differences.is_empty();
+    (result, differences)
+}
+
+/// What must be the same every time: locks, and lines but for the allocator's.
+fn integers(result: &CountResult) -> Vec<String> {
+    let mut said = Vec::new();
+    if let Some(locks) = &result.locks {
+        let LockCounts { read, write, mutex, shared, .. } = locks;
+        said.push(format!("{read:?} read, {write:?} write, {mutex:?} mutex, {shared} shared"));
+    }
+    if let Some(SharedWrites { total, lines, .. }) = &result.shared_writes {
+        said.push(format!("{total:?} shared writes"));
+        for line in lines.iter().filter(|line| line.class != ALLOCATOR) {
+            let (class, symbol, writes) = (&line.class, &line.symbol, &line.writes);
+            said.push(format!("{writes:?} {class} {symbol} {}", line.writers.join(", ")));
+        }
+    }
+    said
+}
+
+/// And how far the values lie apart, as a share of it.
+fn median(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match (values.first(), values.last()) {
+        (Some(least), Some(most)) => {
+            let middle = values[values.len() / 2];
+            (middle, (most - least) / middle)
+        }
+        _ => (0.0, 0.0),
+    }
+}
+
+/// A word of a library's own description, of a path the file's name.
+fn without_folder(word: &str) -> String {
+    if word.starts_with('/') { file_name(word) } else { word.to_owned() }
+}
+
+/// Of a path on this machine, which others have no use for.
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+/// The Debian packages of valgrind; the second one names the inner functions of malloc.
+const VALGRIND: &str = "valgrind libc6-dbg";
+/// Whether the two libraries that ask for it were told of valgrind.
+const IS_BUILT_FOR_COUNTING: bool = option_env!("VALGRIND_BUG_494162").is_some()
+    && option_env!("AWS_LC_SYS_NO_JITTER_ENTROPY").is_some();
+/// So many that rare events show as what they are.
+const LOCKS: Fixed = Fixed { warm_up: 20, count: 200 };
+/// As long as a mean needs.
+const HOLDS: Fixed = Fixed { warm_up: 20, count: 500 };
+const HOLDS_TIME_MAX: Duration = Duration::from_secs(120);
+const LONG: Fixed = Fixed { warm_up: 2, count: 15 };
+const SHORT: Fixed = Fixed { warm_up: 2, count: 5 };
+/// Each call path is walked, which takes twenty times as long.
+const SITES: Fixed = Fixed { warm_up: 2, count: 20 };
+/// Long enough for a mean.
+const NATIVE_MS: u64 = 500;
+const NATIVE_TIME_MAX: Duration = Duration::from_secs(60);
+/// The first handshake of a kind that resumes is a full one, the next one the first of its kind.
+const WARM_UP_TO_RESUME: u64 = 2;
+/// Two are enough to share.
+const THREADS: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(server: f64, writes: f64) -> CountResult {
+        let total = BySide { server: writes, client: 0.0 };
+        CountResult {
+            instructions: Some(BySide { server, client: 2.0 * server }),
+            shared_writes: Some(SharedWrites { total, ..SharedWrites::default() }),
+            ..CountResult::default()
+        }
+    }
+
+    #[test]
+    fn equal_times_are_exact_whatever_their_instructions() {
+        let times = vec![counted(100.0, 8.0), counted(104.0, 8.0), counted(101.0, 8.0)];
+        let (result, differences) = merged(times);
+        assert!(result.exact && differences.is_empty(), "{differences}");
+        assert_eq!(result.instructions, Some(BySide { server: 101.0, client: 202.0 }));
+        let spread = result.instructions_spread.expect("three times");
+        assert!((spread.server - 4.0 / 101.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_difference_is_told() {
+        let (result, differences) = merged(vec![counted(1.0, 8.0), counted(1.0, 9.0)]);
+        assert!(!result.exact);
+        assert!(differences.contains("9"), "{differences}");
+    }
+
+    #[test]
+    fn a_single_time_proves_nothing() {
+        assert!(!merged(vec![counted(1.0, 8.0)]).0.exact);
+    }
+}

@@ -1,0 +1,223 @@
+//! The command `bulk`: MB/s of TLS stacks, in memory by record and message size, and over loopback
+//! sockets by who drives them.
+//!
+//! ```text
+//! Arguments --plan--> BulkTask per cell --a process each, in rounds--> BulkSeries --> table, files
+//! ```
+//! A figure exists only if every byte that arrived was
+//! compared with what was sent.
+
+mod asio;
+mod compat;
+mod content;
+mod control;
+mod error_lock;
+mod in_memory;
+mod on_lanes;
+mod on_tokio;
+mod plan;
+mod rounds;
+pub(crate) mod sockets;
+mod table;
+pub mod task;
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sealane_lab_harness::{
+    credentials::Credentials,
+    options::{Resume, Shuffled},
+    trial::{Body, BulkOutcome, Line},
+};
+use sealane_lab_model::{
+    error::Error,
+    figures::{Shown, Tally},
+    scenario::{Cipher, Group, Key, Kind, Share, Version},
+};
+
+pub use table::{csv, text};
+
+use crate::{
+    bulk::{
+        asio::Library,
+        plan::Over,
+        task::{BulkTask, FaultKind, Loops, Runtime, Verify},
+    },
+    stacks,
+};
+
+/// The arguments of `bulk`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Through memory only, or over loopback sockets
+    #[arg(long, value_enum, default_value_t = Over::Memory)]
+    over: Over,
+    /// Stacks by name, or libssl by path; default: all in memory, and over sockets sealane,
+    /// rustls and the system's OpenSSL
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    stack: Vec<String>,
+    /// Threads, which do the work of both ends; default: as many as processors
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    threads: Vec<usize>,
+    /// Bytes per message, such as 16384, 64K or 10M
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = plan::bytes,
+          default_value = "1M")]
+    size: Vec<usize>,
+    /// Plaintext bytes per record, in memory
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = plan::bytes,
+          default_value = "16K")]
+    record: Vec<usize>,
+    /// How long each thread works in a round, in memory
+    #[arg(long, value_name = "MS", default_value_t = 500,
+          value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    window_ms: u64,
+    /// Connections, over sockets [default: 8]
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    connections: Vec<usize>,
+    /// Messages per connection, over sockets
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    messages: u64,
+    /// Who drives the sockets
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "lanes,tokio")]
+    runtime: Vec<Runtime>,
+    /// One event loop for all threads, or one for each
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "shared,per-lane")]
+    strategy: Vec<Loops>,
+    /// Faults of the past: the lock around OpenSSL 1.0's error queues
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "none")]
+    emulate: Vec<plan::Emulation>,
+    /// How arriving bytes are checked, inside the clock [default: sha256 over sockets]
+    #[arg(long, value_enum)]
+    verify: Option<Verify>,
+    /// Every number of connections of 1, 4, 10 and 20 with every number of threads up to the
+    /// processors', unless they are given
+    #[arg(long)]
+    matrix: bool,
+    /// Leaves threads to the scheduler
+    #[arg(long)]
+    no_pin: bool,
+    /// The only version that both ends offer
+    #[arg(long = "tls", value_enum, default_value = "1.3")]
+    version: Version,
+    /// The only cipher that both ends offer
+    #[arg(long, value_enum, default_value = "aes128-gcm")]
+    cipher: Cipher,
+    /// The only group that both ends offer
+    #[arg(long, value_enum, default_value = "x25519")]
+    group: Group,
+    /// The type of the server's key
+    #[arg(long, value_enum, default_value = "p256")]
+    key: Key,
+    /// TLS 1.3 tickets behind the handshake, which a one-way reader must cope with
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=4))]
+    tickets: u8,
+    /// One pair of TLS contexts for all threads, or one each
+    #[arg(long, value_enum, default_value = "context")]
+    share: Share,
+    /// Headers for a libssl by path under Asio; default: beside it, or the system's
+    #[arg(long, value_name = "FOLDER")]
+    include: Option<PathBuf>,
+    /// Prints another tool's lines in place of the table
+    #[arg(long, value_enum)]
+    compat: Option<compat::Tool>,
+    #[command(flatten)]
+    shuffled: Shuffled,
+    #[command(flatten)]
+    resume: Resume,
+    /// Writes a line per cell there
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// What a test breaks
+    #[arg(long, hide = true, value_enum)]
+    fault: Option<FaultKind>,
+    /// On which connection, from 0
+    #[arg(long, hide = true, default_value_t = 0)]
+    fault_connection: usize,
+    /// At which byte of its plaintext
+    #[arg(long, hide = true, default_value_t = 0)]
+    fault_after: u64,
+}
+
+/// `true` if every cell has figures.
+///
+/// # Errors
+/// What stopped it.
+pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let begun = arguments.resume.journal("bulk", arguments, &arguments.shuffled.json)?;
+    let (mut journal, arguments) = begun;
+    let folder = tempfile::tempdir().map_err(Error::io("a folder for keys"))?;
+    Credentials::make(folder.path(), arguments.key)?;
+    let tasks = arguments.plan(folder.path(), &journal.run.machine.pin_order)?;
+    let measured = rounds::measure(&arguments, &tasks, &mut journal);
+    let run = &journal.run;
+    if let Some(path) = &arguments.csv {
+        fs::write(path, csv(&run.bulk)).map_err(Error::file(path))?;
+    }
+    let mut text = String::new();
+    match arguments.compat {
+        None => text = self::text(run),
+        Some(tool) => {
+            for series in &run.bulk {
+                text.push_str(&compat::lines(tool, series)?);
+                if Shown::of(&series.rounds).is_hint() {
+                    let (name, tally) = (table::name(series), Tally::of(&series.rounds));
+                    let _ = writeln!(io::stderr(), "{name}: every round was disturbed: {tally}");
+                }
+            }
+        }
+    }
+    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
+    measured?;
+    Ok(run.bulk.iter().all(|series| !Shown::of(&series.rounds).is_empty()))
+}
+
+impl Body for BulkTask {
+    const NAME: &'static str = "bulk";
+
+    fn perform(&self) -> Result<Line, Error> {
+        carry(self).map(Line::Bulk)
+    }
+}
+
+/// Carries what `task` says, in this process, with one stack.
+///
+/// # Errors
+/// Everything that makes a figure wrong or impossible.
+fn carry(task: &BulkTask) -> Result<BulkOutcome, Error> {
+    task.check()?;
+    if task.scenario.client_certificate || task.scenario.kind != Kind::Full {
+        let text = "bulk shakes hands in full and without client certificates";
+        return Err(Error::Unsupported(text.into()));
+    }
+    let credentials = Credentials::at(&task.credentials);
+    if !plan::drives(task.runtime, &task.stack) {
+        return Err(Error::Unsupported(plan::NO_DRIVER.into()));
+    }
+    if task.runtime == Runtime::Asio {
+        return asio::run(task, &library(task)?);
+    }
+    let stack = stacks::load(&task.stack)?;
+    let prepared: Arc<_> = stack.prepare(&task.scenario, &credentials)?.into();
+    let (negotiated, round) = match task.runtime {
+        Runtime::Lanes => on_lanes::run(task, prepared),
+        Runtime::Tokio | Runtime::TokioPerCore => on_tokio::run(task, prepared.as_ref()),
+        Runtime::Memory | Runtime::Asio => in_memory::run(task, prepared.as_ref()),
+    }?;
+    Ok(BulkOutcome { stack: stack.identity(), driver: None, negotiated, round })
+}
+
+/// The libssl that Asio is to be linked with.
+fn library(task: &BulkTask) -> Result<Library, Error> {
+    let include = task.include.as_deref();
+    if task.stack == "openssl" {
+        return Ok(Library::new(&task.stack, None, include));
+    }
+    // Whoever can load it knows where it is, and that it is a libssl at all.
+    let path = stacks::load(&task.stack)?.identity().path;
+    Ok(Library::new(&task.stack, Some(Path::new(&path)), include))
+}

@@ -1,0 +1,286 @@
+//! From the command line to the [`BulkTask`]s of a run, one for each cell.
+
+use std::path::Path;
+
+use sealane_lab_model::{error::Error, scenario::Scenario};
+
+use crate::{
+    bulk::{
+        Arguments, compat,
+        task::{BulkTask, Emulate, Fault, FaultKind, Loops, Runtime, Verify},
+    },
+    stacks,
+};
+
+/// Where bytes travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Over {
+    /// From one buffer to another in the same thread.
+    Memory,
+    /// Through the kernel, from client to server.
+    Sockets,
+}
+
+/// A list on the command line has a word for "nothing", too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Emulation {
+    /// The library as it is today.
+    None,
+    /// The lock around OpenSSL 1.0's error queues.
+    ErrorLock,
+}
+
+impl Emulation {
+    fn word(self) -> Option<Emulate> {
+        match self {
+            Self::None => None,
+            Self::ErrorLock => Some(Emulate::ErrorLock),
+        }
+    }
+}
+
+/// A number of bytes with an optional K or M (1,024 and its square).
+pub(crate) fn bytes(text: &str) -> Result<usize, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("{text} is no number of bytes"))?;
+    let bytes = number.checked_mul(factor).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| format!("{text} is out of range"))
+}
+
+impl Arguments {
+    /// Where bytes travel; the write-up's line is about sockets, the other tools' about memory.
+    pub(super) fn place(&self) -> Over {
+        match self.compat {
+            Some(compat::Tool::Asio) => Over::Sockets,
+            Some(compat::Tool::OpensslBench | compat::Tool::RustlsBench) => Over::Memory,
+            None => self.over,
+        }
+    }
+
+    /// How often everything is measured.
+    pub(super) fn rounds(&self) -> u32 {
+        match self.compat {
+            Some(_) => self.shuffled.number_or(1),
+            None => self.shuffled.number(),
+        }
+    }
+
+    /// What both ends agree on.
+    pub(super) fn scenario(&self) -> Scenario {
+        Scenario {
+            version: self.version,
+            cipher: self.cipher,
+            group: self.group,
+            key: self.key,
+            tickets: self.tickets,
+            share: self.share,
+            ..Scenario::default()
+        }
+    }
+
+    /// The cells in the order of the table.
+    ///
+    /// # Errors
+    /// A limit is passed, or nothing is left to do.
+    pub(super) fn plan(
+        &self,
+        credentials: &Path,
+        processors: &[usize],
+    ) -> Result<Vec<BulkTask>, Error> {
+        let tasks = match self.place() {
+            Over::Memory => self.in_memory(credentials, processors),
+            Over::Sockets => self.over_sockets(credentials, processors),
+        };
+        if tasks.is_empty() {
+            return Err(Error::Unsupported(NO_DRIVER.into()));
+        }
+        if tasks.len() > CELLS_MAX {
+            let text = format!("{} cells are more than {CELLS_MAX}", tasks.len());
+            return Err(Error::Unsupported(text));
+        }
+        tasks.iter().try_for_each(BulkTask::check)?;
+        Ok(tasks)
+    }
+
+    fn in_memory(&self, credentials: &Path, processors: &[usize]) -> Vec<BulkTask> {
+        let known = stacks::known();
+        let stacks = if self.stack.is_empty() { &known } else { &self.stack };
+        let mut tasks = Vec::new();
+        for stack in stacks {
+            for emulate in &self.emulate {
+                for size in &self.size {
+                    for record in &self.record {
+                        for threads in self.threads(processors) {
+                            tasks.push(BulkTask {
+                                emulate: emulate.word(),
+                                threads,
+                                connections: threads,
+                                messages: MESSAGES_OF_A_WINDOW,
+                                message_bytes: *size,
+                                record_bytes: *record,
+                                verify: Verify::Compare,
+                                ..self.cell(stack, Runtime::Memory, credentials, processors)
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        tasks
+    }
+
+    fn over_sockets(&self, credentials: &Path, processors: &[usize]) -> Vec<BulkTask> {
+        let mut tasks = Vec::new();
+        for (runtime, loops, stack) in self.drivers() {
+            for emulate in &self.emulate {
+                if runtime == Runtime::Lanes && *emulate != Emulation::None {
+                    continue;
+                }
+                for size in &self.size {
+                    for connections in self.connections() {
+                        for threads in self.threads(processors) {
+                            tasks.push(BulkTask {
+                                loops: Some(loops),
+                                emulate: emulate.word(),
+                                threads,
+                                connections,
+                                message_bytes: *size,
+                                ..self.cell(&stack, runtime, credentials, processors)
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        tasks
+    }
+
+    /// Runtime, loops and stack of those that go together.
+    fn drivers(&self) -> Vec<(Runtime, Loops, String)> {
+        let known = stacks::known();
+        let usual = SOCKET_STACKS.iter().map(|name| (*name).to_owned());
+        let usual: Vec<String> = usual.filter(|name| known.contains(name)).collect();
+        let stacks = if self.stack.is_empty() { &usual } else { &self.stack };
+        let mut drivers = Vec::new();
+        for runtime in &self.runtime {
+            for loops in &self.strategy {
+                let Some(runtime) = runtime.with(*loops) else { continue };
+                for stack in stacks.iter().filter(|stack| drives(runtime, stack)) {
+                    let driver = (runtime, *loops, stack.clone());
+                    if !drivers.contains(&driver) {
+                        drivers.push(driver);
+                    }
+                }
+            }
+        }
+        drivers
+    }
+
+    fn threads(&self, processors: &[usize]) -> Vec<usize> {
+        match (self.threads.is_empty(), self.matrix) {
+            (false, _) => self.threads.clone(),
+            (true, true) => (1..=processors.len()).collect(),
+            (true, false) => vec![processors.len()],
+        }
+    }
+
+    fn connections(&self) -> Vec<usize> {
+        match (self.connections.is_empty(), self.matrix) {
+            (false, _) => self.connections.clone(),
+            (true, true) => MATRIX_CONNECTIONS.to_vec(),
+            (true, false) => vec![CONNECTIONS_DEFAULT],
+        }
+    }
+
+    fn cell(
+        &self,
+        stack: &str,
+        runtime: Runtime,
+        credentials: &Path,
+        processors: &[usize],
+    ) -> BulkTask {
+        let fault = self.fault.map(|kind| self.fault_of(kind));
+        BulkTask {
+            stack: stack.to_owned(),
+            runtime,
+            loops: None,
+            emulate: None,
+            scenario: self.scenario(),
+            threads: 1,
+            connections: 1,
+            messages: self.messages,
+            message_bytes: 1,
+            record_bytes: usize::MAX,
+            verify: self.verify.unwrap_or(Verify::Sha256),
+            fault,
+            processors: if self.no_pin { Vec::new() } else { processors.to_vec() },
+            credentials: credentials.to_owned(),
+            include: self.include.clone(),
+            window_ms: self.window_ms,
+        }
+    }
+
+    fn fault_of(&self, kind: FaultKind) -> Fault {
+        Fault { kind, connection: self.fault_connection, after_bytes: self.fault_after }
+    }
+}
+
+/// Why nothing is left to do.
+pub(super) const NO_DRIVER: &str = concat!(
+    "no stack asked for goes with a runtime and strategy asked for: lanes drive sealane, one loop ",
+    "per lane; Asio drives libssl; tokio drives all, but in a shared loop not sealane, whose ",
+    "sessions belong to a thread"
+);
+
+/// Whether `runtime` can drive `stack`, as far as the names tell.
+pub(super) fn drives(runtime: Runtime, stack: &str) -> bool {
+    match runtime {
+        Runtime::Asio => {
+            let file = stack.rsplit('/').next().unwrap_or(stack);
+            !["rustls", "s2n", "libs2n", "sealane"].iter().any(|name| file.starts_with(name))
+        }
+        Runtime::Lanes => stack == SEALANE,
+        // A session of Sealane's engine belongs to the thread that began it.
+        Runtime::Tokio => stack != SEALANE,
+        Runtime::Memory | Runtime::TokioPerCore => true,
+    }
+}
+
+const SEALANE: &str = "sealane";
+/// Cells of one run.
+const CELLS_MAX: usize = 4_096;
+/// What is measured over sockets, unless it is said.
+const SOCKET_STACKS: [&str; 3] = ["sealane", "rustls-aws-lc", "openssl"];
+const CONNECTIONS_DEFAULT: usize = 8;
+/// Numbers of connections as in the write-up, and between.
+const MATRIX_CONNECTIONS: [usize; 4] = [1, 4, 10, 20];
+/// No window is as long; it is the window that ends the work in memory.
+const MESSAGES_OF_A_WINDOW: u64 = super::task::MESSAGES_MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(bytes("16384"), Ok(16_384));
+        assert_eq!(bytes("16K"), Ok(16_384));
+        assert_eq!(bytes("10m"), Ok(10 << 20));
+        for wrong in ["", "K", "-1", "0", "1G", "99999999999999999999M"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn each_runtime_drives_its_stacks() {
+        assert!(drives(Runtime::Asio, "openssl") && drives(Runtime::Asio, "/opt/x/libssl.so.3"));
+        assert!(!drives(Runtime::Asio, "rustls-ring") && !drives(Runtime::Asio, "/x/libs2n.so"));
+        assert!(drives(Runtime::Lanes, "sealane") && !drives(Runtime::Lanes, "openssl"));
+        assert!(drives(Runtime::Tokio, "openssl") && drives(Runtime::TokioPerCore, "sealane"));
+        assert!(!drives(Runtime::Tokio, "sealane"));
+    }
+}

@@ -1,0 +1,292 @@
+//! The rounds of a run: every cell once per round, a process for each, and what their ratios show.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use sealane_lab_harness::{
+    interrupt::Interrupt,
+    journal::Journal,
+    machine::Steal,
+    rounds::{self, Measurement, Schedule, Turn},
+    trial::{BulkOutcome, Line, Task, launch},
+};
+use sealane_lab_model::{
+    document::{BulkRound, BulkSeries, Comparison, Invalid},
+    error::Error,
+    figures::{bulk::RATE, rounds::counting},
+    library::Identity,
+    statistics::{ROUNDS_MIN, Row, compare},
+};
+
+use crate::{
+    bulk::{
+        Arguments, table,
+        task::{BulkTask, Emulate, Loops, Runtime},
+    },
+    stacks,
+};
+
+/// Measures everything that `journal` does not hold yet; a cell that fails has its reason and no
+/// figures.
+///
+/// # Errors
+/// [`Error::Interrupted`]: the journal holds the rounds that were whole. Else it cannot be written.
+pub(super) fn measure(
+    arguments: &Arguments,
+    tasks: &[BulkTask],
+    journal: &mut Journal,
+) -> Result<(), Error> {
+    let interrupt = Interrupt::catch()?;
+    let blank: Vec<BulkSeries> = tasks.iter().map(series).collect();
+    if journal.run.bulk.is_empty() {
+        journal.run.bulk = blank;
+    } else if !journal.run.bulk.iter().map(without_figures).eq(blank) {
+        let text =
+            "the run cannot be resumed: other stacks or processors are here than at its start";
+        return Err(Error::Check(text.into()));
+    }
+    stacks::unchanged(&journal.run.stacks)?;
+    let done = journal.run.bulk.iter().filter(|series| series.failure.is_none());
+    let done = done.map(|series| series.rounds.len()).min().unwrap_or(0);
+    let done = u32::try_from(done).unwrap_or(u32::MAX);
+    let schedule = Schedule::new(blocks(tasks), arguments.shuffled.seed());
+    let mut cells = Cells { tasks, journal, held: BTreeMap::new() };
+    rounds::run(done..arguments.rounds(), &schedule, &interrupt, &mut cells)?;
+    if usize::try_from(arguments.rounds()).is_ok_and(|rounds| rounds >= ROUNDS_MIN) {
+        journal.run.comparisons = comparisons(tasks, &journal.run.bulk);
+    }
+    journal.save(true)
+}
+
+/// Cells that differ in threads, stack, runtime, loops or emulation only are a block.
+fn blocks(tasks: &[BulkTask]) -> Vec<Vec<usize>> {
+    let mut blocks: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (cell, task) in tasks.iter().enumerate() {
+        blocks.entry(size_of(task)).or_default().push(cell);
+    }
+    blocks.into_values().collect()
+}
+
+/// What two cells must have in common to be compared.
+fn size_of(task: &BulkTask) -> (usize, usize, usize) {
+    // In memory each thread has its connection.
+    let connections = if task.runtime == Runtime::Memory { 0 } else { task.connections };
+    (task.message_bytes, task.record_bytes, connections)
+}
+
+struct Cells<'a> {
+    tasks: &'a [BulkTask],
+    journal: &'a mut Journal,
+    /// Outcomes of the round under way, by cell.
+    held: BTreeMap<usize, Result<BulkOutcome, Error>>,
+}
+
+impl Measurement for Cells<'_> {
+    fn name(&self, cell: usize) -> String {
+        table::name(&self.journal.run.bulk[cell])
+    }
+
+    fn measure(&mut self, turn: Turn) -> Result<(), Error> {
+        if self.journal.run.bulk[turn.cell].failure.is_some() {
+            return Ok(());
+        }
+        let before = Steal::so_far();
+        let mut outcome = outcome(&self.tasks[turn.cell]);
+        if let Ok(BulkOutcome { round, .. }) = &mut outcome {
+            round.order = turn.order;
+            let steal = before.zip(Steal::so_far());
+            let stolen_percent = steal.map_or(0.0, |(before, after)| after.percent_since(before));
+            round.invalid = invalid(round, stolen_percent);
+        }
+        self.held.insert(turn.cell, outcome);
+        Ok(())
+    }
+
+    fn keep(&mut self, _round: u32) -> Result<(), Error> {
+        for (cell, outcome) in std::mem::take(&mut self.held) {
+            let series = &mut self.journal.run.bulk[cell];
+            match outcome {
+                Ok(BulkOutcome { stack, driver, negotiated, round }) => {
+                    series.negotiated = Some(negotiated);
+                    series.driver = driver;
+                    series.rounds.push(round);
+                    note(&mut self.journal.run.stacks, stack);
+                }
+                Err(error) => {
+                    series.rounds.clear();
+                    series.failure = Some(error.to_string());
+                }
+            }
+        }
+        self.journal.save(false)
+    }
+}
+
+/// Each library once. Asio's driver knows less of its library than the lab that loads it.
+fn note(stacks: &mut Vec<Identity>, stack: Identity) {
+    let known = stacks
+        .iter_mut()
+        .find(|known| (&known.name, &known.sha256) == (&stack.name, &stack.sha256));
+    match known {
+        Some(known) if known.build.is_empty() => *known = stack,
+        Some(_) => {}
+        None => stacks.push(stack),
+    }
+}
+
+fn outcome(task: &BulkTask) -> Result<BulkOutcome, Error> {
+    let time_max = Duration::from_secs(task.seconds_max() + TRIAL_BESIDE_S);
+    match launch::run(&Task::new(task)?, time_max)? {
+        Line::Bulk(outcome) => Ok(outcome),
+        _ => Err(Error::Check("the trial told something else than bytes".into())),
+    }
+}
+
+/// Why a round does not count. Over sockets threads wait for each other, so that a processor given
+/// to someone else does not show in their CPU time.
+fn invalid(round: &BulkRound, stolen_percent: f64) -> Option<Invalid> {
+    if stolen_percent > STEAL_PERCENT_MAX {
+        return Some(Invalid::Steal);
+    }
+    let ends = round.ends.as_ref()?;
+    let wall_ns = ends.send_ns + ends.receive_ns + ends.other_ns;
+    let is_preempted = wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX;
+    is_preempted.then_some(Invalid::Preempted)
+}
+
+/// What is compared: a loop per lane with a shared one, an emulated fault with none, many threads
+/// under such a fault with one, and in memory each stack with the first one.
+fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
+    let mut found = Vec::new();
+    for (of, task) in tasks.iter().enumerate() {
+        let is_peer = |other: &BulkTask| {
+            let same_threads = other.threads == task.threads;
+            let same_stack = other.stack == task.stack;
+            let same_driver = (other.runtime, other.loops) == (task.runtime, task.loops);
+            let same_fault = other.emulate == task.emulate;
+            let by_loops = (task.loops, other.loops) == (Some(Loops::PerLane), Some(Loops::Shared))
+                && family(other.runtime) == family(task.runtime)
+                && (same_threads && same_stack && same_fault);
+            let by_fault = (task.emulate.is_some(), other.emulate) == (true, None)
+                && (same_threads && same_stack && same_driver);
+            let by_threads = task.emulate.is_some()
+                && task.threads > 1
+                && other.threads == 1
+                && (same_stack && same_driver && same_fault);
+            let by_stack = task.runtime == Runtime::Memory
+                && other.stack == tasks[0].stack
+                && !same_stack
+                && (same_threads && same_fault);
+            size_of(other) == size_of(task) && (by_loops || by_fault || by_threads || by_stack)
+        };
+        for (to, _) in tasks.iter().enumerate().filter(|(_, other)| is_peer(other)) {
+            let (of, to) = (&series[of], &series[to]);
+            let [of_figures, to_figures] = [of, to].map(|series| counting(&series.rounds, &RATE));
+            let of = Row { name: &table::name(of), figures: &of_figures };
+            let to = Row { name: &table::name(to), figures: &to_figures };
+            found.extend(compare(&format!("bulk {}", RATE.unit), of, to));
+        }
+    }
+    found
+}
+
+/// Both runtimes of tokio are one driver with different loops.
+fn family(runtime: Runtime) -> Runtime {
+    if runtime == Runtime::TokioPerCore { Runtime::Tokio } else { runtime }
+}
+
+fn series(task: &BulkTask) -> BulkSeries {
+    let is_memory = task.runtime == Runtime::Memory;
+    BulkSeries {
+        stack: task.stack.clone(),
+        runtime: task.runtime.name().to_owned(),
+        driver: None,
+        loops: task.loops.map(Loops::name).map(str::to_owned),
+        emulate: task.emulate.map(|Emulate::ErrorLock| "error-lock".to_owned()),
+        scenario: task.scenario.clone(),
+        threads: task.threads,
+        connections: task.connections,
+        messages: if is_memory { 0 } else { task.messages },
+        message_bytes: task.message_bytes as u64,
+        record_bytes: is_memory.then_some(task.record_bytes as u64),
+        verify: Some(task.verify.name().to_owned()),
+        negotiated: None,
+        rounds: Vec::new(),
+        failure: None,
+    }
+}
+
+fn without_figures(series: &BulkSeries) -> BulkSeries {
+    let (negotiated, rounds, failure, driver) = (None, Vec::new(), None, None);
+    BulkSeries { negotiated, rounds, failure, driver, ..series.clone() }
+}
+
+/// What a trial takes beside its own limit: compiling Asio's driver at first use.
+const TRIAL_BESIDE_S: u64 = 300;
+/// More stolen time than this spoils a round.
+const STEAL_PERCENT_MAX: f64 = 1.0;
+/// Threads that were kept from their processors longer than this spoil a round in memory.
+const WALL_PER_CPU_MAX: f64 = 1.05;
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use sealane_lab_model::{document::BulkEnds, scenario::Scenario};
+
+    use super::*;
+    use crate::bulk::task::Verify;
+
+    #[test]
+    fn only_what_differs_in_one_thing_is_compared() {
+        let task = |threads, loops, emulate| BulkTask {
+            stack: "openssl".into(),
+            runtime: Runtime::Asio,
+            loops: Some(loops),
+            emulate,
+            scenario: Scenario::default(),
+            threads,
+            connections: 8,
+            messages: 1,
+            message_bytes: 1,
+            record_bytes: 1,
+            verify: Verify::Sha256,
+            fault: None,
+            processors: Vec::new(),
+            credentials: PathBuf::new(),
+            include: None,
+            window_ms: 1,
+        };
+        let lock = Some(Emulate::ErrorLock);
+        let tasks = [
+            task(1, Loops::Shared, None),
+            task(2, Loops::Shared, None),
+            task(1, Loops::Shared, lock),
+            task(2, Loops::Shared, lock),
+            task(2, Loops::PerLane, lock),
+        ];
+        let mut all: Vec<BulkSeries> = tasks.iter().map(series).collect();
+        for series in &mut all {
+            let round = BulkRound { bytes: 1, wall_ns: 1, ..BulkRound::default() };
+            series.rounds = vec![round; 3];
+        }
+        let place = |name: &str| all.iter().position(|series| table::name(series) == name);
+        let pairs: Vec<_> = comparisons(&tasks, &all)
+            .iter()
+            .map(|found| (place(&found.of).unwrap(), place(&found.to).unwrap()))
+            .collect();
+        assert_eq!(pairs, [(2, 0), (3, 1), (3, 2), (4, 3)]);
+        assert_eq!(blocks(&tasks), [[0, 1, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn rounds_that_others_disturbed_do_not_count() {
+        let ends = BulkEnds { send_ns: 500, receive_ns: 400, other_ns: 100, ..BulkEnds::default() };
+        let quiet = BulkRound { cpu_ns: 990, ends: Some(ends), ..BulkRound::default() };
+        assert_eq!(invalid(&quiet, 0.5), None);
+        assert_eq!(invalid(&quiet, 1.5), Some(Invalid::Steal));
+        let preempted = BulkRound { cpu_ns: 900, ..quiet };
+        assert_eq!(invalid(&preempted, 0.0), Some(Invalid::Preempted));
+        let waiting = BulkRound { ends: None, ..preempted };
+        assert_eq!(invalid(&waiting, 0.0), None);
+    }
+}

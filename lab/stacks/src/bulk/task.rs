@@ -1,0 +1,287 @@
+//! What one trial carries and how: [`BulkTask`].
+
+use std::path::PathBuf;
+
+use sealane_lab_model::{error::Error, scenario::Scenario};
+use serde::{Deserialize, Serialize};
+
+/// One transfer, or one window in memory, in a process of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkTask {
+    /// The stack's name, or a libssl's path.
+    pub stack: String,
+    /// Who drives the sockets.
+    pub runtime: Runtime,
+    /// One loop for all threads, or one each; absent in memory.
+    pub loops: Option<Loops>,
+    /// A fault of the past to bring back.
+    pub emulate: Option<Emulate>,
+    /// What both ends agree on.
+    pub scenario: Scenario,
+    /// The number of threads.
+    pub threads: usize,
+    /// Connections; in memory one per thread.
+    pub connections: usize,
+    /// Messages per connection; in memory there is no end of them.
+    pub messages: u64,
+    /// Bytes per message.
+    pub message_bytes: usize,
+    /// Plaintext bytes that the stack is given at a time, in memory: at most a record's worth makes
+    /// one record of that size, more leaves it to the stack.
+    pub record_bytes: usize,
+    /// How the bytes that arrive are compared with those that were sent.
+    pub verify: Verify,
+    /// What a test breaks.
+    pub fault: Option<Fault>,
+    /// The processor of each thread, in turn; empty if they are not pinned.
+    pub processors: Vec<usize>,
+    /// Where keys and certificates are.
+    pub credentials: PathBuf,
+    /// Headers for a libssl that Asio is linked with.
+    pub include: Option<PathBuf>,
+    /// How long each thread works, in memory.
+    pub window_ms: u64,
+}
+
+impl BulkTask {
+    /// Refuses what would take all memory or all time of a machine.
+    ///
+    /// # Errors
+    /// Which limit, by name.
+    pub fn check(&self) -> Result<(), Error> {
+        let limits = [
+            ("threads", self.threads as u64, THREADS_MAX as u64),
+            ("connections", self.connections as u64, CONNECTIONS_MAX as u64),
+            ("messages", self.messages, MESSAGES_MAX),
+            ("bytes per message", self.message_bytes as u64, MESSAGE_BYTES_MAX as u64),
+            ("bytes of buffers", self.buffers_bytes(), BUFFERS_BYTES_MAX),
+        ];
+        for (what, is, most) in limits {
+            if is == 0 || is > most {
+                let wanted = format!("{what}: {is} is not from 1 to {most}");
+                return Err(Error::Unsupported(wanted));
+            }
+        }
+        let Some(fault) = self.fault else { return Ok(()) };
+        if fault.connection >= self.connections {
+            let text = "the fault's connection is not among them: they count from 0";
+            return Err(Error::Unsupported(text.into()));
+        }
+        if fault.after_bytes >= self.messages.saturating_mul(self.message_bytes as u64) {
+            let text = "the fault comes after the connection's last byte";
+            return Err(Error::Unsupported(text.into()));
+        }
+        Ok(())
+    }
+
+    /// Plaintext bytes of all connections.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.connections as u64)
+            .saturating_mul(self.messages)
+            .saturating_mul(self.message_bytes as u64)
+    }
+
+    /// A sender keeps a message, and under Asio a receiver too.
+    fn buffers_bytes(&self) -> u64 {
+        2 * self.connections as u64 * self.message_bytes as u64
+    }
+
+    /// Seconds after which a transfer that has not ended is given up.
+    #[must_use]
+    pub fn seconds_max(&self) -> u64 {
+        PATIENCE_S + self.bytes() / SLOWEST_BYTES_PER_S
+    }
+}
+
+/// Threads of one trial.
+pub const THREADS_MAX: usize = 1_024;
+/// Connections of one trial.
+pub const CONNECTIONS_MAX: usize = 4_096;
+/// Messages of one connection.
+pub const MESSAGES_MAX: u64 = 1_000_000_000;
+/// Bytes of one message.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// Memory that messages take, all connections together.
+pub const BUFFERS_BYTES_MAX: u64 = 4 << 30;
+/// What a trial may take beside the transfer itself.
+const PATIENCE_S: u64 = 60;
+/// A debug build on a busy machine is faster.
+const SLOWEST_BYTES_PER_S: u64 = 2_000_000;
+
+/// Who drives the bytes.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runtime {
+    /// Nobody: both ends of each connection in one thread's memory.
+    #[value(skip)]
+    Memory,
+    /// Sealane's lanes.
+    Lanes,
+    /// tokio: its multi-thread runtime as the shared loop, or one runtime per thread.
+    Tokio,
+    /// tokio with one runtime per thread.
+    TokioPerCore,
+    /// Asio, in C++, with OpenSSL or any libssl.
+    Asio,
+}
+
+impl Runtime {
+    /// The name in a document.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Lanes => "lanes",
+            Self::Tokio => "tokio",
+            Self::TokioPerCore => "tokio-per-core",
+            Self::Asio => "asio",
+        }
+    }
+
+    /// What runs when `loops` is asked of it, if it can.
+    #[must_use]
+    pub fn with(self, loops: Loops) -> Option<Self> {
+        match (self, loops) {
+            (Self::Asio, _)
+            | (Self::Lanes | Self::TokioPerCore, Loops::PerLane)
+            | (Self::Tokio, Loops::Shared) => Some(self),
+            (Self::Tokio, Loops::PerLane) => Some(Self::TokioPerCore),
+            (Self::Memory, _) | (Self::Lanes | Self::TokioPerCore, Loops::Shared) => None,
+        }
+    }
+}
+
+/// How event loops and threads go together.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loops {
+    /// One loop that all threads work on.
+    Shared,
+    /// Each thread has a loop to itself; a connection stays on its own.
+    PerLane,
+}
+
+impl Loops {
+    /// The name in a document.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::PerLane => "per-lane",
+        }
+    }
+}
+
+/// A fault of the past.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Emulate {
+    /// The lock around the error queues of OpenSSL 1.0: see `error_lock.rs`.
+    ErrorLock,
+}
+
+/// How what arrives is compared with what was sent; inside the clock, and told apart.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verify {
+    /// Byte by byte with what it should be, as fast as memory goes.
+    Compare,
+    /// SHA-256 over each connection: of what arrives, inside the clock, and of what is to be sent,
+    /// before it.
+    Sha256,
+}
+
+impl Verify {
+    /// The name in a document.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compare => "compare",
+            Self::Sha256 => "sha256",
+        }
+    }
+}
+
+/// What a test breaks, to see that it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// What.
+    pub kind: FaultKind,
+    /// On which connection, from 0.
+    pub connection: usize,
+    /// At which byte of its plaintext.
+    pub after_bytes: u64,
+}
+
+/// See [`Fault`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// A bit of a record is flipped on its way.
+    Corrupt,
+    /// A bit is flipped before encryption.
+    CorruptPlaintext,
+    /// The client resets its connection.
+    Reset,
+}
+
+impl FaultKind {
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Corrupt => "corrupt",
+            Self::CorruptPlaintext => "corrupt-plaintext",
+            Self::Reset => "reset",
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The very lines of rustls-bench and openssl-bench, for scripts that read those.
+//!
+//! Their rates count the time inside one side's calls only; the sum over threads ("total") is no
+//! rate that anybody can have. rustls-bench times the making of a connection too, openssl-bench
+//! does not. Each name is the tool's own: fields are separated by tabs.
+
+use std::fmt::Write;
+
+use sealane_lab_model::{
+    document::HandshakeRound,
+    figures::handshake::rates_in_spans,
+    scenario::{Cipher, Key, Kind, Scenario, Version},
+};
+
+/// Whose lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Tool {
+    /// openssl-bench.
+    OpensslBench,
+    /// rustls-bench.
+    RustlsBench,
+}
+
+/// The two lines of a handshake benchmark, of `rounds` taken together; resumption in openssl-bench
+/// begins with two lines of counters.
+#[must_use]
+pub(crate) fn handshake_lines(
+    tool: Tool,
+    scenario: &Scenario,
+    rounds: &[&HandshakeRound],
+) -> String {
+    let server = rates_in_spans(rounds, |[server, _, setup, _]| match tool {
+        Tool::OpensslBench => server,
+        Tool::RustlsBench => server + setup,
+    });
+    let client = rates_in_spans(rounds, |[_, client, _, setup]| match tool {
+        Tool::OpensslBench => client,
+        Tool::RustlsBench => client + setup,
+    });
+    match tool {
+        Tool::OpensslBench => {
+            let subject = match scenario.kind {
+                Kind::Full => "handshakes",
+                Kind::SessionId => "handshake-resume",
+                Kind::Ticket => "handshake-ticket",
+            };
+            let line = |side: &str, rates: &[f64]| {
+                let (version, suite) = openssl_names(scenario);
+                let fields = format!("{subject}\t{side}\t{version}\t{suite}");
+                line(tool, &fields, rates, "handshakes/s")
+            };
+            counters(scenario, rounds) + &line("server", &server) + &line("client", &client)
+        }
+        Tool::RustlsBench => {
+            let (version, suite) = rustls_names(scenario);
+            let key = match scenario.key {
+                Key::Ed25519 => "Ed25519",
+                Key::P256 => "EcdsaP256",
+                Key::P384 => "EcdsaP384",
+                Key::Rsa2048 => "Rsa2048",
+                Key::Rsa4096 => "Rsa4096",
+            };
+            let auth = if scenario.client_certificate { "mutual" } else { "server-auth" };
+            let resume = match scenario.kind {
+                Kind::Full => "no-resume",
+                Kind::SessionId => "sessionid",
+                Kind::Ticket => "tickets",
+            };
+            let line = |side: &str, rates: &[f64]| {
+                let fields =
+                    format!("handshakes\t{version}\t{key}\t{suite}\t{side}\t{auth}\t{resume}");
+                line(tool, &fields, rates, "handshakes/s")
+            };
+            line("client", &client) + &line("server", &server)
+        }
+    }
+}
+
+/// The two lines of a bulk benchmark: MiB per second of sending and of receiving, by thread.
+#[must_use]
+pub(crate) fn bulk_lines(tool: Tool, scenario: &Scenario, send: &[f64], receive: &[f64]) -> String {
+    let fields = |way: &str| match tool {
+        Tool::OpensslBench => {
+            let (version, suite) = openssl_names(scenario);
+            format!("bulk\t{way}\t{version}\t{suite}")
+        }
+        Tool::RustlsBench => {
+            let (version, suite) = rustls_names(scenario);
+            format!("bulk\t{version}\t{suite}\tmax_fragment_size:default\t{way}")
+        }
+    };
+    line(tool, &fields("send"), send, "MB/s") + &line(tool, &fields("recv"), receive, "MB/s")
+}
+
+/// One line: `fields`, then one rate, or that of each thread, their sum and their mean.
+fn line(tool: Tool, fields: &str, rates: &[f64], unit: &str) -> String {
+    let number = |value: f64| match tool {
+        Tool::OpensslBench => six_digits(value),
+        Tool::RustlsBench => format!("{value:.2}"),
+    };
+    let mut line = fields.to_owned();
+    if let [rate] = rates {
+        line.push('\t');
+        line.push_str(&number(*rate));
+    } else {
+        let _ = write!(line, "\tthreads\t{}", rates.len());
+        for rate in rates {
+            line.push('\t');
+            line.push_str(&number(*rate));
+        }
+        let total: f64 = rates.iter().sum();
+        let mean = total / rates.len() as f64;
+        let _ = write!(line, "\ttotal\t{}\tper-thread\t{}", number(total), number(mean));
+    }
+    let _ = writeln!(line, "\t{unit}");
+    line
+}
+
+/// What openssl-bench reads from its server's context before it prints resumed rates.
+fn counters(scenario: &Scenario, rounds: &[&HandshakeRound]) -> String {
+    if scenario.kind == Kind::Full {
+        return String::new();
+    }
+    let hits: u64 = rounds.iter().flat_map(|round| &round.per_thread).sum();
+    let full: u64 = rounds.iter().map(|round| round.discarded).sum();
+    let (all, held) = (hits + full, if scenario.kind == Kind::SessionId { full } else { 0 });
+    format!(
+        "connects: 0, connects-good: 0, accepts: {all}, accepts-good: {all}\n\
+         sessions: {held}, hits: {hits}, misses: 0\n"
+    )
+}
+
+fn openssl_names(scenario: &Scenario) -> (&'static str, String) {
+    if scenario.version == Version::Tls13 {
+        return ("TLSv1.3", scenario.suite());
+    }
+    let is_rsa = matches!(scenario.key, Key::Rsa2048 | Key::Rsa4096);
+    let key = if is_rsa { "RSA" } else { "ECDSA" };
+    let cipher = match scenario.cipher {
+        Cipher::Aes128Gcm => "AES128-GCM-SHA256",
+        Cipher::Aes256Gcm => "AES256-GCM-SHA384",
+        Cipher::Chacha20Poly1305 => "CHACHA20-POLY1305",
+    };
+    ("TLSv1.2", format!("ECDHE-{key}-{cipher}"))
+}
+
+fn rustls_names(scenario: &Scenario) -> (&'static str, String) {
+    match scenario.version {
+        Version::Tls12 => ("TLSv1_2", scenario.suite()),
+        Version::Tls13 => ("TLSv1_3", scenario.suite().replacen("TLS_", "TLS13_", 1)),
+    }
+}
+
+/// As C's `%g` writes it.
+pub(crate) fn six_digits(value: f64) -> String {
+    let scientific = format!("{value:.5e}");
+    let exponent: i32 =
+        scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
+    let trim = |digits: &str| match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => digits.to_owned(),
+    };
+    match usize::try_from(5 - exponent) {
+        Ok(places) if exponent >= -4 => trim(&format!("{value:.places$}")),
+        _ => {
+            let digits = scientific.split_once('e').map_or("", |(digits, _)| digits);
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trim(digits), exponent.unsigned_abs())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(threads: usize) -> HandshakeRound {
+        HandshakeRound {
+            per_thread: vec![1_000; threads],
+            // 100 and 200 ms, and of the making 25 and 50 ms.
+            per_thread_ns: vec![[100_000_000, 200_000_000, 25_000_000, 50_000_000]; threads],
+            discarded: threads as u64,
+            ..HandshakeRound::default()
+        }
+    }
+
+    fn lines(tool: Tool, scenario: &Scenario, threads: usize) -> Vec<String> {
+        let round = round(threads);
+        let text = handshake_lines(tool, scenario, &[&round, &round]);
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn tls12_rsa(kind: Kind) -> Scenario {
+        let (version, cipher) = (Version::Tls12, Cipher::Aes256Gcm);
+        Scenario { kind, version, cipher, key: Key::Rsa2048, ..Scenario::default() }
+    }
+
+    #[test]
+    fn openssl_bench_has_six_fields_or_eleven_more_than_threads() {
+        let one = lines(Tool::OpensslBench, &tls12_rsa(Kind::Full), 1);
+        let server =
+            "handshakes\tserver\tTLSv1.2\tECDHE-RSA-AES256-GCM-SHA384\t10000\thandshakes/s";
+        assert_eq!(one[0], server);
+        assert!(one[1].starts_with("handshakes\tclient\t") && one[1].contains("\t5000\t"));
+        for threads in [2, 7, 80] {
+            for line in lines(Tool::OpensslBench, &tls12_rsa(Kind::Full), threads) {
+                let fields: Vec<&str> = line.split('\t').collect();
+                assert_eq!(fields.len(), threads + 11, "{line}");
+                assert_eq!((fields[4], fields[5]), ("threads", &*threads.to_string()));
+                let each: f64 =
+                    fields[6..6 + threads].iter().map(|f| f.parse::<f64>().unwrap()).sum();
+                assert_eq!(fields[6 + threads], "total");
+                assert_eq!(fields[7 + threads].parse::<f64>().unwrap(), each);
+                assert_eq!(fields[8 + threads], "per-thread");
+                assert_eq!(fields[10 + threads], "handshakes/s");
+            }
+        }
+    }
+
+    #[test]
+    fn openssl_bench_tells_its_cache_before_resumed_rates() {
+        let ticket = lines(Tool::OpensslBench, &tls12_rsa(Kind::Ticket), 2);
+        assert_eq!(ticket[0], "connects: 0, connects-good: 0, accepts: 4004, accepts-good: 4004");
+        assert_eq!(ticket[1], "sessions: 0, hits: 4000, misses: 0");
+        assert!(ticket[2].starts_with("handshake-ticket\tserver\t"), "{ticket:?}");
+        let cached = lines(Tool::OpensslBench, &tls12_rsa(Kind::SessionId), 1);
+        assert!(cached[2].starts_with("handshake-resume\tserver\t"), "{cached:?}");
+    }
+
+    #[test]
+    fn rustls_bench_puts_the_client_first_and_times_the_making() {
+        let scenario = Scenario { key: Key::Rsa2048, kind: Kind::Ticket, ..Scenario::default() };
+        let one = lines(Tool::RustlsBench, &scenario, 1);
+        let fields = "handshakes\tTLSv1_3\tRsa2048\tTLS13_AES_128_GCM_SHA256";
+        assert_eq!(
+            one[0],
+            format!("{fields}\tclient\tserver-auth\ttickets\t4000.00\thandshakes/s")
+        );
+        assert_eq!(
+            one[1],
+            format!("{fields}\tserver\tserver-auth\ttickets\t8000.00\thandshakes/s")
+        );
+        let two = lines(Tool::RustlsBench, &scenario, 2);
+        let rates = "threads\t2\t8000.00\t8000.00\ttotal\t16000.00\tper-thread\t8000.00";
+        assert_eq!(
+            two[1],
+            format!("{fields}\tserver\tserver-auth\ttickets\t{rates}\thandshakes/s")
+        );
+        let tls12 = lines(Tool::RustlsBench, &tls12_rsa(Kind::Full), 1);
+        assert!(tls12[0].contains("\tTLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384\t"), "{tls12:?}");
+    }
+
+    #[test]
+    fn bulk_has_the_tools_fields() {
+        let (tls13, rates) = (Scenario::default(), ([1_234.5], [99.0]));
+        let text = bulk_lines(Tool::RustlsBench, &tls13, &rates.0, &rates.1);
+        let suite = "TLSv1_3\tTLS13_AES_128_GCM_SHA256";
+        let line = format!("bulk\t{suite}\tmax_fragment_size:default\tsend\t1234.50\tMB/s\n");
+        assert!(text.starts_with(&line), "{text}");
+        let text = bulk_lines(Tool::OpensslBench, &tls13, &rates.0, &rates.1);
+        assert!(
+            text.ends_with("bulk\trecv\tTLSv1.3\tTLS_AES_128_GCM_SHA256\t99\tMB/s\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn numbers_are_written_as_by_c() {
+        for (value, text) in [
+            (2_154.414, "2154.41"),
+            (10_000.0, "10000"),
+            (1_234_567.0, "1.23457e+06"),
+            (999_999.9, "1e+06"),
+            (0.5, "0.5"),
+            (0.000_012_345_67, "1.23457e-05"),
+            (0.000_123, "0.000123"),
+        ] {
+            assert_eq!(six_digits(value), text);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! How each stack is built: [`Recipe`], one per name, from a package of the registry to the files
+//! that are kept.
+
+use std::path::Path;
+
+/// Everything that there is to know about building one stack.
+pub(super) struct Recipe {
+    /// The stack's name on the command line.
+    pub(super) name: &'static str,
+    /// The library, as it is loaded.
+    pub(super) library: &'static str,
+    /// The registry package that holds the sources.
+    pub(super) package: &'static str,
+    /// The stack's version, and no other.
+    pub(super) version: &'static str,
+    /// The folder of the sources in it.
+    pub(super) sources: &'static str,
+    /// What is kept, relative to the build's folder.
+    pub(super) kept: &'static [&'static str],
+    /// Whose make it is.
+    pub(super) maker: Maker,
+    /// Whether `include` is kept, for a stack that needs this one.
+    pub(super) headers: bool,
+    /// A stack whose libcrypto this one uses, and that is built before it.
+    pub(super) needs: Option<&'static str>,
+}
+
+/// What turns sources into libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Maker {
+    /// CMake, with one target and settings of its own.
+    CMake {
+        /// What is built.
+        target: &'static str,
+        /// `-D` settings beside those that all have.
+        settings: &'static [&'static str],
+    },
+    /// Cargo, from the lab's own sources and exactly this version of the package: see
+    /// [`old_rustls`](super::old_rustls).
+    Cargo {
+        /// The feature that brings the cryptographic library.
+        feature: &'static str,
+        /// Packages behind it whose versions are those of the time.
+        exact: &'static [(&'static str, &'static str)],
+    },
+    /// OpenSSL's own scripts; the packages of 3.4 and later are cut down, see [`EXPORTS`].
+    OpenSsl { cut_down: bool },
+}
+
+/// A program that a step needs, and the Debian package that brings it.
+pub(super) struct Tool {
+    pub(super) program: &'static str,
+    pub(super) package: &'static str,
+}
+
+/// The linker's list of the names in one of OpenSSL's own lists, one name a line.
+pub(super) fn exports(list: &str) -> String {
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    let names: String = names.map(|name| format!("    {name};\n")).collect();
+    format!("{{\n  global:\n{names}  local: *;\n}};\n")
+}
+
+/// One command of a build.
+pub(super) struct Step {
+    /// What it does, for people.
+    pub(super) what: &'static str,
+    /// The program and its arguments.
+    pub(super) command: Vec<String>,
+    /// How far it is can be told from what it prints.
+    pub(super) progress: Progress,
+}
+
+/// How a step tells how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// By `[done/all]`, as ninja writes it.
+    Ninja,
+    /// The step does not tell.
+    None,
+    /// By lines that compile something; the second field counts them all, beforehand.
+    Objects,
+}
+
+/// The folders of one build.
+pub(super) struct Layout<'a> {
+    /// The unpacked sources.
+    pub(super) sources: &'a Path,
+    /// Where it is built.
+    pub(super) work: &'a Path,
+    /// Where it will lie.
+    pub(super) target: &'a Path,
+    /// Where the stack that it needs lies.
+    pub(super) needed: Option<&'a Path>,
+    /// Compilers at once.
+    pub(super) jobs: usize,
+}
+
+impl Recipe {
+    /// The one of that name.
+    pub(super) fn find(name: &str) -> Option<&'static Self> {
+        RECIPES.iter().find(|recipe| recipe.name == name)
+    }
+
+    /// The programs that its steps need.
+    pub(super) fn tools(&self) -> Vec<Tool> {
+        let tool = |program, package| Tool { program, package };
+        let mut tools = vec![tool("cargo", "cargo"), tool("cc", "gcc")];
+        match self.maker {
+            Maker::CMake { .. } => tools.extend([
+                tool("c++", "g++"),
+                tool("cmake", "cmake"),
+                tool("ninja", "ninja-build"),
+            ]),
+            Maker::Cargo { .. } => tools.push(tool("cmake", "cmake")),
+            Maker::OpenSsl { .. } => tools.extend([tool("make", "make"), tool("perl", "perl")]),
+        }
+        tools
+    }
+
+    /// The commands, in order; each runs in the build's folder.
+    pub(super) fn steps(&self, place: &Layout<'_>) -> Vec<Step> {
+        match self.maker {
+            Maker::CMake { target, settings } => cmake(place, target, settings),
+            Maker::Cargo { .. } => vec![cargo(place)],
+            Maker::OpenSsl { cut_down } => openssl(place, cut_down, self.kept),
+        }
+    }
+
+    /// Whether its package lacks what makes [`EXPORTS`].
+    pub(super) fn lacks_exports(&self) -> bool {
+        self.maker == Maker::OpenSsl { cut_down: true }
+    }
+
+    /// One line for `build.txt`: where it came from and how it was configured.
+    pub(super) fn note(&self) -> String {
+        let how = match self.maker {
+            Maker::CMake { settings, .. } => format!("cmake {BUILD_TYPE} {}", settings.join(" ")),
+            Maker::Cargo { exact, .. } => {
+                let exact: Vec<_> =
+                    exact.iter().map(|(name, version)| format!("{name} {version}")).collect();
+                format!("with {}, cargo --release", exact.join(", "))
+            }
+            Maker::OpenSsl { .. } => format!("config {}", OPENSSL_OPTIONS.join(" ")),
+        };
+        format!("{} {}; {}", self.package, self.version, how.trim())
+    }
+}
+
+fn openssl(place: &Layout<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
+    let target = place.target.display();
+    let mut configure = words(&["sh"]);
+    configure.push(place.sources.join("config").display().to_string());
+    configure.push(format!("--prefix={target}"));
+    configure.push(format!("--openssldir={target}/ssl"));
+    // So that this libssl finds this libcrypto wherever it is loaded from.
+    configure.push("-Wl,-rpath,$(LIBRPATH)".to_owned());
+    configure.extend(words(&OPENSSL_OPTIONS));
+    let mut make = words(&["make"]);
+    if cut_down {
+        configure.push(NO_LEGACY.to_owned());
+        for (exports, _) in EXPORTS {
+            // As it lies there, whatever it would be made from.
+            make.extend(words(&["-o", exports]));
+        }
+    }
+    let mut generate = make.clone();
+    generate.push("build_generated".to_owned());
+    let mut compile = make;
+    compile.push(format!("-j{}", place.jobs));
+    let mut steps = vec![
+        Step { what: "configure", command: configure, progress: Progress::None },
+        Step { what: "generate", command: generate, progress: Progress::None },
+    ];
+    // The two libraries alone: no static ones, programs, modules or pages. One after the other,
+    // because 1.1.1 lets two rules make the same link when libssl asks for libcrypto meanwhile.
+    for (what, library) in
+        ["compile libcrypto", "compile libssl"].into_iter().zip(kept.iter().rev())
+    {
+        let command = [compile.clone(), words(&[library])].concat();
+        steps.push(Step { what, command, progress: Progress::Objects });
+    }
+    steps
+}
+
+fn cmake(place: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
+    let mut configure = words(&["cmake", "-G", "Ninja", "-S"]);
+    configure.push(place.sources.display().to_string());
+    configure.extend(words(&["-B", ".", BUILD_TYPE, "-DBUILD_SHARED_LIBS=ON"]));
+    // So that a library finds the libcrypto that lies beside it.
+    configure
+        .extend(words(&["-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", "-DCMAKE_INSTALL_RPATH=$ORIGIN"]));
+    configure.extend(words(settings));
+    if let Some(needed) = place.needed {
+        configure.push(format!("-DCMAKE_PREFIX_PATH={}", needed.display()));
+    }
+    let jobs = place.jobs.to_string();
+    vec![
+        Step { what: "configure", command: configure, progress: Progress::None },
+        Step {
+            what: "compile",
+            command: words(&["ninja", "-j", &jobs, target]),
+            progress: Progress::Ninja,
+        },
+    ]
+}
+
+fn cargo(place: &Layout<'_>) -> Step {
+    // Its own folder for what it makes, whatever the environment says.
+    let mut command = words(&["cargo", "build", "--release", "--target-dir", "target", "--jobs"]);
+    command.push(place.jobs.to_string());
+    Step { what: "compile", command, progress: Progress::None }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// With symbols, so that `count` can name functions.
+const BUILD_TYPE: &str = "-DCMAKE_BUILD_TYPE=RelWithDebInfo";
+const OPENSSL_OPTIONS: [&str; 4] = ["--libdir=lib", "shared", "no-tests", "-g"];
+
+/// The packages of 3.4 and later lack what the provider of old ciphers is generated from.
+const NO_LEGACY: &str = "no-legacy";
+
+/// What a library lets others see, and the list it is made from. The script that makes it is the
+/// other thing that those packages lack.
+pub(super) const EXPORTS: [(&str, &str); 2] =
+    [("libcrypto.ld", "util/libcrypto.num"), ("libssl.ld", "util/libssl.num")];
+
+/// AWS-LC's jitter entropy is gathered once at a thread's start, for 25 ms, or minutes under
+/// valgrind: it has no part in a handshake, and `count` could not run with it.
+const AWS_LC: Maker = Maker::CMake {
+    target: "ssl",
+    settings: &[
+        "-DBUILD_TESTING=OFF",
+        "-DBUILD_TOOL=OFF",
+        "-DDISABLE_CPU_JITTER_ENTROPY=ON",
+        "-DDISABLE_GO=ON",
+        "-DDISABLE_PERL=ON",
+        "-DENABLE_SOURCE_MODIFICATION=OFF",
+    ],
+};
+const BORINGSSL: Maker = Maker::CMake { target: "ssl", settings: &["-DBUILD_TESTING=OFF"] };
+const S2N: Maker = Maker::CMake {
+    target: "s2n",
+    settings: &["-DBUILD_TESTING=OFF", "-DUNSAFE_TREAT_WARNINGS_AS_ERRORS=OFF"],
+};
+
+const fn openssl_of(
+    name: &'static str,
+    version: &'static str,
+    kept: &'static [&'static str; 2],
+    cut_down: bool,
+) -> Recipe {
+    Recipe {
+        name,
+        library: kept[0],
+        package: "openssl-src",
+        version,
+        sources: "openssl",
+        kept,
+        maker: Maker::OpenSsl { cut_down },
+        headers: false,
+        needs: None,
+    }
+}
+
+const fn rustls_of(
+    name: &'static str,
+    version: &'static str,
+    feature: &'static str,
+    exact: &'static [(&'static str, &'static str)],
+) -> Recipe {
+    Recipe {
+        name,
+        library: "libold_rustls.so",
+        package: "rustls",
+        version,
+        sources: "",
+        kept: &["target/release/libold_rustls.so"],
+        maker: Maker::Cargo { feature, exact },
+        headers: false,
+        needs: None,
+    }
+}
+
+/// The versions in the days of rustls 0.23.16 and 0.23.17, whose threading report used them.
+const AWS_LC_RS_OF_2024: &[(&str, &str)] = &[("aws-lc-rs", "1.10.0"), ("aws-lc-sys", "0.22.0")];
+/// The first one that builds with today's compilers.
+const RING_OF_2024: &[(&str, &str)] = &[("ring", "0.17.14")];
+
+/// Every stack that can be built, the most wanted first.
+pub(super) static RECIPES: [Recipe; 12] = [
+    openssl_of("openssl@3.0", "300.0.13+3.0.8", &["libssl.so.3", "libcrypto.so.3"], false),
+    openssl_of("openssl@3.5", "300.5.5+3.5.5", &["libssl.so.3", "libcrypto.so.3"], true),
+    openssl_of("openssl@4.0", "400.0.2+4.0.3", &["libssl.so.4", "libcrypto.so.4"], true),
+    Recipe {
+        name: "aws-lc",
+        library: "libssl.so",
+        package: "aws-lc-sys",
+        version: "0.47.0",
+        sources: "aws-lc",
+        kept: &["ssl/libssl.so", "crypto/libcrypto.so"],
+        maker: AWS_LC,
+        headers: true,
+        needs: None,
+    },
+    Recipe {
+        name: "boringssl",
+        library: "libssl.so",
+        package: "boring-sys",
+        version: "5.4.0",
+        sources: "deps/boringssl",
+        kept: &["libssl.so", "libcrypto.so"],
+        maker: BORINGSSL,
+        headers: true,
+        needs: None,
+    },
+    Recipe {
+        name: "s2n-tls",
+        library: "libs2n.so",
+        package: "s2n-tls-sys",
+        version: "0.3.47",
+        sources: "lib",
+        kept: &["lib/libs2n.so"],
+        maker: S2N,
+        headers: false,
+        needs: Some("aws-lc"),
+    },
+    openssl_of("openssl@3.4", "300.4.2+3.4.1", &["libssl.so.3", "libcrypto.so.3"], true),
+    rustls_of("rustls@0.23.16", "0.23.16", "aws_lc_rs", AWS_LC_RS_OF_2024),
+    rustls_of("rustls@0.23.17", "0.23.17", "aws_lc_rs", AWS_LC_RS_OF_2024),
+    rustls_of("rustls-ring@0.23.16", "0.23.16", "ring", RING_OF_2024),
+    rustls_of("rustls-ring@0.23.17", "0.23.17", "ring", RING_OF_2024),
+    openssl_of("openssl@1.1.1", "111.28.2+1.1.1w", &["libssl.so.1.1", "libcrypto.so.1.1"], false),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_names_becomes_the_linkers() {
+        let list = "SSL_new\t1\t3_0_0\tEXIST::FUNCTION:\nSSL_free\t2\t3_0_0\tEXIST::FUNCTION:\n";
+        let wanted = "{\n  global:\n    SSL_new;\n    SSL_free;\n  local: *;\n};\n";
+        assert_eq!(exports(list), wanted);
+    }
+
+    #[test]
+    fn every_recipe_has_its_tools_and_keeps_the_library_it_names() {
+        for recipe in &RECIPES {
+            assert!(recipe.kept.iter().any(|kept| kept.ends_with(recipe.library)));
+            assert!(recipe.tools().iter().any(|tool| tool.program == "cargo"));
+            assert!(recipe.needs.is_none_or(|needed| Recipe::find(needed).is_some()));
+        }
+    }
+}

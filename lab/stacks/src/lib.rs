@@ -1,0 +1,11 @@
+//! TLS libraries in memory: what one is, [`stack`], those that there are, [`stacks`], and what is
+//! measured of them.
+#![forbid(unsafe_code)]
+
+pub mod bulk;
+mod compat;
+pub mod handshake;
+pub mod inventory;
+pub mod memory;
+pub mod stack;
+pub mod stacks;

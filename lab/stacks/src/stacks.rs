@@ -1,0 +1,75 @@
+//! The stacks, one file each, and the list of them: [`load`] finds one by name.
+//!
+//! | what a scenario asks | what a stack does |
+//! |---|---|
+//! | `full`, TLS 1.2 | neither a session cache nor tickets, at either end |
+//! | `session-id` | a cache in the server; the client asks for no ticket |
+//! | `ticket`, TLS 1.2 | tickets and no cache |
+//! | TLS 1.3, `tickets` > 0 | that many stateless tickets behind each handshake, full or resumed |
+//! | `share = context` | one server context and one client context for all threads |
+//! | `share = session` | the same, and clients share what they resume: one session, or a store |
+//! | `share = thread` | each thread has both to itself, and resumes its own sessions |
+//!
+//! Beside the libraries stands work whose counts are known beforehand, `synthetic`.
+
+pub(crate) mod cache;
+mod identity;
+pub mod libssl;
+mod linked;
+mod old_rustls;
+mod rustls;
+mod s2n;
+pub mod sealane;
+pub mod synthetic;
+
+use sealane_lab_model::error::Error;
+
+pub use identity::{Asked, identity, unchanged};
+
+use crate::stack::Stack;
+
+/// Loads the stack `name`: one of [`known`], or the path of a libssl.
+///
+/// # Errors
+/// [`Error::Unsupported`] if there is none of that name; what the library says if it cannot be
+/// loaded.
+pub fn load(name: &str) -> Loaded {
+    FAMILIES
+        .iter()
+        .find_map(|family| (family.load)(name))
+        .unwrap_or_else(|| Err(Error::Unsupported(unknown(name))))
+}
+
+/// The names of all stacks that this machine can load, without loading any.
+#[must_use]
+pub fn known() -> Vec<String> {
+    FAMILIES.iter().flat_map(|family| (family.names)()).collect()
+}
+
+/// A stack, or why it is not to be had.
+pub type Loaded = Result<Box<dyn Stack>, Error>;
+
+/// Stacks that one file knows how to load.
+struct Family {
+    /// Those that are on this machine; nothing is loaded to find out.
+    names: fn() -> Vec<String>,
+    /// `None` if the name is another family's.
+    load: fn(&str) -> Option<Loaded>,
+}
+
+/// A new stack is one line here; the first family that knows a name loads it.
+const FAMILIES: [Family; 6] = [
+    Family { names: sealane::names, load: sealane::load },
+    Family { names: rustls::names, load: rustls::load },
+    Family { names: old_rustls::names, load: old_rustls::load },
+    Family { names: synthetic::names, load: synthetic::load },
+    Family { names: libssl::names, load: libssl::load },
+    Family { names: s2n::names, load: s2n::load },
+];
+
+fn unknown(name: &str) -> String {
+    format!("no stack is called {name}; those of this machine: {}", known().join(", "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! Any libssl as a stack: `openssl` is the system's, `openssl@3.5`, `boringssl` and `aws-lc` are
+//! those that `stacks build` made, and a path is the library that it names.
+//!
+//! The client keeps no session in its context, and a connection is closed on both sides when it
+//! is dropped, or OpenSSL would spoil its session and lock the context to do so.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use sealane_lab_harness::credentials::{Credentials, SERVER_NAME, Side};
+use sealane_lab_model::{
+    error::Error,
+    library::Identity,
+    scenario::{Group, Key, Kind, Negotiated, Scenario, Share, Version},
+};
+use sealane_libssl::{
+    Agreed, Connection, Context, Flavour, Identification, Library, Resumption, Settings,
+    Side as End, Step,
+};
+
+use crate::{
+    stack::{Endpoint, Prepared, Progress, Session, Stack, Worker},
+    stacks::{Loaded, cache},
+};
+
+/// Those that are on this machine.
+pub(super) fn names() -> Vec<String> {
+    let built = BUILT.iter().filter(|(name, file)| cache::library(name, file).is_some());
+    let system =
+        FOLDERS.iter().any(|folder| FILES.iter().any(|file| Path::new(folder).join(file).exists()));
+    let system = system.then_some(SYSTEM);
+    system.into_iter().chain(built.map(|(name, _)| *name)).map(str::to_owned).collect()
+}
+
+/// The stack of that name or path.
+pub(super) fn load(name: &str) -> Option<Loaded> {
+    Some(library(name)?.and_then(|library| Libssl::boxed(name, library)))
+}
+
+/// The library of that name or path; `None` if the name is another family's.
+pub fn library(name: &str) -> Option<Result<&'static Library, Error>> {
+    let path = if name == SYSTEM {
+        Library::of_the_system().map_err(|error| Error::Missing {
+            program: format!("OpenSSL ({error})"),
+            remedy: "apt-get install libssl3".into(),
+        })
+    } else if let Some((_, file)) = BUILT.iter().find(|(built, _)| *built == name) {
+        cache::library(name, file).ok_or_else(|| Error::Missing {
+            program: name.to_owned(),
+            remedy: format!("sealane-lab stacks build {name}"),
+        })
+    } else if is_path(name) {
+        Ok(PathBuf::from(name))
+    } else {
+        return None;
+    };
+    Some(path.and_then(|path| Library::open(&path).map_err(failed)))
+}
+
+/// One end of a connection, as the lab drives it.
+pub fn endpoint(connection: Connection) -> Box<dyn Endpoint> {
+    Box::new(One(connection))
+}
+
+/// Whether a stack's name is the path of a library, and not of another family's.
+fn is_path(name: &str) -> bool {
+    let file = Path::new(name).file_name().and_then(|file| file.to_str());
+    let others = ["libs2n", "libold_rustls"];
+    name.contains('/') && file.is_some_and(|file| !others.iter().any(|it| file.starts_with(it)))
+}
+
+struct Libssl {
+    name: String,
+    library: &'static Library,
+}
+
+impl Libssl {
+    fn boxed(name: &str, library: &'static Library) -> Loaded {
+        Ok(Box::new(Self { name: name.to_owned(), library }))
+    }
+}
+
+impl Stack for Libssl {
+    fn identity(&self) -> Identity {
+        let set = if self.library.flavour() == Flavour::OpenSsl { SET } else { "" };
+        let parts = [
+            cache::note(self.library.path()),
+            self.library.build_flags(),
+            cache::libcrypto(self.library.libcrypto()),
+            set.to_owned(),
+        ];
+        let build: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        Identity {
+            name: self.name.clone(),
+            version: self.library.version(),
+            path: self.library.path().display().to_string(),
+            // Only here: a trial under an instrument would wait for millions of instructions.
+            sha256: cache::sha256(self.library.path()).unwrap_or_default(),
+            build: build.join("; "),
+        }
+    }
+
+    fn prepare(
+        &self,
+        scenario: &Scenario,
+        credentials: &Credentials,
+    ) -> Result<Box<dyn Prepared>, Error> {
+        scenario.exists()?;
+        let plan = Plan {
+            library: self.library,
+            scenario: scenario.clone(),
+            credentials: credentials.clone(),
+        };
+        // Built even if each thread builds its own, so that what cannot be built is told here.
+        let pair = plan.pair()?;
+        let shared = |session| Box::new(Shared(Contexts { pair: Arc::new(pair), session }));
+        Ok(match scenario.share {
+            Share::Context => shared(None),
+            Share::Session => shared(Some(Arc::new(OnceLock::new()))),
+            Share::Thread => Box::new(plan),
+        })
+    }
+}
+
+/// One pair of contexts for all threads.
+struct Shared(Contexts);
+
+impl Prepared for Shared {
+    fn worker(&self) -> Result<Box<dyn Worker>, Error> {
+        let Contexts { pair, session } = &self.0;
+        let session = session.as_ref().map(Arc::clone);
+        Ok(Box::new(Contexts { pair: Arc::clone(pair), session }))
+    }
+}
+
+/// What a thread needs to build a pair.
+struct Plan {
+    library: &'static Library,
+    scenario: Scenario,
+    credentials: Credentials,
+}
+
+impl Prepared for Plan {
+    fn worker(&self) -> Result<Box<dyn Worker>, Error> {
+        Ok(Box::new(Contexts { pair: Arc::new(self.pair()?), session: None }))
+    }
+}
+
+impl Plan {
+    fn pair(&self) -> Result<Pair, Error> {
+        Ok(Pair { server: self.context(End::Server)?, client: self.context(End::Client)? })
+    }
+
+    fn context(&self, side: End) -> Result<Context, Error> {
+        let own = if side == End::Server { Side::Server } else { Side::Client };
+        let (certificate, key) = (self.credentials.certificate(own), self.credentials.key(own));
+        let (root, scenario) = (self.credentials.root(), &self.scenario);
+        let shows = side == End::Server || scenario.client_certificate;
+        let verifies = side == End::Client || scenario.client_certificate;
+        let settings = Settings {
+            side,
+            version: if scenario.version == Version::Tls12 { 0x0303 } else { 0x0304 },
+            suite: &scenario.suite(),
+            group: iana_group(scenario.group),
+            key_curve: match scenario.key {
+                Key::P256 => Some(iana_group(Group::P256)),
+                Key::P384 => Some(iana_group(Group::P384)),
+                Key::Ed25519 | Key::Rsa2048 | Key::Rsa4096 => None,
+            },
+            identification: shows
+                .then_some(Identification { certificate: &certificate, key: &key }),
+            root: verifies.then_some(&root),
+            name: SERVER_NAME,
+            resumption: match scenario.kind {
+                Kind::Full => Resumption::None,
+                Kind::SessionId => Resumption::SessionId,
+                Kind::Ticket => Resumption::Ticket,
+            },
+            tickets: scenario.tickets,
+            ed25519: scenario.key == Key::Ed25519,
+            release_buffers: true,
+        };
+        Context::new(self.library, &settings).map_err(failed)
+    }
+}
+
+struct Pair {
+    server: Context,
+    client: Context,
+}
+
+/// A thread's hold on its contexts, or on those of all.
+struct Contexts {
+    pair: Arc<Pair>,
+    /// What all clients offer, as soon as one of them was given it.
+    session: Option<Arc<OnceLock<sealane_libssl::Session>>>,
+}
+
+impl Worker for Contexts {
+    fn server(&mut self) -> Result<Box<dyn Endpoint>, Error> {
+        Ok(endpoint(self.pair.server.accept().map_err(failed)?))
+    }
+
+    fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
+        let session = session.map(|session| {
+            let foreign = |_| Error::Check("a session of another stack".into());
+            session.0.downcast::<sealane_libssl::Session>().map_err(foreign)
+        });
+        let session = session.transpose()?;
+        let connection = match (&self.session, session) {
+            (None, own) => self.pair.client.connect(own.as_deref()),
+            (Some(shared), given) => {
+                if let Some(given) = given {
+                    // The first stays; a later one is dropped.
+                    let _ = shared.set(*given);
+                }
+                self.pair.client.connect(shared.get())
+            }
+        };
+        Ok(endpoint(connection.map_err(failed)?))
+    }
+}
+
+struct One(Connection);
+
+impl Endpoint for One {
+    fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
+        match self.0.handshake(incoming, outgoing).map_err(failed)? {
+            Step::Done => Ok(Progress::Done),
+            Step::Wants => Ok(Progress::Wants),
+        }
+    }
+
+    fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
+        self.0.send(plaintext, outgoing).map_err(failed)
+    }
+
+    fn receive(
+        &mut self,
+        incoming: &[u8],
+        plaintext: &mut Vec<u8>,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        self.0.receive(incoming, plaintext, outgoing).map_err(failed)
+    }
+
+    fn negotiated(&self) -> Result<Negotiated, Error> {
+        negotiated(self.0.agreed())
+    }
+
+    fn session(&mut self) -> Option<Session> {
+        Some(Session(Box::new(self.0.session()?)))
+    }
+
+    fn release(&mut self) -> Result<(), Error> {
+        self.0.release().map_err(failed)
+    }
+}
+
+/// In the scenario's words.
+pub(super) fn negotiated(agreed: Agreed) -> Result<Negotiated, Error> {
+    let version = match agreed.version {
+        0x0303 => Version::Tls12,
+        0x0304 => Version::Tls13,
+        other => return Err(Error::Check(format!("negotiated version {other:#06x}"))),
+    };
+    let group = agreed.group.map(|number| {
+        let group = GROUPS.into_iter().find(|group| iana_group(*group) == number);
+        group.ok_or_else(|| Error::Check(format!("negotiated group {number:#06x}")))
+    });
+    Ok(Negotiated {
+        version,
+        suite: agreed.suite,
+        group: group.transpose()?,
+        resumed: agreed.resumed,
+        peer_certificate: agreed.peer_verified,
+    })
+}
+
+/// In the lab's words.
+pub fn failed(error: sealane_libssl::Error) -> Error {
+    match error {
+        sealane_libssl::Error::Unsupported { .. } | sealane_libssl::Error::Refused(_) => {
+            Error::Unsupported(error.to_string())
+        }
+        error => Error::Check(error.to_string()),
+    }
+}
+
+fn iana_group(group: Group) -> u16 {
+    match group {
+        Group::P256 => 0x0017,
+        Group::P384 => 0x0018,
+        Group::X25519 => 0x001d,
+        Group::X25519MlKem768 => 0x11ec,
+    }
+}
+
+const GROUPS: [Group; 4] = [Group::P256, Group::P384, Group::X25519, Group::X25519MlKem768];
+
+/// What the lab sets beside a scenario, as nginx and HAProxy do; OpenSSL's forks always do so.
+const SET: &str = "set: SSL_MODE_RELEASE_BUFFERS";
+
+/// The libssl of the system.
+const SYSTEM: &str = "openssl";
+
+/// Those that `stacks build` makes, with the file to load.
+const BUILT: [(&str, &str); 7] = [
+    ("openssl@1.1.1", "libssl.so.1.1"),
+    ("openssl@3.0", "libssl.so.3"),
+    ("openssl@3.4", "libssl.so.3"),
+    ("openssl@3.5", "libssl.so.3"),
+    ("openssl@4.0", "libssl.so.4"),
+    ("boringssl", "libssl.so"),
+    ("aws-lc", "libssl.so"),
+];
+
+/// Where a system keeps its libraries; the dynamic linker itself decides when one is loaded.
+const FOLDERS: [&str; 7] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+const FILES: [&str; 3] = ["libssl.so.4", "libssl.so.3", "libssl.so.1.1"];
