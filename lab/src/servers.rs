@@ -96,7 +96,7 @@ pub struct Arguments {
     /// Goes on with the run in that file, which was stopped; all else must be as it was
     #[arg(long, requires = "json")]
     resume: bool,
-    /// Starts nothing, and prints the tables of the run in that document, as README has them
+    /// Starts nothing, and prints the tables of the run in that document, as lab/SERVERS.md has them
     #[arg(long, value_name = "FILE.json", exclusive = true)]
     from: Option<PathBuf>,
 }
@@ -150,7 +150,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(laboratory.rows.iter().all(|row| row.failure.is_none() || row.absent))
 }
 
-/// What README has of a run that was kept.
+/// What lab/SERVERS.md has of a run that was kept.
 fn show(path: &Path) -> Result<(), Error> {
     let run = journal::read(path)?;
     let Some(servers) = &run.servers else {
