@@ -96,7 +96,7 @@ pub struct Arguments {
     /// Goes on with the run in that file, which was stopped; all else must be as it was
     #[arg(long, requires = "json")]
     resume: bool,
-    /// Starts nothing, and prints the tables of the run in that document, as lab/SERVERS.md has them
+    /// Starts nothing, and prints the tables of the run in that document, as SERVERS.md has them
     #[arg(long, value_name = "FILE.json", exclusive = true)]
     from: Option<PathBuf>,
 }

@@ -60,9 +60,9 @@ pub(crate) fn digest(run: &Run, servers: &Servers) -> String {
     let machine = &run.machine;
     let mut text = format!(
         "# TLS servers side by side\n\nMachine: {}, {} processors, Linux {}, {}; {}. Load average \
-         {:.1} before, the hypervisor took {:.2}%. Median [least-most] of the rounds that count, at \
-         most {}; less is better. {SIGNS} Full load is a closed loop, half load an open one at half \
-         of the rate that the same server did in the closed loop just before.\n\n",
+         {:.1} before, the hypervisor took {:.2}%. Median [least-most] of the rounds that count, \
+         at most {}; less is better. {SIGNS} Full load is a closed loop, half load an open one at \
+         half of the rate that the same server did in the closed loop just before.\n\n",
         machine.processor,
         machine.processors,
         machine.kernel,
