@@ -304,7 +304,7 @@ fn a_renewed_volume_of_kubernetes_is_served_without_a_signal() {
     };
     site.settings.listeners[0].certificates = Some(volume.path().into());
     site.settings.write(site.path());
-    let first = other_than(&[begun.clone()], &site);
+    let first = other_than(std::slice::from_ref(&begun), &site);
     link("..2026_2", "..data_tmp");
     std::fs::rename(volume.path().join("..data_tmp"), volume.path().join("..data")).unwrap();
     other_than(&[begun, first], &site);
