@@ -7,6 +7,7 @@
 
 mod layers;
 mod names;
+mod pages;
 mod repository;
 mod rust;
 mod source;
@@ -23,6 +24,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
     for file in &repository.files {
         names::check(file, &mut findings);
         text::check(file, &mut findings);
+        pages::check_links(file, repository, &mut findings);
         layers::check_manifest(file, &mut findings);
         if file.extension() == "rs" {
             let source = Source::parse(&file.text);
@@ -32,6 +34,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
             }
         }
     }
+    pages::check_commands(repository, &mut findings);
     findings
 }
 

@@ -15,6 +15,8 @@ use crate::source::Source;
 pub struct Repository {
     /// In the order of their paths.
     pub files: Vec<File>,
+    /// All that stands in it, with or without text, and the folders above.
+    paths: BTreeSet<String>,
     /// Rust files, and folders, that a `#[cfg(test)] mod name;` brings in; without `.rs`.
     test_modules: BTreeSet<PathBuf>,
 }
@@ -32,17 +34,27 @@ impl Repository {
             return Err(io::Error::other(String::from_utf8_lossy(&listing.stderr).into_owned()));
         }
         let paths = String::from_utf8_lossy(&listing.stdout).into_owned();
+        let paths: BTreeSet<&str> = paths.split('\0').filter(|path| !path.is_empty()).collect();
         let mut files = Vec::new();
-        for path in paths.split('\0').filter(|path| !path.is_empty()).collect::<BTreeSet<_>>() {
+        for path in &paths {
             files.extend(File::read(root, path)?);
         }
-        Ok(Self::new(files))
+        let mut repository = Self::new(files);
+        let there = paths.into_iter().filter(|path| root.join(path).exists());
+        repository.paths.extend(there.flat_map(with_folders));
+        Ok(repository)
     }
 
     /// A repository of just these files.
     pub fn new(files: Vec<File>) -> Self {
         let test_modules = files.iter().flat_map(test_modules).collect();
-        Self { files, test_modules }
+        let paths = files.iter().flat_map(|file| with_folders(&file.path)).collect();
+        Self { files, paths, test_modules }
+    }
+
+    /// Whether a file or folder stands at `path`, which is relative to the root.
+    pub fn has(&self, path: &str) -> bool {
+        self.paths.contains(path)
     }
 
     /// Whether a Rust file is compiled for tests, measurements and examples only.
@@ -95,6 +107,12 @@ impl File {
     pub fn top(&self) -> &str {
         self.path.split('/').next().unwrap_or(&self.path)
     }
+}
+
+/// A path, and each folder that it lies in.
+fn with_folders(path: &str) -> impl Iterator<Item = String> {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    ends.map(|end| path[..end].to_owned()).collect::<Vec<_>>().into_iter()
 }
 
 /// The modules that `file` declares for tests only.

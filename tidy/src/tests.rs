@@ -101,8 +101,66 @@ fn code_fits_its_columns() {
     let long = format!("//! {}\n", "a ".repeat(49));
     breaks_at("line-length", 1, "lanes/src/a.rs", &long.replace("a \n", "aaa\n"));
     holds("lanes/src/a.rs", &format!("//! {}\n", "a".repeat(96)));
-    holds("README.md", &format!("{}\n", "a".repeat(200)));
+    holds("lab/FINDINGS.md", &format!("{}\n", "a".repeat(200)));
     holds("lanes/src/a.rs", &format!("//! https://example.com/{}\n", "a".repeat(96)));
+}
+
+#[test]
+fn pages_are_as_wide_as_code_but_for_tables() {
+    for page in ["ARCHITECTURE.md", "README.md", "docs/decisions/limits.md"] {
+        breaks_at("line-length", 2, page, &format!("# A page\n{}\n", "a".repeat(101)));
+        holds(page, &format!("# A page\n| {} |\n", "a".repeat(101)));
+    }
+    holds("docs/commands.toml", &format!("# {}\n", "a".repeat(101)));
+}
+
+#[test]
+fn links_lead_somewhere() {
+    for link in ["other.md", "../docs", "../../README.md", "other.md#part"] {
+        let text = format!("# A page\nSee [that]({link}).\n");
+        breaks_at("link", 2, "README.md", &text);
+    }
+    holds("README.md", "[a](https://example.com) [b](#part) `[c](d)`\n```\n[e](f)\n```\n");
+    let other =
+        file("docs/other.md", "[up](../README.md), [beside](other.md#part), [all](../docs)\n");
+    let readme = file("README.md", "[page](docs/other.md), [folder](docs/), [here](./README.md)\n");
+    assert_eq!(check(&Repository::new(vec![readme, other])), []);
+}
+
+#[test]
+fn every_command_on_a_page_is_known_to_work() {
+    let page = "# A page\n```sh\n# first\n./demo --once   # a remark\nlab \\\n  --all\n```\n";
+    let found = |list: &str| {
+        let files = [("README.md", page), ("docs/commands.toml", list), ("a.rs", CLEAN)];
+        let files = files.map(|(path, text)| file(path, text));
+        let findings = check(&Repository::new(files.to_vec()));
+        let found = findings.into_iter().filter(|finding| finding.rule == "command");
+        found.map(|finding| (finding.path, finding.line)).collect::<Vec<_>>()
+    };
+    let (demo, lab) = ("\"./demo --once\"", "\"lab --all\"");
+    let run = format!("[run]\n{demo} = \"a.rs: HashMap\"\n");
+    let whole = |table: &str, proof: &str| format!("{run}[{table}]\n{lab} = \"{proof}\"\n");
+    let list = |line| vec![("docs/commands.toml".to_owned(), line)];
+    for (table, proof) in
+        [("elsewhere", "why"), ("long", "2026-11-24: an hour"), ("run", "a.rs: A")]
+    {
+        assert_eq!(found(&whole(table, proof)), [], "{table}: {proof}");
+    }
+    for (table, proof) in [
+        ("elsewhere", ""),
+        ("long", "an hour"),
+        ("long", "2026-11-24"),
+        ("other", "why"),
+        ("run", "a.rs"),
+        ("run", "a.rs: BTreeMap"),
+        ("run", "b.rs: HashMap"),
+    ] {
+        assert_eq!(found(&whole(table, proof)), list(4), "{table}: {proof}");
+    }
+    assert_eq!(found(&run), [("README.md".to_owned(), 5)]);
+    let gone = whole("elsewhere", "why") + "\"./gone\" = \"why\"\n";
+    assert_eq!(found(&gone), list(5));
+    assert_eq!(found(&format!("words\n{}", whole("elsewhere", "why"))), list(1));
 }
 
 #[test]

@@ -12,14 +12,16 @@ pub(crate) fn check(file: &File, findings: &mut Vec<Finding>) {
 
 fn check_shape(file: &File, findings: &mut Vec<Finding>) {
     let code = CODE.contains(&file.extension()) || file.text.starts_with("#!/");
+    let page = PAGES.contains(&file.path.as_str()) || file.path.starts_with("docs/");
+    let page = page && file.extension() == "md";
     for (number, line) in file.text.split('\n').enumerate().map(|(i, line)| (i + 1, line)) {
         if line.ends_with(char::is_whitespace) {
             findings.push(Finding::new(file, number, "whitespace", "ends in white space: cut it"));
         }
         let columns = line.chars().count();
-        // A link cannot be broken, and has no blank in it.
-        let link = line.contains("://");
-        if code && columns > COLUMNS_MAX && !link {
+        // A link cannot be broken, and has no blank in it; nor can the row of a table.
+        let whole = line.contains("://") || (page && line.starts_with('|'));
+        if (code || page) && columns > COLUMNS_MAX && !whole {
             let message = format!("{columns} columns, at most {COLUMNS_MAX}: break the line");
             findings.push(Finding::new(file, number, "line-length", message));
         }
@@ -84,6 +86,9 @@ const GENERATED: [&str; 3] = ["Cargo.lock", "go.sum", "package-lock.json"];
 
 /// What strangers send, byte for byte.
 const SEEDS: &str = "fuzz/seeds/";
+
+/// What people read first, beside `docs/`: as wide as code.
+const PAGES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"];
 
 /// Extensions of files that people read as code; scripts are known by their first line.
 const CODE: [&str; 9] = ["c", "go", "h", "java", "js", "mjs", "py", "rs", "ts"];

@@ -97,7 +97,7 @@ pub struct Arguments {
     json: Json,
     #[command(flatten)]
     resume: Resume,
-    /// Starts nothing, and prints the tables of the run in that document, as README has them
+    /// Starts nothing, and prints the tables of the run in that document, as SERVERS.md has them
     #[arg(long, value_name = "FILE.json", exclusive = true)]
     from: Option<PathBuf>,
 }
@@ -156,7 +156,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(laboratory.rows.iter().all(|row| row.failure.is_none() || row.absent))
 }
 
-/// What README has of a run that was kept.
+/// What lab/SERVERS.md has of a run that was kept.
 fn show(path: &Path) -> Result<(), Error> {
     let run = journal::read(path)?;
     let Some(servers) = &run.servers else {

@@ -23,6 +23,7 @@ mod harness;
 mod limits;
 mod listener_limits;
 mod moving;
+mod pages;
 mod plain_sides;
 mod proxy_header;
 mod proxy_in;

@@ -279,3 +279,33 @@ fn replaced_files_are_noticed_without_a_signal() {
     replace(&releases.path().join("two/site.pem"), &leaf);
     changes("a certificate in the folder that the link leads to now", &site);
 }
+
+/// As Kubernetes renews what it mounts: names lead through one link, which moves to another folder.
+#[test]
+fn a_renewed_volume_of_kubernetes_is_served_without_a_signal() {
+    let mut site = Site::start();
+    let volume = tempfile::tempdir().unwrap();
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, volume.path().join(name)).unwrap();
+    };
+    for moment in ["..2026_1", "..2026_2"] {
+        let folder = volume.path().join(moment);
+        std::fs::create_dir(&folder).unwrap();
+        replace(&folder.join("site.pem"), &site.authority.leaf(KeyKind::P256, &NAMES));
+    }
+    link("..2026_1", "..data");
+    link("..data/site.pem", "site.pem");
+    let begun = served_certificate(&site.connect());
+    let other_than = |known: &[_], site: &Site| {
+        wait_for("another certificate", || {
+            let now = served_certificate(&site.connect());
+            (!known.contains(&now)).then_some(now)
+        })
+    };
+    site.settings.listeners[0].certificates = Some(volume.path().into());
+    site.settings.write(site.path());
+    let first = other_than(std::slice::from_ref(&begun), &site);
+    link("..2026_2", "..data_tmp");
+    std::fs::rename(volume.path().join("..data_tmp"), volume.path().join("..data")).unwrap();
+    other_than(&[begun, first], &site);
+}

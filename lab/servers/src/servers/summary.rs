@@ -1,5 +1,5 @@
-//! The summary of a run that README has too: sealane beside the best peer, and beside proxies that
-//! end no TLS.
+//! The summary of a run that docs/performance.md has too: sealane beside the best peer, and beside
+//! proxies that end no TLS.
 
 use std::fmt::Write;
 

@@ -55,8 +55,8 @@ pub(crate) fn text(settings: &Settings, rows: &[Row], run: &Run) -> String {
     text
 }
 
-/// What of a document stands in `SERVERS.md`: what was measured, the summary that README has too,
-/// and the tables of costs.
+/// What of a document stands in `SERVERS.md`: what was measured, the summary that
+/// docs/performance.md has too, and the tables of costs.
 pub(crate) fn digest(run: &Run, servers: &Servers) -> String {
     let machine = &run.machine;
     let mut text = format!(

@@ -1,0 +1,157 @@
+//! Rules about pages that people read: links lead somewhere, and every command is known to work.
+//!
+//! A command is a line of a fenced block of `sh` in README.md or in `docs/`. `docs/commands.toml`
+//! says of each which test runs it, or when it last ran if that takes too long.
+
+use std::collections::BTreeMap;
+
+use crate::{Finding, Repository, repository::File};
+
+/// Adds the relative links of `file` that lead to nothing in `repository`.
+pub(crate) fn check_links(file: &File, repository: &Repository, findings: &mut Vec<Finding>) {
+    if file.extension() != "md" {
+        return;
+    }
+    let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    for (number, line) in prose(&file.text) {
+        for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let to = link.split('#').next().unwrap_or("");
+            if to.is_empty() || link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let known = resolved(folder, to).is_some_and(|path| repository.has(&path));
+            if !known {
+                let message =
+                    format!("`{link}` leads to nothing: name a path from here that exists");
+                findings.push(Finding::new(file, number, "link", message));
+            }
+        }
+    }
+}
+
+/// Adds the commands of pages that the list has not, and what in the list is not so.
+pub(crate) fn check_commands(repository: &Repository, findings: &mut Vec<Finding>) {
+    let Some(list) = repository.files.iter().find(|file| file.path == LIST) else { return };
+    let mut entries = BTreeMap::new();
+    let mut table = "";
+    for (number, line) in numbered(&list.text) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            table = name;
+        } else if let Some((command, proof)) = entry(line) {
+            if let Some(wrong) = wrong_in(table, proof, repository) {
+                findings.push(Finding::new(list, number, "command", wrong));
+            }
+            entries.insert(command.to_owned(), (number, false));
+        } else if !line.is_empty() && !line.starts_with('#') {
+            let message = "neither a table nor \"COMMAND\" = \"PROOF\": write it so";
+            findings.push(Finding::new(list, number, "command", message));
+        }
+    }
+    for file in repository.files.iter().filter(|file| is_page(file)) {
+        for (number, command) in commands(&file.text) {
+            match entries.get_mut(&command) {
+                Some((_, is_shown)) => *is_shown = true,
+                None => {
+                    let message = format!("`{command}` is not in {LIST}: say there what runs it");
+                    findings.push(Finding::new(file, number, "command", message));
+                }
+            }
+        }
+    }
+    for (command, (number, _)) in entries.iter().filter(|(_, (_, is_shown))| !is_shown) {
+        let message = format!("`{command}` stands on no page: take it out");
+        findings.push(Finding::new(list, *number, "command", message));
+    }
+}
+
+/// Whether `file` is a page whose commands people type.
+fn is_page(file: &File) -> bool {
+    file.extension() == "md" && (file.path == "README.md" || file.path.starts_with("docs/"))
+}
+
+/// What is wrong with what the list says of a command, in one of its tables.
+fn wrong_in(table: &str, proof: &str, repository: &Repository) -> Option<String> {
+    match table {
+        "elsewhere" => proof.is_empty().then(|| "say why it cannot run here".to_owned()),
+        "long" => (!begins_with_date(proof))
+            .then(|| format!("`{proof}`: begin with the date of its last run, YYYY-MM-DD")),
+        "run" => {
+            let (path, word) = proof.split_once(": ").unwrap_or((proof, ""));
+            let file = repository.files.iter().find(|file| file.path == path);
+            let is_there = file.is_some_and(|file| !word.is_empty() && file.text.contains(word));
+            (!is_there).then(|| format!("`{proof}`: name a FILE: and a TEST that is in it"))
+        }
+        other => Some(format!("no table [{other}]: it is [elsewhere], [long] or [run]")),
+    }
+}
+
+fn begins_with_date(text: &str) -> bool {
+    let pattern = "0000-00-00: ";
+    text.len() > pattern.len()
+        && text.bytes().zip(pattern.bytes()).all(|(byte, wanted)| match wanted {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == wanted,
+        })
+}
+
+/// Command and proof of a line `"COMMAND" = "PROOF"`.
+fn entry(line: &str) -> Option<(&str, &str)> {
+    let (command, proof) = line.split_once("\" = \"")?;
+    Some((command.strip_prefix('"')?, proof.strip_suffix('"')?))
+}
+
+/// The commands in the blocks of `sh`, each with its line, on one line and without its remark.
+fn commands(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let (mut in_shell, mut begun) = (false, None::<(usize, String)>);
+    for (number, line) in numbered(text) {
+        if let Some(kind) = line.strip_prefix("```") {
+            in_shell = kind == "sh";
+        } else if in_shell && !line.trim_start().starts_with('#') {
+            let line = line.split("  #").next().unwrap_or(line).trim();
+            let (part, goes_on) =
+                line.strip_suffix('\\').map_or((line, false), |part| (part.trim_end(), true));
+            let whole = match begun.take() {
+                Some((first, start)) => (first, format!("{start} {part}")),
+                None => (number, part.to_owned()),
+            };
+            if goes_on {
+                begun = Some(whole);
+            } else if !whole.1.is_empty() {
+                found.push(whole);
+            }
+        }
+    }
+    found
+}
+
+/// The lines that are no code, each with its number, without what stands between backticks.
+fn prose(text: &str) -> Vec<(usize, String)> {
+    let mut in_code = false;
+    let lines = numbered(text).filter(|(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
+    });
+    lines.map(|(number, line)| (number, line.split('`').step_by(2).collect())).collect()
+}
+
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(i, line)| (i + 1, line))
+}
+
+/// Where `link` leads from `folder`, from the root of the repository; none if out of it.
+fn resolved(folder: &str, link: &str) -> Option<String> {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in link.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            parts.pop()?;
+        } else {
+            parts.push(part);
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// What is known of each command.
+const LIST: &str = "docs/commands.toml";
