@@ -5,7 +5,9 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use clap_mangen::Man;
 use sealane_lab_exhibits::{
     certificates::{self, task::CertificateTask},
     contexts::{self, ContextsTask},
@@ -91,6 +93,17 @@ enum Subject {
     /// Six faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
 
+    /// A completion script for your shell, on standard output
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// The man page of the lab, or of one of its commands, on standard output
+    Man {
+        /// A command
+        command: Option<String>,
+    },
+
     /// One process, one stack: what the measuring commands start, and what instruments run
     #[command(hide = true)]
     Trial(trial::Arguments),
@@ -158,12 +171,44 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Validate(arguments) => validate::run(&arguments),
         Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
+        Subject::Completions { shell } => completions(shell).map(|()| true),
+        Subject::Man { command } => man(command.as_deref()).map(|()| true),
         Subject::Trial(arguments) => trial::run(&arguments, &TASKS),
         Subject::Backend => backend::run().map(|()| true),
         Subject::OffloadServer(arguments) => offload::serve(&arguments).map(|()| true),
         Subject::Relay(arguments) => relay::run(&arguments).map(|()| true),
     };
     result.map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn completions(shell: Shell) -> Result<(), Error> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "sealane-lab", &mut script);
+    print(&script)
+}
+
+fn man(command: Option<&str>) -> Result<(), Error> {
+    let mut top = Arguments::command().disable_help_subcommand(true);
+    top.build();
+    let subject = match command {
+        None => top,
+        Some(name) => top.find_subcommand(name).cloned().ok_or_else(|| {
+            Error::Check(format!("there is no command {name:?}; sealane-lab --help lists them"))
+        })?,
+    };
+    let source = concat!("sealane-lab ", env!("CARGO_PKG_VERSION"));
+    let mut page = Vec::new();
+    let rendered = Man::new(subject).manual("Sealane").source(source).render(&mut page);
+    rendered.map_err(Error::io("make the man page"))?;
+    print(&page)
+}
+
+fn print(bytes: &[u8]) -> Result<(), Error> {
+    match io::stdout().write_all(bytes) {
+        // Whoever read it has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(Error::io("standard output")),
+    }
 }
 
 /// What trials can be told to do.

@@ -21,6 +21,7 @@ mod findings;
 mod forecast;
 mod gate;
 mod handshake;
+mod help;
 mod kernel;
 mod node;
 mod offload;
