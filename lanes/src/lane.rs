@@ -374,6 +374,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         self.fetch();
         while let Some(mail) = self.letters.take() {
             match mail {
+                Mail::Answer(number) => self.core.counters.answered.set(number),
                 Mail::Discard => self.inlet.discard(),
                 Mail::Drain(limit) => self.begin_drain(to_ms(limit)),
                 Mail::Provide(context) => self.replicas.provide(&context, &self.resources),

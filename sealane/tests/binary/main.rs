@@ -27,6 +27,7 @@ mod plain_sides;
 mod proxy_header;
 mod proxy_in;
 mod reload;
+mod restart;
 mod resumption;
 mod routes;
 mod secrets;
