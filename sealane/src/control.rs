@@ -7,6 +7,7 @@ mod build;
 mod end;
 mod kept;
 mod listeners;
+mod names;
 mod reload;
 mod responders;
 mod sockets;
@@ -41,6 +42,7 @@ use build::{BackendRegistry, Built, Registries, build};
 use end::Leaving;
 use kept::KeptSockets;
 use listeners::counted;
+use names::{LookingAgain, host_names};
 use reload::Pending;
 use sockets::{Bound, NewSockets, open_new};
 use ticket_root::KeptRoot;
@@ -82,6 +84,7 @@ pub enum ServeError {
 /// Something that the control plane reacts to.
 enum Event {
     FilesHint,
+    Looked { one_leads_somewhere: bool },
     Notice(String),
     Signal(i32),
 }
@@ -105,6 +108,7 @@ pub struct Control {
     state: SharedState,
     admin: Option<Admin>,
     log: Option<LogWriter>,
+    looking: LookingAgain,
     bound: Vec<Bound>,
     events: Receiver<Event>,
     notices: Sender<Event>,
@@ -146,6 +150,7 @@ impl Control {
             state: SharedState::default(),
             admin: None,
             log: None,
+            looking: LookingAgain::default(),
             bound: Vec::new(),
             events,
             notices,
@@ -200,6 +205,7 @@ impl Control {
                     Pending::note(&mut pending);
                 }
                 Ok(Event::FilesHint) => Pending::note(&mut pending),
+                Ok(Event::Looked { one_leads_somewhere }) => self.end_look(one_leads_somewhere),
                 Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Signal(_)) if leaving.is_none() => {
@@ -309,6 +315,7 @@ impl Control {
     fn adopt(&mut self, built: Built, sockets: &mut NewSockets) -> Arc<Generation<RelaySettings>> {
         let generation = Arc::new(built.generation);
         self.number = generation.number;
+        self.registries.names.serve(host_names(&self.config));
         let is_kept = |bound: &Bound| {
             generation.listeners.iter().any(|listener| listener.keys.contains(&bound.key))
                 && !sockets.bound.iter().any(|new| new.key == bound.key)
@@ -369,6 +376,7 @@ impl Control {
         if let Some(problem) = self.root.advance() {
             say_at(Priority::Error, &problem);
         }
+        self.look_for_names();
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.look(&self.lanes);
         }

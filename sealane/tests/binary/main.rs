@@ -20,6 +20,7 @@ mod demo;
 mod drain;
 mod file_tables;
 mod harness;
+mod host_names;
 mod limits;
 mod listener_limits;
 mod moving;
