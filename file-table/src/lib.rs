@@ -17,6 +17,7 @@
 
 mod descriptor;
 mod door;
+mod passed;
 mod sharing;
 mod table;
 
@@ -24,5 +25,6 @@ pub use descriptor::Descriptor;
 pub use door::{
     ANSWER_WAIT, Entrance, GiveError, Giver, Left, PART_DESCRIPTORS_MAX, Part, Settled, Taker, door,
 };
+pub use passed::passed;
 pub use sharing::{same_file, same_map, same_table};
 pub use table::{DESCRIPTOR_BYTES, FileTable, TABLE_DESCRIPTORS_MAX, can_be_own, grow, own_copy};

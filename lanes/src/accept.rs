@@ -79,8 +79,8 @@ impl LaneListener {
         self.position = position;
         // They were validated, and a unix socket has no such options.
         if let Address::Tcp(address) = &self.key {
-            let _ = listener.liveness.apply(&self.fd, self.liveness);
-            let _ = listener.steer.apply(&self.fd, address.is_ipv6(), self.steer);
+            let _ = listener.liveness.apply(&self.fd, Some(self.liveness));
+            let _ = listener.steer.apply(&self.fd, address.is_ipv6(), Some(self.steer));
         }
         (self.liveness, self.steer) = (listener.liveness, listener.steer);
     }

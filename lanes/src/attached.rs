@@ -125,7 +125,7 @@ impl<K: Kernel> Link<'_, K> {
     /// There is none, or it has no such option, as a unix socket.
     pub fn watch_over_attached(&mut self, liveness: Liveness) -> io::Result<()> {
         let attached = self.connection.attached.as_ref().ok_or(ErrorKind::NotConnected)?;
-        liveness.apply(&attached.socket.fd, Liveness::default())
+        liveness.apply(&attached.socket.fd, Some(Liveness::default()))
     }
 
     /// Closes the attached socket: with a reset, unless its peer failed the handshake and should

@@ -50,6 +50,8 @@ pub struct Counters {
     pub generation: Counter,
     /// Turns of the event loop.
     pub turns: Counter,
+    /// What the lane was last asked to answer.
+    pub answered: Counter,
 }
 
 impl Counters {

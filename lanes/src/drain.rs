@@ -8,7 +8,8 @@ use crate::link::Link;
 use crate::service::Service;
 
 /// Connections that move bytes up to this long before the end of a drain are cut with a reset; a
-/// quieter one is at rest and gets a clean end.
+/// quieter one is at rest and gets a clean end. So long a client may take, too, to say its first
+/// word.
 const QUIET_MS: u64 = 1_000;
 
 impl<S: Service, K: Kernel> Lane<S, K> {
@@ -16,6 +17,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         self.close_listeners(|_| true);
         self.inlet.discard();
         self.drain_until_ms = Some(self.core.now_ms.saturating_add(limit_ms));
+        self.silence_until_ms = Some(self.core.now_ms + QUIET_MS);
         // What a client has said may still lie in the kernel, as with those accepted just now.
         for slot in self.slots(Connection::is_silent) {
             if let Some(entry) = self.entries.get_mut(slot) {
@@ -23,12 +25,18 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 self.drive(slot);
             }
         }
-        // A client that has not said a word loses nothing.
-        self.end_where(Cause::LaneStopped, Connection::is_silent);
+        // A client that has not said a word loses nothing, unless it was accepted just now.
+        let now_ms = self.core.now_ms;
+        let is_late = |connection: &Connection| connection.accepted_ms() + QUIET_MS <= now_ms;
+        self.end_where(Cause::LaneStopped, |each| each.is_silent() && is_late(each));
     }
 
     pub(crate) fn end_of_drain(&mut self) -> Option<LaneEnd> {
         let until_ms = self.drain_until_ms?;
+        if self.silence_until_ms.is_some_and(|until_ms| until_ms <= self.core.now_ms) {
+            self.silence_until_ms = None;
+            self.end_where(Cause::LaneStopped, Connection::is_silent);
+        }
         if self.entries.is_empty() {
             return Some(LaneEnd { cut: 0 });
         }

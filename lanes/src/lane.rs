@@ -48,6 +48,8 @@ pub(crate) struct Lane<S: Service, K: Kernel> {
     pub(crate) handshakes: VecDeque<u64>,
     /// The end of a drain; 0 is a stop at once.
     pub(crate) drain_until_ms: Option<u64>,
+    /// In a drain, when clients end that have not said a word.
+    pub(crate) silence_until_ms: Option<u64>,
     /// The look for clients whose certificates have been revoked, if there is one.
     pub(crate) sweep: Option<Sweep>,
 }
@@ -99,6 +101,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             ready: VecDeque::new(),
             handshakes: VecDeque::new(),
             drain_until_ms: None,
+            silence_until_ms: None,
             sweep: None,
         })
     }
@@ -148,6 +151,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let paused = self.listeners.iter().filter_map(|(_, listener)| listener.paused_until_ms);
         let until = paused
             .chain(self.drain_until_ms)
+            .chain(self.silence_until_ms)
             .chain(tickets)
             .chain(self.sweep.as_ref().map(|sweep| sweep.due_ms))
             .map(|at_ms| at_ms.saturating_sub(self.core.now_ms))
@@ -370,6 +374,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         self.fetch();
         while let Some(mail) = self.letters.take() {
             match mail {
+                Mail::Answer(number) => self.core.counters.answered.set(number),
                 Mail::Discard => self.inlet.discard(),
                 Mail::Drain(limit) => self.begin_drain(to_ms(limit)),
                 Mail::Provide(context) => self.replicas.provide(&context, &self.resources),

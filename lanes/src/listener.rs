@@ -66,13 +66,34 @@ impl Bind {
 /// # Errors
 /// The address is in use, not ours, or not permitted.
 pub fn bind_as(wanted: &Bind, lanes: usize) -> io::Result<(Vec<Descriptor>, SocketAddr)> {
+    bind_among(wanted, (0..lanes).map(|_| None).collect())
+}
+
+/// Opens a listening socket for each lane that has none in `kept`, as [`bind_as`] does; those are
+/// as [`is_bound_at`] wants them, have whoever waits in their queues, and behave as `wanted` says
+/// from now on.
+///
+/// # Errors
+/// The address is in use, not ours, or not permitted.
+pub fn bind_among(
+    wanted: &Bind,
+    kept: Vec<Option<OwnedFd>>,
+) -> io::Result<(Vec<Descriptor>, SocketAddr)> {
     let mut bound = *wanted;
-    if !wanted.reuse_port && wanted.address.port() != 0 {
+    let first = kept.iter().flatten().next();
+    if let Some(local) = first.and_then(|fd| address_of(fd.as_fd())) {
+        bound.address = local;
+    } else if !wanted.reuse_port && wanted.address.port() != 0 {
         socket(wanted)?.bind(&wanted.address.into())?;
     }
-    let mut sockets = Vec::with_capacity(lanes);
-    for _ in 0..lanes {
-        let socket = open(&bound)?;
+    // Of sockets that were kept nobody knows how clients were spread over them.
+    let before = if first.is_some() { None } else { Some(Steer::Connection) };
+    let mut sockets = Vec::with_capacity(kept.len());
+    for kept in kept {
+        let socket = match kept {
+            Some(fd) => resume(fd.into(), wanted)?,
+            None => open(&bound)?,
+        };
         if sockets.is_empty() {
             let local = socket.local_addr()?.as_socket();
             bound.address =
@@ -81,9 +102,19 @@ pub fn bind_as(wanted: &Bind, lanes: usize) -> io::Result<(Vec<Descriptor>, Sock
         sockets.push(OwnedFd::from(socket).into());
     }
     if let Some(socket) = sockets.first() {
-        wanted.steer.apply(socket, wanted.address.is_ipv6(), Steer::Connection)?;
+        wanted.steer.apply(socket, wanted.address.is_ipv6(), before)?;
     }
     Ok((sockets, bound.address))
+}
+
+/// Whether `fd` listens at `address`, where port 0 is any, as sockets do that [`bind_as`] opened.
+pub fn is_bound_at(fd: BorrowedFd<'_>, address: SocketAddr) -> bool {
+    let listens = sockopt::socket_acceptconn(fd) == Ok(true);
+    let shares = sockopt::socket_reuseport(fd) == Ok(true);
+    let is_there = address_of(fd).is_some_and(|local| {
+        local.ip() == address.ip() && (local.port() == address.port() || address.port() == 0)
+    });
+    listens && shares && is_there
 }
 
 /// Listens on the unix socket `path`, which may be of the abstract kind, for `lanes` lanes: one
@@ -121,8 +152,12 @@ pub fn adopt(
     let _ = sockopt::set_tcp_nodelay(fd, true);
     let copy = |_| Ok(fd.try_clone_to_owned()?.into());
     let sockets = (0..lanes).map(copy).collect::<io::Result<_>>()?;
-    let local = rustix::net::getsockname(fd)?;
-    Ok((sockets, SocketAddr::try_from(local).ok()))
+    Ok((sockets, address_of(fd)))
+}
+
+/// The address of a TCP socket.
+fn address_of(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
+    SocketAddr::try_from(rustix::net::getsockname(fd).ok()?).ok()
 }
 
 /// Connections that may wait for accept of a terminator; the kernel caps it at net.core.somaxconn.
@@ -138,8 +173,15 @@ fn open(wanted: &Bind) -> io::Result<Socket> {
     socket.set_reuse_port(true)?;
     // Accepted sockets inherit it, which saves a call for each.
     socket.set_tcp_nodelay(true)?;
-    wanted.liveness.apply(&socket, Liveness::default())?;
+    wanted.liveness.apply(&socket, Some(Liveness::default()))?;
     socket.bind(&wanted.address.into())?;
+    socket.listen(backlog_of(wanted.backlog))?;
+    Ok(socket)
+}
+
+/// A socket that listens already, as [`open`] opened it.
+fn resume(socket: Socket, wanted: &Bind) -> io::Result<Socket> {
+    wanted.liveness.apply(&socket, None)?;
     socket.listen(backlog_of(wanted.backlog))?;
     Ok(socket)
 }
@@ -310,6 +352,44 @@ mod tests {
     }
 
     #[test]
+    fn sockets_that_were_kept_serve_whoever_waits_there_beside_new_ones() {
+        let any = Bind::to("127.0.0.1:0".parse().unwrap());
+        let (before, bound) = bind_as(&any, 2).unwrap();
+        let copies = before.iter().map(|fd| fd.as_fd().try_clone_to_owned().unwrap());
+        let mut kept: Vec<_> = copies.map(Some).collect();
+        assert!(
+            is_bound_at(before[0].as_fd(), bound) && is_bound_at(before[0].as_fd(), any.address)
+        );
+        let _waiting: Vec<_> = (0..8).map(|_| TcpStream::connect(bound).unwrap()).collect();
+        drop(before);
+        kept.push(None);
+        let user_timeout = Some(secs(20));
+        let wanted = Liveness { user_timeout, ..Liveness::default() };
+        let again = Bind { liveness: wanted, ..Bind::to(bound) };
+        let (sockets, local) = bind_among(&again, kept).unwrap();
+        assert_eq!((sockets.len(), local), (3, bound));
+        let waited: usize = sockets.iter().map(|fd| (0..8).take_while(|_| takes(fd)).count()).sum();
+        assert_eq!(waited, 8);
+        for fd in &sockets {
+            assert_eq!(sockopt::tcp_user_timeout(fd).unwrap(), 20_000);
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_elsewhere_or_does_not_listen_is_not_bound_there() {
+        let (sockets, bound) = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        for other in ["127.0.0.2:0", "[::1]:0", "127.0.0.1:1"] {
+            assert!(!is_bound_at(sockets[0].as_fd(), other.parse().unwrap()), "{other}");
+        }
+        let alone = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(!is_bound_at(alone.as_fd(), alone.local_addr().unwrap()), "nobody can join it");
+        let client = TcpStream::connect(bound).unwrap();
+        assert!(!is_bound_at(client.as_fd(), client.local_addr().unwrap()));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(!is_bound_at(file.as_fd(), bound));
+    }
+
+    #[test]
     fn clients_have_the_liveness_of_the_socket_that_took_them() {
         let asked = KeepAlive { idle: secs(60), every: secs(10), count: 6 };
         let wanted = Liveness { keep_alive: Some(asked), user_timeout: Some(secs(20)) };
@@ -317,7 +397,7 @@ mod tests {
         let (sockets, bound) = bind_as(&Bind { liveness: wanted, ..any }, 1).unwrap();
         let mut before = wanted;
         for liveness in [wanted, Liveness::default(), wanted] {
-            liveness.apply(&sockets[0], before).unwrap();
+            liveness.apply(&sockets[0], Some(before)).unwrap();
             before = liveness;
             let _client = TcpStream::connect(bound).unwrap();
             let (accepted, _) = Linux.accept(sockets[0].as_fd()).unwrap();

@@ -29,13 +29,14 @@ pub struct KeepAlive {
 }
 
 impl Liveness {
-    /// Makes `socket` behave so in place of `before`: without a difference there is no call.
+    /// Makes `socket` behave so in place of `before`, if that is known: without a difference there
+    /// is no call.
     ///
     /// # Errors
     /// It is no TCP socket, or the kernel does not take the value.
-    pub(crate) fn apply(self, socket: impl AsFd, before: Self) -> io::Result<()> {
+    pub(crate) fn apply(self, socket: impl AsFd, before: Option<Self>) -> io::Result<()> {
         let socket = socket.as_fd();
-        if self.keep_alive != before.keep_alive {
+        if before.is_none_or(|before| self.keep_alive != before.keep_alive) {
             sockopt::set_socket_keepalive(socket, self.keep_alive.is_some())?;
             if let Some(KeepAlive { idle, every, count }) = self.keep_alive {
                 sockopt::set_tcp_keepidle(socket, idle)?;
@@ -43,7 +44,7 @@ impl Liveness {
                 sockopt::set_tcp_keepcnt(socket, count)?;
             }
         }
-        if self.user_timeout != before.user_timeout {
+        if before.is_none_or(|before| self.user_timeout != before.user_timeout) {
             let timeout_ms = self.user_timeout.unwrap_or_default().as_millis();
             let timeout_ms = u32::try_from(timeout_ms).unwrap_or(u32::MAX);
             sockopt::set_tcp_user_timeout(socket, timeout_ms)?;

@@ -15,6 +15,10 @@ use crate::generation::Publication;
 
 /// A message to a lane.
 pub enum Mail<S> {
+    /// Count [`answered`] up to this, as a sign that mail is read.
+    ///
+    /// [`answered`]: crate::counters::Counters::answered
+    Answer(u64),
     /// Close what was handed over and is not published.
     Discard,
     /// Stop accepting, let connections end, and stop after the given time at the latest.

@@ -35,12 +35,17 @@ pub enum Steer {
 
 impl Steer {
     /// Steers the clients of all sockets that share `socket`'s address, which is one of IPv6 or of
-    /// IPv4 alone, in place of `before`: without a difference there is no call.
+    /// IPv4 alone, in place of `before`, if that is known: without a difference there is no call.
     ///
     /// # Errors
     /// It is no socket that shares its port.
-    pub(crate) fn apply(self, socket: impl AsFd, is_ipv6: bool, before: Self) -> io::Result<()> {
-        if self == before {
+    pub(crate) fn apply(
+        self,
+        socket: impl AsFd,
+        is_ipv6: bool,
+        before: Option<Self>,
+    ) -> io::Result<()> {
+        if before == Some(self) {
             return Ok(());
         }
         let mut program = match self {
@@ -187,9 +192,9 @@ mod tests {
         }
         assert_eq!(lanes_of(firsts), LANES as usize);
 
-        Steer::Connection.apply(&sockets[0], false, BY_CLIENT).unwrap();
+        Steer::Connection.apply(&sockets[0], false, Some(BY_CLIENT)).unwrap();
         assert_eq!(lanes_of(arrivals(&sockets, at, own(1), 64)), LANES as usize);
-        BY_CLIENT.apply(&sockets[0], false, Steer::Connection).unwrap();
+        BY_CLIENT.apply(&sockets[0], false, Some(Steer::Connection)).unwrap();
         assert_eq!(lanes_of(arrivals(&sockets, at, own(1), 16)), 1);
     }
 

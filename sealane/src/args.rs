@@ -242,8 +242,9 @@ const SERVE_EXAMPLES: &str = "Examples:
 
 const SERVE_SIGNALS: &str = "Signals:
   SIGHUP            reload the configuration, all certificates in files and the sealing keys
-  SIGTERM, SIGINT   drain: accept no more, let connections finish, cut the rest at the drain
-                    timeout; a second one cuts them at once
+  SIGTERM, SIGINT   serve on for the drain delay, if there is one; then drain: accept no more, let
+                    connections finish, cut the rest at the drain timeout. A second one ends the
+                    delay, and another cuts what is left at once
 
 Reload (SIGHUP, or a change of the configuration or of a certificate file):
   All is read and checked before anything changes. If something is wrong, what runs goes on, and
@@ -255,7 +256,13 @@ Reload (SIGHUP, or a change of the configuration or of a certificate file):
 Files:
   FILE              the configuration; relative paths in it start at its folder
   PATH              chains and keys, read at start and reload only; readable by this user alone
-  NOTIFY_SOCKET     readiness is told to systemd if this variable is set
+
+Environment, as systemd sets it:
+  NOTIFY_SOCKET     where readiness and the end are told, and listening sockets are left for the
+                    next process
+  LISTEN_FDS        what the process before has left there, with LISTEN_PID and LISTEN_FDNAMES
+  WATCHDOG_USEC     how often it must be told that every lane answers, with WATCHDOG_PID
+  JOURNAL_STREAM    lines on standard error have a priority if that is the journal
 ";
 
 const CHECK_HELP: &str =

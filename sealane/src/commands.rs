@@ -9,8 +9,8 @@ pub mod serve;
 use std::io::{self, Write as _};
 
 use crate::args::Command;
-use crate::control::say;
 use crate::exit::Exit;
+use crate::operator::{Priority, say_at};
 
 /// Does what `command` says, and tells it on standard output.
 ///
@@ -30,7 +30,7 @@ pub fn run(command: Command) -> io::Result<Exit> {
         Command::Demo(arguments) => demo::run(&arguments, &mut out),
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                say(&error.to_string());
+                say_at(Priority::Error, &error.to_string());
                 Ok(Exit::Usage)
             }
             written => written.map(|()| Exit::Ok),

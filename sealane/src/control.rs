@@ -4,24 +4,25 @@
 //! process in order. A change that has anything wrong with it changes nothing.
 
 mod build;
+mod end;
+mod kept;
 mod listeners;
+mod names;
 mod reload;
 mod responders;
 mod sockets;
 mod ticket_root;
 mod watch;
+mod watchdog;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use sd_notify::NotifyState;
 use sealane_file_table::FileTable;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::{Address, Linux};
-use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -33,16 +34,21 @@ use crate::cost::connection_bytes_of_lane;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::listener::Summary;
 use crate::notices::Notices;
+use crate::operator::{Priority, say, say_at};
 use crate::relay::Relay;
 
 pub(crate) use build::unix_now;
 use build::{BackendRegistry, Built, Registries, build};
+use end::Leaving;
+use kept::KeptSockets;
 use listeners::counted;
+use names::{LookingAgain, host_names};
 use reload::Pending;
 use sockets::{Bound, NewSockets, open_new};
 use ticket_root::KeptRoot;
 pub(crate) use ticket_root::read as read_ticket_root;
 use watch::{FileWatch, fingerprint};
+use watchdog::Watchdog;
 
 /// Where the configuration comes from, and so whether it can be read again.
 pub enum ConfigSource {
@@ -78,6 +84,7 @@ pub enum ServeError {
 /// Something that the control plane reacts to.
 enum Event {
     FilesHint,
+    Looked { one_leads_somewhere: bool },
     Notice(String),
     Signal(i32),
 }
@@ -101,10 +108,12 @@ pub struct Control {
     state: SharedState,
     admin: Option<Admin>,
     log: Option<LogWriter>,
+    looking: LookingAgain,
     bound: Vec<Bound>,
     events: Receiver<Event>,
     notices: Sender<Event>,
     watch: FileWatch,
+    watchdog: Option<Watchdog>,
     fingerprint: u64,
 }
 
@@ -141,10 +150,12 @@ impl Control {
             state: SharedState::default(),
             admin: None,
             log: None,
+            looking: LookingAgain::default(),
             bound: Vec::new(),
             events,
             notices,
             watch,
+            watchdog: Watchdog::of_this_process(),
         };
         let mut logs = control.open_log()?;
         control.open_admin()?;
@@ -177,16 +188,29 @@ impl Control {
         // What changed between the first look at the files and their being watched.
         let mut pending: Option<Pending> = None;
         Pending::note(&mut pending);
+        let mut leaving: Option<Leaving> = None;
         loop {
-            let wait = pending.as_ref().map_or(TICK, Pending::wait).min(TICK);
+            let mut wait = pending.as_ref().map_or(TICK, Pending::wait).min(TICK);
+            if let Some(leaving) = &leaving {
+                let left = self.leave(leaving);
+                if left.is_zero() {
+                    return self.drain();
+                }
+                wait = wait.min(left);
+            }
+            wait = wait.min(self.watchdog.as_ref().map_or(TICK, Watchdog::wait));
             match self.events.recv_timeout(wait) {
                 Ok(Event::Signal(SIGHUP)) => {
                     self.reload();
                     Pending::note(&mut pending);
                 }
                 Ok(Event::FilesHint) => Pending::note(&mut pending),
-                Ok(Event::Notice(line)) => say(&line),
+                Ok(Event::Looked { one_leads_somewhere }) => self.end_look(one_leads_somewhere),
+                Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
                 Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::Signal(_)) if leaving.is_none() => {
+                    leaving = Some(self.begin_to_leave());
+                }
                 Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return self.drain(),
             }
             if pending.as_ref().is_some_and(Pending::is_due) {
@@ -202,7 +226,7 @@ impl Control {
             self.look_after();
             if let Some(lost) = self.lanes.iter().find(|lane| lane.has_ended()) {
                 // The others finish what they have; whoever supervises the process starts it anew.
-                say(&ServeError::LaneLost(lost.number).to_string());
+                say_at(Priority::Error, &ServeError::LaneLost(lost.number).to_string());
                 return self.drain();
             }
         }
@@ -210,7 +234,8 @@ impl Control {
 
     fn open_log(&mut self) -> Result<Vec<LaneLog>, ServeError> {
         let Some(settings) = &self.config.access_log else { return Ok(Vec::new()) };
-        let report = |error: &access_log::AccessLogError| say(&error.to_string());
+        let report =
+            |error: &access_log::AccessLogError| say_at(Priority::Error, &error.to_string());
         let (logs, writer) = access_log::open(settings, self.config.lanes.get(), report)
             .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
         self.state.lock().access_log = Some(AccessLogCounters::of(&writer));
@@ -238,8 +263,11 @@ impl Control {
         };
         let built =
             build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
-        let mut sockets = open_new(&built.generation, &self.config, &self.bound)
+        let mut kept = KeptSockets::of_this_process();
+        let mut sockets = open_new(&built.generation, &self.config, &self.bound, &mut kept)
             .map_err(ServeError::Configuration)?;
+        kept.let_go();
+        sockets.keep();
         report(&built.warnings);
         let generation = self.adopt(built, &mut sockets);
         let processors = if self.config.pin_lanes {
@@ -275,7 +303,7 @@ impl Control {
         let tables =
             refused.map_or(wanted, |refusal| FileTables::Shared { refusal: refusal.to_string() });
         if let Some(warning) = tables.warning() {
-            say(&warning);
+            say_at(Priority::Warning, &warning);
         }
         let is_own = |lane: &&LaneHandle<Relay>| lane.file_table == FileTable::Own;
         let mut state = self.state.lock();
@@ -287,13 +315,18 @@ impl Control {
     fn adopt(&mut self, built: Built, sockets: &mut NewSockets) -> Arc<Generation<RelaySettings>> {
         let generation = Arc::new(built.generation);
         self.number = generation.number;
+        self.registries.names.serve(host_names(&self.config));
         let is_kept = |bound: &Bound| {
             generation.listeners.iter().any(|listener| listener.keys.contains(&bound.key))
                 && !sockets.bound.iter().any(|new| new.key == bound.key)
         };
-        self.bound.retain(is_kept);
+        for gone in self.bound.extract_if(.., |bound| !is_kept(bound)) {
+            kept::forget(&gone.key, self.config.lanes.get());
+        }
         for kept in &self.bound {
-            kept.permit(&self.config).unwrap_or_else(|problem| say(&problem));
+            kept.permit(&self.config).unwrap_or_else(|problem| {
+                say_at(Priority::Warning, &problem);
+            });
         }
         self.bound.append(&mut sockets.bound);
         self.show(&generation, built.summaries);
@@ -317,13 +350,15 @@ impl Control {
         }
         let problems = self.watch.follow(self.source.file(), &self.config);
         for problem in problems.iter().take(UNWATCHED_SHOWN_MAX) {
-            say(&format!("{problem}; a change there is noticed only at SIGHUP"));
+            let text = format!("{problem}; a change there is noticed only at SIGHUP");
+            say_at(Priority::Warning, &text);
         }
         if let Some(more) = problems.len().checked_sub(UNWATCHED_SHOWN_MAX + 1) {
-            say(&format!(
+            let text = format!(
                 "… and {} more folders; the limit is fs.inotify.max_user_watches",
                 more + 1
-            ));
+            );
+            say_at(Priority::Warning, &text);
         }
     }
 
@@ -339,64 +374,14 @@ impl Control {
             say(&news);
         }
         if let Some(problem) = self.root.advance() {
-            say(&problem);
+            say_at(Priority::Error, &problem);
         }
-    }
-
-    /// Ends in order, as the first signal would make it.
-    ///
-    /// # Errors
-    /// A lane was lost.
-    pub fn stop(self) -> Result<Outcome, ServeError> {
-        self.drain()
-    }
-
-    fn drain(mut self) -> Result<Outcome, ServeError> {
-        tell_service_manager(&[NotifyState::Stopping]);
-        say("draining: no new connections; a second signal ends at once");
-        // The files of unix sockets go before nobody answers there.
-        self.bound.clear();
-        self.state.lock().phase = Phase::Draining;
-        for lane in &self.lanes {
-            lane.post(Mail::Drain(self.config.limits.drain_timeout));
-        }
-        while !self.lanes.iter().all(LaneHandle::has_ended) {
-            match self.events.recv_timeout(DRAIN_TICK) {
-                Ok(Event::Notice(line)) => say(&line),
-                Ok(Event::Signal(signal)) if signal != SIGHUP => {
-                    for lane in &self.lanes {
-                        lane.post(Mail::Stop);
-                    }
-                }
-                Ok(Event::FilesHint | Event::Signal(_)) | Err(_) => {}
-            }
-        }
-        let (mut cut, mut lost) = (0, None);
-        for lane in self.lanes {
-            let number = lane.number;
-            match lane.join() {
-                Ok(end) => cut += end.cut,
-                Err(_) => lost = Some(number),
-            }
-        }
-        if let Some(log) = self.log
-            && !log.stop()
-        {
-            say("the access log's destination did not take the last lines");
-        }
-        if let Some(admin) = self.admin {
-            admin.stop();
-        }
-        match lost {
-            Some(number) => Err(ServeError::LaneLost(number)),
-            None if cut == 0 => Ok(Outcome::Drained),
-            None => Ok(Outcome::Cut(cut)),
+        self.look_for_names();
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.look(&self.lanes);
         }
     }
 }
-
-/// How often a drain looks whether the lanes have ended.
-const DRAIN_TICK: Duration = Duration::from_millis(20);
 
 impl ConfigSource {
     fn file(&self) -> Option<&std::path::Path> {
@@ -440,18 +425,6 @@ fn decoded_keys_max(config: &Config) -> std::num::NonZeroUsize {
 
 fn report(warnings: &[String]) {
     for warning in warnings {
-        say(&format!("warning: {warning}"));
+        say_at(Priority::Warning, &format!("warning: {warning}"));
     }
-}
-
-/// Tells a service manager that asked to be told; without one this does nothing.
-pub(crate) fn tell_service_manager(state: &[NotifyState<'_>]) {
-    // If the manager does not listen, the work goes on.
-    let _ = sd_notify::notify(state);
-}
-
-/// Tells the operator, on standard error, where service managers collect it.
-pub fn say(line: &str) {
-    // With standard error gone there is nobody left to tell.
-    let _ = writeln!(std::io::stderr(), "sealane: {line}");
 }

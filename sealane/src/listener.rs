@@ -40,7 +40,7 @@ pub use backends::ReachedBackend;
 pub use certificates::bounds;
 pub use client_trust::{Believed, ClientsSummary, KnownClientRoots, RootFile};
 pub use contexts::Contexts;
-pub use resolver::resolve;
+pub use resolver::{Names, look_again, resolve};
 pub use summary::{EXPIRIES_SHOWN_MAX, RouteSummary, StoreSummary, Summary};
 
 /// One thing that a listener takes from outside.
@@ -100,6 +100,8 @@ pub struct Surroundings<'s> {
     pub client_roots: &'s mut KnownClientRoots,
     /// What TLS is spoken to backends with: equal options have one context.
     pub clients: &'s mut ClientContexts,
+    /// What names of backends led to before.
+    pub names: &'s mut Names,
     /// The time.
     pub now: UnixSeconds,
     /// Looks a host name up, and says why it cannot.

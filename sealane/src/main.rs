@@ -5,8 +5,8 @@ use std::io;
 
 use sealane::args::Arguments;
 use sealane::commands;
-use sealane::control::say;
 use sealane::exit::Exit;
+use sealane::operator::{Priority, say_at};
 
 fn main() -> Exit {
     match commands::run(Arguments::from_process().command) {
@@ -14,7 +14,7 @@ fn main() -> Exit {
         // Whoever reads our output has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
         Err(error) => {
-            say(&error.to_string());
+            say_at(Priority::Error, &error.to_string());
             Exit::Failed
         }
     }

@@ -18,9 +18,9 @@ use crate::args::{
     ShowArguments, StoreArguments, VerifyArguments,
 };
 use crate::config::{CertificateSource, Config, KeySource, Limits};
-use crate::control::say;
 use crate::exit::Exit;
 use crate::listener::bounds;
+use crate::operator::say;
 use crate::stores::{become_owner_of, create_key_file, examination, sealing_keys};
 use output::{ImportReport, ListedReport, VerifyReport};
 

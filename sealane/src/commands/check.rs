@@ -26,8 +26,8 @@ use crate::cost::Cost;
 use crate::exit::Exit;
 use crate::file_tables::FileTables;
 use crate::listener::{
-    KnownClientRoots, RouteSummary, Summary, Surroundings, Survey, Surveys, days_until, resolve,
-    said_of, survey,
+    KnownClientRoots, Names, RouteSummary, Summary, Surroundings, Survey, Surveys, days_until,
+    resolve, said_of, survey,
 };
 use crate::stores::Stores;
 
@@ -100,6 +100,7 @@ impl Report {
         let mut around = Surroundings {
             client_roots: &mut KnownClientRoots::default(),
             clients: &mut ClientContexts::new(),
+            names: &mut Names::default(),
             now: machine.now,
             resolve: machine.resolve,
             stores: &mut Stores::default(),

@@ -15,9 +15,10 @@ use std::path::PathBuf;
 use super::serve;
 use crate::args::DemoArguments;
 use crate::config::{Address, BackendAddress, Config, ProxyHeader, Simple, Told, WrittenBackend};
-use crate::control::{ConfigSource, Control, say};
+use crate::control::{ConfigSource, Control};
 use crate::exit::Exit;
 use crate::http;
+use crate::operator::say;
 
 use certificates::DemoFiles;
 use invitation::Invitation;

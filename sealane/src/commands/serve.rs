@@ -6,9 +6,11 @@ use sealane_file_table::grow;
 
 use crate::args::ServeArguments;
 use crate::config::Config;
-use crate::control::{ConfigSource, Control, Outcome, ServeError, say, tell_service_manager};
+use crate::control::{ConfigSource, Control, Outcome, ServeError};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
+use crate::operator::{Priority, say, say_at};
+use crate::service_manager;
 
 /// Serves as the command line says, until a signal ends it.
 pub fn run(arguments: ServeArguments) -> Exit {
@@ -16,7 +18,8 @@ pub fn run(arguments: ServeArguments) -> Exit {
     let config = match arguments.into_config() {
         Ok(config) => config,
         Err(mistakes) => {
-            say(&format!("the configuration is not in order:\n{mistakes}"));
+            let text = format!("the configuration is not in order:\n{mistakes}");
+            say_at(Priority::Error, &text);
             return Exit::Invalid;
         }
     };
@@ -28,7 +31,7 @@ pub fn run(arguments: ServeArguments) -> Exit {
         Ok(control) => control,
         Err(exit) => return exit,
     };
-    tell_service_manager(&[NotifyState::Ready]);
+    service_manager::tell(&[NotifyState::Ready]);
     finish(control.run())
 }
 
@@ -42,10 +45,11 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
     let descriptors = Descriptors::of(&config, &tables);
     // While this is the only thread.
     if let Err(error) = grow(descriptors.in_first_table(config.lanes.get() as u64)) {
-        say(&format!("cannot grow the table of open files beforehand: {error}"));
+        let text = format!("cannot grow the table of open files beforehand: {error}");
+        say_at(Priority::Warning, &text);
     }
     let control = Control::start(source, config, tables).map_err(|error| {
-        say(&error.to_string());
+        say_at(Priority::Error, &error.to_string());
         match error {
             ServeError::Configuration(_) => Exit::Invalid,
             ServeError::LaneLost(_) | ServeError::System(..) => Exit::Failed,
@@ -67,7 +71,7 @@ fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        say(&format!("cannot raise the limit of open files: {error}"));
+        say_at(Priority::Warning, &format!("cannot raise the limit of open files: {error}"));
     }
 }
 
@@ -75,7 +79,7 @@ fn raise_descriptor_limit() {
 pub(crate) fn finish(outcome: Result<Outcome, ServeError>) -> Exit {
     match outcome {
         Ok(Outcome::Cut(connections)) => {
-            say(&format!("ended; {connections} connections were cut"));
+            say_at(Priority::Warning, &format!("ended; {connections} connections were cut"));
             Exit::Cut
         }
         Ok(Outcome::Drained) => {
@@ -83,7 +87,7 @@ pub(crate) fn finish(outcome: Result<Outcome, ServeError>) -> Exit {
             Exit::Ok
         }
         Err(error) => {
-            say(&error.to_string());
+            say_at(Priority::Error, &error.to_string());
             Exit::Failed
         }
     }

@@ -149,6 +149,7 @@ fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
         value.wrong(Problem::new(what, "lower it, or raise limits.connections"));
     }
     let age = table.value("connection_age");
+    let drain_delay = table.duration("drain_delay", DRAIN_DELAY).unwrap_or(default.drain_delay);
     let limits = Limits {
         certificates_max: table
             .count("certificates", 1..=CERTIFICATES_MAX)
@@ -162,10 +163,12 @@ fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
         decoded_keys_per_lane_max: table
             .count("decoded_keys_per_lane", 1..=CERTIFICATES_MAX)
             .unwrap_or(default.decoded_keys_per_lane_max),
+        drain_delay,
         drain_timeout: table
             .duration("drain_timeout", DRAIN_TIMEOUT)
             .unwrap_or(default.drain_timeout),
         handshakes_max,
+        health_delay: health_delay(table, drain_delay).unwrap_or(default.health_delay),
         hello_bytes_max: table
             .size_bytes("hello_bytes", HELLO_BYTES)
             .unwrap_or(default.hello_bytes_max),
@@ -186,6 +189,22 @@ fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
         written.wrong(problem);
     }
     limits
+}
+
+/// How long the process still calls itself healthy: not longer than it accepts.
+fn health_delay(table: &mut Table<'_>, drain_delay: Duration) -> Option<Duration> {
+    let value = table.value("health_delay")?;
+    let delay = value.duration(DRAIN_DELAY)?;
+    if delay <= drain_delay {
+        return Some(delay);
+    }
+    let [longer, delay] = [delay, drain_delay].map(value::duration_text);
+    let what = format!(
+        "{longer} is longer than drain_delay, {delay}: /healthz would praise a process that \
+         accepts nothing"
+    );
+    value.wrong(Problem::new(what, "lower it, or raise limits.drain_delay"));
+    None
 }
 
 /// Where it is served, and the names by which it may be asked for there.
@@ -263,6 +282,7 @@ const CONNECTION_AGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
 const CONNECT_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(300);
+const DRAIN_DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_600);
 const DRAIN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
 /// A hello with a post-quantum key share has about 2 KiB; rustls refuses more than 64 KiB.
 const HELLO_BYTES: RangeInclusive<usize> = 4 * 1024..=64 * 1024;

@@ -23,10 +23,15 @@ pub struct Limits {
     pub connections_per_lane_max: Option<usize>,
     /// Private keys that a lane keeps decoded; the least recently used goes first.
     pub decoded_keys_per_lane_max: usize,
-    /// From the first signal to the end of the last connection.
+    /// From the first signal to the closing of the listeners; who comes meanwhile is served.
+    pub drain_delay: Duration,
+    /// From the closing of the listeners to the end of the last connection.
     pub drain_timeout: Duration,
     /// Handshakes in flight in all.
     pub handshakes_max: usize,
+    /// From the first signal to the moment when the admin address calls the process unhealthy; at
+    /// most `drain_delay`.
+    pub health_delay: Duration,
     /// Bytes of a ClientHello.
     pub hello_bytes_max: usize,
     /// Addresses listened on, over all listeners.
@@ -78,8 +83,10 @@ impl Default for Limits {
             connections_max: lane.connections_max,
             connections_per_lane_max: None,
             decoded_keys_per_lane_max: 1_024,
+            drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
             handshakes_max: 16_384,
+            health_delay: Duration::ZERO,
             hello_bytes_max: lane.hello_bytes_max,
             listeners_max: 256,
             names_max: 1_000_000,

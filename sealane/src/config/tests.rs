@@ -135,10 +135,12 @@ connection_age = "1d"
 connections = 99
 connections_per_lane = 50
 decoded_keys_per_lane = 7
+drain_delay = "2m"
 drain_timeout = "0s"
 half_closed_timeout = "6s"
 handshake_timeout = "2s"
 handshakes_in_flight = 12
+health_delay = "7s"
 hello_bytes = "8KiB"
 idle_timeout = "3s"
 listeners = 9
@@ -249,8 +251,10 @@ fn every_key_has_an_effect() {
         connections_max: 99,
         connections_per_lane_max: Some(50),
         decoded_keys_per_lane_max: 7,
+        drain_delay: s(120),
         drain_timeout: s(0),
         handshakes_max: 12,
+        health_delay: s(7),
         hello_bytes_max: 8192,
         listeners_max: 9,
         names_max: 11,

@@ -15,8 +15,8 @@ use crate::backends::{Backend, BackendCounters, Cursor, Destination, NameRoutes,
 use crate::challenges::Responder;
 use crate::config::{self, Config, Spoken};
 use crate::listener::{
-    Contexts, KnownClientRoots, ReachedBackend, Summary, Surroundings, Survey, Surveys, resolve,
-    said_of, survey,
+    Contexts, KnownClientRoots, Names, ReachedBackend, Summary, Surroundings, Survey, Surveys,
+    resolve, said_of, survey,
 };
 use crate::relay::Admission;
 use crate::stores::Stores;
@@ -43,6 +43,8 @@ pub(super) struct Registries {
     pub(super) clients: ClientContexts,
     /// What lanes count of listeners.
     pub(super) listeners: ListenerRegistry,
+    /// What names of backends lead to.
+    pub(super) names: Names,
     /// What answers challenges of ACME clients.
     pub(super) responders: ResponderRegistry,
     /// The stores that listeners serve from, each opened once.
@@ -57,6 +59,7 @@ impl Registries {
             client_roots: KnownClientRoots::default(),
             clients: ClientContexts::default(),
             listeners: ListenerRegistry::default(),
+            names: Names::default(),
             responders: ResponderRegistry::new(notices),
             stores: Stores::default(),
         }
@@ -114,10 +117,17 @@ pub(super) fn build(
     number: u64,
     registries: &mut Registries,
 ) -> Result<Built, Vec<String>> {
-    let Registries { backends, client_roots, clients, listeners: counted, responders, stores } =
-        registries;
+    let Registries {
+        backends,
+        client_roots,
+        clients,
+        listeners: counted,
+        names,
+        responders,
+        stores,
+    } = registries;
     let now = unix_now();
-    let mut around = Surroundings { client_roots, clients, now, resolve: &resolve, stores };
+    let mut around = Surroundings { client_roots, clients, names, now, resolve: &resolve, stores };
     let Surveys { mut errors, listeners: mut surveys, .. } = survey(config, &mut around);
     for survey in &surveys {
         errors.extend(survey.errors.iter().map(|error| said_of(&survey.listener.name, error)));

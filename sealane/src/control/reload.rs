@@ -8,17 +8,20 @@ use sealane_lanes::generation::Publication;
 use sealane_lanes::mailbox::Mail;
 
 use super::build::build;
+use super::kept::KeptSockets;
 use super::sockets::open_new;
 use super::watch::fingerprint;
-use super::{ConfigSource, Control, report, say, tell_service_manager};
+use super::{ConfigSource, Control, report};
 use crate::config::Config;
+use crate::operator::{Priority, say, say_at};
+use crate::service_manager;
 
 impl Control {
     /// Reads configuration and certificates again and publishes them, or says what is wrong.
     pub(super) fn reload(&mut self) {
         let started = Instant::now();
         if let Ok(now) = NotifyState::monotonic_usec_now() {
-            tell_service_manager(&[NotifyState::Reloading, now]);
+            service_manager::tell(&[NotifyState::Reloading, now]);
         }
         self.fingerprint = fingerprint(self.source.file(), &self.config);
         if let Some(log) = &self.log {
@@ -38,14 +41,15 @@ impl Control {
             Err(problems) => {
                 // Folders that have come since must be seen to be completed.
                 self.follow_files();
-                say(&format!(
+                let text = format!(
                     "reload refused, generation {} goes on:\n{}",
                     self.number,
                     problems.join("\n")
-                ));
+                );
+                say_at(Priority::Error, &text);
             }
         }
-        tell_service_manager(&[NotifyState::Ready]);
+        service_manager::tell(&[NotifyState::Ready]);
     }
 
     fn try_reload(&mut self) -> Result<(), Vec<String>> {
@@ -62,9 +66,19 @@ impl Control {
         }
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
+        self.serve(config)?;
+        self.fingerprint = seen;
+        self.follow_files();
+        Ok(())
+    }
+
+    /// Reads what `config` names, builds the next generation of it, and publishes that.
+    pub(super) fn serve(&mut self, config: Config) -> Result<(), Vec<String>> {
         let built = build(&config, self.number + 1, &mut self.registries)?;
-        let mut sockets = open_new(&built.generation, &config, &self.bound)?;
-        let parcels = sockets.hand_over(&mut self.lanes)?;
+        let none = &mut KeptSockets::default();
+        let mut sockets = open_new(&built.generation, &config, &self.bound, none)?;
+        sockets.keep();
+        let parcels = sockets.hand_over(&mut self.lanes).inspect_err(|_| sockets.forget())?;
         report(&built.warnings);
         self.config = config;
         let generation = self.adopt(built, &mut sockets);
@@ -72,8 +86,6 @@ impl Control {
             let generation = Arc::clone(&generation);
             lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));
         }
-        self.fingerprint = seen;
-        self.follow_files();
         Ok(())
     }
 
@@ -107,7 +119,8 @@ impl Control {
             kept.push("access_log");
         }
         for setting in kept {
-            say(&format!("the change of {setting} takes effect at the next start"));
+            let text = format!("the change of {setting} takes effect at the next start");
+            say_at(Priority::Warning, &text);
         }
         config
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use sealane_file_table::Descriptor;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::handover::Parcel;
 use sealane_lanes::kernel::Address;
-use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_as};
+use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
 
+use super::kept::{self, KeptSockets};
 use crate::backends::RelaySettings;
 use crate::config::Config;
 use crate::listener::said_of;
@@ -58,6 +59,22 @@ impl NewSockets {
         self.by_lane.get_mut(lane).map(std::mem::take).unwrap_or_default()
     }
 
+    /// Lets the service manager keep them.
+    pub(super) fn keep(&self) {
+        for (lane, sockets) in self.by_lane.iter().enumerate() {
+            for (key, socket) in sockets {
+                kept::keep(key, lane, socket.as_fd());
+            }
+        }
+    }
+
+    /// Lets the service manager close them again.
+    pub(super) fn forget(&self) {
+        for bound in &self.bound {
+            kept::forget(&bound.key, self.by_lane.len());
+        }
+    }
+
     /// Hands each lane its sockets; they take connections once they are published.
     ///
     /// # Errors
@@ -82,7 +99,7 @@ impl NewSockets {
 }
 
 /// Binds every address of `generation`, which was made of `config`, that is not found among
-/// `known`.
+/// `known`; what was `kept` of such an address goes on.
 ///
 /// # Errors
 /// A line for each address that cannot be bound; nothing is left bound then.
@@ -90,6 +107,7 @@ pub(super) fn open_new(
     generation: &Generation<RelaySettings>,
     config: &Config,
     known: &[Bound],
+    kept: &mut KeptSockets,
 ) -> Result<NewSockets, Vec<String>> {
     let lanes = config.lanes.get();
     let mut sockets = NewSockets { bound: Vec::new(), by_lane: Vec::new() };
@@ -103,12 +121,12 @@ pub(super) fn open_new(
                 Address::Tcp(address) => bind_patiently(
                     &Bind {
                         // Whoever else is at one that overlaps cannot be told from ourselves.
-                        reuse_port: overlaps(*address, generation, known),
+                        reuse_port: overlaps(*address, generation, known) || kept.is_at(*address),
                         liveness: listener.liveness,
                         steer: listener.steer,
                         ..Bind::to(*address)
                     },
-                    lanes,
+                    kept.take(*address, lanes),
                 )
                 .map(|(fds, local)| (fds, Address::Tcp(local), None)),
                 Address::Unix(path) => listen_at_path(path, written.socket_mode, lanes)
@@ -153,16 +171,22 @@ fn overlaps(key: SocketAddr, generation: &Generation<RelaySettings>, known: &[Bo
 
 /// Binds it, and waits a moment if it is in use: an address that the generation before has
 /// dropped is closed by the lanes between two events.
-fn bind_patiently(wanted: &Bind, lanes: usize) -> io::Result<(Vec<Descriptor>, SocketAddr)> {
+fn bind_patiently(
+    wanted: &Bind,
+    mut kept: Vec<Option<OwnedFd>>,
+) -> io::Result<(Vec<Descriptor>, SocketAddr)> {
+    let lanes = kept.len();
     for _ in 1..BIND_TRIES {
-        match bind_as(wanted, lanes) {
+        match bind_among(wanted, kept) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 std::thread::sleep(BIND_PAUSE);
             }
             other => return other,
         }
+        // Whoever has one at an address is not told that it is in use.
+        kept = (0..lanes).map(|_| None).collect();
     }
-    bind_as(wanted, lanes)
+    bind_among(wanted, kept)
 }
 
 /// One socket that all lanes take from: the kernel spreads nobody over several of one path.

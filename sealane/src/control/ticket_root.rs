@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use super::build::unix_now;
 use crate::config::Tickets;
+use crate::operator::{Priority, say_at};
 
 /// A ticket root that follows the clock, in memory and, if there is one, in its file.
 pub(super) struct KeptRoot {
@@ -38,13 +39,13 @@ impl KeptRoot {
             None => create(file, settings)?,
         };
         if let Some(exposed) = Exposed::find(file) {
-            super::say(&format!("warning: tickets.root: {exposed}"));
+            say_at(Priority::Warning, &format!("warning: tickets.root: {exposed}"));
         }
         let mut kept = Self { root, file: Some(file.clone()), unsaved: false, reported: None };
         // A file that cannot be written, such as a mounted secret, or a clock that is wrong: said,
         // and tried again.
         if let Some(problem) = kept.advance() {
-            super::say(&format!("warning: {problem}"));
+            say_at(Priority::Warning, &format!("warning: {problem}"));
         }
         Ok(kept)
     }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use sealane_lanes::kernel::Address;
 
+use super::resolver::Led;
 use super::{Material, Reading, Survey, said_of_route};
 use crate::backends::BackendTls;
 use crate::config::{BackendAddress, Destination};
 
-/// Addresses are no files; a change of what a name leads to is seen by the next reload.
+/// Addresses are no files; a change of what a name leads to is seen by the next reload, and by
+/// itself only if it led nowhere.
 pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };
 
 /// A backend whose address is known.
@@ -28,14 +30,17 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         for backend in &destination.backends {
             let label = destination.label(backend);
             let said = |text: String| said_of_route(route, &format!("backend {label}{text}"));
-            match address(backend, reading) {
-                Ok(address) => match tls(survey, position, destination, backend) {
-                    Ok(tls) => reached.push(ReachedBackend { address, label: label.clone(), tls }),
-                    Err(problem) => {
-                        survey.errors.extend(problem.map(|problem| said(format!(": {problem}"))));
-                    }
-                },
-                Err(problem) => survey.errors.push(said(problem)),
+            let address = address(backend, reading, |text| survey.warn([said(text)]));
+            let tls = tls(survey, position, destination, backend);
+            match (address, tls) {
+                (Ok(Some(address)), Ok(tls)) => {
+                    reached.push(ReachedBackend { address, label: label.clone(), tls });
+                }
+                (Ok(None), Ok(_)) => {}
+                (Err(problem), _) => survey.errors.push(said(problem)),
+                (Ok(_), Err(problem)) => {
+                    survey.errors.extend(problem.map(|problem| said(format!(": {problem}"))));
+                }
             }
             if let BackendAddress::Unix(path) = backend
                 && !path.exists()
@@ -48,16 +53,34 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     }
 }
 
-fn address(backend: &BackendAddress, reading: &Reading<'_, '_>) -> Result<Address, String> {
-    match backend {
-        BackendAddress::Host { name, port } => match (reading.around.resolve)(name, *port) {
-            Ok(address) => Ok(Address::Tcp(address)),
-            Err(error) => Err(format!(
-                " cannot be looked up: {error}; correct the name, or write its address"
-            )),
-        },
-        BackendAddress::Tcp(address) => Ok(Address::Tcp(*address)),
-        BackendAddress::Unix(path) => Ok(Address::Unix(path.clone())),
+/// Where `backend` is, if that is known.
+fn address(
+    backend: &BackendAddress,
+    reading: &mut Reading<'_, '_>,
+    warn: impl FnOnce(String),
+) -> Result<Option<Address>, String> {
+    let (name, port) = match backend {
+        BackendAddress::Host { name, port } => (name, *port),
+        BackendAddress::Tcp(address) => return Ok(Some(Address::Tcp(*address))),
+        BackendAddress::Unix(path) => return Ok(Some(Address::Unix(path.clone()))),
+    };
+    let resolve = reading.around.resolve;
+    match reading.around.names.look_up(name, port, resolve) {
+        Ok(Led::Here(address)) => Ok(Some(Address::Tcp(address))),
+        Ok(Led::Once(address, why)) => {
+            warn(format!(" does not resolve any more: {why}; {address} is used as before"));
+            Ok(Some(Address::Tcp(address)))
+        }
+        Ok(Led::Nowhere(why)) => {
+            warn(format!(
+                " does not resolve yet: {why}; connections to it are refused until it does; if the \
+                 name is wrong, correct it, or write its address"
+            ));
+            Ok(None)
+        }
+        Err(why) => {
+            Err(format!(" cannot be looked up: {why}; correct the name, or write its address"))
+        }
     }
 }
 

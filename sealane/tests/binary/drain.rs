@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
+use crate::harness::service_manager::ServiceManager;
 use crate::harness::{PATIENCE, noise, sha256, wait_for};
 
 /// What the process says with its exit when it cut connections.
@@ -24,10 +26,14 @@ struct Site {
     sealane: Sealane,
     address: SocketAddr,
     connectors: [Connector; 2],
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 fn start(backend: &Backend, drain_timeout: &str) -> Site {
+    start_with(backend, &format!("drain_timeout = {drain_timeout:?}"))
+}
+
+fn start_with(backend: &Backend, limits: &str) -> Site {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let certificate = folder.path().join("site.pem");
@@ -35,10 +41,10 @@ fn start(backend: &Backend, drain_timeout: &str) -> Site {
     let listener = ListenerSettings::new("site", &certificate, &backend.address);
     let address = listener.address;
     let mut settings = Settings::new(vec![listener]);
-    settings.limits = format!("drain_timeout = {drain_timeout:?}");
+    settings.limits = limits.into();
     let sealane = Sealane::start(folder.path(), &settings);
     let connectors = [&TLS12, &TLS13].map(|version| Connector::new(authority.der(), version));
-    Site { sealane, address, connectors, _folder: folder }
+    Site { sealane, address, connectors, folder }
 }
 
 #[test]
@@ -129,4 +135,76 @@ fn a_second_signal_ends_at_once() {
 fn without_connections_it_ends_at_once_and_well() {
     let site = start(&Backend::echo(), "10m");
     assert_eq!(site.sealane.stop(), Some(0));
+}
+
+/// What /healthz answers with.
+fn health(site: &Site) -> String {
+    let mut stream = UnixStream::connect(site.folder.path().join("admin.sock")).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().to_owned()
+}
+
+fn is_refused(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+/// Longer than a test waits: it is a signal that ends the delay.
+#[test]
+fn balancers_hear_of_the_end_while_clients_are_served() {
+    for (health_delay, answer) in [("0s", "503"), ("10m", "200")] {
+        let backend = Backend::echo_for_many();
+        let delays = format!("drain_delay = \"10m\"\nhealth_delay = {health_delay:?}");
+        let mut site = start_with(&backend, &delays);
+        let mut stays = site.connectors[1].connect(site.address).unwrap();
+        stays.echo(b"before").unwrap();
+        assert_eq!(health(&site), "200");
+        site.sealane.signal(Signal::TERM);
+        site.sealane.wait_until_said("leaving: clients are served for 10m more");
+        wait_for("balancers hear of it when they should", || {
+            (health(&site) == answer).then_some(())
+        });
+        for connector in &site.connectors {
+            connector.connect(site.address).unwrap().echo(b"meanwhile").unwrap();
+        }
+        stays.echo(b"still").unwrap();
+        assert_eq!(site.sealane.count_said("draining"), 0);
+        assert_eq!(health(&site), answer);
+        site.sealane.signal(Signal::TERM);
+        site.sealane.wait_until_said("draining");
+        wait_for("the listener closes", || is_refused(site.address).then_some(()));
+        stays.echo(b"and still").unwrap();
+        assert_eq!(health(&site), "503");
+        site.sealane.signal(Signal::TERM);
+        assert_eq!(site.sealane.process.wait(PATIENCE).code(), CUT);
+    }
+}
+
+#[test]
+fn after_its_delay_it_drains_by_itself() {
+    let site = start_with(&Backend::echo(), "drain_delay = \"300ms\"\nhealth_delay = \"100ms\"");
+    assert_eq!(site.sealane.stop(), Some(0));
+}
+
+#[test]
+fn the_service_manager_waits_as_long_as_the_end_may_take() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, Authority::new().leaf(KeyKind::P256, &NAMES)).unwrap();
+    let listener = ListenerSettings::new("site", &certificate, &"127.0.0.1:9");
+    let mut settings = Settings::new(vec![listener]);
+    settings.limits = "drain_delay = \"20m\"\ndrain_timeout = \"2h\"".into();
+    let mut manager = ServiceManager::new(folder.path());
+    let mut sealane = manager.start(folder.path(), &settings);
+    sealane.signal(Signal::TERM);
+    let wait = |told: String| {
+        let wait = told.lines().find_map(|line| line.strip_prefix("EXTEND_TIMEOUT_USEC="));
+        wait.unwrap().parse::<u64>().unwrap() / 1_000_000
+    };
+    let (delay, timeout) = (20 * 60, 2 * 3_600);
+    assert!(wait(manager.read_until("STOPPING=1")) > delay + timeout);
+    sealane.signal(Signal::TERM);
+    assert!(wait(manager.read_until("STOPPING=1")) > timeout);
+    assert_eq!(sealane.process.wait(PATIENCE).code(), Some(0));
 }

@@ -1,7 +1,11 @@
 //! What a service manager sees: readiness, reloads, the end, and lanes on processors of their own.
 
-use std::os::unix::net::UnixDatagram;
+use std::io::Read as _;
+use std::process::Command;
+use std::time::Duration;
 
+use nix::sys::ptrace;
+use nix::unistd::Pid;
 use rustix::process::Signal;
 use rustls::version::{TLS12, TLS13};
 use tempfile::TempDir;
@@ -9,29 +13,84 @@ use tempfile::TempDir;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
-use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
+use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
+use crate::harness::service_manager::ServiceManager;
 use crate::harness::{PATIENCE, wait_for};
 
 #[test]
 fn the_service_manager_is_told_of_readiness_of_reloads_and_of_the_end() {
-    let (folder, mut settings) = site();
-    let path = folder.path().join("notify.sock");
-    let told = UnixDatagram::bind(&path).unwrap();
-    told.set_read_timeout(Some(PATIENCE)).unwrap();
-    settings.environment = vec![("NOTIFY_SOCKET".into(), path.display().to_string())];
-    let mut sealane = Sealane::start(folder.path(), &settings);
-    let next = || {
-        let mut message = [0; 256];
-        let len = told.recv(&mut message).unwrap();
-        String::from_utf8_lossy(&message[..len]).into_owned()
-    };
-    assert!(next().contains("READY=1"));
+    let (folder, settings) = site();
+    let mut manager = ServiceManager::new(folder.path());
+    let mut sealane = manager.start(folder.path(), &settings);
+    manager.read_until("READY=1");
     sealane.process.signal(Signal::HUP);
-    assert!(next().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    assert!(next().contains("READY=1"));
+    // Whatever is told next.
+    assert!(manager.read_until("").starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert!(manager.read_until("").contains("READY=1"));
     sealane.process.signal(Signal::TERM);
-    assert!(next().contains("STOPPING=1"));
+    assert!(manager.read_until("").contains("STOPPING=1"));
     assert_eq!(sealane.process.wait(PATIENCE).code(), Some(0));
+}
+
+#[test]
+fn a_lane_that_stands_still_is_told_to_the_service_manager() {
+    let (folder, mut settings) = site();
+    settings.environment = vec![("WATCHDOG_USEC".into(), "300000".into())];
+    let mut manager = ServiceManager::new(folder.path());
+    let mut sealane = manager.start(folder.path(), &settings);
+    for _ in 0..3 {
+        manager.read_until("WATCHDOG=1");
+    }
+    let lane = sealane.process.threads("lane-1")[0];
+    let still = Still::new(Pid::from_raw(i32::try_from(lane).unwrap()));
+    sealane.wait_until_said("lane 1 does not answer");
+    manager.count_waiting("");
+    // So many times it could have been told since.
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(manager.count_waiting("WATCHDOG=1"), 0, "a lane stands still");
+    drop(still);
+    manager.read_until("WATCHDOG=1");
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+/// A thread of a child that stands still until this goes.
+struct Still(Pid);
+
+impl Still {
+    fn new(thread: Pid) -> Self {
+        ptrace::seize(thread, ptrace::Options::empty()).unwrap();
+        let still = Self(thread);
+        ptrace::interrupt(thread).unwrap();
+        still
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        // Or else its process could not be waited for.
+        let _ = ptrace::detach(self.0, None);
+    }
+}
+
+#[test]
+fn the_journal_is_told_how_much_a_line_matters() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("sealane.toml");
+    std::fs::write(&config, "lanes = 0\n").unwrap();
+    for is_journal in [true, false] {
+        let (mut said, stderr) = std::io::pipe().unwrap();
+        let file = rustix::fs::fstat(&stderr).unwrap();
+        let inode = file.st_ino + u64::from(!is_journal);
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "--config"]).arg(&config).stderr(stderr);
+        let status = command.env("JOURNAL_STREAM", format!("{}:{inode}", file.st_dev)).status();
+        assert_eq!(status.unwrap().code(), Some(3));
+        drop(command);
+        let mut lines = String::new();
+        said.read_to_string(&mut lines).unwrap();
+        assert!(lines.lines().count() > 1, "{lines}");
+        assert!(lines.lines().all(|line| line.starts_with("<3>") == is_journal), "{lines}");
+    }
 }
 
 #[test]

@@ -46,6 +46,10 @@ fn contradictions() {
             with("lanes = 8\n[limits]\nhandshakes_in_flight = 1"),
             "limits.handshakes_in_flight: 1 in all is less than the 8 lanes that share it; each",
         ),
+        (
+            with("[limits]\ndrain_delay = \"5s\"\nhealth_delay = \"6s\""),
+            "limits.health_delay: 6s is longer than drain_delay, 5s: /healthz would praise",
+        ),
         (with("[limits]\nconnection_age = \"never\""), "\"never\" is not a duration"),
         (
             with("[admin]\naddress = \"unix:/a\"\nhosts = [\"a\"]"),

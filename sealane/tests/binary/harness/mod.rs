@@ -14,6 +14,7 @@ pub mod process;
 pub mod sealane;
 pub mod secured;
 pub mod secured_nginx;
+pub mod service_manager;
 pub mod site;
 pub mod tools;
 

@@ -130,16 +130,20 @@ impl Sealane {
 
     /// Starts `binary` without waiting for it.
     pub fn launch(folder: &Path, settings: &Settings, binary: &Path) -> Self {
+        let mut command = Command::new(binary);
+        command.stdin(Stdio::null());
+        Self::launch_by(folder, settings, command)
+    }
+
+    /// Starts it by `command`, which the arguments are added to, without waiting for it.
+    pub fn launch_by(folder: &Path, settings: &Settings, mut command: Command) -> Self {
         super::raise_descriptor_limit();
         settings.write(folder);
-        let mut child = Command::new(binary)
-            .args(["serve", "--config"])
-            .arg(folder.join("sealane.toml"))
-            .envs(settings.environment.iter().cloned())
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        command.args(["serve", "--config"]).arg(folder.join("sealane.toml"));
+        command.envs(settings.environment.iter().cloned()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // What is passed on by it is the child's alone now.
+        drop(command);
         let said = Arc::<Mutex<Vec<String>>>::default();
         let (stderr, lines) = (child.stderr.take().unwrap(), Arc::clone(&said));
         std::thread::spawn(move || {

@@ -286,7 +286,8 @@ fn process_limits(number: usize) -> String {
     let more = 1_000 + number;
     format!(
         "connection_age = \"{more}m\"\nconnections = {}\nconnect_timeout = \"{}s\"\n\
-         drain_timeout = \"{more}s\"\nhandshakes_in_flight = {more}0\nproxy_timeout = \"{}ms\"",
+         drain_delay = \"{number}ms\"\ndrain_timeout = \"{more}s\"\nhandshakes_in_flight = {more}0\n\
+         health_delay = \"{number}ms\"\nproxy_timeout = \"{}ms\"",
         Changing::connections_max(number),
         20 + number % 20,
         30_000 + number
@@ -345,7 +346,7 @@ fn keys(text: &str) -> BTreeMap<Place, String> {
 const CHALLENGES: [&str; 2] = ["challenges", "webroot"];
 
 /// Every key that changes at each reload.
-const KEYS: [&str; 46] = [
+const KEYS: [&str; 48] = [
     "accept_proxy",
     "acme_responder",
     "allow",
@@ -364,12 +365,14 @@ const KEYS: [&str; 46] = [
     "crls",
     "cut_revoked",
     "deny",
+    "drain_delay",
     "drain_timeout",
     "groups",
     "half_closed_timeout",
     "handshake_timeout",
     "handshakes_in_flight",
     "handshakes_per_client",
+    "health_delay",
     "idle_timeout",
     "keepalive",
     "names",

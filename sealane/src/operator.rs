@@ -1,0 +1,74 @@
+//! What is told to the operator, on standard error, where service managers collect it.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::sync::OnceLock;
+
+use rustix::fs::fstat;
+
+/// How much a line matters to an operator: journald sorts by it, and colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Something does not work.
+    Error,
+    /// Something works on in a way that is probably not meant.
+    Warning,
+    /// What is done.
+    Information,
+}
+
+/// Tells the operator what is done.
+pub fn say(text: &str) {
+    say_at(Priority::Information, text);
+}
+
+/// Tells the operator something that matters so much.
+pub fn say_at(priority: Priority, text: &str) {
+    static IS_JOURNAL: OnceLock<bool> = OnceLock::new();
+    let priority = IS_JOURNAL.get_or_init(is_journal).then_some(priority);
+    // With standard error gone there is nobody left to tell.
+    let _ = io::stderr().write_all(lines(priority, text).as_bytes());
+}
+
+/// Whether standard error is the stream that a service manager has opened to the journal: it says
+/// which, and something else may stand in its place.
+fn is_journal() -> bool {
+    let Ok(told) = std::env::var("JOURNAL_STREAM") else { return false };
+    let Ok(file) = fstat(io::stderr()) else { return false };
+    told == format!("{}:{}", file.st_dev, file.st_ino)
+}
+
+/// The lines of `text`; the journal takes each for an entry of its own, with its priority before
+/// it.
+fn lines(priority: Option<Priority>, text: &str) -> String {
+    let prefix = match priority {
+        None => "",
+        // From sd-daemon(3).
+        Some(Priority::Error) => "<3>",
+        Some(Priority::Warning) => "<4>",
+        Some(Priority::Information) => "<6>",
+    };
+    let mut lines = String::new();
+    for (number, line) in text.split('\n').enumerate() {
+        let name = if number == 0 { "sealane: " } else { "" };
+        // Nothing fails that writes into a string.
+        let _ = writeln!(lines, "{prefix}{name}{line}");
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_has_its_priority_where_the_journal_reads_it() {
+        assert_eq!(lines(None, "one\ntwo"), "sealane: one\ntwo\n");
+        for (priority, number) in
+            [(Priority::Error, 3), (Priority::Warning, 4), (Priority::Information, 6)]
+        {
+            let expected = format!("<{number}>sealane: one\n<{number}>two\n");
+            assert_eq!(lines(Some(priority), "one\ntwo"), expected);
+        }
+    }
+}
