@@ -20,7 +20,7 @@ pub mod notices;
 pub mod operator;
 pub mod proxy_header;
 pub mod relay;
-pub mod service_manager;
 pub mod stores;
+pub mod systemd;
 pub mod timestamp;
 pub mod unix_socket;

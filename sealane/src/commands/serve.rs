@@ -10,7 +10,7 @@ use crate::control::{ConfigSource, Control, Outcome, ServeError};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::operator::{Priority, say, say_at};
-use crate::service_manager;
+use crate::systemd;
 
 /// Serves as the command line says, until a signal ends it.
 pub fn run(arguments: ServeArguments) -> Exit {
@@ -31,7 +31,7 @@ pub fn run(arguments: ServeArguments) -> Exit {
         Ok(control) => control,
         Err(exit) => return exit,
     };
-    service_manager::tell(&[NotifyState::Ready]);
+    systemd::tell(&[NotifyState::Ready]);
     finish(control.run())
 }
 

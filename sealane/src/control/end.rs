@@ -11,7 +11,7 @@ use super::{Control, Event, Outcome, ServeError};
 use crate::admin::Phase;
 use crate::config::value::duration_text;
 use crate::operator::{Priority, say, say_at};
-use crate::service_manager;
+use crate::systemd;
 
 /// A process that was told to end, and serves on for a while.
 pub(super) struct Leaving {
@@ -22,7 +22,7 @@ impl Control {
     /// What the first signal does.
     pub(super) fn begin_to_leave(&self) -> Leaving {
         let limits = &self.config.limits;
-        service_manager::tell_end(limits.drain_delay + limits.drain_timeout);
+        systemd::tell_end(limits.drain_delay + limits.drain_timeout);
         if !limits.drain_delay.is_zero() {
             let delay = duration_text(limits.drain_delay);
             say(&format!(
@@ -54,7 +54,7 @@ impl Control {
     }
 
     pub(super) fn drain(mut self) -> Result<Outcome, ServeError> {
-        service_manager::tell_end(self.config.limits.drain_timeout);
+        systemd::tell_end(self.config.limits.drain_timeout);
         say("draining: no new connections; a second signal ends at once");
         // The files of unix sockets go before nobody answers there.
         self.bound.clear();

@@ -9,7 +9,7 @@ use sealane_lanes::kernel::Address;
 use sealane_lanes::listener::is_bound_at;
 
 use crate::operator::say;
-use crate::service_manager;
+use crate::systemd;
 
 /// Sockets that the process before has left with the service manager.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl KeptSockets {
     pub(super) fn let_go(self) {
         for (name, _) in self.0 {
             say(&format!("the socket {name:?} of the process before is not needed any more"));
-            service_manager::forget(&name);
+            systemd::forget(&name);
         }
     }
 }
@@ -51,7 +51,7 @@ impl KeptSockets {
 /// this process: its file goes with it.
 pub(super) fn keep(key: &Address, lane: usize, socket: BorrowedFd<'_>) {
     if let Address::Tcp(address) = key {
-        service_manager::keep(&name(*address, lane), socket);
+        systemd::keep(&name(*address, lane), socket);
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn keep(key: &Address, lane: usize, socket: BorrowedFd<'_>) {
 pub(super) fn forget(key: &Address, lanes: usize) {
     let Address::Tcp(address) = key else { return };
     for lane in 0..lanes {
-        service_manager::forget(&name(*address, lane));
+        systemd::forget(&name(*address, lane));
     }
 }
 

@@ -14,14 +14,14 @@ use super::watch::fingerprint;
 use super::{ConfigSource, Control, report};
 use crate::config::Config;
 use crate::operator::{Priority, say, say_at};
-use crate::service_manager;
+use crate::systemd;
 
 impl Control {
     /// Reads configuration and certificates again and publishes them, or says what is wrong.
     pub(super) fn reload(&mut self) {
         let started = Instant::now();
         if let Ok(now) = NotifyState::monotonic_usec_now() {
-            service_manager::tell(&[NotifyState::Reloading, now]);
+            systemd::tell(&[NotifyState::Reloading, now]);
         }
         self.fingerprint = fingerprint(self.source.file(), &self.config);
         if let Some(log) = &self.log {
@@ -49,7 +49,7 @@ impl Control {
                 say_at(Priority::Error, &text);
             }
         }
-        service_manager::tell(&[NotifyState::Ready]);
+        systemd::tell(&[NotifyState::Ready]);
     }
 
     fn try_reload(&mut self) -> Result<(), Vec<String>> {

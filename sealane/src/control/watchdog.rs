@@ -9,7 +9,7 @@ use sealane_lanes::start::LaneHandle;
 
 use crate::operator::{Priority, say_at};
 use crate::relay::Relay;
-use crate::service_manager;
+use crate::systemd;
 
 /// A question to all lanes now and then.
 pub(super) struct Watchdog {
@@ -56,7 +56,7 @@ impl Watchdog {
         }
         self.was_silent = silent.is_some();
         if !self.was_silent {
-            service_manager::tell(&[NotifyState::Watchdog]);
+            systemd::tell(&[NotifyState::Watchdog]);
             self.number += 1;
             for lane in lanes {
                 lane.post(Mail::Answer(self.number));

@@ -16,7 +16,7 @@ use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
-use crate::harness::service_manager::ServiceManager;
+use crate::harness::systemd::ServiceManager;
 use crate::harness::{PATIENCE, noise, sha256, wait_for};
 
 /// What the process says with its exit when it cut connections.

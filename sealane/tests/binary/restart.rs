@@ -14,7 +14,7 @@ use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
-use crate::harness::service_manager::ServiceManager;
+use crate::harness::systemd::ServiceManager;
 use crate::harness::{PATIENCE, wait_for};
 
 struct Site {

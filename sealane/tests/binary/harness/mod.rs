@@ -14,8 +14,8 @@ pub mod process;
 pub mod sealane;
 pub mod secured;
 pub mod secured_nginx;
-pub mod service_manager;
 pub mod site;
+pub mod systemd;
 pub mod tools;
 
 use std::path::Path;

@@ -286,8 +286,8 @@ fn process_limits(number: usize) -> String {
     let more = 1_000 + number;
     format!(
         "connection_age = \"{more}m\"\nconnections = {}\nconnect_timeout = \"{}s\"\n\
-         drain_delay = \"{number}ms\"\ndrain_timeout = \"{more}s\"\nhandshakes_in_flight = {more}0\n\
-         health_delay = \"{number}ms\"\nproxy_timeout = \"{}ms\"",
+         drain_delay = \"{number}ms\"\ndrain_timeout = \"{more}s\"\n\
+         handshakes_in_flight = {more}0\nhealth_delay = \"{number}ms\"\nproxy_timeout = \"{}ms\"",
         Changing::connections_max(number),
         20 + number % 20,
         30_000 + number
