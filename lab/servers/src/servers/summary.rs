@@ -75,7 +75,8 @@ fn ours<'a>(servers: &'a Servers, column: &Column) -> Option<&'a [f64]> {
 
 /// The peer whose median is the least.
 fn best_peer<'a>(servers: &'a Servers, column: &Column) -> Option<(&'a str, &'a [f64])> {
-    let peers = servers.servers.iter().filter(|server| server.name != SEALANE);
+    let whole = servers.servers.iter().filter(|server| server.failure.is_none());
+    let peers = whole.filter(|server| server.name != SEALANE);
     let figures = peers.filter_map(|peer| {
         let figures = figures(peer.cases.get(&column.name)?)?;
         Some((Spread::of(figures)?.median, peer.name.as_str(), figures))
