@@ -9,6 +9,9 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 /// Takes what was passed to this process as sd_listen_fds(3) has it, with the names. There is
 /// nothing if nothing was meant for it, and for whoever asks a second time.
+///
+/// To be called before anything else is opened or started, so that a number is what was passed, and
+/// no other program inherits it.
 pub fn passed() -> Vec<(String, OwnedFd)> {
     if TAKEN.swap(true, Relaxed) || number("LISTEN_PID") != Some(process::id()) {
         return Vec::new();
@@ -18,7 +21,8 @@ pub fn passed() -> Vec<(String, OwnedFd)> {
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let names = names.split(':').chain(std::iter::repeat(""));
     let passed = (FIRST..last).zip(names);
-    passed.filter_map(|(number, name)| Some((name.to_owned(), take(number)?))).collect()
+    // Behind a number that is not open, the next may be one that this process has opened.
+    passed.map_while(|(number, name)| Some((name.to_owned(), take(number)?))).collect()
 }
 
 fn number(variable: &str) -> Option<u32> {

@@ -33,7 +33,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     pub(crate) fn end_of_drain(&mut self) -> Option<LaneEnd> {
         let until_ms = self.drain_until_ms?;
-        if self.silence_until_ms.is_some_and(|until_ms| until_ms <= self.core.now_ms) {
+        // Whoever has not said a word by the end of the drain is not cut, either.
+        let is_over = |silence_ms: u64| silence_ms.min(until_ms) <= self.core.now_ms;
+        if self.silence_until_ms.is_some_and(is_over) {
             self.silence_until_ms = None;
             self.end_where(Cause::LaneStopped, Connection::is_silent);
         }

@@ -156,7 +156,7 @@ pub fn adopt(
 }
 
 /// The address of a TCP socket.
-fn address_of(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
+pub fn address_of(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(fd).ok()?).ok()
 }
 

@@ -128,6 +128,8 @@ impl Control {
         config: Config,
         tables: FileTables,
     ) -> Result<Self, ServeError> {
+        // Before anything else is opened or started: no program of ours may inherit them.
+        let kept = KeptSockets::of_this_process();
         let (sender, events) = channel();
         forward_signals(sender.clone())?;
         let notices = sender.clone();
@@ -159,7 +161,7 @@ impl Control {
         };
         let mut logs = control.open_log()?;
         control.open_admin()?;
-        control.start_lanes(&mut logs, &tables)?;
+        control.start_lanes(&mut logs, &tables, kept)?;
         control.tell_tables(tables);
         control.state.lock().phase = Phase::Serving;
         Ok(control)
@@ -255,6 +257,7 @@ impl Control {
         &mut self,
         logs: &mut Vec<LaneLog>,
         tables: &FileTables,
+        mut kept: KeptSockets,
     ) -> Result<(), ServeError> {
         let own = Own {
             file_table: tables.wanted(),
@@ -263,7 +266,6 @@ impl Control {
         };
         let built =
             build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
-        let mut kept = KeptSockets::of_this_process();
         let mut sockets = open_new(&built.generation, &self.config, &self.bound, &mut kept)
             .map_err(ServeError::Configuration)?;
         kept.let_go();

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use sealane_file_table::passed;
 use sealane_lanes::kernel::Address;
-use sealane_lanes::listener::is_bound_at;
+use sealane_lanes::listener::{address_of, is_bound_at};
 
 use crate::operator::say;
 use crate::systemd;
@@ -33,9 +33,14 @@ impl KeptSockets {
         (0..lanes).map(take).collect()
     }
 
-    /// Whether somebody's is bound at `key`, which then looks in use.
-    pub(super) fn is_at(&self, key: SocketAddr) -> bool {
-        self.0.iter().any(|(_, fd)| is_bound_at(fd.as_fd(), key))
+    /// Whether one is bound at `key`, or where it takes connections to `key` too or the other way
+    /// round: an address looks in use then.
+    pub(super) fn overlaps(&self, key: SocketAddr) -> bool {
+        self.0.iter().filter_map(|(_, fd)| address_of(fd.as_fd())).any(|at| {
+            at.is_ipv4() == key.is_ipv4()
+                && (at.port() == key.port() || key.port() == 0)
+                && (at.ip() == key.ip() || at.ip().is_unspecified() || key.ip().is_unspecified())
+        })
     }
 
     /// Lets go of what nobody has taken: a lane or an address that is no more.

@@ -74,6 +74,12 @@ impl Control {
 
     /// Reads what `config` names, builds the next generation of it, and publishes that.
     pub(super) fn serve(&mut self, config: Config) -> Result<(), Vec<String>> {
+        let names = self.registries.names.clone();
+        // What was found for something that is not served is looked up again.
+        self.build_and_publish(config).inspect_err(|_| self.registries.names = names)
+    }
+
+    fn build_and_publish(&mut self, config: Config) -> Result<(), Vec<String>> {
         let built = build(&config, self.number + 1, &mut self.registries)?;
         let none = &mut KeptSockets::default();
         let mut sockets = open_new(&built.generation, &config, &self.bound, none)?;

@@ -121,7 +121,8 @@ pub(super) fn open_new(
                 Address::Tcp(address) => bind_patiently(
                     &Bind {
                         // Whoever else is at one that overlaps cannot be told from ourselves.
-                        reuse_port: overlaps(*address, generation, known) || kept.is_at(*address),
+                        reuse_port: overlaps(*address, generation, known)
+                            || kept.overlaps(*address),
                         liveness: listener.liveness,
                         steer: listener.steer,
                         ..Bind::to(*address)

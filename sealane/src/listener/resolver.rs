@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A name that cannot be looked up is no reason not to start, for the machine may have started with
 /// its resolver missing; nor to give up an address that was good so far. In a later reading a name
 /// that is new must lead somewhere.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Names {
     known: HashMap<(String, u16), Option<SocketAddr>>,
     /// Whether a reading has been served.
@@ -98,9 +98,8 @@ pub fn look_again(
     names: Vec<(String, u16)>,
     tell: impl FnOnce(bool) + Send + 'static,
 ) -> std::io::Result<()> {
-    let leads = |(name, port): (String, u16)| {
-        (name, port).to_socket_addrs().is_ok_and(|mut addresses| addresses.next().is_some())
-    };
+    // In the time that a reading gives it, too: what takes longer would not be served.
+    let leads = |(name, port): (String, u16)| resolve(&name, port).is_ok();
     let look_up = move || tell(names.into_iter().any(leads));
     thread::Builder::new().name("resolver".into()).spawn(look_up).map(drop)
 }

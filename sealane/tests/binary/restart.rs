@@ -2,7 +2,7 @@
 //! nobody who connects meanwhile is refused.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
@@ -157,4 +157,20 @@ fn what_no_lane_needs_any_more_is_not_kept() {
     assert_eq!(kept, [format!("lane0@{moved}").replace(':', "_")]);
     visit(&site.connector, moved).unwrap();
     assert_eq!(sealane.stop(), Some(0));
+}
+
+/// What the process before has kept is in the way of neither: the address of one is that of both.
+#[test]
+fn a_listener_moves_between_an_address_and_all_of_them() {
+    let mut site = site();
+    let port = site.address.port();
+    for ip in [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST] {
+        let key = SocketAddr::new(IpAddr::V4(ip), port);
+        site.settings.listeners[0].address = key;
+        let sealane = site.start();
+        visit(&site.connector, site.address).unwrap();
+        let kept: Vec<_> = site.manager.kept.iter().map(|(name, _)| name.clone()).collect();
+        assert_eq!(kept, [0, 1].map(|lane| format!("lane{lane}@{key}").replace(':', "_")));
+        assert_eq!(sealane.stop(), Some(0));
+    }
 }
