@@ -214,13 +214,13 @@ static LAYERS: [Layer; 23] = [
         ],
         bans: &[],
     },
-    Layer { folder: "lab/report", may_use: &["sealane-lab-model"], bans: &REPORT_BANS },
+    Layer { folder: "lab/report", may_use: &["sealane-lab-model"], bans: &BANS_OF_DOCUMENTS },
     Layer {
         folder: "lab/harness",
         may_use: &["sealane-lab-model", "sealane-reserved-port"],
         bans: &[],
     },
-    Layer { folder: "lab/model", may_use: &[], bans: &MODEL_BANS },
+    Layer { folder: "lab/model", may_use: &[], bans: &BANS_OF_DOCUMENTS },
     // Projects that are not ours.
     Layer { folder: "lab/examples", may_use: &[], bans: &[] },
     Layer { folder: "libssl", may_use: &[], bans: &[] },
@@ -267,10 +267,7 @@ static LAYERS: [Layer; 23] = [
     Layer { folder: "reserved-port", may_use: &[], bans: &[] },
 ];
 
-const MODEL_BANS: [(&str, &str); 3] =
-    [("std::net", NO_START), ("std::process", NO_START), ("std::thread", NO_START)];
-
-const REPORT_BANS: [(&str, &str); 4] = [
+const BANS_OF_DOCUMENTS: [(&str, &str); 4] = [
     ("rustix", NO_START),
     ("std::net", NO_START),
     ("std::process", NO_START),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Finding, Repository, repository::File};
+use crate::{Finding, Repository, repository::File, source::contains_words};
 
 /// Adds the relative links of `file` that lead to nothing in `repository`.
 pub(crate) fn check_links(file: &File, repository: &Repository, findings: &mut Vec<Finding>) {
@@ -31,7 +31,8 @@ pub(crate) fn check_links(file: &File, repository: &Repository, findings: &mut V
 
 /// Adds the commands of pages that the list has not, and what in the list is not so.
 pub(crate) fn check_commands(repository: &Repository, findings: &mut Vec<Finding>) {
-    let Some(list) = repository.files.iter().find(|file| file.path == LIST) else { return };
+    let none = File { path: LIST.to_owned(), text: String::new(), executable: false };
+    let list = repository.files.iter().find(|file| file.path == LIST).unwrap_or(&none);
     let mut entries = BTreeMap::new();
     let mut table = "";
     for (number, line) in numbered(&list.text) {
@@ -78,10 +79,18 @@ fn wrong_in(table: &str, proof: &str, repository: &Repository) -> Option<String>
         "run" => {
             let (path, word) = proof.split_once(": ").unwrap_or((proof, ""));
             let file = repository.files.iter().find(|file| file.path == path);
-            let is_there = file.is_some_and(|file| !word.is_empty() && file.text.contains(word));
+            let is_there = file.is_some_and(|file| !word.is_empty() && has_test(file, word));
             (!is_there).then(|| format!("`{proof}`: name a FILE: and a TEST that is in it"))
         }
         other => Some(format!("no table [{other}]: it is [elsewhere], [long] or [run]")),
+    }
+}
+
+/// Whether `file` has the test `word`: a function, where there are functions.
+fn has_test(file: &File, word: &str) -> bool {
+    match file.extension() {
+        "rs" => contains_words(&file.text, &format!("fn {word}")),
+        _ => file.text.contains(word),
     }
 }
 

@@ -24,6 +24,10 @@ pub(crate) fn check(file: &File, source: &Source, findings: &mut Vec<Finding>) {
                        take a ReservedPort";
         findings.push(Finding::new(file, number, "free-port", message));
     }
+    for (number, word) in docs_without_noun(&file.text) {
+        let message = format!("a doc line names its noun: it does not begin with `{word}`");
+        findings.push(Finding::new(file, number, "doc-noun", message));
+    }
     for (number, code) in source.code_lines() {
         if !may_be_unsafe && contains_words(&code, "unsafe") {
             let message = format!("unsafe is for {UNSAFE_CRATES:?}: rustix has safe system calls");
@@ -41,6 +45,25 @@ pub(crate) fn check(file: &File, source: &Source, findings: &mut Vec<Finding>) {
             }
         }
     }
+}
+
+/// The first lines of doc comments that begin with a word for what they do not name.
+fn docs_without_noun(text: &str) -> Vec<(usize, &'static str)> {
+    let mut found = Vec::new();
+    let mut before = None;
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let mark = DOC_MARKS.into_iter().find(|mark| line.starts_with(mark));
+        if let Some(mark) = mark
+            && before != Some(mark)
+        {
+            let first = line[mark.len()..].split_whitespace().next().unwrap_or("");
+            found
+                .extend(NO_NOUNS.into_iter().find(|word| *word == first).map(|word| (i + 1, word)));
+        }
+        before = mark;
+    }
+    found
 }
 
 /// The lines on which a listener is bound, asked for its port, and dropped, all in one statement.
@@ -78,6 +101,10 @@ fn said_by_root(file: &File) -> Option<&'static str> {
 /// A lock-free ring, a table of open files, calls into C, memory that JavaScript allocates and a
 /// file that is mapped into memory cannot be written without; everything else can.
 const UNSAFE_CRATES: [&str; 5] = ["bytering", "file-table", "libssl", "node", "store"];
+
+const DOC_MARKS: [&str; 2] = ["///", "//!"];
+
+const NO_NOUNS: [&str; 4] = ["As", "It", "Its", "Of"];
 
 const BANNED_MODULES: [&str; 7] =
     ["common", "helper", "helpers", "manager", "misc", "util", "utils"];

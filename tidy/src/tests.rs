@@ -53,6 +53,17 @@ fn a_file_opens_with_its_doc() {
 }
 
 #[test]
+fn a_doc_names_its_noun() {
+    for word in ["As", "It", "Its", "Of"] {
+        breaks_at("doc-noun", 1, "lanes/src/a.rs", &format!("//! {word} lanes.\n"));
+        let inner =
+            format!("//! A module.\nmod a {{\n    /// {word} lanes.\n    fn f() {{}}\n}}\n");
+        breaks_at("doc-noun", 3, "lanes/src/a.rs", &inner);
+        holds("lanes/src/a.rs", &format!("//! A lane,\n//! {word} said.\n/// Oft.\nfn f() {{}}\n"));
+    }
+}
+
+#[test]
 fn getters_have_no_prefix() {
     breaks_at("get-prefix", 3, "lanes/src/a.rs", "//! A module.\n\npub fn get_limit() {}\n");
     holds("lanes/src/a.rs", "//! A module.\nfn f(map: &Map) { map.get_mut(); }\n");
@@ -65,9 +76,9 @@ fn no_port_is_looked_for_and_let_go() {
         format!("//! A module.\nfn f() -> u16 {{\n    {found}.local_addr().port()\n}}\n");
     breaks_at("free-port", 3, "engine/tests/a.rs", &one_line);
     let chain = format!("//! A module.\nlet at = {found}\n    .local_addr()\n    .unwrap();\n");
-    breaks_at("free-port", 3, "lab/tests/a.rs", &chain);
+    breaks_at("free-port", 3, "lab/program/tests/a.rs", &chain);
     let kept = format!("//! A module.\nlet l = {found};\nlet at = l.local_addr().unwrap();\n");
-    holds("lab/tests/a.rs", &kept);
+    holds("lab/program/tests/a.rs", &kept);
 }
 
 #[test]
@@ -131,18 +142,18 @@ fn links_lead_somewhere() {
 fn every_command_on_a_page_is_known_to_work() {
     let page = "# A page\n```sh\n# first\n./demo --once   # a remark\nlab \\\n  --all\n```\n";
     let found = |list: &str| {
-        let files = [("README.md", page), ("docs/commands.toml", list), ("a.rs", CLEAN)];
+        let files = [("README.md", page), ("docs/commands.toml", list), ("a.rs", TESTED)];
         let files = files.map(|(path, text)| file(path, text));
         let findings = check(&Repository::new(files.to_vec()));
         let found = findings.into_iter().filter(|finding| finding.rule == "command");
         found.map(|finding| (finding.path, finding.line)).collect::<Vec<_>>()
     };
     let (demo, lab) = ("\"./demo --once\"", "\"lab --all\"");
-    let run = format!("[run]\n{demo} = \"a.rs: HashMap\"\n");
+    let run = format!("[run]\n{demo} = \"a.rs: it_runs\"\n");
     let whole = |table: &str, proof: &str| format!("{run}[{table}]\n{lab} = \"{proof}\"\n");
     let list = |line| vec![("docs/commands.toml".to_owned(), line)];
     for (table, proof) in
-        [("elsewhere", "why"), ("long", "2026-11-24: an hour"), ("run", "a.rs: A")]
+        [("elsewhere", "why"), ("long", "2026-11-24: an hour"), ("run", "a.rs: both_run")]
     {
         assert_eq!(found(&whole(table, proof)), [], "{table}: {proof}");
     }
@@ -152,12 +163,14 @@ fn every_command_on_a_page_is_known_to_work() {
         ("long", "2026-11-24"),
         ("other", "why"),
         ("run", "a.rs"),
-        ("run", "a.rs: BTreeMap"),
-        ("run", "b.rs: HashMap"),
+        ("run", "a.rs: it_run"),
+        ("run", "b.rs: it_runs"),
     ] {
         assert_eq!(found(&whole(table, proof)), list(4), "{table}: {proof}");
     }
     assert_eq!(found(&run), [("README.md".to_owned(), 5)]);
+    let unlisted = check(&Repository::new(vec![file("README.md", page)]));
+    assert_eq!(rules(&unlisted), ["command", "command"]);
     let gone = whole("elsewhere", "why") + "\"./gone\" = \"why\"\n";
     assert_eq!(found(&gone), list(5));
     assert_eq!(found(&format!("words\n{}", whole("elsewhere", "why"))), list(1));
@@ -326,3 +339,6 @@ fn file(path: &str, text: &str) -> File {
 }
 
 const CLEAN: &str = "//! A crate.\n#![forbid(unsafe_code)]\n\nuse std::collections::HashMap;\n";
+
+/// A file with two tests.
+const TESTED: &str = "//! Tests.\nfn it_runs() {}\nfn both_run() {}\n";
