@@ -35,5 +35,5 @@ pub const ROOT: &str = include_str!("../testdata/certificates/p256.crt");
 /// The start of 2027.
 pub const NOW_S: u64 = 1_800_000_000;
 
-/// Of the seeds' own certificate.
+/// The key of the seeds' own certificate.
 const KEY: &str = include_str!("../testdata/certificates/p384.pkcs8.key");

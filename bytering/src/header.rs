@@ -19,7 +19,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Of an empty ring.
+    /// The header of an empty ring.
     pub(crate) fn new() -> Self {
         let end = || Line(End { position: AtomicU32::new(0), gone: AtomicU32::new(0) });
         let link = |_| Link { at: AtomicU32::new(0), next: AtomicU32::new(0) };
@@ -136,7 +136,7 @@ struct Link {
     next: AtomicU32,
 }
 
-/// Of a region: pages begin there, at a page of the machine.
+/// Bytes of a region's header: pages begin behind it, at a page of the machine.
 #[cfg(not(loom))]
 pub(crate) const HEADER_BYTES: usize = 4096;
 

@@ -45,7 +45,7 @@ impl Limits {
         self.page_bytes() * self.pages_max()
     }
 
-    /// As positions are counted.
+    /// Bytes of a page, as positions are counted.
     pub(crate) const fn page_span(self) -> u32 {
         self.page_bytes
     }

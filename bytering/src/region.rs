@@ -310,11 +310,11 @@ impl Drop for Consumer {
 pub enum RegionError {
     /// What stands in it is no ring's: whoever shares it scribbled over it. Make a new ring.
     Broken,
-    /// It does not begin at a multiple of 128 bytes.
+    /// The memory does not begin at a multiple of 128 bytes.
     Misaligned,
-    /// It has fewer bytes than the limits ask for.
+    /// The memory has fewer bytes than the limits ask for.
     TooSmall {
-        /// Its bytes.
+        /// Bytes of the memory.
         bytes: usize,
         /// Those of [`bytes`].
         needed: usize,

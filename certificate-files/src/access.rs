@@ -31,5 +31,5 @@ pub(crate) fn closed_folder(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// As many links as the kernel follows.
+/// Symbolic links that are followed, as many as the kernel follows.
 const LINKS_MAX: usize = 40;

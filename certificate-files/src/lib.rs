@@ -167,13 +167,13 @@ pub struct LoadedCertificates {
 /// What can be served, but is probably not meant.
 #[derive(Debug, Error)]
 pub enum CertificateFileWarning {
-    /// Of a certificate.
+    /// A certificate gives reason to doubt it.
     #[error("{0}")]
     Certificate(CertificateWarning),
-    /// Of the file of a private key.
+    /// The file of a private key can be read by others.
     #[error(transparent)]
     Exposed(Exposed),
-    /// Of a folder in a directory that has certificates otherwise.
+    /// A folder in a directory that has certificates otherwise cannot be used.
     #[error("{0}; it is passed over")]
     PassedOver(CertificateFileError),
 }

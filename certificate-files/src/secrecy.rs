@@ -22,7 +22,7 @@ use thiserror::Error;
 pub struct Exposed {
     /// The file.
     pub path: PathBuf,
-    /// Its permissions.
+    /// The file's permissions.
     pub mode: u32,
 }
 

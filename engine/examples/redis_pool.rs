@@ -50,7 +50,7 @@ pub(crate) struct Done {
     pub(crate) pings: usize,
     /// Connections opened for them.
     pub(crate) connections: usize,
-    /// Of the table that all clients asked.
+    /// Counts of the table that all clients asked.
     pub(crate) contexts: ClientContextCounts,
 }
 

@@ -29,11 +29,11 @@ pub(crate) use refusal::{refusal, unnamed};
 #[derive(Default)]
 pub(crate) struct Anchors {
     anchors: Vec<TrustAnchor<'static>>,
-    /// Of each of the anchors.
+    /// Limits of each of the anchors.
     limits: Vec<AuthorityLimits>,
     /// Issuers that are offered to every chain, and vouch for nobody by themselves.
     known: Vec<KnownIssuer>,
-    /// Of each of the anchors.
+    /// Names of each of the anchors.
     names: Vec<DistinguishedName>,
 }
 

@@ -35,12 +35,12 @@ pub struct Context {
     pub id: ContextId,
     /// What the listener accepts.
     pub policy: Policy,
-    /// Its certificates from files.
+    /// Certificates from files.
     pub certificates: Arc<CertificateIndex>,
     /// Whether the secrets of its sessions are kept for [`LaneContext::take_key_log`]. Whoever
     /// reads them reads the sessions.
     pub key_log: bool,
-    /// Its certificates from a store, which may change while they are served.
+    /// Certificates from a store, which may change while they are served.
     pub store: Option<ListenerStore>,
     /// The cryptography that lanes use for it.
     pub provider: ProviderChoice,
@@ -74,9 +74,9 @@ pub struct LaneResources {
     pub by_ended_lists: Rc<Cell<u64>>,
     /// The lane's wall clock, which it sets once per turn.
     pub clock: Arc<LaneClock>,
-    /// Its decoded private keys.
+    /// The lane's decoded private keys.
     pub keys: Rc<RefCell<LaneKeys>>,
-    /// Its ticket keys.
+    /// The lane's ticket keys.
     pub tickets: LaneTickets,
 }
 

@@ -74,7 +74,7 @@ impl Hello {
 pub enum Fault {
     /// A fallback to a version before TLS 1.2: somebody may have forced it.
     Fallback,
-    /// It is no TLS, and no plain HTTP either.
+    /// The bytes are no TLS, and no plain HTTP either.
     NotTls,
     /// No version since TLS 1.2, or SSL 3 beside one.
     OldVersion,

@@ -144,7 +144,7 @@ impl KnownIssuer {
 /// Why a peer's certificates are refused before anything verifies them. The fault is the peer's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
-    /// Its own certificate cannot say what it is for.
+    /// The peer's own certificate cannot say what it is for.
     #[error(
         "its own certificate is not of X.509 version 3, so it cannot say what it is for; issue it \
          with extensions (openssl x509 -req -extfile FILE)"
@@ -156,7 +156,7 @@ pub enum ChainFault {
          its own certificate and the intermediates, and nothing else"
     )]
     TooManyBytes {
-        /// Of all its certificates.
+        /// Bytes of all certificates of the chain.
         bytes: usize,
     },
     /// Too many.
@@ -165,7 +165,7 @@ pub enum ChainFault {
          send its own certificate and the intermediates, and nothing else"
     )]
     TooManyCertificates {
-        /// Its own included.
+        /// Certificates of the chain, the peer's own included.
         count: usize,
     },
     /// One of them is no certificate.

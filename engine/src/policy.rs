@@ -165,7 +165,7 @@ pub enum Versions {
 }
 
 impl Versions {
-    /// As rustls names them.
+    /// The versions as rustls names them.
     pub(crate) fn supported(self) -> &'static [&'static SupportedProtocolVersion] {
         match self {
             Self::Tls12 => const { &[&TLS12] },

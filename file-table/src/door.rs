@@ -157,7 +157,7 @@ impl Entrance {
 /// A thread that has entered.
 #[derive(Debug)]
 pub struct Settled {
-    /// Its end of the door.
+    /// The new thread's end of the door.
     pub taker: Taker,
     /// What it has left behind.
     pub left: Left,

@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit};
 /// Whose table a thread has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileTable {
-    /// Its own.
+    /// A table of the thread's own.
     Own,
     /// That of the thread which started it, and of all others that share it.
     Shared,

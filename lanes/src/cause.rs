@@ -136,7 +136,7 @@ pub enum Blame {
     Client,
     /// A configured limit.
     Limit,
-    /// It is how connections end.
+    /// Nobody: this is how connections end.
     Nobody,
     /// Sealane.
     Us,

@@ -78,8 +78,8 @@ pub(crate) struct Connection {
 pub(crate) enum Early {
     /// A ClientHello whose end has not arrived.
     Gathering(Gathering),
-    /// As it came: a whole ClientHello that waits, and what came with it; or a preamble whose end
-    /// has not arrived.
+    /// Bytes as they came: a whole ClientHello that waits, and what came with it; or a preamble
+    /// whose end has not arrived.
     Whole(Box<[u8]>),
 }
 
@@ -119,7 +119,7 @@ pub(crate) enum Direction {
     Ending,
     /// The end has been passed on.
     Ended,
-    /// It broke off, but not everything before that has been passed on.
+    /// The connection broke off, but not everything before that has been passed on.
     Cut,
 }
 

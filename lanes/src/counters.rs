@@ -20,7 +20,7 @@ pub struct Counters {
     pub accept_errors: Counter,
     /// Connections open now.
     pub connections: Counter,
-    /// Of these, how many are in their handshake.
+    /// Open connections that are in their handshake.
     pub handshaking: Counter,
     /// Bytes of plaintext received from clients.
     pub client_bytes: Counter,

@@ -25,7 +25,7 @@ pub struct Generation<S> {
 
 /// One listener of a generation.
 pub struct Listener<S> {
-    /// Its number in the configuration, for logs.
+    /// The listener's number in the configuration, for logs.
     pub number: u32,
     /// Where it listens, which identifies it across generations: a lane keeps the sockets of a
     /// listener whose key comes again.

@@ -47,8 +47,8 @@ pub struct Bind {
 }
 
 impl Bind {
-    /// As the terminator listens: a long queue, nobody beside it, and a second listener for IPv4 on
-    /// the port of one for IPv6 is not a clash.
+    /// A socket of the terminator's: a long queue, nobody beside it, and a second listener for IPv4
+    /// on the port of one for IPv6 is not a clash.
     pub fn to(address: SocketAddr) -> Self {
         Self {
             address,

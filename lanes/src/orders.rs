@@ -61,7 +61,7 @@ pub enum Chosen {
     ///
     /// [`Mail::Provide`]: crate::mailbox::Mail::Provide
     Context(ContextId),
-    /// As with [`Choice::Listener`].
+    /// The listener's own certificate, as with [`Choice::Listener`].
     Listener,
     /// None: the client gets the fatal alert `unrecognized_name`.
     Refuse,

@@ -26,11 +26,11 @@ use crate::service::Service;
 
 /// How one lane is set up.
 pub struct LaneSetup<S: Service, K> {
-    /// Its number, from 0.
+    /// The lane's number, from 0.
     pub number: usize,
     /// The processor that its thread is tied to, if any.
     pub pin_to_cpu: Option<usize>,
-    /// Its replica of the ticket root.
+    /// The lane's replica of the ticket root.
     pub tickets: TicketRoot,
     /// Private keys that it keeps decoded.
     pub decoded_keys_max: NonZeroUsize,
@@ -40,7 +40,7 @@ pub struct LaneSetup<S: Service, K> {
     pub sockets: Vec<(Address, Descriptor)>,
     /// What of the kernel's things it has for itself.
     pub own: Own,
-    /// Its system calls.
+    /// The lane's system calls.
     pub kernel: K,
 }
 
@@ -68,7 +68,7 @@ impl Default for Own {
 
 /// The control plane's handle of a running lane.
 pub struct LaneHandle<S: Service> {
-    /// Its number, from 0.
+    /// The lane's number, from 0.
     pub number: usize,
     /// Where to send it mail.
     pub mailbox: Mailbox<S::Settings>,

@@ -16,7 +16,7 @@ pub struct Bridged {
     pub(crate) way: Way,
     /// JavaScript knows of it.
     pub(crate) is_open: bool,
-    /// It stands in the queue of those that wait for room.
+    /// Whether the connection stands in the queue of those that wait for room.
     pub(crate) is_stalled: bool,
     /// The client's end has come, and JavaScript has not been told.
     pub(crate) end_due: bool,

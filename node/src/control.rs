@@ -41,9 +41,9 @@ pub struct Plan {
     pub pin: bool,
     /// How connections are handed over.
     pub settings: Settings,
-    /// Of each lane.
+    /// Limits of each lane.
     pub limits: Limits,
-    /// Of each connection.
+    /// Timeouts of each connection.
     pub timeouts: Timeouts,
     /// What tickets are sealed with at first.
     pub ticket_keys: TicketKeys,

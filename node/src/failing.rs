@@ -58,7 +58,7 @@ pub(crate) fn of_listen(env: &Env, error: &io::Error, place: &Place<'_>) -> Resu
 pub(crate) struct Place<'a> {
     /// A host or a path.
     pub(crate) address: Option<&'a str>,
-    /// Of a host.
+    /// The port of a host.
     pub(crate) port: Option<u32>,
 }
 

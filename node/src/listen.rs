@@ -15,7 +15,7 @@ pub struct Where {
     pub host: Option<String>,
     /// 0: any that is free.
     pub port: u16,
-    /// Of a unix socket; with a zero byte in front an abstract one.
+    /// The path of a unix socket; with a zero byte in front an abstract one.
     pub path: Option<String>,
     /// A socket that this process has, by its number.
     pub fd: Option<i32>,

@@ -99,7 +99,7 @@ impl Header {
         Self { payload_len, kind: event as u8, flags: 0, id }
     }
 
-    /// As it stands in a ring.
+    /// The header as it stands in a ring.
     pub fn encode(self) -> [u8; HEADER_BYTES] {
         // Whoever makes a header has kept to PAYLOAD_BYTES_MAX.
         let payload_len = u32::try_from(self.payload_len).unwrap_or(u32::MAX);

@@ -79,7 +79,7 @@ pub struct Built {
 pub struct Mistake {
     /// The option.
     pub field: &'static str,
-    /// As Node's users know it.
+    /// The error code that Node's users know.
     pub code: &'static str,
     /// What is wrong, and what to do.
     pub message: String,

@@ -166,13 +166,13 @@ impl Service for Bridge {
     type Command = Task;
     type Settings = Settings;
 
-    /// As in Node, where a cut is the end of what may be read.
+    /// The last bytes are awaited, as in Node, where a cut is the end of what may be read.
     const AWAITS_LAST_BYTES: bool = true;
 
-    /// As at the end of a process.
+    /// Connections end plainly, as at the end of a process.
     const STOPS_PLAINLY: bool = true;
 
-    /// As in Node, whose clients see no error.
+    /// Clients that are turned away see no error, as in Node.
     const TURNS_AWAY_PLAINLY: bool = true;
 
     fn bell(&self) -> Option<BorrowedFd<'_>> {

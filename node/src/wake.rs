@@ -15,7 +15,7 @@ pub(crate) struct Waker {
     is_called: Arc<[AtomicBool]>,
 }
 
-/// It does not keep the process alive.
+/// A function of JavaScript that does not keep the process alive.
 type Wake = ThreadsafeFunction<u32, (), u32, Status, false, true>;
 
 impl Waker {

@@ -90,7 +90,7 @@ pub struct Ended<'a> {
     pub doubted: Option<&'a Distrust>,
     /// What the lane tells of it.
     pub end: &'a End<'a>,
-    /// Its listener's name.
+    /// The listener's name.
     pub listener: &'a str,
     /// What a PROXY header announced of it.
     pub source: Option<&'a Source>,

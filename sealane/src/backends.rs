@@ -65,7 +65,7 @@ pub struct Destination {
 pub struct Backend {
     /// Where it listens.
     pub address: Address,
-    /// As it was written, for logs and metrics.
+    /// The backend as it was written, for logs and metrics.
     pub label: String,
     /// How it is spoken to in TLS, if it is.
     pub tls: Option<BackendTls>,

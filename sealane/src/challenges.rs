@@ -92,13 +92,13 @@ pub fn open_folder(folder: &Path) -> Result<OwnedFd, FolderError> {
 /// Why the folder of a responder cannot be used, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FolderError {
-    /// It may come: a client that makes it may take it away, too.
+    /// The folder may come: a client that makes it may take it away, too.
     #[error("is not there; make it, and let the ACME client write there")]
     Absent,
-    /// It may not be entered.
+    /// The folder may not be entered.
     #[error("may not be entered by the user of this process; give access")]
     Closed,
-    /// It is a file.
+    /// The path leads to a file.
     #[error("is no folder; name one that the ACME client writes to")]
     NoFolder,
     /// What else the system said.

@@ -168,11 +168,11 @@ pub struct Simple {
     pub alpn: Vec<Vec<u8>>,
     /// Backends of the one listener.
     pub backends: Vec<WrittenBackend>,
-    /// Its certificates.
+    /// Files and folders of certificates.
     pub certificates: Vec<PathBuf>,
     /// How many event loops run; as many as there are cores without it.
     pub lanes: Option<NonZeroUsize>,
-    /// Its addresses.
+    /// Addresses to listen on.
     pub listen: Vec<Address>,
     /// What its backends are told of a client.
     pub proxy_header: ProxyHeader,
@@ -388,7 +388,7 @@ fn repeated<T: Eq + std::hash::Hash>(values: &[T]) -> impl Iterator<Item = &T> {
     values.iter().filter(move |value| !seen.insert(*value))
 }
 
-/// Its owner and its group, among whom a balancer on this machine can be.
+/// The mode of a socket: for its owner and group, among whom a balancer on this machine can be.
 const SOCKET_MODE_DEFAULT: u32 = 0o660;
 /// Bytes of a configuration file.
 pub const CONFIG_BYTES_MAX: usize = 8 << 20;

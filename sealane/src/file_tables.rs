@@ -11,7 +11,7 @@ use crate::http;
 /// Whether each lane can have a table of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileTables {
-    /// It can.
+    /// Each lane can have a table.
     OfLanes,
     /// All threads share one.
     Shared {
@@ -52,11 +52,11 @@ impl FileTables {
 /// File descriptors that a configuration takes at its limits.
 #[derive(Debug, Serialize)]
 pub struct Descriptors {
-    /// Of each lane: two per connection, one per address and one for what a reload puts in its
-    /// place, and its own.
+    /// Descriptors of each lane: two per connection, one per address and one for what a reload puts
+    /// in its place, and its own.
     pub per_lane: u64,
-    /// Of everything else: what is handed over when lanes start, those of folders with challenges,
-    /// and some for the rest.
+    /// Descriptors of all else: what is handed over when lanes start, those of folders with
+    /// challenges, and some for the rest.
     pub control: u64,
     /// Whether each lane has a table of its own, for which the limit of open files holds: otherwise
     /// it holds for all together.
@@ -136,8 +136,8 @@ impl Descriptors {
 
 /// The standard streams, an event queue, a bell, a door, and two spare ones.
 const DESCRIPTORS_PER_LANE: u64 = 8;
-/// Of a folder with challenges: its connections, the listener and the wake-up, the folder and a
-/// file that are being read.
+/// Descriptors of a folder with challenges: its connections, the listener and the wake-up, the
+/// folder and a file that are being read.
 const DESCRIPTORS_PER_RESPONDER: u64 = http::CONNECTIONS_MAX as u64 + 6;
 /// The other ends of a lane's bell and door.
 const HANDLES_PER_LANE: u64 = 2;

@@ -117,7 +117,7 @@ pub struct Surveys<'c> {
     pub crypto: ProviderChoice,
     /// What is wrong with what all listeners have in common.
     pub errors: Vec<String>,
-    /// Of each listener, in their order.
+    /// What was found of each listener, in their order.
     pub listeners: Vec<Survey<'c>>,
 }
 

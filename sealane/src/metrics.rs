@@ -56,7 +56,7 @@ fn backends(to: &mut Exposition, state: &ControlState) {
     }
 }
 
-/// Of the backends that TLS is spoken to.
+/// Handshakes with the backends that TLS is spoken to.
 fn backend_handshakes(to: &mut Exposition, state: &ControlState) {
     let in_tls = || state.backends.iter().filter(|backend| backend.tls);
     let help = "Completed TLS handshakes with the backend.";

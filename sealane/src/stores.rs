@@ -158,10 +158,10 @@ fn stamp(path: &Path) -> Option<Stamp> {
 /// Why a listener has no store to serve from.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreRefused {
-    /// It is not in order.
+    /// The store is not in order.
     #[error(transparent)]
     Examined(#[from] Refused),
-    /// It does not open.
+    /// The store does not open.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

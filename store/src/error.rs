@@ -33,7 +33,7 @@ pub enum StoreError {
         /// What is damaged.
         what: String,
     },
-    /// It was made by another version of Sealane.
+    /// The store was made by another version of Sealane.
     #[error("{}: format {found}, this Sealane reads {FORMAT}; {}", path.display(), remedy(*found))]
     Format {
         /// The store.
@@ -86,8 +86,8 @@ pub enum StoreError {
         /// Where the certificate comes from.
         label: String,
     },
-    /// It was changed, and the folder does not remember it: that is told as a change of somebody
-    /// else's, and costs a check.
+    /// The store was changed, and the folder does not remember it: that is told as a change of
+    /// somebody else's, and costs a check.
     #[error(
         "{}: changed, but {STATE_FILE} beside it cannot be written: {source}; see that this user \
          may write in the folder and the disk is not full, and run this again", path.display()
@@ -178,7 +178,7 @@ pub enum StoreError {
         /// The system's reason.
         source: io::Error,
     },
-    /// It was found damaged while it was served.
+    /// The store was found damaged while it was served.
     #[error("{}: damaged, so nothing is read from it; restore it from a backup", path.display())]
     Withdrawn {
         /// The store.

@@ -422,7 +422,7 @@ pub struct Resealed {
     pub seen: usize,
 }
 
-/// As much of a label as is worth keeping.
+/// The beginning of a label, as much as is worth keeping.
 fn beginning(label: &str) -> &str {
     let mut end = label.len().min(LABEL_BYTES_MAX);
     while !label.is_char_boundary(end) {

@@ -48,7 +48,7 @@ impl LockFile {
         Ok(lengthened.map_err(heed::Error::Io)?)
     }
 
-    /// Its first bytes, at most `len`.
+    /// The first bytes of the file, at most `len`.
     fn beginning(&self, len: usize) -> Result<Vec<u8>, Fault> {
         let mut bytes = vec![0; len];
         let mut read = 0;

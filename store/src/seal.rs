@@ -257,7 +257,7 @@ impl Proof {
 /// Why a sealed key stays closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
-    /// It was changed, or belongs to another certificate.
+    /// The sealed key was changed, or belongs to another certificate.
     Damaged,
     /// The key it was sealed with is not at hand.
     KeyMissing,

@@ -31,7 +31,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Of the file at `path`.
+    /// The identity of the file at `path`.
     ///
     /// # Errors
     /// The system's.

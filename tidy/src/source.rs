@@ -20,7 +20,7 @@ impl Source {
         self.code.split(|c| *c == '\n').enumerate().map(|(i, line)| (i + 1, line.iter().collect()))
     }
 
-    /// As [`Self::code_lines`], without items marked `#[cfg(test)]`.
+    /// The lines of [`Self::code_lines`], without items marked `#[cfg(test)]`.
     pub fn shipped_lines(&self) -> Vec<(usize, String)> {
         let code: String = self.code.iter().collect();
         let mut shipped = String::with_capacity(code.len());

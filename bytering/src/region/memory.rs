@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Memory {
     start: NonNull<u8>,
     pub(super) limits: Limits,
-    /// Of a region that is ours; else whoever attached to it keeps it.
+    /// The owner of a region that is ours; else whoever attached to it keeps it.
     _owner: Option<Arc<Owner>>,
 }
 

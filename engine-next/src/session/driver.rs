@@ -355,7 +355,7 @@ mod tests {
         assert!(-freed.bytes_current <= IDLE_BYTES_MAX, "{freed:?}");
     }
 
-    /// Of Rust's heap, the session itself included. With what keys are exported from it is more.
+    /// Bytes on the heap, the session itself included; more with what keys are exported from.
     const IDLE_BYTES_MAX: i64 = 1_540;
 
     /// A warning.

@@ -53,5 +53,5 @@ fn did_not_open(record: &[u8]) -> bool {
     payload[..sealed_len].iter().all(|byte| *byte == 0)
 }
 
-/// Of each suite in TLS 1.3.
+/// Bytes of the tag of each suite in TLS 1.3.
 const TAG_LEN: usize = 16;

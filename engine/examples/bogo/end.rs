@@ -180,5 +180,5 @@ impl Sealane {
 }
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// As much as rustls takes; the default of lanes is less.
+/// Bytes of a hello, as many as rustls takes; the default of lanes is less.
 const HELLO_BYTES_MAX: usize = 64 * 1024;

@@ -131,7 +131,7 @@ pub enum CertificateError {
     PemTooLarge {
         /// The file.
         label: String,
-        /// Its size.
+        /// The size of the key.
         bytes: usize,
     },
     /// An RSA key that is too weak for clients, or too slow for the server.

@@ -19,7 +19,7 @@ pub struct Inventory {
 pub struct InventoryEntry {
     /// The kind of its key.
     pub key_type: KeyType,
-    /// Its first names, at most [`NAMES_LISTED_MAX`].
+    /// The certificate's first names, at most [`NAMES_LISTED_MAX`].
     pub names: Vec<String>,
     /// Names in all.
     pub names_total: usize,
@@ -49,7 +49,7 @@ impl InventoryEntry {
 }
 
 impl InventoryEntry {
-    /// Its names in a line, and how many more there are.
+    /// The certificate's names in a line, and how many more there are.
     pub fn names_text(&self) -> String {
         let names = self.names.join(", ");
         match self.names_total.saturating_sub(self.names.len()) {

@@ -37,7 +37,7 @@ struct Held {
     /// Whether it came from a file, and not from a store, which says itself what has left it.
     is_of_file: bool,
     decoded: Result<Arc<CertifiedKey>, CertificateError>,
-    /// Of the certificate as it is sent; none where there is no key.
+    /// The certificate as it is sent; none where there is no key.
     leaf: Option<SentLeaf>,
     /// The key for policies that restrict what it signs with, the newest last.
     restricted: Vec<(SchemeSet, Arc<CertifiedKey>)>,
@@ -337,7 +337,7 @@ struct Lane {
 struct LookedUp {
     found: Found,
     name: Option<AskedName>,
-    /// Of the store, if it was asked: in another one something else may be found.
+    /// The version of the store, if it was asked: in another one something else may be found.
     version: Option<u64>,
 }
 

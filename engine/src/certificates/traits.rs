@@ -7,7 +7,7 @@ use super::leaf::parse;
 /// The kind of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafTraits {
-    /// Its key; none for one that is not served.
+    /// The kind of key; none for one that is not served.
     pub key: Option<KeyType>,
     /// How its issuer signed it; none for an algorithm without a name here.
     pub signature: Option<SignatureAlgorithm>,
@@ -59,7 +59,7 @@ impl SignatureAlgorithm {
         Self::RsaSha512,
     ];
 
-    /// Its short name in OpenSSL.
+    /// The algorithm's short name in OpenSSL.
     pub fn name(self) -> &'static str {
         match self {
             Self::EcdsaSha256 => "ecdsa-with-SHA256",

@@ -15,7 +15,7 @@ pub enum ClientOptionsError {
     AlpnName {
         /// In the list, counted from 1.
         position: usize,
-        /// Its length.
+        /// The length of the value.
         bytes: usize,
     },
     /// One of the roots is no certificate.
@@ -76,7 +76,7 @@ pub enum ClientOptionsError {
     RootsTooLarge {
         /// The source.
         label: String,
-        /// Its size.
+        /// The size of the value.
         bytes: usize,
     },
     /// Versions, suites and groups have nothing in common: a fault of ours.

@@ -66,7 +66,7 @@ impl ContextSlot {
 pub struct LaneClient {
     clock: Arc<LaneClock>,
     config: Arc<ClientConfig>,
-    /// Of `config`, which stays behind the slot's while a replica cannot be made.
+    /// The generation of `config`, which stays behind the slot's while a replica cannot be made.
     generation: u64,
     published: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
 }

@@ -15,9 +15,9 @@ use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 pub struct Presented {
     /// Who issued it, as RFC 4514 writes names.
     pub issuer: String,
-    /// Its alternative names, each behind its kind: `DNS:a.test, URI:spiffe://a/b`.
+    /// Alternative names, each behind its kind: `DNS:a.test, URI:spiffe://a/b`.
     pub names: String,
-    /// Its number at its issuer's, in hexadecimal digits.
+    /// The serial number that the issuer gave, in hexadecimal digits.
     pub serial: String,
     /// Who holds it, as RFC 4514 writes names.
     pub subject: String,
@@ -49,7 +49,7 @@ pub(super) fn read(der: &[u8]) -> Option<X509Certificate<'_>> {
     X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
 }
 
-/// Of two extensions with names neither counts.
+/// Alternative names of `certificate`; of two extensions with names neither counts.
 pub(super) fn alternative_names<'a>(certificate: &'a X509Certificate<'_>) -> Vec<GeneralName<'a>> {
     match certificate.subject_alternative_name() {
         Ok(Some(extension)) => extension.value.general_names.clone(),
@@ -66,7 +66,7 @@ fn attribute(attribute: &AttributeTypeAndValue<'_>) -> String {
     }
 }
 
-/// As RFC 4514 section 2.4 has it, and what steers a terminal by its number.
+/// The value as RFC 4514 section 2.4 has it, and what steers a terminal by its number.
 fn escaped(value: &str) -> String {
     let last = value.chars().count().saturating_sub(1);
     let mut text = String::with_capacity(value.len());

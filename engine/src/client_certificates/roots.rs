@@ -33,7 +33,7 @@ use crate::session::is_authority_as_leaf;
 /// trusted issued it, as OpenSSL has it.
 #[derive(Clone)]
 pub struct ClientRoots {
-    /// Of the lists too.
+    /// A digest of the roots and of the lists too.
     content: [u8; 32],
     digest: [u8; 32],
     lists: Arc<[RevocationList]>,
@@ -119,7 +119,7 @@ impl ClientRoots {
         &self.subjects
     }
 
-    /// Its revocation lists.
+    /// The revocation lists of these roots.
     pub fn lists(&self) -> &[RevocationList] {
         &self.lists
     }

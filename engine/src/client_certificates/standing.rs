@@ -10,11 +10,11 @@ use crate::session::{SessionError, is_authority_as_leaf};
 /// What a client's certificates are worth at a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientStanding {
-    /// It showed none.
+    /// The client showed no certificate.
     Absent,
     /// The policy asks for none.
     NotAsked,
-    /// It showed some, and the roots do not vouch for them.
+    /// The client showed certificates, and the roots do not vouch for them.
     Unverified(Distrust),
     /// The roots vouch for them.
     Verified,
@@ -47,7 +47,7 @@ pub enum Distrust {
     /// Anything else.
     #[error("the client's certificate cannot be verified: {0}")]
     Other(Error),
-    /// It has none of the names that may come in.
+    /// The certificate has none of the names that may come in.
     #[error(
         "the client's certificate has none of the names that are admitted; admit one of its own, \
          or issue another"
@@ -62,13 +62,13 @@ pub enum Distrust {
     /// No revocation list says anything about it.
     #[error("no revocation list covers the client's certificate or one of its issuers; add it")]
     RevocationUnknown,
-    /// Its issuer revoked it.
+    /// The issuer revoked the certificate.
     #[error("the client's certificate, or one of its issuers', has been revoked")]
     Revoked,
-    /// It issued itself and is not among the trusted ones.
+    /// The certificate issued itself and is not among the trusted ones.
     #[error("the client's certificate is self-signed and not trusted")]
     SelfSigned,
-    /// Its chain ends in an authority that is not among the trusted ones.
+    /// The chain ends in an authority that is not among the trusted ones.
     #[error("the client's chain ends in an authority that is not trusted")]
     SelfSignedInChain,
     /// Nobody who is trusted issued it, and the chain ends before an authority.

@@ -47,7 +47,7 @@ pub(super) fn full_of_tickets() -> Cost {
     peeked_and_shown(&hello)
 }
 
-/// As many bytes as a hello may have, each in a record of its own, each read alone.
+/// A hello of as many bytes as it may have, each in a record of its own, each read alone.
 pub(super) fn in_single_bytes() -> Cost {
     let mut gathering = Gathering::default();
     let sent = refragment(&longest(), 1);
@@ -97,12 +97,12 @@ fn shown(hello: &[u8]) -> Cost {
     Cost { sent: hello.len(), shown: SHOWN.get(), opened: OPENED.get(), held, ..Cost::default() }
 }
 
-/// As long as may be.
+/// A hello as long as may be.
 fn longest() -> Vec<u8> {
     extended(lengthen)
 }
 
-/// As long as may be, of a client whose key share nobody takes.
+/// A hello as long as may be, of a client whose key share nobody takes.
 pub(super) fn longest_to_be_asked_again(world: &World) -> Vec<u8> {
     extended_of(asked_again(world), lengthen)
 }

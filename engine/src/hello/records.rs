@@ -65,5 +65,5 @@ impl Records {
     }
 }
 
-/// Of each version that is TLS. What follows it is not looked at (RFC 8446 section 5.1).
+/// The major version of every TLS. What follows it is not looked at (RFC 8446 section 5.1).
 const VERSION_MAJOR: u8 = 3;

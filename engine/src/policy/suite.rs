@@ -82,7 +82,7 @@ impl Suite {
         )
     }
 
-    /// As rustls names it.
+    /// The suite as rustls names it.
     pub(crate) fn id(self) -> CipherSuite {
         use CipherSuite as C;
         match self {

@@ -302,7 +302,7 @@ fn secrets(aead: Aead, key: AeadKey, iv: Iv) -> ConnectionTrafficSecrets {
 
 /// What stands behind a record's content under TLS 1.3: its type.
 pub(crate) const CONTENT_TYPE_LEN: usize = 1;
-/// Of every cipher that TLS protects records with here.
+/// Bytes of the tag of every cipher that TLS protects records with here.
 pub(crate) const TAG_LEN: usize = 16;
 
 #[cfg(test)]

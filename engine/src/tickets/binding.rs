@@ -21,7 +21,7 @@ use crate::policy::Scheme;
 pub struct LeafDigest(pub(super) [u8; LEAF_DIGEST_BYTES]);
 
 impl LeafDigest {
-    /// Of a certificate in DER.
+    /// The binding to a certificate in DER.
     pub fn of(der: &[u8]) -> Self {
         Self(Sha256::digest(der).into())
     }
@@ -32,7 +32,7 @@ impl LeafDigest {
 pub(crate) struct Binding {
     /// Until its handshake is over.
     bound: Option<Box<Bound>>,
-    /// As long as it lives: who is told of it asks later.
+    /// Traits of the leaf, kept as long as it lives: who is told of it asks later.
     traits: Option<LeafTraits>,
     /// The same: how a full handshake is signed with it.
     scheme: Option<Scheme>,

@@ -107,7 +107,7 @@ fn what_real_clients_send_is_taken() {
     }
 }
 
-/// Its dates count when it is asked for its word, not when it was read.
+/// An anchor's dates count when it is asked for its word, not when it was read.
 #[test]
 fn an_authority_vouches_between_its_dates_only() {
     let ends = date_time_ymd(2027, 1, 15) + Duration::from_hours(9);
@@ -161,7 +161,7 @@ fn an_authority_has_as_many_below_it_as_it_says() {
     }
 }
 
-/// As OpenSSL has it: it helps to reach who is trusted, and is not trusted for itself.
+/// An intermediate, as with OpenSSL, helps to reach who is trusted, and is not trusted for itself.
 #[test]
 fn an_intermediate_authority_that_is_given_need_not_be_sent() {
     let root = authority("root", None, |_| ());

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 
 pub(super) struct State {
     pub(super) stage: Stage,
-    /// Of lanes that have not started.
+    /// Parts of lanes that have not started.
     pub(super) parts: Vec<Parts>,
     pub(super) sockets: Vec<OwnedFd>,
     pub(super) ticket_keys: TicketKeys,

@@ -32,7 +32,7 @@ pub struct ServerOptions<'env> {
     pub shutdown_timeout: f64,
     /// Connections that a lane may hand over and JavaScript not take.
     pub max_pending: u32,
-    /// Of 48 bytes each.
+    /// Keys of 48 bytes each.
     pub ticket_keys: Vec<Uint8Array>,
     /// How long a ticket is good for, in seconds.
     pub session_timeout: u32,
@@ -62,11 +62,11 @@ pub struct Ring {
 pub struct WhereOptions {
     /// An IP address.
     pub host: Option<String>,
-    /// Of TCP.
+    /// The port of a TCP listener.
     pub port: Option<u16>,
-    /// Of a unix socket.
+    /// The path of a unix socket.
     pub path: Option<String>,
-    /// Of a socket.
+    /// The descriptor of a socket.
     pub fd: Option<i32>,
     /// Connections that may wait.
     pub backlog: Option<u32>,

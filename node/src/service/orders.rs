@@ -19,7 +19,7 @@ use crate::settings::Settings;
 pub enum Task {
     /// What JavaScript said; the plaintext of a write is with the ring's end.
     Obey(Command),
-    /// It waited for room, and there is some.
+    /// The connection waited for room, and there is some.
     Resume,
 }
 

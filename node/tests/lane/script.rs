@@ -37,7 +37,7 @@ pub(crate) struct Script {
     woken: Receiver<()>,
     /// Bytes written and not credited, of each connection that is open.
     open: HashMap<u64, u32>,
-    /// Of connections that come by them.
+    /// Descriptors of connections that come by them.
     descriptors: Receiver<OwnedFd>,
     /// What was read of the ring, and not understood yet.
     ahead: VecDeque<u8>,

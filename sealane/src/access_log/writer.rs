@@ -273,7 +273,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 /// How long [`LogWriter::stop`] waits for the destination.
 pub const STOP_WAIT: Duration = Duration::from_secs(5);
-/// Of a new file: it names clients, which is not everyone's to read.
+/// The mode of a new file: it names clients, which is not everyone's to read.
 const FILE_MODE: u32 = 0o640;
 
 #[cfg(test)]

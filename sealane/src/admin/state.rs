@@ -134,7 +134,7 @@ impl SoonestToExpire {
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It takes no new connections and waits for those that are open.
+    /// The process takes no new connections and waits for those that are open.
     Draining,
     /// All lanes accept.
     Serving,
@@ -143,7 +143,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// As written in `/state`, and by `/healthz` if it is not well.
+    /// The state as written in `/state`, and by `/healthz` if it is not well.
     pub fn name(self) -> &'static str {
         match self {
             Self::Draining => "draining",
@@ -194,7 +194,7 @@ impl Generations {
 /// A backend as `/metrics` shows it.
 #[derive(Clone)]
 pub struct BackendSummary {
-    /// As it was written.
+    /// The backend as it was written.
     pub label: String,
     /// What every lane counts for it.
     pub lanes: Vec<Arc<BackendCounters>>,
@@ -236,9 +236,9 @@ pub struct Reload {
 /// What the access log counts.
 #[derive(Clone)]
 pub struct AccessLogCounters {
-    /// Of each lane, by its number.
+    /// Counters of each lane, by its number.
     pub lanes: Vec<Arc<LaneLogCounters>>,
-    /// Of the writer.
+    /// Counters of the writer.
     pub writer: Arc<WriterCounters>,
 }
 

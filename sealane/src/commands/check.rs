@@ -178,7 +178,7 @@ pub struct Finding {
     /// The listener it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listener: Option<String>,
-    /// Its place, if it is a mistake in the file.
+    /// Where in the file the mistake is, if it is one of the file.
     #[serde(flatten)]
     pub mistake: Option<Mistake>,
 }
@@ -200,7 +200,7 @@ impl Finding {
 /// What a listener will serve.
 #[derive(Debug, Serialize)]
 pub struct ListenerReport {
-    /// Its name.
+    /// The listener's name.
     pub name: String,
     /// Where it listens.
     pub addresses: Vec<String>,
@@ -210,7 +210,7 @@ pub struct ListenerReport {
     pub balance: &'static str,
     /// How many certificates there are.
     pub certificates: u64,
-    /// Its limits that are not as they are by default, by their keys.
+    /// The listener's limits that are not as they are by default, by their keys.
     pub limits: BTreeMap<&'static str, String>,
     /// How many of each kind of key.
     pub key_types: Vec<KeyTypeCount>,
@@ -274,7 +274,7 @@ impl ListenerReport {
 /// What is in a store.
 #[derive(Debug, Serialize)]
 pub struct StoreReport {
-    /// Its folder.
+    /// The store's folder.
     pub path: PathBuf,
     /// How many certificates there are.
     pub certificates: u64,
@@ -312,7 +312,7 @@ impl KeyTypeCount {
 /// When a certificate expires.
 #[derive(Debug, Serialize)]
 pub struct Expiry {
-    /// Its file.
+    /// The certificate's file.
     pub certificate: String,
     /// The last second of validity, in Unix time.
     pub not_after_s: i64,

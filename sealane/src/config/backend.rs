@@ -18,7 +18,7 @@ pub enum BackendAddress {
     Host {
         /// The name.
         name: String,
-        /// Its port.
+        /// The host's port.
         port: u16,
     },
     /// An address and port.

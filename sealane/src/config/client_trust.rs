@@ -33,7 +33,7 @@ pub enum ClientDemand {
 }
 
 impl ClientDemand {
-    /// As written in a configuration.
+    /// The mode as written in a configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Asked => "asked",

@@ -27,7 +27,7 @@ impl Destination {
         }
     }
 
-    /// Its backends as they are written, for people.
+    /// The backends as they are written, for people.
     pub fn labels(&self) -> impl Iterator<Item = String> {
         self.backends.iter().map(|address| self.label(address))
     }
@@ -49,7 +49,7 @@ pub enum Balance {
 }
 
 impl Balance {
-    /// As written in a configuration.
+    /// The order as written in a configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LeastConnections => "least-connections",

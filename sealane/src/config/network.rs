@@ -12,7 +12,7 @@ use super::mistake::Problem;
 /// network is of one family, and no IPv6 network has IPv4 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
-    /// Its other bits are 0.
+    /// The first address: all bits behind the prefix are 0.
     first: IpAddr,
     /// How many bits of it count.
     prefix: u8,
@@ -29,7 +29,7 @@ impl Network {
         self.prefix == 0
     }
 
-    /// Its first and its last address, both of one family.
+    /// The first and the last address of the network, both of one family.
     pub(crate) fn range(&self) -> RangeInclusive<IpAddr> {
         let last = match self.first {
             IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() | behind_v4(self.prefix)).into(),

@@ -11,7 +11,7 @@ use super::destination::Destination;
 /// before a wildcard, and a wildcard before the listener itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// It counts only where one of these protocols was agreed on; empty: in any case.
+    /// Protocols of which one must be agreed on for the route to count; empty: it counts anyway.
     pub alpn: Vec<Vec<u8>>,
     /// Whose certificates they are asked for, if they are.
     pub clients: Option<ClientTrust>,

@@ -28,7 +28,7 @@ use super::responders::ResponderRegistry;
 /// A generation that has passed every check, and what an operator should know of it.
 pub(super) struct Built {
     pub(super) generation: Generation<RelaySettings>,
-    /// Its listeners, as they are shown.
+    /// Listeners, as they are shown.
     pub(super) summaries: Vec<Summary>,
     pub(super) warnings: Vec<String>,
 }

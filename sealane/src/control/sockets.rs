@@ -23,7 +23,7 @@ use crate::unix_socket::{self, SocketFile};
 
 /// An address that is listened on; the file of a unix socket goes with this value.
 pub(super) struct Bound {
-    /// As it is written.
+    /// The address as it is written.
     pub(super) key: Address,
     /// With the port that was chosen for port 0.
     pub(super) local: Address,

@@ -16,7 +16,7 @@ pub(super) struct Watchdog {
     /// Between two questions: it is told several times within what the manager waits for.
     every: Duration,
     asked: Instant,
-    /// Of the question.
+    /// The number of the question.
     number: u64,
     /// Whether a lane was silent when it was last looked at.
     was_silent: bool,

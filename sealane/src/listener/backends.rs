@@ -17,7 +17,7 @@ pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };
 pub struct ReachedBackend {
     /// Where it listens.
     pub address: Address,
-    /// As it was written, for logs and metrics.
+    /// The backend as it was written, for logs and metrics.
     pub label: String,
     /// How it is spoken to in TLS, if it is.
     pub tls: Option<BackendTls>,

@@ -134,7 +134,7 @@ fn load(
 const HOOK: &str = ", or, where an ACME client keeps its keys for root alone, let its hook import \
                     them (acme-hook)";
 
-/// Of the files of one listener, each with the setting that raises it.
+/// Bounds of the files of one listener, each with the setting that raises it.
 pub fn bounds(limits: &Limits) -> Bounds {
     let certificates = Bound { max: limits.certificates_max, remedy: "raise limits.certificates" };
     Bounds { certificates, names: Bound { max: limits.names_max, remedy: "raise limits.names" } }

@@ -85,7 +85,7 @@ pub struct RootFile {
 pub struct Believed<'c> {
     /// What was read for that, if it is in order.
     pub roots: Option<Arc<ClientRoots>>,
-    /// As it is written.
+    /// The trust as it is written.
     pub trust: &'c ClientTrust,
 }
 

@@ -14,7 +14,7 @@ use crate::config::{AcceptProxy, Destination, Route, Spoken};
 /// A listener as it is shown.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Its name.
+    /// The listener's name.
     pub name: String,
     /// What it listens on.
     pub addresses: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Summary {
     pub clients: Option<ClientsSummary>,
     /// When what it takes beside them expires.
     pub expiries: Vec<Expiry>,
-    /// Its limits that are not as they are by default, by their keys.
+    /// The listener's limits that are not as they are by default, by their keys.
     pub limits: BTreeMap<&'static str, String>,
     /// Whether TLS is passed on, but for clients with a route that ends it.
     pub passthrough: bool,
@@ -74,7 +74,7 @@ impl From<&Route> for RouteSummary {
 pub struct StoreSummary {
     /// The certificates.
     pub certificates: Arc<dyn CertificateStore>,
-    /// Its folder.
+    /// The store's folder.
     pub path: PathBuf,
 }
 

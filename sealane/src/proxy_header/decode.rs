@@ -15,7 +15,7 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
     authority: Option<&'a str>,
-    /// Its bytes; what follows them is the client's.
+    /// Bytes of the header; what follows them is the client's.
     pub len: usize,
     /// Whose connection it announces.
     pub origin: Origin,

@@ -33,13 +33,13 @@ pub enum Malformed {
     /// The line of version 1 has no end.
     #[error("the line behind PROXY does not end within {LINE_BYTES_MAX} bytes")]
     LineTooLong,
-    /// It begins as neither version does.
+    /// The bytes begin as neither version does.
     #[error("no PROXY header comes first; is whoever connects set to send one?")]
     NotProxy,
     /// A name that is not UTF-8, or has control characters.
     #[error("a name in the PROXY header is not plain text in UTF-8")]
     NotText,
-    /// It announces more than [`REST_BYTES_MAX`].
+    /// The header announces more than [`REST_BYTES_MAX`].
     #[error("the PROXY header announces {len} bytes, at most {REST_BYTES_MAX} are taken")]
     TooLong {
         /// Bytes announced.
@@ -48,13 +48,13 @@ pub enum Malformed {
     /// A value that stands for the whole connection comes twice.
     #[error("the PROXY header has two values of type {kind:#04x}")]
     Twice {
-        /// Its type.
+        /// The value's type.
         kind: u8,
     },
     /// A value is longer than what its type allows.
     #[error("a value of type {kind:#04x} in the PROXY header has {len} bytes, at most {max}")]
     ValueTooLong {
-        /// Its type.
+        /// The value's type.
         kind: u8,
         /// Bytes that it has.
         len: usize,

@@ -172,7 +172,7 @@ mod tests {
         Wait(u64),
     }
 
-    /// As many clients as any one set has places for: none is forgotten.
+    /// Steps with as many clients as any one set has places for: none is forgotten.
     fn step() -> impl Strategy<Value = Step> {
         let number = || 0..u32::try_from(PLACES).unwrap();
         prop_oneof![

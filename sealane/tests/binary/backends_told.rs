@@ -90,7 +90,7 @@ fn varnish_reads_all_that_version_2_tells() {
     }
 }
 
-/// Its users are who their certificates say, which they show to Sealane.
+/// Dovecot's users are who their certificates say, which they show to Sealane.
 #[test]
 fn dovecot_reads_who_the_client_is_and_by_its_certificate_which_user() {
     let folder = tempfile::tempdir().unwrap();

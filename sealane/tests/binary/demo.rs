@@ -179,7 +179,7 @@ impl Running {
         shell(self.line(start))
     }
 
-    /// Its exit code and all that it said.
+    /// The exit code and all that the demo said.
     fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         let mut said = String::new();

@@ -280,7 +280,7 @@ fn replaced_files_are_noticed_without_a_signal() {
     changes("a certificate in the folder that the link leads to now", &site);
 }
 
-/// As Kubernetes renews what it mounts: names lead through one link, which moves to another folder.
+/// Kubernetes renews what it mounts so: names lead through one link, which moves to another folder.
 #[test]
 fn a_renewed_volume_of_kubernetes_is_served_without_a_signal() {
     let mut site = Site::start();

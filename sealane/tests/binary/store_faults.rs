@@ -386,8 +386,8 @@ fn limited(command: &Command, blocks: u64) -> Output {
     shell.output().unwrap()
 }
 
-/// As on a real small disk, if this user may mount one: in a namespace of its own, so that it is
-/// gone with the shell.
+/// The disk is a real small one, if this user may mount one: in a namespace of its own, so that it
+/// is gone with the shell.
 #[test]
 fn a_small_disk_that_fills_up_keeps_what_it_has() {
     let site = Site::new();

@@ -183,7 +183,7 @@ fn a_list_of_free_pages_that_is_not_in_lmdbs_order_is_refused() {
     assert!(error.contains("free pages that is not in order"), "{error}");
 }
 
-/// Of a store that a check of its pages lets through, nothing ends the process, whatever is done.
+/// What a check of its pages lets through never ends the process, whatever is done with the store.
 #[test]
 fn no_damage_that_is_let_through_ends_the_process() {
     let folder = TempDir::new().unwrap();

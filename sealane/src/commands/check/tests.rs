@@ -168,7 +168,7 @@ fn everything_wrong_is_told_at_once() {
     assert!(!text.contains("nothex"), "a secret is not quoted: {text}");
 }
 
-/// Its public half is the certificate's, so only decoding finds it.
+/// The key's public half is the certificate's, so only decoding finds the damage.
 #[test]
 fn a_key_with_a_damaged_private_half_is_found() {
     let config = format!("crypto = \"aws-lc\"\n{LISTENER}");

@@ -167,9 +167,9 @@ fn write(path: &Path, mode: u32, text: &[u8]) -> Result<(), DemoFilesError> {
 
 /// Names of this machine by itself; those under demo.localhost are there to be played with.
 const NAMES: [&str; 4] = ["localhost", "*.demo.localhost", "127.0.0.1", "::1"];
-/// Of certificates when they are made.
+/// The validity of certificates when they are made.
 const VALIDITY: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-/// Of certificates that are used again.
+/// The validity that certificates must have left to be used again.
 const VALIDITY_LEFT_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// A client's clock may be so much behind.
 const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);

@@ -149,5 +149,5 @@ fn expect(page: &str, expected: &'static str) -> Result<(), VisitError> {
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 /// Bytes of a response; the page has a few hundred.
 const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
-/// Of a connect, a read, a write, and of a whole curl.
+/// The time for a connect, a read, a write, and a whole curl.
 const TIMEOUT: Duration = Duration::from_secs(10);

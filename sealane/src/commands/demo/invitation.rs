@@ -68,7 +68,7 @@ impl fmt::Display for Invitation<'_> {
     }
 }
 
-/// As a shell takes it for one word.
+/// The text as a shell takes it for one word.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -37,7 +37,7 @@ pub(super) fn listener_list(
     written.list(limits.listeners_max, |v| v.table(|table| listener(table, &v, limits, claims)))
 }
 
-/// Of all files together: those of one may be within the limit.
+/// Counts addresses of all files together: those of one may be within the limit.
 pub(super) fn check_number_of_addresses(
     listeners: &[Listener],
     limits: &Limits,

@@ -114,7 +114,7 @@ const KEEPALIVE_REMEDY: &str = "write \"off\" or { idle = \"60s\", every = \"10s
 const KEEPALIVE_COUNT_DEFAULT: usize = 6;
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-/// As the kernel has them.
+/// The kernel's bounds of keep-alive probes.
 const KEEPALIVE_COUNT: RangeInclusive<usize> = 1..=127;
 const KEEPALIVE_TIME: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(32_767);

@@ -89,7 +89,7 @@ fn refuse_tls(table: &mut Table<'_>, remedy: &str) {
     table.refuse(&TLS_KEYS, what, remedy);
 }
 
-/// Of a listener, beside [`HANDSHAKE_KEYS`].
+/// Keys of a listener, beside [`HANDSHAKE_KEYS`].
 const TLS_KEYS: [&str; 7] = [
     "alpn",
     "certificates",

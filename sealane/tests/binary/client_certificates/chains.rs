@@ -197,7 +197,7 @@ fn leaves(root: &ClientAuthority) -> Vec<Case> {
     ]
 }
 
-/// As OpenSSL writes keys: it does not read rcgen's, which have the public half in them.
+/// A key as OpenSSL writes it: it does not read rcgen's, which have the public half in them.
 fn ed25519() -> KeyPair {
     let made = output(Command::new("openssl").args(["genpkey", "-algorithm", "ed25519"]));
     KeyPair::from_pem(&made).unwrap()

@@ -33,7 +33,7 @@ impl Process {
         self.ended
     }
 
-    /// Its exit, within `patience`.
+    /// The status with which the process exits within `patience`.
     pub fn wait(&mut self, patience: Duration) -> ExitStatus {
         let until = Instant::now() + patience;
         loop {
@@ -74,7 +74,7 @@ impl Process {
         kib * 1024
     }
 
-    /// Its share of memory and what of that is its own, in MiB: PSS, and private and anonymous.
+    /// The share of memory (PSS) and what of that is private and anonymous, in MiB.
     pub fn memory_mib(&self) -> (u64, u64) {
         let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id())).unwrap();
         let mib = |field: &str| {

@@ -39,7 +39,7 @@ pub struct ListenerSettings {
     pub backends: Vec<String>,
     /// Further lines of its table.
     pub more: String,
-    /// Of `address`, unless that was chosen otherwise.
+    /// The port of `address`, unless that was chosen otherwise.
     reserved: Arc<ReservedPort>,
 }
 

@@ -63,7 +63,7 @@ impl SecuredBackend {
         *self.config.lock().unwrap() = server_config(leaf, None);
     }
 
-    /// As it stands in a configuration.
+    /// The address as it stands in a configuration.
     pub fn written(&self) -> String {
         format!("tls://{}", self.address)
     }

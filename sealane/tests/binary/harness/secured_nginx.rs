@@ -19,7 +19,8 @@ pub struct SecuredNginx {
 }
 
 impl SecuredNginx {
-    /// Its certificate, and what is signed by it, are from `inner`; `more` is for its server block.
+    /// Starts nginx with a certificate of `inner`, which signs all that it signs; `more` is for its
+    /// server block.
     pub fn start(folder: &Path, inner: &Authority, version: &str, more: &str) -> Option<Self> {
         let program = required("nginx")?;
         let reserved = ReservedPort::on_loopback().unwrap();
@@ -46,7 +47,7 @@ impl SecuredNginx {
         Some(nginx)
     }
 
-    /// As it stands in a configuration.
+    /// The address as it stands in a configuration.
     pub fn written(&self) -> String {
         format!("tls://{}", self.reserved.address())
     }

@@ -25,12 +25,12 @@ use crate::unix_listeners::stream_to;
 
 const RELOADS: usize = 200;
 const BAD_RELOADS: usize = 20;
-/// Of each listener: how many clients come to it, one connection after another, how many at least
+/// For each listener: how many clients come to it, one connection after another, how many at least
 /// between two reloads, and how many stay.
 const CLIENTS: [usize; LISTENERS] = [10, 3, 1, 1, 1, 1, 1];
 const BETWEEN_RELOADS: [usize; LISTENERS] = [36, 8, 4, 2, 2, 2, 2];
 const KEPT: [usize; LISTENERS] = [8, 0, 2, 0, 0, 2, 0];
-/// Of the others, which change in so many ways, one stays that has come in each.
+/// The manners of the other listeners, which change in so many ways, of each of which one stays.
 const MANNERS: usize = 3;
 
 /// By which a balancer announces a client that may come wherever the balancer may.
@@ -43,7 +43,7 @@ const HEADERS: [&[u8]; 2] = [
 /// Clients, and what they count.
 struct Load {
     addresses: [SocketAddr; LISTENERS],
-    /// Of the listener [`LOCAL`], in place of its address.
+    /// The path of the listener [`LOCAL`], in place of its address.
     socket: PathBuf,
     /// By version, with tickets.
     connectors: [Connector; 2],
