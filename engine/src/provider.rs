@@ -5,6 +5,8 @@
 //! by RSA keys are worth the exception; the figures are in `engine/PROVIDERS.md`. No other module
 //! names a cryptographic library for TLS.
 
+use std::io;
+
 use rustls::NamedGroup;
 use rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, SupportedKxGroup, aws_lc_rs};
 use thiserror::Error;
@@ -127,7 +129,13 @@ pub enum ProviderError {
     /// A policy without groups: no client could agree on a key.
     #[error("no key exchange group is configured; name at least one, for example X25519")]
     NoGroups,
-    /// The kernel gave no random bytes.
+    /// The kernel's generator in the process gave no random bytes.
+    #[error("the kernel gave no random bytes: {0}")]
+    Kernel(#[source] io::Error),
+    /// The kernel gave no memory for a lane's generator.
+    #[error("the kernel gave no memory for a lane's random generator: {0}")]
+    Memory(#[source] io::Error),
+    /// The kernel gave no random bytes to seed a generator.
     #[error("the kernel gave no random bytes to seed a lane's generator: {0}")]
     Random(#[from] getrandom::Error),
     /// A key exchange with itself failed or ended in two different secrets.

@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 23] = [
+static LAYERS: [Layer; 24] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -261,7 +261,12 @@ static LAYERS: [Layer; 23] = [
         may_use: &["sealane-engine", "sealane-libssl"],
         bans: &ENGINE_BANS,
     },
-    Layer { folder: "engine", may_use: &["sealane-reserved-port"], bans: &ENGINE_BANS },
+    Layer {
+        folder: "engine",
+        may_use: &["sealane-kernel-random", "sealane-reserved-port"],
+        bans: &ENGINE_BANS,
+    },
+    Layer { folder: "kernel-random", may_use: &[], bans: &[] },
     Layer { folder: "file-table", may_use: &[], bans: &[] },
     // For tests, and for the lab, which starts servers too.
     Layer { folder: "reserved-port", may_use: &[], bans: &[] },

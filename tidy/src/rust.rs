@@ -98,9 +98,11 @@ fn said_by_root(file: &File) -> Option<&'static str> {
     }
 }
 
-/// A lock-free ring, a table of open files, calls into C, memory that JavaScript allocates and a
-/// file that is mapped into memory cannot be written without; everything else can.
-const UNSAFE_CRATES: [&str; 5] = ["bytering", "file-table", "libssl", "node", "store"];
+/// A lock-free ring, a table of open files, calls into C and into the kernel's vDSO, memory that
+/// JavaScript allocates and a file that is mapped into memory cannot be written without; everything
+/// else can.
+const UNSAFE_CRATES: [&str; 6] =
+    ["bytering", "file-table", "kernel-random", "libssl", "node", "store"];
 
 const DOC_MARKS: [&str; 2] = ["///", "//!"];
 

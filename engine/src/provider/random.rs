@@ -1,22 +1,25 @@
-//! A lane's own random bytes: one generator per thread, without lock, shared line or system call.
+//! A lane's own random bytes: without lock, shared line or system call.
 //!
-//! ChaCha20 with fast key erasure: each refill of the buffer replaces the key, and bytes are erased
-//! as they are handed out, so what is in memory tells nothing about bytes handed out before. The
-//! kernel's generator gives the first key and is mixed in again after [`RESEED_INTERVAL_BYTES`],
-//! and after [`renew`], which a lane calls in each second of its clock.
+//! Where the kernel's generator runs in the process (Linux 6.11, see [`KernelRandom`]), it makes
+//! them: a thread has its own key, which the kernel takes back when a virtual machine was restored
+//! from a snapshot that the host reports (vmgenid), and which is empty after a fork.
 //!
-//! What this does not protect against:
-//! - Two copies of one process hand out the same bytes until each has asked the kernel again: a
-//!   virtual machine restored from a snapshot or copied, or a fork. That is at most the rest of a
-//!   second or of an interval, whichever ends first, if the kernels themselves differ by then. A
-//!   kernel learns that it was copied where the host reports it (vmgenid); elsewhere it may take it
-//!   a minute. Meanwhile the copies repeat server randoms and key shares, each to its own clients:
-//!   a client of one copy that is given the same share as a client of the other gains nothing by
-//!   it, but whoever learns the secret of one such share reads both sessions. Tickets repeat
-//!   nothing (see [`crate::tickets`]), and ECDSA signatures are made with what is signed. So
-//!   restart Sealane after a restore, and do not copy a running one.
-//! - A fork is one of these copies. Sealane never forks after a lane has warmed up; a program that
-//!   embeds lanes must not either, short of an immediate exec.
+//! Elsewhere it is ChaCha20 with fast key erasure: each refill of the buffer replaces the key, and
+//! bytes are erased as they are handed out, so what is in memory tells nothing about bytes handed
+//! out before. The kernel's generator gives the first key and is mixed in again after
+//! [`RESEED_INTERVAL_BYTES`], and after [`renew`], which a lane calls in each second of its clock.
+//! A fork finds the key wiped, and asks the kernel.
+//!
+//! What this one does not protect against:
+//! - Two copies of one machine, restored from a snapshot, hand out the same bytes until each has
+//!   asked the kernel again. That is at most the rest of a second or of an interval, whichever ends
+//!   first, if the kernels themselves differ by then. A kernel learns that it was copied where the
+//!   host reports it; elsewhere it may take it a minute. Meanwhile the copies
+//!   repeat server randoms and key shares, each to its own clients: a client of one copy that is
+//!   given the same share as a client of the other gains nothing by it, but whoever learns the
+//!   secret of one such share reads both sessions. Tickets repeat nothing (see [`crate::tickets`]),
+//!   and ECDSA signatures are made with what is signed. So restart Sealane after a restore, and do
+//!   not copy a running one.
 //! - Whoever reads the memory of a running process knows the bytes up to the next reseed; the
 //!   private keys lie in the same memory.
 
@@ -24,32 +27,61 @@ use std::cell::RefCell;
 
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
+use sealane_kernel_random::{KernelRandom, WipedOnFork};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::ProviderError;
 
-/// Fills `bytes` from the generator of the calling thread, which seeds itself on first use.
+/// Fills `bytes` from the generator of the calling thread, which is made on first use.
 ///
-/// Fails only if the kernel gives no seed; `bytes` must not be used then.
+/// Fails only if the kernel gives no seed or no memory; `bytes` must not be used then.
 pub fn fill(bytes: &mut [u8]) -> Result<(), ProviderError> {
-    GENERATOR
-        .try_with(|generator| generator.borrow_mut().fill(bytes, getrandom::fill))
+    SOURCE
+        .try_with(|source| source.borrow_mut().fill(bytes))
         .unwrap_or(Err(ProviderError::ThreadEnds))
 }
 
-/// Lets the generator of the calling thread ask the kernel before it hands out another byte.
+/// Lets a generator of ours ask the kernel before it hands out another byte on this thread.
 pub fn renew() {
     // A thread that ends hands out nothing any more.
-    let _ = GENERATOR.try_with(|generator| generator.borrow_mut().expire());
+    let _ = SOURCE.try_with(|source| {
+        if let Source::Ours(generator) = &mut *source.borrow_mut() {
+            generator.expire();
+        }
+    });
 }
 
 thread_local! {
-    static GENERATOR: RefCell<Generator> = const { RefCell::new(Generator::unseeded()) };
+    static SOURCE: RefCell<Source> = const { RefCell::new(Source::Unopened) };
 }
 
-/// The next key at the start of `buffer`, behind it bytes to hand out.
+/// Who makes the bytes of a thread.
+enum Source {
+    Unopened,
+    Kernel(KernelRandom),
+    Ours(Generator),
+}
+
+impl Source {
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ProviderError> {
+        match self {
+            Self::Unopened => {
+                *self = match KernelRandom::open() {
+                    Some(kernel) => Self::Kernel(kernel),
+                    None => Self::Ours(Generator::unseeded()?),
+                };
+                self.fill(bytes)
+            }
+            Self::Kernel(kernel) => kernel.fill(bytes).map_err(ProviderError::Kernel),
+            Self::Ours(generator) => generator.fill(bytes, getrandom::fill),
+        }
+    }
+}
+
+/// A generator of ours: the next key at the start of its memory, behind it bytes to hand out, and
+/// at the end a mark that is gone in a child.
 struct Generator {
-    buffer: [u8; BUFFER_BYTES],
+    memory: WipedOnFork<{ BUFFER_BYTES + 1 }>,
     /// Everything before this index is the key or has been handed out.
     next: usize,
     /// Bytes that may be produced before the kernel is asked again.
@@ -57,8 +89,9 @@ struct Generator {
 }
 
 impl Generator {
-    const fn unseeded() -> Self {
-        Self { buffer: [0; BUFFER_BYTES], next: BUFFER_BYTES, budget_bytes: 0 }
+    fn unseeded() -> Result<Self, ProviderError> {
+        let memory = WipedOnFork::new().map_err(ProviderError::Memory)?;
+        Ok(Self { memory, next: BUFFER_BYTES, budget_bytes: 0 })
     }
 
     fn fill<E>(
@@ -69,11 +102,14 @@ impl Generator {
     where
         ProviderError: From<E>,
     {
+        if self.memory.bytes()[MARK] == 0 {
+            self.expire();
+        }
         while !bytes.is_empty() {
             if self.next == BUFFER_BYTES {
                 self.refill(&seed)?;
             }
-            let fresh = &mut self.buffer[self.next..];
+            let fresh = &mut self.memory.bytes()[self.next..BUFFER_BYTES];
             let length = fresh.len().min(bytes.len());
             let (now, later) = bytes.split_at_mut(length);
             now.copy_from_slice(&fresh[..length]);
@@ -86,7 +122,7 @@ impl Generator {
 
     /// Gives up the bytes that it has; the key stays, to be mixed in.
     fn expire(&mut self) {
-        self.buffer[self.next..].zeroize();
+        self.memory.bytes()[self.next..BUFFER_BYTES].zeroize();
         self.next = BUFFER_BYTES;
         self.budget_bytes = 0;
     }
@@ -97,22 +133,19 @@ impl Generator {
             seed(&mut *key)?;
             self.budget_bytes = RESEED_INTERVAL_BYTES;
         }
+        let memory = self.memory.bytes();
         // The old key is mixed in: a kernel that repeats itself makes nothing worse.
-        for (new, old) in key.iter_mut().zip(&self.buffer) {
+        for (new, old) in key.iter_mut().zip(&*memory) {
             *new ^= old;
         }
-        self.buffer.zeroize();
+        memory.zeroize();
         // A key makes one buffer and is erased, so its nonce never has to change.
-        ChaCha20::new((&*key).into(), &Default::default()).apply_keystream(&mut self.buffer);
+        ChaCha20::new((&*key).into(), &Default::default())
+            .apply_keystream(&mut memory[..BUFFER_BYTES]);
+        memory[MARK] = 1;
         self.next = KEY_BYTES;
         self.budget_bytes -= BUFFER_BYTES;
         Ok(())
-    }
-}
-
-impl Drop for Generator {
-    fn drop(&mut self) {
-        self.buffer.zeroize();
     }
 }
 
@@ -122,6 +155,8 @@ pub const RESEED_INTERVAL_BYTES: usize = 1 << 14;
 
 const BUFFER_BYTES: usize = 1024;
 const KEY_BYTES: usize = 32;
+/// Behind the buffer: not 0 once there is a key.
+const MARK: usize = BUFFER_BYTES;
 
 #[cfg(test)]
 mod tests {
@@ -138,6 +173,7 @@ mod tests {
     #[test]
     fn bytes_do_not_repeat_on_a_thread_or_across_threads() {
         let draw = || -> Vec<[u8; 16]> {
+            make_ours();
             let mut drawn = vec![[0; 16]; 10_000];
             for bytes in &mut drawn {
                 fill(bytes).unwrap();
@@ -153,7 +189,19 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_makes_the_bytes_where_it_can() {
+        fill(&mut [0; 1]).unwrap();
+        let is_kernels = SOURCE.with_borrow(|source| matches!(source, Source::Kernel(_)));
+        assert_eq!(is_kernels, KernelRandom::open().is_some());
+        renew();
+        let (mut first, mut second) = ([0; 32], [0; 32]);
+        fill(&mut first).and_then(|()| fill(&mut second)).unwrap();
+        assert_ne!(first, second);
+    }
+
+    #[test]
     fn every_length_is_filled_whole() {
+        make_ours();
         for length in [0, 1, 31, 32, 33, BUFFER_BYTES - KEY_BYTES, BUFFER_BYTES, 5 * BUFFER_BYTES] {
             // Every byte of a position is zero in all of 32 draws once in 2^256.
             let mut seen = vec![0; length];
@@ -169,7 +217,7 @@ mod tests {
     #[test]
     fn the_kernel_is_asked_once_per_interval() {
         let asked = Cell::new(0);
-        let mut generator = Generator::unseeded();
+        let mut generator = Generator::unseeded().unwrap();
         let produced = 4 * RESEED_INTERVAL_BYTES / BUFFER_BYTES;
         for _ in 0..produced {
             let mut bytes = [0; BUFFER_BYTES - KEY_BYTES];
@@ -180,10 +228,9 @@ mod tests {
 
     #[test]
     fn two_copies_part_when_their_seconds_end() {
-        let mut original = Generator::unseeded();
+        let mut original = Generator::unseeded().unwrap();
         original.fill(&mut [0; 100], count(&Cell::new(0))).unwrap();
-        let Generator { buffer, next, budget_bytes } = original;
-        let mut copy = Generator { buffer, next, budget_bytes };
+        let mut copy = copied(&mut original);
         let draw = |generator: &mut Generator, seed: u8| {
             let mut bytes = [0; 32];
             let kernel = |key: &mut [u8]| {
@@ -198,12 +245,12 @@ mod tests {
         copy.expire();
         assert_ne!(draw(&mut original, 1), draw(&mut copy, 2));
         // The kernels may repeat themselves; then the copies do, and nothing else is worse.
-        assert_ne!(original.buffer[..KEY_BYTES], [1; KEY_BYTES]);
+        assert_ne!(original.memory.bytes()[..KEY_BYTES], [1; KEY_BYTES]);
     }
 
     #[test]
     fn two_copies_part_within_a_hundred_handshakes() {
-        let mut generator = Generator::unseeded();
+        let mut generator = Generator::unseeded().unwrap();
         generator.fill(&mut [0; 1], count(&Cell::new(0))).unwrap();
         let asked = Cell::new(0);
         // Of 200 bytes each: a server random, a key share, the nonces of signature and tickets.
@@ -213,13 +260,14 @@ mod tests {
 
     #[test]
     fn a_lane_asks_anew_when_its_clock_goes_on() {
+        make_ours();
         let now = UnixSeconds(1_000_000);
         let root = TicketRoot::generate(Duration::from_secs(600), now, |bytes| bytes.fill(1));
         let lane = LaneResources::new(root.unwrap(), now, NonZeroUsize::MIN);
         let is_renewed = |at: u64| {
             fill(&mut [0; 1]).unwrap();
             lane.tell_time(UnixSeconds(at)).unwrap();
-            GENERATOR.with_borrow(|generator| generator.budget_bytes == 0)
+            ours(|generator| generator.budget_bytes == 0)
         };
         let expected = [(now.0, false), (now.0 + 1, true), (now.0 + 1, false), (now.0, true)];
         assert_eq!(expected.map(|(at, _)| (at, is_renewed(at))), expected);
@@ -227,20 +275,35 @@ mod tests {
 
     #[test]
     fn renewing_leaves_nothing_to_hand_out() {
+        make_ours();
         fill(&mut [0; 100]).unwrap();
         renew();
-        let left = GENERATOR.with_borrow(|generator| {
+        let left = ours(|generator| {
             assert_eq!(generator.budget_bytes, 0);
-            generator.buffer[KEY_BYTES..].iter().filter(|byte| **byte != 0).count()
+            let kept = &generator.memory.bytes()[KEY_BYTES..BUFFER_BYTES];
+            kept.iter().filter(|byte| **byte != 0).count()
         });
         assert_eq!(left, 0);
         fill(&mut [0; 100]).unwrap();
-        GENERATOR.with_borrow(|generator| assert_ne!(generator.budget_bytes, 0));
+        ours(|generator| assert_ne!(generator.budget_bytes, 0));
+    }
+
+    /// What a child finds in memory that the kernel wipes.
+    #[test]
+    fn a_generator_that_was_wiped_hands_out_nothing_of_before() {
+        let mut generator = Generator::unseeded().unwrap();
+        let asked = Cell::new(0);
+        generator.fill(&mut [0; 100], count(&asked)).unwrap();
+        generator.memory.bytes().fill(0);
+        let mut bytes = [0; 32];
+        generator.fill(&mut bytes, count(&asked)).unwrap();
+        assert_ne!(bytes, [0; 32]);
+        assert_eq!(asked.get(), 2);
     }
 
     #[test]
     fn a_kernel_without_bytes_stops_the_generator() {
-        let mut generator = Generator::unseeded();
+        let mut generator = Generator::unseeded().unwrap();
         let refuse = |_: &mut [u8]| Err(getrandom::Error::UNSUPPORTED);
         assert!(matches!(generator.fill(&mut [0; 1], refuse), Err(ProviderError::Random(_))));
 
@@ -253,24 +316,44 @@ mod tests {
 
     #[test]
     fn bytes_handed_out_leave_no_trace() {
-        let mut generator = Generator::unseeded();
+        let mut generator = Generator::unseeded().unwrap();
         let mut bytes = [0; 100];
         generator.fill(&mut bytes, count(&Cell::new(0))).unwrap();
         assert_ne!(bytes, [0; 100]);
-        assert_eq!(generator.buffer[KEY_BYTES..KEY_BYTES + 100], [0; 100]);
+        assert_eq!(generator.memory.bytes()[KEY_BYTES..KEY_BYTES + 100], [0; 100]);
 
-        let key = generator.buffer[..KEY_BYTES].to_vec();
+        let key = generator.memory.bytes()[..KEY_BYTES].to_vec();
         generator.fill(&mut [0; BUFFER_BYTES], count(&Cell::new(0))).unwrap();
-        assert_ne!(generator.buffer[..KEY_BYTES], key);
+        assert_ne!(generator.memory.bytes()[..KEY_BYTES], key);
     }
 
     #[test]
     fn the_stream_is_chacha20_under_the_seed() {
-        let mut generator = Generator::unseeded();
+        let mut generator = Generator::unseeded().unwrap();
         let mut bytes = [0; 8];
         generator.fill(&mut bytes, count(&Cell::new(0))).unwrap();
         // RFC 8439 appendix A.1: key, nonce and counter zero; the first 32 bytes are the next key.
         assert_eq!(bytes, [0xda, 0x41, 0x59, 0x7c, 0x51, 0x57, 0x48, 0x8d]);
+    }
+
+    /// Makes this thread's generator one of ours, whatever the kernel has.
+    fn make_ours() {
+        SOURCE.set(Source::Ours(Generator::unseeded().unwrap()));
+    }
+
+    /// Looks at this thread's generator, which is one of ours.
+    fn ours<T>(look: impl FnOnce(&mut Generator) -> T) -> T {
+        SOURCE.with_borrow_mut(|source| match source {
+            Source::Ours(generator) => look(generator),
+            _ => panic!("the generator is the kernel's"),
+        })
+    }
+
+    /// A generator in the state of `original`, as a copied machine has it.
+    fn copied(original: &mut Generator) -> Generator {
+        let mut copy = Generator::unseeded().unwrap();
+        copy.memory.bytes().copy_from_slice(original.memory.bytes());
+        Generator { next: original.next, budget_bytes: original.budget_bytes, ..copy }
     }
 
     /// A kernel that always answers zeros, and counts how often it was asked.

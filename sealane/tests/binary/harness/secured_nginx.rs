@@ -19,7 +19,7 @@ pub struct SecuredNginx {
 }
 
 impl SecuredNginx {
-    /// Starts nginx with a certificate of `inner`, which signs all that it signs; `more` is for its
+    /// Starts nginx with a certificate that `inner` issued, and lets it sign; `more` is for its
     /// server block.
     pub fn start(folder: &Path, inner: &Authority, version: &str, more: &str) -> Option<Self> {
         let program = required("nginx")?;

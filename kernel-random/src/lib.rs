@@ -1,0 +1,16 @@
+//! Random bytes from the kernel without a system call, and memory that it wipes when a process
+//! forks.
+//!
+//! Since Linux 6.11 a part of getrandom(2) runs in the process (the vDSO): each thread keeps a key
+//! in a page that the kernel gave out for it, and takes another when the kernel's own generator has
+//! changed, which it does also where a virtual machine was restored from a snapshot. That page is
+//! empty in a child, and nobody else reads or writes it.
+//!
+//! Who has a generator of its own keeps it in [`WipedOnFork`].
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod memory;
+mod vdso;
+
+pub use memory::WipedOnFork;
+pub use vdso::KernelRandom;
