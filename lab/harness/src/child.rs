@@ -238,7 +238,7 @@ fn locked(kept: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
 
 /// For a server to close its connections, and for a run of the lab to finish a round and write it.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
-/// As much as a pipe holds.
+/// The bytes that a pipe holds.
 const BUFFER_BYTES: usize = 64 << 10;
 const LINES_SHOWN: usize = 8;
 /// Tells whether a child has ended, and leaves it to be waited for.

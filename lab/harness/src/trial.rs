@@ -122,7 +122,7 @@ pub enum Line {
     },
     /// The window is closed.
     Window {
-        /// Its figures; the order is the caller's.
+        /// The round's figures; the order is the caller's.
         round: HandshakeRound,
         /// What both ends read back, the same every time.
         negotiated: Negotiated,

@@ -155,7 +155,7 @@ pub struct Hold {
 pub struct PathNode {
     /// The node of who called it; `None` at a thread's first known function.
     pub caller: Option<u32>,
-    /// Its name, with what was inlined into it where the access stands.
+    /// The function's name, with what was inlined into it where the access stands.
     pub function: String,
     /// The file it belongs to.
     pub owner: String,

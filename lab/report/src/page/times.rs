@@ -137,6 +137,6 @@ fn figure(plot: &LinePlot, what: &str, end: &str, look: &str) -> String {
     Figure { title: &title, tag: Tag::Measured, look, drawing: &plot.draw() }.html()
 }
 
-/// Of a page that would be too large with all of them.
+/// Scenarios on a page that would be too large with all of them.
 const BRIEF_SCENARIOS: usize = 1;
 const SHOWN_PERCENT: f64 = 99.95;

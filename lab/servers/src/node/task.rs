@@ -49,7 +49,7 @@ pub struct NodeTask {
     pub package: PathBuf,
     /// That serve.
     pub processes: u16,
-    /// Of each process of sealane.
+    /// The lanes of each process of sealane.
     pub lanes: u16,
     /// The folder of the server's script and its bodies.
     pub files: PathBuf,

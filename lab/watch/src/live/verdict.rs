@@ -457,7 +457,7 @@ const CHANCE_MAX: f64 = 4.0;
 const DELAY_MIN: f64 = 0.25;
 const HALF: f64 = 0.5;
 const HIDDEN: &str = "or for a lock of its runtime, which is not to be seen from outside";
-/// Of a processor.
+/// The share of a processor.
 const IDLE_MAX: f64 = 0.05;
 const LOCK_SHARE_MIN: f64 = 0.15;
 const OTHERS_MAX: f64 = 0.25;
