@@ -2,7 +2,7 @@
 //! beside it; the first rule that holds gives the verdict. Measured only: nothing is forecast.
 
 mod kernel_lock;
-mod place;
+mod wanted_lock;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::{
 };
 
 use kernel_lock::{table_lock, told};
-use place::{WantedLock, busiest_place};
+use wanted_lock::{WantedLock, busiest_place};
 
 /// The verdict, then what else is worth a line.
 pub(super) fn findings(live: &Live) -> Vec<LiveFinding> {
