@@ -10,8 +10,8 @@
 //! ```
 //! `-` reads the task from standard input. The second form is for instruments: every thread does
 //! exactly `warm_up` operations, then all wait for each other, then each does exactly `count` with
-//! [`phase`] marks around each side's work. The first line printed is always [`Reply::Started`], the
-//! last one the result; after [`Reply::Failed`] the exit status is not 0.
+//! [`phase`] marks around each side's work. The first line printed is always [`Reply::Started`],
+//! the last one the result; after [`Reply::Failed`] the exit status is not 0.
 
 pub mod launch;
 

@@ -348,8 +348,8 @@ fn spread(values: &[f64], decimals: usize) -> String {
     })
 }
 
-const SIGNS: &str = "n/o: not offered; refused: the load was not reached; *: no verdict on the server. The best peer \
-     of a ratio is the cheapest of each round.";
+const SIGNS: &str = "n/o: not offered; refused: the load was not reached; *: no verdict on the \
+                     server. The best peer of a ratio is the cheapest of each round.";
 /// Our own row.
 pub(super) const SEALANE: &str = "sealane";
 /// Which cases share a table.
