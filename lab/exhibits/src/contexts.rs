@@ -30,7 +30,7 @@ use sealane_lab_harness::{
     journal::Journal,
     options::Shuffled,
     strategies,
-    trial::{Body, Line},
+    trial::{Body, Reply},
 };
 use sealane_lab_model::error::Error;
 use sealane_lab_stacks::stacks;
@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 impl Body for ContextsTask {
     const NAME: &'static str = "contexts";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         match self {
             ContextsTask::BadOptions(client) => refusals::bad_options(client),
             ContextsTask::Libmongoc(task) => mongoc::run(task),

@@ -3,14 +3,11 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read},
+    io::Read,
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::{Path, PathBuf},
     process::{self, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -91,8 +88,7 @@ impl Child {
 
     /// Whether the first process still runs.
     pub fn runs(&self) -> bool {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !self.is_waited_for && matches!(waitid(WaitId::Pid(self.pid), look), Ok(None))
+        !self.is_waited_for && matches!(waitid(WaitId::Pid(self.pid), LOOK), Ok(None))
     }
 
     /// How the first process ended, once it has; what it left in its group ends too.
@@ -126,9 +122,10 @@ impl Child {
         kill_process(self.pid, signal).map_err(|error| Error::io(what)(error.into()))
     }
 
-    /// Sends `signal` to the whole group, if the first process has not been waited for.
+    /// Sends `signal` to the whole group, if nobody has waited for the first process: after that
+    /// the group's number may be somebody else's.
     pub fn signal_group(&self, signal: Signal) {
-        if !self.is_waited_for {
+        if !self.is_waited_for && waitid(WaitId::Pid(self.pid), LOOK).is_ok() {
             let _ = kill_process_group(self.pid, signal);
         }
     }
@@ -170,11 +167,18 @@ impl Child {
 
     /// The descendants, by what is not another process when they have ended.
     fn started(&self) -> Vec<OwnedFd> {
-        let tree = if self.runs() { tree(self.id()).unwrap_or_default() } else { Vec::new() };
-        let others = tree.into_iter().filter(|id| *id != self.id());
-        let pids = others.filter_map(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        pids.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).collect()
+        held(self.id(), || if self.runs() { tree(self.id()).unwrap_or_default() } else { vec![] })
     }
+}
+
+/// What `tree` tells, but for `first`. A number may have become another process's before it was
+/// opened: what is not told once more afterwards is let go.
+fn held(first: u32, tree: impl Fn() -> Vec<u32>) -> Vec<OwnedFd> {
+    let others = tree().into_iter().filter(|id| *id != first);
+    let open = |id| pidfd_open(Pid::from_raw(i32::try_from(id).ok()?)?, PidfdFlags::empty()).ok();
+    let opened: Vec<(u32, OwnedFd)> = others.filter_map(|id| Some((id, open(id)?))).collect();
+    let still = tree();
+    opened.into_iter().filter(|(id, _)| still.contains(id)).map(|(_, process)| process).collect()
 }
 
 impl Drop for Child {
@@ -186,53 +190,75 @@ impl Drop for Child {
 /// What a child writes to a pipe, read on a thread of its own, so that the child never waits for
 /// its reader; the first `OUTPUT_BYTES_MAX` are kept.
 pub struct Output {
-    reader: JoinHandle<Vec<u8>>,
-    has_spoken: Arc<AtomicBool>,
+    reader: JoinHandle<()>,
+    kept: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Output {
     /// Reads `pipe`; without one, nothing is said.
     pub fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
-        let has_spoken = Arc::new(AtomicBool::new(false));
-        let first = Arc::clone(&has_spoken);
+        let kept = Arc::default();
+        let text = Arc::clone(&kept);
         let reader = thread::spawn(move || {
-            let Some(mut pipe) = pipe else { return Vec::new() };
-            let mut text = vec![0];
-            if pipe.read_exact(&mut text).is_err() {
-                return Vec::new();
+            let mut buffer = vec![0; BUFFER_BYTES];
+            let Some(mut pipe) = pipe else { return };
+            while let Ok(some @ 1..) = pipe.read(&mut buffer) {
+                let mut text = locked(&text);
+                let free = OUTPUT_BYTES_MAX - text.len();
+                text.extend_from_slice(&buffer[..some.min(free)]);
             }
-            first.store(true, Ordering::Relaxed);
-            let _ = pipe.by_ref().take(OUTPUT_BYTES_MAX - 1).read_to_end(&mut text);
-            let _ = io::copy(&mut pipe, &mut io::sink());
-            text
         });
-        Self { reader, has_spoken }
+        Self { reader, kept }
     }
 
     /// Whether something has come.
     pub fn has_spoken(&self) -> bool {
-        self.has_spoken.load(Ordering::Relaxed)
+        !locked(&self.kept).is_empty()
     }
 
-    /// All that was kept, once every process that could write has ended.
+    /// All that was kept until every process that could write has ended, or, if one that nobody
+    /// found keeps the pipe, for `OUTPUT_TIME_MAX`.
     pub fn text(self) -> String {
-        String::from_utf8_lossy(&self.reader.join().unwrap_or_default()).into_owned()
+        self.text_within(OUTPUT_TIME_MAX)
     }
+
+    fn text_within(self, time_max: Duration) -> String {
+        let deadline = Instant::now() + time_max;
+        while !self.reader.is_finished() && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+        String::from_utf8_lossy(&locked(&self.kept)).into_owned()
+    }
+}
+
+/// Nothing that holds it leaves it half changed.
+fn locked(kept: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// For a server to close its connections, and for a run of the lab to finish a round and write it.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
+/// The bytes that a pipe holds.
+const BUFFER_BYTES: usize = 64 << 10;
 const LINES_SHOWN: usize = 8;
-const OUTPUT_BYTES_MAX: u64 = 64 << 20;
+/// Tells whether a child has ended, and leaves it to be waited for.
+const LOOK: WaitIdOptions =
+    WaitIdOptions::EXITED.union(WaitIdOptions::NOHANG).union(WaitIdOptions::NOWAIT);
+const OUTPUT_BYTES_MAX: usize = 64 << 20;
+/// For what is left in a pipe when its writers have ended, on a machine that does much else.
+const OUTPUT_TIME_MAX: Duration = Duration::from_secs(10);
 /// Small beside what children are started for.
 const POLL: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{BufRead, BufReader},
+        cell::Cell,
+        io::{self, BufRead, BufReader, Write},
         os::unix::process::ExitStatusExt,
     };
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
 
@@ -287,7 +313,47 @@ mod tests {
         let output = Output::of(child.take_output());
         assert_eq!(child.wait(Duration::from_secs(60)).unwrap().code(), Some(7));
         assert!(output.has_spoken());
-        assert_eq!(output.text().len() as u64, OUTPUT_BYTES_MAX);
+        assert_eq!(output.text().len(), OUTPUT_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_writer_that_nobody_ends_is_not_waited_for() {
+        let (pipe, mut writer) = io::pipe().unwrap();
+        let output = Output::of(Some(pipe));
+        writer.write_all(b"a word").unwrap();
+        while !output.has_spoken() {
+            thread::yield_now();
+        }
+        assert_eq!(output.text_within(Duration::from_millis(1)), "a word");
+    }
+
+    #[test]
+    fn a_number_that_has_become_anothers_is_let_go() {
+        let other = Child::start(&mut shell("read line")).unwrap();
+        assert_eq!(held(1, || vec![1, other.id()]).len(), 1);
+        let looks = Cell::new(0);
+        let tree = || {
+            looks.set(looks.get() + 1);
+            if looks.get() == 1 { vec![1, other.id()] } else { vec![1] }
+        };
+        assert!(held(1, tree).is_empty());
+    }
+
+    #[test]
+    fn a_group_whose_first_another_waited_for_is_not_signalled() {
+        let mut command = shell("sleep 1000 & echo $!");
+        let mut child = Child::start(command.stdout(Stdio::piped())).unwrap();
+        let mut line = String::new();
+        BufReader::new(child.take_output().unwrap()).read_line(&mut line).unwrap();
+        let sleep = line.trim().parse().unwrap();
+        let opened = pidfd_open(Pid::from_raw(sleep).unwrap(), PidfdFlags::empty()).unwrap();
+        waitid(WaitId::Pid(child.pid), WaitIdOptions::EXITED).unwrap();
+        drop(child);
+        pidfd_send_signal(&opened, Signal::CONT).expect("it still runs");
+        let ends = PollFd::new(&opened, PollFlags::IN);
+        let short = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        assert_eq!(poll(&mut [ends], Some(&short)).unwrap(), 0, "it was ended");
+        pidfd_send_signal(&opened, Signal::KILL).unwrap();
     }
 
     #[test]

@@ -121,22 +121,21 @@ pub fn read(path: &Path) -> Result<Run, Error> {
     Ok(run)
 }
 
-/// Writes a document, whole or not at all.
+/// Writes a document, whole or not at all; packed as [`document::bytes`] has it.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn write(path: &Path, run: &Run) -> Result<(), Error> {
-    let text = serde_json::to_vec_pretty(run)
+    let mut json = serde_json::to_vec_pretty(run)
         .map_err(|error| Error::Check(format!("a document as JSON: {error}")))?;
+    json.push(b'\n');
+    let bytes = document::bytes(path, json)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::Builder::new()
         .permissions(Permissions::from_mode(MODE))
         .tempfile_in(folder.unwrap_or(Path::new(".")))
         .map_err(Error::file(path))?;
-    file.write_all(&text)
-        .and_then(|()| file.write_all(b"\n"))
-        .and_then(|()| file.as_file().sync_all())
-        .map_err(Error::file(path))?;
+    file.write_all(&bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file(path))?;
     file.persist(path).map_err(|error| Error::file(path)(error.error))?;
     Ok(())
 }
@@ -167,6 +166,17 @@ mod tests {
         let error = Journal::resume(&path).err().unwrap().to_string();
         assert!(error.ends_with("it is complete"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+    }
+
+    #[test]
+    fn a_packed_run_goes_on_packed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [packed, path] = ["run.json.gz", "run.json"].map(|name| folder.path().join(name));
+        Journal::begin(Vec::new(), Some(&packed)).save(false).unwrap();
+        fs::rename(&packed, &path).unwrap();
+        Journal::resume(&path).unwrap().save(true).unwrap();
+        assert!(fs::read(&path).unwrap().starts_with(&[0x1f, 0x8b]));
+        assert!(read(&path).unwrap().complete);
     }
 
     #[test]

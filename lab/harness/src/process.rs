@@ -20,7 +20,7 @@ use crate::{
 /// A running server, which is dereferenced for what every [`Child`] can.
 pub struct Process {
     child: Child,
-    /// It has a thread for each connection, whose time is gone with it.
+    /// Whether it has a thread for each connection, whose time is gone with it.
     threads_pass: bool,
 }
 
@@ -130,11 +130,11 @@ pub struct Cpu {
 /// What a thread is to its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It does TLS, and is named so.
+    /// A thread that does TLS, and is named so.
     Lane,
     /// The one that the process began with.
     Main,
-    /// It is neither.
+    /// A thread that is neither.
     Other,
 }
 

@@ -26,7 +26,7 @@ use crate::{
     interrupt::Interrupt,
     journal::Journal,
     rounds::{self, Measurement, Schedule, Turn},
-    trial::{Line, Task, launch},
+    trial::{Reply, Task, launch},
 };
 
 /// Everything that one command measures.
@@ -53,7 +53,7 @@ pub struct Cell {
     pub strategy: String,
     /// What else tells this row from others.
     pub variant: BTreeMap<String, String>,
-    /// The trial, which answers with [`Line::Figures`].
+    /// The trial, which answers with [`Reply::Figures`].
     pub task: Task,
 }
 
@@ -227,7 +227,7 @@ impl Measurement for Rows<'_> {
 
 fn outcome(task: &Task, time_max: Duration) -> Result<Outcome, Error> {
     match launch::run(task, time_max)? {
-        Line::Figures { figures, times } => {
+        Reply::Figures { figures, times } => {
             let read = |(name, times)| Times::read(&times).map(|times| (name, times));
             let times = times.into_iter().map(read).collect::<Result<_, _>>()?;
             Ok(Outcome { figures, times })

@@ -1,5 +1,5 @@
 //! One trial, in a process of its own: the hidden command `trial`, the [`Task`] that it reads and
-//! the [`Line`]s that it prints, as JSON. Which tasks there are, the program says: [`run`] looks a
+//! the [`Reply`]s that it prints, as JSON. Which tasks there are, the program says: [`run`] looks a
 //! task's name up in its table.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! ```
 //! `-` reads the task from standard input. The second form is for instruments: every thread does
 //! exactly `warm_up` operations, then all wait for each other, then each does exactly `count` with
-//! [`phase`] marks around each side's work. The first line printed is always [`Line::Started`], the
-//! last one the result; after [`Line::Failed`] the exit status is not 0.
+//! [`phase`] marks around each side's work. The first line printed is always [`Reply::Started`],
+//! the last one the result; after [`Reply::Failed`] the exit status is not 0.
 
 pub mod launch;
 
@@ -72,11 +72,11 @@ pub trait Body: Serialize + DeserializeOwned {
     ///
     /// # Errors
     /// Why there is none.
-    fn perform(&self) -> Result<Line, Error>;
+    fn perform(&self) -> Result<Reply, Error>;
 }
 
 /// A name of a task, and what does such a task from its body.
-pub type Entry = (&'static str, fn(Map<String, Value>) -> Result<Line, Error>);
+pub type Entry = (&'static str, fn(Map<String, Value>) -> Result<Reply, Error>);
 
 /// The entry of `B` in the program's table.
 #[must_use]
@@ -100,7 +100,7 @@ pub struct Fixed {
 /// What a trial prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
-pub enum Line {
+pub enum Reply {
     /// All bytes have arrived and were compared.
     Bulk(BulkOutcome),
     /// The process runs.
@@ -122,7 +122,7 @@ pub enum Line {
     },
     /// The window is closed.
     Window {
-        /// Its figures; the order is the caller's.
+        /// The round's figures; the order is the caller's.
         round: HandshakeRound,
         /// What both ends read back, the same every time.
         negotiated: Negotiated,
@@ -189,18 +189,18 @@ pub fn run(arguments: &Arguments, table: &[Entry]) -> Result<bool, Error> {
         let (name, names) = (task.name, names.join(", "));
         return Err(Error::Check(format!("no task is called {name:?}; there are {names}")));
     };
-    print(&Line::Started { marks: phase::address() })?;
+    print(&Reply::Started { marks: phase::address() })?;
     let line = perform(task.body).unwrap_or_else(|error| match error {
-        Error::Unsupported(reason) => Line::Failed { unsupported: true, reason },
-        Error::Check(reason) => Line::Failed { unsupported: false, reason },
-        other => Line::Failed { unsupported: false, reason: other.to_string() },
+        Error::Unsupported(reason) => Reply::Failed { unsupported: true, reason },
+        Error::Check(reason) => Reply::Failed { unsupported: false, reason },
+        other => Reply::Failed { unsupported: false, reason: other.to_string() },
     });
     print(&line)?;
-    Ok(!matches!(line, Line::Failed { .. }))
+    Ok(!matches!(line, Reply::Failed { .. }))
 }
 
 /// At once, so that a crash afterwards takes nothing with it.
-fn print(line: &Line) -> Result<(), Error> {
+fn print(line: &Reply) -> Result<(), Error> {
     let mut text = serde_json::to_string(line)
         .map_err(|error| Error::Check(format!("a result as JSON: {error}")))?;
     text.push('\n');
@@ -229,10 +229,10 @@ mod tests {
     impl Body for Adding {
         const NAME: &'static str = "adding";
 
-        fn perform(&self) -> Result<Line, Error> {
+        fn perform(&self) -> Result<Reply, Error> {
             let sum = self.numbers.iter().sum::<u64>() + self.more;
             let figures = [("sum".to_owned(), sum as f64)].into();
-            Ok(Line::Figures { figures, times: BTreeMap::new() })
+            Ok(Reply::Figures { figures, times: BTreeMap::new() })
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let read: Task = serde_json::from_str(r#"{"numbers":[7],"task":"adding"}"#).unwrap();
         let (name, perform) = entry::<Adding>();
         assert_eq!(name, read.name);
-        let Line::Figures { figures, .. } = perform(read.body).unwrap() else {
+        let Reply::Figures { figures, .. } = perform(read.body).unwrap() else {
             panic!("no figures")
         };
         assert_eq!(figures["sum"], 7.0);

@@ -22,7 +22,7 @@ use crate::{
     scenario::{Negotiated, Scenario},
 };
 
-pub use file::text;
+pub use file::{bytes, text};
 pub use findings::{
     Amount, Finding, HOT_LINES_MAX, HotLine, PATH_FUNCTIONS_MAX, Recorded, SITES_MAX, Site,
 };
@@ -71,47 +71,47 @@ pub struct Run {
     /// Every stack that took part.
     #[serde(default)]
     pub stacks: Vec<Identity>,
-    /// Of `handshake`.
+    /// What `handshake` measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handshakes: Vec<HandshakeSeries>,
-    /// Of `bulk`.
+    /// What `bulk` measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bulk: Vec<BulkSeries>,
-    /// Of `memory`.
+    /// What `memory` measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryResult>,
-    /// Of `count`.
+    /// What `count` counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<CountResult>,
-    /// Of `count --kernel`.
+    /// What `count --kernel` counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_ledgers: Vec<KernelLedger>,
-    /// Of `forecast --kernel`, one per recording.
+    /// What `forecast --kernel` says, one per recording.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_forecasts: Vec<KernelForecast>,
-    /// Of `gate`.
+    /// What `gate` held.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
-    /// Of `forecast` and `why`.
+    /// What `forecast` and `why` say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forecasts: Vec<Forecast>,
     /// Pairs of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forecast_comparisons: Vec<ForecastComparison>,
-    /// Of `validate`.
+    /// What `validate` found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,
-    /// Of `findings`.
+    /// What `findings` found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// Of `why PID`.
+    /// What `why PID` saw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub live: Vec<Live>,
-    /// Of `servers`.
+    /// What `servers` measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
-    /// Of `tables`, `tickets`, `ring`, `offload`, `certificates`, `contexts` and `node`: the ways
-    /// to do one thing, side by side.
+    /// What `tables`, `tickets`, `ring`, `offload`, `certificates`, `contexts` and `node` measured:
+    /// the ways to do one thing, side by side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strategies: Vec<Strategies>,
     /// Pairs that were measured in the same rounds, with the verdict on each.
@@ -122,7 +122,7 @@ pub struct Run {
 /// The lab's own version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tool {
-    /// Of the crate.
+    /// The crate's version.
     pub version: String,
     /// How it was built: `release` or `debug`.
     pub profile: String,
@@ -215,7 +215,7 @@ pub struct HandshakeRound {
     pub cpu_ns: u64,
     /// From the first thread's first handshake to the last thread's.
     pub start_spread_ns: u64,
-    /// Of each thread: `server_ns`, `client_ns`, `server_setup_ns`, `client_setup_ns`.
+    /// Times of each thread: `server_ns`, `client_ns`, `server_setup_ns`, `client_setup_ns`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_thread_ns: Vec<[u64; 4]>,
     /// Medians per handshake: server, client, other. Unlike the sums they do not tell who happened
@@ -505,7 +505,7 @@ pub struct Floor {
 pub struct Server {
     /// Name in the table.
     pub name: String,
-    /// As the program tells.
+    /// The version, as the program tells.
     pub version: String,
     /// The TLS library it is linked with.
     pub tls_library: String,
@@ -580,8 +580,8 @@ pub struct Figure {
     pub name: String,
     /// For a heading, such as `CPU per ticket`.
     pub title: String,
-    /// Of the values, as shown: `ns`, `us`, `ms`, `kB`, `MB/s`, `per second`, `%`, or empty for a
-    /// plain count.
+    /// The unit of the values, as shown: `ns`, `us`, `ms`, `kB`, `MB/s`, `per second`, `%`, or
+    /// empty for a plain count.
     pub unit: String,
     /// Whether it was counted, event by event, rather than measured by a clock. A count of how
     /// threads met, such as waits for a lock, differs from run to run all the same.
@@ -594,7 +594,7 @@ pub struct Figure {
 /// One strategy with one set of parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StrategyRow {
-    /// Its name on the command line.
+    /// The strategy's name on the command line.
     pub strategy: String,
     /// What else tells this row from others, such as `threads`: `2`; rows that agree in it are
     /// compared.
@@ -616,7 +616,7 @@ pub struct StrategyRow {
 /// One acceptance check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrategyCheck {
-    /// Its number, such as `C6`.
+    /// The check's number, such as `C6`.
     pub id: String,
     /// What has to hold, as a sentence.
     pub claim: String,

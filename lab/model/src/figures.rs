@@ -21,7 +21,7 @@ pub struct Figure<R> {
     pub head: &'static str,
     /// The unit of its values, such as `us`; empty for a plain count.
     pub unit: &'static str,
-    /// Its value, if the round tells it.
+    /// The value in a round, if that tells it.
     pub of_round: fn(&R) -> Option<f64>,
 }
 

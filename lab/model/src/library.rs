@@ -21,7 +21,7 @@ pub struct Identity {
 /// Calls of one function that hold a lock of the library's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimedCall {
-    /// Its name without its type's.
+    /// The function's name without its type's.
     pub function: String,
     /// How often it was called, warm-up included.
     pub calls: u64,

@@ -42,7 +42,7 @@ pub struct Recording {
     /// instrument; absent if it was not measured.
     pub native_ns: Option<ByPart<f64>>,
     /// Lines that are replayed.
-    pub lines: Vec<Line>,
+    pub lines: Vec<RecordedLine>,
     /// Locks that are replayed.
     pub locks: Vec<Lock>,
     /// Call paths: each node is a function and its caller's node.
@@ -88,7 +88,7 @@ pub struct ByPart<T> {
 
 /// A cache line that at least two threads touched, and at least one wrote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct RecordedLine {
     /// `lock`, `reference-count`, `global`, `false-sharing` or `read-shared` (one thread writes,
     /// others read).
     pub class: String,
@@ -155,7 +155,7 @@ pub struct Hold {
 pub struct PathNode {
     /// The node of who called it; `None` at a thread's first known function.
     pub caller: Option<u32>,
-    /// Its name, with what was inlined into it where the access stands.
+    /// The function's name, with what was inlined into it where the access stands.
     pub function: String,
     /// The file it belongs to.
     pub owner: String,
@@ -390,7 +390,7 @@ mod tests {
         let whole = || Recording {
             schema: SCHEMA.into(),
             operations: 1,
-            lines: vec![Line::default()],
+            lines: vec![RecordedLine::default()],
             locks: vec![Lock { holds: vec![Hold::default()], ..Lock::default() }],
             paths: vec![PathNode::default(), node(Some(0))],
             steps: vec![Step::default()],

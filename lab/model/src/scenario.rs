@@ -1,12 +1,13 @@
 //! What a trial does: a [`Scenario`], the same for every stack, and what came out of it at both
 //! ends, [`Negotiated`].
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
 /// Everything that two stacks must have in common before their figures may stand side by side.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Scenario {
     /// How the handshake goes.
     pub kind: Kind,
@@ -46,19 +47,7 @@ impl Default for Scenario {
 }
 
 /// How a handshake goes.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// With the server's certificate and signature.
@@ -70,19 +59,7 @@ pub enum Kind {
 }
 
 /// A protocol version.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 pub enum Version {
     /// TLS 1.2, always with an ephemeral key exchange.
     #[serde(rename = "1.2")]
@@ -95,19 +72,7 @@ pub enum Version {
 }
 
 /// Record protection; together with version and key it determines the cipher suite.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cipher {
     /// AES-128 in GCM.
@@ -119,19 +84,7 @@ pub enum Cipher {
 }
 
 /// A key-exchange group.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// X25519.
@@ -147,19 +100,7 @@ pub enum Group {
 }
 
 /// The type of a certificate's key.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Key {
     /// RSA with 2,048 bits.
@@ -175,19 +116,7 @@ pub enum Key {
 }
 
 /// What the threads of one trial share.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
     /// One server context and one client context for all threads.

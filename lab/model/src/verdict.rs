@@ -204,17 +204,17 @@ mod tests {
     use super::*;
     use crate::{
         document::{Base, CauseWrites, LineCost, Profile},
-        recording::{ByPart, Line, Recording, Step},
+        recording::{ByPart, RecordedLine, Recording, Step},
     };
 
     fn recording() -> Recording {
         let server =
             u32::try_from(Part::ALL.iter().position(|part| *part == Part::Server).unwrap());
-        let line = |class: &str, symbol: &str, server| Line {
+        let line = |class: &str, symbol: &str, server| RecordedLine {
             class: class.into(),
             symbol: symbol.into(),
             updates: ByPart { server, client: 9_999.0, ..ByPart::default() },
-            ..Line::default()
+            ..RecordedLine::default()
         };
         Recording {
             operations: 2,

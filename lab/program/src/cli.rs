@@ -118,7 +118,7 @@ enum Subject {
     Relay(relay::Arguments),
 }
 
-/// Of `count`: what a program does itself, or what it shares in the kernel.
+/// What `count` counts: what a program does itself, or what it shares in the kernel.
 #[derive(clap::Args)]
 struct Counting {
     #[command(flatten)]
@@ -226,7 +226,7 @@ const TASKS: [trial::Entry; 12] = [
     entry::<TablesTask>(),
     entry::<TicketsTask>(),
 ];
-/// As a shell tells that SIGINT ended a program.
+/// The status by which a shell tells that SIGINT ended a program.
 const INTERRUPTED_STATUS: u8 = 130;
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use sealane_lab_report::page::{self, Page};
 /// One command of the lab.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// Of its document's file.
+    /// The name of its document's file.
     pub(crate) name: &'static str,
     /// What it does, for people.
     pub(crate) title: &'static str,

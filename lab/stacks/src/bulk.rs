@@ -31,7 +31,7 @@ use std::{
 use sealane_lab_harness::{
     credentials::Credentials,
     options::{Resume, Shuffled},
-    trial::{Body, BulkOutcome, Line},
+    trial::{Body, BulkOutcome, Reply},
 };
 use sealane_lab_model::{
     error::Error,
@@ -179,8 +179,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 impl Body for BulkTask {
     const NAME: &'static str = "bulk";
 
-    fn perform(&self) -> Result<Line, Error> {
-        carry(self).map(Line::Bulk)
+    fn perform(&self) -> Result<Reply, Error> {
+        carry(self).map(Reply::Bulk)
     }
 }
 

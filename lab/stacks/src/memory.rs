@@ -21,7 +21,7 @@ use sealane_lab_harness::{
     journal::Journal,
     options::Json,
     progress::Progress,
-    trial::{Line, Task, launch},
+    trial::{Reply, Task, launch},
 };
 use sealane_lab_model::{
     document::{MemoryResult, Run},
@@ -159,7 +159,7 @@ fn trial(task: &Memory) -> Result<BTreeMap<String, f64>, Error> {
     // Or the allocator would keep what is freed for the thread, and count it as in use.
     command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     match launch::result(&mut command, time_max)? {
-        Line::Memory { bytes } => Ok(bytes),
+        Reply::Memory { bytes } => Ok(bytes),
         _ => Err(Error::Check("the trial told something else than bytes".into())),
     }
 }

@@ -6,11 +6,12 @@
 //! the server and +- perf: software clock, begins of waits in futex -------> profile, call paths
 //! its children   +- bpftrace, perf trace or strace: system calls ---------> calls, futex, accepts
 //!                +- bpftrace's uprobes, only if asked for -----------------> lock calls
-//!                                                     verdict: rules over all of it -> findings
+//!                                                   diagnosis: rules over all of it -> findings
 //! ```
 
 pub mod calls;
 mod code;
+mod diagnosis;
 mod nameless;
 mod names;
 mod profile;
@@ -22,7 +23,6 @@ mod target;
 mod threads;
 pub mod tool;
 mod uprobes;
-mod verdict;
 
 use std::{
     thread,
@@ -197,7 +197,7 @@ fn finish(live: &mut Live, wish: Wish) {
             remedy: "give the id of one worker".into(),
         });
     }
-    live.findings = verdict::findings(live);
+    live.findings = diagnosis::findings(live);
     live.threads_left_out = live.threads.len().saturating_sub(THREADS_LISTED_MAX);
     live.threads.truncate(THREADS_LISTED_MAX);
 }

@@ -16,7 +16,7 @@ use rustls::RootCertStore;
 use sealane_lab_harness::{
     descriptors,
     processor::process_cpu_ns,
-    trial::{Body, Line},
+    trial::{Body, Reply},
 };
 use sealane_lab_model::error::Error;
 use sealane_lab_servers::load::{Crew, Load, Request, Roots, Tally, Until, Work};
@@ -62,7 +62,7 @@ pub struct CertificateTask {
 impl Body for CertificateTask {
     const NAME: &'static str = "certificates";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         run(self)
     }
 }
@@ -71,7 +71,7 @@ impl Body for CertificateTask {
 ///
 /// # Errors
 /// The server cannot start, or connections do not come to their end.
-fn run(task: &CertificateTask) -> Result<Line, Error> {
+fn run(task: &CertificateTask) -> Result<Reply, Error> {
     descriptors::allow(2 * (task.held + task.clients) as u64)?;
     Trial::begin(task)?.run()
 }
@@ -121,7 +121,7 @@ impl<'t> Trial<'t> {
         Ok(Self { task, names, roots, server, owner, examiner, next, figures })
     }
 
-    fn run(mut self) -> Result<Line, Error> {
+    fn run(mut self) -> Result<Reply, Error> {
         let task = self.task;
         let (order, count) = (task.order, task.held + task.connections);
         let asked = client::sequence(&self.names, order, task.seed, count);
@@ -145,7 +145,7 @@ impl<'t> Trial<'t> {
             times.insert(ROUND_TRIP.to_owned(), tally.service.document()?);
         }
         let figures = self.end(&mut crew, held, retired.as_ref())?;
-        Ok(Line::Figures { figures, times })
+        Ok(Reply::Figures { figures, times })
     }
 
     /// Connections that stay open until all is counted.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sealane_lab_harness::{strategies::check, trial::Line};
+use sealane_lab_harness::{strategies::check, trial::Reply};
 use sealane_lab_model::{
     document::{Strategies, StrategyCheck, StrategyRow},
     error::Error,
@@ -43,9 +43,9 @@ impl Judge {
     }
 
     /// Takes the result of a trial that `check` rests on.
-    pub(super) fn hear(&mut self, check: &'static str, stack: &str, result: Result<Line, Error>) {
+    pub(super) fn hear(&mut self, check: &'static str, stack: &str, result: Result<Reply, Error>) {
         let told = match result {
-            Ok(Line::Figures { figures, .. }) => Ok(figures),
+            Ok(Reply::Figures { figures, .. }) => Ok(figures),
             Ok(_) => Err("the trial told something else than figures".to_owned()),
             Err(error) => Err(error.to_string()),
         };

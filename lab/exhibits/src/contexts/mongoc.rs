@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sealane_lab_harness::{native::Program, trial::Line};
+use sealane_lab_harness::{native::Program, trial::Reply};
 use sealane_lab_model::error::Error;
 use serde::Deserialize;
 
@@ -42,7 +42,7 @@ fn row_of(version: &str) -> String {
 ///
 /// # Errors
 /// A ping failed, or what they printed does not add up.
-pub(super) fn run(task: &Libmongoc) -> Result<Line, Error> {
+pub(super) fn run(task: &Libmongoc) -> Result<Reply, Error> {
     if task.clients > CLIENTS_MAX {
         let text = format!("libmongoc's clients are at most {CLIENTS_MAX}, a thread each");
         return Err(Error::Unsupported(text));
@@ -83,7 +83,7 @@ pub(super) fn run(task: &Libmongoc) -> Result<Line, Error> {
         ("wall_ms", milliseconds(said.wall_ns)),
     ];
     let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
-    Ok(Line::Figures { figures, times: BTreeMap::new() })
+    Ok(Reply::Figures { figures, times: BTreeMap::new() })
 }
 
 /// What pkg-config knows of the library.

@@ -12,7 +12,7 @@ use std::{
 
 use sealane_lab_harness::{
     processor::{process_cpu_ns, thread_cpu_ns},
-    trial::Line,
+    trial::Reply,
 };
 use sealane_lab_model::{error::Error, histogram::Times};
 
@@ -27,7 +27,7 @@ use crate::contexts::{
 ///
 /// # Errors
 /// The first connection or ping that failed.
-pub(super) fn run(task: &Pings) -> Result<Line, Error> {
+pub(super) fn run(task: &Pings) -> Result<Reply, Error> {
     let library = library::load(&task.client.stack)?;
     let peer = Peer::find(&task.client.target)?;
     let (cpu_before_ns, begun) = (process_cpu_ns(), Instant::now());
@@ -59,7 +59,7 @@ pub(super) fn run(task: &Pings) -> Result<Line, Error> {
     ];
     let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
     let times = BTreeMap::from([("client".to_owned(), done.times.document()?)]);
-    Ok(Line::Figures { figures, times })
+    Ok(Reply::Figures { figures, times })
 }
 
 /// Nanoseconds as milliseconds.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use sealane_lab_harness::{processor::thread_cpu_ns, trial::Line};
+use sealane_lab_harness::{processor::thread_cpu_ns, trial::Reply};
 use sealane_lab_model::error::Error;
 
 use crate::contexts::{
@@ -19,7 +19,7 @@ use crate::contexts::{
 ///
 /// # Errors
 /// A right one was refused, a wrong one was not, or it was for another reason.
-pub(super) fn names(task: &Names) -> Result<Line, Error> {
+pub(super) fn names(task: &Names) -> Result<Reply, Error> {
     let library = library::load(&task.client.stack)?;
     let peer = Peer::find(&task.client.target)?;
     let context = library.build(&task.client.files)?;
@@ -47,7 +47,7 @@ pub(super) fn names(task: &Names) -> Result<Line, Error> {
 ///
 /// # Errors
 /// One was taken, its message does not name the file, or it harmed the context that was there.
-pub(super) fn bad_options(task: &ClientTask) -> Result<Line, Error> {
+pub(super) fn bad_options(task: &ClientTask) -> Result<Reply, Error> {
     let library = library::load(&task.stack)?;
     let peer = Peer::find(&task.target)?;
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
@@ -91,9 +91,9 @@ pub(super) fn bad_options(task: &ClientTask) -> Result<Line, Error> {
     ]))
 }
 
-fn line<const N: usize>(figures: [(&str, f64); N]) -> Line {
+fn line<const N: usize>(figures: [(&str, f64); N]) -> Reply {
     let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
-    Line::Figures { figures, times: BTreeMap::new() }
+    Reply::Figures { figures, times: BTreeMap::new() }
 }
 
 /// No certificate is valid for it.

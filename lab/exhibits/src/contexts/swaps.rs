@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sealane_lab_harness::trial::Line;
+use sealane_lab_harness::trial::Reply;
 use sealane_lab_model::error::Error;
 use sealane_lab_stacks::stack::Endpoint;
 
@@ -28,7 +28,7 @@ use crate::contexts::{
 ///
 /// # Errors
 /// The first handshake that saw something else, or what stopped it.
-pub(super) fn run(task: &Swaps) -> Result<Line, Error> {
+pub(super) fn run(task: &Swaps) -> Result<Reply, Error> {
     let library = library::load(&task.stack)?;
     let counts = {
         let course = Course::new(task, &*library)?;
@@ -52,7 +52,7 @@ pub(super) fn run(task: &Swaps) -> Result<Line, Error> {
         ("contexts_freed", freed as f64),
     ];
     let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
-    Ok(Line::Figures { figures, times: BTreeMap::new() })
+    Ok(Reply::Figures { figures, times: BTreeMap::new() })
 }
 
 /// Handshakes of all threads, and contexts that were there.

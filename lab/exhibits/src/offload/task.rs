@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use sealane_lab_harness::{
     credentials::{Credentials, SERVER_NAME, Side},
     interrupt::Interrupt,
-    trial::{Body, Line},
+    trial::{Body, Reply},
 };
 use sealane_lab_model::{
     error::Error,
@@ -110,7 +110,7 @@ pub(super) fn scenario(key: Key) -> Scenario {
 impl Body for OffloadTask {
     const NAME: &'static str = "offload";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         run(self)
     }
 }
@@ -119,7 +119,7 @@ impl Body for OffloadTask {
 ///
 /// # Errors
 /// Something differs from what was asked for, or the server fails.
-fn run(task: &OffloadTask) -> Result<Line, Error> {
+fn run(task: &OffloadTask) -> Result<Reply, Error> {
     let mut server = Running::start(task)?;
     let client = Client { task, plan: plan(task, &server)? };
     let outcome = match task.traffic {
@@ -262,7 +262,7 @@ impl Outcome {
         Ok(())
     }
 
-    fn line(&self) -> Result<Line, Error> {
+    fn line(&self) -> Result<Reply, Error> {
         let Self { tally, account, handshakes } = self;
         let operations = tally.operations as f64;
         let wakes = account.wakes;
@@ -301,7 +301,7 @@ impl Outcome {
             ("tick_cpu", account.tick_cpu.clone()),
         ];
         let times = times.map(|(name, times)| (name.to_owned(), times)).into();
-        Ok(Line::Figures { figures, times })
+        Ok(Reply::Figures { figures, times })
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use sealane_lab_harness::{
     phase,
-    trial::{Body, Line},
+    trial::{Body, Reply},
 };
 use sealane_lab_model::error::Error;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct InTurn {
 impl Body for InTurn {
     const NAME: &'static str = "in-turn";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         run(self)
     }
 }
@@ -39,7 +39,7 @@ impl Body for InTurn {
 ///
 /// # Errors
 /// A byte was wrong, or missing.
-fn run(task: &InTurn) -> Result<Line, Error> {
+fn run(task: &InTurn) -> Result<Reply, Error> {
     match task.strategy {
         Strategy::Bytering => {
             let limits = limits().map_err(|error| Error::Check(error.to_string()))?;
@@ -55,7 +55,7 @@ fn run(task: &InTurn) -> Result<Line, Error> {
 fn carry(
     task: &InTurn,
     (mut sender, mut receiver): (impl Sender, impl Receiver),
-) -> Result<Line, Error> {
+) -> Result<Reply, Error> {
     let mut sent = vec![0; task.chunk_bytes];
     let mut received = vec![0; task.chunk_bytes];
     for number in 0..task.chunks {
@@ -67,5 +67,5 @@ fn carry(
         }
     }
     let figures = BTreeMap::from([("chunks".to_owned(), task.chunks as f64)]);
-    Ok(Line::Figures { figures, times: BTreeMap::new() })
+    Ok(Reply::Figures { figures, times: BTreeMap::new() })
 }

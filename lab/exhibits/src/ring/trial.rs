@@ -16,7 +16,7 @@ use std::{
 use bytering::PageCounts;
 use sealane_lab_harness::{
     processor,
-    trial::{Body, Line},
+    trial::{Body, Reply},
 };
 use sealane_lab_model::{error::Error, histogram::Times};
 use sealane_libssl::heap;
@@ -46,7 +46,7 @@ pub struct RingTask {
 impl Body for RingTask {
     const NAME: &'static str = "ring";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         run(self)
     }
 }
@@ -55,13 +55,13 @@ impl Body for RingTask {
 ///
 /// # Errors
 /// A byte was wrong, or an end waited for too long.
-fn run(task: &RingTask) -> Result<Line, Error> {
+fn run(task: &RingTask) -> Result<Reply, Error> {
     let broken = |error: bytering::LimitsError| Error::Check(error.to_string());
     match task.strategy {
         Strategy::Bytering => {
             let (sender, receiver) = bytering::ring(limits().map_err(broken)?);
             let mut line = measure(task, sender, receiver)?;
-            if let Line::Figures { figures, .. } = &mut line {
+            if let Reply::Figures { figures, .. } = &mut line {
                 figures.extend(memory().map_err(broken)?);
             }
             Ok(line)
@@ -81,7 +81,7 @@ fn run(task: &RingTask) -> Result<Line, Error> {
     }
 }
 
-fn measure(task: &RingTask, sender: impl Sender, receiver: impl Receiver) -> Result<Line, Error> {
+fn measure(task: &RingTask, sender: impl Sender, receiver: impl Receiver) -> Result<Reply, Error> {
     let meeting = Meeting { received: AtomicU64::new(0), start: Instant::now() };
     let (sent, received) = thread::scope(|scope| {
         let sending = scope.spawn(|| send(task, sender, &meeting));
@@ -103,7 +103,7 @@ fn measure(task: &RingTask, sender: impl Sender, receiver: impl Receiver) -> Res
         figures.insert(format!("{name}_pages_live"), pages.live as f64);
     }
     let times = BTreeMap::from([("handover".to_owned(), received.handovers.document()?)]);
-    Ok(Line::Figures { figures, times })
+    Ok(Reply::Figures { figures, times })
 }
 
 /// What both threads see.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use sealane_engine::tickets::{LIFETIME_S_MIN, UnixSeconds};
-use sealane_lab_harness::trial::Line;
+use sealane_lab_harness::trial::Reply;
 use sealane_lab_model::error::Error;
 
 use super::{
@@ -33,7 +33,7 @@ pub(super) fn run(
     shared: &SharedKeys,
     lifetime_ms: u64,
     lifetimes: u64,
-) -> Result<Line, Error> {
+) -> Result<Reply, Error> {
     let start = Start::new(task.threads);
     // Samples of a thread go to the one after it.
     let (senders, receivers): (Vec<_>, Vec<_>) =
@@ -58,7 +58,7 @@ pub(super) fn run(
     for (name, value) in counts.into_iter().flatten() {
         *sums.entry(name.to_owned()).or_insert(0.0) += value as f64;
     }
-    Ok(Line::Figures { figures: sums, times: BTreeMap::new() })
+    Ok(Reply::Figures { figures: sums, times: BTreeMap::new() })
 }
 
 /// The trial's clock.

@@ -13,7 +13,7 @@ use std::{
 use sealane_engine::tickets::{LIFETIME_DEFAULT_S, LIFETIME_S_MIN, UnixSeconds};
 use sealane_lab_harness::{
     processor,
-    trial::{Body, Fixed, Line, THREADS_MAX},
+    trial::{Body, Fixed, Reply, THREADS_MAX},
 };
 use sealane_lab_model::error::Error;
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ impl TicketsTask {
 impl Body for TicketsTask {
     const NAME: &'static str = "tickets";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         run(self)
     }
 }
@@ -83,7 +83,7 @@ impl Body for TicketsTask {
 ///
 /// # Errors
 /// The first thread's that failed, or what is not as it must be.
-fn run(task: &TicketsTask) -> Result<Line, Error> {
+fn run(task: &TicketsTask) -> Result<Reply, Error> {
     if task.threads == 0 || task.threads > THREADS_MAX {
         return Err(Error::Unsupported(format!("1 to {THREADS_MAX} threads")));
     }

@@ -9,7 +9,7 @@ use std::{
 use sealane_lab_harness::{
     phase::{self, Phase},
     processor::{thread_cpu_ns, thread_waits},
-    trial::{Fixed, Line},
+    trial::{Fixed, Reply},
 };
 use sealane_lab_model::{error::Error, histogram::Times};
 
@@ -26,7 +26,7 @@ pub(super) fn run(
     task: &TicketsTask,
     shared: &SharedKeys,
     window: Duration,
-) -> Result<Line, Error> {
+) -> Result<Reply, Error> {
     let start = Start::new(task.threads);
     let crew = Crew::new(task.threads);
     let parts = on_all_threads(task, |number| {
@@ -52,7 +52,7 @@ pub(super) fn run(
 ///
 /// # Errors
 /// As [`run`].
-pub(super) fn fixed(task: &TicketsTask, shared: &SharedKeys, fixed: Fixed) -> Result<Line, Error> {
+pub(super) fn fixed(task: &TicketsTask, shared: &SharedKeys, fixed: Fixed) -> Result<Reply, Error> {
     let start = Start::new(task.threads);
     let counts = on_all_threads(task, |number| {
         let ready = Thread::new(shared, number).and_then(|mut thread| {
@@ -70,7 +70,7 @@ pub(super) fn fixed(task: &TicketsTask, shared: &SharedKeys, fixed: Fixed) -> Re
     })?;
     let operations: u64 = counts.iter().sum();
     let figures = [("operations".to_owned(), operations as f64)].into();
-    Ok(Line::Figures { figures, times: BTreeMap::new() })
+    Ok(Reply::Figures { figures, times: BTreeMap::new() })
 }
 
 /// A ticket of each thread, which all others must open.
@@ -194,7 +194,7 @@ struct Part {
     times: Times,
 }
 
-fn result(parts: &[Part]) -> Result<Line, Error> {
+fn result(parts: &[Part]) -> Result<Reply, Error> {
     let mut all = Times::new()?;
     let mut per_s = 0.0;
     for part in parts {
@@ -214,7 +214,7 @@ fn result(parts: &[Part]) -> Result<Line, Error> {
         ("keys_generated_locked", sum(|part| part.generated_locked)),
     ];
     let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
-    Ok(Line::Figures { figures, times: [("ticket".to_owned(), all.document()?)].into() })
+    Ok(Reply::Figures { figures, times: [("ticket".to_owned(), all.document()?)].into() })
 }
 
 fn wrong(what: &str) -> Error {

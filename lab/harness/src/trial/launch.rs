@@ -12,7 +12,7 @@ use sealane_lab_model::error::Error;
 
 use crate::{
     child::{Child, Output},
-    trial::{Line, Task},
+    trial::{Reply, Task},
 };
 
 /// Runs `task` in a new process of this program and returns its last line, which is the result.
@@ -20,7 +20,7 @@ use crate::{
 /// # Errors
 /// Why there is none: [`Error::Unsupported`] if the stack cannot do it; else what the trial said,
 /// the signal that ended it, or that it took longer than `time_max`.
-pub fn run(task: &Task, time_max: Duration) -> Result<Line, Error> {
+pub fn run(task: &Task, time_max: Duration) -> Result<Reply, Error> {
     result(&mut command(task)?, time_max)
 }
 
@@ -28,10 +28,10 @@ pub fn run(task: &Task, time_max: Duration) -> Result<Line, Error> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn result(command: &mut Command, time_max: Duration) -> Result<Line, Error> {
+pub fn result(command: &mut Command, time_max: Duration) -> Result<Reply, Error> {
     let lines = lines(command, time_max)?;
     match lines.into_iter().next_back() {
-        Some(Line::Started { .. }) | None => {
+        Some(Reply::Started { .. }) | None => {
             Err(Error::Check("the trial ended without a result".into()))
         }
         Some(line) => Ok(line),
@@ -51,7 +51,7 @@ pub fn command(task: &Task) -> Result<Command, Error> {
 }
 
 /// Everything that a trial printed, if it ended well.
-fn lines(command: &mut Command, time_max: Duration) -> Result<Vec<Line>, Error> {
+fn lines(command: &mut Command, time_max: Duration) -> Result<Vec<Reply>, Error> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Child::start(command)?;
     let (out, errors) = (Output::of(child.take_output()), Output::of(child.take_errors()));
@@ -60,8 +60,8 @@ fn lines(command: &mut Command, time_max: Duration) -> Result<Vec<Line>, Error> 
         return Err(Error::Check(format!("the trial did not end within {seconds} s")));
     };
     let (out, errors) = (out.text(), errors.text());
-    let lines: Vec<Line> = out.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
-    if let Some(Line::Failed { unsupported, reason }) = lines.last() {
+    let lines: Vec<Reply> = out.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
+    if let Some(Reply::Failed { unsupported, reason }) = lines.last() {
         let reason = reason.clone();
         return Err(if *unsupported { Error::Unsupported(reason) } else { Error::Check(reason) });
     }

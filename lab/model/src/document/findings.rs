@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 pub struct Finding {
     /// [`Identity::name`](crate::library::Identity::name).
     pub stack: String,
-    /// Its version, as the library tells it.
+    /// The version, as the library tells it.
     pub version: String,
     /// What was asked of it.
     pub scenario: Scenario,
@@ -55,7 +55,7 @@ pub struct Recorded {
 /// So much of one thing, per handshake.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Amount {
-    /// Of what.
+    /// What the figure is of.
     pub of: String,
     /// How much.
     pub by: BySide<f64>,
@@ -64,7 +64,7 @@ pub struct Amount {
 /// One cache line that threads contend for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HotLine {
-    /// As in [`Recording::lines`](crate::recording::Recording::lines).
+    /// The class, as in [`Recording::lines`](crate::recording::Recording::lines).
     pub class: String,
     /// The variable, or who writes it.
     pub symbol: String,

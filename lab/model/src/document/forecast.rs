@@ -10,7 +10,7 @@ use super::Scenario;
 pub struct Forecast {
     /// [`Identity::name`](crate::library::Identity::name).
     pub stack: String,
-    /// Its version, as the library tells it.
+    /// The version, as the library tells it.
     pub version: String,
     /// What was asked of it.
     pub scenario: Scenario,
@@ -18,11 +18,11 @@ pub struct Forecast {
     pub profile: Profile,
     /// Uncontended time per operation that it starts from, and whose figure that is.
     pub base: Base,
-    /// Of the server's work.
+    /// The curve of the server's work.
     pub server: Curve,
-    /// Of the client's.
+    /// The curve of the client's.
     pub client: Curve,
-    /// Of the whole loop: both ends, making and dropping them.
+    /// The curve of the whole loop: both ends, making and dropping them.
     pub whole: Curve,
     /// The lines that threads wait for, the costliest first.
     pub lines: Vec<LineCost>,
@@ -74,7 +74,7 @@ pub struct CurvePoint {
     pub efficiency: f64,
     /// The band's lower end.
     pub low: f64,
-    /// Its upper end.
+    /// The band's upper end.
     pub high: f64,
 }
 
@@ -94,7 +94,7 @@ pub enum Knee {
         /// The number of threads.
         threads: u32,
     },
-    /// It was not looked for.
+    /// Nobody looked for it.
     #[default]
     Unknown,
 }
@@ -102,7 +102,7 @@ pub enum Knee {
 /// What one line costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LineCost {
-    /// As in [`Recording::lines`](crate::recording::Recording::lines).
+    /// The class, as in [`Recording::lines`](crate::recording::Recording::lines).
     pub class: String,
     /// The variable, or who writes it.
     pub symbol: String,
@@ -118,7 +118,7 @@ pub struct LineCost {
     pub share_of_waiting: f64,
     /// The server's efficiency at the most threads, had the line not been there.
     pub without: f64,
-    /// Its band.
+    /// The cost's band.
     #[serde(default)]
     pub without_band: [f64; 2],
     /// And where the server's knee would be.
@@ -198,7 +198,7 @@ pub struct Score {
     pub within_twice_min: u32,
     /// Points of the unfitted curves, and how many of them are within a factor of two.
     pub points: [u32; 2],
-    /// Of those points: the median factor, 1 or more, by which they are off either way.
+    /// The median factor, 1 or more, by which those points are off either way.
     pub median_factor: f64,
     /// Nine in ten are off by no more.
     pub p90_factor: f64,
@@ -211,7 +211,7 @@ pub struct Score {
 /// One published curve.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ValidatedCurve {
-    /// Its name in the published source.
+    /// The curve's name in the published source.
     pub name: String,
     /// Whether the transfer cost was fitted on it.
     pub fitted: bool,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Invalid {
-    /// Its time does not add up: a mistake of the lab, where the others are disturbances.
+    /// A time that does not add up: a mistake of the lab, where the others are disturbances.
     Accounting,
     /// Threads were kept from their processors.
     Preempted,

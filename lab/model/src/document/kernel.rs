@@ -7,9 +7,9 @@ use super::Unseen;
 /// One server's ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelLedger {
-    /// Its name on the command line.
+    /// The server's name on the command line.
     pub server: String,
-    /// As the program tells.
+    /// The version, as the program tells.
     pub version: String,
     /// The command line it was started with.
     pub command: Vec<String>,
@@ -81,7 +81,7 @@ pub struct KernelRow {
 /// One system call that writes a shared object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelCall {
-    /// Its name; `of nobody` and `that fails` are those that found no connection, or failed.
+    /// The call's name; `of nobody` and `that fails` are those that found no connection, or failed.
     pub call: String,
     /// To the nearest whole number.
     pub per_connection: u64,
@@ -126,7 +126,7 @@ pub struct KernelContention {
 /// Waits for one object's lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelWait {
-    /// As in a row, or the function of the kernel that waited.
+    /// The object, as in a row, or the function of the kernel that waited.
     pub object: String,
     /// How often it was waited for.
     pub waits: u64,

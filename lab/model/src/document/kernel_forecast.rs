@@ -13,7 +13,7 @@ pub struct KernelForecast {
     pub hold: KernelHold,
     /// Whose handshake it is: [`Identity::name`](crate::library::Identity::name).
     pub stack: String,
-    /// Its version, as the library tells it.
+    /// The version, as the library tells it.
     pub version: String,
     /// CPU time of a connection outside of the lock: the server's part alone.
     pub base: Base,
@@ -70,7 +70,7 @@ pub struct KernelFigure {
     pub forecast: f64,
     /// The band's lower end.
     pub low: f64,
-    /// Its upper end.
+    /// The band's upper end.
     pub high: f64,
     /// By somebody else, of another machine.
     pub published: f64,

@@ -28,33 +28,22 @@ pub const CHECK: Figure<BulkRound> = Figure {
     },
 };
 /// In memory: what a thread would send if it did nothing else.
-pub const SEND: Figure<BulkRound> = Figure {
-    name: "a sender alone, by wall time",
-    head: "send",
-    unit: "MB/s",
-    of_round: |round| of_end(round, |ends| ends.send_ns),
-};
+pub const SEND: Figure<BulkRound> =
+    alone("a sender alone, by wall time", "send", |round| of_end(round, |ends| ends.send_ns));
 /// In memory: what a thread would receive if it did nothing else.
-pub const RECEIVE: Figure<BulkRound> = Figure {
-    name: "a receiver alone, by wall time",
-    head: "receive",
-    unit: "MB/s",
-    of_round: |round| of_end(round, |ends| ends.receive_ns),
-};
+pub const RECEIVE: Figure<BulkRound> =
+    alone("a receiver alone, by wall time", "receive", |round| {
+        of_end(round, |ends| ends.receive_ns)
+    });
 /// The same of the sender by CPU time.
-pub const SEND_CPU: Figure<BulkRound> = Figure {
-    name: "a sender alone, by CPU time",
-    head: "send/cpu",
-    unit: "MB/s",
-    of_round: |round| of_end(round, |ends| ends.send_cpu_ns),
-};
+pub const SEND_CPU: Figure<BulkRound> = alone("a sender alone, by CPU time", "send/cpu", |round| {
+    of_end(round, |ends| ends.send_cpu_ns)
+});
 /// The same of the receiver by CPU time.
-pub const RECEIVE_CPU: Figure<BulkRound> = Figure {
-    name: "a receiver alone, by CPU time",
-    head: "receive/cpu",
-    unit: "MB/s",
-    of_round: |round| of_end(round, |ends| ends.receive_cpu_ns),
-};
+pub const RECEIVE_CPU: Figure<BulkRound> =
+    alone("a receiver alone, by CPU time", "receive/cpu", |round| {
+        of_end(round, |ends| ends.receive_cpu_ns)
+    });
 /// In memory: the part of the threads' time that neither end had.
 pub const REST: Figure<BulkRound> = Figure {
     name: "wall time of neither end",
@@ -96,11 +85,12 @@ pub const LOCK_CALLS: Figure<BulkRound> = Figure {
 /// What a table has in a row for both ends in memory.
 pub const ENDS: [Figure<BulkRound>; 4] = [SEND, RECEIVE, SEND_CPU, RECEIVE_CPU];
 
-/// MiB per second of each thread by the time that `time` picks out: the rates of other tools.
+/// MiB per second of each thread that has some of the time that `time` picks out: the rates of
+/// other tools.
 #[must_use]
 pub fn mib_per_s_of_threads(ends: &BulkEnds, time: fn(&BulkThread) -> u64) -> Vec<f64> {
     let rate = |thread: &BulkThread| thread.bytes as f64 / MIB / (time(thread) as f64 / 1e9);
-    ends.per_thread.iter().map(rate).collect()
+    ends.per_thread.iter().filter(|thread| time(thread) > 0).map(rate).collect()
 }
 
 /// MiB, seconds and MiB per second of a round: of a tool whose clock tells whole milliseconds.
@@ -109,6 +99,14 @@ pub fn mib_in_whole_ms(round: &BulkRound) -> [f64; 3] {
     let mib = round.bytes as f64 / MIB;
     let seconds = round.wall_ns.div_ceil(1_000_000) as f64 / 1e3;
     [mib, seconds, mib / seconds]
+}
+
+const fn alone(
+    name: &'static str,
+    head: &'static str,
+    of_round: fn(&BulkRound) -> Option<f64>,
+) -> Figure<BulkRound> {
+    Figure { name, head, unit: "MB/s", of_round }
 }
 
 fn of_end(round: &BulkRound, ns: fn(&BulkEnds) -> u64) -> Option<f64> {
@@ -156,6 +154,10 @@ mod tests {
         let values = figures.map(|figure| (figure.of_round)(&round));
         let expected = [4_000.0, 3_100.0, 100.0, 4_000.0, 5_000.0, 1_000.0, 500.0, 10.0, 1.5, 3.0];
         assert_eq!(values, expected.map(Some));
+        let still = BulkThread { send_ns: 0, ..thread(7) };
+        let ends = BulkEnds { per_thread: vec![still, thread(1 << 20)], ..BulkEnds::default() };
+        let rates = mib_per_s_of_threads(&ends, |thread| thread.send_ns);
+        assert_eq!(rates.iter().map(|rate| rate.round()).collect::<Vec<_>>(), [1e9]);
         let empty = BulkRound::default();
         for figure in [RATE, CPU, CHECK, SEND, REST, UNEVENNESS] {
             assert_eq!((figure.of_round)(&empty), None, "{}", figure.name);

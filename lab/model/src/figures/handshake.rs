@@ -56,7 +56,7 @@ pub const SERVER_ONLY: Figure<HandshakeRound> = Figure {
     name: "rate of a server alone",
     head: "server-only/s",
     unit: "handshakes/s",
-    of_round: |round| Some(1e6 / times_us(round)?[0]),
+    of_round: |round| times_us(round)?.first().filter(|us| **us > 0.0).map(|us| 1e6 / us),
 };
 /// What a table has in a row, after the rate.
 pub const COSTS: [Figure<HandshakeRound>; 5] =
@@ -67,7 +67,7 @@ pub const COSTS: [Figure<HandshakeRound>; 5] =
 pub struct Kept {
     /// At so many threads, the most that have a processor each.
     pub threads: usize,
-    /// Of the rounds' ratios to the fewest threads.
+    /// The spread of the rounds' ratios to the fewest threads.
     pub share: Spread,
     /// Whether one of the two points is a hint.
     pub is_hint: bool,
@@ -104,16 +104,15 @@ pub fn shown(point: &HandshakePoint) -> Shown<'_, HandshakeRound> {
     Shown::of(&point.rounds)
 }
 
-/// What a point keeps of the speed per thread of `first`. Neighbours in time are compared: the
-/// first round with the first, and so on.
+/// What a point keeps of the speed per thread of `first`. Neighbours in time are compared: what
+/// stands in the same round; without one that both show, all of `point` with the median of `first`.
 #[must_use]
 pub fn kept_share(point: &HandshakePoint, first: &HandshakePoint) -> Option<Spread> {
-    let (of, to) = (shown(point).values(&RATE), shown(first).values(&RATE));
-    if of.len() == to.len() {
-        return Spread::of_ratios(&of, &to);
-    }
-    let (of, to) = (Spread::of(&of)?, Spread::of(&to)?);
-    Some(times(of, 1.0 / to.median))
+    let (of, to) = (shown(point), shown(first));
+    let (by_round, rates) = (of.by_round(&RATE), to.by_round(&RATE));
+    let same = by_round.iter().filter_map(|(round, rate)| Some(rate / rates.get(round)?));
+    let median = || Some(times(of.spread(&RATE)?, 1.0 / to.median(&RATE)?));
+    Spread::of(&same.collect::<Vec<_>>()).or_else(median)
 }
 
 /// How many times the rate of `first` all threads of a point have together.
@@ -130,17 +129,18 @@ pub fn rate_of_all(point: &HandshakePoint) -> Option<f64> {
 }
 
 /// Handshakes of each thread by the seconds that `time` picks out of its four spans, all rounds
-/// together: the rates of other tools, whose clocks run in one end only.
+/// together: the rates of other tools, whose clocks run in one end only. A thread without such time
+/// has none.
 #[must_use]
 pub fn rates_in_spans(rounds: &[&HandshakeRound], time: impl Fn([u64; 4]) -> u64) -> Vec<f64> {
     let threads = rounds.iter().map(|round| round.per_thread_ns.len()).min().unwrap_or(0);
-    (0..threads)
-        .map(|thread| {
-            let count: u64 = rounds.iter().map(|round| round.per_thread[thread]).sum();
-            let time_ns: u64 = rounds.iter().map(|round| time(round.per_thread_ns[thread])).sum();
-            count as f64 * 1e9 / time_ns as f64
-        })
-        .collect()
+    let rate = |thread: usize| {
+        let done = rounds.iter().map(|round| Some(*round.per_thread.get(thread)?));
+        let count: u64 = done.sum::<Option<u64>>()?;
+        let time_ns: u64 = rounds.iter().map(|round| time(round.per_thread_ns[thread])).sum();
+        (time_ns > 0).then(|| count as f64 * 1e9 / time_ns as f64)
+    };
+    (0..threads).filter_map(rate).collect()
 }
 
 fn times(Spread { median, min, max }: Spread, factor: f64) -> Spread {
@@ -148,7 +148,8 @@ fn times(Spread { median, min, max }: Spread, factor: f64) -> Spread {
 }
 
 fn wall_ns(round: &HandshakeRound) -> Option<f64> {
-    Some(round.window_ns as f64 * round.per_thread.len() as f64 / done(round)?)
+    let done = done(round)?;
+    (round.window_ns > 0).then(|| round.window_ns as f64 * round.per_thread.len() as f64 / done)
 }
 
 fn cpu_us(round: &HandshakeRound) -> Option<f64> {
@@ -159,11 +160,12 @@ fn cpu_us(round: &HandshakeRound) -> Option<f64> {
 /// The CPU time, divided among server, client and harness as their times are.
 fn cpu_of_us(round: &HandshakeRound, part: usize) -> Option<f64> {
     let times = times_us(round)?;
-    Some(cpu_us(round)? * times[part] / times.iter().sum::<f64>())
+    let all: f64 = times.iter().sum();
+    (all > 0.0).then_some(cpu_us(round)? * times[part] / all)
 }
 
-/// Of server, client and harness: the median of a round's handshakes, because a sum also tells who
-/// ran when a thread was preempted; the mean in documents of before.
+/// What server, client and harness take: the median of a round's handshakes, because a sum also
+/// tells who ran when a thread was preempted; the mean in documents of before.
 fn times_us(round: &HandshakeRound) -> Option<[f64; 3]> {
     let done = done(round)?;
     let sums_ns = [
@@ -218,6 +220,46 @@ mod tests {
         let expected = [5_000.0, 200.0, 180.0, 60.0, 54.0, 120.0, 108.0, 1e6 / 60.0];
         assert_eq!(all(&before), expected.map(Some));
         assert_eq!(all(&HandshakeRound::default()), [None; 8]);
+        // Counts without times, as no run writes them: no figure is infinite.
+        let timeless = HandshakeRound { per_thread: vec![1], ..HandshakeRound::default() };
+        assert_eq!(all(&timeless)[..3], [None; 3]);
+        assert_eq!(all(&timeless)[4..], [None, Some(0.0), None, None]);
+        let timeless = HandshakeRound { cpu_ns: 1, ..timeless };
+        assert_eq!(all(&timeless)[4..], [None, Some(0.0), None, None]);
+    }
+
+    #[test]
+    fn rates_of_a_damaged_document_are_those_of_whole_threads() {
+        let round = |per_thread: &[u64], ns: &[u64]| HandshakeRound {
+            per_thread: per_thread.into(),
+            per_thread_ns: ns.iter().map(|ns| [*ns; 4]).collect(),
+            ..HandshakeRound::default()
+        };
+        let rounds = [round(&[2, 3, 4], &[1_000, 0, 2_000]), round(&[2], &[1_000, 0, 2_000])];
+        let rates = |rounds: &[HandshakeRound]| {
+            rates_in_spans(&rounds.iter().collect::<Vec<_>>(), |[server, ..]| server)
+        };
+        assert_eq!(rates(&rounds[..1]), [2e6, 2e6]);
+        assert_eq!(rates(&rounds), [2e6]);
+    }
+
+    #[test]
+    fn rates_of_the_same_round_are_compared() {
+        let rounds = |figures: &[(u64, Option<Invalid>)]| {
+            let round = |(done, invalid): &(u64, Option<Invalid>)| HandshakeRound {
+                per_thread: vec![*done],
+                invalid: invalid.clone(),
+                ..round()
+            };
+            let rounds = figures.iter().map(round).collect();
+            HandshakePoint { threads: 1, pinned: Vec::new(), rounds }
+        };
+        let steal = || Some(Invalid::Steal);
+        let first = rounds(&[(10, None), (20, None), (99, steal())]);
+        let point = rounds(&[(99, steal()), (10, None), (30, None)]);
+        assert_eq!(kept_share(&point, &first).unwrap().median, 0.5);
+        let apart = rounds(&[(99, steal()), (99, steal()), (30, None)]);
+        assert!((kept_share(&apart, &first).unwrap().median - 2.0).abs() < 1e-9);
     }
 
     #[test]

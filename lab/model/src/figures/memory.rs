@@ -4,7 +4,7 @@ use crate::document::MemoryResult;
 
 /// What is measured in a document's `bytes`.
 pub struct State {
-    /// Its key there.
+    /// The figure's key there.
     pub key: &'static str,
     /// `server`, `client`, or neither: when both ends are gone.
     pub end: &'static str,

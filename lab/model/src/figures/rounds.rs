@@ -11,11 +11,11 @@ use crate::{
 /// What a round is worth; the best comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It counts.
+    /// A round that counts.
     Counts,
-    /// It was disturbed: shown where nothing counts, and never compared.
+    /// A round that was disturbed: shown where nothing counts, and never compared.
     Hint,
-    /// Its time does not add up, or nothing happened in it: never shown.
+    /// A round whose time does not add up, or in which nothing happened: never shown.
     Nothing,
 }
 
@@ -23,6 +23,8 @@ pub enum Standing {
 /// disturbed ones, as a hint.
 pub struct Shown<'a, R> {
     rounds: Vec<&'a R>,
+    /// Where each stands among all rounds of the point.
+    places: Vec<usize>,
     standing: Standing,
 }
 
@@ -31,8 +33,10 @@ impl<'a, R: Round> Shown<'a, R> {
     #[must_use]
     pub fn of(rounds: &'a [R]) -> Self {
         let standing = rounds.iter().map(Round::standing).min().unwrap_or(Standing::Nothing);
-        let is_shown = |round: &&R| round.standing() == standing && standing != Standing::Nothing;
-        Self { rounds: rounds.iter().filter(is_shown).collect(), standing }
+        let is_shown = |round: &R| round.standing() == standing && standing != Standing::Nothing;
+        let shown = rounds.iter().enumerate().filter(|(_, round)| is_shown(round));
+        let (places, rounds) = shown.unzip();
+        Self { rounds, places, standing }
     }
 
     /// The rounds, in the order measured.
@@ -63,6 +67,14 @@ impl<'a, R: Round> Shown<'a, R> {
     #[must_use]
     pub fn values(&self, figure: &Figure<R>) -> Vec<f64> {
         self.rounds.iter().filter_map(|round| (figure.of_round)(round)).collect()
+    }
+
+    /// A figure of each round that tells it, by the round's place among all of the point: points
+    /// that were measured side by side are compared by it.
+    #[must_use]
+    pub fn by_round(&self, figure: &Figure<R>) -> BTreeMap<usize, f64> {
+        let rounds = self.places.iter().zip(&self.rounds);
+        rounds.filter_map(|(place, round)| Some((*place, (figure.of_round)(round)?))).collect()
     }
 
     /// The middle and the ends of a figure.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path, process::Command};
 
 use sealane_lab_harness::{
     credentials::Credentials,
-    trial::{Fixed, Line, Task},
+    trial::{Fixed, Reply, Task},
 };
 use sealane_lab_model::scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version};
 use sealane_lab_stacks::{handshake::Handshakes, stacks};
@@ -31,8 +31,8 @@ fn every_c_stack_does_what_each_scenario_asks_or_says_that_it_cannot() {
         let (mut done, mut unsupported) = (0, BTreeMap::<String, u32>::new());
         for scenario in scenarios() {
             match trial(name, &scenario, &credentials[&scenario.key]) {
-                Line::Fixed { operations: 6, .. } => done += 1,
-                Line::Failed { unsupported: true, reason } => {
+                Reply::Fixed { operations: 6, .. } => done += 1,
+                Reply::Failed { unsupported: true, reason } => {
                     *unsupported.entry(reason).or_default() += 1;
                 }
                 other => wrong.push(format!("{name} {scenario:?}: {other:?}")),
@@ -44,7 +44,7 @@ fn every_c_stack_does_what_each_scenario_asks_or_says_that_it_cannot() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn trial(stack: &str, scenario: &Scenario, credentials: &Path) -> Line {
+fn trial(stack: &str, scenario: &Scenario, credentials: &Path) -> Reply {
     let task = Task::new(&Handshakes {
         stack: stack.to_owned(),
         scenario: scenario.clone(),

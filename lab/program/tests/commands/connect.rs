@@ -132,7 +132,7 @@ fn keep_alive_connects_anew_where_the_server_closes() {
 /// `openssl s_server` on a free port.
 struct Server {
     child: Child,
-    /// It ends with this.
+    /// The pipe with whose end it ends.
     _input: Option<ChildStdin>,
     address: String,
     folder: tempfile::TempDir,

@@ -297,7 +297,7 @@ fn same(terminal: &[Shown], page: &[Shown]) {
     }
 }
 
-/// As near as what both round to.
+/// Numbers that are as near as what both round to.
 #[track_caller]
 fn near(some: &[f64], others: &[f64]) {
     let is_near = |(one, other): (&f64, &f64)| (one - other).abs() <= 0.006 * other.abs().max(1.0);

@@ -10,7 +10,7 @@ use std::{
 use sealane_lab_model::{
     document::Run,
     library::Identity,
-    recording::{ByPart, Event, Line, Lock, LockClass, PathNode, Recording, SCHEMA, Step},
+    recording::{ByPart, Event, Lock, LockClass, PathNode, RecordedLine, Recording, SCHEMA, Step},
     scenario::{Kind, Scenario},
 };
 
@@ -221,12 +221,12 @@ fn write(folder: &Path, stack: &str, kind: Kind, symbol: &str, path: &[&str]) {
         scenario: Scenario { kind, ..Scenario::default() },
         operations: 1,
         instructions: ByPart { server: 1e6, client: 1e6, ..ByPart::default() },
-        lines: vec![Line {
+        lines: vec![RecordedLine {
             class: "lock".into(),
             symbol: symbol.into(),
             owner: "a.so".into(),
             updates,
-            ..Line::default()
+            ..RecordedLine::default()
         }],
         locks: vec![Lock { class: LockClass::RwLock, line: 0, ..Lock::default() }],
         paths,

@@ -11,7 +11,7 @@ use std::{
 use sealane_lab_model::{
     document::{Knee, Run, VerdictKind},
     library::Identity,
-    recording::{ByPart, Event, Line, Part, Recording, SCHEMA, Step},
+    recording::{ByPart, Event, Part, RecordedLine, Recording, SCHEMA, Step},
 };
 
 fn lab(arguments: &[&str], folder: &Path) -> Output {
@@ -39,12 +39,12 @@ fn write_recording(file: &Path, stack: &str, server_ns: u32) {
         operations: 1,
         instructions: ns,
         native_ns: Some(ns),
-        lines: vec![Line {
+        lines: vec![RecordedLine {
             class: "global".into(),
             symbol: "COUNTER".into(),
             owner: "x".into(),
             updates: ByPart { server: 1.0, ..ByPart::default() },
-            ..Line::default()
+            ..RecordedLine::default()
         }],
         steps: vec![enter(Part::Server, 0), update, enter(Part::Outside, half)],
         ..Recording::default()

@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use sealane_lab_harness::{credentials::Credentials, trial::Line};
+use sealane_lab_harness::{credentials::Credentials, trial::Reply};
 use sealane_lab_model::{
     document::{HandshakeRound, Invalid, Run},
     histogram::Times,
@@ -293,14 +293,14 @@ fn instruments_get_an_exact_number_of_handshakes() {
             "fixed": { "warm_up": warm_up, "count": 3 },
         });
         let output = command(&["trial", &task.to_string()]).output().unwrap();
-        let lines: Vec<Line> =
+        let lines: Vec<Reply> =
             texts(&output).0.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         (output.status.success(), lines)
     };
     for kind in ["full", "ticket"] {
         let (success, lines) = fixed(kind, 2);
         assert!(success, "{lines:?}");
-        let [Line::Started { marks }, Line::Fixed { operations, warm_up, negotiated, .. }] =
+        let [Reply::Started { marks }, Reply::Fixed { operations, warm_up, negotiated, .. }] =
             &lines[..]
         else {
             panic!("{lines:?}")
@@ -309,7 +309,7 @@ fn instruments_get_an_exact_number_of_handshakes() {
         assert_eq!((*operations, *warm_up, negotiated.resumed), (6, 4, kind == "ticket"));
     }
     let (success, lines) = fixed("ticket", 0);
-    assert!(!success && matches!(lines.last(), Some(Line::Failed { .. })), "{lines:?}");
+    assert!(!success && matches!(lines.last(), Some(Reply::Failed { .. })), "{lines:?}");
 }
 
 fn handshake(arguments: &[&str]) -> Output {

@@ -200,7 +200,7 @@ impl Server {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// It ends by itself when its input does, connections or not.
+    /// Ends the client, which does so by itself when its input does, connections or not.
     fn end(mut self) {
         self.input = None;
         assert!(self.child.wait().unwrap().success());

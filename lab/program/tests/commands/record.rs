@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use sealane_lab_model::recording::{ByPart, Event, Line, LockClass, Recording};
+use sealane_lab_model::recording::{ByPart, Event, LockClass, RecordedLine, Recording};
 
 fn record(stack: &str, file: &Path) -> Command {
     let mut command = crate::with_valgrind();
@@ -109,7 +109,7 @@ fn recorded(shape: &str) -> Recording {
     Recording::read(&file).unwrap()
 }
 
-fn is_the_line(known: &Known, line: &Line) {
+fn is_the_line(known: &Known, line: &RecordedLine) {
     let sides = |of: &ByPart<f64>| [of.server, of.client];
     assert_eq!(line.class, known.class, "{line:?}");
     assert!(line.symbol.contains(known.symbol), "{line:?}");

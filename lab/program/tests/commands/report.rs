@@ -237,7 +237,7 @@ fn the_docs_tell_of_every_writeup() {
     assert!(told.contains(&format!("![Fault and remedy of {number} write-ups")), "{number}");
 }
 
-/// Of a picture's panels.
+/// The titles of a picture's panels.
 fn titles(svg: &str) -> Vec<String> {
     let panels = svg.split("<text class=\"title\"").skip(1);
     let title = |panel: &str| Some(panel.split_once('>')?.1.split_once('<')?.0.to_owned());

@@ -10,7 +10,7 @@ use std::{
 
 use sealane_lab_harness::{
     credentials::Credentials,
-    trial::{Fixed, Line, Task},
+    trial::{Fixed, Reply, Task},
 };
 use sealane_lab_model::scenario::{Kind, Scenario, Share, Version};
 use sealane_lab_stacks::{handshake::Handshakes, stacks};
@@ -190,8 +190,8 @@ fn older_versions_of_rustls_shake_hands_and_resume() {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
                 let output = command.args(["trial", &task]).output().unwrap();
                 let told = text(&output);
-                let done = told.lines().last().map(serde_json::from_str::<Line>);
-                let Some(Ok(Line::Fixed { operations: 6, negotiated, .. })) = done else {
+                let done = told.lines().last().map(serde_json::from_str::<Reply>);
+                let Some(Ok(Reply::Fixed { operations: 6, negotiated, .. })) = done else {
                     panic!("{name} {kind:?} {version:?} {share:?}: {told}")
                 };
                 assert_eq!(negotiated.resumed, kind != Kind::Full, "{name} {kind:?} {share:?}");

@@ -255,7 +255,7 @@ fn child_on_one_mutex() {
     serve_until_killed();
 }
 
-/// As above: one of three threads does everything.
+/// The same processes as above: one of three threads does everything.
 #[test]
 #[ignore = "a child of other tests"]
 fn child_with_one_busy_thread() {
@@ -271,7 +271,7 @@ fn child_with_one_busy_thread() {
     serve_until_killed();
 }
 
-/// As above: four threads parked.
+/// Four threads, parked.
 #[test]
 #[ignore = "a child of other tests"]
 fn child_with_an_idle_pool() {
@@ -288,7 +288,7 @@ fn child_with_an_idle_pool() {
     serve_until_killed();
 }
 
-/// As above: four threads in a condition that has been told of work twice.
+/// Four threads in a condition that has been told of work twice.
 #[test]
 #[ignore = "a child of other tests"]
 fn child_with_a_pool_that_was_called_twice() {

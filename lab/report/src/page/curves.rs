@@ -13,7 +13,7 @@ use sealane_lab_model::{
     words,
 };
 
-use crate::plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape};
+use crate::plot::{Ink, LinePlot, Point, Reading, Scale, Series, Switch, Ticks, escape};
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
@@ -37,7 +37,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         };
         for side in &SIDES {
             let plot = plot(sources, scenario, parts, side);
-            if !plot.lines.is_empty() {
+            if !plot.series.is_empty() {
                 let Side { title, look, .. } = side;
                 body += &Figure { title, tag: Tag::Forecast, look, drawing: &plot.draw() }.html();
             }
@@ -74,7 +74,7 @@ fn plot(
     parts: &[Part<'_, Forecast>],
     side: &Side,
 ) -> LinePlot {
-    let mut lines = Vec::new();
+    let mut series = Vec::new();
     for part in parts {
         let curve = &(side.of)(part.of).points;
         // By what efficiency means; forecasts begin with more.
@@ -88,10 +88,10 @@ fn plot(
         });
         let label = format!("{}, FORECAST", part.label);
         let (color, points) = (part.color, alone.into_iter().chain(points).collect());
-        lines.push(Line { label, color, points, ink: Ink::Dashed, ideal: None });
-        lines.extend(measured(sources, scenario, part, side.time));
+        series.push(Series { label, color, points, ink: Ink::Dashed, ideal: None });
+        series.extend(measured(sources, scenario, part, side.time));
         if side.published {
-            lines.extend(published(sources, part));
+            series.extend(published(sources, part));
         }
     }
     LinePlot {
@@ -103,7 +103,7 @@ fn plot(
         switch: Switch::X,
         ticks: Ticks::Round,
         reading: Reading::Exact,
-        lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
+        series: series.into_iter().filter(|line| !line.points.is_empty()).collect(),
         processors: Vec::new(),
         diagonal: None,
         level: Some(threads::KNEE_LEVEL),
@@ -116,7 +116,7 @@ fn measured(
     scenario: &Scenario,
     part: &Part<'_, Forecast>,
     time: Option<&Measured<HandshakeRound>>,
-) -> Vec<Line> {
+) -> Vec<Series> {
     let all = sources.parts::<HandshakeSeries>().into_iter();
     let same = all.filter(|s| s.of.stack == part.of.stack && s.of.scenario == *scenario);
     let line = |series: Part<'_, HandshakeSeries>| {
@@ -142,13 +142,13 @@ fn measured(
         let base = against(first.threads);
         let label = format!("{}, MEASURED{base}", series.label);
         let points = usable.iter().filter_map(point).collect();
-        Some(Line { label, color: part.color, points, ..Line::default() })
+        Some(Series { label, color: part.color, points, ..Series::default() })
     };
     same.filter_map(line).collect()
 }
 
 /// What others published of it.
-fn published(sources: &Sources, part: &Part<'_, Forecast>) -> Vec<Line> {
+fn published(sources: &Sources, part: &Part<'_, Forecast>) -> Vec<Series> {
     let validations = sources.runs.iter().filter_map(|source| source.run.validation.as_ref());
     let curves = validations.flat_map(|validation| &validation.curves).filter(|curve| {
         curve.stack == part.of.stack && curve.scenario.as_ref() == Some(&part.of.scenario)
@@ -163,7 +163,7 @@ fn published(sources: &Sources, part: &Part<'_, Forecast>) -> Vec<Line> {
             curve.points.first().map_or(1, |point| usize::try_from(point.threads).unwrap_or(0)),
         );
         let label = format!("{}, PUBLISHED{against}", curve.name);
-        Line { label, color: part.color, points: points.collect(), ink: Ink::Signs, ideal: None }
+        Series { label, color: part.color, points: points.collect(), ink: Ink::Signs, ideal: None }
     };
     curves.map(line).collect()
 }

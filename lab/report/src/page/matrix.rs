@@ -100,14 +100,14 @@ impl<'a> Driver<'a> {
         });
         let mut plot = transfer::by_threads(labelled, sources);
         // As many bands over each other would hide the lines.
-        for point in plot.lines.iter_mut().flat_map(|line| &mut line.points) {
+        for point in plot.series.iter_mut().flat_map(|line| &mut line.points) {
             point.range = None;
         }
-        (!plot.lines.is_empty()).then_some(plot)
+        (!plot.series.is_empty()).then_some(plot)
     }
 }
 
 const LOOK: &str = "Megabytes of plaintext per second, all threads together. A colour is a number \
     of connections; dashed: one loop that all threads work on; solid: a loop for each thread. \
-    Line: median of the rounds; the table below tells least and most.";
+    Series: median of the rounds; the table below tells least and most.";
 const SHARED: &str = "shared";

@@ -259,7 +259,7 @@ fn read(sources: &Sources) -> String {
     format!("<h3>How to read it</h3><ul class=\"remarks\"><li>{READ_TAGS} {forecasts}</li>{READ}")
 }
 
-/// Of processor time; above it, times are not the stacks' own.
+/// Most percent of processor time; above it, times are not the stacks' own.
 const STEAL_PERCENT_MAX: f64 = 1.0;
 const LEAD: &str = "All stacks get the same certificates, group, suite and number of tickets; what \
     was negotiated is read back from both ends. Rounds are interleaved, so that a slow minute hits \

@@ -7,7 +7,7 @@ use sealane_lab_model::{
 };
 
 use crate::plot::{
-    Bar, BarPlot, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks, escape,
+    Bar, BarPlot, LinePlot, Point, Reading, Row, Scale, Segment, Series, Switch, Ticks, escape,
 };
 
 use super::{
@@ -50,8 +50,8 @@ fn times(sources: &Sources) -> Vec<Times<'static>> {
 fn rates(strategies: &Strategies) -> String {
     let mut html = String::new();
     for (case, title) in SWEEPS {
-        let lines = lines(strategies, case);
-        if lines.iter().all(|line| line.points.len() < 2) {
+        let series = series(strategies, case);
+        if series.iter().all(|line| line.points.len() < 2) {
             continue;
         }
         let plot = LinePlot {
@@ -63,7 +63,7 @@ fn rates(strategies: &Strategies) -> String {
             switch: Switch::Y,
             ticks: Ticks::Measured,
             reading: Reading::Exact,
-            lines,
+            series,
             processors: Vec::new(),
             diagonal: None,
             level: None,
@@ -74,15 +74,15 @@ fn rates(strategies: &Strategies) -> String {
     html
 }
 
-fn lines(strategies: &Strategies, case: &str) -> Vec<Line> {
+fn series(strategies: &Strategies, case: &str) -> Vec<Series> {
     let modes = names(strategies.rows.iter());
-    let lines = modes.into_iter().enumerate().map(|(color, mode)| {
+    let series = modes.into_iter().enumerate().map(|(color, mode)| {
         let rows = strategies.rows.iter().filter(|row| row.strategy == mode && is(row, case));
         let mut points: Vec<Point> = rows.filter_map(point).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Line { label: mode, color, points, ..Line::default() }
+        Series { label: mode, color, points, ..Series::default() }
     });
-    lines.filter(|line| !line.points.is_empty()).collect()
+    series.filter(|line| !line.points.is_empty()).collect()
 }
 
 fn point(row: &StrategyRow) -> Option<Point> {

@@ -190,7 +190,7 @@ fn plot(
     }
 }
 
-/// Of the stacks that have no table of their lines with what each costs.
+/// The lines of stacks that have no table of them with what each costs.
 fn lines_table(parts: &[Part<'_, CountResult>], forecasts: &[Part<'_, Forecast>]) -> String {
     let mut rows = Vec::new();
     let mut left_out = 0;

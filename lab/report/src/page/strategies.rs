@@ -9,7 +9,7 @@ use sealane_lab_model::{
     words,
 };
 
-use crate::plot::{Bar, BarPlot, Line, Row, Segment, escape};
+use crate::plot::{Bar, BarPlot, Row, Segment, Series, escape};
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
@@ -209,11 +209,11 @@ fn time_pictures(strategies: &Strategies, Times { name, variant }: &Times<'_>) -
         return html;
     }
     let names = names(strategies.rows.iter());
-    let lines = with().map(|(row, times)| Line {
+    let lines = with().map(|(row, times)| Series {
         label: row_name(row),
         color: names.iter().position(|name| *name == row.strategy).unwrap_or_default(),
         points: tail(times),
-        ..Line::default()
+        ..Series::default()
     });
     let lines = lines.filter(|line| !line.points.is_empty()).collect();
     let spectrum = spectrum(&format!("\u{b5}s, {title}"), lines);

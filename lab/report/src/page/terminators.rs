@@ -9,7 +9,8 @@ use sealane_lab_model::{
 };
 
 use crate::plot::{
-    Bar, BarPlot, Floor, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks, escape,
+    Bar, BarPlot, Floor, LinePlot, Point, Reading, Row, Scale, Segment, Series, Switch, Ticks,
+    escape,
 };
 
 use super::{
@@ -139,18 +140,18 @@ fn latency_figures(sources: &Sources, servers: &Servers) -> String {
         results.any(|result| result.service.is_some())
     };
     for case in servers.cases.iter().filter(open) {
-        let lines = latency_lines(sources, servers, case, |result| result.latency.as_ref());
+        let series = latency_series(sources, servers, case, |result| result.latency.as_ref());
         let title = format!("Latency: {}", case.title);
-        html += &latency_figure(&title, "\u{b5}s from the intended time on", LATENCY, lines);
-        let lines = latency_lines(sources, servers, case, |result| result.service.as_ref());
+        html += &latency_figure(&title, "\u{b5}s from the intended time on", LATENCY, series);
+        let series = latency_series(sources, servers, case, |result| result.service.as_ref());
         let title = format!("Time in service: {}", case.title);
-        html += &latency_figure(&title, "\u{b5}s from the actual start", SERVICE, lines);
+        html += &latency_figure(&title, "\u{b5}s from the actual start", SERVICE, series);
     }
     let mut works: Vec<&str> = servers.cases.iter().filter(open).map(work).collect();
     works.dedup();
     for its in works {
         let plot = load_plot(sources, servers, its);
-        if plot.lines.iter().any(|line| line.points.len() > 1) {
+        if plot.series.iter().any(|line| line.points.len() > 1) {
             let title = match its {
                 "" => "Latency by load".to_owned(),
                 its => format!("Latency by load: {its}"),
@@ -172,37 +173,37 @@ fn work(case: &ServerCase) -> &str {
     })
 }
 
-fn latency_lines(
+fn latency_series(
     sources: &Sources,
     servers: &Servers,
     case: &ServerCase,
     of: fn(&ServerResult) -> Option<&Histogram>,
-) -> Vec<Line> {
-    let lines = servers.servers.iter().filter_map(|server| {
+) -> Vec<Series> {
+    let series = servers.servers.iter().filter_map(|server| {
         let points = tail(of(server.cases.get(&case.name)?)?);
         let color = sources.server_color(server);
-        Some(Line { label: server.name.clone(), color, points, ..Line::default() })
+        Some(Series { label: server.name.clone(), color, points, ..Series::default() })
     });
-    lines.filter(|line| !line.points.is_empty()).collect()
+    series.filter(|line| !line.points.is_empty()).collect()
 }
 
-fn latency_figure(title: &str, unit: &str, look: &str, lines: Vec<Line>) -> String {
-    if lines.is_empty() {
+fn latency_figure(title: &str, unit: &str, look: &str, series: Vec<Series>) -> String {
+    if series.is_empty() {
         return String::new();
     }
-    let drawing = &LinePlot { switch: Switch::Neither, ..spectrum(unit, lines) }.draw();
+    let drawing = &LinePlot { switch: Switch::Neither, ..spectrum(unit, series) }.draw();
     Figure { title, tag: Tag::Measured, look, drawing }.html()
 }
 
 /// The 99th percentile against the rate reached, over all cases of that work that have both.
 fn load_plot(sources: &Sources, servers: &Servers, its: &str) -> LinePlot {
     let same = |case: &&ServerCase| work(case) == its;
-    let lines = servers.servers.iter().map(|server| {
+    let series = servers.servers.iter().map(|server| {
         let results = servers.cases.iter().filter(same).map(|case| server.cases.get(&case.name));
         let mut points: Vec<Point> = results.flatten().filter_map(load_point).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         let color = sources.server_color(server);
-        Line { label: server.name.clone(), color, points, ..Line::default() }
+        Series { label: server.name.clone(), color, points, ..Series::default() }
     });
     LinePlot {
         name: "99th percentile of latency by operations per second".into(),
@@ -211,7 +212,7 @@ fn load_plot(sources: &Sources, servers: &Servers, its: &str) -> LinePlot {
         x_scale: Scale::Linear,
         ticks: Ticks::Round,
         reading: Reading::Nearest,
-        ..spectrum("", lines.filter(|line| !line.points.is_empty()).collect())
+        ..spectrum("", series.filter(|line| !line.points.is_empty()).collect())
     }
 }
 

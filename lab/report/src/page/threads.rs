@@ -13,7 +13,7 @@ use sealane_lab_model::{
 };
 
 use crate::plot::{
-    Diagonal, Ink, Level, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape,
+    Diagonal, Ink, Level, LinePlot, Point, Reading, Scale, Series, Switch, Ticks, escape,
 };
 
 use super::{
@@ -62,10 +62,10 @@ pub(crate) fn rate_plot(
     scenario: &Scenario,
     parts: &[Part<'_, HandshakeSeries>],
 ) -> LinePlot {
-    let lines = parts.iter().map(|part| {
+    let series = parts.iter().map(|part| {
         let points: Vec<Point> = part.of.points.iter().filter_map(rate_point).collect();
         let ideal = points.first().map(|point| point.y).filter(|_| points.len() > 1);
-        Line { label: part.label.clone(), color: part.color, points, ideal, ink: Ink::Solid }
+        Series { label: part.label.clone(), color: part.color, points, ideal, ink: Ink::Solid }
     });
     LinePlot {
         name: format!("Rate per thread: {}", words::short(scenario)),
@@ -76,7 +76,7 @@ pub(crate) fn rate_plot(
         switch: Switch::Y,
         ticks: Ticks::Measured,
         reading: Reading::Exact,
-        lines: lines.filter(|line| !line.points.is_empty()).collect(),
+        series: series.filter(|line| !line.points.is_empty()).collect(),
         processors: processors(sources, parts),
         diagonal: None,
         level: None,
@@ -89,7 +89,7 @@ fn speed_up_plot(
     parts: &[Part<'_, HandshakeSeries>],
 ) -> LinePlot {
     let base = parts.iter().filter_map(|p| p.of.points.first()).map(|p| p.threads).min();
-    let lines = parts.iter().map(|part| {
+    let series = parts.iter().map(|part| {
         let first = first(part.of);
         let points = part.of.points.iter().filter_map(|point| {
             let Spread { median, min, max } = speed_up(point, first?)?;
@@ -97,7 +97,7 @@ fn speed_up_plot(
             Some(Point { x: real(point.threads), y: median, range: Some([min, max]), hint })
         });
         let points = points.collect();
-        Line { label: part.label.clone(), color: part.color, points, ..Line::default() }
+        Series { label: part.label.clone(), color: part.color, points, ..Series::default() }
     });
     let processors = processors(sources, parts);
     let bend = processors.iter().copied().fold(1.0, f64::max);
@@ -105,7 +105,7 @@ fn speed_up_plot(
         name: format!("Speed-up by threads: {}", words::short(scenario)),
         y: format!("times the rate of {}", words::count(base.unwrap_or(1), "thread")),
         switch: Switch::Neither,
-        lines: lines.filter(|line: &Line| !line.points.is_empty()).collect(),
+        series: series.filter(|line: &Series| !line.points.is_empty()).collect(),
         diagonal: Some(Diagonal { base: real(base.unwrap_or(1)), bend }),
         processors,
         ..rate_plot(sources, scenario, &[])
@@ -204,11 +204,11 @@ const LEAD: &str = "Each thread makes handshakes with both ends in memory; all w
 const RATE_TITLE: &str = "Rate per thread";
 const RATE_LOOK: &str = "How many handshakes each thread does per second (both ends) as more \
     threads work. Flat is perfect: the dashed line is what a stack would keep if its threads had \
-    nothing in common. A falling line is time lost to what they share. Line: median of the \
+    nothing in common. A falling line is time lost to what they share. Series: median of the \
     rounds; band: least to most. Shaded: more threads than processors, where every stack falls.";
 const UP_TITLE: &str = "Speed-up";
 const UP_LOOK: &str = "All threads together, as a multiple of the fewest threads. The dashed line \
-    is the ideal: twice the threads, twice the rate, until the processors end. Line: median of \
+    is the ideal: twice the threads, twice the rate, until the processors end. Series: median of \
     the rounds' ratios; band: least to most.";
 const TABLE_CAPTION: &str = "Handshakes by threads: median [least\u{2013}most] of the rounds that \
     count; * more threads than processors; ~ every round was disturbed: a hint";

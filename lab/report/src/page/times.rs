@@ -5,7 +5,7 @@ use sealane_lab_model::{
     words,
 };
 
-use crate::plot::{Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape};
+use crate::plot::{LinePlot, Point, Reading, Scale, Series, Switch, Ticks, escape};
 
 use super::{
     frame::{Figure, Section, Tag},
@@ -30,14 +30,14 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
         body +=
             &format!("<h3 class=\"group\">{}, at {count}</h3><div class=\"grid\">", escape(&title));
         for (end, other) in [("server", "client"), ("client", "server")] {
-            let lines = |draw: fn(&Histogram) -> Vec<Point>| -> Vec<Line> {
+            let series = |draw: fn(&Histogram) -> Vec<Point>| -> Vec<Series> {
                 parts.iter().filter_map(|part| line(part, end, draw)).collect()
             };
             let look = format!(
                 "The share of handshakes that spent at most so long in the {end}'s end (wall \
                  time; the {other} is not in it). Further left is faster; steep is steady."
             );
-            body += &figure(&distribution(end, lines(steps)), "distribution", end, &look);
+            body += &figure(&distribution(end, series(steps)), "distribution", end, &look);
             let look = format!(
                 "The same times in the {end}, spread out towards the slowest: at 99% stands what \
                  one handshake in a hundred exceeds. Flat is steady; each line ends where it has \
@@ -45,7 +45,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
                  a user waits."
             );
             body += &figure(
-                &spectrum(&format!("\u{b5}s per handshake, {end}"), lines(tail)),
+                &spectrum(&format!("\u{b5}s per handshake, {end}"), series(tail)),
                 "percentiles",
                 end,
                 &look,
@@ -67,7 +67,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
 }
 
 /// A percentile spectrum of anything that takes microseconds.
-pub(crate) fn spectrum(of: &str, lines: Vec<Line>) -> LinePlot {
+pub(crate) fn spectrum(of: &str, series: Vec<Series>) -> LinePlot {
     LinePlot {
         name: format!("Percentiles: {of}"),
         x: "share of operations that took less".into(),
@@ -77,7 +77,7 @@ pub(crate) fn spectrum(of: &str, lines: Vec<Line>) -> LinePlot {
         switch: Switch::Y,
         ticks: Ticks::Percentiles,
         reading: Reading::Nearest,
-        lines,
+        series,
         processors: Vec::new(),
         diagonal: None,
         level: None,
@@ -99,7 +99,7 @@ pub(crate) fn tail(histogram: &Histogram) -> Vec<Point> {
         .collect()
 }
 
-fn distribution(end: &str, lines: Vec<Line>) -> LinePlot {
+fn distribution(end: &str, series: Vec<Series>) -> LinePlot {
     LinePlot {
         name: format!("Distribution of time per handshake in the {end}"),
         x: format!("\u{b5}s per handshake in the {end}"),
@@ -108,7 +108,7 @@ fn distribution(end: &str, lines: Vec<Line>) -> LinePlot {
         switch: Switch::X,
         ticks: Ticks::Round,
         reading: Reading::Step,
-        ..spectrum(end, lines)
+        ..spectrum(end, series)
     }
 }
 
@@ -125,10 +125,10 @@ fn line(
     part: &Part<'_, HandshakeSeries>,
     end: &str,
     points: fn(&Histogram) -> Vec<Point>,
-) -> Option<Line> {
+) -> Option<Series> {
     let times = part.of.times.as_ref()?;
     let points = points(if end == "server" { &times.server } else { &times.client });
-    let line = Line { label: part.label.clone(), color: part.color, points, ..Line::default() };
+    let line = Series { label: part.label.clone(), color: part.color, points, ..Series::default() };
     (!line.points.is_empty()).then_some(line)
 }
 
@@ -137,6 +137,6 @@ fn figure(plot: &LinePlot, what: &str, end: &str, look: &str) -> String {
     Figure { title: &title, tag: Tag::Measured, look, drawing: &plot.draw() }.html()
 }
 
-/// Of a page that would be too large with all of them.
+/// Scenarios on a page that would be too large with all of them.
 const BRIEF_SCENARIOS: usize = 1;
 const SHOWN_PERCENT: f64 = 99.95;

@@ -16,7 +16,7 @@ use sealane_lab_model::{
 };
 
 use crate::plot::{
-    Bar, BarPlot, Line, LinePlot, Point, Reading, Row, Scale, Segment, Switch, Ticks, escape,
+    Bar, BarPlot, LinePlot, Point, Reading, Row, Scale, Segment, Series, Switch, Ticks, escape,
 };
 
 use super::{
@@ -129,7 +129,7 @@ impl<'a> Load<'a> {
             if threads.len() > 1 { LINES_LOOK } else { BARS_LOOK }
         );
         let drawing = if threads.len() > 1 {
-            lines(parts, sources).draw()
+            series(parts, sources).draw()
         } else {
             bars(parts, threads.first().copied().unwrap_or(1)).draw()
         };
@@ -138,7 +138,7 @@ impl<'a> Load<'a> {
     }
 }
 
-fn lines(parts: &[&Part<'_, BulkSeries>], sources: &Sources) -> LinePlot {
+fn series(parts: &[&Part<'_, BulkSeries>], sources: &Sources) -> LinePlot {
     by_threads(parts.iter().map(|part| (part.label.clone(), part.color, *part)), sources)
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn by_threads<'a>(
     labelled: impl Iterator<Item = (String, usize, &'a Part<'a, BulkSeries>)>,
     sources: &Sources,
 ) -> LinePlot {
-    let mut lines: Vec<Line> = Vec::new();
+    let mut series: Vec<Series> = Vec::new();
     let mut processors: Vec<f64> = Vec::new();
     for (label, color, part) in labelled {
         processors.push(real(sources.runs[part.run].run.machine.processors));
@@ -155,12 +155,12 @@ pub(crate) fn by_threads<'a>(
         let Some(Spread { median, min, max }) = shown.spread(&RATE) else { continue };
         let (x, hint) = (real(part.of.threads), shown.is_hint());
         let point = Point { x, y: median, range: Some([min, max]), hint };
-        match lines.iter_mut().find(|line| line.label == label) {
+        match series.iter_mut().find(|line| line.label == label) {
             Some(line) => line.points.push(point),
-            None => lines.push(Line { label, color, points: vec![point], ..Line::default() }),
+            None => series.push(Series { label, color, points: vec![point], ..Series::default() }),
         }
     }
-    for line in &mut lines {
+    for line in &mut series {
         line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
     processors.sort_by(f64::total_cmp);
@@ -174,7 +174,7 @@ pub(crate) fn by_threads<'a>(
         switch: Switch::Y,
         ticks: Ticks::Measured,
         reading: Reading::Exact,
-        lines,
+        series,
         processors,
         diagonal: None,
         level: None,
@@ -231,5 +231,5 @@ fn memory_figure(side: &str, states: &[&State], parts: &[Part<'_, MemoryResult>]
 const GONE: &str = "What the process still holds for each connection that it had. 0 means that \
     all of it was given back, or is used again.";
 const LINES_LOOK: &str = "Rising is good; a line that turns down loses more to sharing than the \
-    next thread brings. Line: median of the rounds; band: least to most.";
+    next thread brings. Series: median of the rounds; band: least to most.";
 const BARS_LOOK: &str = "Bar: median of the rounds; thin line: least to most.";

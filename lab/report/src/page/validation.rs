@@ -8,7 +8,7 @@ use sealane_lab_model::{
     words,
 };
 
-use crate::plot::{Ink, Line, LinePlot, Point, Reading, Scale, Switch, Ticks, escape};
+use crate::plot::{Ink, LinePlot, Point, Reading, Scale, Series, Switch, Ticks, escape};
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
@@ -67,7 +67,7 @@ fn groups(validation: &Validation) -> Vec<(&str, Vec<&ValidatedCurve>)> {
 
 /// The forecast's dashes with the band that it is held against, and the published signs.
 fn plot(recorded: &str, curves: &[&ValidatedCurve]) -> LinePlot {
-    let lines = curves.iter().enumerate().flat_map(|(color, curve)| {
+    let series = curves.iter().enumerate().flat_map(|(color, curve)| {
         let forecast = curve.points.iter().map(|point| Point {
             x: f64::from(point.threads),
             y: 100.0 * point.forecast,
@@ -81,7 +81,7 @@ fn plot(recorded: &str, curves: &[&ValidatedCurve]) -> LinePlot {
             hint: is_far(point.forecast, point.published),
         });
         let fitted = if curve.fitted { " (fitted on)" } else { "" };
-        let line = |label: String, points: Vec<Point>, ink: Ink| Line {
+        let line = |label: String, points: Vec<Point>, ink: Ink| Series {
             label,
             color,
             points,
@@ -102,7 +102,7 @@ fn plot(recorded: &str, curves: &[&ValidatedCurve]) -> LinePlot {
         switch: Switch::Y,
         ticks: Ticks::Round,
         reading: Reading::Exact,
-        lines: lines.filter(|line| !line.points.is_empty()).collect(),
+        series: series.filter(|line| !line.points.is_empty()).collect(),
         processors: Vec::new(),
         diagonal: None,
         level: Some(threads::KNEE_LEVEL),

@@ -35,7 +35,7 @@ pub(crate) fn sentences(sources: &Sources, parts: &[Part<'_, HandshakeSeries>]) 
     format!("<h3>{TITLE} {tag}</h3><p class=\"look\">{LOOK}</p><ul class=\"remarks\">{items}</ul>")
 }
 
-/// Of the fewest threads and the most that have a processor each.
+/// What the fewest threads wait, and the most that have a processor each.
 fn sentence(series: &HandshakeSeries, machine: &Machine) -> String {
     let last = series.points.iter().rfind(|point| point.threads <= machine.processors.max(1));
     let (Some(first), Some(last)) = (series.points.first(), last) else {

@@ -27,7 +27,7 @@ pub(crate) struct LinePlot {
     pub(crate) switch: Switch,
     pub(crate) ticks: Ticks,
     pub(crate) reading: Reading,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) series: Vec<Series>,
     /// Where the processors of a machine end; beyond the last, the ground is shaded.
     pub(crate) processors: Vec<f64>,
     pub(crate) diagonal: Option<Diagonal>,
@@ -36,7 +36,7 @@ pub(crate) struct LinePlot {
 
 /// One series.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct Series {
     pub(crate) label: String,
     pub(crate) color: usize,
     /// Ascending in `x`.
@@ -119,7 +119,7 @@ impl LinePlot {
             if self.switch == Switch::X { plot.x_scale.name() } else { plot.y_scale.name() }
         };
         let views = plots.iter().map(|p| View { name: name(p), svg: p.svg() }).collect();
-        let keys = self.lines.iter().map(Line::key);
+        let keys = self.series.iter().map(Series::key);
         let scales: Vec<Value> = plots.iter().map(Self::scales).collect();
         Drawing { views, keys: keys.collect(), data: self.data(&scales), csv: self.csv() }
     }
@@ -130,7 +130,7 @@ impl LinePlot {
             .points()
             .flat_map(|p| [p.y].into_iter().chain(p.range.into_iter().flatten()))
             .collect();
-        ys.extend(self.lines.iter().filter_map(|line| line.ideal));
+        ys.extend(self.series.iter().filter_map(|line| line.ideal));
         let (start, end) = (LEFT, WIDTH - RIGHT);
         let x = if self.ticks == Ticks::Measured {
             let least = xs.iter().copied().fold(f64::INFINITY, f64::min).min(1.0);
@@ -153,7 +153,7 @@ impl LinePlot {
     }
 
     fn points(&self) -> impl Iterator<Item = &Point> {
-        self.lines.iter().flat_map(|line| &line.points)
+        self.series.iter().flat_map(|line| &line.points)
     }
 
     /// The plot as one `svg` element.
@@ -176,7 +176,7 @@ impl LinePlot {
             svg.line("level", [x.start, at], [x.end, at]);
             svg.text("remark", [x.end, at - 5.0], Anchor::End, label);
         }
-        for (index, line) in self.lines.iter().enumerate() {
+        for (index, line) in self.series.iter().enumerate() {
             self.draw_line(&mut svg, index, line, &x, &y);
         }
         svg.line("cross", [0.0, TOP], [0.0, HEIGHT - BOTTOM]);
@@ -219,7 +219,7 @@ impl LinePlot {
         svg.close();
     }
 
-    fn draw_line(&self, svg: &mut Svg, index: usize, line: &Line, x: &Axis, y: &Axis) {
+    fn draw_line(&self, svg: &mut Svg, index: usize, line: &Series, x: &Axis, y: &Axis) {
         svg.open(&format!("series {}{}", class(line.color), dashes(line.color)), Some(index));
         let place = |p: &Point| [x.at(p.x), y.at(p.y)];
         if line.points.len() > 1 && line.points.iter().all(|p| p.range.is_some()) {
@@ -288,7 +288,7 @@ impl LinePlot {
 
     fn data(&self, scales: &[Value]) -> Value {
         // The points themselves are read from the CSV: they need not be in the page twice.
-        let series = self.lines.iter().map(|line| {
+        let series = self.series.iter().map(|line| {
             let class = class(line.color) + line.ink.class();
             json!({ "n": line.label, "k": class, "c": line.points.len() })
         });
@@ -308,7 +308,7 @@ impl LinePlot {
     fn csv(&self) -> String {
         let mut csv = String::from("series,");
         let _ = writeln!(csv, "{},{},least,most", csv_field(&self.x), csv_field(&self.y));
-        for line in &self.lines {
+        for line in &self.series {
             for Point { x, y, range, .. } in &line.points {
                 let name = csv_field(&line.label);
                 let _ = write!(csv, "{name},{},{}", neat(*x), neat(*y));
@@ -322,7 +322,7 @@ impl LinePlot {
     }
 }
 
-impl Line {
+impl Series {
     fn key(&self) -> Key {
         Key { label: self.label.clone(), color: self.color, ink: self.ink }
     }
@@ -376,7 +376,7 @@ mod tests {
             switch: Switch::Y,
             ticks: Ticks::Measured,
             reading: Reading::Exact,
-            lines: vec![Line {
+            series: vec![Series {
                 label: "a, b".into(),
                 color: 9,
                 points,

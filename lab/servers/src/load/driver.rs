@@ -90,7 +90,7 @@ pub enum Pace {
         interval: Duration,
         /// The time from the load's beginning to the first.
         delay: Duration,
-        /// As many are under way at most.
+        /// Most operations that are under way.
         in_flight_max: usize,
     },
 }

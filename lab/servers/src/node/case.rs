@@ -70,7 +70,7 @@ impl Case {
         Self::H2,
     ];
 
-    /// As on the command line.
+    /// The name on the command line.
     pub(super) fn name(self) -> String {
         let value = clap::ValueEnum::to_possible_value(&self);
         value.map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -97,7 +97,7 @@ impl Case {
         })
     }
 
-    /// Its variants; `connections` that stand, where that is what they are for.
+    /// The case's variants; `connections` that stand, where that is what they are for.
     pub(super) fn loads(self, sweep: &BTreeSet<usize>, connections: u64) -> Vec<Load> {
         let load = |body_bytes, concurrency| Load { body_bytes, concurrency };
         let connections = usize::try_from(connections).unwrap_or(usize::MAX);
@@ -149,7 +149,7 @@ impl Amount {
     }
 }
 
-/// As TLSnappy's `/`, `/big` and `/verybig`.
+/// The sizes of TLSnappy's `/`, `/big` and `/verybig`.
 pub(super) const BODIES: [u64; 3] = [TINY, BIG, 100_000];
 const TINY: u64 = 11;
 const BIG: u64 = 3_069;

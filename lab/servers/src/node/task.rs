@@ -17,7 +17,7 @@ use sealane_lab_harness::{
     descriptors,
     interrupt::Interrupt,
     process::Kind,
-    trial::{Body, Line},
+    trial::{Body, Reply},
 };
 use sealane_lab_model::error::Error;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub struct NodeTask {
     pub package: PathBuf,
     /// That serve.
     pub processes: u16,
-    /// Of each process of sealane.
+    /// The lanes of each process of sealane.
     pub lanes: u16,
     /// The folder of the server's script and its bodies.
     pub files: PathBuf,
@@ -67,7 +67,7 @@ impl NodeTask {
 impl Body for NodeTask {
     const NAME: &'static str = "node";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         run(self)
     }
 }
@@ -76,7 +76,7 @@ impl Body for NodeTask {
 ///
 /// # Errors
 /// Something differs from what was asked for, or the server fails.
-fn run(task: &NodeTask) -> Result<Line, Error> {
+fn run(task: &NodeTask) -> Result<Reply, Error> {
     descriptors::allow(2 * task.connections_max())?;
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let server = Running::start(task, folder.path())?;
@@ -97,7 +97,7 @@ fn run(task: &NodeTask) -> Result<Line, Error> {
         let log = trial.server.process.last_words();
         return Err(Error::Check(format!("the server ended under load: {log}")));
     }
-    Ok(Line::Figures { figures: trial.figures, times })
+    Ok(Reply::Figures { figures: trial.figures, times })
 }
 
 struct Trial<'a> {

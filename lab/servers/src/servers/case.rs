@@ -150,8 +150,8 @@ impl Case {
         !matches!(self, Self::Idle | Self::Names)
     }
 
-    /// Of those asked for, the levels at which it is measured. Bulk has the full load alone: what a
-    /// byte costs is asked where bytes are all there is.
+    /// The levels of those asked for at which it is measured. Bulk has the full load alone: what
+    /// a byte costs is asked where bytes are all there is.
     pub fn levels(self, asked: &[Level]) -> Vec<Level> {
         match self {
             Self::Down | Self::Up => vec![Level::Full],
@@ -202,7 +202,7 @@ impl Level {
     /// Half of what a server can do, which is what the half load is.
     pub(crate) const HALF: Self = Self::Share(50);
 
-    /// As `--load` takes it.
+    /// The level that `--load` takes by this.
     ///
     /// # Errors
     /// What it takes.
@@ -287,7 +287,7 @@ impl Profile {
 }
 
 impl Column {
-    /// As it stands in the document.
+    /// The column as it stands in the document.
     pub(crate) fn document(&self) -> ServerCase {
         let (name, title) = (self.name.clone(), self.title.clone());
         ServerCase { name, title, unit: self.unit.into(), load: self.level.map(Level::label) }
@@ -318,7 +318,7 @@ impl Column {
 }
 
 impl Amount {
-    /// As much as figures take.
+    /// What figures take.
     pub(crate) const FULL: Self = Self {
         handshakes: 3_000,
         handshakes_at_once: 16,
@@ -335,7 +335,7 @@ impl Amount {
         settle_ms: 150,
         warm_up: 100,
     };
-    /// As little as shows that everything runs.
+    /// The least that shows that everything runs.
     pub const QUICK: Self = Self {
         handshakes: 32,
         handshakes_at_once: 8,

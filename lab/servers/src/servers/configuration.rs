@@ -423,9 +423,9 @@ const FOR_SPEED: [&str; 7] = [
     "tune.bufsize ",
     "tune.pipesize ",
 ];
-/// As large as Linux lets anybody make a pipe.
+/// The most that Linux lets anybody make a pipe.
 const PIPE_BYTES: u32 = 1 << 20;
-/// Its word for a group of backends.
+/// The word of nginx for a group of backends.
 const NGINX_POOL: &str = concat!("up", "stream");
 const SUITE_13: &str = "TLS_AES_128_GCM_SHA256";
 const SUITES_12: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256";

@@ -8,7 +8,7 @@ use std::{
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// As many listeners as asked for; the kernel deals connections out among them. Port 0 is any
+/// Gives as many listeners as asked for; the kernel deals connections out among them. Port 0 is any
 /// free port, the same for all.
 pub(crate) fn share(mut address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
     let mut listeners = Vec::with_capacity(count);

@@ -28,7 +28,7 @@ pub(crate) struct Names {
     names: Vec<String>,
     /// The root of all.
     pub roots: Roots,
-    /// Of the first name: what is there, and what a reload is to bring.
+    /// What is there of the first name, and what a reload is to bring.
     first: [String; 2],
 }
 
@@ -200,7 +200,7 @@ fn only(figure: f64) -> Sample {
     Sample { figure: Some(figure), ..Sample::default() }
 }
 
-/// As `Case::Names` has.
+/// The columns of `Case::Names`.
 const COLUMNS: usize = 6;
 const CONNECTIONS_MAX: u64 = 1_000;
 const POLL_MS: u64 = 10;

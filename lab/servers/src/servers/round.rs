@@ -56,7 +56,7 @@ pub(crate) struct Round {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failed {
     pub(crate) why: String,
-    /// It is not installed.
+    /// Whether it is not installed.
     pub(crate) absent: bool,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Row {
     pub(crate) settings: Vec<String>,
     /// Why there are no figures.
     pub(crate) failure: Option<String>,
-    /// It is not installed, which is no failure of the comparison.
+    /// Whether it is not installed, which is no failure of the comparison.
     pub(crate) absent: bool,
 }
 
@@ -163,8 +163,8 @@ impl Laboratory {
         Ok(round)
     }
 
-    /// Of a run that goes on: a server that failed in an earlier round has shown nothing, and would
-    /// have fewer rounds than the others.
+    /// Takes note of a run that goes on: a server that failed in an earlier round has shown
+    /// nothing, and would have fewer rounds than the others.
     pub(crate) fn recall(&mut self, rounds: &[Round]) {
         if let Some(round) = rounds.last() {
             restore(&mut self.rows, &round.failures);

@@ -4,21 +4,22 @@
 use std::fmt::Write;
 
 use sealane_lab_model::{
-    document::{Comparison, Run, ServerResult, Servers},
+    document::{Run, Server, ServerResult, Servers},
     statistics::Spread,
 };
 
 use crate::servers::{
     case::{Case, Column},
     results::{BEST_PEER, measure},
-    table::{SEALANE, spread},
+    table::{SEALANE, figure, marked, ratio},
 };
 
 /// Two tables: what sealane costs beside the peer with the least median, with the ratio to the
 /// cheapest peer of each round; and beside proxies that end no TLS, where bytes are what is paid.
 pub(super) fn tables(run: &Run, servers: &Servers, columns: &[Column]) -> String {
-    let mut text = String::from(
-        "| the server's own | sealane | best peer | sealane / best peer |\n|---|---|---|---|\n",
+    let mut text = format!(
+        "| the server's own | sealane | best peer by its median | sealane / {CHEAPEST} |\n\
+         |---|---|---|---|\n"
     );
     for column in columns {
         let (Some(ours), Some((name, theirs))) =
@@ -26,10 +27,9 @@ pub(super) fn tables(run: &Run, servers: &Servers, columns: &[Column]) -> String
         else {
             continue;
         };
-        let shown = |figures: &[f64]| spread(figures, column.decimals);
-        let (measure, ratio) = (measure(column), ratio(run, column, BEST_PEER));
-        let (ours, theirs) = (shown(ours), shown(theirs));
-        let _ = writeln!(text, "| {measure} | {ours} | {name} {theirs} | {ratio} |");
+        let [ours, theirs] = [ours, theirs].map(|result| figure(result, column));
+        let ratio = ratio(run, column, SEALANE, BEST_PEER).unwrap_or_default();
+        let _ = writeln!(text, "| {} | {ours} | {name} {theirs} | {ratio} |", measure(column));
     }
     text + &beside_plain(run, servers, columns)
 }
@@ -40,16 +40,18 @@ fn beside_plain(run: &Run, servers: &Servers, columns: &[Column]) -> String {
     let mut text = format!("\n| with TLS, and without | sealane |{}\n", names.collect::<String>());
     text += &format!("|---|---|{}\n", "---|".repeat(servers.plain.len()));
     for column in columns.iter().filter(|column| BYTES.contains(&column.case)) {
-        let Some(ours) = ours(servers, column) else { continue };
-        let median = |figures: &[f64]| {
-            Spread::of(figures)
-                .map_or_else(String::new, |it| format!("{:.*}", column.decimals, it.median))
+        let median = |result| {
+            let told = median(result).map(|median| format!("{median:.*}", column.decimals));
+            marked(told.unwrap_or_default(), result, column)
         };
+        let Some(ours) = ours(servers, column) else { continue };
         let _ = write!(text, "| {} | {} |", measure(column), median(ours));
         for proxy in &servers.plain {
-            let figures = proxy.cases.get(&column.name).and_then(figures).map(median);
-            let _ = match figures {
-                Some(median) => write!(text, " {median}: {} |", ratio(run, column, &proxy.name)),
+            let _ = match measured(proxy, column) {
+                Some(result) => {
+                    let ratio = ratio(run, column, SEALANE, &proxy.name).unwrap_or_default();
+                    write!(text, " {}: {ratio} |", median(result))
+                }
                 None => write!(text, " |"),
             };
         }
@@ -58,37 +60,83 @@ fn beside_plain(run: &Run, servers: &Servers, columns: &[Column]) -> String {
     text
 }
 
-/// The ratio of sealane's figures to those of `to`, as it was compared.
-fn ratio(run: &Run, column: &Column, to: &str) -> String {
-    let measure = measure(column);
-    let is_it = |it: &&Comparison| it.measure == measure && it.of == SEALANE && it.to == to;
-    run.comparisons.iter().find(is_it).map_or_else(String::new, |found| {
-        let [low, high] = found.interval;
-        format!("{:.2} [{low:.2}-{high:.2}]", found.ratio)
-    })
-}
-
-fn ours<'a>(servers: &'a Servers, column: &Column) -> Option<&'a [f64]> {
-    let sealane = servers.servers.iter().find(|server| server.name == SEALANE)?;
-    figures(sealane.cases.get(&column.name)?)
+fn ours<'a>(servers: &'a Servers, column: &Column) -> Option<&'a ServerResult> {
+    measured(servers.servers.iter().find(|server| server.name == SEALANE)?, column)
 }
 
 /// The peer whose median is the least.
-fn best_peer<'a>(servers: &'a Servers, column: &Column) -> Option<(&'a str, &'a [f64])> {
+fn best_peer<'a>(servers: &'a Servers, column: &Column) -> Option<(&'a str, &'a ServerResult)> {
     let whole = servers.servers.iter().filter(|server| server.failure.is_none());
     let peers = whole.filter(|server| server.name != SEALANE);
-    let figures = peers.filter_map(|peer| {
-        let figures = figures(peer.cases.get(&column.name)?)?;
-        Some((Spread::of(figures)?.median, peer.name.as_str(), figures))
+    let results = peers.filter_map(|peer| {
+        let result = measured(peer, column)?;
+        Some((median(result)?, peer.name.as_str(), result))
     });
-    figures.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name, figures)| (name, figures))
+    results.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name, result)| (name, result))
 }
 
 /// What was measured, if it was offered and its load was reached.
-fn figures(result: &ServerResult) -> Option<&[f64]> {
-    let is_measured = result.not_offered.is_none() && result.refused.is_none();
-    (is_measured && !result.figure.is_empty()).then_some(&result.figure)
+fn measured<'a>(server: &'a Server, column: &Column) -> Option<&'a ServerResult> {
+    let is_measured = |it: &&ServerResult| it.not_offered.is_none() && it.refused.is_none();
+    server.cases.get(&column.name).filter(is_measured).filter(|it| !it.figure.is_empty())
 }
 
+fn median(result: &ServerResult) -> Option<f64> {
+    Spread::of(&result.figure).map(|spread| spread.median)
+}
+
+/// Whom [`BEST_PEER`] is, which need not be the one with the least median.
+const CHEAPEST: &str = "cheapest peer of each round";
 /// Where what a byte costs shows.
 const BYTES: [Case; 4] = [Case::KeepAlive3k, Case::KeepAlive100k, Case::Down, Case::Up];
+
+#[cfg(test)]
+mod tests {
+    use sealane_lab_model::document::{Bottleneck, Comparison, NoVerdict};
+
+    use super::*;
+    use crate::servers::case::Level;
+
+    /// A figure that is no verdict says so here as in every other table; ratios are as compared.
+    #[test]
+    fn marks_and_ratios_are_those_of_the_tables() {
+        let columns = Case::Down.columns(&[Level::Full]);
+        let [column] = columns.as_slice() else { panic!("{columns:?}") };
+        let server = |name: &str, figure: f64, by: Option<Bottleneck>| {
+            let invalid = by.map(|by| NoVerdict::new(by, "x"));
+            let result = ServerResult { figure: vec![figure], invalid, ..ServerResult::default() };
+            let cases = [(column.name.clone(), result)].into();
+            Server { name: name.into(), cases, ..Server::default() }
+        };
+        let compared = |to: &str, ratio| Comparison {
+            measure: measure(column),
+            of: SEALANE.into(),
+            to: to.into(),
+            ratio,
+            interval: [0.5, 2.0],
+            verdict: String::new(),
+        };
+        let run = Run {
+            comparisons: vec![compared(BEST_PEER, 0.7), compared("plain", 1.2)],
+            ..Run::default()
+        };
+        let servers = Servers {
+            servers: vec![
+                server(SEALANE, 1.0, Some(Bottleneck::Hypervisor)),
+                server("first", 3.0, None),
+                server("second", 2.0, None),
+            ],
+            plain: vec![
+                server("plain", 0.5, Some(Bottleneck::Hypervisor)),
+                Server { name: "none".into(), ..Server::default() },
+            ],
+            ..Servers::default()
+        };
+        let text = tables(&run, &servers, &columns);
+        let start = "| bulk down, full load, s CPU/GB | ";
+        let rows: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(start)).collect();
+        let beside_peers =
+            "1.000 [1.000-1.000] * | second 2.000 [2.000-2.000] | 0.70 [0.50-2.00] |";
+        assert_eq!(rows, [beside_peers, "1.000 * | 0.500 *: 1.20 [0.50-2.00] | |"]);
+    }
+}

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use sealane_lab_model::{
-    document::{Run, Server, ServerResult, Servers},
+    document::{Comparison, Run, Server, ServerResult, Servers},
     figures::servers::{Subject, percentile_ns, rate_words, total},
     statistics::{ROUNDS_MIN, Spread},
 };
@@ -214,32 +214,38 @@ fn figures(
         });
     }
     for &(of, to) in pairs {
-        let comparison = |column: &Column| {
-            let measure = measure(column);
-            let mut all = run.comparisons.iter();
-            all.find(|found| found.measure == measure && found.of == of && found.to == to)
-        };
-        if columns.iter().any(|column| comparison(column).is_some()) {
-            line(text, &format!("{of} / {to}"), columns, |column| match comparison(column) {
-                Some(found) => {
-                    let [low, high] = found.interval;
-                    format!("{:.2} [{low:.2}-{high:.2}]", found.ratio)
-                }
-                None => String::new(),
-            });
+        let ratio = |column: &Column| ratio(run, column, of, to);
+        if columns.iter().any(|column| ratio(column).is_some()) {
+            let name = format!("{of} / {to}");
+            line(text, &name, columns, |column| ratio(column).unwrap_or_default());
         }
     }
 }
 
-fn figure(result: &ServerResult, column: &Column) -> String {
+/// What a server's figure is, or why there is none.
+pub(super) fn figure(result: &ServerResult, column: &Column) -> String {
     match result {
         ServerResult { not_offered: Some(_), .. } => "n/o".into(),
         ServerResult { refused: Some(_), .. } => "refused".into(),
-        _ => match column.subject.mark(result) {
-            "" => spread(&result.figure, column.decimals),
-            mark => format!("{} {mark}", spread(&result.figure, column.decimals)),
-        },
+        _ => marked(spread(&result.figure, column.decimals), result, column),
     }
+}
+
+/// What is told of a result, with what it is worth.
+pub(super) fn marked(told: String, result: &ServerResult, column: &Column) -> String {
+    match column.subject.mark(result) {
+        "" => told,
+        mark => format!("{told} {mark}"),
+    }
+}
+
+/// How the figures of `of` and `to` compare: the ratio with its interval.
+pub(super) fn ratio(run: &Run, column: &Column, of: &str, to: &str) -> Option<String> {
+    let measure = measure(column);
+    let is_it = |it: &&Comparison| it.measure == measure && it.of == of && it.to == to;
+    let found = run.comparisons.iter().find(is_it)?;
+    let [low, high] = found.interval;
+    Some(format!("{:.2} [{low:.2}-{high:.2}]", found.ratio))
 }
 
 /// Rate and latency, with what they are worth.
@@ -336,14 +342,14 @@ fn line(text: &mut String, name: &str, columns: &[&Column], cell: impl Fn(&Colum
 }
 
 /// A median with its least and most.
-pub(super) fn spread(values: &[f64], decimals: usize) -> String {
+fn spread(values: &[f64], decimals: usize) -> String {
     Spread::of(values).map_or(String::new(), |Spread { median, min, max }| {
         format!("{median:.decimals$} [{min:.decimals$}-{max:.decimals$}]")
     })
 }
 
-const SIGNS: &str =
-    "n/o: not offered; refused: the load was not reached; *: no verdict on the server.";
+const SIGNS: &str = "n/o: not offered; refused: the load was not reached; *: no verdict on the \
+                     server. The best peer of a ratio is the cheapest of each round.";
 /// Our own row.
 pub(super) const SEALANE: &str = "sealane";
 /// Which cases share a table.

@@ -7,8 +7,8 @@ use sealane_lab_harness::phase::Phase;
 use sealane_lab_model::{
     error::Error,
     recording::{
-        ALLOCATOR, ByPart, Event, LeftOut, Line, Lock, NAMELESS_MEMORY, Part, Recording, SCHEMA,
-        Step, TAKEN_BY,
+        ALLOCATOR, ByPart, Event, LeftOut, Lock, NAMELESS_MEMORY, Part, RecordedLine, Recording,
+        SCHEMA, Step, TAKEN_BY,
     },
 };
 
@@ -126,12 +126,12 @@ impl Building<'_> {
             named.class
         };
         self.lines.insert(place, count_of(&self.recording.lines));
-        self.recording.lines.push(Line {
+        self.recording.lines.push(RecordedLine {
             class,
             symbol: named.symbol,
             owner: named.owner,
             writers: named.writers,
-            ..Line::default()
+            ..RecordedLine::default()
         });
     }
 

@@ -18,7 +18,7 @@ use rustix::{
 use sealane_lab_harness::{
     child::{Child, Output},
     interrupt::Interrupt,
-    trial::Line,
+    trial::Reply,
 };
 use sealane_lab_model::error::Error;
 
@@ -187,12 +187,12 @@ impl Run {
         let output = self.output.text();
         let result = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
         match (result, self.program.operations) {
-            (Some(Line::Failed { unsupported: true, reason }), _) => {
+            (Some(Reply::Failed { unsupported: true, reason }), _) => {
                 Err(Error::Unsupported(reason))
             }
-            (Some(Line::Failed { reason, .. }), _) => Err(Error::Check(reason)),
+            (Some(Reply::Failed { reason, .. }), _) => Err(Error::Check(reason)),
             (_, None) if status.success() => Ok(()),
-            (Some(Line::Fixed { operations, .. }), Some(expected))
+            (Some(Reply::Fixed { operations, .. }), Some(expected))
                 if status.success() && operations == expected =>
             {
                 Ok(())

@@ -7,7 +7,7 @@ use sealane_lab_harness::{
     credentials::Credentials,
     journal::Journal,
     machine, phase, programs,
-    trial::{Fixed, Line, Task, launch},
+    trial::{Fixed, Reply, Task, launch},
 };
 use sealane_lab_model::{
     document::{BySide, CountResult, LockCounts, Run, SharedWrites},
@@ -93,7 +93,7 @@ impl Subject {
     pub(super) fn timed_calls(&self, tools: &Tools) -> Result<(Vec<TimedCall>, u64), Error> {
         let task = Handshakes { time_holds: true, ..self.task(tools, 1, HOLDS)? };
         match launch::run(&Task::new(&task)?, HOLDS_TIME_MAX)? {
-            Line::Fixed { holds, .. } => Ok((holds, HOLDS.warm_up + HOLDS.count)),
+            Reply::Fixed { holds, .. } => Ok((holds, HOLDS.warm_up + HOLDS.count)),
             _ => Err(Error::Check("the trial told something else than its holds".into())),
         }
     }
@@ -173,7 +173,7 @@ impl Subject {
             fixed: None,
             ..self.task(tools, 1, Fixed { warm_up: 0, count: 0 })?
         };
-        let Line::Window { round, .. } = launch::run(&Task::new(&task)?, NATIVE_TIME_MAX)? else {
+        let Reply::Window { round, .. } = launch::run(&Task::new(&task)?, NATIVE_TIME_MAX)? else {
             return Err(Error::Check("the trial told something else than a window".into()));
         };
         let [server, client, outside] = round.median_ns.map(|ns| ns as f64);

@@ -10,7 +10,7 @@ use sealane_lab_model::{
         Amount, BySide, Finding, HOT_LINES_MAX, HotLine, PATH_FUNCTIONS_MAX, Recorded, SITES_MAX,
         Site,
     },
-    recording::{ByPart, Event, Line, Part, PathNode, Recording, Step},
+    recording::{ByPart, Event, Part, PathNode, RecordedLine, Recording, Step},
     words::without_folders,
 };
 
@@ -55,14 +55,14 @@ pub(super) fn finding(recording: &Recording) -> Finding {
 
 /// The lines that more than one thread writes, with their index; what one thread writes and others
 /// only read is not among them.
-fn written(recording: &Recording) -> Vec<(u32, &Line)> {
+fn written(recording: &Recording) -> Vec<(u32, &RecordedLine)> {
     let lines = (0..).zip(&recording.lines);
     lines.filter(|(_, line)| line.class != READ_SHARED).collect()
 }
 
 /// The busiest lines of either side, by atomic updates.
-fn hottest(recording: &Recording, written: &[(u32, &Line)]) -> Vec<HotLine> {
-    let amount = |line: &Line| (both(sides(&line.updates)), both(sides(&line.stores)));
+fn hottest(recording: &Recording, written: &[(u32, &RecordedLine)]) -> Vec<HotLine> {
+    let amount = |line: &RecordedLine| (both(sides(&line.updates)), both(sides(&line.stores)));
     let mut chosen = written.to_vec();
     chosen.retain(|(_, line)| amount(line) > (0.0, 0.0));
     chosen.sort_by(|(at, a), (other, b)| {
@@ -70,7 +70,7 @@ fn hottest(recording: &Recording, written: &[(u32, &Line)]) -> Vec<HotLine> {
         order.then(at.cmp(other))
     });
     // The server's busiest must not be lost behind lines that clients alone write.
-    let of_server = |(at, line): &(u32, &Line)| (sides(&line.updates).server, Reverse(*at));
+    let of_server = |(at, line): &(u32, &RecordedLine)| (sides(&line.updates).server, Reverse(*at));
     let first = chosen.iter().enumerate().max_by(|(_, a), (_, b)| {
         of_server(a).partial_cmp(&of_server(b)).unwrap_or(Ordering::Equal)
     });
@@ -81,7 +81,7 @@ fn hottest(recording: &Recording, written: &[(u32, &Line)]) -> Vec<HotLine> {
     }
     chosen.truncate(HOT_LINES_MAX);
     let mut sites = sites(recording);
-    let hot = |(at, line): (u32, &Line)| HotLine {
+    let hot = |(at, line): (u32, &RecordedLine)| HotLine {
         class: line.class.clone(),
         symbol: without_folders(&line.symbol),
         owner: line.owner.clone(),
@@ -228,8 +228,13 @@ mod tests {
         ByPart { server, client, ..ByPart::default() }
     }
 
-    fn line(class: &str, symbol: &str, updates: ByPart<f64>) -> Line {
-        Line { class: class.into(), symbol: symbol.into(), updates, ..Line::default() }
+    fn line(class: &str, symbol: &str, updates: ByPart<f64>) -> RecordedLine {
+        RecordedLine {
+            class: class.into(),
+            symbol: symbol.into(),
+            updates,
+            ..RecordedLine::default()
+        }
     }
 
     fn step(event: Event, place: u32, path: u32) -> Step {

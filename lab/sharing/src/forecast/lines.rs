@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 use sealane_lab_model::{
     document::{CauseWrites, LineCost},
     error::Error,
-    recording::{ByPart, Line, LockClass, Part, Recording},
+    recording::{ByPart, LockClass, Part, RecordedLine, Recording},
 };
 
 use crate::forecast::{
@@ -70,7 +70,7 @@ pub(crate) fn causes(recording: &Recording) -> Vec<CauseWrites> {
 }
 
 /// Writes of one line: server, client, the rest.
-fn writes(line: &Line) -> [f64; 3] {
+fn writes(line: &RecordedLine) -> [f64; 3] {
     let of = |part: Part| line.updates.of(part) + line.stores.of(part);
     let rest = [Part::ServerSetup, Part::ClientSetup, Part::Outside];
     [of(Part::Server), of(Part::Client), rest.into_iter().map(of).sum()]

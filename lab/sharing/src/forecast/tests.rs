@@ -6,7 +6,7 @@ use sealane_lab_harness::interrupt::Interrupt;
 use sealane_lab_model::{
     document::{Forecast, KNEE, KNEE_THREADS_MIN, Knee, Profile, VerdictKind},
     recording::{
-        ByPart, Event, Hold, Line, Lock, LockClass, Part, PathNode, Recording, SCHEMA, Step,
+        ByPart, Event, Hold, Lock, LockClass, Part, PathNode, RecordedLine, Recording, SCHEMA, Step,
     },
     verdict,
 };
@@ -47,13 +47,13 @@ fn recording(server_ns: u32, steps: &[Step]) -> Recording {
     }
 }
 
-fn line(class: &str, symbol: &str, updates: f64) -> Line {
-    Line {
+fn line(class: &str, symbol: &str, updates: f64) -> RecordedLine {
+    RecordedLine {
         class: class.into(),
         symbol: symbol.into(),
         owner: "x".into(),
         updates: ByPart { server: updates, ..ByPart::default() },
-        ..Line::default()
+        ..RecordedLine::default()
     }
 }
 

@@ -8,7 +8,7 @@ mod properties;
 mod rules;
 mod times;
 
-use sealane_lab_model::recording::{Event, Hold, Line, Lock, LockClass, Step};
+use sealane_lab_model::recording::{Event, Hold, Lock, LockClass, RecordedLine, Step};
 
 use super::*;
 
@@ -20,7 +20,7 @@ impl Tape {
     fn new(lines: usize) -> Self {
         let recording = Recording {
             operations: 1,
-            lines: vec![Line::default(); lines],
+            lines: vec![RecordedLine::default(); lines],
             command: vec!["sealane-lab".into(), "count".into()],
             ..Recording::default()
         };

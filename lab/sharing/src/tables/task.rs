@@ -12,7 +12,7 @@ use std::{
 
 use sealane_lab_harness::{
     descriptors, processor,
-    trial::{Body, Line, THREADS_MAX, Task, launch},
+    trial::{Body, Reply, THREADS_MAX, Task, launch},
 };
 use sealane_lab_model::error::Error;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ impl Work {
 impl Body for TablesTask {
     const NAME: &'static str = "tables";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         run(self)
     }
 }
@@ -76,7 +76,7 @@ impl Body for TablesTask {
 ///
 /// # Errors
 /// The first thread's that failed.
-fn run(task: &TablesTask) -> Result<Line, Error> {
+fn run(task: &TablesTask) -> Result<Reply, Error> {
     if task.threads == 0 || task.threads > THREADS_MAX {
         return Err(Error::Unsupported(format!("1 to {THREADS_MAX} threads")));
     }
@@ -111,13 +111,13 @@ fn run(task: &TablesTask) -> Result<Line, Error> {
     ]))
 }
 
-fn line(figures: [(&str, f64); 4]) -> Line {
+fn line(figures: [(&str, f64); 4]) -> Reply {
     let figures = figures.map(|(name, figure)| (name.to_owned(), figure));
-    Line::Figures { figures: figures.into(), times: BTreeMap::new() }
+    Reply::Figures { figures: figures.into(), times: BTreeMap::new() }
 }
 
 /// The same in so many processes of one thread each, at the same time: means of their figures.
-fn processes(task: &TablesTask) -> Result<Line, Error> {
+fn processes(task: &TablesTask) -> Result<Reply, Error> {
     let each = (0..task.threads).map(|number| {
         let pin = task.pin.get(number).copied().into_iter().collect();
         let strategy = Strategy::ThreadTable;
@@ -125,7 +125,7 @@ fn processes(task: &TablesTask) -> Result<Line, Error> {
     });
     let each: Vec<Task> = each.collect::<Result<_, _>>()?;
     let time_max = Duration::from_millis(task.window_ms) + TIME_BESIDE;
-    let lines: Vec<Result<Line, Error>> = thread::scope(|scope| {
+    let lines: Vec<Result<Reply, Error>> = thread::scope(|scope| {
         let threads: Vec<_> =
             each.iter().map(|task| scope.spawn(move || launch::run(task, time_max))).collect();
         let panicked = || Err(Error::Check("a thread of the trial panicked".into()));
@@ -134,7 +134,7 @@ fn processes(task: &TablesTask) -> Result<Line, Error> {
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
     let mut sharers: f64 = 0.0;
     for line in lines {
-        let Line::Figures { figures, .. } = line? else {
+        let Reply::Figures { figures, .. } = line? else {
             return Err(Error::Check("a process of the trial told no figures".into()));
         };
         sharers = sharers.max(figures.get(SHARERS).copied().unwrap_or_default());
@@ -144,7 +144,7 @@ fn processes(task: &TablesTask) -> Result<Line, Error> {
     }
     sums.values_mut().for_each(|sum| *sum /= task.threads as f64);
     sums.insert(SHARERS.into(), sharers);
-    Ok(Line::Figures { figures: sums, times: BTreeMap::new() })
+    Ok(Reply::Figures { figures: sums, times: BTreeMap::new() })
 }
 
 /// What one thread did.

@@ -5,7 +5,7 @@ use std::path::Path;
 use sealane_lab_harness::interrupt::Interrupt;
 use sealane_lab_model::{
     document::{Knee, Profile, ValidatedCurve, ValidatedPoint, Validation},
-    recording::{ByPart, Event, Line, Part, Recording, Step},
+    recording::{ByPart, Event, Part, RecordedLine, Recording, Step},
 };
 
 use super::{
@@ -107,9 +107,9 @@ fn counter() -> Recording {
     Recording {
         operations: 1,
         instructions: ByPart { server: 20_000.0, client: 20_000.0, ..ByPart::default() },
-        lines: vec![Line {
+        lines: vec![RecordedLine {
             updates: ByPart { server: 1.0, ..ByPart::default() },
-            ..Line::default()
+            ..RecordedLine::default()
         }],
         steps: vec![
             enter(Part::Server, 0),

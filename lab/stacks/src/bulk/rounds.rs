@@ -7,7 +7,7 @@ use sealane_lab_harness::{
     journal::Journal,
     machine::Steal,
     rounds::{self, Measurement, Schedule, Turn},
-    trial::{BulkOutcome, Line, Task, launch},
+    trial::{BulkOutcome, Reply, Task, launch},
 };
 use sealane_lab_model::{
     document::{BulkRound, BulkSeries, Comparison, Invalid},
@@ -136,7 +136,7 @@ fn note(stacks: &mut Vec<Identity>, stack: Identity) {
 fn outcome(task: &BulkTask) -> Result<BulkOutcome, Error> {
     let time_max = Duration::from_secs(task.seconds_max() + TRIAL_BESIDE_S);
     match launch::run(&Task::new(task)?, time_max)? {
-        Line::Bulk(outcome) => Ok(outcome),
+        Reply::Bulk(outcome) => Ok(outcome),
         _ => Err(Error::Check("the trial told something else than bytes".into())),
     }
 }

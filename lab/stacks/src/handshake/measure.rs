@@ -7,7 +7,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     rounds::{self, Measurement, Schedule, Turn},
-    trial::{Line, Task, launch},
+    trial::{Reply, Task, launch},
 };
 use sealane_lab_model::{
     document::{HandshakePoint, HandshakeRound, HandshakeSeries, HandshakeTimes, Histogram},
@@ -166,7 +166,7 @@ impl Bench<'_> {
         // Warm-up takes about as long as the window, at most.
         let time_max = Duration::from_millis(3 * self.settings.window_ms) + TRIAL_SLACK_MAX;
         match launch::run(&task, time_max)? {
-            Line::Window { mut round, negotiated, server, client } => {
+            Reply::Window { mut round, negotiated, server, client } => {
                 round.order = order;
                 Ok(Window { round, negotiated, server, client })
             }

@@ -12,7 +12,7 @@ use std::{
     path::PathBuf,
 };
 
-use sealane_lab_harness::trial::{Body, Fixed, Line, WINDOW_DEFAULT_MS};
+use sealane_lab_harness::trial::{Body, Fixed, Reply, WINDOW_DEFAULT_MS};
 use sealane_lab_model::{error::Error, scenario::Scenario};
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ pub struct Handshakes {
 impl Body for Handshakes {
     const NAME: &'static str = "handshakes";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         let line = threads::run(self);
         if self.fault == Some(Fault::Garbage) {
             io::stdout().write_all(b"17 handshakes\n").map_err(Error::io("standard output"))?;

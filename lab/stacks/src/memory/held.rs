@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use sealane_lab_harness::{
     credentials::Credentials,
-    trial::{Body, Line},
+    trial::{Body, Reply},
 };
 use sealane_lab_model::{error::Error, scenario::Scenario};
 use sealane_libssl::heap;
@@ -36,7 +36,7 @@ pub struct Memory {
 impl Body for Memory {
     const NAME: &'static str = "memory";
 
-    fn perform(&self) -> Result<Line, Error> {
+    fn perform(&self) -> Result<Reply, Error> {
         run(self)
     }
 }
@@ -45,7 +45,7 @@ impl Body for Memory {
 ///
 /// # Errors
 /// The stack's own, or what differs from what was asked.
-fn run(task: &Memory) -> Result<Line, Error> {
+fn run(task: &Memory) -> Result<Reply, Error> {
     let credentials = Credentials::at(&task.credentials);
     let prepared = stacks::load(&task.stack)?.prepare(&task.scenario, &credentials)?;
     let worker = prepared.worker()?;
@@ -82,7 +82,7 @@ fn run(task: &Memory) -> Result<Line, Error> {
             return Err(Error::Check(format!("{what} came out as {value} bytes")));
         }
     }
-    Ok(Line::Memory { bytes })
+    Ok(Reply::Memory { bytes })
 }
 
 /// Both ends of many connections.

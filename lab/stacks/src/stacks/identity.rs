@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sealane_lab_harness::trial::{Body, Line, Task, launch};
+use sealane_lab_harness::trial::{Body, Reply, Task, launch};
 use sealane_lab_model::{error::Error, library::Identity};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use super::load;
 /// As [`launch::run`].
 pub fn identity(stack: &str) -> Result<Identity, Error> {
     match launch::run(&Task::new(&Asked { stack: stack.to_owned() })?, IDENTITY_TIME_MAX)? {
-        Line::Identity(identity) => Ok(identity),
+        Reply::Identity(identity) => Ok(identity),
         _ => Err(Error::Check("the trial told something else than an identity".into())),
     }
 }
@@ -46,8 +46,8 @@ pub struct Asked {
 impl Body for Asked {
     const NAME: &'static str = "identity";
 
-    fn perform(&self) -> Result<Line, Error> {
-        load(&self.stack).map(|stack| Line::Identity(stack.identity()))
+    fn perform(&self) -> Result<Reply, Error> {
+        load(&self.stack).map(|stack| Reply::Identity(stack.identity()))
     }
 }
 

@@ -62,7 +62,7 @@ impl Target {
         Stat::of(self.pid).is_some_and(|stat| stat.started == self.started && !stat.has_ended())
     }
 
-    /// It and its descendants, without the lab's own, [`PROCESSES_MAX`] at most.
+    /// The process and its descendants, without the lab's own, [`PROCESSES_MAX`] at most.
     pub(super) fn processes(&self) -> Vec<LiveProcess> {
         let own = tree(process::id()).unwrap_or_default();
         let all = tree(self.pid).unwrap_or_else(|_| vec![self.pid]);
@@ -82,7 +82,7 @@ pub(super) struct Stat {
     pub(super) state: char,
     pub(super) user_ticks: u64,
     pub(super) system_ticks: u64,
-    /// Of the process.
+    /// Threads of the process.
     threads: u64,
     started: u64,
     is_of_kernel: bool,
@@ -93,7 +93,7 @@ impl Stat {
         Self::parse(&text_of(&format!("/proc/{pid}/stat"))?)
     }
 
-    /// Its first thread may end before the others, which work on.
+    /// Whether it has ended; its first thread may do so before the others, which work on.
     fn has_ended(&self) -> bool {
         self.state == ENDED && self.threads < 2
     }

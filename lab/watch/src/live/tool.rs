@@ -28,7 +28,7 @@ pub struct Tool {
 /// One that has ended.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// Its exit status; `None` if it had to be killed.
+    /// The exit status; `None` if it had to be killed.
     pub status: Option<ExitStatus>,
     /// What it wrote to standard output.
     pub output: String,

@@ -59,7 +59,7 @@ fn a_reader_can_hover_isolate_switch_and_copy_on_any_screen() {
     assert_ne!(light[0], light[1]);
 }
 
-/// As it is sent: its own policy lets its own script run, and nothing else.
+/// The page as it is sent: its own policy lets its own script run, and nothing else.
 #[test]
 fn the_page_as_written_runs_without_a_complaint() {
     let Some(chromium) = chromium() else { return };

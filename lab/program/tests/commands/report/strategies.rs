@@ -99,7 +99,7 @@ fn offload(chance: &mut Chance) -> Strategies {
     strategies("offload", &figures, rows.collect())
 }
 
-/// Of `node`, with a row that failed.
+/// What `node` measured, with a row that failed.
 pub(crate) fn node(chance: &mut Chance) -> Strategies {
     let neither = |name: &str, title: &str| Figure {
         better: None,

@@ -120,7 +120,7 @@ fn recorded(folder: &Path, how: &[&str]) -> Recording {
     recording
 }
 
-fn line<'a>(recording: &'a Recording, symbol: &str) -> (u32, &'a Line) {
+fn line<'a>(recording: &'a Recording, symbol: &str) -> (u32, &'a RecordedLine) {
     let found = recording.lines.iter().position(|line| line.symbol.contains(symbol));
     let at = found.unwrap_or_else(|| panic!("no line {symbol} in {:#?}", recording.lines));
     (u32::try_from(at).expect("few lines"), &recording.lines[at])
@@ -174,7 +174,7 @@ fn lines_are_classed_by_who_touches_which_of_their_bytes() {
     assert_eq!(left_out, [("recycled", 1)], "memory on the heap without an atomic write");
     let recycled = &recording.left_out[0];
     assert!((recycled.writes.server - 2.0).abs() < 1e-9, "{recycled:?}");
-    let of_one_thread = |line: &&Line| line.symbol.contains("memory written by hand_over");
+    let of_one_thread = |line: &&RecordedLine| line.symbol.contains("memory written by hand_over");
     assert_eq!(recording.lines.iter().find(of_one_thread), None, "memory that is used once");
     locks_are_told_apart(&recording);
     paths_survive_a_jump(&recording);

@@ -15,7 +15,7 @@ use std::{cell::RefCell, time::Duration};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
-    trial::{Line, Task, launch},
+    trial::{Reply, Task, launch},
 };
 use sealane_lab_model::{
     document::{KernelHold, Machine},
@@ -66,7 +66,7 @@ fn cpu_ns(strategy: Strategy, work: Work, machine: &Machine) -> Result<f64, Erro
     }
     let task = TablesTask { strategy, work, threads, pin, window_ms: WINDOW_MS };
     match launch::run(&Task::new(&task)?, TIME_MAX)? {
-        Line::Figures { figures, .. } => figures.get(CPU_NS).copied(),
+        Reply::Figures { figures, .. } => figures.get(CPU_NS).copied(),
         _ => None,
     }
     .ok_or_else(|| Error::Check("a trial of file tables told no CPU time".into()))

@@ -2,7 +2,7 @@
 
 use sealane_lab_model::{
     library::Identity,
-    recording::{ByPart, Event, Hold, Line, Lock, LockClass, Part, Recording, Step},
+    recording::{ByPart, Event, Hold, Lock, LockClass, Part, RecordedLine, Recording, Step},
 };
 
 /// System calls that hold a file table's lock, and the work between them, dealt out evenly.
@@ -34,7 +34,7 @@ impl ServerPath {
             command: ["sealane-lab", "forecast", "--kernel"].map(str::to_owned).into(),
             stack: Identity { name: FILE_LOCK.into(), ..Identity::default() },
             operations: 1,
-            lines: vec![Line::default(); lines as usize + 1],
+            lines: vec![RecordedLine::default(); lines as usize + 1],
             locks: vec![Lock {
                 class: LockClass::KernelSpin,
                 line: 0,

@@ -82,7 +82,7 @@ fn two_lines_are_two_queues() {
 fn waits_are_the_line_s_and_the_part_s() {
     let tape = counter(1_000).then(0, Event::Enter, Part::Client as u32).work(0);
     let mut tape = tape.then(0, Event::Enter, Part::Client as u32).then(1_000, Event::Load, 0);
-    tape.0.lines.push(Line::default());
+    tape.0.lines.push(RecordedLine::default());
     let mut question = tape.asked(10_000.0, 150);
     question.base_ns.client = 5_000.0;
     let Answer { ns, waits_ns } = replay(&question).expect("an answer");

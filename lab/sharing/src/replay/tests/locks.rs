@@ -99,7 +99,7 @@ fn a_writer_now_and_then_makes_readers_wait() {
 #[test]
 fn a_lock_of_another_line_is_another_lock() {
     let mut tape = writers(LockClass::Mutex, 100);
-    tape.0.lines.push(Line::default());
+    tape.0.lines.push(RecordedLine::default());
     let tape = tape.lock(LockClass::Mutex, 1, &[]);
     let tape = tape.then(900, Event::MutexLock, 1).then(100, Event::MutexUnlock, 1);
     let answer = replay(&tape.asked(20_000.0, 64)).expect("an answer");

@@ -1,6 +1,6 @@
 //! Adds up what the threads report, and judges whether the round counts.
 
-use sealane_lab_harness::trial::Line;
+use sealane_lab_harness::trial::Reply;
 use sealane_lab_model::{
     document::{HandshakeRound, Invalid},
     error::Error,
@@ -118,14 +118,14 @@ pub(super) fn result(
     task: &Handshakes,
     reports: &[Report],
     steal_percent: f64,
-) -> Result<Line, Error> {
+) -> Result<Reply, Error> {
     let negotiated = reports.iter().find_map(|report| report.negotiated.clone());
     let none = || Error::Check("no handshake came to an end".into());
     let negotiated = negotiated.ok_or_else(none)?;
     if task.fixed.is_some() {
         let operations = reports.iter().map(|report| report.counted).sum();
         let warm_up = reports.iter().map(|report| report.warm_up).sum();
-        return Ok(Line::Fixed { operations, warm_up, negotiated, holds: Vec::new() });
+        return Ok(Reply::Fixed { operations, warm_up, negotiated, holds: Vec::new() });
     }
     let mut all = Laps::new()?;
     for laps in reports.iter().filter_map(|report| report.laps.as_ref()) {
@@ -134,7 +134,7 @@ pub(super) fn result(
     let Laps { server, client, other } = all;
     let mut round = round(task, reports, steal_percent);
     round.median_ns = [&server, &client, &other].map(|times| times.percentile_ns(50.0));
-    Ok(Line::Window { round, negotiated, server: server.document()?, client: client.document()? })
+    Ok(Reply::Window { round, negotiated, server: server.document()?, client: client.document()? })
 }
 
 fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> HandshakeRound {

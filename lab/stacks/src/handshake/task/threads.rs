@@ -23,7 +23,7 @@ use sealane_lab_harness::{
     machine::Steal,
     phase,
     processor::{confine, thread_cpu_ns},
-    trial::{Fixed, Line, THREADS_MAX},
+    trial::{Fixed, Reply, THREADS_MAX},
 };
 use sealane_lab_model::error::Error;
 
@@ -40,7 +40,7 @@ use crate::{stack::Prepared, stacks};
 ///
 /// # Errors
 /// The first thing that failed on any thread.
-pub(super) fn run(task: &Handshakes) -> Result<Line, Error> {
+pub(super) fn run(task: &Handshakes) -> Result<Reply, Error> {
     if task.threads == 0 || task.threads > THREADS_MAX {
         return Err(Error::Unsupported(format!(
             "1 to {THREADS_MAX} threads, not {}",
@@ -78,7 +78,7 @@ pub(super) fn run(task: &Handshakes) -> Result<Line, Error> {
         let _ = thread.join();
     }
     let mut line = account::result(task, &reports, meeting.steal_percent())?;
-    if let (true, Line::Fixed { holds, .. }) = (task.time_holds, &mut line) {
+    if let (true, Reply::Fixed { holds, .. }) = (task.time_holds, &mut line) {
         *holds = stack.holds();
     }
     Ok(line)

@@ -2,7 +2,7 @@
 //! beside it; the first rule that holds gives the verdict. Measured only: nothing is forecast.
 
 mod kernel_lock;
-mod place;
+mod wanted_lock;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::{
 };
 
 use kernel_lock::{table_lock, told};
-use place::{WantedLock, busiest_place};
+use wanted_lock::{WantedLock, busiest_place};
 
 /// The verdict, then what else is worth a line.
 pub(super) fn findings(live: &Live) -> Vec<LiveFinding> {
@@ -457,7 +457,7 @@ const CHANCE_MAX: f64 = 4.0;
 const DELAY_MIN: f64 = 0.25;
 const HALF: f64 = 0.5;
 const HIDDEN: &str = "or for a lock of its runtime, which is not to be seen from outside";
-/// Of a processor.
+/// The share of a processor.
 const IDLE_MAX: f64 = 0.05;
 const LOCK_SHARE_MIN: f64 = 0.15;
 const OTHERS_MAX: f64 = 0.25;
