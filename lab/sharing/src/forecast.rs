@@ -2,8 +2,8 @@
 //! to on many cores, with a band, and which line they would wait for.
 //!
 //! ```text
-//! recordings (or a stack, recorded first) --replayed at each number of threads--> curves, knees
-//!                                         --again without each of the top lines--> what it costs
+//! recordings --replayed at each number of threads--> curves, knees
+//!            --again without each of the top lines--> what it costs
 //! ```
 //! With `--kernel`, what many threads come to that share a file table.
 
@@ -36,20 +36,15 @@ use sealane_lab_model::{
 
 pub(crate) use base::{dealt, of_instructions};
 
-use crate::{count, replay, transfer};
+use crate::{replay, transfer};
 use replays::{KNEE_STEPS_MAX, Replays, Watch};
 
 /// The arguments of `forecast`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Recordings, as `count --record` writes them
-    #[arg(value_name = "RECORDING", required_unless_present = "stack")]
+    #[arg(value_name = "RECORDING", required = true)]
     recordings: Vec<PathBuf>,
-    /// Records these stacks first, by name or path, separated by commas
-    #[arg(long, value_delimiter = ',', conflicts_with = "recordings")]
-    stack: Vec<String>,
-    #[command(flatten)]
-    asked: count::Asked,
     /// Forecasts the file table that threads of this ledger's servers share, as `count --kernel`
     /// keeps it, with the server's handshakes of the recordings between
     #[arg(long, value_name = "LEDGER.json")]
@@ -98,7 +93,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     let profile = transfer::profile(&arguments.profile, &stop)?;
     let target = Target { seed: arguments.seed.seed, ..Target::new(profile, &arguments.cores) };
-    let recordings = recordings(arguments, &stop)?;
+    let recordings: Result<Vec<Recording>, Error> =
+        arguments.recordings.iter().map(|file| Recording::read(file)).collect();
+    let recordings = recordings?;
     if let Some(ledger) = &arguments.kernel {
         return kernel::run(ledger, &recordings, &target, &mut journal, &stop);
     }
@@ -159,15 +156,6 @@ pub fn of(recording: &Recording, target: &Target, watch: &Watch<'_>) -> Result<F
 pub fn replays_max(target: &Target) -> u64 {
     let (cores, knee) = (target.cores.len() as u64, u64::from(KNEE_STEPS_MAX));
     2 * cores + 3 * knee + lines::LINES_MAX as u64 * (cores + 1 + knee)
-}
-
-fn recordings(arguments: &Arguments, stop: &Interrupt) -> Result<Vec<Recording>, Error> {
-    if arguments.stack.is_empty() {
-        return arguments.recordings.iter().map(|file| Recording::read(file)).collect();
-    }
-    let scenario = arguments.asked.scenario();
-    let recorded = |stack: &String| Ok(count::recorded(stack, scenario.clone(), stop)?.1);
-    arguments.stack.iter().map(recorded).collect()
 }
 
 /// Every forecast beside the first one of the same scenario.
