@@ -13,7 +13,6 @@ mod sharing;
 
 use std::{
     env, fs,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -26,6 +25,8 @@ use sealane_lab_model::{
     error::Error,
     recording::Recording,
 };
+
+use crate::show;
 
 /// The arguments of `findings`.
 #[derive(Clone, Debug, clap::Args)]
@@ -103,7 +104,7 @@ fn ledgers(document: Run) -> impl Iterator<Item = KernelLedger> {
         started: document.started,
         kernel: document.machine.kernel,
         processors: document.machine.processors as u64,
-        command: command(document.command),
+        command: as_typed(document.command),
     };
     let counted = document.kernel_ledgers.into_iter().filter(|ledger| ledger.failure.is_none());
     counted.map(move |ledger| {
@@ -113,7 +114,7 @@ fn ledgers(document: Run) -> impl Iterator<Item = KernelLedger> {
 }
 
 /// Without the folder of whoever built the lab.
-fn command(mut words: Vec<String>) -> Vec<String> {
+fn as_typed(mut words: Vec<String>) -> Vec<String> {
     if let Some(program) = words.first_mut() {
         "sealane-lab".clone_into(program);
     }
@@ -128,10 +129,6 @@ fn sort(run: &mut Run) {
     run.kernel_ledgers.reverse();
     run.kernel_ledgers.sort_by(|a, b| a.server.cmp(&b.server));
     run.kernel_ledgers.dedup_by(|b, a| a.server == b.server);
-}
-
-fn show(text: &str) -> Result<(), Error> {
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
 /// All recordings and documents of `from`, folders' in the order of their names.

@@ -15,12 +15,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    cell::RefCell,
-    env,
-    io::{self, Write},
-    path::PathBuf,
-};
+use std::{env, path::PathBuf};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
@@ -36,7 +31,7 @@ use sealane_lab_model::{
 
 pub(crate) use base::{dealt, of_instructions};
 
-use crate::{replay, transfer};
+use crate::{replay, show, transfer};
 use replays::{KNEE_STEPS_MAX, Replays, Watch};
 
 /// The arguments of `forecast`.
@@ -114,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     journal.run.forecast_comparisons = comparisons(&journal.run.forecasts);
     texts += &table::comparisons(&journal.run.forecast_comparisons);
     journal.save(true)?;
-    io::stdout().write_all(texts.as_bytes()).map_err(Error::io("standard output"))?;
+    show(&texts)?;
     Ok(journal.run.forecasts.iter().all(|forecast| !forecast.verdict.forecast.is_empty()))
 }
 
@@ -134,15 +129,8 @@ pub fn of(recording: &Recording, target: &Target, watch: &Watch<'_>) -> Result<F
         ..Forecast::default()
     };
     if verdict::not_enough(recording).is_none() {
-        let replays = Replays {
-            recording,
-            base_ns,
-            transfer_ns: target.profile.transfer_ns,
-            without: &[],
-            seed: target.seed,
-            watch,
-            made: RefCell::default(),
-        };
+        let (transfer_ns, seed) = (target.profile.transfer_ns, target.seed);
+        let replays = Replays::new(recording, base_ns, transfer_ns, seed, watch);
         forecast.server = replays.curve(SERVER, &target.cores)?;
         forecast.client = replays.curve(CLIENT, &target.cores)?;
         forecast.whole = replays.curve(&Part::ALL, &target.cores)?;

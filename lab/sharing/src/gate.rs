@@ -36,6 +36,7 @@ use crate::{
         verdict::Found,
     },
     kernel_ledger::file_table,
+    show,
 };
 
 /// The arguments of `gate`.
@@ -242,10 +243,6 @@ fn matches(pattern: &str, name: &str) -> bool {
             ends.into_iter().any(|at| matches(rest, &name[at..]))
         }),
     }
-}
-
-fn show(text: &str) -> Result<(), Error> {
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
 const AFTER_HELP: &str = "\

@@ -49,6 +49,7 @@ use crate::{
         served::{Bed, PHASE_LENGTHS},
         watch::Watch,
     },
+    show,
 };
 
 /// The arguments of `count --kernel`.
@@ -58,7 +59,7 @@ pub struct Arguments {
     /// Counts what threads or processes of servers share in the kernel: file tables, memory maps,
     /// epoll instances, listening sockets, futexes, timers
     #[arg(long, conflicts_with_all = ["stack", "serve", "record", "handshakes", "instructions",
-        "locks", "lines", "fault"])]
+        "locks", "lines"])]
     kernel: bool,
     /// The binary of sealane, a release build
     #[arg(
@@ -255,10 +256,6 @@ fn seen(row: KernelRow) -> Result<KernelRow, Error> {
         return Err(Error::Check("no write of any file table was seen".into()));
     }
     Ok(row)
-}
-
-fn show(text: &str) -> Result<(), Error> {
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
 /// For the end of the help.

@@ -74,17 +74,14 @@ fn takers(recording: &Recording) -> Vec<Taken> {
         };
         let taken = &mut takers[step.place as usize];
         *taken.calls.entry((part, read)).or_default() += 1;
-        let mut at = Some(step.path);
         let mut is_inside = true;
-        while let Some(node) = at {
-            let node = &recording.paths[node as usize];
+        for node in recording.callers(step.path) {
             taken.functions.extend(functions(&node.function).map(str::to_owned));
             let mut around = names(&node.function).filter(|name| !is_lock_name(name)).peekable();
             if is_inside && around.peek().is_some() {
                 taken.takers.extend(around.map(str::to_owned));
                 is_inside = false;
             }
-            at = node.caller;
         }
     }
     takers

@@ -297,8 +297,8 @@ fn takes_lock(event: Event) -> bool {
     matches!(event, Event::MutexLock | Event::ReadLock | Event::WriteLock)
 }
 
-/// Of a phase as a number.
-fn part(phase: usize) -> Part {
+/// The part of a phase's number.
+pub(super) fn part(phase: usize) -> Part {
     const PARTS: [(Phase, Part); 4] = [
         (Phase::Server, Part::Server),
         (Phase::Client, Part::Client),

@@ -20,17 +20,17 @@ pub(crate) struct Replays<'a> {
     /// What every thread does.
     pub recording: &'a Recording,
     /// Uncontended time per operation, in ns.
-    pub(crate) base_ns: ByPart<f64>,
+    base_ns: ByPart<f64>,
     /// The cost of moving a contended line, in ns.
-    pub(crate) transfer_ns: f64,
+    transfer_ns: f64,
     /// Lines that are taken as each thread's own.
-    pub(crate) without: &'a [u32],
+    without: &'a [u32],
     /// Of the offsets at which threads begin.
-    pub(crate) seed: u64,
+    seed: u64,
     /// Told before each replay.
-    pub watch: &'a Watch<'a>,
+    watch: &'a Watch<'a>,
     /// By threads, and whether a line is moved in half the time.
-    pub(crate) made: RefCell<BTreeMap<(u32, Speed), Answer>>,
+    made: RefCell<BTreeMap<(u32, Speed), Answer>>,
 }
 
 /// How fast a line moves.
@@ -53,7 +53,27 @@ struct State {
     done: u64,
 }
 
-impl Replays<'_> {
+impl<'a> Replays<'a> {
+    /// None is made yet.
+    pub(crate) fn new(
+        recording: &'a Recording,
+        base_ns: ByPart<f64>,
+        transfer_ns: f64,
+        seed: u64,
+        watch: &'a Watch<'a>,
+    ) -> Self {
+        let made = RefCell::default();
+        Self { recording, base_ns, transfer_ns, without: &[], seed, watch, made }
+    }
+
+    /// The same where each thread has `lines` for itself; none is made yet.
+    pub(crate) fn without<'b>(&self, lines: &'b [u32]) -> Replays<'b>
+    where
+        'a: 'b,
+    {
+        Replays { without: lines, made: RefCell::default(), ..*self }
+    }
+
     /// What `threads` threads come to.
     ///
     /// # Errors

@@ -11,7 +11,7 @@
 //! replay of the same two threads tells with how many it comes nearest to `together_ns`. What a
 //! shared table costs without anybody to wait for (two atomics on the file's own count) is in that.
 
-use std::{cell::RefCell, time::Duration};
+use std::time::Duration;
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
@@ -111,15 +111,8 @@ pub(super) fn fitted(
 /// What the two threads come to in the replay.
 fn replayed_ns(path: ServerPath, transfer_ns: f64, stop: &Interrupt) -> Result<f64, Error> {
     let recording = path.recording();
-    let replays = Replays {
-        recording: &recording,
-        base_ns: path.base_ns(),
-        transfer_ns,
-        without: &[],
-        seed: SEED,
-        watch: &Watch::silent(stop),
-        made: RefCell::default(),
-    };
+    let watch = Watch::silent(stop);
+    let replays = Replays::new(&recording, path.base_ns(), transfer_ns, SEED, &watch);
     Ok(path.base_ns().server / replays.efficiency(SERVER, THREADS, Speed::Given)?)
 }
 
