@@ -9,7 +9,6 @@
 
 mod class;
 mod code;
-mod heap;
 mod held;
 mod holding;
 mod holds;

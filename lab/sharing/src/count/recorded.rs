@@ -14,7 +14,7 @@ use sealane_lab_model::{
 
 use crate::{
     count::{
-        class, heap,
+        class, lines,
         paths::Paths,
         record::{Kept, Recorder},
         symbols::Symbols,
@@ -51,7 +51,7 @@ pub(super) fn recording(
         lines: HashMap::new(),
         locks: HashMap::new(),
         left_out: BTreeMap::new(),
-        used_once: symbols.has_file(heap::FILE),
+        used_once: symbols.has_file(lines::HEAP),
     };
     for line in written {
         building.line(line, handshakes as f64);

@@ -15,6 +15,7 @@ use sealane_lab_model::{
     library::TimedCall,
     recording::{ALLOCATOR, ByPart, Recording},
     scenario::{Kind, Scenario},
+    statistics::Spread,
 };
 use sealane_lab_stacks::{
     handshake::{Handshakes, task::fault::Fault},
@@ -279,14 +280,13 @@ pub(super) fn merged(times: Vec<CountResult>) -> (CountResult, String) {
     let repeats = u32::try_from(times.len()).unwrap_or(u32::MAX);
     let instructions: Vec<_> = times.iter().filter_map(|time| time.instructions).collect();
     let mut result = times.into_iter().next().unwrap_or_default();
-    let (server, server_spread) = median(instructions.iter().map(|both| both.server));
-    let (client, client_spread) = median(instructions.iter().map(|both| both.client));
-    if !instructions.is_empty() {
-        result.instructions = Some(BySide { server, client });
-    }
-    if instructions.len() > 1 {
-        let spread = BySide { server: server_spread, client: client_spread };
-        result.instructions_spread = Some(spread);
+    let side =
+        |of: fn(&BySide<f64>) -> f64| Spread::of(&instructions.iter().map(of).collect::<Vec<_>>());
+    if let (Some(server), Some(client)) = (side(|both| both.server), side(|both| both.client)) {
+        result.instructions = Some(BySide { server: server.median, client: client.median });
+        let apart = |Spread { median, min, max }| (max - min) / median;
+        let spread = BySide { server: apart(server), client: apart(client) };
+        result.instructions_spread = (instructions.len() > 1).then_some(spread);
     }
     result.repeats = repeats;
     result.exact = repeats > 1 && differences.is_empty();
@@ -308,19 +308,6 @@ fn integers(result: &CountResult) -> Vec<String> {
         }
     }
     said
-}
-
-/// And how far the values lie apart, as a share of it.
-fn median(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match (values.first(), values.last()) {
-        (Some(least), Some(most)) => {
-            let middle = values[values.len() / 2];
-            (middle, (most - least) / middle)
-        }
-        _ => (0.0, 0.0),
-    }
 }
 
 /// A word of a library's own description, of a path the file's name.
