@@ -97,7 +97,7 @@ fn names(told: &str) -> impl Iterator<Item = &str> {
     told.rsplit_once(" at ").map_or(told, |(names, _)| names).split(" in ")
 }
 
-/// Of a function of rustls, the side alone is known.
+/// Whether it is held in that part; of a function of rustls, the side alone is known.
 fn is_there(held: &HeldLock, class: LockClass, part: Part) -> bool {
     let is_client = |part| matches!(part, Part::Client | Part::ClientSetup);
     match class {

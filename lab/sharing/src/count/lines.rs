@@ -49,10 +49,11 @@ pub(super) fn count(
     Ok(result(&trace, &shared, &symbols, handshakes as f64))
 }
 
-/// As [`count`], and records what one thread does. Files that nobody keeps lie in `folder`.
+/// Counts as [`count`] does, and records what one thread does. Files that nobody keeps lie in
+/// `folder`.
 ///
 /// # Errors
-/// As [`count`], or if a limit of the recorder is met.
+/// Those of [`count`], or that a limit of the recorder is met.
 pub(super) fn record(
     program: &Program,
     handshakes: u64,

@@ -32,7 +32,7 @@ use crate::count::{
 
 /// One stack in one scenario.
 pub(super) struct Subject {
-    /// Its name or path.
+    /// The stack's name or path.
     pub(super) stack: String,
     scenario: Scenario,
     fault: Option<Fault>,
@@ -118,7 +118,7 @@ impl Subject {
     /// Writes to lines that both threads write.
     ///
     /// # Errors
-    /// As [`Self::instructions`].
+    /// Those of [`Self::instructions`].
     pub(super) fn lines(&self, tools: &Tools) -> Result<Lines, Error> {
         self.needs_a_build_for_counting()?;
         let length = Fixed { warm_up: tools.handshakes, count: tools.handshakes };
@@ -129,7 +129,7 @@ impl Subject {
     /// The same, and a recording of what one thread does.
     ///
     /// # Errors
-    /// As [`Self::instructions`], or if a limit of the recorder is met.
+    /// Those of [`Self::instructions`], or that a limit of the recorder is met.
     pub(super) fn recording(&self, tools: &Tools) -> Result<(Lines, Recording), Error> {
         self.needs_a_build_for_counting()?;
         // What may fail within a second comes before what takes minutes.
@@ -315,7 +315,7 @@ fn without_folder(word: &str) -> String {
     if word.starts_with('/') { file_name(word) } else { word.to_owned() }
 }
 
-/// Of a path on this machine, which others have no use for.
+/// A path without its folders, which are those of this machine.
 fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
@@ -327,7 +327,7 @@ const IS_BUILT_FOR_COUNTING: bool = option_env!("VALGRIND_BUG_494162").is_some()
     && option_env!("AWS_LC_SYS_NO_JITTER_ENTROPY").is_some();
 /// So many that rare events show as what they are.
 const LOCKS: Fixed = Fixed { warm_up: 20, count: 200 };
-/// As long as a mean needs.
+/// So many that their mean is steady.
 const HOLDS: Fixed = Fixed { warm_up: 20, count: 500 };
 const HOLDS_TIME_MAX: Duration = Duration::from_secs(120);
 const LONG: Fixed = Fixed { warm_up: 2, count: 15 };

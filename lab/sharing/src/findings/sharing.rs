@@ -121,7 +121,7 @@ fn path(recording: &Recording, node: u32) -> Vec<String> {
     named.map(|name| without_folders(name)).collect()
 }
 
-/// As one types it: where the program and its file lay is nobody's business.
+/// The command as one types it: where the program and its file lay is nobody's business.
 fn command(words: &[String]) -> Vec<String> {
     let mut words = as_typed(words.to_vec());
     if let Some(file) = words.iter().position(|word| word == "--record")
@@ -178,7 +178,7 @@ fn note(count: &mut BySide<f64>, part: Part) {
     }
 }
 
-/// Of one operation; divided last, so that whole figures stay whole.
+/// The count of one operation; divided last, so that whole figures stay whole.
 fn each(all: BySide<f64>, operations: u64) -> BySide<f64> {
     let operations = operations.max(1) as f64;
     BySide { server: all.server / operations, client: all.client / operations }

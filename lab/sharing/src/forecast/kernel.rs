@@ -143,7 +143,7 @@ fn of(
     })
 }
 
-/// Of one way through a server, with one table and with a table for each thread.
+/// The forecast of one way through a server, with one table and with a table for each thread.
 fn forecast(
     path: ServerPath,
     published: &Published,
@@ -168,5 +168,5 @@ fn forecast(
     })
 }
 
-/// Of a connection that does nothing but to hold the lock; the replay wants some.
+/// The work of a connection that only holds the lock; the replay wants some.
 const NO_WORK_NS: f64 = 1.0;

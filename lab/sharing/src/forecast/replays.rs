@@ -25,7 +25,7 @@ pub(crate) struct Replays<'a> {
     transfer_ns: f64,
     /// Lines that are taken as each thread's own.
     without: &'a [u32],
-    /// Of the offsets at which threads begin.
+    /// The seed of the offsets at which threads begin.
     seed: u64,
     /// Told before each replay.
     watch: &'a Watch<'a>,
@@ -38,7 +38,7 @@ pub(crate) struct Replays<'a> {
 pub(crate) enum Speed {
     /// In half of the time: the band's other end.
     Fast,
-    /// As the machine's profile says.
+    /// In the time that the machine's profile says.
     Given,
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn band(given: f64, fast: f64) -> [f64; 2] {
 /// them.
 ///
 /// # Errors
-/// As `efficiency` says.
+/// Those of `efficiency`.
 pub(crate) fn knee(
     cores: &[u32],
     mut efficiency: impl FnMut(u32) -> Result<f64, Error>,
@@ -244,7 +244,7 @@ pub(crate) fn numbered(threads: u32) -> Knee {
     if threads < KNEE_THREADS_MIN { Knee::FewCores } else { Knee::At { threads } }
 }
 
-/// Of replays that one [`knee`] takes beyond the threads asked for.
+/// Replays that one [`knee`] takes beyond the threads asked for.
 pub(crate) const KNEE_STEPS_MAX: u32 = 6;
 /// Close enough: an eighth apart.
 const KNEE_NEAR: u32 = 8;

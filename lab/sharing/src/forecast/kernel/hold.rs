@@ -123,12 +123,12 @@ const CELLS: [(Strategy, Work); 3] = [
     (Strategy::ThreadTable, Work::Duplicate),
 ];
 const THREADS: u32 = 2;
-/// Of all three in turn.
+/// Rounds of all three in turn.
 const ROUNDS: u32 = 7;
 const WINDOW_MS: u64 = 300;
-/// Of one trial: 0.3 s, and as long for threads to begin and end as they like.
+/// The limit of one trial: 0.3 s, and as long for threads to begin and end as they like.
 const TIME_MAX: Duration = Duration::from_secs(60);
 /// More were never met: the kernel's own data of a small table is four lines.
 pub(super) const LINES_MAX: u32 = 8;
-/// Of the places at which the two threads begin.
+/// The seed of the places at which the two threads begin.
 const SEED: u64 = 1;
