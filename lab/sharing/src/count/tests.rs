@@ -158,8 +158,8 @@ fn lock_calls_are_counted_by_lock_kind_side_and_path() {
     assert_eq!(told.len(), 2);
 }
 
-/// The interposer tells the kind, phase and calls of three locks, and that the one which is held for
-/// a thousand times the work is held longest.
+/// The interposer tells the kind, phase and calls of three locks, and that the one which is held
+/// for a thousand times the work is held longest.
 #[test]
 fn how_long_a_lock_is_held_is_told_by_lock_kind_and_phase() {
     let folder = tempfile::tempdir().expect("a folder");
