@@ -11,6 +11,7 @@ mod check;
 use std::{
     fs::File,
     io::{BufReader, BufWriter, Read, Write},
+    iter::successors,
     path::Path,
 };
 
@@ -299,6 +300,12 @@ impl Recording {
             Event::Store | Event::Update => Some(step.place),
             _ => self.locks.get(step.place as usize).map(|lock| lock.line),
         }
+    }
+
+    /// The functions of a call path, innermost first.
+    pub fn callers(&self, path: u32) -> impl Iterator<Item = &PathNode> {
+        let node = |number: u32| self.paths.get(number as usize);
+        successors(node(path), move |inner| node(inner.caller?))
     }
 
     /// Writes `file`.

@@ -155,7 +155,9 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
             kernel_ledger::run(&arguments.kernel, json, repeats)
         }
         Subject::Count(arguments) => count::run(&arguments.own),
-        Subject::Findings(arguments) => findings::run(&arguments, page::findings::tell),
+        Subject::Findings(arguments) => {
+            findings::run(&arguments, page::findings::tell).map(|()| true)
+        }
         Subject::Forecast(arguments) => forecast::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),

@@ -9,7 +9,6 @@
 
 mod class;
 mod code;
-mod heap;
 mod held;
 mod holding;
 mod holds;
@@ -37,7 +36,6 @@ mod trace;
 
 use std::{
     env,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -63,7 +61,10 @@ pub(crate) use plain::{Counts, Plain};
 pub(crate) use serve::PLACEHOLDERS;
 pub(crate) use serve::{Connections, Load, ProxyHeader, Server, Wanted, found};
 
-use crate::count::{progress::Progress, run::Program, subject::Subject};
+use crate::{
+    count::{progress::Progress, run::Program, subject::Subject},
+    show,
+};
 
 /// The arguments of `count`.
 #[derive(Clone, Debug, clap::Args)]
@@ -73,7 +74,7 @@ pub struct Arguments {
     stack: Vec<String>,
     /// Counts shared writes of this binary of sealane instead, running with two lanes
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stack",
-        "repeats", "handshakes", "instructions", "locks", "lines", "fault"])]
+        "repeats", "handshakes", "instructions", "locks", "lines"])]
     serve: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,
@@ -100,9 +101,6 @@ pub struct Arguments {
     record: Option<PathBuf>,
     #[command(flatten)]
     json: Json,
-    /// A fault to commit: shows that it is counted
-    #[arg(long, hide = true)]
-    fault: Option<Fault>,
 }
 
 impl Arguments {
@@ -187,7 +185,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         journal.run.counts.push(result);
     }
     for stack in &arguments.stack {
-        let subject = Subject::new(stack, arguments.asked.scenario(), arguments.fault)?;
+        let subject = Subject::new(stack, arguments.asked.scenario(), None)?;
         let (result, differences) = match counted(&subject, arguments, &tools) {
             Ok(result) => result,
             Err(Error::Check(reason) | Error::Unsupported(reason)) => {
@@ -228,9 +226,7 @@ impl Tools {
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
         Ok(Self { folder, stop, progress: Progress::start(), handshakes })
     }
-}
 
-impl Tools {
     /// Whether the operator wants no more.
     pub(crate) fn stop(&self) -> &Interrupt {
         &self.stop
@@ -389,10 +385,6 @@ fn program(task: &Task) -> Result<Program, Error> {
 /// The Debian package that is missing.
 pub fn needs_valgrind() -> Result<(), Error> {
     lines::lackey().map(|_| ())
-}
-
-fn show(text: &str) -> Result<(), Error> {
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
 /// What a recording takes, after the warm-up: counts of handshakes are whole numbers.

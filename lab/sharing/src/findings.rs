@@ -4,24 +4,21 @@
 //!
 //! ```text
 //! recordings --> what is shared, summed --+--> page, text, document
-//! recordings --> forecasts ---------------+
+//! documents of `forecast` ----------------+
 //! ledgers of `count --kernel` ------------+
 //! findings.toml: what people know --------+
 //! ```
 
-pub mod set;
 mod sharing;
 
 use std::{
     env, fs,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use sealane_lab_harness::{
-    interrupt::Interrupt,
     journal::{self, Journal},
-    options::{Json, SEED_DEFAULT},
+    options::Json,
 };
 use sealane_lab_model::{
     document::{Forecast, KernelLedger, KernelOrigin, Run},
@@ -29,35 +26,18 @@ use sealane_lab_model::{
     recording::Recording,
 };
 
-use crate::{
-    count,
-    forecast::{self, Target, replays::Watch},
-    replay, transfer,
-};
+use crate::show;
 
 /// The arguments of `findings`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Recordings, documents of `count --kernel`, `findings`, `forecast` and `validate`, or folders
     /// of these
-    #[arg(value_name = "FROM", required_unless_present = "record", num_args = 0..=FROM_MAX)]
+    #[arg(value_name = "FROM", required = true, num_args = 1..=FROM_MAX)]
     from: Vec<PathBuf>,
-    /// Makes the recordings of the set that are not in this folder yet, and takes those that are
-    #[arg(long, value_name = "FOLDER")]
-    record: Option<PathBuf>,
-    /// Records only these stacks of the set, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "LIST", requires = "record")]
-    stack: Vec<String>,
-    /// Prints the command of each recording instead: of the set with --record, else of those given
+    /// Prints the command that makes each recording again instead, into the folder where it runs
     #[arg(long)]
     commands: bool,
-    /// Forecasts each recording for `measured`, this machine, or one by its name; takes minutes
-    #[arg(long, value_name = "NAME")]
-    profile: Option<String>,
-    /// Threads of the forecast, one per core
-    #[arg(long, default_value_t = 80, requires = "profile",
-        value_parser = clap::value_parser!(u32).range(2..=i64::from(replay::THREADS_MAX)))]
-    cores: u32,
     /// The page to write
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
@@ -68,61 +48,28 @@ pub struct Arguments {
 /// Draws the page of a run into a file, if one is given, and says the same as text.
 pub type Tell = fn(&Run, Option<&Path>) -> Result<String, Error>;
 
-/// `true` if every recording of the set could be made; `tell` shows what was found.
+/// `tell` shows what was found.
 ///
 /// # Errors
 /// What stopped it.
-pub fn run(arguments: &Arguments, tell: Tell) -> Result<bool, Error> {
-    let stop = Interrupt::catch()?;
-    let mut well = true;
-    let mut from = arguments.from.clone();
-    if let Some(folder) = &arguments.record {
-        let set = set::wanted(&arguments.stack)?;
-        if arguments.commands {
-            show(&set::commands(&set, folder))?;
-            return Ok(true);
-        }
-        // Said once, and not for each that cannot be made.
-        if set.iter().any(|wanted| !wanted.file(folder).exists()) {
-            count::needs_valgrind()?;
-        }
-        well = set::record(&set, folder, |wanted, file| wanted.make(file, &stop))?;
-        from.push(folder.clone());
-    }
-    let target = match &arguments.profile {
-        None => None,
-        Some(name) => Some(Target {
-            profile: transfer::profile(name, &stop)?,
-            cores: vec![arguments.cores],
-            seed: SEED_DEFAULT,
-        }),
-    };
+pub fn run(arguments: &Arguments, tell: Tell) -> Result<(), Error> {
     let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
-    gather(&files(&from)?, target.as_ref(), &stop, &mut journal.run)?;
+    gather(&files(&arguments.from)?, &mut journal.run)?;
     if arguments.commands {
         let commands = journal.run.findings.iter().map(|it| it.recorded.command.join(" ") + "\n");
-        show(&commands.collect::<String>())?;
-        return Ok(well);
+        return show(&commands.collect::<String>());
     }
     journal.save(true)?;
-    show(&tell(&journal.run, arguments.output.as_deref())?)?;
-    Ok(well)
+    show(&tell(&journal.run, arguments.output.as_deref())?)
 }
 
 /// What `files` say of stacks and servers, each stack and scenario and each server once: the last
-/// file that tells of it counts. With a `target`, recordings are forecast too.
-fn gather(
-    files: &[PathBuf],
-    target: Option<&Target>,
-    stop: &Interrupt,
-    run: &mut Run,
-) -> Result<(), Error> {
-    let (mut forecasts, mut recordings) = (Vec::new(), Vec::new());
+/// file that tells of it counts.
+fn gather(files: &[PathBuf], run: &mut Run) -> Result<(), Error> {
+    let mut forecasts = Vec::new();
     for file in files {
-        if file.to_string_lossy().ends_with(set::SUFFIX) {
-            let recording = Recording::read(file)?;
-            run.findings.push(sharing::finding(&recording));
-            recordings.push(recording);
+        if file.to_string_lossy().ends_with(RECORDING) {
+            run.findings.push(sharing::finding(&Recording::read(file)?));
         } else {
             let mut document = journal::read(file)?;
             run.findings.append(&mut document.findings);
@@ -133,14 +80,10 @@ fn gather(
     }
     if run.findings.is_empty() && run.kernel_ledgers.is_empty() {
         return Err(Error::Check(format!(
-            "there is no recording and no ledger among {} files; sealane-lab findings --record \
-             FOLDER makes the set, sealane-lab count --record FILE a single recording, \
-             sealane-lab count --kernel --json FILE ledgers of servers",
+            "there is no recording and no ledger among {} files; sealane-lab count --record FILE \
+             makes a recording, sealane-lab count --kernel --json FILE ledgers of servers",
             files.len()
         )));
-    }
-    if let Some(target) = target {
-        forecasts.extend(forecast(&recordings, target, stop)?);
     }
     sort(run);
     for finding in &mut run.findings {
@@ -161,7 +104,7 @@ fn ledgers(document: Run) -> impl Iterator<Item = KernelLedger> {
         started: document.started,
         kernel: document.machine.kernel,
         processors: document.machine.processors as u64,
-        command: command(document.command),
+        command: as_typed(document.command),
     };
     let counted = document.kernel_ledgers.into_iter().filter(|ledger| ledger.failure.is_none());
     counted.map(move |ledger| {
@@ -171,7 +114,7 @@ fn ledgers(document: Run) -> impl Iterator<Item = KernelLedger> {
 }
 
 /// Without the folder of whoever built the lab.
-fn command(mut words: Vec<String>) -> Vec<String> {
+fn as_typed(mut words: Vec<String>) -> Vec<String> {
     if let Some(program) = words.first_mut() {
         "sealane-lab".clone_into(program);
     }
@@ -188,25 +131,6 @@ fn sort(run: &mut Run) {
     run.kernel_ledgers.dedup_by(|b, a| a.server == b.server);
 }
 
-fn forecast(
-    recordings: &[Recording],
-    target: &Target,
-    stop: &Interrupt,
-) -> Result<Vec<Forecast>, Error> {
-    let each_max = forecast::replays_max(target);
-    let watch = Watch::new(stop, recordings.len() as u64 * each_max);
-    let mut forecasts = Vec::new();
-    for (at, recording) in (1..).zip(recordings) {
-        forecasts.push(forecast::of(recording, target, &watch)?);
-        watch.skip_to(at * each_max);
-    }
-    Ok(forecasts)
-}
-
-fn show(text: &str) -> Result<(), Error> {
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
-}
-
 /// All recordings and documents of `from`, folders' in the order of their names.
 fn files(from: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
@@ -219,7 +143,7 @@ fn files(from: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
         let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         inside.retain(|file| {
             let name = file.to_string_lossy();
-            name.ends_with(set::SUFFIX) || name.ends_with(".json")
+            name.ends_with(RECORDING) || name.ends_with(".json")
         });
         inside.sort_unstable();
         files.append(&mut inside);
@@ -232,6 +156,8 @@ fn files(from: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
 
 const FILES_MAX: usize = 256;
 const FROM_MAX: usize = 64;
+/// How the file of a recording ends.
+const RECORDING: &str = "json.gz";
 
 #[cfg(test)]
 mod tests {

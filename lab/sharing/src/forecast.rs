@@ -2,8 +2,8 @@
 //! to on many cores, with a band, and which line they would wait for.
 //!
 //! ```text
-//! recordings (or a stack, recorded first) --replayed at each number of threads--> curves, knees
-//!                                         --again without each of the top lines--> what it costs
+//! recordings --replayed at each number of threads--> curves, knees
+//!            --again without each of the top lines--> what it costs
 //! ```
 //! With `--kernel`, what many threads come to that share a file table.
 
@@ -15,12 +15,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    cell::RefCell,
-    env,
-    io::{self, Write},
-    path::PathBuf,
-};
+use std::{env, path::PathBuf};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
@@ -36,20 +31,15 @@ use sealane_lab_model::{
 
 pub(crate) use base::{dealt, of_instructions};
 
-use crate::{count, replay, transfer};
+use crate::{replay, show, transfer};
 use replays::{KNEE_STEPS_MAX, Replays, Watch};
 
 /// The arguments of `forecast`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Recordings, as `count --record` writes them
-    #[arg(value_name = "RECORDING", required_unless_present = "stack")]
+    #[arg(value_name = "RECORDING", required = true)]
     recordings: Vec<PathBuf>,
-    /// Records these stacks first, by name or path, separated by commas
-    #[arg(long, value_delimiter = ',', conflicts_with = "recordings")]
-    stack: Vec<String>,
-    #[command(flatten)]
-    asked: count::Asked,
     /// Forecasts the file table that threads of this ledger's servers share, as `count --kernel`
     /// keeps it, with the server's handshakes of the recordings between
     #[arg(long, value_name = "LEDGER.json")]
@@ -98,7 +88,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     let profile = transfer::profile(&arguments.profile, &stop)?;
     let target = Target { seed: arguments.seed.seed, ..Target::new(profile, &arguments.cores) };
-    let recordings = recordings(arguments, &stop)?;
+    let recordings: Result<Vec<Recording>, Error> =
+        arguments.recordings.iter().map(|file| Recording::read(file)).collect();
+    let recordings = recordings?;
     if let Some(ledger) = &arguments.kernel {
         return kernel::run(ledger, &recordings, &target, &mut journal, &stop);
     }
@@ -117,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     journal.run.forecast_comparisons = comparisons(&journal.run.forecasts);
     texts += &table::comparisons(&journal.run.forecast_comparisons);
     journal.save(true)?;
-    io::stdout().write_all(texts.as_bytes()).map_err(Error::io("standard output"))?;
+    show(&texts)?;
     Ok(journal.run.forecasts.iter().all(|forecast| !forecast.verdict.forecast.is_empty()))
 }
 
@@ -137,15 +129,8 @@ pub fn of(recording: &Recording, target: &Target, watch: &Watch<'_>) -> Result<F
         ..Forecast::default()
     };
     if verdict::not_enough(recording).is_none() {
-        let replays = Replays {
-            recording,
-            base_ns,
-            transfer_ns: target.profile.transfer_ns,
-            without: &[],
-            seed: target.seed,
-            watch,
-            made: RefCell::default(),
-        };
+        let (transfer_ns, seed) = (target.profile.transfer_ns, target.seed);
+        let replays = Replays::new(recording, base_ns, transfer_ns, seed, watch);
         forecast.server = replays.curve(SERVER, &target.cores)?;
         forecast.client = replays.curve(CLIENT, &target.cores)?;
         forecast.whole = replays.curve(&Part::ALL, &target.cores)?;
@@ -159,15 +144,6 @@ pub fn of(recording: &Recording, target: &Target, watch: &Watch<'_>) -> Result<F
 pub fn replays_max(target: &Target) -> u64 {
     let (cores, knee) = (target.cores.len() as u64, u64::from(KNEE_STEPS_MAX));
     2 * cores + 3 * knee + lines::LINES_MAX as u64 * (cores + 1 + knee)
-}
-
-fn recordings(arguments: &Arguments, stop: &Interrupt) -> Result<Vec<Recording>, Error> {
-    if arguments.stack.is_empty() {
-        return arguments.recordings.iter().map(|file| Recording::read(file)).collect();
-    }
-    let scenario = arguments.asked.scenario();
-    let recorded = |stack: &String| Ok(count::recorded(stack, scenario.clone(), stop)?.1);
-    arguments.stack.iter().map(recorded).collect()
 }
 
 /// Every forecast beside the first one of the same scenario.

@@ -9,9 +9,9 @@
 //! ```
 
 mod budget;
+mod judge;
 mod reader;
 mod table;
-mod verdict;
 
 use std::{
     collections::BTreeSet,
@@ -33,9 +33,10 @@ use crate::{
     count::{self, Counts, Plain, Tools, Wanted, found},
     gate::{
         budget::{Budget, Entry, Figure, Stack, Subject, Test},
-        verdict::Found,
+        judge::Found,
     },
     kernel_ledger::file_table,
+    show,
 };
 
 /// The arguments of `gate`.
@@ -124,13 +125,13 @@ fn chosen(mut budget: Budget, arguments: &Arguments, file: &str) -> Result<Budge
 
 /// One entry, counted and judged; what it cannot be counted for is in the result.
 fn gated(entry: &Entry, file: &str, tools: &mut Tools) -> Result<GateResult, Error> {
-    failed_or(entry, counted(entry, None, tools).map(|found| verdict::judged(entry, found, file)))
+    failed_or(entry, counted(entry, None, tools).map(|found| judge::judged(entry, found, file)))
 }
 
 /// The same with one clone of a global `Arc` in each handshake, which must exceed it.
 fn proven(entry: &Entry, file: &str, tools: &mut Tools) -> Result<GateResult, Error> {
     let judged = counted(entry, Some(Fault::ArcClone), tools)
-        .map(|found| verdict::judged(entry, found, file))
+        .map(|found| judge::judged(entry, found, file))
         .and_then(|judged| match judged.kept {
             true => Err(Error::Check(
                 "one clone of a global Arc in each handshake did not exceed the budget: it is too \
@@ -160,7 +161,7 @@ fn failed_or(entry: &Entry, result: Result<GateResult, Error>) -> Result<GateRes
         Err(error) => error.to_string(),
         Ok(result) => return Ok(result),
     };
-    Ok(GateResult { failure: Some(reason), ..verdict::unjudged(entry) })
+    Ok(GateResult { failure: Some(reason), ..judge::unjudged(entry) })
 }
 
 fn counted(entry: &Entry, fault: Option<Fault>, tools: &mut Tools) -> Result<Found, Error> {
@@ -242,10 +243,6 @@ fn matches(pattern: &str, name: &str) -> bool {
             ends.into_iter().any(|at| matches(rest, &name[at..]))
         }),
     }
-}
-
-fn show(text: &str) -> Result<(), Error> {
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
 const AFTER_HELP: &str = "\

@@ -13,7 +13,6 @@ mod calls;
 mod contention;
 mod owners;
 mod served;
-pub(crate) mod table;
 mod text;
 mod trace;
 mod watch;
@@ -49,6 +48,7 @@ use crate::{
         served::{Bed, PHASE_LENGTHS},
         watch::Watch,
     },
+    show,
 };
 
 /// The arguments of `count --kernel`.
@@ -58,7 +58,7 @@ pub struct Arguments {
     /// Counts what threads or processes of servers share in the kernel: file tables, memory maps,
     /// epoll instances, listening sockets, futexes, timers
     #[arg(long, conflicts_with_all = ["stack", "serve", "record", "handshakes", "instructions",
-        "locks", "lines", "fault"])]
+        "locks", "lines"])]
     kernel: bool,
     /// The binary of sealane, a release build
     #[arg(
@@ -92,7 +92,7 @@ pub struct Arguments {
     /// Starts nothing, and takes the ledgers that were kept in that document; may be repeated
     #[arg(long, value_name = "FILE.json", requires = "kernel", conflicts_with = "json")]
     from: Vec<PathBuf>,
-    /// Writes the ledgers there as Markdown too
+    /// Writes there what it prints, which is Markdown
     #[arg(long, value_name = "FILE.md", requires = "kernel")]
     text: Option<PathBuf>,
 }
@@ -117,17 +117,14 @@ pub fn run(arguments: &Arguments, json: Option<&Path>, repeats: u32) -> Result<b
         false => {
             let runs: Result<Vec<Run>, Error> =
                 arguments.from.iter().map(|file| journal::read(file)).collect();
-            let runs = runs?;
-            for ledger in runs.iter().flat_map(|run| &run.kernel_ledgers) {
-                show(&table::text(ledger))?;
-            }
-            (runs, true)
+            (runs?, true)
         }
     };
-    show(NOTE)?;
+    let text = text::text(&runs);
     if let Some(file) = &arguments.text {
-        fs::write(file, text::text(&runs)).map_err(Error::file(file))?;
+        fs::write(file, &text).map_err(Error::file(file))?;
     }
+    show(&text)?;
     Ok(well)
 }
 
@@ -164,7 +161,6 @@ fn servers_counted(
             }
         };
         well &= ledger.exact || ledger.failure.is_some();
-        show(&table::text(&ledger))?;
         journal.run.kernel_ledgers.push(ledger);
         journal.save(false)?;
     }
@@ -257,10 +253,6 @@ fn seen(row: KernelRow) -> Result<KernelRow, Error> {
     Ok(row)
 }
 
-fn show(text: &str) -> Result<(), Error> {
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
-}
-
 /// For the end of the help.
 pub const EXAMPLES: &str = "\
 What threads share in the kernel, of servers that are installed and of one of your own (what the
@@ -271,14 +263,6 @@ command line may have in braces, `servers --help` says):
 
 It needs strace and the right to trace. lab/KERNEL.md has the figures of ten servers, and
 lab/FINDINGS.md what would remove what they share; `findings kernel.json` says that of yours.";
-/// What the figures mean, and leave out.
-const NOTE: &str = "
-  Per connection: full handshake, one request to the backend and its answer, end. A write of a file
-  table is a call that takes its lock: accept(2) takes a number before it looks for a connection, so
-  that one of nobody counts too. What a connection does less than once in two is now and then. What
-  the kernel shares by itself (ports, hash tables of sockets, a file's own count) is not seen here.
-";
-
 #[cfg(test)]
 mod tests {
     use sealane_lab_model::document::KernelCall;

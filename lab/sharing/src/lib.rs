@@ -11,3 +11,12 @@ pub mod replay;
 pub mod tables;
 pub mod transfer;
 pub mod validate;
+
+use std::io::{self, Write};
+
+use sealane_lab_model::error::Error;
+
+/// Says it to whoever ran the command.
+fn show(text: &str) -> Result<(), Error> {
+    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
+}

@@ -67,7 +67,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// As on the command line.
+    /// The word on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

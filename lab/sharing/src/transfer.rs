@@ -22,19 +22,6 @@ use sealane_lab_model::{
 
 use crate::transfer::ping_pong::Meter;
 
-/// What a moved line costs on this machine.
-#[derive(Clone, Debug, PartialEq)]
-struct Transfer {
-    /// The number of pairs of processors that were measured.
-    pairs: usize,
-    /// Pairs that there are; if there are more than are measured, a sample is.
-    pairs_in_all: usize,
-    /// The processor's name.
-    processor: String,
-    /// The middle pair's, in ns: `s`. The least and the most of any window beside it.
-    transfer_ns: Spread,
-}
-
 /// What a forecast assumes of a machine: `measured` is this one.
 ///
 /// # Errors
@@ -42,7 +29,7 @@ struct Transfer {
 /// Ctrl-C.
 pub fn profile(name: &str, stop: &Interrupt) -> Result<Profile, Error> {
     if name == MEASURED {
-        return Ok(measure(&machine::describe(), stop)?.profile());
+        return measure(&machine::describe(), stop);
     }
     profiles::profile(name).ok_or_else(|| {
         let known = profiles::names().collect::<Vec<_>>().join(", ");
@@ -51,7 +38,7 @@ pub fn profile(name: &str, stop: &Interrupt) -> Result<Profile, Error> {
 }
 
 /// Measures pairs of this machine's processors, of which there must be two.
-fn measure(machine: &Machine, stop: &Interrupt) -> Result<Transfer, Error> {
+fn measure(machine: &Machine, stop: &Interrupt) -> Result<Profile, Error> {
     let processors = cores(machine);
     if processors.len() < 2 {
         return Err(Error::Unsupported(format!(
@@ -73,11 +60,16 @@ fn measure(machine: &Machine, stop: &Interrupt) -> Result<Transfer, Error> {
         }
     }
     let pairs = meters.iter().map(Meter::transfer_ns).collect::<Result<Vec<_>, _>>()?;
-    Ok(Transfer {
-        pairs: pairs.len(),
-        pairs_in_all,
-        processor: machine.processor.clone(),
-        transfer_ns: middle(&pairs)?,
+    let Spread { median, min, max } = middle(&pairs)?;
+    Ok(Profile {
+        name: MEASURED.to_owned(),
+        transfer_ns: median,
+        source: format!(
+            "measured here, {}: two threads add to two lines in turn; median of {} of \
+             {pairs_in_all} pairs of processors, single windows {min:.0} to {max:.0} ns",
+            machine.processor,
+            pairs.len()
+        ),
     })
 }
 
@@ -94,21 +86,6 @@ fn middle(pairs: &[Spread]) -> Result<Spread, Error> {
              not real ones, or something else was measured; take a machine you know: --profile NAME"
                 .into(),
         )),
-    }
-}
-
-impl Transfer {
-    fn profile(&self) -> Profile {
-        let Spread { median, min, max } = self.transfer_ns;
-        Profile {
-            name: MEASURED.to_owned(),
-            transfer_ns: median,
-            source: format!(
-                "measured here, {}: two threads add to two lines in turn; median of {} of {} pairs \
-                 of processors, single windows {min:.0} to {max:.0} ns",
-                self.processor, self.pairs, self.pairs_in_all
-            ),
-        }
     }
 }
 
@@ -155,11 +132,11 @@ mod tests {
         if machine.pin_order.len() < 2 {
             return;
         }
-        let measured = measure(&machine, &Interrupt::default()).expect("a figure");
-        let profile = measured.profile();
-        assert!(profile.transfer_ns > 0.0 && profile.transfer_ns.is_finite(), "{measured:?}");
-        assert!(profile.source.contains("pairs"), "{}", profile.source);
-        assert_eq!(measured.pairs, measured.pairs_in_all.min(PAIRS_MAX));
+        let profile = measure(&machine, &Interrupt::default()).expect("a figure");
+        assert!(profile.transfer_ns > 0.0 && profile.transfer_ns.is_finite(), "{profile:?}");
+        let all = pairs(&cores(&machine)).len();
+        let told = format!("median of {} of {all} pairs", all.min(PAIRS_MAX));
+        assert!(profile.source.contains(&told), "{profile:?}");
     }
 
     #[test]

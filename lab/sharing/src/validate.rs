@@ -17,7 +17,6 @@ mod tests;
 
 use std::{
     env,
-    io::{self, Write},
     num::NonZero,
     path::{Path, PathBuf},
     sync::{
@@ -40,7 +39,7 @@ use sealane_lab_model::{
 
 use crate::{
     forecast::replays::{KNEE_STEPS_MAX, Watch, numbered},
-    transfer,
+    show, transfer,
 };
 use curve::{Subject, forecast};
 use published::{Published, PublishedCurve, Ratios};
@@ -250,10 +249,6 @@ impl Task<'_> {
     fn published_knee(&self, curve: &PublishedCurve) -> Knee {
         curve.knee.map_or(Knee::NoneBelow { threads: self.published.cores }, numbered)
     }
-}
-
-fn show(text: &str) -> Result<(), Error> {
-    io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))
 }
 
 /// The machine that the published curves come from.

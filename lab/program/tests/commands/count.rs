@@ -6,7 +6,6 @@ use std::{
     fs,
     path::Path,
     process::{Command, Output},
-    thread,
 };
 
 use sealane_lab_model::document::Run;
@@ -72,41 +71,4 @@ fn a_stack_that_cannot_do_it_has_no_figures() {
     assert!(!output.status.success(), "{text}");
     assert_eq!(text.matches("no figures: ").count(), 2, "{text}");
     assert!(text.contains("no stack is called no-such-stack"), "{text}");
-}
-
-/// Updates and stores of the one line that a shape is about, per handshake; a lock's as counted
-/// where nobody waits.
-#[test]
-fn work_with_a_known_answer_is_counted_exactly() {
-    let shapes = [
-        ("counter", "synthetic::COUNTER", 8.0, 4.0),
-        ("false-sharing", "synthetic::BESIDE", 8.0, 4.0),
-        ("mutex", "synthetic::MUTEX", 6.0, 3.0),
-        ("reference-count", "clone", 8.0, 4.0),
-        ("rwlock", "synthetic::RWLOCK", 8.0, 4.0),
-    ];
-    thread::scope(|scope| {
-        for (shape, symbol, server, client) in shapes {
-            scope.spawn(move || {
-                let lines = lines_of(shape);
-                let [(name, at_server, at_client)] = &lines[..] else { panic!("{lines:?}") };
-                assert!(name.contains(symbol), "{shape}: {name}");
-                assert_eq!((*at_server, *at_client), (server, client), "{shape}");
-            });
-        }
-        scope.spawn(|| assert_eq!(lines_of("none"), []));
-    });
-}
-
-/// The shared lines of a shape but for the allocator's, with writes at the server and the client.
-fn lines_of(shape: &str) -> Vec<(String, f64, f64)> {
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("run.json");
-    let stack = format!("--stack=synthetic:{shape}");
-    let output = count(&[&stack, "--lines", "--json"]).arg(&json).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-    let run: Run = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    let writes = run.counts[0].shared_writes.clone().unwrap();
-    let others = writes.lines.into_iter().filter(|line| line.class != "allocator");
-    others.map(|line| (line.symbol, line.writes.server, line.writes.client)).collect()
 }

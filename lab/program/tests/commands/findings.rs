@@ -76,35 +76,16 @@ fn nothing_to_read_is_an_error_with_the_command_that_helps() {
     let output = run(&[folder.path().to_str().unwrap()]);
     assert!(!output.status.success());
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("findings --record FOLDER"), "{error}");
+    assert!(error.contains("count --record FILE"), "{error}");
 }
 
 #[test]
-fn a_set_that_cannot_be_made_without_valgrind_says_so_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
-    command.env("PATH", "").args(["findings", "--record"]).arg(folder.path());
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(error.matches("apt-get install valgrind").count(), 1, "{error}");
-}
-
-#[test]
-fn the_commands_of_the_set_and_of_what_is_there_can_be_asked() {
+fn the_commands_that_make_recordings_again_can_be_asked() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "mine", Kind::Full, "x", &["add"]);
     let there = run(&[folder.path().to_str().unwrap(), "--commands"]);
     let there = String::from_utf8(there.stdout).unwrap();
     assert_eq!(there, "sealane-lab count --stack mine --record mine.json.gz\n");
-    let set = run(&["--record", "there", "--commands", "--stack", "aws-lc"]);
-    let set = String::from_utf8(set.stdout).unwrap();
-    assert_eq!(
-        set,
-        "sealane-lab count --stack aws-lc --kind full --record there/aws-lc-full-1.3.json.gz\n\
-         sealane-lab count --stack aws-lc --kind ticket --record there/aws-lc-ticket-1.3.json.gz\n"
-    );
-    assert!(!Path::new("there").exists(), "asking records nothing");
 }
 
 /// Figures, servers and remedies are those of the committed ledgers; no recording is needed.

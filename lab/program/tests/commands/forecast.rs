@@ -25,11 +25,7 @@ fn text(output: &Output) -> String {
 
 /// A server that adds to one counter in each `server_ns` of work.
 fn write_recording(file: &Path, stack: &str, server_ns: u32) {
-    let enter = |part: Part, gap| Step {
-        gap,
-        place: u32::try_from(Part::ALL.iter().position(|of| *of == part).unwrap()).unwrap(),
-        ..Step::default()
-    };
+    let enter = |part: Part, gap| Step { gap, place: part as u32, ..Step::default() };
     let ns = ByPart { server: f64::from(server_ns), ..ByPart::default() };
     let half = server_ns / 2;
     let update = Step { gap: half, event: Event::Update, ..Step::default() };
@@ -79,8 +75,7 @@ fn two_recordings_have_two_forecasts_and_one_comparison() {
     assert_eq!(again.stdout, same.stdout, "the same seed, the same forecast");
 }
 
-/// Two threads are measured here; what they come to is another's to judge.
-/// Of a measurement that other work may spoil.
+/// Tries of a measurement that other work may spoil.
 const TRIES_MAX: usize = 3;
 
 #[test]

@@ -136,13 +136,8 @@ fn has_its_lock(known: &Known, recording: &Recording) {
 /// From the instruction out to the side's own function, the harness around it cut off.
 fn has_its_path(shape: &str, recording: &Recording) {
     for step in recording.steps.iter().filter(|step| step.event != Event::Enter) {
-        let mut names = Vec::new();
-        let mut at = Some(step.path);
-        while let Some(node) = at {
-            let node = &recording.paths[node as usize];
-            names.push(node.function.as_str());
-            at = node.caller;
-        }
+        let names: Vec<_> =
+            recording.callers(step.path).map(|node| node.function.as_str()).collect();
         let has = |part: &str| names.iter().any(|name| name.contains(part));
         assert!(has("synthetic::Touched::operation"), "{shape}: {names:?}");
         assert!(!has("trial::") && !has("phase::"), "{shape}: {names:?}");

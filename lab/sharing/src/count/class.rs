@@ -269,9 +269,9 @@ const ALLOCATOR_FUNCTIONS: [&str; 31] = [
 ];
 /// A part of the names of this program's own functions.
 const HARNESS: [&str; 2] = ["sealane_lab", "sealane_libssl::"];
-/// Of Rust's standard library.
+/// Files of Rust's standard library.
 const LOCK_FILES: [&str; 3] = ["/std/src/sync/poison/", "/std/src/sys/sync/", "/std/src/sync/once"];
-/// Of C++: their members do nothing else.
+/// Types of C++ whose members do nothing else.
 const LOCK_TYPES: [&str; 10] = [
     "absl::Mutex::",
     "absl::MutexLock::",

@@ -74,17 +74,14 @@ fn takers(recording: &Recording) -> Vec<Taken> {
         };
         let taken = &mut takers[step.place as usize];
         *taken.calls.entry((part, read)).or_default() += 1;
-        let mut at = Some(step.path);
         let mut is_inside = true;
-        while let Some(node) = at {
-            let node = &recording.paths[node as usize];
+        for node in recording.callers(step.path) {
             taken.functions.extend(functions(&node.function).map(str::to_owned));
             let mut around = names(&node.function).filter(|name| !is_lock_name(name)).peekable();
             if is_inside && around.peek().is_some() {
                 taken.takers.extend(around.map(str::to_owned));
                 is_inside = false;
             }
-            at = node.caller;
         }
     }
     takers
@@ -100,7 +97,7 @@ fn names(told: &str) -> impl Iterator<Item = &str> {
     told.rsplit_once(" at ").map_or(told, |(names, _)| names).split(" in ")
 }
 
-/// Of a function of rustls, the side alone is known.
+/// Whether it is held in that part; of a function of rustls, the side alone is known.
 fn is_there(held: &HeldLock, class: LockClass, part: Part) -> bool {
     let is_client = |part| matches!(part, Part::Client | Part::ClientSetup);
     match class {

@@ -5,10 +5,9 @@
 //! rustls, by the function that holds it. Both leave out spans in which the thread had lost its
 //! processor, and take off what reading the clock costs.
 
-use sealane_lab_harness::phase::Phase;
 use sealane_lab_model::{error::Error, library::TimedCall, recording::Part};
 
-use crate::count::{Tools, locks, subject::Subject};
+use crate::count::{Tools, locks, recorded::part, subject::Subject};
 
 /// A lock in one part of the work, and how long it is held there.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,10 +41,10 @@ pub(super) fn measure(subject: &Subject, tools: &Tools) -> Result<Vec<HeldLock>,
 }
 
 fn of_the_c_library(hold: locks::NativeHold) -> Option<HeldLock> {
-    let (_, part) = PARTS.iter().find(|(phase, _)| *phase as usize == hold.phase)?;
-    Some(HeldLock {
+    let part = part(hold.phase);
+    (part != Part::Outside).then(|| HeldLock {
         symbol: hold.lock,
-        part: *part,
+        part,
         read: hold.kind == "read",
         calls_per_operation: hold.calls,
         ns: hold.ns,
@@ -69,13 +68,6 @@ fn of_rustls(call: TimedCall, operations: u64, reads_tickets: bool) -> HeldLock 
 fn reads_tickets(stack: &str) -> bool {
     !stack.ends_with("@0.23.16")
 }
-
-const PARTS: [(Phase, Part); 4] = [
-    (Phase::Server, Part::Server),
-    (Phase::Client, Part::Client),
-    (Phase::ServerSetup, Part::ServerSetup),
-    (Phase::ClientSetup, Part::ClientSetup),
-];
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Writes to cache lines that another thread writes too: the program runs under valgrind's tool
 //! lackey, and its trace is read as it comes.
 
-use std::{ffi::OsString, path::Path, time::Instant};
+use std::{ffi::OsString, fs, path::Path, time::Instant};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
@@ -17,7 +17,6 @@ use sealane_lab_model::{
 use crate::count::{
     class,
     code::Codes,
-    heap,
     progress::Progress,
     record::{Limits, Recorder},
     recorded,
@@ -50,10 +49,11 @@ pub(super) fn count(
     Ok(result(&trace, &shared, &symbols, handshakes as f64))
 }
 
-/// As [`count`], and records what one thread does. Files that nobody keeps lie in `folder`.
+/// Counts as [`count`] does, and records what one thread does. Files that nobody keeps lie in
+/// `folder`.
 ///
 /// # Errors
-/// As [`count`], or if a limit of the recorder is met.
+/// Those of [`count`], or that a limit of the recorder is met.
 pub(super) fn record(
     program: &Program,
     handshakes: u64,
@@ -61,10 +61,15 @@ pub(super) fn record(
     stop: &Interrupt,
     progress: &Progress,
 ) -> Result<(Lines, Recording), Error> {
-    let program = &heap::used_once(program.clone(), folder)?;
-    let run = Run::start(&lackey()?, program, stop)?;
+    // Under a heap that uses no memory twice, a line that two threads touch is one that they share,
+    // not one that the first of them had freed.
+    let library = folder.join(HEAP);
+    fs::write(&library, HEAP_LIBRARY).map_err(Error::file(&library))?;
+    let mut program = program.clone();
+    program.environment.push(("LD_PRELOAD".into(), library.into()));
+    let run = Run::start(&lackey()?, &program, stop)?;
     let recorder = Recorder::new(Codes::of(run.id()), Limits::default());
-    let (mut trace, symbols) = traced(run, Trace::recorded_by(recorder), program, progress)?;
+    let (mut trace, symbols) = traced(run, Trace::recorded_by(recorder), &program, progress)?;
     let mut written = trace.take_written();
     let recorder = trace.recorder().ok_or_else(|| Error::Check("nothing was recorded".into()))?;
     let recording = recorded::recording(recorder, &written, &symbols, handshakes)?;
@@ -178,6 +183,10 @@ pub(super) fn lackey_with<const N: usize>(more: [OsString; N]) -> Result<Vec<OsS
     Ok([valgrind.into_os_string()].into_iter().chain(options).collect())
 }
 
+/// The heap's file; a process that is linked statically does without it.
+pub(super) const HEAP: &str = "sealane-lab-heap.so";
+/// Built by `build.rs` from `native/heap.c`.
+const HEAP_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/heap.so"));
 const MAPS_EVERY_LINES: u64 = 500_000;
 const MAPS_SOON_LINES: u64 = 10_000;
 const READ_BYTES: usize = 256 * 1024;

@@ -55,7 +55,7 @@ pub(super) fn count(
 /// The busiest locks and where they are taken, from a slower run; at most [`SITES_MAX`].
 ///
 /// # Errors
-/// As [`count`].
+/// Those of [`count`].
 pub(super) fn sites(
     program: &Program,
     handshakes: u64,
@@ -117,7 +117,7 @@ fn busiest(mut sites: Vec<LockSite>) -> Vec<LockSite> {
 /// one thread, so that nobody waits.
 ///
 /// # Errors
-/// As [`count`].
+/// Those of [`count`].
 pub(super) fn holds(
     program: &Program,
     handshakes: u64,
@@ -396,7 +396,7 @@ impl Interposer {
     /// Both lie in `folder`.
     ///
     /// # Errors
-    /// It cannot be written there.
+    /// The library cannot be written there.
     pub(super) fn new(folder: &Path) -> Result<Self, Error> {
         let (library, written) = (folder.join("locks.so"), folder.join("locks.txt"));
         fs::write(&library, INTERPOSER).map_err(Error::file(&library))?;
@@ -425,7 +425,7 @@ impl Interposer {
     /// What the process with that number wrote.
     ///
     /// # Errors
-    /// As [`Rows::parse`].
+    /// Those of [`Rows::parse`].
     pub(super) fn rows_of(&self, process: u32) -> Result<Rows, Error> {
         let mut file = self.written.clone().into_os_string();
         file.push(format!(".{process}"));

@@ -14,7 +14,7 @@ use sealane_lab_model::{
 
 use crate::{
     count::{
-        class, heap,
+        class, lines,
         paths::Paths,
         record::{Kept, Recorder},
         symbols::Symbols,
@@ -51,7 +51,7 @@ pub(super) fn recording(
         lines: HashMap::new(),
         locks: HashMap::new(),
         left_out: BTreeMap::new(),
-        used_once: symbols.has_file(heap::FILE),
+        used_once: symbols.has_file(lines::HEAP),
     };
     for line in written {
         building.line(line, handshakes as f64);
@@ -297,8 +297,8 @@ fn takes_lock(event: Event) -> bool {
     matches!(event, Event::MutexLock | Event::ReadLock | Event::WriteLock)
 }
 
-/// Of a phase as a number.
-fn part(phase: usize) -> Part {
+/// The part of a phase's number.
+pub(super) fn part(phase: usize) -> Part {
     const PARTS: [(Phase, Part); 4] = [
         (Phase::Server, Part::Server),
         (Phase::Client, Part::Client),

@@ -85,12 +85,12 @@ impl Run {
         Ok(Self { program, child, output, errors, deadline, stop: stop.clone() })
     }
 
-    /// Its process id, which is the program's also under valgrind.
+    /// The process id, which is the program's also under valgrind.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its memory map, while it lives.
+    /// The memory map, while it lives.
     pub(super) fn maps(&self) -> Option<String> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.id())).ok()?;
         (!maps.is_empty()).then_some(maps)
@@ -121,7 +121,7 @@ impl Run {
     /// Whether bytes, or the end, can be read within `time`.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Those of [`Self::read`].
     pub(super) fn wait_for_bytes(&self, time: Duration) -> Result<bool, Error> {
         if self.stop.is_pressed() {
             return Err(Error::Interrupted);
@@ -147,7 +147,7 @@ impl Run {
     /// [`OUTPUT_BYTES_MAX`] bytes are kept.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Those of [`Self::read`].
     pub(super) fn words(&mut self) -> Result<String, Error> {
         let mut text = Vec::new();
         let mut buffer = [0; 4096];
@@ -239,7 +239,7 @@ const GATHER: Duration = Duration::from_millis(4);
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Many times the default, so that valgrind and its reader work side by side.
 const PIPE_BYTES: usize = 1024 * 1024;
-/// Of a machine that others use too; alone, the longest trace takes some minutes.
+/// The limit on a machine that others use too; alone, the longest trace takes some minutes.
 const RUN_TIME_MAX: Duration = Duration::from_secs(60 * 60);
 const STOP_CHECK: Duration = Duration::from_millis(200);
 const WORDS_SHOWN: usize = 20;

@@ -54,9 +54,9 @@ pub(crate) struct Server {
     pub(crate) name: String,
     /// The program and its arguments, in the foreground, with [placeholders](PLACEHOLDERS).
     pub(crate) command: Vec<String>,
-    /// Its configuration files by name, with placeholders.
+    /// The configuration files by name, with placeholders.
     pub(crate) files: BTreeMap<String, String>,
-    /// Of the client.
+    /// What the client asks for.
     pub(crate) scenario: Scenario,
     /// In the warm-up and in the shortest length; the others have twice and three times as many.
     pub(crate) connections: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Wanted {
 /// Counts shared writes of the binary `sealane`, with two lanes, in `scenario`.
 ///
 /// # Errors
-/// As [`Server::count`].
+/// Those of [`Server::count`].
 pub(super) fn sealane(
     binary: &Path,
     scenario: &Scenario,
@@ -432,7 +432,7 @@ const SEALANE: [&str; 9] = [
 ];
 /// How many times the work of the second thread the first may do.
 const THREAD_SHARE_MAX: u64 = 12;
-/// Of a round whose connections all went to one thread.
+/// Tries of a round whose connections all went to one thread.
 const TRIES_MAX: u32 = 16;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::count::{
 /// What was traced while a program did some of its work.
 pub(super) struct Length {
     pub(super) shared: Vec<WrittenLine>,
-    /// Of all threads.
+    /// Those of all threads.
     pub(super) instructions: u64,
 }
 
@@ -100,7 +100,7 @@ pub(super) fn grown(
     Grown { writes: summed(grouped.into_values().collect()), own_locks: sites(own_locks) }
 }
 
-/// Of what three lengths counted.
+/// The smaller of the two steps between what three lengths counted.
 pub(super) fn smaller_step([short, middle, long]: [u64; LENGTHS]) -> u64 {
     middle.saturating_sub(short).min(long.saturating_sub(middle))
 }

@@ -15,6 +15,7 @@ use sealane_lab_model::{
     library::TimedCall,
     recording::{ALLOCATOR, ByPart, Recording},
     scenario::{Kind, Scenario},
+    statistics::Spread,
 };
 use sealane_lab_stacks::{
     handshake::{Handshakes, task::fault::Fault},
@@ -31,7 +32,7 @@ use crate::count::{
 
 /// One stack in one scenario.
 pub(super) struct Subject {
-    /// Its name or path.
+    /// The stack's name or path.
     pub(super) stack: String,
     scenario: Scenario,
     fault: Option<Fault>,
@@ -117,7 +118,7 @@ impl Subject {
     /// Writes to lines that both threads write.
     ///
     /// # Errors
-    /// As [`Self::instructions`].
+    /// Those of [`Self::instructions`].
     pub(super) fn lines(&self, tools: &Tools) -> Result<Lines, Error> {
         self.needs_a_build_for_counting()?;
         let length = Fixed { warm_up: tools.handshakes, count: tools.handshakes };
@@ -128,7 +129,7 @@ impl Subject {
     /// The same, and a recording of what one thread does.
     ///
     /// # Errors
-    /// As [`Self::instructions`], or if a limit of the recorder is met.
+    /// Those of [`Self::instructions`], or that a limit of the recorder is met.
     pub(super) fn recording(&self, tools: &Tools) -> Result<(Lines, Recording), Error> {
         self.needs_a_build_for_counting()?;
         // What may fail within a second comes before what takes minutes.
@@ -279,14 +280,13 @@ pub(super) fn merged(times: Vec<CountResult>) -> (CountResult, String) {
     let repeats = u32::try_from(times.len()).unwrap_or(u32::MAX);
     let instructions: Vec<_> = times.iter().filter_map(|time| time.instructions).collect();
     let mut result = times.into_iter().next().unwrap_or_default();
-    let (server, server_spread) = median(instructions.iter().map(|both| both.server));
-    let (client, client_spread) = median(instructions.iter().map(|both| both.client));
-    if !instructions.is_empty() {
-        result.instructions = Some(BySide { server, client });
-    }
-    if instructions.len() > 1 {
-        let spread = BySide { server: server_spread, client: client_spread };
-        result.instructions_spread = Some(spread);
+    let side =
+        |of: fn(&BySide<f64>) -> f64| Spread::of(&instructions.iter().map(of).collect::<Vec<_>>());
+    if let (Some(server), Some(client)) = (side(|both| both.server), side(|both| both.client)) {
+        result.instructions = Some(BySide { server: server.median, client: client.median });
+        let apart = |Spread { median, min, max }| (max - min) / median;
+        let spread = BySide { server: apart(server), client: apart(client) };
+        result.instructions_spread = (instructions.len() > 1).then_some(spread);
     }
     result.repeats = repeats;
     result.exact = repeats > 1 && differences.is_empty();
@@ -310,25 +310,12 @@ fn integers(result: &CountResult) -> Vec<String> {
     said
 }
 
-/// And how far the values lie apart, as a share of it.
-fn median(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match (values.first(), values.last()) {
-        (Some(least), Some(most)) => {
-            let middle = values[values.len() / 2];
-            (middle, (most - least) / middle)
-        }
-        _ => (0.0, 0.0),
-    }
-}
-
 /// A word of a library's own description, of a path the file's name.
 fn without_folder(word: &str) -> String {
     if word.starts_with('/') { file_name(word) } else { word.to_owned() }
 }
 
-/// Of a path on this machine, which others have no use for.
+/// A path without its folders, which are those of this machine.
 fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
@@ -340,7 +327,7 @@ const IS_BUILT_FOR_COUNTING: bool = option_env!("VALGRIND_BUG_494162").is_some()
     && option_env!("AWS_LC_SYS_NO_JITTER_ENTROPY").is_some();
 /// So many that rare events show as what they are.
 const LOCKS: Fixed = Fixed { warm_up: 20, count: 200 };
-/// As long as a mean needs.
+/// So many that their mean is steady.
 const HOLDS: Fixed = Fixed { warm_up: 20, count: 500 };
 const HOLDS_TIME_MAX: Duration = Duration::from_secs(120);
 const LONG: Fixed = Fixed { warm_up: 2, count: 15 };

@@ -10,9 +10,11 @@ use sealane_lab_model::{
         Amount, BySide, Finding, HOT_LINES_MAX, HotLine, PATH_FUNCTIONS_MAX, Recorded, SITES_MAX,
         Site,
     },
-    recording::{ByPart, Event, Part, PathNode, RecordedLine, Recording, Step},
+    recording::{ByPart, Event, Part, RecordedLine, Recording, Step},
     words::without_folders,
 };
+
+use crate::findings::as_typed;
 
 /// Everything that needs no model.
 pub(super) fn finding(recording: &Recording) -> Finding {
@@ -97,7 +99,7 @@ fn sites(recording: &Recording) -> BTreeMap<u32, Vec<Site>> {
     let mut found: BTreeMap<u32, BTreeMap<Vec<String>, BySide<f64>>> = BTreeMap::new();
     for (part, step) in parts(recording) {
         let Some(line) = recording.written_line(step) else { continue };
-        let path = path(&recording.paths, step.path);
+        let path = path(recording, step.path);
         let writes = found.entry(line).or_default().entry(path).or_default();
         note(writes, part);
     }
@@ -113,27 +115,15 @@ fn sites(recording: &Recording) -> BTreeMap<u32, Vec<Site>> {
 }
 
 /// From the innermost function outwards.
-fn path(nodes: &[PathNode], node: u32) -> Vec<String> {
-    let mut functions = Vec::new();
-    let mut next = Some(node);
-    while let Some(node) = next.and_then(|node| nodes.get(node as usize)) {
-        if functions.len() == PATH_FUNCTIONS_MAX {
-            break;
-        }
-        if !node.function.is_empty() {
-            functions.push(without_folders(&node.function));
-        }
-        next = node.caller;
-    }
-    functions
+fn path(recording: &Recording, node: u32) -> Vec<String> {
+    let functions = recording.callers(node).map(|node| &node.function);
+    let named = functions.filter(|name| !name.is_empty()).take(PATH_FUNCTIONS_MAX);
+    named.map(|name| without_folders(name)).collect()
 }
 
-/// As one types it: where the program and its file lay is nobody's business.
+/// The command as one types it: where the program and its file lay is nobody's business.
 fn command(words: &[String]) -> Vec<String> {
-    let mut words = words.to_vec();
-    if let Some(program) = words.first_mut() {
-        "sealane-lab".clone_into(program);
-    }
+    let mut words = as_typed(words.to_vec());
     if let Some(file) = words.iter().position(|word| word == "--record")
         && let Some(file) = words.get_mut(file + 1)
     {
@@ -188,7 +178,7 @@ fn note(count: &mut BySide<f64>, part: Part) {
     }
 }
 
-/// Of one operation; divided last, so that whole figures stay whole.
+/// The count of one operation; divided last, so that whole figures stay whole.
 fn each(all: BySide<f64>, operations: u64) -> BySide<f64> {
     let operations = operations.max(1) as f64;
     BySide { server: all.server / operations, client: all.client / operations }
@@ -220,7 +210,7 @@ const READ_SHARED: &str = "read-shared";
 
 #[cfg(test)]
 mod tests {
-    use sealane_lab_model::recording::{LeftOut, Lock};
+    use sealane_lab_model::recording::{LeftOut, Lock, PathNode};
 
     use super::*;
 

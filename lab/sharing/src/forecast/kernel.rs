@@ -16,12 +16,7 @@ mod table;
 mod tests;
 mod text;
 
-use std::{
-    cell::RefCell,
-    collections::BTreeMap,
-    io::{self, Write},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
@@ -39,6 +34,7 @@ use super::{
 };
 use crate::{
     forecast::SERVER,
+    show,
     transfer::{self, MEASURED},
 };
 use path::ServerPath;
@@ -79,7 +75,7 @@ pub(super) fn run(
     drop(watch);
     journal.save(true)?;
     let texts: String = journal.run.kernel_forecasts.iter().map(table::text).collect();
-    io::stdout().write_all(texts.as_bytes()).map_err(Error::io("standard output"))?;
+    show(&texts)?;
     Ok(!journal.run.kernel_forecasts.is_empty())
 }
 
@@ -114,15 +110,8 @@ fn turn_ns(
 ) -> Result<[f64; 2], Error> {
     let crowd = ServerPath { work_ns: NO_WORK_NS, ..path };
     let recording = crowd.recording();
-    let replays = Replays {
-        recording: &recording,
-        base_ns: crowd.base_ns(),
-        transfer_ns: target.profile.transfer_ns,
-        without: &[],
-        seed: target.seed,
-        watch,
-        made: RefCell::default(),
-    };
+    let (transfer_ns, seed) = (target.profile.transfer_ns, target.seed);
+    let replays = Replays::new(&recording, crowd.base_ns(), transfer_ns, seed, watch);
     let turns = crowd.holds as f64 * f64::from(published.threads);
     let of = |speed| Ok(replays.at(published.threads, speed)?.ns.server / turns);
     Ok([of(Speed::Given)?, of(Speed::Fast)?])
@@ -154,7 +143,7 @@ fn of(
     })
 }
 
-/// Of one way through a server, with one table and with a table for each thread.
+/// The forecast of one way through a server, with one table and with a table for each thread.
 fn forecast(
     path: ServerPath,
     published: &Published,
@@ -162,19 +151,9 @@ fn forecast(
     watch: &Watch<'_>,
 ) -> Result<KernelPath, Error> {
     let recording = path.recording();
-    let together = Replays {
-        recording: &recording,
-        base_ns: path.base_ns(),
-        transfer_ns: target.profile.transfer_ns,
-        without: &[],
-        seed: target.seed,
-        watch,
-        made: RefCell::default(),
-    };
-    let table = path.table();
-    let apart = Replays { without: &table, made: RefCell::default(), ..together };
-    let own_tables = apart.curve(SERVER, &target.cores)?;
-    let together = Replays { without: &[], made: RefCell::default(), ..apart };
+    let (transfer_ns, seed) = (target.profile.transfer_ns, target.seed);
+    let together = Replays::new(&recording, path.base_ns(), transfer_ns, seed, watch);
+    let own_tables = together.without(&path.table()).curve(SERVER, &target.cores)?;
     let one_table = together.curve(SERVER, &target.cores)?;
     let alone_ns = path.base_ns().server;
     let mut beside = published.beside(alone_ns, [&one_table, &own_tables]);
@@ -189,5 +168,5 @@ fn forecast(
     })
 }
 
-/// Of a connection that does nothing but to hold the lock; the replay wants some.
+/// The work of a connection that only holds the lock; the replay wants some.
 const NO_WORK_NS: f64 = 1.0;

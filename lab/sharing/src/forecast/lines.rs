@@ -1,6 +1,6 @@
 //! What each line costs: [`costs`], the replay run again without it.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use sealane_lab_model::{
     document::{CauseWrites, LineCost},
@@ -34,7 +34,8 @@ pub(crate) fn costs(replays: &Replays<'_>, cores: &[u32]) -> Result<Vec<LineCost
     for (at, share_of_waiting) in order.into_iter().take(LINES_MAX) {
         let Some(line) = replays.recording.lines.get(at) else { continue };
         let place = u32::try_from(at).unwrap_or(u32::MAX);
-        let rest = Replays { without: &[place], made: RefCell::default(), ..*replays };
+        let without = [place];
+        let rest = replays.without(&without);
         let without = rest.efficiency(SERVER, most, Speed::Given)?;
         costs.push(LineCost {
             class: line.class.clone(),
@@ -114,16 +115,8 @@ fn busiest(recording: &Recording) -> BTreeMap<u32, u32> {
 
 /// A path's functions, innermost first.
 fn named(recording: &Recording, path: u32) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut at = Some(path);
-    while let Some(node) = at.and_then(|at| recording.paths.get(at as usize)) {
-        if names.len() == PATH_MAX {
-            break;
-        }
-        names.extend((!node.function.is_empty()).then(|| node.function.clone()));
-        at = node.caller;
-    }
-    names
+    let functions = recording.callers(path).map(|node| &node.function);
+    functions.filter(|name| !name.is_empty()).take(PATH_MAX).cloned().collect()
 }
 
 /// One thread writes it, others only read.

@@ -20,17 +20,17 @@ pub(crate) struct Replays<'a> {
     /// What every thread does.
     pub recording: &'a Recording,
     /// Uncontended time per operation, in ns.
-    pub(crate) base_ns: ByPart<f64>,
+    base_ns: ByPart<f64>,
     /// The cost of moving a contended line, in ns.
-    pub(crate) transfer_ns: f64,
+    transfer_ns: f64,
     /// Lines that are taken as each thread's own.
-    pub(crate) without: &'a [u32],
-    /// Of the offsets at which threads begin.
-    pub(crate) seed: u64,
+    without: &'a [u32],
+    /// The seed of the offsets at which threads begin.
+    seed: u64,
     /// Told before each replay.
-    pub watch: &'a Watch<'a>,
+    watch: &'a Watch<'a>,
     /// By threads, and whether a line is moved in half the time.
-    pub(crate) made: RefCell<BTreeMap<(u32, Speed), Answer>>,
+    made: RefCell<BTreeMap<(u32, Speed), Answer>>,
 }
 
 /// How fast a line moves.
@@ -38,7 +38,7 @@ pub(crate) struct Replays<'a> {
 pub(crate) enum Speed {
     /// In half of the time: the band's other end.
     Fast,
-    /// As the machine's profile says.
+    /// In the time that the machine's profile says.
     Given,
 }
 
@@ -53,7 +53,27 @@ struct State {
     done: u64,
 }
 
-impl Replays<'_> {
+impl<'a> Replays<'a> {
+    /// None is made yet.
+    pub(crate) fn new(
+        recording: &'a Recording,
+        base_ns: ByPart<f64>,
+        transfer_ns: f64,
+        seed: u64,
+        watch: &'a Watch<'a>,
+    ) -> Self {
+        let made = RefCell::default();
+        Self { recording, base_ns, transfer_ns, without: &[], seed, watch, made }
+    }
+
+    /// The same where each thread has `lines` for itself; none is made yet.
+    pub(crate) fn without<'b>(&self, lines: &'b [u32]) -> Replays<'b>
+    where
+        'a: 'b,
+    {
+        Replays { without: lines, made: RefCell::default(), ..*self }
+    }
+
     /// What `threads` threads come to.
     ///
     /// # Errors
@@ -180,7 +200,7 @@ pub(crate) fn band(given: f64, fast: f64) -> [f64; 2] {
 /// them.
 ///
 /// # Errors
-/// As `efficiency` says.
+/// Those of `efficiency`.
 pub(crate) fn knee(
     cores: &[u32],
     mut efficiency: impl FnMut(u32) -> Result<f64, Error>,
@@ -224,7 +244,7 @@ pub(crate) fn numbered(threads: u32) -> Knee {
     if threads < KNEE_THREADS_MIN { Knee::FewCores } else { Knee::At { threads } }
 }
 
-/// Of replays that one [`knee`] takes beyond the threads asked for.
+/// Replays that one [`knee`] takes beyond the threads asked for.
 pub(crate) const KNEE_STEPS_MAX: u32 = 6;
 /// Close enough: an eighth apart.
 const KNEE_NEAR: u32 = 8;

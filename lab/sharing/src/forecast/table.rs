@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sealane_lab_model::{
-    document::{Curve, CurvePoint, Forecast, ForecastComparison, KNEE, Knee, LineCost},
+    document::{Curve, CurvePoint, Forecast, ForecastComparison, KNEE, Knee, LineCost, Verdict},
     verdict::{share, thousands},
     words::scenario::whole,
 };
@@ -14,11 +14,7 @@ use crate::transfer::MEASURED;
 pub fn text(forecast: &Forecast) -> String {
     let Forecast { stack, version, scenario, verdict, .. } = forecast;
     let mut out = format!("\n{stack} ({version}): {}\n", whole(scenario));
-    for sentence in [&verdict.measured, &verdict.forecast] {
-        if !sentence.is_empty() {
-            let _ = writeln!(out, "  {sentence}");
-        }
-    }
+    sentences(&mut out, verdict);
     if verdict.forecast.is_empty() {
         return out;
     }
@@ -53,13 +49,15 @@ pub fn comparisons(comparisons: &[ForecastComparison]) -> String {
     let mut out = String::new();
     for ForecastComparison { of, to, verdict, .. } in comparisons {
         let _ = writeln!(out, "\n{of} beside {to}");
-        for sentence in [&verdict.measured, &verdict.forecast] {
-            if !sentence.is_empty() {
-                let _ = writeln!(out, "  {sentence}");
-            }
-        }
+        sentences(&mut out, verdict);
     }
     out
+}
+
+fn sentences(out: &mut String, verdict: &Verdict) {
+    for sentence in [&verdict.measured, &verdict.forecast].into_iter().filter(|it| !it.is_empty()) {
+        let _ = writeln!(out, "  {sentence}");
+    }
 }
 
 /// A knee in words.

@@ -1,7 +1,5 @@
 //! Recordings built here, whose curves are known without any replay.
 
-use std::cell::RefCell;
-
 use sealane_lab_harness::interrupt::Interrupt;
 use sealane_lab_model::{
     document::{Forecast, KNEE, KNEE_THREADS_MIN, Knee, Profile, VerdictKind},
@@ -12,8 +10,8 @@ use sealane_lab_model::{
 };
 
 use super::{
-    SERVER, Target, of,
-    replays::{self, Replays, Speed, Watch},
+    Target, of,
+    replays::{self, Watch},
     table,
 };
 
@@ -21,12 +19,7 @@ const TRANSFER_NS: f64 = 100.0;
 
 /// One operation of `server_ns`, all of it the server's, at 1 ns per instruction.
 fn recording(server_ns: u32, steps: &[Step]) -> Recording {
-    let enter = |part: Part, gap| Step {
-        gap,
-        event: Event::Enter,
-        place: u32::try_from(Part::ALL.iter().position(|of| *of == part).unwrap()).unwrap(),
-        path: 0,
-    };
+    let enter = |part: Part, gap| Step { gap, event: Event::Enter, place: part as u32, path: 0 };
     let spent: u32 = steps.iter().map(|step| step.gap).sum();
     let mut all = vec![enter(Part::Server, 0)];
     all.extend(steps);
@@ -127,15 +120,13 @@ fn each_side_s_curve_is_its_own_time_s() {
     // 4,000 ns of each side in a loop, and the counter is the server's: 160 threads take 160
     // transfers for one loop, of which all the waiting is the server's.
     let mut both = counter(8_000);
-    let client = u32::try_from(Part::ALL.iter().position(|of| *of == Part::Client).unwrap());
     both.steps[1].gap = 2_000;
     both.steps[2].gap = 4_000;
-    both.steps[2].place = client.unwrap();
+    both.steps[2].place = Part::Client as u32;
     both.steps.insert(2, Step { gap: 2_000, event: Event::Enter, ..both.steps[2] });
     both.instructions = ByPart { server: 4_000.0, client: 4_000.0, ..ByPart::default() };
     both.native_ns = Some(both.instructions);
-    let outside = Part::ALL.iter().position(|of| *of == Part::Outside).unwrap();
-    both.steps[3].place = u32::try_from(outside).unwrap();
+    both.steps[3].place = Part::Outside as u32;
     let stop = Interrupt::default();
     let forecast = of(&both, &target(&[160]), &Watch::silent(&stop)).unwrap();
     let loop_ns = 160.0 * 105.0;
@@ -167,13 +158,6 @@ fn the_line_that_is_waited_for_most_comes_first() {
     // Three transfers in each loop, then one.
     near(at(&forecast, 80), 4_000.0 / (80.0 * 315.0), 0.05);
     near(forecast.lines[0].without, 4_000.0 / (80.0 * 105.0), 0.05);
-}
-
-#[test]
-fn a_mutex_held_for_long_lets_in_one_thread_per_hold() {
-    // Beside a hold of 1 ms nothing else counts.
-    let forecast = forecast(&mutex(10_000_000, 1_000_000));
-    near(at(&forecast, 80), 10.0 / 80.0, 0.02);
 }
 
 #[test]
@@ -246,39 +230,6 @@ fn no_knee_below_fourteen_is_ever_a_number() {
         }
     }
     assert_eq!(replays::knee(&[], |_| Ok(1.0)).unwrap(), Knee::Unknown);
-}
-
-#[test]
-fn a_band_is_twice_as_wide_as_the_two_transfer_costs() {
-    assert_eq!(replays::band(0.06, 0.11), [0.03, 0.22]);
-    assert_eq!(replays::band(0.6, 0.7), [0.3, 1.0]);
-}
-
-#[test]
-fn without_another_line_nothing_changes() {
-    let mut two = counter(2_000);
-    two.lines.push(line("global", "NOT_TOUCHED", 0.0));
-    let (stop, target) = (Interrupt::default(), target(&[16, 64, 80]));
-    let watch = Watch::silent(&stop);
-    let kept = |without: &[u32]| {
-        let replays = Replays {
-            recording: &two,
-            base_ns: two.native_ns.unwrap(),
-            transfer_ns: TRANSFER_NS,
-            without,
-            seed: target.seed,
-            watch: &watch,
-            made: RefCell::default(),
-        };
-        replays.efficiency(SERVER, 80, Speed::Given).unwrap()
-    };
-    near(kept(&[1]), kept(&[]), 0.01);
-    assert!(kept(&[0]) > 0.99);
-}
-
-#[test]
-fn the_same_seed_gives_the_same_forecast() {
-    assert_eq!(forecast(&mutex(100_000, 5_000)), forecast(&mutex(100_000, 5_000)));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use sealane_lab_model::{
 
 use crate::gate::{
     budget::{Entry, Figure, Limit, Subject},
-    verdict::{allowed, is_more, lines, names_lines, side},
+    judge::{allowed, is_more, lines, names_lines, side},
 };
 
 /// One entry and how it went.

@@ -21,7 +21,7 @@ impl Contention {
     /// Begins, of the process `first` and all that descend from it.
     ///
     /// # Errors
-    /// It is not installed or not allowed.
+    /// The tool is not installed or not allowed.
     pub(super) fn begin(first: u32) -> Result<Self, Unseen> {
         bpftrace::own_namespace(WHAT)?;
         let processes = descendants::tree(first).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sealane_lab_model::{
-    document::{KernelLedger, KernelRow, Run},
+    document::{KernelLedger, KernelRow, Run, Unseen},
     words::{
         self,
         kernel::{amount, by_call, sharers, titled},
@@ -26,6 +26,7 @@ pub(super) fn text(runs: &[Run]) -> String {
         );
     }
     overview(&mut out, &counted);
+    not_counted(&mut out, ledgers());
     for kind in Kind::ALL {
         of_kind(&mut out, kind, &counted);
     }
@@ -54,6 +55,18 @@ fn overview(out: &mut String, ledgers: &[&KernelLedger]) {
             Kind::ALL.iter().map(|kind| row(ledger, *kind).map_or("-".into(), amount)).collect();
         let cells = cells.join(" | ");
         let _ = writeln!(out, "| {} | {cells} | {} |", escape(&titled(ledger)), ledger.repeats);
+    }
+}
+
+/// What has no figures, and why.
+fn not_counted<'a>(out: &mut String, ledgers: impl Iterator<Item = &'a KernelLedger>) {
+    for KernelLedger { server, failure, unseen, .. } in ledgers {
+        if let Some(failure) = failure {
+            let _ = writeln!(out, "\n{server}: no figures: {failure}");
+        }
+        for Unseen { what, why, remedy } in unseen {
+            let _ = writeln!(out, "\n{server}: not seen: {what}: {why}; {remedy}");
+        }
     }
 }
 
@@ -136,7 +149,7 @@ fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// As a cell of a table.
+/// The text as a cell of a table.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }

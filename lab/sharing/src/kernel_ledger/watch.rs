@@ -26,9 +26,9 @@ use crate::kernel_ledger::{
 
 /// A server under strace.
 pub(super) struct Watch {
-    /// Its first process.
+    /// The server's first process.
     first: u32,
-    /// It and all that descend from it, as they were before the phase.
+    /// That one and all that descend from it, as they were before the phase.
     processes: Vec<u32>,
     tool: Tool,
     trace: Trace,
@@ -42,7 +42,7 @@ impl Watch {
     /// what strace writes goes to `file`.
     ///
     /// # Errors
-    /// It is not installed, or may not trace.
+    /// The tool is not installed, or may not trace.
     pub(super) fn begin(first: u32, file: &Path, stop: &Interrupt) -> Result<Self, Error> {
         let processes = descendants::tree(first)?;
         let options = [
@@ -102,7 +102,7 @@ impl Watch {
     /// Does `work`, by which connections come and stay, and says how tables have grown in it.
     ///
     /// # Errors
-    /// As for [`Self::phase`].
+    /// Those of [`Self::phase`].
     pub(super) fn growth(
         &mut self,
         held: u64,
@@ -307,7 +307,7 @@ const END_TIME_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(4);
 const QUIET_LOOKS: u32 = 4;
 const QUIET_TIME_MAX: Duration = Duration::from_secs(30);
-/// It must not stay if nobody is left to end it.
+/// The tracer must not stay if nobody is left to end it.
 const TRACE_SECONDS_MAX: u32 = 600;
 const WHAT: &str = "system calls on what threads share in the kernel";
 

@@ -23,30 +23,28 @@ fn threads(row: &StrategyRow) -> usize {
     row.variant.get("threads").and_then(|threads| threads.parse().ok()).unwrap_or(0)
 }
 
-/// All rounds' values, of rows with several threads.
-fn values<'a>(
-    rows: &'a [StrategyRow],
-    strategy: Strategy,
-    name: &'a str,
-) -> impl Iterator<Item = (usize, f64)> + 'a {
-    let several = of(rows, strategy).filter(|row| threads(row) > 1);
-    several.flat_map(move |row| {
-        let figures = row.figures.get(name).into_iter().flatten();
-        figures.map(move |figure| (threads(row), *figure))
-    })
+/// All rounds' values with their threads, of rows with several: of the shared table, and of the
+/// remedies; `None` if either was not measured.
+fn fault_and_remedies(rows: &[StrategyRow], name: &str) -> Option<[Vec<(usize, f64)>; 2]> {
+    let values = |strategy: &Strategy| {
+        let several = of(rows, *strategy).filter(|row| threads(row) > 1);
+        several.flat_map(|row| {
+            let figures = row.figures.get(name).into_iter().flatten();
+            figures.map(|figure| (threads(row), *figure))
+        })
+    };
+    let both = [&[Strategy::ThreadTable][..], &[Strategy::OwnTable, Strategy::Process]]
+        .map(|strategies| strategies.iter().flat_map(values).collect::<Vec<_>>());
+    both.iter().all(|values| !values.is_empty()).then_some(both)
 }
 
 /// K1: whose the table is, by the kernel's word.
 fn sharing(rows: &[StrategyRow]) -> StrategyCheck {
     let claim = "threads of thread-table have one table; those of own-table and process have one \
         each, as kcmp(2) tells";
-    let shared: Vec<_> = values(rows, Strategy::ThreadTable, SHARERS).collect();
-    let remedies = [Strategy::OwnTable, Strategy::Process];
-    let apart: Vec<_> =
-        remedies.iter().flat_map(|strategy| values(rows, *strategy, SHARERS)).collect();
-    if shared.is_empty() || apart.is_empty() {
-        return check("K1", claim, None, "it takes thread-table and a remedy with two threads");
-    }
+    let Some([shared, apart]) = fault_and_remedies(rows, SHARERS) else {
+        return check("K1", claim, None, BOTH);
+    };
     let most = |all: &[(usize, f64)]| all.iter().map(|(_, it)| *it).fold(0.0, f64::max);
     let shown = format!("at most {} threads of one table, and {}", most(&shared), most(&apart));
     let holds = shared.iter().all(|(threads, sharers)| *sharers == *threads as f64)
@@ -58,13 +56,9 @@ fn sharing(rows: &[StrategyRow]) -> StrategyCheck {
 fn growing(rows: &[StrategyRow]) -> StrategyCheck {
     let claim = "a table of several threads grows while they run, which each of them waits for; \
         tables of one thread make nobody else wait";
-    let shared: Vec<_> = values(rows, Strategy::ThreadTable, GROWTHS).collect();
-    let remedies = [Strategy::OwnTable, Strategy::Process];
-    let apart: Vec<_> =
-        remedies.iter().flat_map(|strategy| values(rows, *strategy, GROWTHS)).collect();
-    if shared.is_empty() || apart.is_empty() {
-        return check("K2", claim, None, "it takes thread-table and a remedy with two threads");
-    }
+    let Some([shared, apart]) = fault_and_remedies(rows, GROWTHS) else {
+        return check("K2", claim, None, BOTH);
+    };
     let sum = |all: &[(usize, f64)]| all.iter().map(|(_, it)| *it).sum::<f64>();
     let shown = format!("{} growths of shared tables, {}", sum(&shared), sum(&apart));
     let holds = shared.iter().all(|(_, growths)| *growths > 0.0) && sum(&apart) == 0.0;
@@ -95,6 +89,7 @@ fn scaling(rows: &[StrategyRow], processors: usize) -> StrategyCheck {
     }
 }
 
+const BOTH: &str = "it takes thread-table and a remedy with two threads";
 const PROCESSORS_MIN: usize = 16;
 const RATIO_MIN: f64 = 1.5;
 

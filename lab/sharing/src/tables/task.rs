@@ -52,7 +52,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// As on the command line.
+    /// The word on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -163,14 +163,14 @@ fn thread_of(task: &TablesTask, start: &Barrier) -> Result<Done, Error> {
         Strategy::OwnTable => sealane_file_table::own_copy(),
         Strategy::Process | Strategy::ThreadTable => Ok(()),
     };
-    let mut place = Place::new(task.work);
+    let mut workplace = Workplace::new(task.work);
     start.wait();
     let (begun, cpu) = (Instant::now(), processor::thread_cpu_ns());
     let window = Duration::from_millis(task.window_ms);
     let mut operations = 0;
     let mut failure = None;
     while begun.elapsed() < window && failure.is_none() {
-        match place.as_mut().map(Place::operate) {
+        match workplace.as_mut().map(Workplace::operate) {
             Ok(Ok(())) => operations += 1,
             Ok(Err(error)) => failure = Some(error),
             Err(_) => break,
@@ -186,7 +186,7 @@ fn thread_of(task: &TablesTask, start: &Barrier) -> Result<Done, Error> {
     let after = table_size();
     start.wait();
     own.map_err(Error::io("have a file table of the thread's own (Linux 5.9)"))?;
-    place.map_err(Error::io("listen"))?;
+    workplace.map_err(Error::io("listen"))?;
     held.map_err(Error::io("open sockets that stay"))?;
     failure.map_or(Ok(()), |error| Err(Error::io("work")(error)))?;
     let growths = u64::from(after?.max(1).ilog2().saturating_sub(before?.max(1).ilog2()));
@@ -194,14 +194,14 @@ fn thread_of(task: &TablesTask, start: &Barrier) -> Result<Done, Error> {
 }
 
 /// Where a thread works.
-enum Place {
+enum Workplace {
     Duplicating(UdpSocket),
     Listening(TcpListener, SocketAddr),
     Looking(UdpSocket),
     Nowhere,
 }
 
-impl Place {
+impl Workplace {
     fn new(work: Work) -> io::Result<Self> {
         match work {
             Work::Socket => Ok(Self::Nowhere),

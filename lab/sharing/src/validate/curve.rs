@@ -1,8 +1,6 @@
 //! One published curve, forecast: [`forecast`] takes the published time at the fewest threads, and
 //! nothing else of the curve.
 
-use std::cell::RefCell;
-
 use sealane_lab_model::{
     document::Knee,
     error::Error,
@@ -70,15 +68,8 @@ fn calibrated<'a>(
     let mut server_ns = published_ns;
     let mut tries = 0;
     loop {
-        let replays = Replays {
-            recording: subject.recording,
-            base_ns: base(subject, server_ns)?,
-            transfer_ns,
-            without: &[],
-            seed: subject.seed,
-            watch,
-            made: RefCell::default(),
-        };
+        let base_ns = base(subject, server_ns)?;
+        let replays = Replays::new(subject.recording, base_ns, transfer_ns, subject.seed, watch);
         let excess =
             time(&replays.at(fewest, Speed::Given)?.ns, &subject.curve.timed) - published_ns;
         tries += 1;

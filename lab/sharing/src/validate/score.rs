@@ -5,7 +5,7 @@ use sealane_lab_model::{
     verdict::{TWICE, off},
 };
 
-/// Of all curves; `missing` ones leave open whether the bar is reached.
+/// The score of all curves; missing ones leave open whether the bar is reached.
 pub(super) fn score(curves: &[ValidatedCurve]) -> Score {
     let with = || curves.iter().filter(|curve| curve.failure.is_none());
     let unfitted: Vec<_> = with().filter(|curve| !curve.fitted).collect();
@@ -34,7 +34,7 @@ pub(super) fn score(curves: &[ValidatedCurve]) -> Score {
     }
 }
 
-/// Of values in ascending order, between the two neighbours.
+/// The quantile of values in ascending order, between the two neighbours.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let Some(last) = values.len().checked_sub(1) else {
         return 0.0;

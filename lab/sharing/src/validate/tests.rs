@@ -98,11 +98,7 @@ fn short_curves_are_within_a_factor_of_two_at_eight_threads() {
 
 /// One update of a shared line in the middle of the server's work.
 fn counter() -> Recording {
-    let enter = |part: Part, gap| Step {
-        gap,
-        place: u32::try_from(Part::ALL.iter().position(|of| *of == part).unwrap()).unwrap(),
-        ..Step::default()
-    };
+    let enter = |part: Part, gap| Step { gap, place: part as u32, ..Step::default() };
     let update = Step { gap: 10_000, event: Event::Update, ..Step::default() };
     Recording {
         operations: 1,
@@ -173,8 +169,7 @@ fn the_time_alone_is_such_that_two_threads_come_to_the_published_rate() {
 #[test]
 fn who_times_the_setup_sees_it_wait() {
     let mut setup = counter();
-    setup.steps[0].place =
-        u32::try_from(Part::ALL.iter().position(|of| *of == Part::ServerSetup).unwrap()).unwrap();
+    setup.steps[0].place = Part::ServerSetup as u32;
     setup.instructions = ByPart { server_setup: 20_000.0, ..setup.instructions };
     // It is the server's time for rustls-bench, and nobody's for openssl-bench.
     assert!(forecast_of(&setup, "rustls-0.23.16-ticket-1.2", 1e4, 80) < 0.1);

@@ -334,8 +334,8 @@ pub(crate) const LEAD: &str = "Threads that do TLS side by side wait for each ot
     in one handshake of each stack, with who writes them, why, and what would remove them.";
 /// Before the commands.
 pub(crate) const RECIPE: &str = "Every recording is made by one command, which takes a minute or \
-    two under valgrind; `sealane-lab findings --record FOLDER` runs all of them and goes on where \
-    it was stopped. Stacks that are not on the machine are built by `sealane-lab stacks build`. \
+    two under valgrind; `sealane-lab findings --commands` prints them, into the folder where they \
+    run. Stacks that are not on the machine are built by `sealane-lab stacks build`. \
     What servers share in the kernel is counted under strace, of all servers by one command.";
 /// Over the table of forecasts.
 pub(crate) const OUTLOOK: &str = "FORECAST from counts, a band that is right within a factor of \

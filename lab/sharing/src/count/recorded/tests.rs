@@ -137,14 +137,7 @@ fn lock_events(recording: &Recording, symbol: &str) -> Vec<(Event, u32)> {
 
 /// Names from the innermost outwards.
 fn path(recording: &Recording, node: u32) -> Vec<&str> {
-    let mut names = Vec::new();
-    let mut at = Some(node);
-    while let Some(node) = at {
-        let node = &recording.paths[node as usize];
-        names.push(node.function.as_str());
-        at = node.caller;
-    }
-    names
+    recording.callers(node).map(|node| node.function.as_str()).collect()
 }
 
 #[test]

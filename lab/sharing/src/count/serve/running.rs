@@ -37,7 +37,7 @@ pub(super) struct Placed {
     /// Where it listens.
     pub(super) reserved: ReservedPort,
     pub(super) client: Arc<Client>,
-    /// Of its files, and of nobody else's.
+    /// The folder of its files, and of nobody else's.
     pub(super) folder: PathBuf,
 }
 

@@ -100,7 +100,7 @@ fn built(folder: &Path, arguments: &[&str]) -> [PathBuf; 2] {
     [whole, stripped]
 }
 
-/// As if `file` were mapped at [`BASE`].
+/// The names of `file`, mapped at [`BASE`].
 fn mapped(file: &Path) -> Symbols {
     Symbols::new(&format!("{BASE:x}-{:x} r--p 00000000 00:00 1 {}\n", BASE << 1, file.display()))
 }

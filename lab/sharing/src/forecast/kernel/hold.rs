@@ -11,7 +11,7 @@
 //! replay of the same two threads tells with how many it comes nearest to `together_ns`. What a
 //! shared table costs without anybody to wait for (two atomics on the file's own count) is in that.
 
-use std::{cell::RefCell, time::Duration};
+use std::time::Duration;
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
@@ -111,15 +111,8 @@ pub(super) fn fitted(
 /// What the two threads come to in the replay.
 fn replayed_ns(path: ServerPath, transfer_ns: f64, stop: &Interrupt) -> Result<f64, Error> {
     let recording = path.recording();
-    let replays = Replays {
-        recording: &recording,
-        base_ns: path.base_ns(),
-        transfer_ns,
-        without: &[],
-        seed: SEED,
-        watch: &Watch::silent(stop),
-        made: RefCell::default(),
-    };
+    let watch = Watch::silent(stop);
+    let replays = Replays::new(&recording, path.base_ns(), transfer_ns, SEED, &watch);
     Ok(path.base_ns().server / replays.efficiency(SERVER, THREADS, Speed::Given)?)
 }
 
@@ -130,12 +123,12 @@ const CELLS: [(Strategy, Work); 3] = [
     (Strategy::ThreadTable, Work::Duplicate),
 ];
 const THREADS: u32 = 2;
-/// Of all three in turn.
+/// Rounds of all three in turn.
 const ROUNDS: u32 = 7;
 const WINDOW_MS: u64 = 300;
-/// Of one trial: 0.3 s, and as long for threads to begin and end as they like.
+/// The limit of one trial: 0.3 s, and as long for threads to begin and end as they like.
 const TIME_MAX: Duration = Duration::from_secs(60);
 /// More were never met: the kernel's own data of a small table is four lines.
 pub(super) const LINES_MAX: u32 = 8;
-/// Of the places at which the two threads begin.
+/// The seed of the places at which the two threads begin.
 const SEED: u64 = 1;

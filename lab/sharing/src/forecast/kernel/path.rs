@@ -19,7 +19,8 @@ pub(super) struct ServerPath {
 }
 
 impl ServerPath {
-    /// Of one connection. What a call does under the lock moves the lock's line, then the table's.
+    /// The steps of one connection. What a call does under the lock moves the lock's line, then the
+    /// table's.
     pub(super) fn recording(self) -> Recording {
         let Self { holds, hold_ns, lines, .. } = self;
         let step = |gap, event, place| Step { gap, event, place, path: 0 };

@@ -85,15 +85,8 @@ fn the_lines_of_a_hold_are_those_with_which_two_threads_take_as_long() {
     for lines in [0, 2, 5] {
         let path = ServerPath { holds: 2, work_ns: 300.0, hold_ns: 50.0, lines };
         let recording = path.recording();
-        let replays = Replays {
-            recording: &recording,
-            base_ns: path.base_ns(),
-            transfer_ns: TRANSFER_NS,
-            without: &[],
-            seed: 1,
-            watch: &Watch::silent(&stop),
-            made: RefCell::default(),
-        };
+        let watch = Watch::silent(&stop);
+        let replays = Replays::new(&recording, path.base_ns(), TRANSFER_NS, 1, &watch);
         let together_ns = 400.0 / replays.efficiency(SERVER, 2, Speed::Given).unwrap();
         let figures = [300.0, 400.0, together_ns].map(|ns| vec![ns * 0.9, ns, ns * 1.2]);
         let hold = hold::fitted(TRANSFER_NS, figures, &stop).unwrap();

@@ -104,23 +104,6 @@ fn without_a_line_is_as_if_it_had_never_been() {
 }
 
 #[test]
-fn the_seed_decides_little_and_the_same_one_decides_the_same() {
-    let tape = Tape::new(2).times(6, |tape| {
-        tape.then(130, Event::Update, 0).then(90, Event::Load, 1).then(70, Event::Update, 1)
-    });
-    let seeded = |seed| {
-        let question = Question { seed, ..tape.asked(10_000.0, 12) };
-        replay(&question).expect("an answer")
-    };
-    assert_eq!(seeded(5), seeded(5));
-    let ns = (0..8).map(|seed| seeded(seed).ns.server).collect::<Vec<_>>();
-    let mean = ns.iter().sum::<f64>() / 8.0;
-    for ns in ns {
-        assert_within(ns, mean * 0.9, mean * 1.1);
-    }
-}
-
-#[test]
 fn where_two_threads_begin_decides_little() {
     // Half of the time a thread writes the line: the two meet there always, or never.
     let tape = Tape::new(1).times(20, |tape| tape.then(50, Event::Update, 0)).work(1_000);
@@ -128,6 +111,7 @@ fn where_two_threads_begin_decides_little() {
         let question = Question { seed, ..tape.asked(10_000.0, 2) };
         replay(&question).expect("an answer").ns.server
     };
+    assert_eq!(seeded(5).to_bits(), seeded(5).to_bits(), "the same seed");
     let ns: Vec<f64> = (0..8).map(seeded).collect();
     let mean = ns.iter().sum::<f64>() / 8.0;
     assert!(ns.iter().all(|ns| (ns / mean - 1.0).abs() < 0.03), "{ns:?}");

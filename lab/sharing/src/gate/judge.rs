@@ -16,7 +16,7 @@ pub(super) struct Found {
     pub(super) writes: SharedWrites,
     pub(super) instructions: BySide<f64>,
     pub(super) locks: LockCounts,
-    /// Of file tables, if they have a limit.
+    /// The row of file tables, if they have a limit.
     pub(super) table: Option<KernelRow>,
 }
 
