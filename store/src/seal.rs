@@ -10,9 +10,9 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chacha20poly1305::aead::AeadInOut as _;
-use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
-use hmac::{Hmac, KeyInit, Mac};
+use chacha20poly1305::aead::{AeadInPlace as _, KeyInit as _};
+use chacha20poly1305::{Key, Tag, XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac};
 use sealane_engine::certificates::{EncodedKey, KeyEncoding};
 use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -119,7 +119,7 @@ impl SealingKeys {
         bytes.extend_from_slice(key.der());
         let tag = sealing
             .cipher()
-            .encrypt_inout_detached(&XNonce::from(nonce), bound, bytes.as_mut_slice().into())
+            .encrypt_in_place_detached(&XNonce::from(nonce), bound, &mut bytes)
             .map_err(|_| SealingKeyError::CannotSeal)?;
         bytes.extend_from_slice(&tag);
         Ok(Sealed { id: sealing.id, nonce, bytes: bytes.to_vec() })
@@ -158,12 +158,7 @@ impl SealingKeys {
         let (sealed, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(OpenError::Damaged)?;
         let mut opened = Zeroizing::new(sealed.to_vec());
         key.cipher()
-            .decrypt_inout_detached(
-                &XNonce::from(*nonce),
-                bound,
-                opened.as_mut_slice().into(),
-                &Tag::from(*tag),
-            )
+            .decrypt_in_place_detached(&XNonce::from(*nonce), bound, &mut opened, &Tag::from(*tag))
             .map_err(|_| OpenError::Damaged)?;
         let (encoding, der) = opened.split_first().ok_or(OpenError::Damaged)?;
         let encoding = match encoding {
@@ -302,7 +297,7 @@ impl SealingKey {
     }
 
     fn cipher(&self) -> XChaCha20Poly1305 {
-        XChaCha20Poly1305::new((&**self.secret).into())
+        XChaCha20Poly1305::new(Key::from_slice(self.secret.as_slice()))
     }
 }
 
@@ -311,7 +306,7 @@ fn keyed(secret: &Secret) -> Hmac<Sha256> {
     // Keys of a block's length are taken as they are: this is the same as taking 32 bytes.
     let mut block = Zeroizing::new([0; BLOCK_BYTES]);
     block[..KEY_BYTES].copy_from_slice(secret.as_slice());
-    <Hmac<Sha256> as KeyInit>::new((&*block).into())
+    <Hmac<Sha256> as Mac>::new(hmac::digest::Key::<Hmac<Sha256>>::from_slice(block.as_slice()))
 }
 
 /// What a seal is bound to beside its content: the format, the sealing key and the record. So a

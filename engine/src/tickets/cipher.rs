@@ -5,7 +5,8 @@
 //! figures. The tests hold each byte against that crate.
 
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use chacha20::{R20, hchacha};
+use chacha20::cipher::consts::U10;
+use chacha20::hchacha;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::tickets::root::Secret;
@@ -50,7 +51,7 @@ impl Cipher {
     /// The key of one nonce, which AWS-LC zeroes when it is dropped, and what is left of the nonce.
     fn key_and_nonce(&self, nonce: &[u8; XNONCE_BYTES]) -> Option<(LessSafeKey, Nonce)> {
         let (input, rest) = nonce.split_first_chunk::<HCHACHA_INPUT_BYTES>()?;
-        let mut block = hchacha::<R20>((&*self.key).into(), input.into());
+        let mut block = hchacha::<U10>((&*self.key).into(), input.into());
         let derived = Zeroizing::new(<[u8; 32]>::from(block));
         block.as_mut_slice().zeroize();
         let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &*derived).ok()?);
@@ -68,7 +69,7 @@ const SHORT_NONCE_BYTES: usize = 8;
 
 #[cfg(test)]
 mod tests {
-    use chacha20poly1305::{AeadInOut as _, KeyInit as _, XChaCha20Poly1305, XNonce};
+    use chacha20poly1305::{AeadInPlace as _, KeyInit as _, XChaCha20Poly1305, XNonce};
     use proptest::prelude::*;
 
     use super::*;
@@ -88,7 +89,7 @@ mod tests {
             let tag = ours.seal(&nonce, &bound, &mut sealed).unwrap();
             let mut expected = message.clone();
             let expected_tag = portable
-                .encrypt_inout_detached(&XNonce::from(nonce), &bound, (&mut *expected).into())
+                .encrypt_in_place_detached(&XNonce::from(nonce), &bound, &mut expected)
                 .unwrap();
             prop_assert_eq!((&sealed, tag.as_slice()), (&expected, expected_tag.as_slice()));
             prop_assert_eq!(ours.open(&nonce, &bound, &sealed, &tag), Some(message));
