@@ -2,7 +2,6 @@
 //! TLSnappy's ring, through rtrb and through bytering.
 
 mod ends;
-pub mod in_turn;
 mod paged;
 pub mod trial;
 
@@ -20,13 +19,12 @@ use sealane_lab_harness::{
     trial::Task,
 };
 use sealane_lab_model::{
-    document::{Figure, Strategies, StrategyCheck, StrategyRow},
+    document::{Strategies, StrategyCheck, StrategyRow},
     error::Error,
 };
-use sealane_lab_sharing::count;
 use serde::{Deserialize, Serialize};
 
-use crate::ring::{in_turn::InTurn, trial::RingTask};
+use crate::ring::trial::RingTask;
 
 /// The arguments of `ring`.
 #[derive(Clone, Debug, clap::Args)]
@@ -52,12 +50,6 @@ pub struct Arguments {
     #[arg(long, default_value_t = 20_000, value_name = "N",
         value_parser = clap::value_parser!(u64).range(0..=1 << 32))]
     handovers: u64,
-    /// Also counts instructions per chunk, of each end; takes valgrind
-    #[arg(long)]
-    instructions: bool,
-    /// Processors of the sender and of the receiver [default: not pinned]
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
-    pin: Vec<usize>,
     #[command(flatten)]
     shuffled: Shuffled,
 }
@@ -86,15 +78,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(odd) = arguments.chunk.iter().find(|bytes| !bytes.is_multiple_of(8)) {
         return Err(Error::Check(format!("--chunk {odd}: give multiples of 8")));
     }
-    if arguments.instructions {
-        count::needs_valgrind()?;
-    }
     let interrupt = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let mut strategies = measure(arguments.plan()?, &mut journal, &interrupt)?;
-    if arguments.instructions {
-        arguments.count_instructions(&mut strategies, &interrupt)?;
-    }
     strategies.checks = checks(&strategies);
     conclude(&mut journal, strategies)
 }
@@ -131,34 +117,6 @@ impl Arguments {
         })
     }
 
-    fn count_instructions(
-        &self,
-        strategies: &mut Strategies,
-        interrupt: &Interrupt,
-    ) -> Result<(), Error> {
-        let names = ["producer_instructions", "consumer_instructions"];
-        let titles = ["producer's instructions per chunk", "consumer's instructions per chunk"];
-        strategies.figures.extend(
-            names.iter().zip(titles).map(|(name, title)| Figure {
-                better: Some("less".into()),
-                ..counted(name, title)
-            }),
-        );
-        for (row, (strategy, chunk)) in strategies.rows.iter_mut().zip(self.pairs()) {
-            if row.failure.is_some() {
-                continue;
-            }
-            let chunk_bytes = usize::try_from(chunk).unwrap_or(usize::MAX);
-            let task = |chunks| Task::new(&InTurn { strategy, chunk_bytes, chunks });
-            let lengths = [(task(CHUNKS_SHORT)?, CHUNKS_SHORT), (task(CHUNKS_LONG)?, CHUNKS_LONG)];
-            let counted = count::instructions(&lengths, interrupt)?;
-            for (name, value) in names.into_iter().zip([counted.server, counted.client]) {
-                row.figures.insert(name.to_owned(), vec![value.round()]);
-            }
-        }
-        Ok(())
-    }
-
     fn cell(&self, strategy: Strategy, chunk: u64) -> Result<Cell, Error> {
         let name = clap::ValueEnum::to_possible_value(&strategy);
         let task = RingTask {
@@ -166,7 +124,6 @@ impl Arguments {
             chunk_bytes: usize::try_from(chunk).unwrap_or(usize::MAX),
             chunks: self.bytes.div_ceil(chunk),
             handovers: self.handovers,
-            pin: self.pin.clone(),
         };
         Ok(Cell {
             strategy: name.map_or_else(String::new, |name| name.get_name().to_owned()),
@@ -228,9 +185,6 @@ fn values(row: &StrategyRow, name: &str) -> impl Iterator<Item = f64> {
     row.figures.get(name).into_iter().flatten().copied()
 }
 
-/// Chunks of two runs, whose difference is free of start and end.
-const CHUNKS_SHORT: u64 = 64;
-const CHUNKS_LONG: u64 = 1_024;
 /// B3's bounds.
 const LIVE_MAX: f64 = 3.0;
 const ALLOCATED_MAX: f64 = 4.0;

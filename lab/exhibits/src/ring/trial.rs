@@ -39,8 +39,6 @@ pub struct RingTask {
     pub handovers: u64,
     /// Then, chunks as fast as they are taken.
     pub chunks: u64,
-    /// The processors of the sender and of the receiver; empty: not pinned.
-    pub pin: Vec<usize>,
 }
 
 impl Body for RingTask {
@@ -128,7 +126,6 @@ struct Sent {
 }
 
 fn send(task: &RingTask, mut sender: impl Sender, meeting: &Meeting) -> Result<Sent, Error> {
-    processor::pin(&task.pin, 0)?;
     let mut patience = Patience::default();
     let mut chunk = vec![0; task.chunk_bytes];
     let mut live = 0;
@@ -174,7 +171,6 @@ fn receive(
     mut receiver: impl Receiver,
     meeting: &Meeting,
 ) -> Result<Received, Error> {
-    processor::pin(&task.pin, 1)?;
     let mut patience = Patience::default();
     let (mut chunk, mut handovers) = (vec![0; task.chunk_bytes], Times::new()?);
     let (mut before, mut began) = (processor::thread_cpu_ns(), Instant::now());
