@@ -78,9 +78,6 @@ pub struct Arguments {
     #[arg(long, value_name = "K", default_value_t = 16,
         value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
     clients: u32,
-    /// In which names are asked for
-    #[arg(long, value_enum, default_value = "in-turn")]
-    order: Order,
     #[command(flatten)]
     shuffled: Shuffled,
     /// A fault to commit, which a check must find: a test interface
@@ -100,16 +97,6 @@ pub enum Strategy {
     PerConnection,
     /// Each lane what it is asked for, once
     Lane,
-}
-
-/// In which names are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// All, one after the other, and again
-    InTurn,
-    /// By chance, the k-th name with a weight of 1/k
-    Zipf,
 }
 
 /// A test interface: what goes wrong.
@@ -153,17 +140,12 @@ impl Strategy {
 impl Arguments {
     fn plan(&self, folder: &Path) -> Result<Plan, Error> {
         let setting = |name: &str, value: &dyn ToString| (name.to_owned(), value.to_string());
-        let order = match self.order {
-            Order::InTurn => "in turn",
-            Order::Zipf => "by Zipf's law",
-        };
         Ok(Plan {
             command: "certificates",
             settings: [
                 setting("certificates", &self.certs),
                 setting("connections", &self.conns),
                 setting("clients", &self.clients),
-                setting("names", &order),
                 setting("threads", &self.threads),
             ]
             .into(),
@@ -237,7 +219,6 @@ impl Arguments {
             clients: self.clients as usize,
             owner_cost_ms: u64::from(owner_cost_ms),
             replaces,
-            order: self.order,
             seed: self.shuffled.seed(),
             fault: self.fault,
         }

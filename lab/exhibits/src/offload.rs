@@ -62,9 +62,6 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "4,16,64,184",
         value_parser = clap::value_parser!(u64).range(1..=1_024))]
     concurrency: Vec<u64>,
-    /// Each request on a new connection with a full handshake, instead of on connections that stand
-    #[arg(long)]
-    handshakes: bool,
     /// RSA-4096 handshakes under way beside requests, for the loop's stalls; 0: none
     #[arg(long, default_value_t = 8, value_name = "N",
         value_parser = clap::value_parser!(u64).range(0..=256))]
@@ -157,10 +154,10 @@ impl Arguments {
     fn loads(&self) -> Vec<(Traffic, u64, u64)> {
         let bodies: BTreeSet<_> = self.body.iter().copied().collect();
         let concurrencies: BTreeSet<_> = self.concurrency.iter().copied().collect();
-        let traffic = if self.handshakes { Traffic::Full } else { Traffic::KeepAlive };
         let mut loads = Vec::new();
         for body in bodies {
-            loads.extend(concurrencies.iter().map(|concurrency| (traffic, body, *concurrency)));
+            let at = |concurrency: &u64| (Traffic::KeepAlive, body, *concurrency);
+            loads.extend(concurrencies.iter().map(at));
         }
         if self.rsa_4096 > 0 {
             let in_flight = usize::try_from(self.rsa_4096).unwrap_or(usize::MAX);

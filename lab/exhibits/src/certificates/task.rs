@@ -23,7 +23,7 @@ use sealane_lab_servers::load::{Crew, Load, Request, Roots, Tally, Until, Work};
 use serde::{Deserialize, Serialize};
 
 use crate::certificates::{
-    Fault, Order, Strategy,
+    Fault, Strategy,
     client::{self, Examiner},
     generation::{self, Generation},
     owner::Owner,
@@ -51,9 +51,7 @@ pub struct CertificateTask {
     pub owner_cost_ms: u64,
     /// Whether some certificates are replaced in the middle.
     pub replaces: bool,
-    /// In which names are asked for.
-    pub order: Order,
-    /// Of the names.
+    /// What shuffles the names.
     pub seed: u64,
     /// A test interface.
     pub fault: Option<Fault>,
@@ -123,8 +121,7 @@ impl<'t> Trial<'t> {
 
     fn run(mut self) -> Result<Line, Error> {
         let task = self.task;
-        let (order, count) = (task.order, task.held + task.connections);
-        let asked = client::sequence(&self.names, order, task.seed, count);
+        let asked = client::sequence(&self.names, task.seed, task.held + task.connections);
         let plan = client::plan(self.server.address, self.examiner.clone(), &asked)?;
         let mut crew = Crew::new(&plan, NonZeroUsize::MIN)?;
         let held = self.hold(&mut crew)?;

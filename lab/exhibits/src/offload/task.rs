@@ -56,8 +56,6 @@ pub enum Traffic {
     BesideHandshakes(usize),
     /// So many connections, each with a body that comes back as it went.
     Echo(u64),
-    /// Each request on a connection of its own, with a full handshake.
-    Full,
     /// Requests on connections that stand.
     KeepAlive,
 }
@@ -66,7 +64,6 @@ impl Traffic {
     /// The names, as they stand in a row's variant.
     pub(super) const BESIDE_HANDSHAKES: &str = "keep-alive beside RSA-4096 handshakes";
     pub(super) const ECHO: &str = "echo";
-    pub(super) const FULL: &str = "full handshakes";
     pub(super) const KEEP_ALIVE: &str = "keep-alive";
 
     /// Its name.
@@ -74,7 +71,6 @@ impl Traffic {
         match self {
             Self::BesideHandshakes(_) => Self::BESIDE_HANDSHAKES,
             Self::Echo(_) => Self::ECHO,
-            Self::Full => Self::FULL,
             Self::KeepAlive => Self::KEEP_ALIVE,
         }
     }
@@ -83,7 +79,7 @@ impl Traffic {
     pub(super) fn key(self) -> Key {
         match self {
             Self::BesideHandshakes(_) => Key::Rsa4096,
-            Self::Echo(_) | Self::Full | Self::KeepAlive => Key::P256,
+            Self::Echo(_) | Self::KeepAlive => Key::P256,
         }
     }
 }
@@ -125,7 +121,6 @@ fn run(task: &OffloadTask) -> Result<Line, Error> {
     let outcome = match task.traffic {
         Traffic::BesideHandshakes(in_flight) => client.beside_handshakes(&mut server, in_flight)?,
         Traffic::Echo(connections) => client.echo(&mut server, connections)?,
-        Traffic::Full => client.full(&mut server)?,
         Traffic::KeepAlive => client.keep_alive(&mut server)?,
     };
     server.end()?;
@@ -156,14 +151,6 @@ impl Client<'_> {
         let account = server.account()?;
         crew.close()?;
         Ok(Outcome { tally, account, handshakes: None })
-    }
-
-    fn full(&self, server: &mut Running) -> Result<Outcome, Error> {
-        let mut crew = self.crew()?;
-        server.account()?;
-        let load = Load { work: Work::Connections(Some(self.request())), ..self.requests() };
-        let tally = crew.run(&load)?;
-        Ok(Outcome { tally, account: server.account()?, handshakes: None })
     }
 
     fn echo(&self, server: &mut Running, connections: u64) -> Result<Outcome, Error> {
