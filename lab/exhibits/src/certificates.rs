@@ -33,7 +33,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{self, Cell, Plan, counted, measured},
+    strategies::{self, Cell, Plan, counted, measured, named, word},
     trial::Task,
 };
 use sealane_lab_model::{document::Figure, error::Error};
@@ -126,29 +126,16 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     strategies::conclude(&mut journal, strategies)
 }
 
-impl Strategy {
-    /// As on the command line.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Central => "central",
-            Self::Lane => "lane",
-            Self::PerConnection => "per-connection",
-        }
-    }
-}
-
 impl Arguments {
     fn plan(&self, folder: &Path) -> Result<Plan, Error> {
-        let setting = |name: &str, value: &dyn ToString| (name.to_owned(), value.to_string());
         Ok(Plan {
             command: "certificates",
-            settings: [
-                setting("certificates", &self.certs),
-                setting("connections", &self.conns),
-                setting("clients", &self.clients),
-                setting("threads", &self.threads),
-            ]
-            .into(),
+            settings: named([
+                ("certificates", self.certs.to_string()),
+                ("connections", self.conns.to_string()),
+                ("clients", self.clients.to_string()),
+                ("threads", self.threads.to_string()),
+            ]),
             figures: figures(),
             cells: self.cells(folder)?,
             rounds: self.shuffled.number(),
@@ -189,14 +176,17 @@ impl Arguments {
         for circumstances in all {
             for strategy in &strategies {
                 let task = Task::new(&self.task(folder, *strategy, circumstances))?;
-                let strategy = strategy.name().to_owned();
-                cells.push(Cell { strategy, variant: circumstances.variant(), task });
+                cells.push(Cell {
+                    strategy: word(strategy),
+                    variant: circumstances.variant(),
+                    task,
+                });
             }
         }
         if self.plain {
             let task = self.task(folder, Strategy::PerConnection, plain(few));
             let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
-            let variant = [("transport".to_owned(), "http".to_owned())].into();
+            let variant = named([("transport", "http".to_owned())]);
             cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
         }
         Ok(cells)
@@ -235,11 +225,8 @@ struct Circumstances {
 
 impl Circumstances {
     fn variant(self) -> BTreeMap<String, String> {
-        let mut variant: BTreeMap<_, _> = [
-            (LIVE.to_owned(), self.live.to_string()),
-            ("transport".to_owned(), "https".to_owned()),
-        ]
-        .into();
+        let mut variant: BTreeMap<_, _> =
+            named([(LIVE, self.live.to_string()), ("transport", "https".to_owned())]);
         if self.owner_cost_ms > 0 {
             variant.insert(OWNER_COST.to_owned(), format!("{} ms", self.owner_cost_ms));
         }

@@ -25,7 +25,7 @@ mod tls;
 mod worker;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     env,
     path::{Path, PathBuf},
 };
@@ -35,7 +35,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, conclude, counted, measure, measured, named, word},
     trial::{Task, WINDOW_DEFAULT_MS},
 };
 use sealane_lab_model::{document::Figure, error::Error, scenario::Key};
@@ -112,10 +112,6 @@ impl Arguments {
 
     fn plan(&self, strategies: &BTreeSet<Strategy>, folder: &Path) -> Result<Plan, Error> {
         let mut cells = Vec::new();
-        let mut settings = BTreeMap::new();
-        let mut set = |name: &str, value: String| drop(settings.insert(name.to_owned(), value));
-        set("workers", self.workers.to_string());
-        set("window", format!("{} ms", self.window_ms));
         for (traffic, body_bytes, concurrency) in self.loads() {
             let credentials = credentials(folder, traffic.key())?;
             for strategy in strategies {
@@ -133,15 +129,17 @@ impl Arguments {
                     window_ms: self.window_ms,
                     credentials: credentials.clone(),
                 };
-                let variant = variant.map(|(name, value)| (name.to_owned(), value)).into();
-                let strategy = strategy.name().to_owned();
+                let (strategy, variant) = (word(strategy), named(variant));
                 let (time_max, task) = (task.time_max(), Task::new(&task)?);
                 cells.push((time_max, Cell { strategy, variant, task }));
             }
         }
         Ok(Plan {
             command: "offload",
-            settings,
+            settings: named([
+                ("workers", self.workers.to_string()),
+                ("window", format!("{} ms", self.window_ms)),
+            ]),
             figures: figures(),
             rounds: self.shuffled.number(),
             seed: self.shuffled.seed(),

@@ -5,17 +5,13 @@ mod ends;
 mod paged;
 pub mod trial;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    env,
-    time::Duration,
-};
+use std::{collections::BTreeSet, env, time::Duration};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, check, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, check, conclude, counted, measure, measured, named, word},
     trial::Task,
 };
 use sealane_lab_model::{
@@ -91,7 +87,7 @@ impl Arguments {
         let cells = self.pairs().map(|(strategy, chunk)| self.cell(strategy, chunk));
         Ok(Plan {
             command: "ring",
-            settings: settings.map(|(name, value)| (name.into(), value.to_string())).into(),
+            settings: named(settings.map(|(name, value)| (name, value.to_string()))),
             figures: vec![
                 measured("mb_per_s", "bytes", "MB/s", "more"),
                 measured("producer_ns", "producer's CPU per chunk", "ns", "less"),
@@ -118,7 +114,6 @@ impl Arguments {
     }
 
     fn cell(&self, strategy: Strategy, chunk: u64) -> Result<Cell, Error> {
-        let name = clap::ValueEnum::to_possible_value(&strategy);
         let task = RingTask {
             strategy,
             chunk_bytes: usize::try_from(chunk).unwrap_or(usize::MAX),
@@ -126,8 +121,8 @@ impl Arguments {
             handovers: self.handovers,
         };
         Ok(Cell {
-            strategy: name.map_or_else(String::new, |name| name.get_name().to_owned()),
-            variant: BTreeMap::from([("chunk".to_owned(), chunk.to_string())]),
+            strategy: word(&strategy),
+            variant: named([("chunk", chunk.to_string())]),
             task: Task::new(&task)?,
         })
     }
@@ -135,7 +130,7 @@ impl Arguments {
 
 fn checks(strategies: &Strategies) -> Vec<StrategyCheck> {
     let rows = &strategies.rows;
-    let bytes = rows.iter().flat_map(|row| values(row, "bytes")).sum::<f64>();
+    let bytes = rows.iter().flat_map(|row| row.values("bytes")).sum::<f64>();
     let failed = rows.iter().filter(|row| row.failure.is_some()).count();
     let mut checks = vec![
         check(
@@ -152,7 +147,7 @@ fn checks(strategies: &Strategies) -> Vec<StrategyCheck> {
         row.strategy == "bytering" && bytes.is_ok_and(|bytes| bytes <= ends::PAGE_BYTES)
     };
     let ours: Vec<_> = rows.iter().filter(fits).collect();
-    let most = |name| ours.iter().flat_map(|row| values(row, name)).reduce(f64::max);
+    let most = |name| ours.iter().flat_map(|row| row.values(name)).copied().reduce(f64::max);
     if let [Some(live), Some(allocated), Some(taken), Some(growth), Some(leaked)] =
         ["kept_up_pages_live", "kept_up_pages_allocated", "paused_taken", "paused_growth", "leaked"]
             .map(most)
@@ -179,10 +174,6 @@ fn checks(strategies: &Strategies) -> Vec<StrategyCheck> {
         ));
     }
     checks
-}
-
-fn values(row: &StrategyRow, name: &str) -> impl Iterator<Item = f64> {
-    row.figures.get(name).into_iter().flatten().copied()
 }
 
 /// B3's bounds.

@@ -16,6 +16,7 @@ use rustls::RootCertStore;
 use sealane_lab_harness::{
     descriptors,
     processor::process_cpu_ns,
+    strategies::named,
     trial::{Body, Line},
 };
 use sealane_lab_model::error::Error;
@@ -215,7 +216,7 @@ impl<'t> Trial<'t> {
             ("p50_ms", tally.service.percentile_ns(50.0) as f64 / 1e6),
             ("p99_ms", tally.service.percentile_ns(99.0) as f64 / 1e6),
         ];
-        self.figures.extend(figures.map(|(name, value)| (name.to_owned(), value)));
+        self.figures.extend(named::<_, _, BTreeMap<_, _>>(figures));
     }
 
     /// Asks for each of the replaced names once more: how many show what they were replaced with.

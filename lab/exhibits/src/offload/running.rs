@@ -8,9 +8,8 @@ use std::{
     time::Duration,
 };
 
-use clap::ValueEnum;
-use sealane_lab_harness::child::Child;
-use sealane_lab_model::{error::Error, scenario::Key};
+use sealane_lab_harness::{child::Child, strategies::word};
+use sealane_lab_model::error::Error;
 
 use crate::offload::{account::Account, task::OffloadTask};
 
@@ -32,7 +31,7 @@ impl Running {
         let program = env::current_exe().map_err(Error::io("find the lab's own binary"))?;
         let mut command = Command::new(program);
         command.arg("offload-server").arg("--credentials").arg(&task.credentials);
-        command.arg(format!("--strategy={}", task.strategy.name()));
+        command.arg(format!("--strategy={}", word(&task.strategy)));
         command.arg(format!("--key={}", word(&task.traffic.key())));
         command.arg(format!("--workers={}", task.workers.max(1)));
         command.arg(format!("--seconds-max={}", task.time_max().as_secs()));
@@ -82,11 +81,6 @@ impl Running {
         self.output.read_line(&mut line).map_err(Error::io("hear the server"))?;
         Ok(line)
     }
-}
-
-/// The key's name on the command line.
-fn word(key: &Key) -> String {
-    key.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 fn silent(said: &str) -> Error {

@@ -16,14 +16,3 @@ pub enum Strategy {
     /// On workers, with rings for notices and for bytes, and at most a wake-up per batch
     Ring,
 }
-
-impl Strategy {
-    /// The strategy's name on the command line.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Inline => "inline",
-            Self::Queue => "queue",
-            Self::Ring => "ring",
-        }
-    }
-}

@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use sealane_lab_harness::{
     credentials::{Credentials, SERVER_NAME, Side},
     interrupt::Interrupt,
+    strategies::named,
     trial::{Body, Line},
 };
 use sealane_lab_model::{
@@ -27,7 +28,11 @@ use sealane_lab_servers::load::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::offload::{Strategy, account::Account, running::Running};
+use crate::offload::{
+    Strategy,
+    account::{Account, Sums},
+    running::Running,
+};
 
 /// One row of `offload`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,10 +166,10 @@ impl Client<'_> {
         let tally = crew.run(&load)?;
         let account = server.account()?;
         let wanted = (connections, connections * self.task.body_bytes, connections);
-        if (tally.operations, tally.body_bytes, account.accepted) != wanted {
+        if (tally.operations, tally.body_bytes, account.sums.accepted) != wanted {
             let text = format!(
                 "{} bodies, {} bytes on {} connections came back, wanted {wanted:?}",
-                tally.operations, tally.body_bytes, account.accepted
+                tally.operations, tally.body_bytes, account.sums.accepted
             );
             return Err(Error::Check(text));
         }
@@ -181,7 +186,7 @@ impl Client<'_> {
         server.account()?;
         others.run(&alone)?;
         let account = server.account()?;
-        let handshake_ns = (account.loop_ns + account.workers_ns) as f64 / HANDSHAKES_ALONE as f64;
+        let handshake_ns = account.sums.cpu_ns() as f64 / HANDSHAKES_ALONE as f64;
         let mut crew = self.establish()?;
         server.account()?;
         let requests = self.requests();
@@ -235,9 +240,9 @@ impl Client<'_> {
 impl Outcome {
     /// Nothing went wrong beside, and the work was done where it was to be done.
     fn check(&self, task: &OffloadTask) -> Result<(), Error> {
-        let Account { broken, wakes, workers_ns, .. } = &self.account;
+        let Sums { broken, wakes, workers_ns, .. } = self.account.sums;
         let failed = |text: String| Err(Error::Check(text));
-        if *broken > 0 {
+        if broken > 0 {
             return failed(format!("{broken} connections broke at the server"));
         }
         if self.tally.operations == 0 {
@@ -252,21 +257,21 @@ impl Outcome {
     fn line(&self) -> Result<Line, Error> {
         let Self { tally, account, handshakes } = self;
         let operations = tally.operations as f64;
-        let wakes = account.wakes;
+        let Sums { wakes, broken, loop_ns, workers_ns, .. } = account.sums;
         let mut figures = BTreeMap::new();
         let mut put = |name: &str, value: f64| {
             figures.insert(name.to_owned(), value);
         };
         put("operations", operations);
         put("body_bytes", tally.body_bytes as f64);
-        put("broken", account.broken as f64);
+        put("broken", broken as f64);
         put("rate", tally.rate());
         for (name, percentile) in [("p50_us", 50.0), ("p99_us", 99.0), ("max_us", 100.0)] {
             put(name, tally.service.percentile_ns(percentile) as f64 / 1e3);
         }
-        put("loop_us", account.loop_ns as f64 / 1e3 / operations);
-        put("workers_us", account.workers_ns as f64 / 1e3 / operations);
-        put("cpu_us", (account.loop_ns + account.workers_ns) as f64 / 1e3 / operations);
+        put("loop_us", loop_ns as f64 / 1e3 / operations);
+        put("workers_us", workers_ns as f64 / 1e3 / operations);
+        put("cpu_us", account.sums.cpu_ns() as f64 / 1e3 / operations);
         if wakes.events > 0 {
             put("events", wakes.events as f64);
             put("events_per_request", wakes.events as f64 / operations);
@@ -287,8 +292,7 @@ impl Outcome {
             ("tick", account.tick.clone()),
             ("tick_cpu", account.tick_cpu.clone()),
         ];
-        let times = times.map(|(name, times)| (name.to_owned(), times)).into();
-        Ok(Line::Figures { figures, times })
+        Ok(Line::Figures { figures, times: named(times) })
     }
 }
 

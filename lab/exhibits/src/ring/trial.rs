@@ -57,29 +57,22 @@ fn run(task: &RingTask) -> Result<Line, Error> {
     let broken = |error: bytering::LimitsError| Error::Check(error.to_string());
     match task.strategy {
         Strategy::Bytering => {
-            let (sender, receiver) = bytering::ring(limits().map_err(broken)?);
-            let mut line = measure(task, sender, receiver)?;
+            let mut line = measure(task, bytering::ring(limits().map_err(broken)?))?;
             if let Line::Figures { figures, .. } = &mut line {
                 figures.extend(memory().map_err(broken)?);
             }
             Ok(line)
         }
-        Strategy::Mutex => {
-            let (sender, receiver) = Locked::pair();
-            measure(task, sender, receiver)
-        }
-        Strategy::Paged => {
-            let (sender, receiver) = paged::pair();
-            measure(task, sender, receiver)
-        }
-        Strategy::Rtrb => {
-            let (sender, receiver) = rtrb::RingBuffer::new(CAP_BYTES);
-            measure(task, sender, receiver)
-        }
+        Strategy::Mutex => measure(task, Locked::pair()),
+        Strategy::Paged => measure(task, paged::pair()),
+        Strategy::Rtrb => measure(task, rtrb::RingBuffer::new(CAP_BYTES)),
     }
 }
 
-fn measure(task: &RingTask, sender: impl Sender, receiver: impl Receiver) -> Result<Line, Error> {
+fn measure(
+    task: &RingTask,
+    (sender, receiver): (impl Sender, impl Receiver),
+) -> Result<Line, Error> {
     let meeting = Meeting { received: AtomicU64::new(0), start: Instant::now() };
     let (sent, received) = thread::scope(|scope| {
         let sending = scope.spawn(|| send(task, sender, &meeting));

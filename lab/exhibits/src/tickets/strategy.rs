@@ -32,18 +32,6 @@ pub enum Strategy {
     Lane,
 }
 
-impl Strategy {
-    /// The strategy's name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mutex => "mutex",
-            Self::RwLock => "rwlock",
-            Self::Lane => "lane",
-        }
-    }
-}
-
 /// What a process has one of.
 pub(super) enum SharedKeys {
     Lane(TicketRoot),
