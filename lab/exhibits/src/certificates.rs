@@ -64,12 +64,6 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(0..=OWNER_COST_MS_MAX))]
     owner_cost_ms: u32,
-    /// Once more with 10% of the certificates replaced in the middle
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
-    replace: bool,
-    /// Once more without TLS
-    #[arg(long)]
-    plain: bool,
     /// The server's threads
     #[arg(long, value_name = "T", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
@@ -168,9 +162,7 @@ impl Arguments {
         if self.owner_cost_ms > 0 {
             all.push(Circumstances { owner_cost_ms: self.owner_cost_ms, ..plain(few) });
         }
-        if self.replace {
-            all.push(Circumstances { replaces: true, ..plain(few) });
-        }
+        all.push(Circumstances { replaces: true, ..plain(few) });
         all.extend(live.into_iter().map(plain));
         let mut cells = Vec::new();
         for circumstances in all {
@@ -183,12 +175,10 @@ impl Arguments {
                 });
             }
         }
-        if self.plain {
-            let task = self.task(folder, Strategy::PerConnection, plain(few));
-            let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
-            let variant = named([("transport", "http".to_owned())]);
-            cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
-        }
+        let task = self.task(folder, Strategy::PerConnection, plain(few));
+        let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
+        let variant = named([("transport", "http".to_owned())]);
+        cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
         Ok(cells)
     }
 

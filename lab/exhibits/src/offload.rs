@@ -201,9 +201,9 @@ fn figures() -> Vec<Figure> {
     ]
 }
 
-/// As TLSnappy's `/big`.
+/// TLSnappy's `/big`.
 const STALL_BODY_BYTES: u64 = 3_069;
 const STALL_CONCURRENCY: u64 = 16;
-/// As TLSnappy's `/verybig`.
+/// TLSnappy's `/verybig`.
 const ECHO_BODY_BYTES: u64 = 100_000;
 const ECHO_CONCURRENCY: u64 = 64;

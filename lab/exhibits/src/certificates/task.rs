@@ -28,7 +28,7 @@ use crate::certificates::{
     client::{self, Examiner},
     generation::{self, Generation},
     owner::Owner,
-    server::{Server, Setup, Told},
+    server::{Server, Told},
 };
 
 /// Connections to one server under one strategy.
@@ -109,14 +109,7 @@ impl<'t> Trial<'t> {
             figures.insert("indexed".to_owned(), first.indexed() as f64);
         }
         let names = first.names().cloned().collect();
-        let server = Server::start(Setup {
-            strategy: task.strategy,
-            is_plain: task.is_plain,
-            threads: task.threads,
-            fault: task.fault,
-            owner: owner.clone(),
-            generation: first,
-        })?;
+        let server = Server::start(task, owner.clone(), first)?;
         Ok(Self { task, names, roots, server, owner, examiner, next, figures })
     }
 

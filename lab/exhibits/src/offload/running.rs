@@ -26,7 +26,7 @@ impl Running {
     /// Starts the server and waits until it listens. The lab ends a trial that waits too long.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub(super) fn start(task: &OffloadTask) -> Result<Self, Error> {
         let program = env::current_exe().map_err(Error::io("find the lab's own binary"))?;
         let mut command = Command::new(program);
@@ -55,7 +55,7 @@ impl Running {
     /// What came since the account before.
     ///
     /// # Errors
-    /// It is gone.
+    /// The server is gone.
     pub(super) fn account(&mut self) -> Result<Account, Error> {
         let input = self.input.as_mut().ok_or_else(|| silent("it was ended"))?;
         input.write_all(b"account\n").map_err(Error::io("ask the server"))?;
@@ -66,7 +66,7 @@ impl Running {
     /// Ends it in order.
     ///
     /// # Errors
-    /// It did not end well.
+    /// The server did not end well.
     pub(super) fn end(&mut self) -> Result<(), Error> {
         self.input = None;
         match self.child.wait(END_TIME_MAX) {

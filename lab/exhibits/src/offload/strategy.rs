@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// As the command line names it; the last one is the remedy.
+/// Where TLS is done, in the words of the command line; the remedy last.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]

@@ -71,7 +71,7 @@ impl Traffic {
     pub(super) const ECHO: &str = "echo";
     pub(super) const KEEP_ALIVE: &str = "keep-alive";
 
-    /// Its name.
+    /// The name, as it stands in a row's variant.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::BesideHandshakes(_) => Self::BESIDE_HANDSHAKES,
@@ -135,10 +135,10 @@ fn run(task: &OffloadTask) -> Result<Line, Error> {
 
 /// What a trial came to.
 struct Outcome {
-    /// Of the requests.
+    /// The requests.
     tally: Tally,
     account: Account,
-    /// Of the handshakes beside them: how many, and the server's processor time of one alone.
+    /// The handshakes beside them: how many, and the server's processor time of one alone.
     handshakes: Option<(Tally, f64)>,
 }
 

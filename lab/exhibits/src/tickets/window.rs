@@ -52,7 +52,7 @@ pub(super) fn run(
 /// work.
 ///
 /// # Errors
-/// As [`run`].
+/// The same as those of [`run`].
 pub(super) fn fixed(task: &TicketsTask, shared: &SharedKeys, fixed: Fixed) -> Result<Line, Error> {
     let start = Start::new(task.threads);
     let counts = on_all_threads(task, |number| {
