@@ -33,7 +33,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{self, Cell, Plan, counted, measured},
+    strategies::{self, Cell, Plan, counted, measured, named, word},
     trial::Task,
 };
 use sealane_lab_model::{document::Figure, error::Error};
@@ -64,12 +64,6 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(0..=OWNER_COST_MS_MAX))]
     owner_cost_ms: u32,
-    /// Once more with 10% of the certificates replaced in the middle
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
-    replace: bool,
-    /// Once more without TLS
-    #[arg(long)]
-    plain: bool,
     /// The server's threads
     #[arg(long, value_name = "T", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
@@ -78,9 +72,6 @@ pub struct Arguments {
     #[arg(long, value_name = "K", default_value_t = 16,
         value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
     clients: u32,
-    /// In which names are asked for
-    #[arg(long, value_enum, default_value = "in-turn")]
-    order: Order,
     #[command(flatten)]
     shuffled: Shuffled,
     /// A fault to commit, which a check must find: a test interface
@@ -100,16 +91,6 @@ pub enum Strategy {
     PerConnection,
     /// Each lane what it is asked for, once
     Lane,
-}
-
-/// In which names are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// All, one after the other, and again
-    InTurn,
-    /// By chance, the k-th name with a weight of 1/k
-    Zipf,
 }
 
 /// A test interface: what goes wrong.
@@ -139,34 +120,16 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     strategies::conclude(&mut journal, strategies)
 }
 
-impl Strategy {
-    /// As on the command line.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Central => "central",
-            Self::Lane => "lane",
-            Self::PerConnection => "per-connection",
-        }
-    }
-}
-
 impl Arguments {
     fn plan(&self, folder: &Path) -> Result<Plan, Error> {
-        let setting = |name: &str, value: &dyn ToString| (name.to_owned(), value.to_string());
-        let order = match self.order {
-            Order::InTurn => "in turn",
-            Order::Zipf => "by Zipf's law",
-        };
         Ok(Plan {
             command: "certificates",
-            settings: [
-                setting("certificates", &self.certs),
-                setting("connections", &self.conns),
-                setting("clients", &self.clients),
-                setting("names", &order),
-                setting("threads", &self.threads),
-            ]
-            .into(),
+            settings: named([
+                ("certificates", self.certs.to_string()),
+                ("connections", self.conns.to_string()),
+                ("clients", self.clients.to_string()),
+                ("threads", self.threads.to_string()),
+            ]),
             figures: figures(),
             cells: self.cells(folder)?,
             rounds: self.shuffled.number(),
@@ -199,24 +162,23 @@ impl Arguments {
         if self.owner_cost_ms > 0 {
             all.push(Circumstances { owner_cost_ms: self.owner_cost_ms, ..plain(few) });
         }
-        if self.replace {
-            all.push(Circumstances { replaces: true, ..plain(few) });
-        }
+        all.push(Circumstances { replaces: true, ..plain(few) });
         all.extend(live.into_iter().map(plain));
         let mut cells = Vec::new();
         for circumstances in all {
             for strategy in &strategies {
                 let task = Task::new(&self.task(folder, *strategy, circumstances))?;
-                let strategy = strategy.name().to_owned();
-                cells.push(Cell { strategy, variant: circumstances.variant(), task });
+                cells.push(Cell {
+                    strategy: word(strategy),
+                    variant: circumstances.variant(),
+                    task,
+                });
             }
         }
-        if self.plain {
-            let task = self.task(folder, Strategy::PerConnection, plain(few));
-            let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
-            let variant = [("transport".to_owned(), "http".to_owned())].into();
-            cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
-        }
+        let task = self.task(folder, Strategy::PerConnection, plain(few));
+        let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
+        let variant = named([("transport", "http".to_owned())]);
+        cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
         Ok(cells)
     }
 
@@ -237,7 +199,6 @@ impl Arguments {
             clients: self.clients as usize,
             owner_cost_ms: u64::from(owner_cost_ms),
             replaces,
-            order: self.order,
             seed: self.shuffled.seed(),
             fault: self.fault,
         }
@@ -254,11 +215,8 @@ struct Circumstances {
 
 impl Circumstances {
     fn variant(self) -> BTreeMap<String, String> {
-        let mut variant: BTreeMap<_, _> = [
-            (LIVE.to_owned(), self.live.to_string()),
-            ("transport".to_owned(), "https".to_owned()),
-        ]
-        .into();
+        let mut variant: BTreeMap<_, _> =
+            named([(LIVE, self.live.to_string()), ("transport", "https".to_owned())]);
         if self.owner_cost_ms > 0 {
             variant.insert(OWNER_COST.to_owned(), format!("{} ms", self.owner_cost_ms));
         }

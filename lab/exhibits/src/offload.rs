@@ -25,7 +25,7 @@ mod tls;
 mod worker;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     env,
     path::{Path, PathBuf},
 };
@@ -35,7 +35,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, conclude, counted, measure, measured, named, word},
     trial::{Task, WINDOW_DEFAULT_MS},
 };
 use sealane_lab_model::{document::Figure, error::Error, scenario::Key};
@@ -62,9 +62,6 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "4,16,64,184",
         value_parser = clap::value_parser!(u64).range(1..=1_024))]
     concurrency: Vec<u64>,
-    /// Each request on a new connection with a full handshake, instead of on connections that stand
-    #[arg(long)]
-    handshakes: bool,
     /// RSA-4096 handshakes under way beside requests, for the loop's stalls; 0: none
     #[arg(long, default_value_t = 8, value_name = "N",
         value_parser = clap::value_parser!(u64).range(0..=256))]
@@ -115,10 +112,6 @@ impl Arguments {
 
     fn plan(&self, strategies: &BTreeSet<Strategy>, folder: &Path) -> Result<Plan, Error> {
         let mut cells = Vec::new();
-        let mut settings = BTreeMap::new();
-        let mut set = |name: &str, value: String| drop(settings.insert(name.to_owned(), value));
-        set("workers", self.workers.to_string());
-        set("window", format!("{} ms", self.window_ms));
         for (traffic, body_bytes, concurrency) in self.loads() {
             let credentials = credentials(folder, traffic.key())?;
             for strategy in strategies {
@@ -136,15 +129,17 @@ impl Arguments {
                     window_ms: self.window_ms,
                     credentials: credentials.clone(),
                 };
-                let variant = variant.map(|(name, value)| (name.to_owned(), value)).into();
-                let strategy = strategy.name().to_owned();
+                let (strategy, variant) = (word(strategy), named(variant));
                 let (time_max, task) = (task.time_max(), Task::new(&task)?);
                 cells.push((time_max, Cell { strategy, variant, task }));
             }
         }
         Ok(Plan {
             command: "offload",
-            settings,
+            settings: named([
+                ("workers", self.workers.to_string()),
+                ("window", format!("{} ms", self.window_ms)),
+            ]),
             figures: figures(),
             rounds: self.shuffled.number(),
             seed: self.shuffled.seed(),
@@ -157,10 +152,10 @@ impl Arguments {
     fn loads(&self) -> Vec<(Traffic, u64, u64)> {
         let bodies: BTreeSet<_> = self.body.iter().copied().collect();
         let concurrencies: BTreeSet<_> = self.concurrency.iter().copied().collect();
-        let traffic = if self.handshakes { Traffic::Full } else { Traffic::KeepAlive };
         let mut loads = Vec::new();
         for body in bodies {
-            loads.extend(concurrencies.iter().map(|concurrency| (traffic, body, *concurrency)));
+            let at = |concurrency: &u64| (Traffic::KeepAlive, body, *concurrency);
+            loads.extend(concurrencies.iter().map(at));
         }
         if self.rsa_4096 > 0 {
             let in_flight = usize::try_from(self.rsa_4096).unwrap_or(usize::MAX);
@@ -206,9 +201,9 @@ fn figures() -> Vec<Figure> {
     ]
 }
 
-/// As TLSnappy's `/big`.
+/// TLSnappy's `/big`.
 const STALL_BODY_BYTES: u64 = 3_069;
 const STALL_CONCURRENCY: u64 = 16;
-/// As TLSnappy's `/verybig`.
+/// TLSnappy's `/verybig`.
 const ECHO_BODY_BYTES: u64 = 100_000;
 const ECHO_CONCURRENCY: u64 = 64;

@@ -2,31 +2,25 @@
 //! TLSnappy's ring, through rtrb and through bytering.
 
 mod ends;
-pub mod in_turn;
 mod paged;
 pub mod trial;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    env,
-    time::Duration,
-};
+use std::{collections::BTreeSet, env, time::Duration};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, check, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, check, conclude, counted, measure, measured, named, word},
     trial::Task,
 };
 use sealane_lab_model::{
-    document::{Figure, Strategies, StrategyCheck, StrategyRow},
+    document::{Strategies, StrategyCheck, StrategyRow},
     error::Error,
 };
-use sealane_lab_sharing::count;
 use serde::{Deserialize, Serialize};
 
-use crate::ring::{in_turn::InTurn, trial::RingTask};
+use crate::ring::trial::RingTask;
 
 /// The arguments of `ring`.
 #[derive(Clone, Debug, clap::Args)]
@@ -52,12 +46,6 @@ pub struct Arguments {
     #[arg(long, default_value_t = 20_000, value_name = "N",
         value_parser = clap::value_parser!(u64).range(0..=1 << 32))]
     handovers: u64,
-    /// Also counts instructions per chunk, of each end; takes valgrind
-    #[arg(long)]
-    instructions: bool,
-    /// Processors of the sender and of the receiver [default: not pinned]
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
-    pin: Vec<usize>,
     #[command(flatten)]
     shuffled: Shuffled,
 }
@@ -86,15 +74,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(odd) = arguments.chunk.iter().find(|bytes| !bytes.is_multiple_of(8)) {
         return Err(Error::Check(format!("--chunk {odd}: give multiples of 8")));
     }
-    if arguments.instructions {
-        count::needs_valgrind()?;
-    }
     let interrupt = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let mut strategies = measure(arguments.plan()?, &mut journal, &interrupt)?;
-    if arguments.instructions {
-        arguments.count_instructions(&mut strategies, &interrupt)?;
-    }
     strategies.checks = checks(&strategies);
     conclude(&mut journal, strategies)
 }
@@ -105,7 +87,7 @@ impl Arguments {
         let cells = self.pairs().map(|(strategy, chunk)| self.cell(strategy, chunk));
         Ok(Plan {
             command: "ring",
-            settings: settings.map(|(name, value)| (name.into(), value.to_string())).into(),
+            settings: named(settings.map(|(name, value)| (name, value.to_string()))),
             figures: vec![
                 measured("mb_per_s", "bytes", "MB/s", "more"),
                 measured("producer_ns", "producer's CPU per chunk", "ns", "less"),
@@ -131,46 +113,16 @@ impl Arguments {
         })
     }
 
-    fn count_instructions(
-        &self,
-        strategies: &mut Strategies,
-        interrupt: &Interrupt,
-    ) -> Result<(), Error> {
-        let names = ["producer_instructions", "consumer_instructions"];
-        let titles = ["producer's instructions per chunk", "consumer's instructions per chunk"];
-        strategies.figures.extend(
-            names.iter().zip(titles).map(|(name, title)| Figure {
-                better: Some("less".into()),
-                ..counted(name, title)
-            }),
-        );
-        for (row, (strategy, chunk)) in strategies.rows.iter_mut().zip(self.pairs()) {
-            if row.failure.is_some() {
-                continue;
-            }
-            let chunk_bytes = usize::try_from(chunk).unwrap_or(usize::MAX);
-            let task = |chunks| Task::new(&InTurn { strategy, chunk_bytes, chunks });
-            let lengths = [(task(CHUNKS_SHORT)?, CHUNKS_SHORT), (task(CHUNKS_LONG)?, CHUNKS_LONG)];
-            let counted = count::instructions(&lengths, interrupt)?;
-            for (name, value) in names.into_iter().zip([counted.server, counted.client]) {
-                row.figures.insert(name.to_owned(), vec![value.round()]);
-            }
-        }
-        Ok(())
-    }
-
     fn cell(&self, strategy: Strategy, chunk: u64) -> Result<Cell, Error> {
-        let name = clap::ValueEnum::to_possible_value(&strategy);
         let task = RingTask {
             strategy,
             chunk_bytes: usize::try_from(chunk).unwrap_or(usize::MAX),
             chunks: self.bytes.div_ceil(chunk),
             handovers: self.handovers,
-            pin: self.pin.clone(),
         };
         Ok(Cell {
-            strategy: name.map_or_else(String::new, |name| name.get_name().to_owned()),
-            variant: BTreeMap::from([("chunk".to_owned(), chunk.to_string())]),
+            strategy: word(&strategy),
+            variant: named([("chunk", chunk.to_string())]),
             task: Task::new(&task)?,
         })
     }
@@ -178,7 +130,7 @@ impl Arguments {
 
 fn checks(strategies: &Strategies) -> Vec<StrategyCheck> {
     let rows = &strategies.rows;
-    let bytes = rows.iter().flat_map(|row| values(row, "bytes")).sum::<f64>();
+    let bytes = rows.iter().flat_map(|row| row.values("bytes")).sum::<f64>();
     let failed = rows.iter().filter(|row| row.failure.is_some()).count();
     let mut checks = vec![
         check(
@@ -195,7 +147,7 @@ fn checks(strategies: &Strategies) -> Vec<StrategyCheck> {
         row.strategy == "bytering" && bytes.is_ok_and(|bytes| bytes <= ends::PAGE_BYTES)
     };
     let ours: Vec<_> = rows.iter().filter(fits).collect();
-    let most = |name| ours.iter().flat_map(|row| values(row, name)).reduce(f64::max);
+    let most = |name| ours.iter().flat_map(|row| row.values(name)).copied().reduce(f64::max);
     if let [Some(live), Some(allocated), Some(taken), Some(growth), Some(leaked)] =
         ["kept_up_pages_live", "kept_up_pages_allocated", "paused_taken", "paused_growth", "leaked"]
             .map(most)
@@ -224,13 +176,6 @@ fn checks(strategies: &Strategies) -> Vec<StrategyCheck> {
     checks
 }
 
-fn values(row: &StrategyRow, name: &str) -> impl Iterator<Item = f64> {
-    row.figures.get(name).into_iter().flatten().copied()
-}
-
-/// Chunks of two runs, whose difference is free of start and end.
-const CHUNKS_SHORT: u64 = 64;
-const CHUNKS_LONG: u64 = 1_024;
 /// B3's bounds.
 const LIVE_MAX: f64 = 3.0;
 const ALLOCATED_MAX: f64 = 4.0;

@@ -23,7 +23,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, conclude, counted, measure, measured, named, word},
     trial::{Fixed, Task, WINDOW_DEFAULT_MS},
 };
 use sealane_lab_model::{
@@ -140,7 +140,7 @@ impl<'a> Planned<'a> {
         ];
         Plan {
             command: "tickets",
-            settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
+            settings: named(settings),
             figures: figures(),
             rounds,
             seed: arguments.shuffled.seed(),
@@ -158,10 +158,8 @@ impl<'a> Planned<'a> {
         let cell = |strategy: &Strategy| {
             let task = self.task(*strategy, threads, work);
             let cell = Cell {
-                strategy: strategy.name().to_owned(),
-                variant: [("threads", threads.to_string()), ("keys", kind.to_owned())]
-                    .map(|(name, value)| (name.to_owned(), value))
-                    .into(),
+                strategy: word(strategy),
+                variant: named([("threads", threads.to_string()), ("keys", kind.to_owned())]),
                 task: Task::new(&task)?,
             };
             Ok::<_, Error>((task.time_max(), cell))
@@ -191,7 +189,7 @@ impl<'a> Planned<'a> {
             let SharedWrites { total, .. } =
                 count::shared_writes(&Task::new(&task)?, operations, interrupt)?;
             let of_strategy = |row: &&mut StrategyRow| {
-                row.strategy == strategy.name()
+                row.strategy == word(strategy)
                     && row.failure.is_none()
                     && row.variant["threads"] != "1"
             };

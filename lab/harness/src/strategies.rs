@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use clap::ValueEnum;
 use sealane_lab_model::{
     document::{Comparison, Figure, Strategies, StrategyCheck, StrategyRow},
     error::Error,
@@ -100,6 +101,18 @@ pub fn conclude(journal: &mut Journal, strategies: Strategies) -> Result<bool, E
     Ok(fine)
 }
 
+/// The word of a value on the command line, as which documents have it too.
+pub fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Names with what they stand for: a variant, settings, or the figures of a trial.
+pub fn named<N: Into<String>, V, M: FromIterator<(String, V)>>(
+    pairs: impl IntoIterator<Item = (N, V)>,
+) -> M {
+    pairs.into_iter().map(|(name, value)| (name.into(), value)).collect()
+}
+
 /// A column that was counted, event by event.
 pub fn counted(name: &str, title: &str) -> Figure {
     let (name, title) = (name.to_owned(), title.to_owned());
@@ -148,8 +161,7 @@ fn comparisons(strategies: &Strategies) -> Vec<Comparison> {
                 continue;
             };
             let [of, to] = [row, remedy].map(|row| {
-                let values = row.figures.get(&figure.name);
-                values.into_iter().flatten().map(|value| Some(*value)).collect::<Vec<_>>()
+                row.values(&figure.name).iter().map(|value| Some(*value)).collect::<Vec<_>>()
             });
             let [of_name, to_name] = [row, remedy].map(table::name);
             let measure = format!("{}: {}", strategies.command, figure.title);

@@ -12,6 +12,7 @@ mod invalid;
 mod kernel;
 mod kernel_forecast;
 mod live;
+mod strategies;
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use sealane_lab_exhibits::{
     certificates::{self, task::CertificateTask},
     contexts::{self, ContextsTask},
     offload::{self, OffloadTask},
-    ring::{self, in_turn::InTurn, trial::RingTask},
+    ring::{self, trial::RingTask},
     tickets::{self, TicketsTask},
 };
 use sealane_lab_harness::trial::{self, entry};
@@ -214,13 +214,12 @@ fn print(bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// What trials can be told to do.
-const TASKS: [trial::Entry; 12] = [
+const TASKS: [trial::Entry; 11] = [
     entry::<BulkTask>(),
     entry::<CertificateTask>(),
     entry::<ContextsTask>(),
     entry::<Handshakes>(),
     entry::<stacks::Asked>(),
-    entry::<InTurn>(),
     entry::<Memory>(),
     entry::<NodeTask>(),
     entry::<OffloadTask>(),

@@ -43,11 +43,10 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Json,
-    phase,
     trial::{Task, launch},
 };
 use sealane_lab_model::{
-    document::{BySide, CountResult, SharedWrites},
+    document::{CountResult, SharedWrites},
     error::Error,
     recording::Recording,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
@@ -349,24 +348,6 @@ pub fn shared_writes(
     let progress = Progress::start();
     progress.step("shared lines");
     Ok(lines::count(&program(task)?, operations, stop, &progress)?.writes)
-}
-
-/// Instructions per operation of a trial that marks its phases by functions: from a short run and a
-/// long one, each with its operations.
-///
-/// # Errors
-/// If valgrind is missing or fails, or what stopped the trial.
-pub fn instructions(
-    [short, long]: &[(Task, u64); 2],
-    stop: &Interrupt,
-) -> Result<BySide<f64>, Error> {
-    let folder = tempfile::tempdir().map_err(Error::io("make a temporary folder"))?;
-    let (few, many) = (program(&short.0)?, program(&long.0)?);
-    let side = |function| {
-        instructions::count(function, [(&few, short.1), (&many, long.1)], folder.path(), stop)
-    };
-    let [server, client] = phase::FUNCTIONS;
-    Ok(BySide { server: side(server)?, client: side(client)? })
 }
 
 /// The process that `task` runs in.

@@ -71,7 +71,7 @@ pub struct Arguments {
     shuffled: Shuffled,
     #[command(flatten)]
     resume: Resume,
-    /// Prints another tool's lines; needs exactly one stack
+    /// Prints another tool's lines, without openssl-bench's counters; needs exactly one stack
     #[arg(long, value_name = "TOOL")]
     compat: Option<compat::Tool>,
     /// Makes trials commit this fault, for tests of the harness

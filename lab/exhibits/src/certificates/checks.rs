@@ -8,7 +8,7 @@ use sealane_lab_model::{
 };
 
 use crate::certificates::{
-    Arguments, LIVE, OWNER_COST, PLAIN, REPLACED, Strategy,
+    Arguments, LIVE, OWNER_COST, PLAIN, REPLACED,
     generation::{CHAIN_CERTIFICATES, REPLACED_EVERY},
     held,
     task::ROUND_TRIP,
@@ -114,10 +114,10 @@ fn work_is_done_once(rows: &Rows<'_>, names: u32) -> StrategyCheck {
     let rows: Vec<_> = rows.with_tls().filter(|row| !row.variant.contains_key(REPLACED)).collect();
     let distinct = f64::from(names + CHAIN_CERTIFICATES - 1);
     let holds = all(rows.iter().copied(), |row| {
-        rounds_of(row, "decoded").enumerate().all(|(round, decoded)| {
-            let in_round = |name| rounds_of(row, name).nth(round);
+        row.values("decoded").iter().enumerate().all(|(round, decoded)| {
+            let in_round = |name| row.values(name).get(round).copied();
             let chains = |handshakes| handshakes * f64::from(CHAIN_CERTIFICATES);
-            Some(decoded)
+            Some(*decoded)
                 == match row.strategy == LANE {
                     true => in_round("first_uses"),
                     false => in_round("handshakes").map(chains),
@@ -250,12 +250,8 @@ fn all<'s>(
     rows.map(holds).reduce(|one, other| one && other)
 }
 
-fn rounds_of<'s>(row: &'s StrategyRow, figure: &str) -> impl Iterator<Item = f64> + 's {
-    row.figures.get(figure).into_iter().flatten().copied()
-}
-
 fn least(row: &StrategyRow, figure: &str) -> Option<f64> {
-    rounds_of(row, figure).reduce(f64::min)
+    row.values(figure).iter().copied().reduce(f64::min)
 }
 
 fn most_of<'s>(rows: impl Iterator<Item = &'s StrategyRow>, figure: &str) -> Option<f64> {
@@ -263,12 +259,12 @@ fn most_of<'s>(rows: impl Iterator<Item = &'s StrategyRow>, figure: &str) -> Opt
 }
 
 fn most(row: &StrategyRow, figure: &str) -> Option<f64> {
-    rounds_of(row, figure).reduce(f64::max)
+    row.values(figure).iter().copied().reduce(f64::max)
 }
 
-const CENTRAL: &str = Strategy::Central.name();
-const LANE: &str = Strategy::Lane.name();
-const PER_CONNECTION: &str = Strategy::PerConnection.name();
+const CENTRAL: &str = "central";
+const LANE: &str = "lane";
+const PER_CONNECTION: &str = "per-connection";
 const STRATEGIES: [&str; 3] = [CENTRAL, PER_CONNECTION, LANE];
 /// Three digits are kept.
 const HISTOGRAM_ROUNDING: f64 = 0.001;

@@ -20,7 +20,7 @@ use sealane_lab_model::{
 };
 use sealane_lab_servers::load::{Expect, Offer, Plan, Roots, Tls};
 
-use crate::certificates::{Order, generation::Generation};
+use crate::certificates::generation::Generation;
 
 /// Believes a server if its chain ends in the lab's root, its certificate names the server that was
 /// asked for, and it is the very one that was made for this name.
@@ -144,47 +144,9 @@ pub(super) fn plan(
     })
 }
 
-/// Which names `count` connections ask for; the same for the same seed.
-pub(super) fn sequence(names: &[String], order: Order, seed: u64, count: usize) -> Vec<&str> {
-    let mut random = Rng::with_seed(seed);
+/// Which names `count` connections ask for: all of them in an order of that seed, and again.
+pub(super) fn sequence(names: &[String], seed: u64, count: usize) -> Vec<&str> {
     let mut shuffled: Vec<&str> = names.iter().map(String::as_str).collect();
-    random.shuffle(&mut shuffled);
-    match order {
-        Order::InTurn => shuffled.into_iter().cycle().take(count).collect(),
-        Order::Zipf => {
-            let mut sum = 0.0;
-            let weigh = |rank| {
-                sum += 1.0 / f64::from(rank);
-                sum
-            };
-            let sums: Vec<f64> = (1..).take(shuffled.len()).map(weigh).collect();
-            let last = shuffled.len().saturating_sub(1);
-            let mut draw = || {
-                let drawn = random.f64() * sum;
-                shuffled.get(sums.partition_point(|sum| *sum <= drawn).min(last)).copied()
-            };
-            (0..count).filter_map(|_| draw()).collect()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_come_in_turn_or_the_first_far_more_often_than_the_last() {
-        let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(str::to_owned);
-        let asked = |order, seed| sequence(&names, order, seed, 800);
-        let count = |asked: &[&str], name| asked.iter().filter(|asked| **asked == name).count();
-        let in_turn = asked(Order::InTurn, 3);
-        assert!(names.iter().all(|name| count(&in_turn, name) == 100));
-        let zipf = asked(Order::Zipf, 3);
-        let mut counts = names.each_ref().map(|name| count(&zipf, name));
-        counts.sort_unstable();
-        // By the law, 294 and 37.
-        assert!(counts[7] > 240 && counts[0] < 60, "{counts:?}");
-        assert_eq!(zipf, asked(Order::Zipf, 3));
-        assert_ne!(zipf, asked(Order::Zipf, 4));
-    }
+    Rng::with_seed(seed).shuffle(&mut shuffled);
+    shuffled.into_iter().cycle().take(count).collect()
 }

@@ -23,7 +23,7 @@ impl Decoded {
     /// Parses it.
     ///
     /// # Errors
-    /// It is no certificate.
+    /// The bytes are no certificate.
     pub(super) fn new(der: &CertificateDer<'static>) -> Result<Self, Error> {
         let (_, certificate) = X509Certificate::from_der(der)
             .map_err(|error| Error::Check(format!("decode a certificate: {error}")))?;

@@ -76,7 +76,7 @@ impl Generation {
     /// The same with every [`REPLACED_EVERY`]th replaced, and the names of those.
     ///
     /// # Errors
-    /// As [`first`](Self::first).
+    /// The same as those of [`first`](Self::first).
     pub(super) fn next(folder: &Path) -> Result<(Self, Vec<String>), Error> {
         let replaced = names_in(&folder.join(AFTER))?;
         let place = |name: &String| {

@@ -38,6 +38,7 @@ use crate::certificates::{
     owner::Owner,
     resolver::{Notes, Resolver, Source},
     server::connection::{Connection, Lent, Served},
+    task::CertificateTask,
 };
 
 /// Threads that serve; stopped by [`stop`](Self::stop).
@@ -49,13 +50,12 @@ pub(super) struct Server {
 
 /// What the threads have in common.
 pub(super) struct Common {
-    strategy: Strategy,
-    is_plain: bool,
-    fault: Option<Fault>,
+    task: CertificateTask,
     /// Keys that a lane decodes at most. Both generations fit: what evictions cost is another
     /// question.
     decoded_keys_max: NonZeroUsize,
     listener: TcpListener,
+    /// The owner of all certificates, under [`Strategy::Central`].
     owner: Option<Owner>,
     generation: Mutex<Arc<Generation>>,
     /// Changes with the generation, so that threads need not look there for each connection.
@@ -65,18 +65,6 @@ pub(super) struct Common {
     /// Certificates that connections decoded for themselves.
     decoded: Arc<AtomicU64>,
     stops: AtomicBool,
-}
-
-/// What a server needs to start.
-pub(super) struct Setup {
-    pub(super) strategy: Strategy,
-    /// Without TLS.
-    pub(super) is_plain: bool,
-    pub(super) threads: usize,
-    pub(super) fault: Option<Fault>,
-    /// The owner of all certificates, under [`Strategy::Central`].
-    pub(super) owner: Option<Owner>,
-    pub(super) generation: Generation,
 }
 
 /// What threads tell at their end, summed up.
@@ -94,20 +82,21 @@ impl Server {
     /// Starts the threads, and waits until each can serve.
     ///
     /// # Errors
-    /// Of the engine, or the system refuses.
-    pub(super) fn start(setup: Setup) -> Result<Self, Error> {
+    /// The engine takes no such context, or the system refuses.
+    pub(super) fn start(
+        task: &CertificateTask,
+        owner: Option<Owner>,
+        generation: Generation,
+    ) -> Result<Self, Error> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = TcpListener::bind(any).map_err(Error::io("listen"))?;
         let address = listener.local_addr().map_err(Error::io("listen"))?;
         let common = Arc::new(Common {
-            strategy: setup.strategy,
-            is_plain: setup.is_plain,
-            fault: setup.fault,
-            decoded_keys_max: NonZeroUsize::MIN
-                .saturating_add(2 * setup.generation.names().count()),
+            task: task.clone(),
+            decoded_keys_max: NonZeroUsize::MIN.saturating_add(2 * generation.names().count()),
             listener,
-            owner: setup.owner,
-            generation: Mutex::new(Arc::new(setup.generation)),
+            owner,
+            generation: Mutex::new(Arc::new(generation)),
             generation_number: AtomicU64::new(0),
             closed: AtomicU64::new(0),
             decoded: Arc::default(),
@@ -115,7 +104,7 @@ impl Server {
         });
         let (sender, readiness) = mpsc::channel();
         let mut server = Self { address, common, threads: Vec::new() };
-        for number in 0..setup.threads {
+        for number in 0..task.threads {
             let (common, sender) = (Arc::clone(&server.common), sender.clone());
             let thread = thread::Builder::new().name(format!("server-{number}"));
             let thread = thread.spawn(move || {
@@ -127,7 +116,7 @@ impl Server {
             server.threads.push(thread.map_err(Error::io("start a thread"))?);
         }
         drop(sender);
-        for _ in 0..setup.threads {
+        for _ in 0..task.threads {
             if readiness.recv_timeout(START_TIME_MAX).is_err() {
                 return Err(server.stop().err().unwrap_or_else(|| {
                     Error::Check("a thread of the server did not start".into())
@@ -212,7 +201,7 @@ impl Worker {
                 let configured = configure(&self.common, &self.resources, &self.notes)?;
                 (self.generation_number, self.config) = configured;
             }
-            let config = (!self.common.is_plain).then(|| Arc::clone(&self.config));
+            let config = (!self.common.task.is_plain).then(|| Arc::clone(&self.config));
             match Connection::new(tcp, config).and_then(|new| self.attend(new)) {
                 Ok((connection, Served::Held)) => self.held.push(connection),
                 Ok((connection, _)) => self.end(connection),
@@ -258,7 +247,7 @@ impl Worker {
     }
 
     fn end(&self, connection: Connection) {
-        if self.common.fault == Some(Fault::LeakedReference) {
+        if self.common.task.fault == Some(Fault::LeakedReference) {
             std::mem::forget(connection.reference);
         } else {
             drop(connection);
@@ -286,7 +275,7 @@ fn configure(
     lane.warm_up().map_err(|error| wrong(&error))?;
     let refused = |refusal| wrong(&format!("{refusal:?}"));
     let engine = lane.admit(&Hello::default()).map_err(refused)?;
-    let source = match (common.strategy, &common.owner) {
+    let source = match (common.task.strategy, &common.owner) {
         (Strategy::Central, Some(owner)) => Source::Central(owner.clone()),
         (Strategy::Central, None) => return Err(wrong(&"central without an owner")),
         (Strategy::Lane, _) => {
@@ -299,7 +288,7 @@ fn configure(
         source,
         generation,
         provider: Arc::clone(engine.crypto_provider()),
-        fault: common.fault,
+        fault: common.task.fault,
         notes: Arc::clone(notes),
     });
     Ok((number, Arc::new(config)))

@@ -16,6 +16,7 @@ use rustls::RootCertStore;
 use sealane_lab_harness::{
     descriptors,
     processor::process_cpu_ns,
+    strategies::named,
     trial::{Body, Reply},
 };
 use sealane_lab_model::error::Error;
@@ -23,11 +24,11 @@ use sealane_lab_servers::load::{Crew, Load, Request, Roots, Tally, Until, Work};
 use serde::{Deserialize, Serialize};
 
 use crate::certificates::{
-    Fault, Order, Strategy,
+    Fault, Strategy,
     client::{self, Examiner},
     generation::{self, Generation},
     owner::Owner,
-    server::{Server, Setup, Told},
+    server::{Server, Told},
 };
 
 /// Connections to one server under one strategy.
@@ -51,9 +52,7 @@ pub struct CertificateTask {
     pub owner_cost_ms: u64,
     /// Whether some certificates are replaced in the middle.
     pub replaces: bool,
-    /// In which names are asked for.
-    pub order: Order,
-    /// Of the names.
+    /// What shuffles the names.
     pub seed: u64,
     /// A test interface.
     pub fault: Option<Fault>,
@@ -110,21 +109,13 @@ impl<'t> Trial<'t> {
             figures.insert("indexed".to_owned(), first.indexed() as f64);
         }
         let names = first.names().cloned().collect();
-        let server = Server::start(Setup {
-            strategy: task.strategy,
-            is_plain: task.is_plain,
-            threads: task.threads,
-            fault: task.fault,
-            owner: owner.clone(),
-            generation: first,
-        })?;
+        let server = Server::start(task, owner.clone(), first)?;
         Ok(Self { task, names, roots, server, owner, examiner, next, figures })
     }
 
     fn run(mut self) -> Result<Reply, Error> {
         let task = self.task;
-        let (order, count) = (task.order, task.held + task.connections);
-        let asked = client::sequence(&self.names, order, task.seed, count);
+        let asked = client::sequence(&self.names, task.seed, task.held + task.connections);
         let plan = client::plan(self.server.address, self.examiner.clone(), &asked)?;
         let mut crew = Crew::new(&plan, NonZeroUsize::MIN)?;
         let held = self.hold(&mut crew)?;
@@ -218,7 +209,7 @@ impl<'t> Trial<'t> {
             ("p50_ms", tally.service.percentile_ns(50.0) as f64 / 1e6),
             ("p99_ms", tally.service.percentile_ns(99.0) as f64 / 1e6),
         ];
-        self.figures.extend(figures.map(|(name, value)| (name.to_owned(), value)));
+        self.figures.extend(named::<_, _, BTreeMap<_, _>>(figures));
     }
 
     /// Asks for each of the replaced names once more: how many show what they were replaced with.

@@ -15,6 +15,32 @@ use serde::{Deserialize, Serialize};
 /// Everything since the account before.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Account {
+    /// What only grows, less what it was before.
+    #[serde(flatten)]
+    pub(crate) sums: Sums,
+    /// How long the loop was in each turn that had something to do.
+    pub(crate) tick: Histogram,
+    /// The processor time of the same turns: what a wait for a processor does not lengthen.
+    pub(crate) tick_cpu: Histogram,
+}
+
+impl Account {
+    /// What came from `earlier` to `later`, with the turns of that time.
+    pub(super) fn between(earlier: Sums, later: Sums, ticks: &Ticks) -> Result<Self, Error> {
+        let sums = Sums {
+            accepted: later.accepted - earlier.accepted,
+            broken: later.broken - earlier.broken,
+            wakes: later.wakes.since(earlier.wakes),
+            loop_ns: later.loop_ns.saturating_sub(earlier.loop_ns),
+            workers_ns: later.workers_ns.saturating_sub(earlier.workers_ns),
+        };
+        Ok(Self { sums, tick: ticks.wall.document()?, tick_cpu: ticks.cpu.document()? })
+    }
+}
+
+/// What only grows, from the server's start on.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Sums {
     /// Connections taken.
     pub(crate) accepted: u64,
     /// Connections that did not end as they should: by a reset, or by bytes that are not TLS.
@@ -25,35 +51,13 @@ pub(crate) struct Account {
     pub(crate) loop_ns: u64,
     /// Processor time of all workers' threads.
     pub(crate) workers_ns: u64,
-    /// How long the loop was in each turn that had something to do.
-    pub(crate) tick: Histogram,
-    /// The processor time of the same turns: what a wait for a processor does not lengthen.
-    pub(crate) tick_cpu: Histogram,
 }
 
-impl Account {
-    /// What came from `earlier` to `later`, with the turns of that time.
-    pub(super) fn between(earlier: Sums, later: Sums, ticks: &Ticks) -> Result<Self, Error> {
-        Ok(Self {
-            accepted: later.accepted - earlier.accepted,
-            broken: later.broken - earlier.broken,
-            wakes: later.wakes.since(earlier.wakes),
-            loop_ns: later.loop_ns.saturating_sub(earlier.loop_ns),
-            workers_ns: later.workers_ns.saturating_sub(earlier.workers_ns),
-            tick: ticks.wall.document()?,
-            tick_cpu: ticks.cpu.document()?,
-        })
+impl Sums {
+    /// Processor time of all threads.
+    pub(crate) fn cpu_ns(self) -> u64 {
+        self.loop_ns + self.workers_ns
     }
-}
-
-/// What only grows, from the server's start on; the fields are those of [`Account`].
-#[derive(Clone, Copy, Default)]
-pub(super) struct Sums {
-    pub(super) accepted: u64,
-    pub(super) broken: u64,
-    pub(super) wakes: Wakes,
-    pub(super) loop_ns: u64,
-    pub(super) workers_ns: u64,
 }
 
 /// How long the loop's turns took.

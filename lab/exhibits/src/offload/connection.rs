@@ -77,7 +77,7 @@ impl Socket {
     /// Reads what is there into `room`; nothing once it blocks.
     ///
     /// # Errors
-    /// Of the kind `UnexpectedEof` at the client's end.
+    /// The kind is `UnexpectedEof` at the client's end.
     fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
         if !self.readable {
             return Ok(0);

@@ -1,6 +1,6 @@
 //! What the write-ups' checks B4 to B7 say about the rows.
 
-use sealane_lab_harness::strategies::check;
+use sealane_lab_harness::strategies::{check, word};
 use sealane_lab_model::{
     document::{Strategies, StrategyCheck, StrategyRow},
     statistics::Spread,
@@ -20,7 +20,7 @@ fn bytes(rows: &[StrategyRow]) -> StrategyCheck {
     let claim = "every body comes back byte for byte, on every connection";
     let echoes: Vec<_> = of(rows, Traffic::ECHO).collect();
     let told = |row: &&StrategyRow| {
-        let count = |name| median(row, name).unwrap_or_default();
+        let count = |name| row.median(name).unwrap_or_default();
         format!("{} {} bodies, {} bytes", row.strategy, count("operations"), count("body_bytes"))
     };
     let shown: Vec<String> = echoes.iter().map(told).collect();
@@ -40,15 +40,15 @@ fn stalls(rows: &[StrategyRow], workers: u64, processors: usize) -> StrategyChec
                  loop stalls it for a handshake, at least 5 times as long";
     let row = |strategy: Strategy| {
         let mut rows = of(rows, Traffic::BESIDE_HANDSHAKES);
-        rows.find(|row| row.strategy == strategy.name() && row.failure.is_none())
+        rows.find(|row| row.strategy == word(&strategy) && row.failure.is_none())
     };
     let (Some(inline), Some(ring)) = (row(Strategy::Inline), row(Strategy::Ring)) else {
         return check("B5", claim, None, "it takes --rsa-4096, and inline and ring");
     };
-    let figure = |row: &StrategyRow, name: &str| median(row, name).unwrap_or_default();
+    let figure = |row: &StrategyRow, name: &str| row.median(name).unwrap_or_default();
     let ratio = |name: &str| {
-        let values = |row: &StrategyRow| row.figures.get(name).cloned().unwrap_or_default();
-        Spread::of_ratios(&values(inline), &values(ring)).map_or(0.0, |spread| spread.median)
+        let ratios = Spread::of_ratios(inline.values(name), ring.values(name));
+        ratios.map_or(0.0, |spread| spread.median)
     };
     let handshake_us = figure(inline, "handshake_us");
     let holds = |name: &str| {
@@ -80,11 +80,11 @@ fn wakeups(rows: &[StrategyRow]) -> StrategyCheck {
     let claim = "the ring makes at most one wake-up call per batch, and under load at most one \
                  wake-up for two events";
     let rings = || {
-        let rings = rows.iter().filter(|row| row.strategy == Strategy::Ring.name());
+        let rings = rows.iter().filter(|row| row.strategy == word(&Strategy::Ring));
         rings.filter(|row| row.failure.is_none())
     };
     let most = |rows: &mut dyn Iterator<Item = &StrategyRow>, name: &str| {
-        let values = rows.filter_map(|row| row.figures.get(name)).flatten();
+        let values = rows.flat_map(|row| row.values(name));
         values.copied().max_by(f64::total_cmp)
     };
     let Some(per_batch) = most(&mut rings(), "calls_per_batch") else {
@@ -118,7 +118,7 @@ fn table(rows: &[StrategyRow]) -> StrategyCheck {
     let is_there = |strategy: &str, body: &str, concurrency: &str| {
         rows.iter().any(|row| {
             row.strategy == strategy
-                && [Traffic::KEEP_ALIVE, Traffic::FULL].contains(&&*row.variant["traffic"])
+                && row.variant["traffic"] == Traffic::KEEP_ALIVE
                 && row.variant["body"] == body
                 && row.variant["concurrency"] == concurrency
                 && ["p50_us", "p99_us", "max_us"].iter().all(|name| row.figures.contains_key(*name))
@@ -128,8 +128,8 @@ fn table(rows: &[StrategyRow]) -> StrategyCheck {
     for strategy in [Strategy::Inline, Strategy::Queue, Strategy::Ring] {
         for body in ["3069", "100000"] {
             for concurrency in ["4", "184"] {
-                if !is_there(strategy.name(), body, concurrency) {
-                    missing.push(format!("{} {body} x{concurrency}", strategy.name()));
+                if !is_there(&word(&strategy), body, concurrency) {
+                    missing.push(format!("{} {body} x{concurrency}", word(&strategy)));
                 }
             }
         }
@@ -142,10 +142,6 @@ fn table(rows: &[StrategyRow]) -> StrategyCheck {
 
 fn of<'a>(rows: &'a [StrategyRow], traffic: &'a str) -> impl Iterator<Item = &'a StrategyRow> {
     rows.iter().filter(move |row| row.variant["traffic"] == traffic)
-}
-
-fn median(row: &StrategyRow, name: &str) -> Option<f64> {
-    Spread::of(row.figures.get(name)?).map(|spread| spread.median)
 }
 
 const STALL_RATIO_MIN: f64 = 5.0;

@@ -5,7 +5,7 @@
 //! loop    Jobs --------> Inbox    worker       a job: this connection has bytes, or room, for you
 //!         NewsIn <------ News                  news: this connection has bytes, or room, for you
 //! ```
-//! As a *queue*, each event takes a lock and posts a semaphore, and the worker does one job per
+//! In a *queue*, each event takes a lock and posts a semaphore, and the worker does one job per
 //! post; news of each connection strikes the loop's bell. As a *ring*, events of one connection
 //! fall together until the other side has looked, and a batch makes at most one system call, if
 //! the other side sleeps.

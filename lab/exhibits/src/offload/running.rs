@@ -8,9 +8,8 @@ use std::{
     time::Duration,
 };
 
-use clap::ValueEnum;
-use sealane_lab_harness::child::Child;
-use sealane_lab_model::{error::Error, scenario::Key};
+use sealane_lab_harness::{child::Child, strategies::word};
+use sealane_lab_model::error::Error;
 
 use crate::offload::{account::Account, task::OffloadTask};
 
@@ -27,12 +26,12 @@ impl Running {
     /// Starts the server and waits until it listens. The lab ends a trial that waits too long.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub(super) fn start(task: &OffloadTask) -> Result<Self, Error> {
         let program = env::current_exe().map_err(Error::io("find the lab's own binary"))?;
         let mut command = Command::new(program);
         command.arg("offload-server").arg("--credentials").arg(&task.credentials);
-        command.arg(format!("--strategy={}", task.strategy.name()));
+        command.arg(format!("--strategy={}", word(&task.strategy)));
         command.arg(format!("--key={}", word(&task.traffic.key())));
         command.arg(format!("--workers={}", task.workers.max(1)));
         command.arg(format!("--seconds-max={}", task.time_max().as_secs()));
@@ -56,7 +55,7 @@ impl Running {
     /// What came since the account before.
     ///
     /// # Errors
-    /// It is gone.
+    /// The server is gone.
     pub(super) fn account(&mut self) -> Result<Account, Error> {
         let input = self.input.as_mut().ok_or_else(|| silent("it was ended"))?;
         input.write_all(b"account\n").map_err(Error::io("ask the server"))?;
@@ -67,7 +66,7 @@ impl Running {
     /// Ends it in order.
     ///
     /// # Errors
-    /// It did not end well.
+    /// The server did not end well.
     pub(super) fn end(&mut self) -> Result<(), Error> {
         self.input = None;
         match self.child.wait(END_TIME_MAX) {
@@ -82,11 +81,6 @@ impl Running {
         self.output.read_line(&mut line).map_err(Error::io("hear the server"))?;
         Ok(line)
     }
-}
-
-/// The key's name on the command line.
-fn word(key: &Key) -> String {
-    key.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 fn silent(said: &str) -> Error {

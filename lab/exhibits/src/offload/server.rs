@@ -1,6 +1,6 @@
 //! The hidden command `offload-server`: the server that `offload` measures, a process of its own.
 //!
-//! It says on its first line where it listens. Each line on its standard input asks for an
+//! The server says on its first line where it listens. Each line on its standard input asks for an
 //! [`Account`](super::account::Account) of what came since the last one, as a line of JSON. It ends
 //! when its standard input does, and at the latest after `--seconds-max`.
 
@@ -54,7 +54,7 @@ pub struct Arguments {
 /// Serves until standard input ends.
 ///
 /// # Errors
-/// It cannot start, or standard input lasted too long.
+/// The server cannot start, or standard input lasted too long.
 pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let deadline = Instant::now() + Duration::from_secs(arguments.seconds_max);
     descriptors::allow(CONNECTIONS_MAX as u64)?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// As the command line names it; the last one is the remedy.
+/// Where TLS is done, in the words of the command line; the remedy last.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -15,15 +15,4 @@ pub enum Strategy {
     Queue,
     /// On workers, with rings for notices and for bytes, and at most a wake-up per batch
     Ring,
-}
-
-impl Strategy {
-    /// The strategy's name on the command line.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Inline => "inline",
-            Self::Queue => "queue",
-            Self::Ring => "ring",
-        }
-    }
 }

@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use sealane_lab_harness::{
     credentials::{Credentials, SERVER_NAME, Side},
     interrupt::Interrupt,
+    strategies::named,
     trial::{Body, Reply},
 };
 use sealane_lab_model::{
@@ -27,7 +28,11 @@ use sealane_lab_servers::load::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::offload::{Strategy, account::Account, running::Running};
+use crate::offload::{
+    Strategy,
+    account::{Account, Sums},
+    running::Running,
+};
 
 /// One row of `offload`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +61,6 @@ pub enum Traffic {
     BesideHandshakes(usize),
     /// So many connections, each with a body that comes back as it went.
     Echo(u64),
-    /// Each request on a connection of its own, with a full handshake.
-    Full,
     /// Requests on connections that stand.
     KeepAlive,
 }
@@ -66,15 +69,13 @@ impl Traffic {
     /// The names, as they stand in a row's variant.
     pub(super) const BESIDE_HANDSHAKES: &str = "keep-alive beside RSA-4096 handshakes";
     pub(super) const ECHO: &str = "echo";
-    pub(super) const FULL: &str = "full handshakes";
     pub(super) const KEEP_ALIVE: &str = "keep-alive";
 
-    /// Its name.
+    /// The name, as it stands in a row's variant.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::BesideHandshakes(_) => Self::BESIDE_HANDSHAKES,
             Self::Echo(_) => Self::ECHO,
-            Self::Full => Self::FULL,
             Self::KeepAlive => Self::KEEP_ALIVE,
         }
     }
@@ -83,7 +84,7 @@ impl Traffic {
     pub(super) fn key(self) -> Key {
         match self {
             Self::BesideHandshakes(_) => Key::Rsa4096,
-            Self::Echo(_) | Self::Full | Self::KeepAlive => Key::P256,
+            Self::Echo(_) | Self::KeepAlive => Key::P256,
         }
     }
 }
@@ -125,7 +126,6 @@ fn run(task: &OffloadTask) -> Result<Reply, Error> {
     let outcome = match task.traffic {
         Traffic::BesideHandshakes(in_flight) => client.beside_handshakes(&mut server, in_flight)?,
         Traffic::Echo(connections) => client.echo(&mut server, connections)?,
-        Traffic::Full => client.full(&mut server)?,
         Traffic::KeepAlive => client.keep_alive(&mut server)?,
     };
     server.end()?;
@@ -135,10 +135,10 @@ fn run(task: &OffloadTask) -> Result<Reply, Error> {
 
 /// What a trial came to.
 struct Outcome {
-    /// Of the requests.
+    /// The requests.
     tally: Tally,
     account: Account,
-    /// Of the handshakes beside them: how many, and the server's processor time of one alone.
+    /// The handshakes beside them: how many, and the server's processor time of one alone.
     handshakes: Option<(Tally, f64)>,
 }
 
@@ -158,14 +158,6 @@ impl Client<'_> {
         Ok(Outcome { tally, account, handshakes: None })
     }
 
-    fn full(&self, server: &mut Running) -> Result<Outcome, Error> {
-        let mut crew = self.crew()?;
-        server.account()?;
-        let load = Load { work: Work::Connections(Some(self.request())), ..self.requests() };
-        let tally = crew.run(&load)?;
-        Ok(Outcome { tally, account: server.account()?, handshakes: None })
-    }
-
     fn echo(&self, server: &mut Running, connections: u64) -> Result<Outcome, Error> {
         let mut crew = self.crew()?;
         server.account()?;
@@ -174,10 +166,10 @@ impl Client<'_> {
         let tally = crew.run(&load)?;
         let account = server.account()?;
         let wanted = (connections, connections * self.task.body_bytes, connections);
-        if (tally.operations, tally.body_bytes, account.accepted) != wanted {
+        if (tally.operations, tally.body_bytes, account.sums.accepted) != wanted {
             let text = format!(
                 "{} bodies, {} bytes on {} connections came back, wanted {wanted:?}",
-                tally.operations, tally.body_bytes, account.accepted
+                tally.operations, tally.body_bytes, account.sums.accepted
             );
             return Err(Error::Check(text));
         }
@@ -194,7 +186,7 @@ impl Client<'_> {
         server.account()?;
         others.run(&alone)?;
         let account = server.account()?;
-        let handshake_ns = (account.loop_ns + account.workers_ns) as f64 / HANDSHAKES_ALONE as f64;
+        let handshake_ns = account.sums.cpu_ns() as f64 / HANDSHAKES_ALONE as f64;
         let mut crew = self.establish()?;
         server.account()?;
         let requests = self.requests();
@@ -248,9 +240,9 @@ impl Client<'_> {
 impl Outcome {
     /// Nothing went wrong beside, and the work was done where it was to be done.
     fn check(&self, task: &OffloadTask) -> Result<(), Error> {
-        let Account { broken, wakes, workers_ns, .. } = &self.account;
+        let Sums { broken, wakes, workers_ns, .. } = self.account.sums;
         let failed = |text: String| Err(Error::Check(text));
-        if *broken > 0 {
+        if broken > 0 {
             return failed(format!("{broken} connections broke at the server"));
         }
         if self.tally.operations == 0 {
@@ -265,21 +257,21 @@ impl Outcome {
     fn line(&self) -> Result<Reply, Error> {
         let Self { tally, account, handshakes } = self;
         let operations = tally.operations as f64;
-        let wakes = account.wakes;
+        let Sums { wakes, broken, loop_ns, workers_ns, .. } = account.sums;
         let mut figures = BTreeMap::new();
         let mut put = |name: &str, value: f64| {
             figures.insert(name.to_owned(), value);
         };
         put("operations", operations);
         put("body_bytes", tally.body_bytes as f64);
-        put("broken", account.broken as f64);
+        put("broken", broken as f64);
         put("rate", tally.rate());
         for (name, percentile) in [("p50_us", 50.0), ("p99_us", 99.0), ("max_us", 100.0)] {
             put(name, tally.service.percentile_ns(percentile) as f64 / 1e3);
         }
-        put("loop_us", account.loop_ns as f64 / 1e3 / operations);
-        put("workers_us", account.workers_ns as f64 / 1e3 / operations);
-        put("cpu_us", (account.loop_ns + account.workers_ns) as f64 / 1e3 / operations);
+        put("loop_us", loop_ns as f64 / 1e3 / operations);
+        put("workers_us", workers_ns as f64 / 1e3 / operations);
+        put("cpu_us", account.sums.cpu_ns() as f64 / 1e3 / operations);
         if wakes.events > 0 {
             put("events", wakes.events as f64);
             put("events_per_request", wakes.events as f64 / operations);
@@ -300,8 +292,7 @@ impl Outcome {
             ("tick", account.tick.clone()),
             ("tick_cpu", account.tick_cpu.clone()),
         ];
-        let times = times.map(|(name, times)| (name.to_owned(), times)).into();
-        Ok(Reply::Figures { figures, times })
+        Ok(Reply::Figures { figures, times: named(times) })
     }
 }
 

@@ -14,7 +14,7 @@ impl Tls {
     /// A server that expects a hello.
     ///
     /// # Errors
-    /// As the library tells.
+    /// The library's own.
     pub(super) fn new(worker: &mut dyn Worker) -> Result<Self, Error> {
         Ok(Self { endpoint: worker.server()?, answered: false })
     }
@@ -44,7 +44,7 @@ impl Tls {
     /// Encrypts `plaintext`.
     ///
     /// # Errors
-    /// As the library tells.
+    /// The library's own.
     pub(super) fn seal(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
         self.endpoint.send(plaintext, outgoing)
     }

@@ -4,7 +4,7 @@
 //! loop   enc_in ----> open ----> clear_out   loop
 //! loop   enc_out <--- seal <---- clear_in    loop
 //! ```
-//! It owns no socket. Whatever a connection does ends that connection alone.
+//! A worker owns no socket. Whatever a connection does ends that connection alone.
 
 use std::{
     collections::HashMap,

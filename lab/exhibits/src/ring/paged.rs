@@ -24,7 +24,7 @@ pub(crate) fn pair() -> (Writer, Reader) {
     let pages: Box<[OnceLock<Page>]> = (0..PAGES_MAX).map(|_| OnceLock::new()).collect();
     let ring = Arc::new(Ring { pages, reading: AtomicUsize::new(0), total: AtomicUsize::new(0) });
     ring.page(0);
-    (Writer { ring: Arc::clone(&ring), page: 0, allocated: 1, reused: 0 }, Reader { ring, page: 0 })
+    (Writer { ring: Arc::clone(&ring), page: 0, allocated: 1 }, Reader { ring, page: 0 })
 }
 
 /// The end that writes.
@@ -32,7 +32,6 @@ pub(crate) struct Writer {
     ring: Arc<Ring>,
     page: usize,
     allocated: usize,
-    reused: u64,
 }
 
 impl Sender for Writer {
@@ -59,7 +58,7 @@ impl Sender for Writer {
 
     fn pages(&self) -> PageCounts {
         let allocated = self.allocated as u64;
-        PageCounts { live: allocated, allocated, reused: self.reused, freed: 0 }
+        PageCounts { live: allocated, allocated, ..PageCounts::default() }
     }
 }
 
@@ -73,7 +72,6 @@ impl Writer {
             next.read.store(0, Relaxed);
             next.written.store(0, Relaxed);
             self.page = after;
-            self.reused += 1;
         } else {
             let new = self.allocated;
             self.ring.page(new).next.store(after, Relaxed);

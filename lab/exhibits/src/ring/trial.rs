@@ -39,8 +39,6 @@ pub struct RingTask {
     pub handovers: u64,
     /// Then, chunks as fast as they are taken.
     pub chunks: u64,
-    /// The processors of the sender and of the receiver; empty: not pinned.
-    pub pin: Vec<usize>,
 }
 
 impl Body for RingTask {
@@ -59,29 +57,22 @@ fn run(task: &RingTask) -> Result<Reply, Error> {
     let broken = |error: bytering::LimitsError| Error::Check(error.to_string());
     match task.strategy {
         Strategy::Bytering => {
-            let (sender, receiver) = bytering::ring(limits().map_err(broken)?);
-            let mut line = measure(task, sender, receiver)?;
+            let mut line = measure(task, bytering::ring(limits().map_err(broken)?))?;
             if let Reply::Figures { figures, .. } = &mut line {
                 figures.extend(memory().map_err(broken)?);
             }
             Ok(line)
         }
-        Strategy::Mutex => {
-            let (sender, receiver) = Locked::pair();
-            measure(task, sender, receiver)
-        }
-        Strategy::Paged => {
-            let (sender, receiver) = paged::pair();
-            measure(task, sender, receiver)
-        }
-        Strategy::Rtrb => {
-            let (sender, receiver) = rtrb::RingBuffer::new(CAP_BYTES);
-            measure(task, sender, receiver)
-        }
+        Strategy::Mutex => measure(task, Locked::pair()),
+        Strategy::Paged => measure(task, paged::pair()),
+        Strategy::Rtrb => measure(task, rtrb::RingBuffer::new(CAP_BYTES)),
     }
 }
 
-fn measure(task: &RingTask, sender: impl Sender, receiver: impl Receiver) -> Result<Reply, Error> {
+fn measure(
+    task: &RingTask,
+    (sender, receiver): (impl Sender, impl Receiver),
+) -> Result<Reply, Error> {
     let meeting = Meeting { received: AtomicU64::new(0), start: Instant::now() };
     let (sent, received) = thread::scope(|scope| {
         let sending = scope.spawn(|| send(task, sender, &meeting));
@@ -128,7 +119,6 @@ struct Sent {
 }
 
 fn send(task: &RingTask, mut sender: impl Sender, meeting: &Meeting) -> Result<Sent, Error> {
-    processor::pin(&task.pin, 0)?;
     let mut patience = Patience::default();
     let mut chunk = vec![0; task.chunk_bytes];
     let mut live = 0;
@@ -174,7 +164,6 @@ fn receive(
     mut receiver: impl Receiver,
     meeting: &Meeting,
 ) -> Result<Received, Error> {
-    processor::pin(&task.pin, 1)?;
     let mut patience = Patience::default();
     let (mut chunk, mut handovers) = (vec![0; task.chunk_bytes], Times::new()?);
     let (mut before, mut began) = (processor::thread_cpu_ns(), Instant::now());

@@ -1,6 +1,6 @@
 //! What the write-ups' checks C5 and C6 say about the rows.
 
-use sealane_lab_harness::strategies::check;
+use sealane_lab_harness::strategies::{check, word};
 use sealane_lab_model::{
     document::{Strategies, StrategyCheck, StrategyRow},
     statistics::Spread,
@@ -33,7 +33,7 @@ impl<'a> Rows<'a> {
         threads_min: usize,
     ) -> impl Iterator<Item = &'a StrategyRow> + Clone {
         self.0.iter().filter(move |row| {
-            row.strategy == strategy.name()
+            row.strategy == word(&strategy)
                 && row.failure.is_none()
                 && row.variant["keys"] == keys
                 && threads(row) >= threads_min
@@ -43,14 +43,13 @@ impl<'a> Rows<'a> {
     /// All rounds' values of a figure.
     fn values(self, strategy: Strategy, keys: &'a str, threads_min: usize, name: &str) -> Vec<f64> {
         let rows = self.of(strategy, keys, threads_min);
-        rows.filter_map(|row| row.figures.get(name)).flatten().copied().collect()
+        rows.flat_map(|row| row.values(name)).copied().collect()
     }
 
     /// A figure's median with exactly so many threads.
     fn median(self, strategy: Strategy, threads_wanted: usize, name: &str) -> Option<f64> {
         let mut rows = self.of(strategy, TICKETS, threads_wanted);
-        let row = rows.find(|row| threads(row) == threads_wanted)?;
-        Spread::of(row.figures.get(name)?).map(|spread| spread.median)
+        rows.find(|row| threads(row) == threads_wanted)?.median(name)
     }
 
     /// A count of the rotation.
@@ -101,7 +100,7 @@ fn shared_writes(rows: Rows<'_>) -> StrategyCheck {
         Strategy::Mutex | Strategy::RwLock => writes.iter().all(|writes| *writes > 0.0),
     });
     let told = counted.iter().map(|(strategy, [issue, resume])| {
-        format!("{} {issue} per issue and {resume} per resume", strategy.name())
+        format!("{} {issue} per issue and {resume} per resume", word(strategy))
     });
     check("C5", claim, Some(holds), told.collect::<Vec<_>>().join(", "))
 }
@@ -149,7 +148,7 @@ fn ages(rows: Rows<'_>) -> StrategyCheck {
     );
     for strategy in [Strategy::Mutex, Strategy::RwLock] {
         if let Some((young, refused, old, opened)) = told(strategy) {
-            let name = strategy.name();
+            let name = word(&strategy);
             let (young, old) = (young + refused, old + opened);
             shown += &format!("; {name} {refused} of {young} and {opened} of {old}");
         }
@@ -172,7 +171,7 @@ fn generated(rows: Rows<'_>, rotation: &str) -> StrategyCheck {
     let mut holds = made == 0.0 && locked == 0.0;
     for strategy in [Strategy::Mutex, Strategy::RwLock] {
         if let Some((made, locked)) = of(strategy) {
-            shown += &format!(", {made} for {} ({locked} under its lock)", strategy.name());
+            shown += &format!(", {made} for {} ({locked} under its lock)", word(&strategy));
             holds &= locked == 0.0;
         }
     }

@@ -52,7 +52,7 @@ pub enum Work {
         /// How many of them the trial takes.
         lifetimes: u64,
     },
-    /// As many tickets as there is time for, under keys that do not change.
+    /// Tickets as many as there is time for, under keys that do not change.
     Window {
         /// How long.
         window_ms: u64,

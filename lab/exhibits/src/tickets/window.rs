@@ -9,6 +9,7 @@ use std::{
 use sealane_lab_harness::{
     phase::{self, Phase},
     processor::{thread_cpu_ns, thread_waits},
+    strategies::named,
     trial::{Fixed, Reply},
 };
 use sealane_lab_model::{error::Error, histogram::Times};
@@ -51,7 +52,7 @@ pub(super) fn run(
 /// work.
 ///
 /// # Errors
-/// As [`run`].
+/// The same as those of [`run`].
 pub(super) fn fixed(task: &TicketsTask, shared: &SharedKeys, fixed: Fixed) -> Result<Reply, Error> {
     let start = Start::new(task.threads);
     let counts = on_all_threads(task, |number| {
@@ -69,7 +70,7 @@ pub(super) fn fixed(task: &TicketsTask, shared: &SharedKeys, fixed: Fixed) -> Re
         done
     })?;
     let operations: u64 = counts.iter().sum();
-    let figures = [("operations".to_owned(), operations as f64)].into();
+    let figures = named([("operations", operations as f64)]);
     Ok(Reply::Figures { figures, times: BTreeMap::new() })
 }
 
@@ -213,8 +214,7 @@ fn result(parts: &[Part]) -> Result<Reply, Error> {
         ("keys_generated", sum(|part| part.generated)),
         ("keys_generated_locked", sum(|part| part.generated_locked)),
     ];
-    let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
-    Ok(Reply::Figures { figures, times: [("ticket".to_owned(), all.document()?)].into() })
+    Ok(Reply::Figures { figures: named(figures), times: named([("ticket", all.document()?)]) })
 }
 
 fn wrong(what: &str) -> Error {

@@ -53,8 +53,7 @@ fn head(figure: &Figure) -> String {
 
 /// A median with the ends, or what all rounds agree on.
 fn cell(figure: &Figure, row: &StrategyRow) -> String {
-    let values = row.figures.get(&figure.name).map(Vec::as_slice).unwrap_or_default();
-    match Spread::of(values) {
+    match row.spread(&figure.name) {
         None => "-".into(),
         Some(Spread { median, min, max }) if min.total_cmp(&max).is_eq() => number(median),
         Some(Spread { median, min, max }) => {

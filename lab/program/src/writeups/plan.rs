@@ -46,12 +46,7 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
                  --connections=20 --messages=20 --size=1M --rounds=5 --verify=compare"
             ),
         ),
-        step(
-            "certificates",
-            "who decodes certificates",
-            80,
-            "certificates --rounds=3 --plain".into(),
-        ),
+        step("certificates", "who decodes certificates", 80, "certificates --rounds=3".into()),
         contexts,
         step(
             "tables",

@@ -18,7 +18,6 @@ fn each_strategy_does_exactly_the_work_that_it_stands_for() {
         "--owner-cost-ms=10",
         "--threads=3",
         "--rounds=2",
-        "--plain",
     ]);
     let checks: BTreeMap<_, _> =
         found.checks.iter().map(|check| (&*check.id, check.holds)).collect();
@@ -83,7 +82,7 @@ fn what_a_strategy_does_wrong_fails_a_check() {
             let check = found.checks.iter().find(|check| check.id == *id).unwrap();
             assert_eq!(check.holds, Some(false), "{fault}: {check:?}");
         }
-        for row in &found.rows {
+        for row in found.rows.iter().filter(|row| row.strategy != "no certificates") {
             // Of connections that were not what they had to be, no speed is told.
             let right = row.figures["verified"] == [20.0];
             assert_eq!(right, fault == "leaked-reference", "{fault}: {row:?}");

@@ -73,7 +73,6 @@ fn without_workers_tls_is_in_the_loop() {
 fn stalls_are_told_beside_the_time_of_a_handshake() {
     let strategies = offload(&[
         "--mode=inline,ring",
-        "--handshakes",
         "--body=3069",
         "--concurrency=4",
         "--echo=0",

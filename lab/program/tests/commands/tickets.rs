@@ -83,14 +83,6 @@ fn what_cannot_be_counted_here_is_told_before_anything_is_measured() {
     assert!(!text.contains("round 1"), "{text}");
 }
 
-#[test]
-fn too_few_lifetimes_to_see_an_old_ticket_are_refused() {
-    let output = tickets(&["--lifetimes=3"]);
-    let text = text(&output);
-    assert!(!output.status.success(), "{text}");
-    assert!(text.contains("--lifetimes"), "{text}");
-}
-
 /// A figure that one trial told.
 fn one(row: &StrategyRow, name: &str) -> f64 {
     let [value] = row.figures[name][..] else { panic!("{row:?}") };

@@ -44,7 +44,7 @@ pub(crate) struct Contrast {
     pub(crate) figure: &'static str,
     pub(crate) fault: &'static str,
     pub(crate) remedy: &'static str,
-    /// The rows whose variant has this, and no others.
+    /// What the variant of their rows must have.
     pub(crate) variant: Option<(&'static str, &'static str)>,
     /// What it counts, as said after the two numbers.
     pub words: &'static str,

@@ -100,12 +100,11 @@ pub(crate) fn medians(
     figure: &str,
     with: Option<(&str, &str)>,
 ) -> Option<[f64; 2]> {
-    let median = |row: &StrategyRow| Some(Spread::of(row.figures.get(figure)?)?.median);
     let mut remedies =
         strategies.rows.iter().rev().filter(|row| row.strategy == remedy && has(row, with));
     remedies.find_map(|other| {
         let same = |row: &&StrategyRow| row.strategy == fault && row.variant == other.variant;
-        Some([median(strategies.rows.iter().find(same)?)?, median(other)?])
+        Some([strategies.rows.iter().find(same)?.median(figure)?, other.median(figure)?])
     })
 }
 
@@ -134,13 +133,13 @@ fn has(row: &StrategyRow, with: Option<(&str, &str)>) -> bool {
 
 /// Bars: a group for each variant, a bar for each strategy that has the figure.
 fn picture(strategies: &Strategies, column: &Column) -> String {
-    let with = |row: &&StrategyRow| row.figures.get(&column.name).is_some_and(|v| !v.is_empty());
+    let with = |row: &&StrategyRow| !row.values(&column.name).is_empty();
     let names = names(strategies.rows.iter().filter(with));
     let mut groups: Vec<Group<'_>> = Vec::new();
     for row in &strategies.rows {
         let Some(at) = names.iter().position(|name| *name == row.strategy) else { continue };
-        let bar = row.figures.get(&column.name).and_then(|values| Spread::of(values));
-        let bar = bar.map(|s| Bar { value: s.median, range: Some([s.min, s.max]) });
+        let bar =
+            row.spread(&column.name).map(|s| Bar { value: s.median, range: Some([s.min, s.max]) });
         match groups.iter_mut().find(|(variant, _)| *variant == &row.variant) {
             Some((_, bars)) => bars[at] = bar,
             None => {
@@ -227,8 +226,7 @@ fn rows_table(strategies: &Strategies) -> String {
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let rows = strategies.rows.iter().filter(|row| row.failure.is_none()).map(|row| {
         let cell = |column: &Column| {
-            let values = row.figures.get(&column.name).map(Vec::as_slice).unwrap_or_default();
-            Cell::Number(match Spread::of(values) {
+            Cell::Number(match row.spread(&column.name) {
                 None => "\u{2013}".into(),
                 Some(Spread { median, min, max }) if min.total_cmp(&max).is_eq() => number(median),
                 Some(found) => spread(found),
