@@ -12,7 +12,7 @@ use crate::{
 /// What was agreed on, as the library tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// As on the wire: `0x0303` for TLS 1.2.
+    /// The version on the wire: `0x0303` for TLS 1.2.
     pub version: u16,
     /// The suite's IANA name.
     pub suite: String,

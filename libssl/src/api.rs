@@ -183,7 +183,7 @@ impl Api {
         self.SSL_CTX_ctrl.map_or(0, |control| unsafe { control(context, number, long, pointer) })
     }
 
-    /// As [`context_control`](Self::context_control), of a connection.
+    /// Sets something of a connection, as [`context_control`](Self::context_control) of a context.
     ///
     /// # Safety
     /// `ssl` is alive and no other thread's; `number` means what `long` and `pointer` are.
@@ -232,7 +232,7 @@ pub(crate) fn load(library: &Library, path: &std::path::Path) -> Result<Api, Err
 const QUEUE_LINES_MAX: usize = 8;
 const QUEUE_LINE_BYTES_MAX: usize = 256;
 
-/// Of `<openssl/ssl.h>`: 1.1.1 to 4.0 agree on all of these.
+/// Numbers of `<openssl/ssl.h>`: 1.1.1 to 4.0 agree on all of these.
 pub(crate) mod number {
     use std::ffi::{c_int, c_long, c_ulong};
 

@@ -369,7 +369,7 @@ fn feed_bytes_max(flavour: Flavour) -> usize {
     }
 }
 
-/// Of a slice that is at most [`CALL_BYTES_MAX`] long.
+/// The length of a slice that is at most [`CALL_BYTES_MAX`] long.
 fn length(part: &[u8]) -> c_int {
     c_int::try_from(part.len()).unwrap_or(c_int::MAX)
 }

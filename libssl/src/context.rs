@@ -65,7 +65,7 @@ pub struct Identification<'a> {
 /// How a client comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumption {
-    /// It does not; a TLS 1.3 server sends its tickets all the same.
+    /// The client does not; a TLS 1.3 server sends its tickets all the same.
     None,
     /// By the session's number in the server's cache, TLS 1.2.
     SessionId,
@@ -344,7 +344,7 @@ impl Context {
     }
 
     /// # Safety
-    /// As of [`Api::context_control`](crate::api::Api::context_control).
+    /// What is demanded by [`Api::context_control`](crate::api::Api::context_control).
     unsafe fn control(&self, number: c_int, long: c_long, pointer: *mut c_void) -> c_long {
         // SAFETY: as demanded.
         unsafe { self.library.api.context_control(self.raw, number, long, pointer) }

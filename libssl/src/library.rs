@@ -40,14 +40,10 @@ impl Library {
     /// libssl, [`Error::Second`] if the process holds another one, [`Error::OtherCrypto`] if the
     /// dynamic linker bound it to a foreign libcrypto.
     pub fn open(path: &Path) -> Result<&'static Self, Error> {
-        let file = loader::resolve(path)?;
-        loader::claim(&file, || match LOADED.get() {
-            Some(library) => Ok(library),
-            None => Self::load(path, &file),
-        })
+        loader::once(path, &LOADED, |file| Self::load(path, file))
     }
 
-    fn load(path: &Path, file: &Path) -> Result<&'static Self, Error> {
+    fn load(path: &Path, file: &Path) -> Result<Self, Error> {
         let beside = loader::libcrypto_beside(file).or_else(|| loader::libcrypto_beside(path));
         // First, so that libssl's need of that name is met by this file and no other.
         let libcrypto = beside.as_deref().map(loader::open).transpose()?;
@@ -60,7 +56,7 @@ impl Library {
             return Err(Error::OtherCrypto { libssl, libcrypto, beside });
         }
         std::mem::forget((libssl, libcrypto)); // never unloaded: `api` points into them
-        Ok(LOADED.get_or_init(|| library))
+        Ok(library)
     }
 
     /// The one in this process.
@@ -124,7 +120,7 @@ impl Library {
         &self.libcrypto
     }
 
-    /// Its name and version, in its own words.
+    /// The library's name and version, in its own words.
     #[must_use]
     pub fn version(&self) -> String {
         version_text(&self.api, VERSION)

@@ -4,7 +4,7 @@ use std::{
     ffi::{CStr, OsStr, c_char, c_int, c_void},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -40,34 +40,36 @@ pub(crate) fn file_of(address: *const c_void) -> Option<PathBuf> {
     Some(path.canonicalize().unwrap_or(path))
 }
 
-/// Loads the library at `path` with `load`, and says that this process now holds it.
+/// Loads the library at `path` with `load` into `place`, and says that this process now holds it;
+/// the second call gives the same one again.
 ///
 /// # Errors
-/// [`Error::Second`] if it holds another one, or what `load` says; then it holds none.
-pub(crate) fn claim<T>(path: &Path, load: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+/// [`Error::Load`] if there is no such file, [`Error::Second`] if the process holds another one, or
+/// what `load` says; then it holds none.
+pub(crate) fn once<T>(
+    path: &Path,
+    place: &'static OnceLock<T>,
+    load: impl FnOnce(&Path) -> Result<T, Error>,
+) -> Result<&'static T, Error> {
+    let asked = path.canonicalize().map_err(|error| Error::Load {
+        path: path.display().to_string(),
+        reason: error.to_string(),
+    })?;
     let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(loaded) = claimed.as_ref().filter(|loaded| *loaded != path) {
-        return Err(Error::Second { loaded: loaded.clone(), asked: path.to_owned() });
+    if let Some(loaded) = claimed.as_ref().filter(|loaded| **loaded != asked) {
+        return Err(Error::Second { loaded: loaded.clone(), asked });
     }
-    let loaded = load()?;
-    *claimed = Some(path.to_owned());
-    Ok(loaded)
+    if let Some(library) = place.get() {
+        return Ok(library);
+    }
+    let library = load(&asked)?;
+    *claimed = Some(asked);
+    Ok(place.get_or_init(|| library))
 }
 
 /// The library that this process holds.
 pub(crate) fn claimed() -> Option<PathBuf> {
     CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// `path` with symbolic links followed.
-///
-/// # Errors
-/// [`Error::Load`] if there is no such file.
-pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
-    path.canonicalize().map_err(|error| Error::Load {
-        path: path.display().to_string(),
-        reason: error.to_string(),
-    })
 }
 
 /// The file that libssl at `path` should find its cryptography in, if it lies beside it.
@@ -85,7 +87,7 @@ fn reason_of(error: &libloading::Error) -> String {
 
 static CLAIMED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// As `<dlfcn.h>` has it.
+/// What `<dlfcn.h>` has.
 #[repr(C)]
 struct DlInfo {
     file_name: *const c_char,

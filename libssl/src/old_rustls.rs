@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Library::open(path)    prepare(request)    thread()    server() / client()
-//! one per process   ---> Shared         ---> Thread ---> End: handshake, send, receive
+//! one per process   ---> Contexts         ---> Thread ---> Connection: handshake, send, receive
 //! ```
 
 use std::{
@@ -31,9 +31,9 @@ pub struct Library {
 
 /// What threads share. Never freed: a count of who uses it would be one that all threads write.
 #[derive(Clone, Copy)]
-pub struct Shared {
+pub struct Contexts {
     library: &'static Library,
-    raw: *mut RawShared,
+    raw: *mut RawContexts,
 }
 
 /// What one thread makes connections with.
@@ -43,11 +43,11 @@ pub struct Thread {
 }
 
 /// One end of one connection.
-pub struct End {
+pub struct Connection {
     library: &'static Library,
-    raw: *mut RawEnd,
+    raw: *mut RawConnection,
     /// Not for two threads at once.
-    alone: PhantomData<*mut RawEnd>,
+    alone: PhantomData<*mut RawConnection>,
 }
 
 /// What a client needs to resume.
@@ -57,13 +57,13 @@ pub struct Session {
 }
 
 // SAFETY: what stands behind it is Send and Sync in its own crate.
-unsafe impl Send for Shared {}
+unsafe impl Send for Contexts {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for Contexts {}
 // SAFETY: what stands behind it is Send in its own crate.
 unsafe impl Send for Thread {}
 // SAFETY: as above.
-unsafe impl Send for End {}
+unsafe impl Send for Connection {}
 // SAFETY: as above.
 unsafe impl Send for Session {}
 
@@ -71,17 +71,13 @@ impl Library {
     /// Loads the library at `path`. The second call in a process gives the same one again.
     ///
     /// # Errors
-    /// As of [`crate::Library::open`]; [`Error::Call`] if it was built by another version of the
+    /// Those of [`crate::Library::open`]; [`Error::Call`] if it was built by another version of the
     /// lab.
     pub fn open(path: &Path) -> Result<&'static Self, Error> {
-        let file = loader::resolve(path)?;
-        loader::claim(&file, || match LOADED.get() {
-            Some(library) => Ok(library),
-            None => Self::load(&file),
-        })
+        loader::once(path, &LOADED, Self::load)
     }
 
-    fn load(file: &Path) -> Result<&'static Self, Error> {
+    fn load(file: &Path) -> Result<Self, Error> {
         let raw = loader::open(file)?;
         let api = Api::load(&raw, file)?;
         std::mem::forget(raw); // never unloaded: `api` points into it
@@ -95,7 +91,7 @@ impl Library {
             );
             return Err(Error::Call { call: "old_rustls_interface", reason });
         }
-        Ok(LOADED.get_or_init(|| Self { api, path: file.to_owned() }))
+        Ok(Self { api, path: file.to_owned() })
     }
 
     /// The file that was loaded.
@@ -118,13 +114,13 @@ impl Library {
     ///
     /// # Errors
     /// [`Error::Refused`] if this version cannot do it, else [`Error::Call`].
-    pub fn prepare(&'static self, request: &str) -> Result<Shared, Error> {
+    pub fn prepare(&'static self, request: &str) -> Result<Contexts, Error> {
         // SAFETY: reads the request within its length.
         let raw = unsafe { (self.api.old_rustls_prepare)(request.as_ptr(), request.len()) };
         if raw.is_null() {
             return Err(self.error("old_rustls_prepare"));
         }
-        Ok(Shared { library: self, raw })
+        Ok(Contexts { library: self, raw })
     }
 
     /// Why the last call on this thread failed.
@@ -138,11 +134,11 @@ impl Library {
     }
 }
 
-impl Shared {
+impl Contexts {
     /// The calling thread's.
     ///
     /// # Errors
-    /// As of [`Library::prepare`].
+    /// Those of [`Library::prepare`].
     pub fn thread(&self) -> Result<Thread, Error> {
         let Self { library, raw } = *self;
         // SAFETY: `raw` came from the library and is never freed.
@@ -159,17 +155,17 @@ impl Thread {
     ///
     /// # Errors
     /// In rustls's words.
-    pub fn server(&mut self) -> Result<End, Error> {
+    pub fn server(&mut self) -> Result<Connection, Error> {
         // SAFETY: `raw` is owned, and `&mut self` keeps others away.
         let raw = unsafe { (self.library.api.old_rustls_server)(self.raw) };
-        End::new(self.library, raw, "old_rustls_server")
+        Connection::new(self.library, raw, "old_rustls_server")
     }
 
     /// A client at the start of a connection that offers `session`.
     ///
     /// # Errors
     /// In rustls's words.
-    pub fn client(&mut self, session: Option<Session>) -> Result<End, Error> {
+    pub fn client(&mut self, session: Option<Session>) -> Result<Connection, Error> {
         let session = session.map_or(ptr::null_mut(), |session| {
             let raw = session.raw;
             std::mem::forget(session); // given away
@@ -177,19 +173,23 @@ impl Thread {
         });
         // SAFETY: as above; `session` is null or owned, and given away.
         let raw = unsafe { (self.library.api.old_rustls_client)(self.raw, session) };
-        End::new(self.library, raw, "old_rustls_client")
+        Connection::new(self.library, raw, "old_rustls_client")
     }
 }
 
-impl End {
-    fn new(library: &'static Library, raw: *mut RawEnd, call: &'static str) -> Result<Self, Error> {
+impl Connection {
+    fn new(
+        library: &'static Library,
+        raw: *mut RawConnection,
+        call: &'static str,
+    ) -> Result<Self, Error> {
         if raw.is_null() {
             return Err(library.error(call));
         }
         Ok(Self { library, raw, alone: PhantomData })
     }
 
-    /// As of [`crate::Connection::handshake`].
+    /// Does what [`crate::Connection::handshake`] does.
     ///
     /// # Errors
     /// In rustls's words.
@@ -203,7 +203,7 @@ impl End {
         Ok(if self.told(done, "handshake")? { Step::Done } else { Step::Wants })
     }
 
-    /// As of [`crate::Connection::send`].
+    /// Does what [`crate::Connection::send`] does.
     ///
     /// # Errors
     /// In rustls's words.
@@ -217,7 +217,7 @@ impl End {
         self.told(done, "send").map(|_| ())
     }
 
-    /// As of [`crate::Connection::receive`].
+    /// Does what [`crate::Connection::receive`] does.
     ///
     /// # Errors
     /// In rustls's words.
@@ -263,7 +263,7 @@ impl End {
     }
 }
 
-impl Drop for End {
+impl Drop for Connection {
     fn drop(&mut self) {
         // SAFETY: owned, and nobody uses it after this.
         unsafe { (self.library.api.old_rustls_end_free)(self.raw) }
@@ -297,34 +297,34 @@ unsafe extern "C" fn append(to: *mut c_void, start: *const u8, length: usize) {
 
 type Sink = unsafe extern "C" fn(*mut c_void, *const u8, usize);
 
-objects! { RawEnd RawSession RawShared RawThread }
+objects! { RawConnection RawSession RawContexts RawThread }
 
 functions! {
     /// See [`EXPORTS`].
     struct Api of "an older rustls that the lab built";
     required {
-        fn old_rustls_client(*mut RawThread, *mut RawSession) -> *mut RawEnd;
-        fn old_rustls_end_free(*mut RawEnd);
+        fn old_rustls_client(*mut RawThread, *mut RawSession) -> *mut RawConnection;
+        fn old_rustls_end_free(*mut RawConnection);
         fn old_rustls_error(Sink, *mut c_void) -> c_int;
-        fn old_rustls_handshake(*mut RawEnd, *const u8, usize, Sink, *mut c_void) -> c_int;
+        fn old_rustls_handshake(*mut RawConnection, *const u8, usize, Sink, *mut c_void) -> c_int;
         fn old_rustls_holds(Sink, *mut c_void);
         fn old_rustls_interface() -> c_int;
-        fn old_rustls_negotiated(*const RawEnd, Sink, *mut c_void) -> c_int;
-        fn old_rustls_prepare(*const u8, usize) -> *mut RawShared;
+        fn old_rustls_negotiated(*const RawConnection, Sink, *mut c_void) -> c_int;
+        fn old_rustls_prepare(*const u8, usize) -> *mut RawContexts;
         fn old_rustls_receive(
-            *mut RawEnd, *const u8, usize, Sink, *mut c_void, *mut c_void
+            *mut RawConnection, *const u8, usize, Sink, *mut c_void, *mut c_void
         ) -> c_int;
-        fn old_rustls_send(*mut RawEnd, *const u8, usize, Sink, *mut c_void) -> c_int;
-        fn old_rustls_server(*mut RawThread) -> *mut RawEnd;
-        fn old_rustls_session(*mut RawEnd) -> *mut RawSession;
+        fn old_rustls_send(*mut RawConnection, *const u8, usize, Sink, *mut c_void) -> c_int;
+        fn old_rustls_server(*mut RawThread) -> *mut RawConnection;
+        fn old_rustls_session(*mut RawConnection) -> *mut RawSession;
         fn old_rustls_session_free(*mut RawSession);
-        fn old_rustls_thread(*const RawShared) -> *mut RawThread;
+        fn old_rustls_thread(*const RawContexts) -> *mut RawThread;
         fn old_rustls_thread_free(*mut RawThread);
     }
     optional {}
 }
 
-/// Of [`EXPORTS`] as they stand.
+/// The version of [`EXPORTS`] as they stand.
 const INTERFACE: c_int = 1;
 
 static LOADED: OnceLock<Library> = OnceLock::new();

@@ -28,8 +28,8 @@ pub struct Library {
 
 /// Everything that connections of one side have in common. Threads may share it.
 ///
-/// It is never freed: s2n-tls does not count who uses a config, and a count of our own would be
-/// one that all threads write.
+/// A context is never freed: s2n-tls does not count who uses a config, and a count of our own would
+/// be one that all threads write.
 pub struct Context {
     library: &'static Library,
     raw: *mut Config,
@@ -61,16 +61,12 @@ impl Library {
     /// Loads the s2n-tls at `path`. The second call in a process gives the same library again.
     ///
     /// # Errors
-    /// As of [`crate::Library::open`].
+    /// Those of [`crate::Library::open`].
     pub fn open(path: &Path) -> Result<&'static Self, Error> {
-        let file = loader::resolve(path)?;
-        loader::claim(&file, || match LOADED.get() {
-            Some(library) => Ok(library),
-            None => Self::load(&file),
-        })
+        loader::once(path, &LOADED, Self::load)
     }
 
-    fn load(file: &Path) -> Result<&'static Self, Error> {
+    fn load(file: &Path) -> Result<Self, Error> {
         let beside = file.with_file_name("libcrypto.so");
         // First, so that s2n-tls's need of that name is met by this file and no other.
         let libcrypto = beside.exists().then(|| loader::open(&beside)).transpose()?;
@@ -91,7 +87,7 @@ impl Library {
         if !ready {
             return Err(library.error("s2n_init"));
         }
-        Ok(LOADED.get_or_init(|| library))
+        Ok(library)
     }
 
     /// The file that was loaded.

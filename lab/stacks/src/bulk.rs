@@ -11,7 +11,6 @@ mod asio;
 mod compat;
 mod content;
 mod control;
-mod error_lock;
 mod in_memory;
 mod on_lanes;
 mod on_tokio;
@@ -45,7 +44,7 @@ use crate::{
     bulk::{
         asio::Library,
         plan::Over,
-        task::{BulkTask, FaultKind, Loops, Runtime, Verify},
+        task::{BulkTask, Emulation, FaultKind, Loops, Runtime, Verify},
     },
     stacks,
 };
@@ -75,8 +74,8 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 500,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     window_ms: u64,
-    /// Connections, over sockets [default: 8]
-    #[arg(long, value_delimiter = ',', value_name = "N")]
+    /// Connections, over sockets
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "8")]
     connections: Vec<usize>,
     /// Messages per connection, over sockets
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -87,16 +86,12 @@ pub struct Arguments {
     /// One event loop for all threads, or one for each
     #[arg(long, value_delimiter = ',', value_enum, default_value = "shared,per-lane")]
     strategy: Vec<Loops>,
-    /// Faults of the past: the lock around OpenSSL 1.0's error queues
+    /// Faults of the past, under Asio: the lock around OpenSSL 1.0's error queues
     #[arg(long, value_delimiter = ',', value_enum, default_value = "none")]
-    emulate: Vec<plan::Emulation>,
+    emulate: Vec<Emulation>,
     /// How arriving bytes are checked, inside the clock [default: sha256 over sockets]
     #[arg(long, value_enum)]
     verify: Option<Verify>,
-    /// Every number of connections of 1, 4, 10 and 20 with every number of threads up to the
-    /// processors', unless they are given
-    #[arg(long)]
-    matrix: bool,
     /// Leaves threads to the scheduler
     #[arg(long)]
     no_pin: bool,

@@ -77,7 +77,7 @@ pub struct Arguments {
     /// Makes trials commit this fault, for tests of the harness
     #[arg(long, hide = true)]
     fault: Option<Fault>,
-    /// Of that stack's trials only
+    /// Limits the fault to that stack's trials
     #[arg(long, hide = true, requires = "fault")]
     fault_of: Option<String>,
 }

@@ -7,5 +7,6 @@ mod compat;
 pub mod handshake;
 pub mod inventory;
 pub mod memory;
+mod pair;
 pub mod stack;
 pub mod stacks;

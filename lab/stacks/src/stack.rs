@@ -46,7 +46,7 @@ pub trait Prepared: Send + Sync {
     /// here.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     ///
     /// [`Share::Thread`]: sealane_lab_model::scenario::Share::Thread
     fn worker(&self) -> Result<Box<dyn Worker>, Error>;
@@ -57,7 +57,7 @@ pub trait Worker: Send {
     /// A server at the start of a connection.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     fn server(&mut self) -> Result<Box<dyn Endpoint>, Error>;
 
     /// A client at the start of a connection, which offers `session`, verifies the server's chain
@@ -66,7 +66,7 @@ pub trait Worker: Send {
     /// nothing was.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     ///
     /// [`Share::Session`]: sealane_lab_model::scenario::Share::Session
     fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error>;
@@ -78,19 +78,19 @@ pub trait Endpoint: Send {
     /// Goes on with the handshake. A client starts it with no bytes.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error>;
 
     /// Encrypts `plaintext` into records.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error>;
 
     /// Decrypts; takes in tickets too. `true`: the peer has said that it sends no more.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     fn receive(
         &mut self,
         incoming: &[u8],
@@ -111,7 +111,7 @@ pub trait Endpoint: Send {
     /// library keeps for the next ones if it can: before memory is measured.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     fn release(&mut self) -> Result<(), Error> {
         Ok(())
     }

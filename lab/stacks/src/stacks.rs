@@ -12,6 +12,41 @@
 //!
 //! Beside the libraries stands work whose counts are known beforehand, `synthetic`.
 
+/// What an end of every library behind the crate sealane-libssl does the same way.
+macro_rules! carried {
+    () => {
+        fn handshake(
+            &mut self,
+            incoming: &[u8],
+            outgoing: &mut Vec<u8>,
+        ) -> Result<crate::stack::Progress, Error> {
+            let step = self.0.handshake(incoming, outgoing);
+            Ok(match step.map_err($crate::stacks::libssl::failed)? {
+                sealane_libssl::Step::Done => crate::stack::Progress::Done,
+                sealane_libssl::Step::Wants => crate::stack::Progress::Wants,
+            })
+        }
+
+        fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
+            self.0.send(plaintext, outgoing).map_err($crate::stacks::libssl::failed)
+        }
+
+        fn receive(
+            &mut self,
+            incoming: &[u8],
+            plaintext: &mut Vec<u8>,
+            outgoing: &mut Vec<u8>,
+        ) -> Result<bool, Error> {
+            let received = self.0.receive(incoming, plaintext, outgoing);
+            received.map_err($crate::stacks::libssl::failed)
+        }
+
+        fn session(&mut self) -> Option<Session> {
+            Some(Session(Box::new(self.0.session()?)))
+        }
+    };
+}
+
 pub(crate) mod cache;
 mod identity;
 pub mod libssl;

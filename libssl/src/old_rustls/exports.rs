@@ -60,9 +60,9 @@ use crate::{
 };
 
 /// What the threads share; also a thread's own, an end of a connection, and a session.
-pub struct Shared(Box<dyn Prepared>);
+pub struct Contexts(Box<dyn Prepared>);
 pub struct Thread(Box<dyn Worker>);
-pub struct End(Box<dyn Endpoint>);
+pub struct Connection(Box<dyn Endpoint>);
 pub struct Kept(Session);
 
 /// Takes bytes that live through the call, for whoever the first argument stands for.
@@ -87,7 +87,7 @@ pub extern "C" fn old_rustls_interface() -> c_int {
 /// # Safety
 /// `request` is readable for `length` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn old_rustls_prepare(request: *const u8, length: usize) -> *mut Shared {
+pub unsafe extern "C" fn old_rustls_prepare(request: *const u8, length: usize) -> *mut Contexts {
     // SAFETY: as demanded.
     let request = unsafe { bytes(request, length) };
     let prepared = serde_json::from_slice(request)
@@ -102,13 +102,13 @@ pub unsafe extern "C" fn old_rustls_prepare(request: *const u8, length: usize) -
             };
             contexts::prepare(library, &scenario, &Credentials::at(&credentials))
         });
-    given(prepared.map(Shared))
+    given(prepared.map(Contexts))
 }
 
 /// # Safety
 /// `shared` came from `old_rustls_prepare`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn old_rustls_thread(shared: *const Shared) -> *mut Thread {
+pub unsafe extern "C" fn old_rustls_thread(shared: *const Contexts) -> *mut Thread {
     // SAFETY: as demanded; it is never freed.
     given(unsafe { &(*shared).0 }.worker().map(Thread))
 }
@@ -116,19 +116,22 @@ pub unsafe extern "C" fn old_rustls_thread(shared: *const Shared) -> *mut Thread
 /// # Safety
 /// `thread` came from `old_rustls_thread` on this thread, and nobody else uses it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn old_rustls_server(thread: *mut Thread) -> *mut End {
+pub unsafe extern "C" fn old_rustls_server(thread: *mut Thread) -> *mut Connection {
     // SAFETY: as demanded.
-    given(unsafe { &mut (*thread).0 }.server().map(End))
+    given(unsafe { &mut (*thread).0 }.server().map(Connection))
 }
 
 /// # Safety
-/// As of `old_rustls_server`; `session` is null, or is given away.
+/// What is demanded by `old_rustls_server`; `session` is null, or is given away.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn old_rustls_client(thread: *mut Thread, session: *mut Kept) -> *mut End {
+pub unsafe extern "C" fn old_rustls_client(
+    thread: *mut Thread,
+    session: *mut Kept,
+) -> *mut Connection {
     // SAFETY: as demanded.
     let session = (!session.is_null()).then(|| unsafe { Box::from_raw(session) }.0);
     // SAFETY: as demanded.
-    given(unsafe { &mut (*thread).0 }.client(session).map(End))
+    given(unsafe { &mut (*thread).0 }.client(session).map(Connection))
 }
 
 /// 1 if the handshake is done, 0 if the peer's next bytes are needed.
@@ -138,7 +141,7 @@ pub unsafe extern "C" fn old_rustls_client(thread: *mut Thread, session: *mut Ke
 /// takes `to`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn old_rustls_handshake(
-    end: *mut End,
+    end: *mut Connection,
     incoming: *const u8,
     length: usize,
     sink: Sink,
@@ -155,10 +158,10 @@ pub unsafe extern "C" fn old_rustls_handshake(
 }
 
 /// # Safety
-/// As of `old_rustls_handshake`.
+/// What is demanded by `old_rustls_handshake`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn old_rustls_send(
-    end: *mut End,
+    end: *mut Connection,
     plaintext: *const u8,
     length: usize,
     sink: Sink,
@@ -177,10 +180,10 @@ pub unsafe extern "C" fn old_rustls_send(
 /// 1 if the peer sends no more.
 ///
 /// # Safety
-/// As of `old_rustls_handshake`; `sink` takes both `to` and `plain`.
+/// What is demanded by `old_rustls_handshake`; `sink` takes both `to` and `plain`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn old_rustls_receive(
-    end: *mut End,
+    end: *mut Connection,
     incoming: *const u8,
     length: usize,
     sink: Sink,
@@ -204,10 +207,10 @@ pub unsafe extern "C" fn old_rustls_receive(
 /// What was agreed on, in JSON.
 ///
 /// # Safety
-/// As of `old_rustls_handshake`.
+/// What is demanded by `old_rustls_handshake`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn old_rustls_negotiated(
-    end: *const End,
+    end: *const Connection,
     sink: Sink,
     to: *mut c_void,
 ) -> c_int {
@@ -239,7 +242,7 @@ pub unsafe extern "C" fn old_rustls_holds(sink: Sink, to: *mut c_void) {
 /// # Safety
 /// `end` came from here and nobody else uses it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn old_rustls_session(end: *mut End) -> *mut Kept {
+pub unsafe extern "C" fn old_rustls_session(end: *mut Connection) -> *mut Kept {
     // SAFETY: as demanded.
     let session = unsafe { &mut (*end).0 }.session();
     session.map_or(ptr::null_mut(), |session| Box::into_raw(Box::new(Kept(session))))
@@ -248,7 +251,7 @@ pub unsafe extern "C" fn old_rustls_session(end: *mut End) -> *mut Kept {
 /// # Safety
 /// `end` came from here and nobody uses it any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn old_rustls_end_free(end: *mut End) {
+pub unsafe extern "C" fn old_rustls_end_free(end: *mut Connection) {
     // SAFETY: as demanded.
     drop(unsafe { Box::from_raw(end) });
 }

@@ -94,7 +94,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// As [`crate::Connection::handshake`].
+    /// Does what [`crate::Connection::handshake`] does.
     ///
     /// # Errors
     /// The library's words.
@@ -111,7 +111,7 @@ impl Connection {
         })
     }
 
-    /// As [`crate::Connection::send`].
+    /// Does what [`crate::Connection::send`] does.
     ///
     /// # Errors
     /// The library's words.
@@ -135,7 +135,7 @@ impl Connection {
         })
     }
 
-    /// As [`crate::Connection::receive`].
+    /// Does what [`crate::Connection::receive`] does.
     ///
     /// # Errors
     /// The library's words.
@@ -167,7 +167,7 @@ impl Connection {
         })
     }
 
-    /// As [`crate::Connection::agreed`].
+    /// Does what [`crate::Connection::agreed`] does.
     #[must_use]
     pub fn agreed(&self) -> Agreed {
         let api = &self.library.api;
@@ -295,7 +295,7 @@ unsafe extern "C" fn receive(wire: *mut c_void, place: *mut u8, length: u32) -> 
 }
 
 /// # Safety
-/// As [`receive`].
+/// What [`receive`] demands.
 unsafe extern "C" fn transmit(wire: *mut c_void, bytes: *const u8, length: u32) -> c_int {
     let wire = wire.cast::<Wire>();
     // SAFETY: as demanded; `outgoing` is the caller's while a call is under way, else null.
@@ -336,7 +336,7 @@ pub(super) unsafe extern "C" fn keep_newest(
 
 /// Plaintext of one record.
 const RECORD_BYTES_MAX: usize = 16_384;
-/// Its own numbers, from its header.
+/// Numbers of s2n-tls, from its header.
 const SERVER: c_uint = 0;
 const CLIENT: c_uint = 1;
 const SELF_SERVICE: c_uint = 1;

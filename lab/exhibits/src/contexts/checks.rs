@@ -1,4 +1,4 @@
-//! The verdicts on `contexts`: E1 to E8 of the write-up's list, from rows and from the checks' own
+//! The checks of `contexts`: E1 to E8 of the write-up's list, from rows and from the checks' own
 //! trials, by a [`Judge`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,8 +32,8 @@ pub(super) struct Judge {
 /// The figures of a trial, or why it has none.
 type Told = Result<BTreeMap<String, f64>, String>;
 
-/// A verdict before it is written down: whether it holds, and what shows it.
-type Verdict = (Option<bool>, String);
+/// What became of a check: whether it holds, and what shows it.
+type Judged = (Option<bool>, String);
 
 impl Judge {
     /// `sockets` are those of one client.
@@ -52,11 +52,11 @@ impl Judge {
         self.heard.insert((check, stack.to_owned()), told);
     }
 
-    /// All verdicts.
+    /// All of them.
     pub(super) fn checks(&self, strategies: &Strategies) -> Vec<StrategyCheck> {
         let rows: Vec<&StrategyRow> =
             strategies.rows.iter().filter(|row| row.failure.is_none()).collect();
-        let verdicts = [
+        let judged = [
             ("E1", "contexts are built as often as the strategy says", self.built(&rows)),
             ("E2", "building them is what a context per socket costs", self.costs(&rows)),
             ("E3", "a handshake sees the roots from before a swap or after it", self.swaps()),
@@ -66,7 +66,7 @@ impl Judge {
             ("E7", "equal options are parsed once in the process", self.parsed(&rows)),
             ("E8", "which is faster at 16 threads, shared or per lane", self.shared(&rows)),
         ];
-        let checks = verdicts.into_iter().chain(self.beside_libmongoc(&rows));
+        let checks = judged.into_iter().chain(self.beside_libmongoc(&rows));
         checks.map(|(id, claim, (holds, shown))| check(id, claim, holds, shown)).collect()
     }
 
@@ -75,7 +75,7 @@ impl Judge {
     fn beside_libmongoc(
         &self,
         rows: &[&StrategyRow],
-    ) -> Option<(&'static str, &'static str, Verdict)> {
+    ) -> Option<(&'static str, &'static str, Judged)> {
         let pinged = Protocol::Mongodb.name();
         let libmongoc = rows.iter().find(|row| strategy_of(row).is_none())?;
         let ours = rows.iter().find(|row| {
@@ -100,7 +100,7 @@ impl Judge {
         Some(("E2", claim, (holds, shown)))
     }
 
-    fn built(&self, rows: &[&StrategyRow]) -> Verdict {
+    fn built(&self, rows: &[&StrategyRow]) -> Judged {
         let (mut wrong, mut right) = (Vec::new(), Vec::new());
         for row in rows {
             let Some(strategy) = strategy_of(row) else { continue };
@@ -127,10 +127,10 @@ impl Judge {
         }
         let mut told = BTreeSet::new();
         right.retain(|text| told.insert(text.clone()));
-        verdict(&wrong, &right, &format!("; {0} of {0} answers each", self.sockets))
+        judged(&wrong, &right, &format!("; {0} of {0} answers each", self.sockets))
     }
 
-    fn costs(&self, rows: &[&StrategyRow]) -> Verdict {
+    fn costs(&self, rows: &[&StrategyRow]) -> Judged {
         if self.bundle < BUNDLE_MIN {
             return (None, format!("a bundle of {} roots cannot show it", self.bundle));
         }
@@ -153,10 +153,10 @@ impl Judge {
             let good = share >= 30.0 && after <= 1.0 && many >= 3.0 * one;
             if good { &mut right } else { &mut wrong }.push(text);
         }
-        verdict(&wrong, &right, "")
+        judged(&wrong, &right, "")
     }
 
-    fn swaps(&self) -> Verdict {
+    fn swaps(&self) -> Judged {
         self.told("E3", |figures| {
             let [swaps, trusted, refused] =
                 ["swaps", "trusted", "refused"].map(|name| value(figures, name));
@@ -168,7 +168,7 @@ impl Judge {
         })
     }
 
-    fn freed(&self, rows: &[&StrategyRow]) -> Verdict {
+    fn freed(&self, rows: &[&StrategyRow]) -> Judged {
         let (mut wrong, mut sums) = (Vec::new(), [0.0; 2]);
         let counted = rows.iter().filter(|row| strategy_of(row).is_some()).map(|row| {
             let sum = |name: &str| row.figures.get(name).into_iter().flatten().sum::<f64>();
@@ -202,10 +202,10 @@ impl Judge {
             (!held).then(text)
         }));
         let right = (sums[0] > 0.0).then(|| format!("{:.0} built, {:.0} freed", sums[0], sums[1]));
-        verdict(&wrong, right.as_slice(), "")
+        judged(&wrong, right.as_slice(), "")
     }
 
-    fn names(&self) -> Verdict {
+    fn names(&self) -> Judged {
         self.told("E5", |figures| {
             let [refused, pings, built] =
                 ["refused", "pings", "contexts_built"].map(|name| value(figures, name));
@@ -215,7 +215,7 @@ impl Judge {
         })
     }
 
-    fn bad_options(&self) -> Verdict {
+    fn bad_options(&self) -> Judged {
         self.told("E6", |figures| {
             let [errors, pings, slowest] =
                 ["errors", "pings", "slowest_cpu_ms"].map(|name| value(figures, name));
@@ -227,7 +227,7 @@ impl Judge {
         })
     }
 
-    fn parsed(&self, rows: &[&StrategyRow]) -> Verdict {
+    fn parsed(&self, rows: &[&StrategyRow]) -> Judged {
         let (mut wrong, mut right) = (Vec::new(), Vec::new());
         for row in rows.iter().filter(|row| strategy_of(row) == Some(Strategy::Digest)) {
             let parsed = shown(row, "certificates_parsed");
@@ -240,11 +240,11 @@ impl Judge {
             if good { &mut right } else { &mut wrong }.push(text);
         }
         right.dedup();
-        verdict(&wrong, &right, "")
+        judged(&wrong, &right, "")
     }
 
     /// Never decided here: it is about 16 threads on as many processors.
-    fn shared(&self, rows: &[&StrategyRow]) -> Verdict {
+    fn shared(&self, rows: &[&StrategyRow]) -> Judged {
         let mut texts = Vec::new();
         let pair = rows.iter().filter(|row| row.variant.contains_key("threads"));
         let (shared, lanes): (Vec<_>, Vec<_>) =
@@ -271,7 +271,7 @@ impl Judge {
         &self,
         wanted: &str,
         judge: impl Fn(&BTreeMap<String, f64>) -> (bool, String),
-    ) -> Verdict {
+    ) -> Judged {
         let (mut wrong, mut right) = (Vec::new(), Vec::new());
         for ((_, stack), told) in self.heard.iter().filter(|((check, _), _)| *check == wanted) {
             match told.as_ref().map(&judge) {
@@ -280,12 +280,12 @@ impl Judge {
                 Err(reason) => wrong.push(format!("{stack}: {reason}")),
             }
         }
-        verdict(&wrong, &right, "")
+        judged(&wrong, &right, "")
     }
 }
 
 /// What is wrong, or else what is right, or else that nothing shows it.
-fn verdict(wrong: &[String], right: &[String], behind: &str) -> Verdict {
+fn judged(wrong: &[String], right: &[String], behind: &str) -> Judged {
     match (wrong.is_empty(), right.is_empty()) {
         (false, _) => (Some(false), wrong.join("; ")),
         (true, false) => (Some(true), right.join(", ") + behind),

@@ -25,7 +25,7 @@ impl Connection {
     /// Connects to `peer` and shakes hands by `tls`, a client at its start.
     ///
     /// # Errors
-    /// As the system or the library tells.
+    /// What the system or the library tells.
     pub(super) fn open(mut tls: Box<dyn Endpoint>, peer: &Peer) -> Result<Self, Error> {
         let failed = || Error::io(format!("connect to {}", peer.address));
         let mut socket =

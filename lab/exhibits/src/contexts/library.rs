@@ -18,13 +18,13 @@ pub(super) trait Library: Send + Sync {
     /// Reads the options that clients have in common, and builds nothing.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// What [`build`](Self::build) says.
     fn options<'a>(&'a self, files: &Files) -> Result<Box<dyn Options + 'a>, Error>;
 
     /// A place for a context that is swapped while threads connect.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// What [`build`](Self::build) says.
     fn slot<'a>(&'a self, files: &Files) -> Result<Box<dyn Slot + 'a>, Error>;
 
     /// What was built and freed so far.
@@ -39,7 +39,7 @@ pub(super) trait Options: Send + Sync {
     /// Their context, built if the process has none for such options.
     ///
     /// # Errors
-    /// As [`Library::build`].
+    /// What [`Library::build`] says.
     fn context(&self) -> Result<SharedContext, Error>;
 }
 
@@ -48,13 +48,13 @@ pub(super) trait Slot: Send + Sync {
     /// A thread's way to it: each of its connections is made from the context of that moment.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     fn lane<'a>(&'a self) -> Result<Box<dyn Lane + 'a>, Error>;
 
     /// Builds another one and puts it there; the old one stays if that fails.
     ///
     /// # Errors
-    /// As [`Library::build`].
+    /// What [`Library::build`] says.
     fn swap(&self, files: &Files) -> Result<(), Error>;
 }
 
@@ -66,7 +66,7 @@ pub(super) trait ClientContext: Send + Sync {
     /// A thread's way to connect with it.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     fn lane(&self) -> Result<Box<dyn Lane>, Error>;
 }
 
@@ -75,7 +75,7 @@ pub(super) trait Lane {
     /// A client at the start of a connection to `name`, which must stand in the certificate.
     ///
     /// # Errors
-    /// As the library tells.
+    /// What the library tells.
     fn connect(&mut self, name: &str) -> Result<Box<dyn Endpoint>, Error>;
 }
 
@@ -114,7 +114,7 @@ pub(super) fn load(name: &str) -> Result<Box<dyn Library>, Error> {
 /// Distinct certificates in a PEM file.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub(super) fn certificates_in(file: &Path) -> Result<u64, Error> {
     let text = fs::read_to_string(file).map_err(Error::file(file))?;
     let bodies: BTreeSet<&str> =

@@ -1,7 +1,7 @@
 //! OpenSSL, or any other libssl: a context holds what was read from the bundle, so that building
 //! one parses it. The library itself counts, see [`sealane_libssl::Census`].
 //!
-//! It knows no digests of options and no swap; what is here is the least that a program writes
+//! libssl knows no digests of options and no swap; what is here is the least that a program writes
 //! around it.
 
 use std::{
@@ -31,7 +31,7 @@ impl OpenSsl {
     /// The stack `name`.
     ///
     /// # Errors
-    /// It is no libssl, or is not here.
+    /// The stack is no libssl, or is not here.
     pub(super) fn load(name: &str) -> Result<Self, Error> {
         let no_libssl = || {
             let text = format!("{name} has no contexts to compare: try sealane or openssl");

@@ -315,7 +315,7 @@ fn with_root(
 }
 
 const DEFAULT_STACKS: [&str; 2] = [MONGOCS_STACK, library::SEALANE];
-/// As a stack on the command line.
+/// The driver's name as a stack on the command line.
 const LIBMONGOC: &str = "libmongoc";
 /// What it is linked with, and compared with.
 const MONGOCS_STACK: &str = "openssl";
@@ -325,7 +325,7 @@ const BUNDLES: [&str; 2] =
 const CLIENT_THREADS_MAX: usize = 256;
 /// Pairs of connections to a right and to a wrong name.
 const NAMES_MAX: u64 = 1_000;
-/// As the write-up's check asks.
+/// Threads that the write-up's check asks for.
 const SWAP_THREADS: usize = 8;
 const SWAPS_PER_SECOND: u64 = 100;
 const TIME_MAX: Duration = Duration::from_secs(60);

@@ -20,7 +20,17 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
     let processors = processors.max(2);
     let (threads, more) = (format!("1,{processors}"), 2 * processors);
     let writes = if on_path("valgrind").is_some() { "--shared-writes" } else { "" };
-    let runtime = if Path::new(ASIO).is_file() { "asio" } else { "tokio" };
+    let mut bulk = step(
+        "bulk",
+        "loops and locks",
+        80,
+        format!(
+            "bulk --over=sockets --runtime=asio --stack=openssl \
+             --strategy=shared,per-lane --emulate=none,error-lock --threads={threads},{more} \
+             --connections=20 --messages=20 --size=1M --rounds=5 --verify=compare"
+        ),
+    );
+    bulk.lacks = (!Path::new(ASIO).is_file()).then(|| NO_ASIO.to_owned());
     let mut contexts = step("contexts", "who builds contexts", 120, "contexts --rounds=3".into());
     contexts.lacks = on_path("redis-server").is_none().then(|| REDIS.to_owned());
     vec![
@@ -36,16 +46,7 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
             30,
             "ring --rounds=5 --bytes=300000000".into(),
         ),
-        step(
-            "bulk",
-            "loops and locks",
-            80,
-            format!(
-                "bulk --over=sockets --runtime={runtime} --stack=openssl \
-                 --strategy=shared,per-lane --emulate=none,error-lock --threads={threads},{more} \
-                 --connections=20 --messages=20 --size=1M --rounds=5 --verify=compare"
-            ),
-        ),
+        bulk,
         step("certificates", "who decodes certificates", 80, "certificates --rounds=3".into()),
         contexts,
         step(
@@ -64,6 +65,7 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
 }
 
 const ASIO: &str = "/usr/include/asio.hpp";
+const NO_ASIO: &str = "Asio is missing; run: apt-get install g++ libasio-dev libssl-dev";
 const REDIS: &str = "redis-server is missing; run: apt-get install redis-server";
 /// All steps together; drawing the page takes no time to speak of.
 pub(super) const BUDGET_SECONDS: u64 = 570;

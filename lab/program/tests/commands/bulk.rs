@@ -154,17 +154,15 @@ fn the_write_ups_line_is_true() {
 
 #[test]
 fn the_emulated_lock_is_taken_and_only_where_it_is_asked_for() {
-    for driver in [["tokio", "shared", "openssl"], ["asio", "shared", "openssl"]] {
-        let mut command = driven(driver);
-        command.args(["--messages", "4", "--size", "64K", "--emulate", "none,error-lock"]);
-        let (output, run) = document(command);
-        assert!(output.status.success(), "{}", text(&output));
-        let calls = |series: &BulkSeries| series.rounds[0].lock_calls;
-        let [without, with] = &run.bulk[..] else { panic!("{:?}", run.bulk) };
-        assert_eq!((calls(without), with.emulate.as_deref()), (0, Some("error-lock")));
-        // 4 connections, 4 messages of 4 records, two ends, twice each; a read may bring less.
-        assert!(calls(with) >= 4 * 4 * 4 * 2 * 2, "{}", calls(with));
-    }
+    let mut command = driven(["asio", "shared", "openssl"]);
+    command.args(["--messages", "4", "--size", "64K", "--emulate", "none,error-lock"]);
+    let (output, run) = document(command);
+    assert!(output.status.success(), "{}", text(&output));
+    let calls = |series: &BulkSeries| series.rounds[0].lock_calls;
+    let [without, with] = &run.bulk[..] else { panic!("{:?}", run.bulk) };
+    assert_eq!((calls(without), with.emulate.as_deref()), (0, Some("error-lock")));
+    // 4 connections, 4 messages of 4 records, two ends, twice each; a read may bring less.
+    assert!(calls(with) >= 4 * 4 * 4 * 2 * 2, "{}", calls(with));
 }
 
 #[test]
@@ -182,11 +180,11 @@ fn every_runtime_speaks_what_the_write_up_ran_and_checks_a_key_of_either_kind() 
 }
 
 #[test]
-fn the_matrix_has_every_cell() {
+fn every_number_of_threads_meets_every_number_of_connections() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("matrix.csv");
     let output = lab(&CACHE)
-        .args(["--over", "sockets", "--runtime", "tokio", "--stack", "rustls-ring", "--matrix"])
+        .args(["--over", "sockets", "--runtime", "tokio", "--stack", "rustls-ring"])
         .args(["--connections", "1,3", "--threads", "1,2", "--messages", "2", "--size", "16K"])
         .args(["--rounds", "2", "--csv"])
         .arg(&path)
@@ -246,21 +244,12 @@ fn a_wrong_byte_in_memory_leaves_no_figure() {
 }
 
 #[test]
-fn other_tools_lines_are_printed() {
-    let mut command = lab(&CACHE);
-    command.args(["--stack", "openssl", "--threads", "1", "--window-ms", "50"]);
-    let line = text(&command.args(["--compat", "openssl-bench"]).output().unwrap());
-    assert!(line.starts_with("bulk\tsend\tTLSv1.3\tTLS_AES_128_GCM_SHA256\t"), "{line}");
-    assert_eq!(line.lines().count(), 2);
-    assert!(line.lines().all(|line| line.ends_with("\tMB/s")));
-}
-
-#[test]
 fn what_does_not_go_together_is_told() {
     for (arguments, wanted) in [
         (&["--over", "sockets", "--runtime", "lanes", "--stack", "openssl"][..], "lanes drive"),
         (&["--over", "sockets", "--connections", "5000"], "connections"),
         (&["--size", "65M"], "bytes per message"),
+        (&["--stack", "openssl", "--emulate", "error-lock"], "alone emulates"),
         (&["--stack", "no-such-stack", "--rounds", "1"], "no stack is called"),
     ] {
         let output = lab(&CACHE).args(arguments).output().unwrap();

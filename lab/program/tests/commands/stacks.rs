@@ -8,12 +8,6 @@ use std::{
     process::{Command, Output},
 };
 
-use sealane_lab_harness::{
-    credentials::Credentials,
-    trial::{Fixed, Reply, Task},
-};
-use sealane_lab_model::scenario::{Kind, Scenario, Share, Version};
-use sealane_lab_stacks::{handshake::Handshakes, stacks};
 use serde_json::Value;
 
 #[test]
@@ -150,54 +144,6 @@ fn two_builds_at_once_do_not_touch_each_other() {
     assert!(!output.status.success(), "{told}");
     assert!(told.contains("being built by process 4711; wait for it"), "{told}");
     assert!(!stacks.join(".work").exists());
-}
-
-/// Every kind of handshake, with two threads that share what they resume; where none was built, as
-/// on most machines, there is nothing to test.
-#[test]
-fn older_versions_of_rustls_shake_hands_and_resume() {
-    let folder = tempfile::tempdir().unwrap();
-    Credentials::make(folder.path(), Scenario::default().key).unwrap();
-    let known = stacks::known();
-    let built: Vec<_> = known.iter().filter(|name| name.starts_with("rustls")).collect();
-    let old: Vec<_> = built.into_iter().filter(|name| name.contains('@')).collect();
-    if old.is_empty() {
-        println!("skipped: sealane-lab stacks build rustls@0.23.16 was not run here");
-    }
-    for name in old {
-        for (kind, version) in [
-            (Kind::Full, Version::Tls12),
-            (Kind::Full, Version::Tls13),
-            (Kind::SessionId, Version::Tls12),
-            (Kind::Ticket, Version::Tls12),
-            (Kind::Ticket, Version::Tls13),
-        ] {
-            for share in [Share::Context, Share::Session, Share::Thread] {
-                let scenario = Scenario { kind, version, share, ..Scenario::default() };
-                let task = Task::new(&Handshakes {
-                    stack: name.clone(),
-                    scenario,
-                    credentials: folder.path().to_owned(),
-                    threads: 2,
-                    pin: Vec::new(),
-                    window_ms: 0,
-                    fixed: Some(Fixed { warm_up: 1, count: 3 }),
-                    fault: None,
-                    time_holds: false,
-                })
-                .unwrap();
-                let task = serde_json::to_string(&task).unwrap();
-                let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
-                let output = command.args(["trial", &task]).output().unwrap();
-                let told = text(&output);
-                let done = told.lines().last().map(serde_json::from_str::<Reply>);
-                let Some(Ok(Reply::Fixed { operations: 6, negotiated, .. })) = done else {
-                    panic!("{name} {kind:?} {version:?} {share:?}: {told}")
-                };
-                assert_eq!(negotiated.resumed, kind != Kind::Full, "{name} {kind:?} {share:?}");
-            }
-        }
-    }
 }
 
 fn lab(cache: &Path, arguments: &[&str]) -> Output {

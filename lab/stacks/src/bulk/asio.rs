@@ -2,7 +2,6 @@
 //! it for each trial.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -18,14 +17,17 @@ use sealane_lab_model::{
     document::BulkRound,
     error::Error,
     library::Identity,
-    scenario::{Cipher, Group, Key, Negotiated, Scenario, Version},
+    scenario::{Group, Key, Negotiated, Scenario, Version},
 };
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
-use crate::bulk::{
-    sockets,
-    task::{BulkTask, Emulate, Fault, FaultKind, Loops},
+use crate::{
+    bulk::{
+        sockets,
+        task::{BulkTask, Fault, FaultKind, word},
+    },
+    compat::openssl_names,
+    stacks::{cache, libssl},
 };
 
 /// A libssl, and headers that belong to it if they lie somewhere else than the system's.
@@ -35,7 +37,7 @@ pub(crate) struct Library {
     pub(crate) name: String,
     /// The file; `None` is what the compiler finds.
     pub(crate) path: Option<PathBuf>,
-    /// Its `include` folder.
+    /// The `include` folder of its headers.
     pub(crate) include: Option<PathBuf>,
 }
 
@@ -143,15 +145,9 @@ pub(crate) fn run(task: &BulkTask, library: &Library) -> Result<BulkOutcome, Err
         return Err(Error::Check(text));
     }
     sockets::judge(task, &round, &server, &client)?;
-    let file = fs::read(&said.path).map_err(Error::file(&said.path))?;
-    let sha256 = Sha256::digest(file).iter().map(|byte| format!("{byte:02x}")).collect();
-    let stack = Identity {
-        name: library.name.clone(),
-        version: said.library,
-        path: said.path,
-        sha256,
-        build: String::new(),
-    };
+    let sha256 = cache::sha256(Path::new(&said.path))?;
+    let (name, build) = (library.name.clone(), String::new());
+    let stack = Identity { name, version: said.library, path: said.path, sha256, build };
     let negotiated = Negotiated { group: client.group.or(server.group), ..server };
     let driver = Some(format!("Asio {}", version(said.asio)));
     Ok(BulkOutcome { stack, driver, negotiated, round })
@@ -165,7 +161,7 @@ fn version(number: u32) -> String {
 fn arguments(task: &BulkTask) -> Vec<String> {
     let credentials = Credentials::at(&task.credentials);
     let path = |path: PathBuf| path.display().to_string();
-    let fault = task.fault.map(|fault| fault.kind.name());
+    let fault = task.fault.map(|fault| word(&fault.kind));
     let Fault { connection, after_bytes, .. } = task.fault.unwrap_or(NO_FAULT);
     let processors: Vec<String> = task.processors.iter().map(ToString::to_string).collect();
     let pairs = [
@@ -173,17 +169,14 @@ fn arguments(task: &BulkTask) -> Vec<String> {
         ("--connections", task.connections.to_string()),
         ("--messages", task.messages.to_string()),
         ("--size", task.message_bytes.to_string()),
-        ("--loops", task.loops.map_or("shared", Loops::name).to_owned()),
-        ("--verify", task.verify.name().to_owned()),
-        ("--emulate", task.emulate.map_or("none", |Emulate::ErrorLock| "error-lock").to_owned()),
-        ("--fault", fault.unwrap_or("none").to_owned()),
+        ("--loops", task.loops.as_ref().map(word).unwrap_or_default()),
+        ("--verify", word(&task.verify)),
+        ("--emulate", word(&task.emulate)),
+        ("--fault", fault.unwrap_or_else(|| "none".to_owned())),
         ("--fault-connection", connection.to_string()),
         ("--fault-after", after_bytes.to_string()),
-        (
-            "--version",
-            if task.scenario.version == Version::Tls13 { "1.3" } else { "1.2" }.to_owned(),
-        ),
-        ("--suite", suite(task)),
+        ("--version", word(&task.scenario.version)),
+        ("--suite", openssl_names(&task.scenario).1),
         ("--group", group_name(task.scenario.group).to_owned()),
         ("--client-groups", client_groups(&task.scenario)),
         ("--certificate", path(credentials.certificate(Side::Server))),
@@ -198,20 +191,6 @@ fn arguments(task: &BulkTask) -> Vec<String> {
 }
 
 const NO_FAULT: Fault = Fault { kind: FaultKind::Reset, connection: 0, after_bytes: 0 };
-
-/// In OpenSSL's words.
-fn suite(task: &BulkTask) -> String {
-    let cipher = match task.scenario.cipher {
-        Cipher::Aes128Gcm => "AES128-GCM-SHA256",
-        Cipher::Aes256Gcm => "AES256-GCM-SHA384",
-        Cipher::Chacha20Poly1305 => "CHACHA20-POLY1305",
-    };
-    match (task.scenario.version, task.scenario.key) {
-        (Version::Tls13, _) => task.scenario.suite(),
-        (Version::Tls12, Key::Rsa2048 | Key::Rsa4096) => format!("ECDHE-RSA-{cipher}"),
-        (Version::Tls12, _) => format!("ECDHE-ECDSA-{cipher}"),
-    }
-}
 
 /// The one group, and in TLS 1.2 the curve of the certificate's key: whoever verifies must know it.
 fn client_groups(scenario: &Scenario) -> String {
@@ -273,14 +252,7 @@ impl Agreed {
                 other => return Err(unknown(other)),
             },
             suite: self.suite.clone(),
-            group: match self.group {
-                0 => None,
-                23 => Some(Group::P256),
-                24 => Some(Group::P384),
-                29 => Some(Group::X25519),
-                0x11ec => Some(Group::X25519MlKem768),
-                other => return Err(unknown(&format!("group {other}"))),
-            },
+            group: Some(self.group).filter(|number| *number != 0).map(libssl::group).transpose()?,
             resumed: self.resumed,
             peer_certificate: self.peer_certificate,
         })

@@ -24,10 +24,10 @@ use sealane_lab_model::{
 use crate::{
     bulk::{
         content::{Content, Harm, Sink, Source, flip_bit},
-        error_lock::{self, ErrorLocked},
-        task::{BulkTask, Emulate, Verify},
+        task::{BulkTask, Verify},
     },
-    stack::{Endpoint, Prepared, Progress},
+    pair::shake_hands,
+    stack::{Endpoint, Prepared},
 };
 
 /// Works through one window.
@@ -76,7 +76,6 @@ pub(crate) fn run(
         let text = format!("{} threads worked, wanted {}", round.threads, task.threads);
         return Err(Error::Check(text));
     }
-    round.lock_calls = error_lock::calls();
     round.ends = Some(ends);
     let negotiated = negotiated.ok_or_else(|| Error::Check("no thread reported".into()))?;
     if round.bytes == 0 {
@@ -141,16 +140,10 @@ fn begin(
 ) -> Result<(Pair, Negotiated), Error> {
     processor::pin(&task.processors, number)?;
     let mut worker = prepared.worker()?;
-    let wrap = |endpoint: Box<dyn Endpoint>| -> Box<dyn Endpoint> {
-        match task.emulate {
-            None => endpoint,
-            Some(Emulate::ErrorLock) => Box::new(ErrorLocked(endpoint)),
-        }
-    };
     let content = Content::new(task.message_bytes, task.messages);
     let mut pair = Pair {
-        server: wrap(worker.server()?),
-        client: wrap(worker.client(None)?),
+        server: worker.server()?,
+        client: worker.client(None)?,
         source: Source::new(&content, number, task.fault),
         sink: Sink::new(&content, number, Verify::Compare),
         record_bytes: task.record_bytes.min(task.message_bytes),
@@ -214,36 +207,7 @@ impl Reading {
 
 impl Pair {
     fn shake_hands(&mut self, task: &BulkTask) -> Result<Negotiated, Error> {
-        let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
-        let mut client = self.client.handshake(&[], &mut to_server)?;
-        let mut server = Progress::Wants;
-        for _ in 0..FLIGHTS_MAX {
-            if !to_server.is_empty() {
-                let incoming = std::mem::take(&mut to_server);
-                server = match server {
-                    Progress::Wants => self.server.handshake(&incoming, &mut to_client)?,
-                    Progress::Done => {
-                        self.server.receive(&incoming, &mut self.plaintext, &mut to_client)?;
-                        Progress::Done
-                    }
-                };
-            }
-            if to_client.is_empty() {
-                break;
-            }
-            let incoming = std::mem::take(&mut to_client);
-            client = match client {
-                Progress::Wants => self.client.handshake(&incoming, &mut to_server)?,
-                // Tickets.
-                Progress::Done => {
-                    self.client.receive(&incoming, &mut self.plaintext, &mut to_server)?;
-                    Progress::Done
-                }
-            };
-        }
-        if (client, server) != (Progress::Done, Progress::Done) {
-            return Err(Error::Check("the handshake did not end".into()));
-        }
+        shake_hands(&mut *self.server, &mut *self.client)?;
         let (at_server, at_client) = (self.server.negotiated()?, self.client.negotiated()?);
         task.scenario.check(&at_server, &at_client, false)?;
         Ok(Negotiated { group: at_client.group.or(at_server.group), ..at_server })
@@ -343,7 +307,5 @@ const RECORD_PLAIN_BYTES: usize = 16 * 1024;
 /// Plaintext between two readings of the clocks: enough to make them cheap, little enough to stay
 /// in a cache.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Round trips of a handshake with its tickets.
-const FLIGHTS_MAX: usize = 8;
 /// The warm-up is this share of the window.
 const WARM_UP_SHARE: u64 = 4;

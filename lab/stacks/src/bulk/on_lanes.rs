@@ -24,7 +24,10 @@ use std::{
 use sealane_engine::{
     buffer::Buffer, context::Context, session::ServerSession, tickets::TicketRoot,
 };
-use sealane_lab_harness::{credentials::Credentials, descriptors};
+use sealane_lab_harness::{
+    credentials::{Credentials, Side},
+    descriptors,
+};
 use sealane_lab_model::{
     document::BulkRound,
     error::Error,
@@ -50,7 +53,7 @@ use crate::{
         content::{Content, Sink, Source},
         control::Control,
         on_lanes::ends::{Client, Server, Stage},
-        sockets::{End, Event, Judge, Threads, of_connection},
+        sockets::{Event, Judge, Threads, of_connection},
         task::BulkTask,
     },
     stack::{Prepared, Worker},
@@ -240,7 +243,7 @@ impl Service for Carrier {
         let connection = self.connection(self.servers);
         self.servers += 1;
         let negotiated = link.session().and_then(negotiated).ok_or(Cause::Internal)?;
-        self.tell(Event::Shaken(End::Server, negotiated));
+        self.tell(Event::Shaken(Side::Server, negotiated));
         let Common { task, content, .. } = self.common.as_ref();
         let sink = Sink::new(content, connection, task.verify);
         *held = Some(Held::Server(Box::new(Server {

@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use sealane_lab_harness::processor;
+use sealane_lab_harness::{credentials::Side, processor};
 use sealane_lab_model::{document::BulkRound, error::Error, scenario::Negotiated};
 use tokio::{
     net::TcpStream,
@@ -25,9 +25,8 @@ use tokio::{
 use crate::{
     bulk::{
         content::{Content, Harm, Sink, Source, flip_bit},
-        error_lock::ErrorLocked,
-        sockets::{self, End, Event, Judge, Pair, Threads, of_connection},
-        task::{BulkTask, Emulate, Loops},
+        sockets::{self, Event, Judge, Pair, Threads, of_connection},
+        task::{BulkTask, Loops},
     },
     stack::{Endpoint, Prepared, Progress, Worker},
 };
@@ -163,10 +162,6 @@ fn spawn(
     let end = |socket: StdStream, endpoint: Box<dyn Endpoint>| -> Result<Peer, Error> {
         let _runtime = runtime.enter();
         let socket = TcpStream::from_std(socket).map_err(Error::io("a socket of tokio"))?;
-        let endpoint = match shared.task.emulate {
-            None => endpoint,
-            Some(Emulate::ErrorLock) => Box::new(ErrorLocked(endpoint)),
-        };
         Ok(Peer { connection, socket, endpoint, outgoing: Vec::new(), threads: Threads::default() })
     };
     let server = end(server, worker.server()?)?;
@@ -199,7 +194,7 @@ struct Peer {
 
 /// The server: takes everything, checks it, and stays until the end.
 async fn receive(mut shared: Common, mut peer: Peer) -> Result<(), Error> {
-    peer.shake_hands(End::Server, &shared.events).await?;
+    peer.shake_hands(Side::Server, &shared.events).await?;
     let mut sink = Sink::new(&shared.content, peer.connection, shared.task.verify);
     while !peer.take(&mut sink).await? {}
     let (connection, threads) = (peer.connection, peer.threads.clone());
@@ -210,7 +205,7 @@ async fn receive(mut shared: Common, mut peer: Peer) -> Result<(), Error> {
 
 /// The client: sends everything, and stays until the end.
 async fn transmit(mut shared: Common, mut peer: Peer) -> Result<(), Error> {
-    peer.shake_hands(End::Client, &shared.events).await?;
+    peer.shake_hands(Side::Client, &shared.events).await?;
     let mut source = Source::new(&shared.content, peer.connection, shared.task.fault);
     let _ = shared.stages.wait_for(|stage| *stage >= Stage::Transfer).await;
     let first = Instant::now();
@@ -236,11 +231,11 @@ async fn transmit(mut shared: Common, mut peer: Peer) -> Result<(), Error> {
 }
 
 impl Peer {
-    async fn shake_hands(&mut self, end: End, events: &mpsc::Sender<Event>) -> Result<(), Error> {
+    async fn shake_hands(&mut self, end: Side, events: &mpsc::Sender<Event>) -> Result<(), Error> {
         let failed = of_connection(self.connection, "handshake");
         let mut progress = match end {
-            End::Client => self.endpoint.handshake(&[], &mut self.outgoing),
-            End::Server => Ok(Progress::Wants),
+            Side::Client => self.endpoint.handshake(&[], &mut self.outgoing),
+            Side::Server => Ok(Progress::Wants),
         };
         loop {
             // Before an error there may be an alert to send.

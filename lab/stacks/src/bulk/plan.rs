@@ -7,7 +7,7 @@ use sealane_lab_model::{error::Error, scenario::Scenario};
 use crate::{
     bulk::{
         Arguments, compat,
-        task::{BulkTask, Emulate, Fault, FaultKind, Loops, Runtime, Verify},
+        task::{BulkTask, Emulation, Fault, FaultKind, Loops, Runtime, Verify},
     },
     stacks,
 };
@@ -19,24 +19,6 @@ pub(crate) enum Over {
     Memory,
     /// Through the kernel, from client to server.
     Sockets,
-}
-
-/// A list on the command line has a word for "nothing", too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Emulation {
-    /// The library as it is today.
-    None,
-    /// The lock around OpenSSL 1.0's error queues.
-    ErrorLock,
-}
-
-impl Emulation {
-    fn word(self) -> Option<Emulate> {
-        match self {
-            Self::None => None,
-            Self::ErrorLock => Some(Emulate::ErrorLock),
-        }
-    }
 }
 
 /// A number of bytes with an optional K or M (1,024 and its square).
@@ -107,25 +89,25 @@ impl Arguments {
     }
 
     fn in_memory(&self, credentials: &Path, processors: &[usize]) -> Vec<BulkTask> {
+        if !self.emulate.contains(&Emulation::None) {
+            return Vec::new();
+        }
         let known = stacks::known();
         let stacks = if self.stack.is_empty() { &known } else { &self.stack };
         let mut tasks = Vec::new();
         for stack in stacks {
-            for emulate in &self.emulate {
-                for size in &self.size {
-                    for record in &self.record {
-                        for threads in self.threads(processors) {
-                            tasks.push(BulkTask {
-                                emulate: emulate.word(),
-                                threads,
-                                connections: threads,
-                                messages: MESSAGES_OF_A_WINDOW,
-                                message_bytes: *size,
-                                record_bytes: *record,
-                                verify: Verify::Compare,
-                                ..self.cell(stack, Runtime::Memory, credentials, processors)
-                            });
-                        }
+            for size in &self.size {
+                for record in &self.record {
+                    for threads in self.threads(processors) {
+                        tasks.push(BulkTask {
+                            threads,
+                            connections: threads,
+                            messages: MESSAGES_OF_A_WINDOW,
+                            message_bytes: *size,
+                            record_bytes: *record,
+                            verify: Verify::Compare,
+                            ..self.cell(stack, Runtime::Memory, credentials, processors)
+                        });
                     }
                 }
             }
@@ -137,17 +119,17 @@ impl Arguments {
         let mut tasks = Vec::new();
         for (runtime, loops, stack) in self.drivers() {
             for emulate in &self.emulate {
-                if runtime == Runtime::Lanes && *emulate != Emulation::None {
+                if runtime != Runtime::Asio && *emulate != Emulation::None {
                     continue;
                 }
                 for size in &self.size {
-                    for connections in self.connections() {
+                    for connections in &self.connections {
                         for threads in self.threads(processors) {
                             tasks.push(BulkTask {
                                 loops: Some(loops),
-                                emulate: emulate.word(),
+                                emulate: *emulate,
                                 threads,
-                                connections,
+                                connections: *connections,
                                 message_bytes: *size,
                                 ..self.cell(&stack, runtime, credentials, processors)
                             });
@@ -181,19 +163,7 @@ impl Arguments {
     }
 
     fn threads(&self, processors: &[usize]) -> Vec<usize> {
-        match (self.threads.is_empty(), self.matrix) {
-            (false, _) => self.threads.clone(),
-            (true, true) => (1..=processors.len()).collect(),
-            (true, false) => vec![processors.len()],
-        }
-    }
-
-    fn connections(&self) -> Vec<usize> {
-        match (self.connections.is_empty(), self.matrix) {
-            (false, _) => self.connections.clone(),
-            (true, true) => MATRIX_CONNECTIONS.to_vec(),
-            (true, false) => vec![CONNECTIONS_DEFAULT],
-        }
+        if self.threads.is_empty() { vec![processors.len()] } else { self.threads.clone() }
     }
 
     fn cell(
@@ -208,7 +178,7 @@ impl Arguments {
             stack: stack.to_owned(),
             runtime,
             loops: None,
-            emulate: None,
+            emulate: Emulation::None,
             scenario: self.scenario(),
             threads: 1,
             connections: 1,
@@ -232,8 +202,8 @@ impl Arguments {
 /// Why nothing is left to do.
 pub(super) const NO_DRIVER: &str = concat!(
     "no stack asked for goes with a runtime and strategy asked for: lanes drive sealane, one loop ",
-    "per lane; Asio drives libssl; tokio drives all, but in a shared loop not sealane, whose ",
-    "sessions belong to a thread"
+    "per lane; Asio drives libssl, and alone emulates; tokio drives all, but in a shared loop not ",
+    "sealane, whose sessions belong to a thread"
 );
 
 /// Whether `runtime` can drive `stack`, as far as the names tell.
@@ -255,9 +225,6 @@ const SEALANE: &str = "sealane";
 const CELLS_MAX: usize = 4_096;
 /// What is measured over sockets, unless it is said.
 const SOCKET_STACKS: [&str; 3] = ["sealane", "rustls-aws-lc", "openssl"];
-const CONNECTIONS_DEFAULT: usize = 8;
-/// Numbers of connections as in the write-up, and between.
-const MATRIX_CONNECTIONS: [usize; 4] = [1, 4, 10, 20];
 /// No window is as long; it is the window that ends the work in memory.
 const MESSAGES_OF_A_WINDOW: u64 = super::task::MESSAGES_MAX;
 

@@ -20,7 +20,7 @@ use sealane_lab_model::{
 use crate::{
     bulk::{
         Arguments, table,
-        task::{BulkTask, Emulate, Loops, Runtime},
+        task::{BulkTask, Emulation, Loops, Runtime, word},
     },
     stacks,
 };
@@ -166,9 +166,9 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
             let by_loops = (task.loops, other.loops) == (Some(Loops::PerLane), Some(Loops::Shared))
                 && family(other.runtime) == family(task.runtime)
                 && (same_threads && same_stack && same_fault);
-            let by_fault = (task.emulate.is_some(), other.emulate) == (true, None)
+            let by_fault = (task.emulate, other.emulate) == (Emulation::ErrorLock, Emulation::None)
                 && (same_threads && same_stack && same_driver);
-            let by_threads = task.emulate.is_some()
+            let by_threads = task.emulate == Emulation::ErrorLock
                 && task.threads > 1
                 && other.threads == 1
                 && (same_stack && same_driver && same_fault);
@@ -198,17 +198,17 @@ fn series(task: &BulkTask) -> BulkSeries {
     let is_memory = task.runtime == Runtime::Memory;
     BulkSeries {
         stack: task.stack.clone(),
-        runtime: task.runtime.name().to_owned(),
+        runtime: word(&task.runtime),
         driver: None,
-        loops: task.loops.map(Loops::name).map(str::to_owned),
-        emulate: task.emulate.map(|Emulate::ErrorLock| "error-lock".to_owned()),
+        loops: task.loops.as_ref().map(word),
+        emulate: Some(task.emulate).filter(|it| *it != Emulation::None).as_ref().map(word),
         scenario: task.scenario.clone(),
         threads: task.threads,
         connections: task.connections,
         messages: if is_memory { 0 } else { task.messages },
         message_bytes: task.message_bytes as u64,
         record_bytes: is_memory.then_some(task.record_bytes as u64),
-        verify: Some(task.verify.name().to_owned()),
+        verify: Some(word(&task.verify)),
         negotiated: None,
         rounds: Vec::new(),
         failure: None,
@@ -256,10 +256,10 @@ mod tests {
             include: None,
             window_ms: 1,
         };
-        let lock = Some(Emulate::ErrorLock);
+        let [none, lock] = [Emulation::None, Emulation::ErrorLock];
         let tasks = [
-            task(1, Loops::Shared, None),
-            task(2, Loops::Shared, None),
+            task(1, Loops::Shared, none),
+            task(2, Loops::Shared, none),
             task(1, Loops::Shared, lock),
             task(2, Loops::Shared, lock),
             task(2, Loops::PerLane, lock),

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sealane_lab_harness::{descriptors, processor::process_cpu_ns};
+use sealane_lab_harness::{credentials::Side, descriptors, processor::process_cpu_ns};
 use sealane_lab_model::{
     document::BulkRound,
     error::Error,
@@ -17,7 +17,6 @@ use sealane_lab_model::{
 
 use crate::bulk::{
     content::{Content, Sink},
-    error_lock,
     task::{BulkTask, Loops, Verify},
 };
 
@@ -71,18 +70,11 @@ pub(crate) enum Event {
     /// The end cannot go on.
     Failed(Error),
     /// The end's handshake is over.
-    Shaken(End, Negotiated),
+    Shaken(Side, Negotiated),
     /// The server has received all there was to come.
     Received { connection: usize, sink: Sink, threads: Threads, at: Instant },
     /// The client has sent all it had.
     Sent { connection: usize, bytes: u64, threads: Threads, first: Instant },
-}
-
-/// One of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Client,
-    Server,
 }
 
 /// Says of which connection an error is.
@@ -137,7 +129,7 @@ impl<'a> Judge<'a> {
         for _ in 0..handshakes {
             match self.event("the handshakes")? {
                 Event::Shaken(end, negotiated) => {
-                    let first = &mut self.negotiated[usize::from(end == End::Server)];
+                    let first = &mut self.negotiated[usize::from(end == Side::Server)];
                     match first {
                         Some(first) if *first != negotiated => {
                             let text =
@@ -192,7 +184,6 @@ impl<'a> Judge<'a> {
         let mut all = Threads::default();
         self.threads.iter().for_each(|threads| all.add(threads));
         round.threads = all.0.len() as u64;
-        round.lock_calls = error_lock::calls();
         let wanted = self.task.bytes();
         if sent_bytes != wanted {
             let text = format!("{sent_bytes} bytes were sent, wanted {wanted}");
@@ -281,14 +272,14 @@ mod tests {
     use sealane_lab_model::scenario::{Group, Version};
 
     use super::*;
-    use crate::bulk::task::Runtime;
+    use crate::bulk::task::{Emulation, Runtime};
 
     fn task() -> BulkTask {
         BulkTask {
             stack: "openssl".into(),
             runtime: Runtime::TokioPerCore,
             loops: Some(Loops::PerLane),
-            emulate: None,
+            emulate: Emulation::None,
             scenario: Scenario::default(),
             threads: 2,
             connections: 4,

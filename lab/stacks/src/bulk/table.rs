@@ -101,17 +101,16 @@ fn row(series: &BulkSeries, figures: &[Figure<BulkRound>]) -> Vec<String> {
     let rate = shown.spread(&RATE).map(|Spread { median, min, max }| {
         format!("{}{median:.0} [{min:.0}-{max:.0}]", shown.mark())
     });
-    let emulate = series.emulate.clone().unwrap_or_default();
     let mut row = vec![series.stack.clone()];
     if series.runtime == "memory" {
         let record_bytes = series.record_bytes.map_or(String::new(), |bytes| bytes.to_string());
         let (threads, message_bytes) = (series.threads, series.message_bytes);
-        row.extend([emulate, threads.to_string(), message_bytes.to_string(), record_bytes]);
+        row.extend([threads.to_string(), message_bytes.to_string(), record_bytes]);
     } else {
         row.extend([
             series.runtime.clone(),
             series.loops.clone().unwrap_or_default(),
-            emulate,
+            series.emulate.clone().unwrap_or_default(),
             series.threads.to_string(),
             series.connections.to_string(),
             format!("{}x{}", series.messages, series.message_bytes),
@@ -151,7 +150,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-const MEMORY_HEAD: &[&str] = &["stack", "emulate", "threads", "message", "record"];
+const MEMORY_HEAD: &[&str] = &["stack", "threads", "message", "record"];
 const SOCKETS_HEAD: &[&str] =
     &["stack", "runtime", "loops", "emulate", "threads", "conns", "messages"];
 const SOCKETS: [Figure<BulkRound>; 3] = [CPU, CHECK, MIGRATED];

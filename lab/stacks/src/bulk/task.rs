@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use sealane_lab_model::{error::Error, scenario::Scenario};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// One transfer, or one window in memory, in a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +16,7 @@ pub struct BulkTask {
     /// One loop for all threads, or one each; absent in memory.
     pub loops: Option<Loops>,
     /// A fault of the past to bring back.
-    pub emulate: Option<Emulate>,
+    pub emulate: Emulation,
     /// What both ends agree on.
     pub scenario: Scenario,
     /// The number of threads.
@@ -95,34 +96,22 @@ impl BulkTask {
 }
 
 /// Threads of one trial.
-pub const THREADS_MAX: usize = 1_024;
+const THREADS_MAX: usize = 1_024;
 /// Connections of one trial.
-pub const CONNECTIONS_MAX: usize = 4_096;
+const CONNECTIONS_MAX: usize = 4_096;
 /// Messages of one connection.
-pub const MESSAGES_MAX: u64 = 1_000_000_000;
+pub(super) const MESSAGES_MAX: u64 = 1_000_000_000;
 /// Bytes of one message.
-pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Memory that messages take, all connections together.
-pub const BUFFERS_BYTES_MAX: u64 = 4 << 30;
+const BUFFERS_BYTES_MAX: u64 = 4 << 30;
 /// What a trial may take beside the transfer itself.
 const PATIENCE_S: u64 = 60;
 /// A debug build on a busy machine is faster.
 const SLOWEST_BYTES_PER_S: u64 = 2_000_000;
 
 /// Who drives the bytes.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
     /// Nobody: both ends of each connection in one thread's memory.
@@ -139,18 +128,6 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// The name in a document.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Lanes => "lanes",
-            Self::Tokio => "tokio",
-            Self::TokioPerCore => "tokio-per-core",
-            Self::Asio => "asio",
-        }
-    }
-
     /// What runs when `loops` is asked of it, if it can.
     #[must_use]
     pub fn with(self, loops: Loops) -> Option<Self> {
@@ -165,19 +142,7 @@ impl Runtime {
 }
 
 /// How event loops and threads go together.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loops {
     /// One loop that all threads work on.
@@ -186,51 +151,18 @@ pub enum Loops {
     PerLane,
 }
 
-impl Loops {
-    /// The name in a document.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::PerLane => "per-lane",
-        }
-    }
-}
-
-/// A fault of the past.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+/// A fault of the past, played by Asio's driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Emulate {
-    /// The lock around the error queues of OpenSSL 1.0: see `error_lock.rs`.
+pub enum Emulation {
+    /// The library as it is today.
+    None,
+    /// The lock around OpenSSL 1.0's error queues.
     ErrorLock,
 }
 
 /// How what arrives is compared with what was sent; inside the clock, and told apart.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verify {
     /// Byte by byte with what it should be, as fast as memory goes.
@@ -238,17 +170,6 @@ pub enum Verify {
     /// SHA-256 over each connection: of what arrives, inside the clock, and of what is to be sent,
     /// before it.
     Sha256,
-}
-
-impl Verify {
-    /// The name in a document.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Compare => "compare",
-            Self::Sha256 => "sha256",
-        }
-    }
 }
 
 /// What a test breaks, to see that it is noticed.
@@ -274,14 +195,10 @@ pub enum FaultKind {
     Reset,
 }
 
-impl FaultKind {
-    /// The name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Corrupt => "corrupt",
-            Self::CorruptPlaintext => "corrupt-plaintext",
-            Self::Reset => "reset",
-        }
+/// The word for one of the values above, in a document and on the command line.
+pub(super) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
     }
 }

@@ -91,7 +91,7 @@ struct Bench<'a> {
     /// The credentials are in it.
     _folder: TempDir,
     journal: &'a mut Journal,
-    /// Of the round under way.
+    /// Results of the round under way.
     pending: Vec<Pending>,
 }
 

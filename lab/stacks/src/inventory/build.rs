@@ -163,7 +163,7 @@ impl Work {
         };
         old_rustls::lay_out(recipe, &self.folder.join("build"))?;
         let needed = recipe.needs.map(cache::folder_of).transpose()?;
-        let place = Layout {
+        let layout = Layout {
             sources: &sources.join(recipe.sources),
             work: &self.folder.join("build"),
             target: &self.target,
@@ -172,19 +172,19 @@ impl Work {
         };
         if recipe.lacks_exports() {
             for (exports, list) in recipe::EXPORTS {
-                let (path, list) = (place.work.join(exports), place.sources.join(list));
+                let (path, list) = (layout.work.join(exports), layout.sources.join(list));
                 let list = fs::read_to_string(&list).map_err(Error::file(&list))?;
                 fs::write(&path, recipe::exports(&list)).map_err(Error::file(&path))?;
             }
         }
-        for step in recipe.steps(&place) {
+        for step in recipe.steps(&layout) {
             let objects = match step.progress {
-                Progress::Objects => Some(runner.count_objects(&step, place.work)?),
+                Progress::Objects => Some(runner.count_objects(&step, layout.work)?),
                 Progress::Ninja | Progress::None => None,
             };
-            runner.run(&step, place.work, &self.folder.join("step.log"), objects)?;
+            runner.run(&step, layout.work, &self.folder.join("step.log"), objects)?;
         }
-        self.keep(recipe, &place)?;
+        self.keep(recipe, &layout)?;
         self.check(recipe)?;
         let out = self.folder.join("out");
         fs::rename(&out, &self.target).map_err(Error::file(&self.target))
@@ -221,13 +221,13 @@ impl Work {
     }
 
     /// Lays the libraries and the note into `out`.
-    fn keep(&self, recipe: &Recipe, place: &Layout<'_>) -> Result<(), Error> {
+    fn keep(&self, recipe: &Recipe, layout: &Layout<'_>) -> Result<(), Error> {
         let out = self.folder.join("out");
         let lib = out.join(cache::LIBRARY_FOLDER);
         fs::create_dir_all(&lib).map_err(Error::file(&lib))?;
         let mut files: Vec<PathBuf> =
-            recipe.kept.iter().map(|kept| place.work.join(kept)).collect();
-        if let Some(needed) = place.needed {
+            recipe.kept.iter().map(|kept| layout.work.join(kept)).collect();
+        if let Some(needed) = layout.needed {
             files.push(needed.join(cache::LIBRARY_FOLDER).join("libcrypto.so"));
         }
         for file in files {
@@ -235,7 +235,7 @@ impl Work {
             fs::copy(&file, lib.join(name)).map_err(Error::file(&file))?;
         }
         if recipe.headers {
-            copy_folder(&place.sources.join("include"), &out.join("include"))?;
+            copy_folder(&layout.sources.join("include"), &out.join("include"))?;
         }
         let mut note = recipe.note();
         if let Some(compiler) = compiler() {

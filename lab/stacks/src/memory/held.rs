@@ -16,7 +16,8 @@ use sealane_libssl::heap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    stack::{Endpoint, Progress, Worker},
+    pair::shake_hands,
+    stack::{Endpoint, Worker},
     stacks,
 };
 
@@ -102,7 +103,7 @@ impl Holder {
     /// Makes `count` connections and keeps them.
     fn hold(&mut self, count: usize, transfers: bool) -> Result<(), Error> {
         for _ in 0..count {
-            let [mut server, mut client] = self.shake_hands()?;
+            let [mut server, mut client] = self.connect()?;
             if transfers {
                 self.transfer(&mut *client, &mut *server)?;
                 self.transfer(&mut *server, &mut *client)?;
@@ -127,35 +128,9 @@ impl Holder {
     }
 
     /// Server and client after a checked full handshake, its tickets taken in.
-    fn shake_hands(&mut self) -> Result<[Box<dyn Endpoint>; 2], Error> {
+    fn connect(&mut self) -> Result<[Box<dyn Endpoint>; 2], Error> {
         let (mut server, mut client) = (self.worker.server()?, self.worker.client(None)?);
-        let (mut server_done, mut client_done) = (false, false);
-        self.to_client.clear();
-        for _ in 0..FLIGHTS_MAX {
-            self.to_server.clear();
-            if client_done {
-                client.receive(&self.to_client, &mut self.plaintext, &mut self.to_server)?;
-            } else {
-                let progress = client.handshake(&self.to_client, &mut self.to_server)?;
-                client_done = progress == Progress::Done;
-            }
-            self.to_client.clear();
-            if self.to_server.is_empty() {
-                break;
-            }
-            if server_done {
-                server.receive(&self.to_server, &mut self.plaintext, &mut self.to_client)?;
-            } else {
-                let progress = server.handshake(&self.to_server, &mut self.to_client)?;
-                server_done = progress == Progress::Done;
-            }
-            if self.to_client.is_empty() {
-                break;
-            }
-        }
-        if !(client_done && server_done) {
-            return Err(Error::Check("the handshake did not come to its end".into()));
-        }
+        shake_hands(&mut *server, &mut *client)?;
         self.scenario.check(&server.negotiated()?, &client.negotiated()?, false)?;
         Ok([server, client])
     }
@@ -180,5 +155,3 @@ const WARM_UP: usize = 32;
 const TRANSFER_BYTES: u32 = 16_384;
 /// So that no buffer of the lab's grows while it counts.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Round trips of any handshake, and the tickets behind it.
-const FLIGHTS_MAX: usize = 8;

@@ -28,7 +28,7 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
 /// The folder of the stack `name`, whether it was built or not.
 ///
 /// # Errors
-/// As [`folder`].
+/// What [`folder`] says.
 pub(crate) fn folder_of(name: &str) -> Result<PathBuf, Error> {
     Ok(folder()?.join(name))
 }
@@ -50,7 +50,7 @@ pub(super) fn note(library: &Path) -> String {
 ///
 /// # Errors
 /// If it cannot be read.
-pub(super) fn sha256(path: &Path) -> Result<String, Error> {
+pub(crate) fn sha256(path: &Path) -> Result<String, Error> {
     let bytes = fs::read(path).map_err(Error::file(path))?;
     Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -11,7 +11,7 @@ use super::load;
 /// Which library `stack` is, as a process tells that loads it.
 ///
 /// # Errors
-/// As [`launch::run`].
+/// What [`launch::run`] says.
 pub fn identity(stack: &str) -> Result<Identity, Error> {
     match launch::run(&Task::new(&Asked { stack: stack.to_owned() })?, IDENTITY_TIME_MAX)? {
         Reply::Identity(identity) => Ok(identity),

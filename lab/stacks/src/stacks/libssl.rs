@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use clap::ValueEnum;
 use sealane_lab_harness::credentials::{Credentials, SERVER_NAME, Side};
 use sealane_lab_model::{
     error::Error,
@@ -17,11 +18,10 @@ use sealane_lab_model::{
 };
 use sealane_libssl::{
     Agreed, Connection, Context, Flavour, Identification, Library, Resumption, Settings,
-    Side as End, Step,
 };
 
 use crate::{
-    stack::{Endpoint, Prepared, Progress, Session, Stack, Worker},
+    stack::{Endpoint, Prepared, Session, Stack, Worker},
     stacks::{Loaded, cache},
 };
 
@@ -115,7 +115,7 @@ impl Stack for Libssl {
         };
         // Built even if each thread builds its own, so that what cannot be built is told here.
         let pair = plan.pair()?;
-        let shared = |session| Box::new(Shared(Contexts { pair: Arc::new(pair), session }));
+        let shared = |session| Box::new(OnePair(Contexts { pair: Arc::new(pair), session }));
         Ok(match scenario.share {
             Share::Context => shared(None),
             Share::Session => shared(Some(Arc::new(OnceLock::new()))),
@@ -125,9 +125,9 @@ impl Stack for Libssl {
 }
 
 /// One pair of contexts for all threads.
-struct Shared(Contexts);
+struct OnePair(Contexts);
 
-impl Prepared for Shared {
+impl Prepared for OnePair {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
         let Contexts { pair, session } = &self.0;
         let session = session.as_ref().map(Arc::clone);
@@ -150,15 +150,18 @@ impl Prepared for Plan {
 
 impl Plan {
     fn pair(&self) -> Result<Pair, Error> {
-        Ok(Pair { server: self.context(End::Server)?, client: self.context(End::Client)? })
+        Ok(Pair { server: self.context(Side::Server)?, client: self.context(Side::Client)? })
     }
 
-    fn context(&self, side: End) -> Result<Context, Error> {
-        let own = if side == End::Server { Side::Server } else { Side::Client };
+    fn context(&self, own: Side) -> Result<Context, Error> {
+        let side = match own {
+            Side::Client => sealane_libssl::Side::Client,
+            Side::Server => sealane_libssl::Side::Server,
+        };
         let (certificate, key) = (self.credentials.certificate(own), self.credentials.key(own));
         let (root, scenario) = (self.credentials.root(), &self.scenario);
-        let shows = side == End::Server || scenario.client_certificate;
-        let verifies = side == End::Client || scenario.client_certificate;
+        let shows = own == Side::Server || scenario.client_certificate;
+        let verifies = own == Side::Client || scenario.client_certificate;
         let settings = Settings {
             side,
             version: if scenario.version == Version::Tls12 { 0x0303 } else { 0x0304 },
@@ -226,32 +229,10 @@ impl Worker for Contexts {
 struct One(Connection);
 
 impl Endpoint for One {
-    fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
-        match self.0.handshake(incoming, outgoing).map_err(failed)? {
-            Step::Done => Ok(Progress::Done),
-            Step::Wants => Ok(Progress::Wants),
-        }
-    }
-
-    fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
-        self.0.send(plaintext, outgoing).map_err(failed)
-    }
-
-    fn receive(
-        &mut self,
-        incoming: &[u8],
-        plaintext: &mut Vec<u8>,
-        outgoing: &mut Vec<u8>,
-    ) -> Result<bool, Error> {
-        self.0.receive(incoming, plaintext, outgoing).map_err(failed)
-    }
+    carried!();
 
     fn negotiated(&self) -> Result<Negotiated, Error> {
         negotiated(self.0.agreed())
-    }
-
-    fn session(&mut self) -> Option<Session> {
-        Some(Session(Box::new(self.0.session()?)))
     }
 
     fn release(&mut self) -> Result<(), Error> {
@@ -266,10 +247,7 @@ pub(super) fn negotiated(agreed: Agreed) -> Result<Negotiated, Error> {
         0x0304 => Version::Tls13,
         other => return Err(Error::Check(format!("negotiated version {other:#06x}"))),
     };
-    let group = agreed.group.map(|number| {
-        let group = GROUPS.into_iter().find(|group| iana_group(*group) == number);
-        group.ok_or_else(|| Error::Check(format!("negotiated group {number:#06x}")))
-    });
+    let group = agreed.group.map(group);
     Ok(Negotiated {
         version,
         suite: agreed.suite,
@@ -289,6 +267,12 @@ pub fn failed(error: sealane_libssl::Error) -> Error {
     }
 }
 
+/// The group of that IANA number.
+pub(crate) fn group(number: u16) -> Result<Group, Error> {
+    let found = Group::value_variants().iter().find(|group| iana_group(**group) == number);
+    found.copied().ok_or_else(|| Error::Check(format!("negotiated group {number:#06x}")))
+}
+
 fn iana_group(group: Group) -> u16 {
     match group {
         Group::P256 => 0x0017,
@@ -297,8 +281,6 @@ fn iana_group(group: Group) -> u16 {
         Group::X25519MlKem768 => 0x11ec,
     }
 }
-
-const GROUPS: [Group; 4] = [Group::P256, Group::P384, Group::X25519, Group::X25519MlKem768];
 
 /// What the lab sets beside a scenario, as nginx and HAProxy do; OpenSSL's forks always do so.
 const SET: &str = "set: SSL_MODE_RELEASE_BUFFERS";

@@ -1,16 +1,17 @@
 //! The identity of stacks that are linked into the lab's own binary.
 
-use std::{env, fs};
+use std::env;
 
 use sealane_lab_model::library::Identity;
-use sha2::{Digest, Sha256};
+
+use super::cache;
 
 /// The identity of a stack made of these `packages`, as Cargo calls them.
 pub(super) fn identity(name: &str, packages: &[&str]) -> Identity {
     let versions: Vec<String> =
         packages.iter().map(|package| format!("{package} {}", version(package))).collect();
     let path = env::current_exe().unwrap_or_default();
-    let sha256 = fs::read(&path).map(|binary| hex(&Sha256::digest(binary))).unwrap_or_default();
+    let sha256 = cache::sha256(&path).unwrap_or_default();
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     Identity {
         name: name.to_owned(),
@@ -29,10 +30,6 @@ fn version(package: &str) -> &'static str {
         .next()
         .and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'))
         .unwrap_or("unknown")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// No library of these tells its version itself.

@@ -13,14 +13,11 @@ use sealane_lab_model::{
     library::{Identity, TimedCall},
     scenario::{Negotiated, Scenario},
 };
-use sealane_libssl::{
-    Step,
-    old_rustls::{End, Library, Session as Kept, Shared, Thread},
-};
+use sealane_libssl::old_rustls::{Connection, Contexts, Library, Session as Kept, Thread};
 use serde_json::json;
 
 use crate::{
-    stack::{Endpoint, Prepared, Progress, Session, Stack, Worker},
+    stack::{Endpoint, Prepared, Session, Stack, Worker},
     stacks::{Loaded, cache, libssl::failed},
 };
 
@@ -97,7 +94,7 @@ impl Stack for OldRustls {
     }
 }
 
-struct Prepares(Shared);
+struct Prepares(Contexts);
 
 impl Prepared for Prepares {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
@@ -122,37 +119,15 @@ impl Worker for Works {
     }
 }
 
-struct One(End);
+struct One(Connection);
 
 impl Endpoint for One {
-    fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
-        match self.0.handshake(incoming, outgoing).map_err(failed)? {
-            Step::Done => Ok(Progress::Done),
-            Step::Wants => Ok(Progress::Wants),
-        }
-    }
-
-    fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
-        self.0.send(plaintext, outgoing).map_err(failed)
-    }
-
-    fn receive(
-        &mut self,
-        incoming: &[u8],
-        plaintext: &mut Vec<u8>,
-        outgoing: &mut Vec<u8>,
-    ) -> Result<bool, Error> {
-        self.0.receive(incoming, plaintext, outgoing).map_err(failed)
-    }
+    carried!();
 
     fn negotiated(&self) -> Result<Negotiated, Error> {
         let text = self.0.negotiated().map_err(failed)?;
         serde_json::from_str(&text)
             .map_err(|error| Error::Check(format!("what was agreed on: {error}: {text}")))
-    }
-
-    fn session(&mut self) -> Option<Session> {
-        Some(Session(Box::new(self.0.session()?)))
     }
 }
 

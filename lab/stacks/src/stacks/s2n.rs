@@ -21,12 +21,12 @@ use sealane_lab_model::{
     scenario::{Cipher, Group, Key, Kind, Negotiated, Scenario, Share, Version},
 };
 use sealane_libssl::{
-    Identification, Side as End, Step,
+    Identification,
     s2n::{Connection, Context, Library, Session as Kept, Settings},
 };
 
 use crate::{
-    stack::{Endpoint, Prepared, Progress, Session, Stack, Worker},
+    stack::{Endpoint, Prepared, Session, Stack, Worker},
     stacks::{Loaded, cache, libssl},
 };
 
@@ -95,7 +95,7 @@ impl Stack for S2n {
         // Built even if each thread builds its own, so that what cannot be built is told here.
         let pair = plan.pair()?;
         Ok(match scenario.share {
-            Share::Context | Share::Session => Box::new(Shared(pair)),
+            Share::Context | Share::Session => Box::new(OnePair(pair)),
             Share::Thread => Box::new(plan),
         })
     }
@@ -121,9 +121,9 @@ fn policy(scenario: &Scenario) -> Result<&'static str, Error> {
 }
 
 /// One pair of contexts for all threads.
-struct Shared(Pair);
+struct OnePair(Pair);
 
-impl Prepared for Shared {
+impl Prepared for OnePair {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
         Ok(Box::new(self.0))
     }
@@ -145,15 +145,18 @@ impl Prepared for Plan {
 
 impl Plan {
     fn pair(&self) -> Result<Pair, Error> {
-        Ok(Pair { server: self.context(End::Server)?, client: self.context(End::Client)? })
+        Ok(Pair { server: self.context(Side::Server)?, client: self.context(Side::Client)? })
     }
 
-    fn context(&self, side: End) -> Result<&'static Context, Error> {
-        let own = if side == End::Server { Side::Server } else { Side::Client };
+    fn context(&self, own: Side) -> Result<&'static Context, Error> {
+        let side = match own {
+            Side::Client => sealane_libssl::Side::Client,
+            Side::Server => sealane_libssl::Side::Server,
+        };
         let (certificate, key) = (self.credentials.certificate(own), self.credentials.key(own));
         let (root, scenario) = (self.credentials.root(), &self.scenario);
-        let shows = side == End::Server || scenario.client_certificate;
-        let verifies = side == End::Client || scenario.client_certificate;
+        let shows = own == Side::Server || scenario.client_certificate;
+        let verifies = own == Side::Client || scenario.client_certificate;
         // A server sends the tickets of TLS 1.3 behind a full handshake too; a client that asks
         // for none would not be sent any.
         let tickets = match (scenario.version, scenario.kind) {
@@ -197,32 +200,10 @@ impl Worker for Pair {
 struct One(Connection);
 
 impl Endpoint for One {
-    fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
-        match self.0.handshake(incoming, outgoing).map_err(libssl::failed)? {
-            Step::Done => Ok(Progress::Done),
-            Step::Wants => Ok(Progress::Wants),
-        }
-    }
-
-    fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
-        self.0.send(plaintext, outgoing).map_err(libssl::failed)
-    }
-
-    fn receive(
-        &mut self,
-        incoming: &[u8],
-        plaintext: &mut Vec<u8>,
-        outgoing: &mut Vec<u8>,
-    ) -> Result<bool, Error> {
-        self.0.receive(incoming, plaintext, outgoing).map_err(libssl::failed)
-    }
+    carried!();
 
     fn negotiated(&self) -> Result<Negotiated, Error> {
         libssl::negotiated(self.0.agreed())
-    }
-
-    fn session(&mut self) -> Option<Session> {
-        Some(Session(Box::new(self.0.session()?)))
     }
 
     fn release(&mut self) -> Result<(), Error> {

@@ -66,7 +66,7 @@ pub(crate) fn for_lanes(
 ) -> Result<(Arc<Context>, String), Error> {
     let provider = ProviderChoice::Auto;
     let plan = Plan { provider, scenario: scenario.clone(), credentials: credentials.clone() };
-    let Shared { context, ticket_root, .. } = plan.build()?;
+    let Common { context, ticket_root, .. } = plan.build()?;
     Ok((context, ticket_root))
 }
 
@@ -118,7 +118,7 @@ impl Prepared for Plan {
 }
 
 impl Plan {
-    fn build(&self) -> Result<Shared, Error> {
+    fn build(&self) -> Result<Common, Error> {
         let group = group(self.scenario.group);
         let crypto =
             lane_provider(self.provider, &[group]).map_err(|error| refused(&error))?.crypto;
@@ -174,19 +174,19 @@ impl Plan {
         let root = TicketRoot::generate(lifetime, now(), |bytes| bytes.copy_from_slice(&secret))
             .map_err(|error| refused(&error))?;
         let text = root.to_text().map_err(|error| refused(&error))?;
-        Ok(Shared { context, client, ticket_root: text.to_string() })
+        Ok(Common { context, client, ticket_root: text.to_string() })
     }
 }
 
 /// What the terminator's lanes have in common, and one client config.
-struct Shared {
+struct Common {
     context: Arc<Context>,
     client: Client,
     /// In its text form, from which each lane makes its own replica.
     ticket_root: String,
 }
 
-impl Prepared for Shared {
+impl Prepared for Common {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
         let root = TicketRoot::from_text(&self.ticket_root).map_err(|error| refused(&error))?;
         let resources = LaneResources::new(root, now(), NonZeroUsize::MIN);
@@ -339,10 +339,10 @@ fn broken(error: &dyn std::fmt::Display) -> Error {
     Error::Check(error.to_string())
 }
 
-/// As the terminator runs, and with the provider that `provider = "aws-lc"` asks for.
+/// The engine as the terminator runs it, and with the provider that `provider = "aws-lc"` asks for.
 static ENGINES: [Engine; 2] = [
     Engine { name: "sealane", provider: ProviderChoice::Auto },
     Engine { name: "sealane-aws-lc", provider: ProviderChoice::AwsLc },
 ];
-/// As the terminator's default.
+/// The terminator's default.
 const HELLO_BYTES_MAX: usize = 16 * 1024;

@@ -27,7 +27,7 @@ use std::{
     },
 };
 
-use sealane_lab_harness::credentials::Credentials;
+use sealane_lab_harness::credentials::{Credentials, Side};
 use sealane_lab_model::{
     error::Error,
     library::Identity,
@@ -105,11 +105,11 @@ impl Stack for Synthetic {
         let references = Arc::new(Aligned(0));
         let threads = AtomicUsize::new(0);
         let (shape, scenario) = (self.shape, scenario.clone());
-        Ok(Box::new(Shared { shape, scenario, references, threads }))
+        Ok(Box::new(Common { shape, scenario, references, threads }))
     }
 }
 
-struct Shared {
+struct Common {
     shape: Shape,
     scenario: Scenario,
     references: Arc<Aligned<u8>>,
@@ -117,7 +117,7 @@ struct Shared {
     threads: AtomicUsize,
 }
 
-impl Prepared for Shared {
+impl Prepared for Common {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
         let touched = Touched {
             shape: self.shape,
@@ -137,31 +137,25 @@ struct Thread {
 
 impl Worker for Thread {
     fn server(&mut self) -> Result<Box<dyn Endpoint>, Error> {
-        Ok(self.end(End::Server, false))
+        Ok(self.end(Side::Server, false))
     }
 
     fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
         let Scenario { kind, share, .. } = self.scenario;
         let shared = share == Share::Session && kind != Kind::Full;
-        Ok(self.end(End::Client, shared || session.is_some()))
+        Ok(self.end(Side::Client, shared || session.is_some()))
     }
 }
 
 impl Thread {
-    fn end(&self, end: End, resumed: bool) -> Box<dyn Endpoint> {
+    fn end(&self, end: Side, resumed: bool) -> Box<dyn Endpoint> {
         let (touched, scenario) = (Arc::clone(&self.touched), self.scenario.clone());
         Box::new(Connection { end, touched, scenario, resumed })
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Server,
-    Client,
-}
-
 struct Connection {
-    end: End,
+    end: Side,
     touched: Arc<Touched>,
     scenario: Scenario,
     resumed: bool,
@@ -170,18 +164,18 @@ struct Connection {
 impl Endpoint for Connection {
     fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
         match (self.end, incoming) {
-            (End::Client, []) => {
+            (Side::Client, []) => {
                 self.touched.operation(self.end);
                 outgoing.push(u8::from(self.resumed));
                 Ok(Progress::Wants)
             }
-            (End::Server, [resumed]) => {
+            (Side::Server, [resumed]) => {
                 self.touched.operation(self.end);
                 self.resumed = *resumed != 0;
                 outgoing.push(*resumed);
                 Ok(Progress::Done)
             }
-            (End::Client, [resumed]) if self.resumed == (*resumed != 0) => Ok(Progress::Done),
+            (Side::Client, [resumed]) if self.resumed == (*resumed != 0) => Ok(Progress::Done),
             _ => Err(Error::Check("the byte that came is not the one that was sent".into())),
         }
     }
@@ -201,7 +195,7 @@ impl Endpoint for Connection {
             suite: self.scenario.suite(),
             group: Some(group),
             resumed: self.resumed,
-            peer_certificate: self.end == End::Client || client_certificate,
+            peer_certificate: self.end == Side::Client || client_certificate,
         })
     }
 
@@ -218,15 +212,16 @@ fn no_data() -> Error {
 struct Touched {
     shape: Shape,
     references: Arc<Aligned<u8>>,
-    /// Its place in [`BESIDE`].
+    /// The thread's place in [`BESIDE`].
     own: usize,
 }
 
 impl Touched {
     /// One side's work in one handshake.
-    fn operation(&self, end: End) {
+    fn operation(&self, end: Side) {
         work(WORK_TURNS);
-        for _ in 0..self.shape.touches()[end as usize] {
+        let [server, client] = self.shape.touches();
+        for _ in 0..if end == Side::Server { server } else { client } {
             self.touch();
         }
         work(WORK_TURNS);
@@ -304,8 +299,8 @@ mod tests {
                 let touched = Touched { shape, references: Arc::clone(&references), own };
                 scope.spawn(move || {
                     for _ in 0..3 {
-                        touched.operation(End::Server);
-                        touched.operation(End::Client);
+                        touched.operation(Side::Server);
+                        touched.operation(Side::Client);
                     }
                 });
             }

@@ -6,7 +6,10 @@ use sealane_lab_harness::credentials::Credentials;
 use sealane_lab_model::scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version};
 
 use super::*;
-use crate::stack::{Endpoint, Progress, Session, Worker};
+use crate::{
+    pair,
+    stack::{Endpoint, Session, Worker},
+};
 
 /// One handshake with its tickets, and both ends of it.
 fn shake_hands(
@@ -14,24 +17,7 @@ fn shake_hands(
     session: Option<Session>,
 ) -> Result<[Box<dyn Endpoint>; 2], Error> {
     let (mut server, mut client) = (worker.server()?, worker.client(session)?);
-    let (mut inward, mut outward, mut plain) = (Vec::new(), Vec::new(), Vec::new());
-    let mut done = [false; 2];
-    for _ in 0..8 {
-        if !done[1] {
-            done[1] = client.handshake(&outward, &mut inward)? == Progress::Done;
-        } else if !outward.is_empty() {
-            client.receive(&outward, &mut plain, &mut inward)?;
-        }
-        outward.clear();
-        if !done[0] {
-            done[0] = server.handshake(&inward, &mut outward)? == Progress::Done;
-        }
-        inward.clear();
-        if done == [true; 2] && outward.is_empty() {
-            break;
-        }
-    }
-    assert_eq!(done, [true; 2]);
+    pair::shake_hands(&mut *server, &mut *client)?;
     Ok([server, client])
 }
 

@@ -2,6 +2,7 @@
 
 use std::{sync::mpsc, time::Instant};
 
+use sealane_lab_harness::credentials::Side;
 use sealane_lab_model::error::Error;
 use sealane_lanes::{
     kernel::Kernel,
@@ -11,7 +12,7 @@ use sealane_lanes::{
 use crate::{
     bulk::{
         content::{Harm, Sink, Source, flip_bit},
-        sockets::{End, Event, Threads, of_connection},
+        sockets::{Event, Threads, of_connection},
     },
     stack::{Endpoint, Progress},
 };
@@ -144,7 +145,7 @@ impl Client {
             let progress = progress.map_err(|error| failed(&error))?;
             if progress == Progress::Done {
                 self.stage = Stage::Ready;
-                let _ = events.send(Event::Shaken(End::Client, self.endpoint.negotiated()?));
+                let _ = events.send(Event::Shaken(Side::Client, self.endpoint.negotiated()?));
             }
         } else {
             let mut plaintext = Vec::new();

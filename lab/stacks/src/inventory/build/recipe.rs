@@ -118,11 +118,11 @@ impl Recipe {
     }
 
     /// The commands, in order; each runs in the build's folder.
-    pub(super) fn steps(&self, place: &Layout<'_>) -> Vec<Step> {
+    pub(super) fn steps(&self, layout: &Layout<'_>) -> Vec<Step> {
         match self.maker {
-            Maker::CMake { target, settings } => cmake(place, target, settings),
-            Maker::Cargo { .. } => vec![cargo(place)],
-            Maker::OpenSsl { cut_down } => openssl(place, cut_down, self.kept),
+            Maker::CMake { target, settings } => cmake(layout, target, settings),
+            Maker::Cargo { .. } => vec![cargo(layout)],
+            Maker::OpenSsl { cut_down } => openssl(layout, cut_down, self.kept),
         }
     }
 
@@ -146,10 +146,10 @@ impl Recipe {
     }
 }
 
-fn openssl(place: &Layout<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
-    let target = place.target.display();
+fn openssl(layout: &Layout<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
+    let target = layout.target.display();
     let mut configure = words(&["sh"]);
-    configure.push(place.sources.join("config").display().to_string());
+    configure.push(layout.sources.join("config").display().to_string());
     configure.push(format!("--prefix={target}"));
     configure.push(format!("--openssldir={target}/ssl"));
     // So that this libssl finds this libcrypto wherever it is loaded from.
@@ -166,7 +166,7 @@ fn openssl(place: &Layout<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
     let mut generate = make.clone();
     generate.push("build_generated".to_owned());
     let mut compile = make;
-    compile.push(format!("-j{}", place.jobs));
+    compile.push(format!("-j{}", layout.jobs));
     let mut steps = vec![
         Step { what: "configure", command: configure, progress: Progress::None },
         Step { what: "generate", command: generate, progress: Progress::None },
@@ -182,18 +182,18 @@ fn openssl(place: &Layout<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
     steps
 }
 
-fn cmake(place: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
+fn cmake(layout: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
     let mut configure = words(&["cmake", "-G", "Ninja", "-S"]);
-    configure.push(place.sources.display().to_string());
+    configure.push(layout.sources.display().to_string());
     configure.extend(words(&["-B", ".", BUILD_TYPE, "-DBUILD_SHARED_LIBS=ON"]));
     // So that a library finds the libcrypto that lies beside it.
     configure
         .extend(words(&["-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", "-DCMAKE_INSTALL_RPATH=$ORIGIN"]));
     configure.extend(words(settings));
-    if let Some(needed) = place.needed {
+    if let Some(needed) = layout.needed {
         configure.push(format!("-DCMAKE_PREFIX_PATH={}", needed.display()));
     }
-    let jobs = place.jobs.to_string();
+    let jobs = layout.jobs.to_string();
     vec![
         Step { what: "configure", command: configure, progress: Progress::None },
         Step {
@@ -204,10 +204,10 @@ fn cmake(place: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
     ]
 }
 
-fn cargo(place: &Layout<'_>) -> Step {
+fn cargo(layout: &Layout<'_>) -> Step {
     // Its own folder for what it makes, whatever the environment says.
     let mut command = words(&["cargo", "build", "--release", "--target-dir", "target", "--jobs"]);
-    command.push(place.jobs.to_string());
+    command.push(layout.jobs.to_string());
     Step { what: "compile", command, progress: Progress::None }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn prepare(
     // Built even if each thread builds its own, so that what cannot be built is told here.
     let pair = plan.pair()?;
     Ok(match scenario.share {
-        Share::Context | Share::Session => Box::new(Shared(pair)),
+        Share::Context | Share::Session => Box::new(OnePair(pair)),
         Share::Thread => Box::new(plan),
     })
 }
@@ -73,14 +73,14 @@ impl Client {
 
     /// See [`Worker::client`].
     pub(crate) fn connect(&self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {
-        end::ClientEnd::boxed(&self.0, session)
+        end::client(&self.0, session)
     }
 }
 
 /// One pair of configs for all threads.
-struct Shared(Pair);
+struct OnePair(Pair);
 
-impl Prepared for Shared {
+impl Prepared for OnePair {
     fn worker(&self) -> Result<Box<dyn Worker>, Error> {
         let Self(pair) = self;
         Ok(Box::new(Pair { server: Arc::clone(&pair.server), client: pair.client.share() }))
@@ -155,7 +155,7 @@ struct Pair {
 
 impl Worker for Pair {
     fn server(&mut self) -> Result<Box<dyn Endpoint>, Error> {
-        end::ServerEnd::boxed(&self.server)
+        end::server(&self.server)
     }
 
     fn client(&mut self, session: Option<Session>) -> Result<Box<dyn Endpoint>, Error> {

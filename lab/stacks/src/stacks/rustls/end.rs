@@ -19,127 +19,75 @@ use super::{
 };
 use crate::stack::{Endpoint, Progress, Session};
 
-/// The client's end.
-pub(super) struct ClientEnd(ClientConnection);
-
-impl ClientEnd {
-    /// A client that offers `session`.
-    pub(super) fn boxed(
-        config: &Arc<ClientConfig>,
-        session: Option<Session>,
-    ) -> Result<Box<dyn Endpoint>, Error> {
-        let name = ServerName::try_from(SERVER_NAME).map_err(|error| broken(&error))?;
-        store::offer(session);
-        let tls = ClientConnection::new(Arc::clone(config), name);
-        Ok(Box::new(Self(tls.map_err(|error| broken(&error))?)))
-    }
+/// A client that offers `session`.
+pub(super) fn client(
+    config: &Arc<ClientConfig>,
+    session: Option<Session>,
+) -> Result<Box<dyn Endpoint>, Error> {
+    let name = ServerName::try_from(SERVER_NAME).map_err(|error| broken(&error))?;
+    store::offer(session);
+    let tls = ClientConnection::new(Arc::clone(config), name).map_err(|error| broken(&error))?;
+    Ok(Box::new(One { tls, session: store::take }))
 }
 
-impl Endpoint for ClientEnd {
-    fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
-        handshake(&mut self.0, incoming, outgoing)
-    }
+/// A server.
+pub(super) fn server(config: &Arc<ServerConfig>) -> Result<Box<dyn Endpoint>, Error> {
+    let tls = ServerConnection::new(Arc::clone(config)).map_err(|error| broken(&error))?;
+    Ok(Box::new(One { tls, session: || None }))
+}
 
-    fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
-        send(&mut self.0, plaintext, outgoing)
-    }
-
-    fn receive(
-        &mut self,
-        incoming: &[u8],
-        plaintext: &mut Vec<u8>,
-        outgoing: &mut Vec<u8>,
-    ) -> Result<bool, Error> {
-        receive(&mut self.0, incoming, plaintext, outgoing)
-    }
-
-    fn negotiated(&self) -> Result<Negotiated, Error> {
-        negotiated(&self.0)
-    }
-
+/// One end, of either side.
+struct One<T> {
+    tls: T,
     /// The last session that any connection of this thread was given.
-    fn session(&mut self) -> Option<Session> {
-        store::take()
-    }
+    session: fn() -> Option<Session>,
 }
 
-/// The server's end.
-pub(super) struct ServerEnd(ServerConnection);
-
-impl ServerEnd {
-    /// A server.
-    pub(super) fn boxed(config: &Arc<ServerConfig>) -> Result<Box<dyn Endpoint>, Error> {
-        let tls = ServerConnection::new(Arc::clone(config)).map_err(|error| broken(&error))?;
-        Ok(Box::new(Self(tls)))
-    }
-}
-
-impl Endpoint for ServerEnd {
-    fn handshake(&mut self, incoming: &[u8], outgoing: &mut Vec<u8>) -> Result<Progress, Error> {
-        handshake(&mut self.0, incoming, outgoing)
+impl<D: SideData, T: DerefMut<Target = ConnectionCommon<D>> + Send> Endpoint for One<T> {
+    fn handshake(
+        &mut self,
+        mut incoming: &[u8],
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Progress, Error> {
+        while !incoming.is_empty() {
+            take_records(&mut self.tls, &mut incoming)?;
+        }
+        write(&mut self.tls, outgoing)?;
+        Ok(if self.tls.is_handshaking() { Progress::Wants } else { Progress::Done })
     }
 
-    fn send(&mut self, plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
-        send(&mut self.0, plaintext, outgoing)
+    fn send(&mut self, mut plaintext: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Error> {
+        while !plaintext.is_empty() {
+            // rustls takes no more than its own buffer holds.
+            let taken = self.tls.writer().write(plaintext).map_err(|error| broken(&error))?;
+            plaintext = &plaintext[taken..];
+            write(&mut self.tls, outgoing)?;
+        }
+        Ok(())
     }
 
     fn receive(
         &mut self,
-        incoming: &[u8],
+        mut incoming: &[u8],
         plaintext: &mut Vec<u8>,
         outgoing: &mut Vec<u8>,
     ) -> Result<bool, Error> {
-        receive(&mut self.0, incoming, plaintext, outgoing)
+        let mut ended = false;
+        while !incoming.is_empty() {
+            ended |= take_records(&mut self.tls, &mut incoming)?;
+            plaintext::take(self.tls.reader(), plaintext);
+        }
+        write(&mut self.tls, outgoing)?;
+        Ok(ended)
     }
 
     fn negotiated(&self) -> Result<Negotiated, Error> {
-        negotiated(&self.0)
+        negotiated(&self.tls)
     }
 
     fn session(&mut self) -> Option<Session> {
-        None
+        (self.session)()
     }
-}
-
-fn handshake<D: SideData>(
-    tls: &mut impl DerefMut<Target = ConnectionCommon<D>>,
-    mut incoming: &[u8],
-    outgoing: &mut Vec<u8>,
-) -> Result<Progress, Error> {
-    while !incoming.is_empty() {
-        take_records(tls, &mut incoming)?;
-    }
-    write(tls, outgoing)?;
-    Ok(if tls.is_handshaking() { Progress::Wants } else { Progress::Done })
-}
-
-fn send<D: SideData>(
-    tls: &mut impl DerefMut<Target = ConnectionCommon<D>>,
-    mut plaintext: &[u8],
-    outgoing: &mut Vec<u8>,
-) -> Result<(), Error> {
-    while !plaintext.is_empty() {
-        // rustls takes no more than its own buffer holds.
-        let taken = tls.writer().write(plaintext).map_err(|error| broken(&error))?;
-        plaintext = &plaintext[taken..];
-        write(tls, outgoing)?;
-    }
-    Ok(())
-}
-
-fn receive<D: SideData>(
-    tls: &mut impl DerefMut<Target = ConnectionCommon<D>>,
-    mut incoming: &[u8],
-    plaintext: &mut Vec<u8>,
-    outgoing: &mut Vec<u8>,
-) -> Result<bool, Error> {
-    let mut ended = false;
-    while !incoming.is_empty() {
-        ended |= take_records(tls, &mut incoming)?;
-        plaintext::take(tls.reader(), plaintext);
-    }
-    write(tls, outgoing)?;
-    Ok(ended)
 }
 
 /// Lets rustls read some of `incoming`; `true` if the peer has said that it sends no more.

@@ -44,14 +44,14 @@ pub(super) fn ticketer(inner: Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTicke
     if ASKED.load(Relaxed) { Arc::new(Timed(inner)) } else { inner }
 }
 
-/// As [`ticketer`].
+/// A server's sessions, as [`ticketer`] has tickets.
 pub(super) fn server_sessions(
     inner: Arc<dyn StoresServerSessions>,
 ) -> Arc<dyn StoresServerSessions> {
     if ASKED.load(Relaxed) { Arc::new(Timed(inner)) } else { inner }
 }
 
-/// As [`ticketer`].
+/// A client's sessions, as [`ticketer`] has tickets.
 pub(super) fn client_sessions(inner: Arc<dyn ClientSessionStore>) -> Arc<dyn ClientSessionStore> {
     if ASKED.load(Relaxed) { Arc::new(Timed(inner)) } else { inner }
 }
