@@ -322,9 +322,9 @@ impl Control {
             generation.listeners.iter().any(|listener| listener.keys.contains(&bound.key))
                 && !sockets.bound.iter().any(|new| new.key == bound.key)
         };
-        for gone in self.bound.extract_if(.., |bound| !is_kept(bound)) {
-            kept::forget(&gone.key, self.config.lanes.get());
-        }
+        let gone: Vec<Bound> = self.bound.extract_if(.., |bound| !is_kept(bound)).collect();
+        kept::forget(gone.iter().map(|bound| &bound.key), self.config.lanes.get());
+        drop(gone);
         for kept in &self.bound {
             kept.permit(&self.config).unwrap_or_else(|problem| {
                 say_at(Priority::Warning, &problem);
