@@ -32,7 +32,7 @@ use crate::backends::RelaySettings;
 use crate::config::Config;
 use crate::cost::connection_bytes_of_lane;
 use crate::file_tables::{Descriptors, FileTables};
-use crate::listener::Summary;
+use crate::listener::{Summary, host_names};
 use crate::notices::Notices;
 use crate::operator::{Priority, say, say_at};
 use crate::relay::Relay;
@@ -42,7 +42,7 @@ use build::{BackendRegistry, Built, Registries, build};
 use end::Leaving;
 use kept::KeptSockets;
 use listeners::counted;
-use names::{LookingAgain, host_names};
+use names::LookingAgain;
 use reload::Pending;
 use sockets::{Bound, NewSockets, open_new};
 use ticket_root::KeptRoot;
@@ -322,9 +322,9 @@ impl Control {
             generation.listeners.iter().any(|listener| listener.keys.contains(&bound.key))
                 && !sockets.bound.iter().any(|new| new.key == bound.key)
         };
-        for gone in self.bound.extract_if(.., |bound| !is_kept(bound)) {
-            kept::forget(&gone.key, self.config.lanes.get());
-        }
+        let gone: Vec<Bound> = self.bound.extract_if(.., |bound| !is_kept(bound)).collect();
+        kept::forget(gone.iter().map(|bound| &bound.key), self.config.lanes.get());
+        drop(gone);
         for kept in &self.bound {
             kept.permit(&self.config).unwrap_or_else(|problem| {
                 say_at(Priority::Warning, &problem);

@@ -18,7 +18,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ use crate::networks::Access;
 use crate::stores::{self, Checks, Stores};
 
 pub use backend_trust::{Expiry, Usage};
-pub use backends::ReachedBackend;
+pub use backends::{ReachedBackend, host_names};
 pub use certificates::bounds;
 pub use client_trust::{Believed, ClientsSummary, KnownClientRoots, RootFile};
 pub use contexts::Contexts;
-pub use resolver::{Names, look_again, resolve};
+pub use resolver::{Answer, Answers, Names, look_again, resolve_all};
 pub use summary::{EXPIRIES_SHOWN_MAX, RouteSummary, StoreSummary, Summary};
 
 /// One thing that a listener takes from outside.
@@ -88,7 +88,9 @@ pub fn survey<'c>(config: &'c Config, around: &mut Surroundings<'_>) -> Surveys<
             ProviderChoice::AwsLc
         }
     };
-    let mut reading = Reading { around, checks, config, crypto, keys };
+    let names = host_names(config).into_iter().map(str::to_owned).collect();
+    let answers = (around.resolve)(names);
+    let mut reading = Reading { answers, around, checks, config, crypto, keys };
     reading.around.client_roots.prune();
     let listeners = config.listeners.iter().map(|each| Survey::of(each, &mut reading)).collect();
     Surveys { crypto: reading.crypto, errors, listeners }
@@ -104,8 +106,8 @@ pub struct Surroundings<'s> {
     pub names: &'s mut Names,
     /// The time.
     pub now: UnixSeconds,
-    /// Looks a host name up, and says why it cannot.
-    pub resolve: &'s dyn Fn(&str, u16) -> Result<SocketAddr, String>,
+    /// Looks host names up, and says why it cannot.
+    pub resolve: &'s dyn Fn(BTreeSet<String>) -> Answers,
     /// The stores that are open.
     pub stores: &'s mut Stores,
 }
@@ -247,6 +249,8 @@ impl<'c> Survey<'c> {
 
 /// A survey under way.
 struct Reading<'r, 's> {
+    /// What the names of backends lead to now.
+    answers: Answers,
     around: &'r mut Surroundings<'s>,
     checks: Checks,
     config: &'r Config,

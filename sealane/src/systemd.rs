@@ -1,19 +1,25 @@
 //! What is told to a service manager that asked to be told, as systemd does, and what it keeps for
 //! the process that comes after this one. Without one, nothing is done here.
 
+use std::env;
+use std::fmt::Write as _;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::pipe::{PipeFlags, pipe_with};
 use sd_notify::NotifyState;
 
 /// Tells it `state`.
 pub fn tell(state: &[NotifyState<'_>]) {
     // If the manager does not listen, the work goes on.
-    let _ = sd_notify::notify(state);
+    let _ = send(state, None);
 }
 
 /// Tells it that the process ends, and how long that may take: it waits so long, if its own
@@ -26,28 +32,68 @@ pub fn tell_end(within: Duration) {
 /// Lets it keep `descriptor` under `name`: it passes it to the next process, after a restart or a
 /// crash, and closes it when the service is stopped.
 pub fn keep(name: &str, descriptor: BorrowedFd<'_>) {
+    let state = ["FDSTORE=1".to_owned(), format!("FDNAME={name}")];
+    let state = state.each_ref().map(|line| NotifyState::Custom(line));
     // If the manager does not listen, the next process opens its own.
-    let _ = try_keep(name, descriptor);
+    let _ = send(&state, Some(descriptor));
 }
 
-/// Lets it close what it keeps under `name`.
-pub fn forget(name: &str) {
-    tell(&[NotifyState::Custom("FDSTOREREMOVE=1"), NotifyState::Custom(&format!("FDNAME={name}"))]);
+/// Lets it close what it keeps under `names`, and waits until it has, or else what is bound there
+/// next would find its address in use.
+pub fn forget(names: impl IntoIterator<Item = String>) {
+    let mut told = false;
+    for name in names {
+        let name = format!("FDNAME={name}");
+        tell(&[NotifyState::Custom("FDSTOREREMOVE=1"), NotifyState::Custom(&name)]);
+        told = true;
+    }
+    if told {
+        // Whoever does not answer is not waited for any longer.
+        let _ = wait_until_done();
+    }
 }
 
-fn try_keep(name: &str, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+/// Lets it close what it has passed to this process.
+pub fn forget_passed() {
+    let is_ours = env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
+    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+    forget(names.split(':').filter(|name| is_ours && !name.is_empty()).map(str::to_owned));
+}
+
+/// Waits until it has done what it was told so far, and says so by closing what it is given.
+fn wait_until_done() -> io::Result<()> {
+    let (held, given) = pipe_with(PipeFlags::CLOEXEC)?;
+    send(&[NotifyState::Custom("BARRIER=1")], Some(given.as_fd()))?;
+    drop(given);
+    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+    poll(&mut [PollFd::new(&held, PollFlags::empty())], Some(&patience))?;
+    Ok(())
+}
+
+fn send(state: &[NotifyState<'_>], passed: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let socket = UnixDatagram::unbound()?;
-    socket.connect(path)?;
-    let text = format!("FDSTORE=1\nFDNAME={name}\n");
-    let passed = [descriptor];
+    socket.set_write_timeout(Some(PATIENCE))?;
+    match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
+        None => socket.connect(path)?,
+    }
+    let mut text = String::new();
+    for line in state {
+        writeln!(text, "{line}").map_err(io::Error::other)?;
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
-    // There is room for it.
-    let _ = rights.push(SendAncillaryMessage::ScmRights(&passed));
+    let passed = passed.as_slice();
+    if !passed.is_empty() {
+        // There is room for it.
+        let _ = rights.push(SendAncillaryMessage::ScmRights(passed));
+    }
     sendmsg(&socket, &[IoSlice::new(text.as_bytes())], &mut rights, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
+/// How long the manager may take for what it was told.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Between the last connection and the end of the process.
 const SPARE: Duration = Duration::from_secs(10);

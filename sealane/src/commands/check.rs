@@ -5,10 +5,9 @@
 
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
@@ -26,8 +25,8 @@ use crate::cost::Cost;
 use crate::exit::Exit;
 use crate::file_tables::FileTables;
 use crate::listener::{
-    KnownClientRoots, Names, RouteSummary, Summary, Surroundings, Survey, Surveys, days_until,
-    resolve, said_of, survey,
+    Answers, KnownClientRoots, Names, RouteSummary, Summary, Surroundings, Survey, Surveys,
+    days_until, resolve_all, said_of, survey,
 };
 use crate::stores::Stores;
 
@@ -54,8 +53,8 @@ pub struct Machine<'m> {
     pub file_tables: FileTables,
     /// The time.
     pub now: UnixSeconds,
-    /// Looks a host name up and says why it cannot.
-    pub resolve: &'m dyn Fn(&str, u16) -> Result<SocketAddr, String>,
+    /// Looks host names up and says why it cannot.
+    pub resolve: &'m dyn Fn(BTreeSet<String>) -> Answers,
 }
 
 impl Machine<'static> {
@@ -63,7 +62,7 @@ impl Machine<'static> {
     pub fn this() -> Self {
         let descriptors_max = getrlimit(Resource::Nofile).current;
         let file_tables = FileTables::of_this_machine();
-        Self { descriptors_max, file_tables, now: unix_now(), resolve: &resolve }
+        Self { descriptors_max, file_tables, now: unix_now(), resolve: &resolve_all }
     }
 }
 

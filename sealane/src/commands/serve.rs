@@ -14,6 +14,16 @@ use crate::systemd;
 
 /// Serves as the command line says, until a signal ends it.
 pub fn run(arguments: ServeArguments) -> Exit {
+    let exit = serve(arguments);
+    if exit == Exit::Invalid {
+        // Nobody comes soon who takes what waits in queues that were kept: who connects from now on
+        // is refused, as a balancer has to see.
+        systemd::forget_passed();
+    }
+    exit
+}
+
+fn serve(arguments: ServeArguments) -> Exit {
     let file = arguments.config.clone();
     let config = match arguments.into_config() {
         Ok(config) => config,

@@ -16,7 +16,7 @@ use crate::challenges::Responder;
 use crate::config::{self, Config, Spoken};
 use crate::listener::{
     Contexts, KnownClientRoots, Names, ReachedBackend, Summary, Surroundings, Survey, Surveys,
-    resolve, said_of, survey,
+    resolve_all, said_of, survey,
 };
 use crate::relay::Admission;
 use crate::stores::Stores;
@@ -127,7 +127,8 @@ pub(super) fn build(
         stores,
     } = registries;
     let now = unix_now();
-    let mut around = Surroundings { client_roots, clients, names, now, resolve: &resolve, stores };
+    let resolve = &resolve_all;
+    let mut around = Surroundings { client_roots, clients, names, now, resolve, stores };
     let Surveys { mut errors, listeners: mut surveys, .. } = survey(config, &mut around);
     for survey in &surveys {
         errors.extend(survey.errors.iter().map(|error| said_of(&survey.listener.name, error)));

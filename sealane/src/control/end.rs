@@ -16,6 +16,9 @@ use crate::systemd;
 /// A process that was told to end, and serves on for a while.
 pub(super) struct Leaving {
     since: Instant,
+    /// As they were then: a service manager that was told how long the end takes waits no longer.
+    drain_delay: Duration,
+    health_delay: Duration,
 }
 
 impl Control {
@@ -29,15 +32,15 @@ impl Control {
                 "leaving: clients are served for {delay} more; a second signal ends that"
             ));
         }
-        Leaving { since: Instant::now() }
+        let (drain_delay, health_delay) = (limits.drain_delay, limits.health_delay);
+        Leaving { since: Instant::now(), drain_delay, health_delay }
     }
 
     /// Lets balancers hear of it when it is time, and tells how long clients are served still.
     pub(super) fn leave(&self, leaving: &Leaving) -> Duration {
-        let limits = &self.config.limits;
         let passed = leaving.since.elapsed();
-        let health = limits.health_delay.saturating_sub(passed);
-        let left = limits.drain_delay.saturating_sub(passed);
+        let health = leaving.health_delay.saturating_sub(passed);
+        let left = leaving.drain_delay.saturating_sub(passed);
         if health.is_zero() {
             self.state.lock().phase = Phase::Draining;
             return left;

@@ -45,10 +45,10 @@ impl KeptSockets {
 
     /// Lets go of what nobody has taken: a lane or an address that is no more.
     pub(super) fn let_go(self) {
-        for (name, _) in self.0 {
+        for (name, _) in &self.0 {
             say(&format!("the socket {name:?} of the process before is not needed any more"));
-            systemd::forget(&name);
         }
+        systemd::forget(self.0.into_iter().map(|(name, _)| name));
     }
 }
 
@@ -60,12 +60,16 @@ pub(super) fn keep(key: &Address, lane: usize, socket: BorrowedFd<'_>) {
     }
 }
 
-/// Lets the service manager close the sockets of `lanes` lanes at `key`.
-pub(super) fn forget(key: &Address, lanes: usize) {
-    let Address::Tcp(address) = key else { return };
-    for lane in 0..lanes {
-        systemd::forget(&name(*address, lane));
-    }
+/// Lets the service manager close the sockets of `lanes` lanes at `keys`.
+pub(super) fn forget<'k>(keys: impl IntoIterator<Item = &'k Address>, lanes: usize) {
+    let names = keys.into_iter().flat_map(|key| {
+        let address = match key {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        };
+        address.into_iter().flat_map(move |address| (0..lanes).map(move |lane| name(address, lane)))
+    });
+    systemd::forget(names);
 }
 
 /// The name under which it is kept, in which there can be no colon.

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Control, Event};
-use crate::config::{BackendAddress, Config, Listener};
-use crate::listener::look_again;
+use crate::listener::{Answers, look_again};
 use crate::operator::{Priority, say, say_at};
 
 /// When such names are looked up.
@@ -27,7 +26,8 @@ impl Control {
         }
         looking.since = Some(Instant::now());
         let events = self.notices.clone();
-        let tell = move |one_leads_somewhere| {
+        let tell = move |answers: Answers| {
+            let one_leads_somewhere = answers.has_address();
             // Nobody listens any more when the process is about to end.
             let _ = events.send(Event::Looked { one_leads_somewhere });
         };
@@ -52,16 +52,6 @@ impl Control {
             }
         }
     }
-}
-
-/// The names of the backends of `config`, with their ports.
-pub(super) fn host_names(config: &Config) -> impl Iterator<Item = (String, u16)> {
-    let destinations = config.listeners.iter().flat_map(Listener::destinations);
-    let backends = destinations.flat_map(|(_, destination)| &destination.backends);
-    backends.filter_map(|backend| match backend {
-        BackendAddress::Host { name, port } => Some((name.clone(), *port)),
-        BackendAddress::Tcp(_) | BackendAddress::Unix(_) => None,
-    })
 }
 
 /// Between two looks.

@@ -10,7 +10,7 @@ use sealane_file_table::Descriptor;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::handover::Parcel;
 use sealane_lanes::kernel::Address;
-use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among};
+use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among, bind_as};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
 
@@ -70,9 +70,7 @@ impl NewSockets {
 
     /// Lets the service manager close them again.
     pub(super) fn forget(&self) {
-        for bound in &self.bound {
-            kept::forget(&bound.key, self.by_lane.len());
-        }
+        kept::forget(self.bound.iter().map(|bound| &bound.key), self.by_lane.len());
     }
 
     /// Hands each lane its sockets; they take connections once they are published.
@@ -118,18 +116,18 @@ pub(super) fn open_new(
     for (listener, written) in generation.listeners.iter().zip(&config.listeners) {
         for key in listener.keys.iter().filter(|key| !is_known(key)) {
             let opened = match key {
-                Address::Tcp(address) => bind_patiently(
-                    &Bind {
+                Address::Tcp(address) => {
+                    let wanted = Bind {
                         // Whoever else is at one that overlaps cannot be told from ourselves.
                         reuse_port: overlaps(*address, generation, known)
                             || kept.overlaps(*address),
                         liveness: listener.liveness,
                         steer: listener.steer,
                         ..Bind::to(*address)
-                    },
-                    kept.take(*address, lanes),
-                )
-                .map(|(fds, local)| (fds, Address::Tcp(local), None)),
+                    };
+                    let bound = bind_patiently(&wanted, kept.take(*address, lanes));
+                    bound.map(|(fds, local)| (fds, Address::Tcp(local), None))
+                }
                 Address::Unix(path) => listen_at_path(path, written.socket_mode, lanes)
                     .map(|(fds, file)| (fds, key.clone(), Some(file))),
             };
@@ -171,23 +169,24 @@ fn overlaps(key: SocketAddr, generation: &Generation<RelaySettings>, known: &[Bo
 }
 
 /// Binds it, and waits a moment if it is in use: an address that the generation before has
-/// dropped is closed by the lanes between two events.
+/// dropped is closed by the lanes between two events. What was kept at an address is in the way of
+/// nobody who may be there, and whoever may not does not go away in a moment.
 fn bind_patiently(
     wanted: &Bind,
-    mut kept: Vec<Option<OwnedFd>>,
+    kept: Vec<Option<OwnedFd>>,
 ) -> io::Result<(Vec<Descriptor>, SocketAddr)> {
-    let lanes = kept.len();
+    if kept.iter().any(Option::is_some) {
+        return bind_among(wanted, kept);
+    }
     for _ in 1..BIND_TRIES {
-        match bind_among(wanted, kept) {
+        match bind_as(wanted, kept.len()) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 std::thread::sleep(BIND_PAUSE);
             }
             other => return other,
         }
-        // Whoever has one at an address is not told that it is in use.
-        kept = (0..lanes).map(|_| None).collect();
     }
-    bind_among(wanted, kept)
+    bind_as(wanted, kept.len())
 }
 
 /// One socket that all lanes take from: the kernel spreads nobody over several of one path.

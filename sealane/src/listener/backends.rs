@@ -1,5 +1,7 @@
 //! Where the plaintext of a listener and of its routes goes: backends, looked up.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sealane_lanes::kernel::Address;
@@ -7,7 +9,7 @@ use sealane_lanes::kernel::Address;
 use super::resolver::Led;
 use super::{Material, Reading, Survey, said_of_route};
 use crate::backends::BackendTls;
-use crate::config::{BackendAddress, Destination};
+use crate::config::{self, BackendAddress, Config, Destination};
 
 /// Addresses are no files; a change of what a name leads to is seen by the next reload, and by
 /// itself only if it led nowhere.
@@ -21,6 +23,17 @@ pub struct ReachedBackend {
     pub label: String,
     /// How it is spoken to in TLS, if it is.
     pub tls: Option<BackendTls>,
+}
+
+/// The host names of the backends of `config`.
+pub fn host_names(config: &Config) -> BTreeSet<&str> {
+    let destinations = config.listeners.iter().flat_map(config::Listener::destinations);
+    let backends = destinations.flat_map(|(_, destination)| &destination.backends);
+    let names = backends.filter_map(|backend| match backend {
+        BackendAddress::Host { name, .. } => Some(name.as_str()),
+        BackendAddress::Tcp(_) | BackendAddress::Unix(_) => None,
+    });
+    names.collect()
 }
 
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
@@ -64,12 +77,19 @@ fn address(
         BackendAddress::Tcp(address) => return Ok(Some(Address::Tcp(*address))),
         BackendAddress::Unix(path) => return Ok(Some(Address::Unix(path.clone()))),
     };
-    let resolve = reading.around.resolve;
-    match reading.around.names.look_up(name, port, resolve) {
-        Ok(Led::Here(address)) => Ok(Some(Address::Tcp(address))),
-        Ok(Led::Once(address, why)) => {
-            warn(format!(" does not resolve any more: {why}; {address} is used as before"));
-            Ok(Some(Address::Tcp(address)))
+    let first = |addresses: Vec<SocketAddr>| {
+        let mut first = *addresses.first()?;
+        first.set_port(port);
+        Some(Address::Tcp(first))
+    };
+    match reading.around.names.look_up(name, &reading.answers) {
+        Ok(Led::Here(addresses)) => Ok(first(addresses)),
+        Ok(Led::Once(addresses, why)) => {
+            let last = first(addresses);
+            if let Some(address) = &last {
+                warn(format!(" does not resolve any more: {why}; {address} is used as before"));
+            }
+            Ok(last)
         }
         Ok(Led::Nowhere(why)) => {
             warn(format!(

@@ -32,7 +32,9 @@ fn surveyed_with<'c>(config: &'c Config, client_roots: &mut KnownClientRoots) ->
         clients: &mut ClientContexts::new(),
         names: &mut Names::default(),
         now: UnixSeconds(1_800_000_000),
-        resolve: &|_, _| Err("no such host".into()),
+        resolve: &|names| {
+            names.into_iter().map(|name| (name, Err("no such host".into()))).collect()
+        },
         stores: &mut Stores::default(),
     };
     survey(config, &mut around).listeners

@@ -1,8 +1,8 @@
 //! A restart as a service manager does it: the old process ends before the new one begins, and
 //! nobody who connects meanwhile is refused.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
@@ -129,32 +129,32 @@ fn what_no_lane_needs_any_more_is_not_kept() {
     let mut site = site();
     let sealane = site.start();
     let name = |lane| format!("lane{lane}@{}", site.address).replace(':', "_");
-    let names: Vec<_> = site.manager.kept.iter().map(|(name, _)| name.clone()).collect();
-    assert_eq!(names, [name(0), name(1)]);
+    assert_eq!(site.manager.kept_names(), [name(0), name(1)]);
     assert_eq!(sealane.stop(), Some(0));
 
     // A lane less, and where its socket was kept, one of another address.
     let (first, elsewhere) = (name(0), TcpListener::bind("127.0.0.1:0").unwrap());
-    site.manager.kept[0] = (first.clone(), elsewhere.into());
+    site.manager.kept()[0] = (first.clone(), elsewhere.into());
     let foreign = site.manager.kept_sockets();
     site.settings.lanes = 1;
     let mut sealane = site.start();
-    let kept: Vec<_> = site.manager.kept.iter().map(|(name, _)| name.clone()).collect();
-    assert_eq!(kept, [first]);
+    assert_eq!(site.manager.kept_names(), [first]);
     assert!(!foreign.contains(&site.manager.kept_sockets()[0]));
     assert!(has_open(&sealane, &site.manager.kept_sockets()));
     for _ in 0..8 {
         visit(&site.connector, site.address).unwrap();
     }
 
-    // An address less, and another more.
+    // An address less, and another more. What is given up is closed before the process goes on.
+    site.manager.count_waiting("");
     site.settings.listeners[0].move_to(site.address.ip());
     let moved = site.settings.listeners[0].address;
     site.settings.write(site.folder.path());
     sealane.wait_until_reloaded(1);
+    site.manager.read_until("FDSTOREREMOVE=1");
+    assert_eq!(site.manager.read_until(""), "BARRIER=1\n");
     site.manager.read_until("READY=1");
-    let kept: Vec<_> = site.manager.kept.iter().map(|(name, _)| name.clone()).collect();
-    assert_eq!(kept, [format!("lane0@{moved}").replace(':', "_")]);
+    assert_eq!(site.manager.kept_names(), [format!("lane0@{moved}").replace(':', "_")]);
     visit(&site.connector, moved).unwrap();
     assert_eq!(sealane.stop(), Some(0));
 }
@@ -162,15 +162,66 @@ fn what_no_lane_needs_any_more_is_not_kept() {
 /// What the process before has kept is in the way of neither: the address of one is that of both.
 #[test]
 fn a_listener_moves_between_an_address_and_all_of_them() {
+    let families: [(IpAddr, IpAddr); 2] = [
+        (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::UNSPECIFIED.into()),
+        (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::UNSPECIFIED.into()),
+    ];
+    for (one, all) in families {
+        let mut site = site();
+        site.settings.listeners[0].move_to(one);
+        site.address = site.settings.listeners[0].address;
+        for ip in [one, all, one] {
+            let key = SocketAddr::new(ip, site.address.port());
+            site.settings.listeners[0].address = key;
+            let sealane = site.start();
+            visit(&site.connector, site.address).unwrap();
+            let kept = [0, 1].map(|lane| format!("lane{lane}@{key}").replace(':', "_"));
+            assert_eq!(site.manager.kept_names(), kept);
+            assert_eq!(sealane.stop(), Some(0));
+        }
+    }
+}
+
+#[test]
+fn lanes_that_are_new_have_sockets_beside_those_that_were_kept() {
     let mut site = site();
-    let port = site.address.port();
-    for ip in [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST] {
-        let key = SocketAddr::new(IpAddr::V4(ip), port);
-        site.settings.listeners[0].address = key;
-        let sealane = site.start();
+    assert_eq!(site.start().stop(), Some(0));
+    let before = site.manager.kept_sockets();
+    site.settings.lanes = 4;
+    let sealane = site.start();
+    let after = site.manager.kept_sockets();
+    assert_eq!((before.len(), after.len()), (2, 4));
+    assert_eq!(after[..2], before);
+    assert!(has_open(&sealane, &after));
+    // Whoever falls to a socket that nobody takes from is never served.
+    for _ in 0..32 {
         visit(&site.connector, site.address).unwrap();
-        let kept: Vec<_> = site.manager.kept.iter().map(|(name, _)| name.clone()).collect();
-        assert_eq!(kept, [0, 1].map(|lane| format!("lane{lane}@{key}").replace(':', "_")));
-        assert_eq!(sealane.stop(), Some(0));
+    }
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+/// A balancer has to see that nobody is there.
+#[test]
+fn a_start_that_cannot_be_gives_up_what_was_kept() {
+    let mut site = site();
+    assert_eq!(site.start().stop(), Some(0));
+    let certificate = site.folder.path().join("site.pem");
+    let good = std::fs::read(&certificate).unwrap();
+    let mistakes: [fn(&mut Site); 2] = [
+        |site| std::fs::write(site.folder.path().join("site.pem"), "none").unwrap(),
+        |site| site.settings.more = "crypto = \"none\"".into(),
+    ];
+    for mistake in mistakes {
+        assert_eq!(site.manager.kept_names().len(), 2);
+        mistake(&mut site);
+        let mut sealane = site.manager.launch(site.folder.path(), &site.settings);
+        assert_eq!(sealane.process.wait(PATIENCE).code(), Some(3));
+        site.manager.read_until("BARRIER=1");
+        assert!(site.manager.kept().is_empty());
+        let refused = TcpStream::connect(site.address);
+        assert!(refused.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused));
+        std::fs::write(&certificate, &good).unwrap();
+        site.settings.more.clear();
+        assert_eq!(site.start().stop(), Some(0));
     }
 }

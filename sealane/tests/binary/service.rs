@@ -20,23 +20,25 @@ use crate::harness::{PATIENCE, wait_for};
 #[test]
 fn the_service_manager_is_told_of_readiness_of_reloads_and_of_the_end() {
     let (folder, settings) = site();
-    let mut manager = ServiceManager::new(folder.path());
-    let mut sealane = manager.start(folder.path(), &settings);
-    manager.read_until("READY=1");
-    sealane.process.signal(Signal::HUP);
-    // Whatever is told next.
-    assert!(manager.read_until("").starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    assert!(manager.read_until("").contains("READY=1"));
-    sealane.process.signal(Signal::TERM);
-    assert!(manager.read_until("").contains("STOPPING=1"));
-    assert_eq!(sealane.process.wait(PATIENCE).code(), Some(0));
+    let managers = [ServiceManager::new(folder.path()), ServiceManager::abstract_in(folder.path())];
+    for manager in managers {
+        let mut sealane = manager.start(folder.path(), &settings);
+        manager.read_until("READY=1");
+        sealane.process.signal(Signal::HUP);
+        // Whatever is told next.
+        assert!(manager.read_until("").starts_with("RELOADING=1\nMONOTONIC_USEC="));
+        assert!(manager.read_until("").contains("READY=1"));
+        sealane.process.signal(Signal::TERM);
+        assert!(manager.read_until("").contains("STOPPING=1"));
+        assert_eq!(sealane.process.wait(PATIENCE).code(), Some(0));
+    }
 }
 
 #[test]
 fn a_lane_that_stands_still_is_told_to_the_service_manager() {
     let (folder, mut settings) = site();
     settings.environment = vec![("WATCHDOG_USEC".into(), "300000".into())];
-    let mut manager = ServiceManager::new(folder.path());
+    let manager = ServiceManager::new(folder.path());
     let mut sealane = manager.start(folder.path(), &settings);
     for _ in 0..3 {
         manager.read_until("WATCHDOG=1");

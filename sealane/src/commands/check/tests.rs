@@ -12,9 +12,12 @@ fn machine() -> Machine<'static> {
         descriptors_max: Some(1_000),
         file_tables: FileTables::OfLanes,
         now: UnixSeconds(NOW_S),
-        resolve: &|name, port| match name {
-            "known.test" => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
-            _ => Err("no such host".into()),
+        resolve: &|names| {
+            let answer = |name: &str| match name {
+                "known.test" => Ok(vec![([127, 0, 0, 1], 0).into()]),
+                _ => Err("no such host".into()),
+            };
+            names.into_iter().map(|name| (name.clone(), answer(&name))).collect()
         },
     }
 }

@@ -4,9 +4,13 @@
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::fs::fstat;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -14,54 +18,98 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use super::PATIENCE;
 use super::sealane::{BINARY, Sealane, Settings};
 
-/// A service manager, at a socket of its own.
+/// A service manager, at a socket of its own. It does what it is told at once.
 pub struct ServiceManager {
-    socket: UnixDatagram,
-    path: PathBuf,
-    /// What it keeps, by name.
-    pub kept: Vec<(String, OwnedFd)>,
+    address: SocketAddr,
+    kept: Arc<Mutex<Kept>>,
+    /// What it was told.
+    told: Receiver<String>,
 }
+
+/// What it keeps, by name.
+pub type Kept = Vec<(String, OwnedFd)>;
 
 impl ServiceManager {
     /// One that listens in `folder`.
     pub fn new(folder: &Path) -> Self {
-        let path = folder.join("notify.sock");
-        let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { socket, path, kept: Vec::new() }
+        Self::at(SocketAddr::from_pathname(folder.join("notify.sock")).unwrap())
+    }
+
+    /// One at an address that is no file, but of which `folder` makes sure that nobody else has it.
+    pub fn abstract_in(folder: &Path) -> Self {
+        let name = folder.join("notify").into_os_string();
+        Self::at(SocketAddr::from_abstract_name(name.as_bytes()).unwrap())
+    }
+
+    fn at(address: SocketAddr) -> Self {
+        let socket = UnixDatagram::bind_addr(&address).unwrap();
+        let kept = Arc::<Mutex<Kept>>::default();
+        let (sender, told) = channel();
+        let keeps = Arc::clone(&kept);
+        std::thread::spawn(move || {
+            loop {
+                let told = hear(&socket, &keeps);
+                // Nothing is what it tells itself in the end.
+                if told.is_empty() || sender.send(told).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { address, kept, told }
+    }
+
+    /// What it keeps, and may be made to keep.
+    pub fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap()
+    }
+
+    /// The names of what it keeps.
+    pub fn kept_names(&self) -> Vec<String> {
+        self.kept().iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Starts a process with what was kept, at most two sockets, and waits until it is ready; what
     /// it tells is read by [`ServiceManager::read_until`].
     pub fn start(&self, folder: &Path, settings: &Settings) -> Sealane {
+        let mut sealane = self.launch(folder, settings);
+        sealane.wait_until_said("sealane: ready");
+        sealane
+    }
+
+    /// Starts a process with what was kept, without waiting for it.
+    pub fn launch(&self, folder: &Path, settings: &Settings) -> Sealane {
         let mut settings = settings.clone();
-        let notify = self.path.display().to_string();
+        let notify = match (self.address.as_pathname(), self.address.as_abstract_name()) {
+            (Some(path), _) => path.to_str().unwrap().to_owned(),
+            (None, name) => format!("@{}", String::from_utf8_lossy(name.unwrap())),
+        };
         settings.environment.push(("NOTIFY_SOCKET".into(), notify));
         // A shell has the number that the process will have, and moves what it was given.
         let script = "exec 3<&0 4<&1 </dev/null >/dev/null; export LISTEN_PID=$$; exec \"$@\"";
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh", BINARY]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        assert!(self.kept.len() <= 2);
-        let names: Vec<_> = self.kept.iter().map(|(name, _)| name.as_str()).collect();
+        let names = self.kept_names();
+        assert!(names.len() <= 2);
         settings.environment.push(("LISTEN_FDNAMES".into(), names.join(":")));
         settings.environment.push(("LISTEN_FDS".into(), names.len().to_string()));
-        let mut copies = self.kept.iter().map(|(_, fd)| Stdio::from(fd.try_clone().unwrap()));
-        if let Some(first) = copies.next() {
-            command.stdin(first);
+        {
+            let kept = self.kept();
+            let mut copies = kept.iter().map(|(_, fd)| Stdio::from(fd.try_clone().unwrap()));
+            if let Some(first) = copies.next() {
+                command.stdin(first);
+            }
+            if let Some(second) = copies.next() {
+                command.stdout(second);
+            }
         }
-        if let Some(second) = copies.next() {
-            command.stdout(second);
-        }
-        let mut sealane = Sealane::launch_by(folder, &settings, command);
-        sealane.wait_until_said("sealane: ready");
-        sealane
+        Sealane::launch_by(folder, &settings, command)
     }
 
-    /// Reads what it is told, and does it, until it has been told `text`; returns that message.
-    pub fn read_until(&mut self, text: &str) -> String {
+    /// Reads what it was told up to a message that contains `text`, and returns that.
+    pub fn read_until(&self, text: &str) -> String {
         loop {
-            let told = self.read();
+            let told = self.told.recv_timeout(PATIENCE).expect("it is told nothing");
             if told.contains(text) {
                 return told;
             }
@@ -69,53 +117,55 @@ impl ServiceManager {
     }
 
     /// How often it has been told `text` in what waits to be read.
-    pub fn count_waiting(&mut self, text: &str) -> usize {
-        self.socket.set_nonblocking(true).unwrap();
-        let mut count = 0;
-        let mut message = [0; 4096];
-        while let Ok(len) = self.socket.recv(&mut message) {
-            count += usize::from(String::from_utf8_lossy(&message[..len]).contains(text));
-        }
-        self.socket.set_nonblocking(false).unwrap();
-        count
+    pub fn count_waiting(&self, text: &str) -> usize {
+        self.told.try_iter().filter(|told| told.contains(text)).count()
     }
 
     /// The numbers of the sockets that it keeps, as they stand in /proc.
     pub fn kept_sockets(&self) -> Vec<String> {
         let link = |(_, fd): &(String, OwnedFd)| format!("socket:[{}]", fstat(fd).unwrap().st_ino);
-        self.kept.iter().map(link).collect()
+        self.kept().iter().map(link).collect()
     }
+}
 
-    fn read(&mut self) -> String {
-        let mut bytes = [0; 4096];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut rights = RecvAncillaryBuffer::new(&mut space);
-        let mut into = [IoSliceMut::new(&mut bytes)];
-        let len = recvmsg(&self.socket, &mut into, &mut rights, RecvFlags::CMSG_CLOEXEC);
-        let len = len.expect("it is told nothing").bytes;
-        let told = String::from_utf8_lossy(&bytes[..len]).into_owned();
-        let name = told.lines().find_map(|line| line.strip_prefix("FDNAME="));
-        let name = name.unwrap_or("stored").to_owned();
-        if told.lines().any(|line| line == "FDSTOREREMOVE=1") {
-            self.kept.retain(|(known, _)| *known != name);
-        }
-        let is_kept = told.lines().any(|line| line == "FDSTORE=1");
-        for message in rights.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message
-                && is_kept
-            {
-                rights.for_each(|fd| self.keep(name.clone(), fd));
-            }
-        }
-        told
+impl Drop for ServiceManager {
+    fn drop(&mut self) {
+        // Or else its thread would listen for as long as the tests run.
+        let _ = UnixDatagram::unbound().unwrap().send_to_addr(b"", &self.address);
     }
+}
 
-    /// One that it keeps already is not kept twice.
-    fn keep(&mut self, name: String, fd: OwnedFd) {
-        let number = fstat(&fd).unwrap().st_ino;
-        let is_same = |(_, kept): &(String, OwnedFd)| fstat(kept.as_fd()).unwrap().st_ino == number;
-        if !self.kept.iter().any(is_same) {
-            self.kept.push((name, fd));
+/// Does what is told next, and returns it.
+fn hear(socket: &UnixDatagram, kept: &Mutex<Kept>) -> String {
+    let mut bytes = [0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(&mut bytes)];
+    let len = recvmsg(socket, &mut into, &mut rights, RecvFlags::CMSG_CLOEXEC).unwrap().bytes;
+    let told = String::from_utf8_lossy(&bytes[..len]).into_owned();
+    let name = told.lines().find_map(|line| line.strip_prefix("FDNAME="));
+    let name = name.unwrap_or("stored").to_owned();
+    let mut kept = kept.lock().unwrap();
+    if told.lines().any(|line| line == "FDSTOREREMOVE=1") {
+        kept.retain(|(known, _)| *known != name);
+    }
+    // What comes with anything else closes here, as a barrier has it.
+    let is_kept = told.lines().any(|line| line == "FDSTORE=1");
+    for message in rights.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message
+            && is_kept
+        {
+            rights.for_each(|fd| keep(&mut kept, name.clone(), fd));
         }
+    }
+    told
+}
+
+/// One that is kept already is not kept twice.
+fn keep(kept: &mut Kept, name: String, fd: OwnedFd) {
+    let number = fstat(&fd).unwrap().st_ino;
+    let is_same = |(_, kept): &(String, OwnedFd)| fstat(kept.as_fd()).unwrap().st_ino == number;
+    if !kept.iter().any(is_same) {
+        kept.push((name, fd));
     }
 }
