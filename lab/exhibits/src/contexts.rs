@@ -75,7 +75,7 @@ pub struct Arguments {
     /// The clients' certificate, PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its key, PEM
+    /// The certificate's key, PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
     /// Swaps of the context while 8 threads connect, 100 per second

@@ -35,7 +35,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Of a thread.
+    /// The counter of a thread.
     #[must_use]
     pub fn new(site: &Arc<Site>) -> Self {
         Self { site: Arc::clone(site), hits: vec![0; site.pages.len()] }

@@ -31,7 +31,7 @@ fn two_threads_count_every_hit() {
     assert_eq!(site.hits(), [0, operations, 0]);
 }
 
-/// Of all threads together.
+/// Operations of all threads together.
 fn operations() -> u64 {
     match env::var("SEALANE_GATE_OPERATIONS") {
         Ok(text) => text.parse().expect("SEALANE_GATE_OPERATIONS is a number"),
