@@ -1,18 +1,6 @@
 //! The command `report` as people run it: what the page says, and what a real browser makes of it.
 
 mod browser;
-mod forecasts;
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures are made up")]
-mod live;
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    reason = "figures are made up"
-)]
-mod sample;
-#[allow(clippy::float_cmp, reason = "figures are made up")]
-mod strategies;
 
 use std::{
     env, fs,
@@ -23,24 +11,17 @@ use std::{
 use sealane_lab_model::document::Run;
 use tempfile::TempDir;
 
-/// The document of the sample; made anew with `SEALANE_BLESS=1`.
-#[test]
-fn the_sample_document_is_what_its_builder_makes() {
-    let json = serde_json::to_string(&sample::run()).unwrap() + "\n";
-    same_as_file("sample.json", &json);
-}
-
 /// Every word of the page, without its pictures: they are compared as pictures below.
 #[test]
 fn the_page_says_what_it_said() {
-    let page = page_of(&[sample::run()]);
+    let page = page_of(&[document("sample")]);
     same_as_file("sample.txt", &words(&page));
 }
 
 /// Every word of the page of the six write-ups.
 #[test]
 fn the_page_of_the_writeups_says_what_it_said() {
-    let page = page_of_writeups(&sample::writeups());
+    let page = page_of_writeups(&document("writeups"));
     for story in ["offload", "bulk", "certificates", "contexts", "tickets", "tables"] {
         assert!(page.contains(&format!("<section id=\"{story}\"")), "{story} is missing");
     }
@@ -55,7 +36,7 @@ fn the_page_of_the_writeups_says_what_it_said() {
 /// Every word of the section on Node's servers, and that it has all of its pictures.
 #[test]
 fn the_page_of_node_says_what_it_said() {
-    let page = page_of(&[sample::node()]);
+    let page = page_of(&[document("node")]);
     let text = words(&page);
     for title in [
         "Full handshakes by requests under way, answers of 3,069 bytes",
@@ -74,7 +55,7 @@ fn the_page_of_node_says_what_it_said() {
 /// Every word of the page that says why stacks stop, and how far they go.
 #[test]
 fn the_page_of_forecasts_says_what_it_said() {
-    let page = page_of(&[forecasts::why()]);
+    let page = page_of(&[document("forecasts")]);
     assert!(page.len() < 300_000, "{} bytes", page.len());
     let text = words(&page);
     for title in [
@@ -94,13 +75,15 @@ fn the_page_of_forecasts_says_what_it_said() {
 
 #[test]
 fn a_run_of_forecasts_alone_says_first_what_they_come_to() {
-    let text = words(&page_of(&[forecasts::alone()]));
+    let text = words(&page_of(&[forecasts_alone()]));
     assert!(
         text.contains("openssl@3.4 and openssl@3.0: no difference shown at 80 threads."),
         "bands that overlap are not ranked: {text:.3000}"
     );
     assert!(!text.contains("Nothing was measured"), "{text:.2000}");
-    let validated = words(&page_of(&[forecasts::validated()]));
+    let validated = Run { validation: document("forecasts").validation, ..forecasts_alone() };
+    let validated = Run { forecasts: vec![], ..validated };
+    let validated = words(&page_of(&[validated]));
     assert!(
         validated.contains("3 of 4 published curves that nothing was fitted on are forecast"),
         "{validated:.2000}"
@@ -112,7 +95,7 @@ fn a_run_of_forecasts_alone_says_first_what_they_come_to() {
 #[test]
 fn forecasts_of_several_runs_are_compared_by_their_bands() {
     let of = |stack: &str| {
-        let mut run = forecasts::alone();
+        let mut run = forecasts_alone();
         run.forecasts.retain(|forecast| forecast.stack == stack);
         run
     };
@@ -135,7 +118,7 @@ fn forecasts_of_several_runs_are_compared_by_their_bands() {
 /// Every word of a page about a server that ran.
 #[test]
 fn the_page_of_a_running_server_says_what_it_said() {
-    let page = page_of(&[live::run()]);
+    let page = page_of(&[document("live")]);
     assert_eq!(page.matches("<figure class=\"plot card\"").count(), 2, "two icicles");
     assert!(!page.contains("<server>"), "a name is no markup");
     same_as_file("live.txt", &words(&page));
@@ -143,7 +126,7 @@ fn the_page_of_a_running_server_says_what_it_said() {
 
 #[test]
 fn a_run_of_strategies_alone_says_what_its_checks_say() {
-    let mut run = Run { bulk: vec![], ..sample::writeups() };
+    let mut run = Run { bulk: vec![], ..document("writeups") };
     run.strategies.retain(|strategies| strategies.command == "tickets");
     let text = words(&page_of(&[run]));
     assert!(text.contains("tickets: 1 check holds; see below what fails: X2."), "{text:.2000}");
@@ -153,7 +136,7 @@ fn a_run_of_strategies_alone_says_what_its_checks_say() {
 /// A step that failed leaves its section, which says so, and no card.
 #[test]
 fn a_writeup_without_figures_says_so() {
-    let mut run = sample::writeups();
+    let mut run = document("writeups");
     run.strategies.retain(|strategies| strategies.command != "tickets");
     let page = page_of_writeups(&run);
     assert_eq!(page.matches("Nothing was measured").count(), 1);
@@ -163,7 +146,7 @@ fn a_writeup_without_figures_says_so() {
 /// Where there are more processors, the commands have other numbers of threads.
 #[test]
 fn every_writeup_has_its_card_on_a_machine_of_any_size() {
-    let mut run = sample::writeups();
+    let mut run = document("writeups");
     for row in run.strategies.iter_mut().flat_map(|strategies| &mut strategies.rows) {
         for threads in row.variant.get_mut("threads").into_iter().filter(|it| *it == "2") {
             "16".clone_into(threads);
@@ -176,7 +159,7 @@ fn every_writeup_has_its_card_on_a_machine_of_any_size() {
 /// Documents of before have no loads, and open loops of one work.
 #[test]
 fn a_document_without_loads_still_has_its_latency_by_load() {
-    let mut run = sample::run();
+    let mut run = document("sample");
     assert!(words(&page_of(&[run.clone()])).contains("Latency by load: full\n"));
     let servers = run.servers.as_mut().unwrap();
     servers.plain.clear();
@@ -200,12 +183,8 @@ fn a_document_without_loads_still_has_its_latency_by_load() {
 fn the_pictures_look_as_they_did() {
     let folder = tempfile::tempdir().unwrap();
     for subject in ["matrix", "servers", "threads", "writeups"] {
-        let run = match subject {
-            "matrix" => sample::matrix(),
-            "writeups" => sample::writeups(),
-            _ => sample::run(),
-        };
-        let run = written(&folder, "run.json", &run);
+        let from = if matches!(subject, "matrix" | "writeups") { subject } else { "sample" };
+        let run = path_of(&format!("{from}.json"));
         let svg = folder.path().join("picture.svg");
         let output = report(&[&run, "--picture".as_ref(), &svg, "--of".as_ref(), subject.as_ref()]);
         assert!(output.status.success(), "{output:?}");
@@ -220,7 +199,7 @@ fn the_pictures_look_as_they_did() {
 #[test]
 fn the_docs_tell_of_every_writeup() {
     let folder = tempfile::tempdir().unwrap();
-    let (run, svg) = (written(&folder, "run.json", &sample::writeups()), folder.path().join("svg"));
+    let (run, svg) = (path_of("writeups.json"), folder.path().join("svg"));
     let subject = ["--of", "writeups"].map(Path::new);
     let output = report(&[&run, "--picture".as_ref(), &svg, subject[0], subject[1]]);
     assert!(output.status.success(), "{output:?}");
@@ -246,7 +225,7 @@ fn titles(svg: &str) -> Vec<String> {
 
 #[test]
 fn the_page_loads_nothing_and_is_small() {
-    let page = page_of(&[sample::run()]);
+    let page = page_of(&[document("sample")]);
     assert!(page.len() < 500_000, "{} bytes", page.len());
     assert!(page.contains("Raw documents"), "the raw document fits in");
     for loads in ["http:", "https:", "src=", "url(", "@import", "<link", "<iframe", "<object"] {
@@ -255,12 +234,12 @@ fn the_page_loads_nothing_and_is_small() {
     for href in page.split("href=\"").skip(1) {
         assert!(href.starts_with('#'), "a link leads outside: {href:.40}");
     }
-    assert_eq!(page, page_of(&[sample::run()]), "the same input gives the same bytes");
+    assert_eq!(page, page_of(&[document("sample")]), "the same input gives the same bytes");
 }
 
 #[test]
 fn a_matrix_has_a_plot_for_each_driver_and_a_line_for_each_loop_and_number_of_connections() {
-    let page = page_of(&[sample::matrix()]);
+    let page = page_of(&[document("matrix")]);
     let text = words(&page);
     for title in ["openssl@3.0 on asio, 20 x 10 MiB", "rustls-aws-lc-rs on tokio, 20 x 10 MiB"] {
         assert_eq!(text.lines().filter(|line| line.starts_with(title)).count(), 1, "{text}");
@@ -273,14 +252,14 @@ fn a_matrix_has_a_plot_for_each_driver_and_a_line_for_each_loop_and_number_of_co
     }
     assert!(!text.contains("Nothing was measured"), "{text}");
     assert!(text.contains("Up to ") && text.contains(" MB/s: "), "{text}");
-    let single = words(&page_of(&[sample::run()]));
+    let single = words(&page_of(&[document("sample")]));
     assert!(!single.contains("on asio"), "one number of connections is no matrix: {single}");
 }
 
 /// A page of ledgers alone says who writes a shared file table how often.
 #[test]
 fn a_run_of_ledgers_alone_says_what_is_shared() {
-    let Run { schema, machine, kernel_ledgers, .. } = sample::run();
+    let Run { schema, machine, kernel_ledgers, .. } = document("sample");
     let page = page_of(&[Run { schema, machine, kernel_ledgers, ..Run::default() }]);
     let text = words(&page);
     assert!(text.contains("a file table that several threads share: sample-server 3."), "{text}");
@@ -290,7 +269,7 @@ fn a_run_of_ledgers_alone_says_what_is_shared() {
 #[test]
 fn several_runs_are_one_page_that_names_them() {
     // As large as two runs may be together.
-    let first = || Run { kernel_ledgers: vec![], strategies: vec![], ..sample::run() };
+    let first = || Run { kernel_ledgers: vec![], strategies: vec![], ..document("sample") };
     let page = page_of(&[first(), Run { complete: false, ..first() }]);
     assert!(page.len() < 500_000, "{} bytes", page.len());
     assert!(page.contains("openssl@3.0 (run 1)") && page.contains("openssl@3.0 (run 2)"));
@@ -300,7 +279,7 @@ fn several_runs_are_one_page_that_names_them() {
 
 #[test]
 fn a_run_without_results_still_says_what_it_was() {
-    let empty = Run { handshakes: vec![], bulk: vec![], memory: vec![], ..sample::run() };
+    let empty = Run { handshakes: vec![], bulk: vec![], memory: vec![], ..document("sample") };
     let empty = Run { comparisons: vec![], kernel_ledgers: vec![], ..empty };
     let page = page_of(&[Run { counts: vec![], servers: None, strategies: vec![], ..empty }]);
     assert!(page.contains("Nothing was measured"));
@@ -324,6 +303,17 @@ fn what_cannot_be_read_is_refused_and_nothing_is_written() {
         assert!(said.contains(expected), "{text}: {said}");
         assert!(!page.exists(), "{text}");
     }
+}
+
+/// A document as the lab writes them, with something of everything that its page may show; its
+/// figures are made up.
+fn document(name: &str) -> Run {
+    serde_json::from_str(&fs::read_to_string(path_of(&format!("{name}.json"))).unwrap()).unwrap()
+}
+
+/// The forecasts, without what they were made from.
+fn forecasts_alone() -> Run {
+    Run { handshakes: vec![], counts: vec![], validation: None, ..document("forecasts") }
 }
 
 /// The rows' labels of what `words` keeps, one per line of text.
@@ -374,8 +364,12 @@ fn report(arguments: &[&Path]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sealane-lab")).arg("report").args(arguments).output().unwrap()
 }
 
+fn path_of(name: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata")).join(name)
+}
+
 fn same_as_file(name: &str, is: &str) {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("testdata").join(name);
+    let path = path_of(name);
     if env::var_os("SEALANE_BLESS").is_some() {
         fs::write(&path, is).unwrap();
     }

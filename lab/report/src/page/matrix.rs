@@ -109,5 +109,5 @@ impl<'a> Driver<'a> {
 
 const LOOK: &str = "Megabytes of plaintext per second, all threads together. A colour is a number \
     of connections; dashed: one loop that all threads work on; solid: a loop for each thread. \
-    Series: median of the rounds; the table below tells least and most.";
+    Line: median of the rounds; the table below tells least and most.";
 const SHARED: &str = "shared";

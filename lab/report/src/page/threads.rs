@@ -204,11 +204,11 @@ const LEAD: &str = "Each thread makes handshakes with both ends in memory; all w
 const RATE_TITLE: &str = "Rate per thread";
 const RATE_LOOK: &str = "How many handshakes each thread does per second (both ends) as more \
     threads work. Flat is perfect: the dashed line is what a stack would keep if its threads had \
-    nothing in common. A falling line is time lost to what they share. Series: median of the \
+    nothing in common. A falling line is time lost to what they share. Line: median of the \
     rounds; band: least to most. Shaded: more threads than processors, where every stack falls.";
 const UP_TITLE: &str = "Speed-up";
 const UP_LOOK: &str = "All threads together, as a multiple of the fewest threads. The dashed line \
-    is the ideal: twice the threads, twice the rate, until the processors end. Series: median of \
+    is the ideal: twice the threads, twice the rate, until the processors end. Line: median of \
     the rounds' ratios; band: least to most.";
 const TABLE_CAPTION: &str = "Handshakes by threads: median [least\u{2013}most] of the rounds that \
     count; * more threads than processors; ~ every round was disturbed: a hint";

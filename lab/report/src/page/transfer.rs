@@ -231,5 +231,5 @@ fn memory_figure(side: &str, states: &[&State], parts: &[Part<'_, MemoryResult>]
 const GONE: &str = "What the process still holds for each connection that it had. 0 means that \
     all of it was given back, or is used again.";
 const LINES_LOOK: &str = "Rising is good; a line that turns down loses more to sharing than the \
-    next thread brings. Series: median of the rounds; band: least to most.";
+    next thread brings. Line: median of the rounds; band: least to most.";
 const BARS_LOOK: &str = "Bar: median of the rounds; thin line: least to most.";

@@ -8,12 +8,12 @@ use std::{
 
 use serde_json::Value;
 
-use super::{forecasts, page_of, page_of_writeups, sample};
+use super::{document, forecasts_alone, page_of, page_of_writeups};
 
 #[test]
 fn a_reader_can_hover_isolate_switch_and_copy_on_any_screen() {
     let Some(chromium) = chromium() else { return };
-    let page = probed(&page_of(&[sample::run()]));
+    let page = probed(&page_of(&[document("sample")]));
     let mut backgrounds = Vec::new();
     for (width, dark) in [(1360, false), (380, true), (380, false)] {
         let said = probe(&chromium, &page, width, dark);
@@ -63,7 +63,7 @@ fn a_reader_can_hover_isolate_switch_and_copy_on_any_screen() {
 #[test]
 fn the_page_as_written_runs_without_a_complaint() {
     let Some(chromium) = chromium() else { return };
-    let page = page_of(&[sample::run()]);
+    let page = page_of(&[document("sample")]);
     let (dom, log) = browse(&chromium, &page, 1400, false);
     assert!(dom.contains("<html lang=\"en\" class=\"js\""), "the script ran: {dom:.300}");
     assert!(!log.contains("CONSOLE"), "{log}");
@@ -77,7 +77,7 @@ fn the_page_as_written_runs_without_a_complaint() {
 #[test]
 fn the_page_of_forecasts_runs_and_fits_any_screen() {
     let Some(chromium) = chromium() else { return };
-    let page = page_of(&[forecasts::why()]);
+    let page = page_of(&[document("forecasts")]);
     let (dom, log) = browse(&chromium, &page, 1400, true);
     assert!(dom.contains("<html lang=\"en\" class=\"js\""), "the script ran: {dom:.300}");
     assert!(!log.contains("CONSOLE"), "{log}");
@@ -88,7 +88,7 @@ fn the_page_of_forecasts_runs_and_fits_any_screen() {
             assert_eq!(said[nothing], Value::Array(vec![]), "{width} px: {said:#}");
         }
     }
-    let alone = probed(&page_of(&[forecasts::alone()]));
+    let alone = probed(&page_of(&[forecasts_alone()]));
     let said = probe(&chromium, &alone, 1360, false);
     assert_eq!(said["last"][0], "threads, one per core: 80", "{said:#}");
     let last = said["last"][1].to_string();
@@ -101,7 +101,7 @@ fn the_page_of_forecasts_runs_and_fits_any_screen() {
 #[test]
 fn the_page_of_the_writeups_runs_and_fits_any_screen() {
     let Some(chromium) = chromium() else { return };
-    let page = page_of_writeups(&sample::writeups());
+    let page = page_of_writeups(&document("writeups"));
     let (dom, log) = browse(&chromium, &page, 1400, true);
     assert!(dom.contains("<html lang=\"en\" class=\"js\""), "the script ran: {dom:.300}");
     assert!(!log.contains("CONSOLE"), "{log}");
@@ -118,7 +118,7 @@ fn the_page_of_the_writeups_runs_and_fits_any_screen() {
 #[test]
 fn hostile_names_stay_text() {
     let hostile = "</script></textarea></title><img src=x onerror=\"window.attacked=1\">'\"<b>&";
-    let mut run = sample::run();
+    let mut run = document("sample");
     run.machine.processor = hostile.into();
     run.command.push(hostile.into());
     for series in &mut run.handshakes {
