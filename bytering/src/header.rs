@@ -12,19 +12,19 @@ use crate::{
 /// Each of its lines is on cache lines of its own.
 #[repr(C)]
 pub(crate) struct Header {
-    written: Line<End>,
-    read: Line<End>,
-    used: Line<AtomicU32>,
-    links: Line<[Link; PAGES_MAX]>,
+    written: CachePadded<Cursor>,
+    read: CachePadded<Cursor>,
+    used: CachePadded<AtomicU32>,
+    links: CachePadded<[Link; PAGES_MAX]>,
 }
 
 impl Header {
     /// The header of an empty ring.
     pub(crate) fn new() -> Self {
-        let end = || Line(End { position: AtomicU32::new(0), gone: AtomicU32::new(0) });
+        let end = || CachePadded(Cursor { position: AtomicU32::new(0), gone: AtomicU32::new(0) });
         let link = |_| Link { at: AtomicU32::new(0), next: AtomicU32::new(0) };
-        let used = Line(AtomicU32::new(0));
-        Self { written: end(), read: end(), used, links: Line(std::array::from_fn(link)) }
+        let used = CachePadded(AtomicU32::new(0));
+        Self { written: end(), read: end(), used, links: CachePadded(std::array::from_fn(link)) }
     }
 
     /// The producer: everything before `position` stands in its page.
@@ -119,10 +119,10 @@ impl Header {
 
 /// Two cache lines, because processors fetch them in pairs.
 #[repr(C, align(128))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
 #[repr(C)]
-struct End {
+struct Cursor {
     position: AtomicU32,
     /// Not 0: it will not change any more.
     gone: AtomicU32,
@@ -147,5 +147,5 @@ const _: () = {
     assert!(size_of::<Header>() <= HEADER_BYTES && align_of::<Header>() == 128);
     assert!(offset_of!(Header, written) == 0 && offset_of!(Header, read) == 128);
     assert!(offset_of!(Header, used) == 256 && offset_of!(Header, links) == 384);
-    assert!(offset_of!(End, gone) == 4 && offset_of!(Link, next) == 4 && size_of::<Link>() == 8);
+    assert!(offset_of!(Cursor, gone) == 4 && offset_of!(Link, next) == 4 && size_of::<Link>() == 8);
 };

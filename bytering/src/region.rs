@@ -277,8 +277,8 @@ impl Consumer {
     }
 
     /// Whatever ended the sleep, nobody need end it now. To be told before anything is read.
-    pub fn awoke(&self) {
-        self.memory.flags().consumer_awoke();
+    pub fn mark_awake(&self) {
+        self.memory.flags().consumer_is_awake();
     }
 
     /// Whether the producer waits for room, and the caller must wake it now. To be asked after

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
     cursors::{Reader, Writer},
-    header::{Header, Line},
+    header::{CachePadded, Header},
     ordering::{RAISED, TOLD, is_left_out},
     primitive::AtomicU32,
 };
@@ -22,15 +22,15 @@ use crate::{
 /// Who must be woken, laid out as `region` tells other languages.
 #[repr(C)]
 pub(crate) struct Flags {
-    consumer_sleeps: Line<Flag>,
-    producer_waits: Line<Flag>,
+    consumer_sleeps: CachePadded<Flag>,
+    producer_waits: CachePadded<Flag>,
 }
 
 impl Flags {
     /// Nobody sleeps.
     #[cfg(all(test, loom))]
     pub(crate) fn new() -> Self {
-        let flag = || Line(Flag(AtomicU32::new(0)));
+        let flag = || CachePadded(Flag(AtomicU32::new(0)));
         Self { consumer_sleeps: flag(), producer_waits: flag() }
     }
 
@@ -40,7 +40,7 @@ impl Flags {
     }
 
     /// The consumer: nobody need wake it.
-    pub(crate) fn consumer_awoke(&self) {
+    pub(crate) fn consumer_is_awake(&self) {
         self.consumer_sleeps.0.lower();
     }
 

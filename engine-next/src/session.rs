@@ -23,7 +23,7 @@ pub use crate::record::RECORD_PLAIN_MAX;
 pub use client::ClientSession;
 #[cfg(test)]
 pub(crate) use driver::SHOWN;
-pub use driver::{End, TlsSession};
+pub use driver::{Role, TlsSession};
 pub use error::SessionError;
 pub use interface::{FLIGHT_BYTES_MAX, Fed, RECORD_OVERHEAD_MAX, RECORD_WIRE_MAX, Session};
 pub use server::{Awaited, ServerSession};

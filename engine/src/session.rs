@@ -22,7 +22,7 @@ mod words;
 
 pub use crate::record::RECORD_PLAIN_MAX;
 pub use client::ClientSession;
-pub use driver::{End, TlsSession};
+pub use driver::{Role, TlsSession};
 pub use error::SessionError;
 pub(crate) use error::is_authority_as_leaf;
 pub use interface::{FLIGHT_BYTES_MAX, Fed, RECORD_OVERHEAD_MAX, RECORD_WIRE_MAX, Session};

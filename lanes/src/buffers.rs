@@ -63,7 +63,7 @@ impl Buffers {
 
     /// Drops what a handler that failed has left, and replaces what it took with it: a service is
     /// lent the plaintext.
-    pub(crate) fn heal(&mut self) {
+    pub(crate) fn recover(&mut self) {
         if self.plain.capacity() == 0 {
             self.plain = Buffer::with_capacity(BUFFER_BYTES);
         }

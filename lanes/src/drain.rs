@@ -72,7 +72,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             if told && (!open || link.finish(&[]).is_ok()) {
                 self.end(slot, Cause::Clean);
             }
-            self.buffers.heal();
+            self.buffers.recover();
         }
     }
 

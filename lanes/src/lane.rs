@@ -20,11 +20,11 @@ use crate::core::{Core, to_ms};
 use crate::generation::LaneGeneration;
 use crate::handover::Inlet;
 use crate::kernel::{Kernel, reset_on_close};
-use crate::mailbox::{Letters, Mail};
+use crate::mailbox::{Inbox, Mail};
 use crate::orders::ConnectionId;
 use crate::replicas::Replicas;
 use crate::revoked::Sweep;
-use crate::service::{End, Service};
+use crate::service::{EndedConnection, Service};
 use crate::token::{Source, Token};
 
 /// One lane: a thread's event loop and all that it owns.
@@ -40,7 +40,7 @@ pub(crate) struct Lane<S: Service, K: Kernel> {
     pub(crate) current: Option<Rc<LaneGeneration<S::Settings>>>,
     pub(crate) resources: LaneResources,
     pub(crate) replicas: Replicas,
-    letters: Letters<S::Settings>,
+    letters: Inbox<S::Settings>,
     pub(crate) inlet: Inlet,
     /// Connections with work left from this turn.
     pub(crate) ready: VecDeque<u64>,
@@ -78,7 +78,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         core: Core<K>,
         service: S,
         resources: LaneResources,
-        letters: Letters<S::Settings>,
+        letters: Inbox<S::Settings>,
         inlet: Inlet,
     ) -> std::io::Result<Self> {
         core.watch_level(&letters.bell, Token::BELL.bits())?;
@@ -118,7 +118,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 timeout_ms = Some(0);
             }
             self.core.wait(&mut events, timeout_ms);
-            self.service.awoke();
+            self.service.after_wait();
             self.tell_time();
             self.core.counters.turns.add(1);
             for event in &events {
@@ -246,7 +246,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             }
         };
         // What this connection left in the lane's buffers must not reach another.
-        self.buffers.heal();
+        self.buffers.recover();
         self.end(slot, cause);
     }
 
@@ -340,7 +340,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
         self.core.counters.ended(cause).add(1);
         let refused = connection.refused.as_deref();
-        let end = End {
+        let end = EndedConnection {
             id: ConnectionId(connection.token),
             cause,
             client: connection.address,

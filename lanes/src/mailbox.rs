@@ -62,12 +62,12 @@ impl<S> Mailbox<S> {
 }
 
 /// The lane's end.
-pub(crate) struct Letters<S> {
+pub(crate) struct Inbox<S> {
     pub(crate) receiver: Receiver<Mail<S>>,
     pub(crate) bell: Descriptor,
 }
 
-impl<S> Letters<S> {
+impl<S> Inbox<S> {
     /// Takes the next message, if any, without waiting.
     pub(crate) fn take(&self) -> Option<Mail<S>> {
         self.receiver.try_recv().ok()

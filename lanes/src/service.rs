@@ -29,7 +29,7 @@ use crate::orders::{Choice, ConnectionId, Order};
 /// lane calls, in this order:
 ///
 /// 1. [`may_sleep`](Service::may_sleep), only if the wait would block; then the lane waits;
-/// 2. [`awoke`](Service::awoke), after every wait;
+/// 2. [`after_wait`](Service::after_wait), after every wait;
 /// 3. what events, timers and deadlines bring: [`hello`](Service::hello),
 ///    [`established`](Service::established), [`plaintext`](Service::plaintext) and so on;
 /// 4. [`next_order`](Service::next_order) until there is none, at most [`ORDERS_MAX`] times (more
@@ -79,7 +79,7 @@ pub trait Service {
     }
 
     /// What becomes readable when orders may be there. It is asked for once, when the lane starts,
-    /// and watched for as long as the lane runs; the service empties it in [`Service::awoke`],
+    /// and watched for as long as the lane runs; the service empties it in [`Service::after_wait`],
     /// without blocking, or the lane never sleeps again.
     fn bell(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -92,7 +92,7 @@ pub trait Service {
     }
 
     /// The lane has looked for events, whether it waited for them or not.
-    fn awoke(&mut self) {}
+    fn after_wait(&mut self) {}
 
     /// The next order from elsewhere, if there is one.
     fn next_order(&mut self) -> Option<Order<Self::Command>> {
@@ -251,7 +251,7 @@ pub trait Service {
         &mut self,
         connection: Option<Self::Connection>,
         settings: &Self::Settings,
-        end: &End<'_>,
+        end: &EndedConnection<'_>,
     );
 }
 
@@ -299,7 +299,7 @@ impl Preamble {
 
 /// Facts about an ended connection, for a log.
 #[derive(Debug)]
-pub struct End<'a> {
+pub struct EndedConnection<'a> {
     /// By which orders named it.
     pub id: ConnectionId,
     /// Why it ended.

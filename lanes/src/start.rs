@@ -21,7 +21,7 @@ use crate::generation::{Generation, Publication};
 use crate::handover::{Inlet, Outlet, Parcel};
 use crate::kernel::{Address, Kernel};
 use crate::lane::{Lane, LaneEnd};
-use crate::mailbox::{Letters, Mail, Mailbox, mailbox};
+use crate::mailbox::{Inbox, Mail, Mailbox, mailbox};
 use crate::service::Service;
 
 /// How one lane is set up.
@@ -159,7 +159,7 @@ where
         let resources = LaneResources::new(tickets, UnixSeconds(unix.as_secs()), decoded_keys_max);
         let service = service(&lane_counters);
         let core = Core::new(number, kernel, lane_counters)?;
-        let mut lane = Lane::new(core, service, resources, Letters { receiver, bell }, inlet)?;
+        let mut lane = Lane::new(core, service, resources, Inbox { receiver, bell }, inlet)?;
         lane.publish(Publication { generation: first, parcel });
         if lane.current.is_none() {
             return Err(io::Error::other("the first generation cannot be served on this machine"));

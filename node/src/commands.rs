@@ -54,8 +54,8 @@ impl Commands {
     }
 
     /// The lane sleeps no more.
-    pub fn awoke(&self) {
-        self.consumer.awoke();
+    pub fn mark_awake(&self) {
+        self.consumer.mark_awake();
     }
 
     /// Whether JavaScript waits for room and must be woken; to be asked at the end of a turn.

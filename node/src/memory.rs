@@ -1,4 +1,5 @@
-//! The memory that JavaScript shares with a lane: [`Shared`]. All `unsafe` of the addon is here.
+//! The memory that JavaScript shares with a lane: [`SharedRegion`]. All `unsafe` of the addon is
+//! here.
 #![expect(unsafe_code, reason = "a ring's ends attach to memory that another language allocated")]
 
 use std::io;
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use crate::RING;
 
 /// One ring's region, which JavaScript does not free for as long as this is there.
-pub struct Shared {
+pub struct SharedRegion {
     start: NonNull<u8>,
     len: usize,
     /// Keeps the array, and it its memory.
@@ -20,9 +21,9 @@ pub struct Shared {
 }
 
 // SAFETY: the pointer is only passed on to ends of a ring, which may move to another thread.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedRegion {}
 
-impl Shared {
+impl SharedRegion {
     /// The region that `array` is a view of. It must be called on JavaScript's thread.
     ///
     /// # Errors
@@ -60,7 +61,7 @@ impl Shared {
 
 /// Where in `array` the first byte lies at which a region can begin.
 pub fn first_aligned(array: &mut Uint8Array) -> usize {
-    // SAFETY: as in `Shared::new`.
+    // SAFETY: as in `SharedRegion::new`.
     let address = unsafe { array.as_mut() }.as_ptr().addr();
     address.next_multiple_of(REGION_ALIGNMENT) - address
 }

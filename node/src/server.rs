@@ -25,7 +25,7 @@ use crate::control::{Control, Order, Served, TicketKeys};
 use crate::events::Events;
 use crate::failing::{self, Place};
 use crate::listen::Where;
-use crate::memory::Shared;
+use crate::memory::SharedRegion;
 use crate::service::Parts;
 use crate::settings::Counts;
 use crate::wake::{Anchor, Waker};
@@ -212,7 +212,7 @@ impl Server {
 #[derive(Default)]
 struct Made {
     parts: Vec<Parts>,
-    memory: Vec<Shared>,
+    memory: Vec<SharedRegion>,
     bells: Vec<Arc<OwnedFd>>,
     counts: Vec<Arc<Counts>>,
     descriptors: Vec<Receiver<OwnedFd>>,
@@ -230,8 +230,8 @@ impl Made {
             let name = format!("rings[{lane}].{name}");
             move |error| Error::from_reason(format!("{name}: {error}"))
         };
-        let events = Shared::new(ring.events).map_err(wrong("events"))?;
-        let commands = Shared::new(ring.commands).map_err(wrong("commands"))?;
+        let events = SharedRegion::new(ring.events).map_err(wrong("events"))?;
+        let commands = SharedRegion::new(ring.commands).map_err(wrong("commands"))?;
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| Error::from_reason(format!("no descriptor is left: {error}")))?;
         let (bell, counts) = (Arc::new(bell), Arc::<Counts>::default());

@@ -18,7 +18,7 @@ use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link};
 use sealane_lanes::mailbox::Mailbox;
 use sealane_lanes::orders::{Choice, ConnectionId, Order};
-use sealane_lanes::service::{End, Service};
+use sealane_lanes::service::{EndedConnection, Service};
 
 use crate::bridged::{Bridged, Way};
 use crate::commands::Commands;
@@ -191,8 +191,8 @@ impl Service for Bridge {
         self.slept
     }
 
-    fn awoke(&mut self) {
-        self.parts.commands.awoke();
+    fn after_wait(&mut self) {
+        self.parts.commands.mark_awake();
         if std::mem::take(&mut self.slept) {
             // It does not block; nothing is in it when something else ended the sleep.
             let _ = rustix::io::read(&self.parts.bell, &mut [0; 8][..]);
@@ -338,7 +338,7 @@ impl Service for Bridge {
         Ok(())
     }
 
-    fn ended(&mut self, bridged: Option<Bridged>, _settings: &Settings, end: &End<'_>) {
+    fn ended(&mut self, bridged: Option<Bridged>, _settings: &Settings, end: &EndedConnection<'_>) {
         match bridged {
             Some(bridged) if bridged.is_open => {
                 self.tell_close(bridged.id, bridged.owes_end(end.cause), end.cause);

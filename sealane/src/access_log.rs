@@ -15,7 +15,7 @@ use rtrb::RingBuffer;
 use sealane_engine::client_certificates::Distrust;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
-use sealane_lanes::service::End;
+use sealane_lanes::service::EndedConnection;
 
 use crate::config::AccessLog;
 use crate::relay::Source;
@@ -89,7 +89,7 @@ pub struct Ended<'a> {
     /// Why the client's certificate, which was only asked for, is not believed.
     pub doubted: Option<&'a Distrust>,
     /// What the lane tells of it.
-    pub end: &'a End<'a>,
+    pub end: &'a EndedConnection<'a>,
     /// The listener's name.
     pub listener: &'a str,
     /// What a PROXY header announced of it.

@@ -24,7 +24,7 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link, Received};
-use sealane_lanes::service::{End, Preamble, Service};
+use sealane_lanes::service::{EndedConnection, Preamble, Service};
 
 use crate::access_log::{Ended, LaneLog};
 use crate::backends::RelaySettings;
@@ -295,7 +295,12 @@ impl Service for Relay {
         }
     }
 
-    fn ended(&mut self, relayed: Option<Relayed>, settings: &RelaySettings, end: &End<'_>) {
+    fn ended(
+        &mut self,
+        relayed: Option<Relayed>,
+        settings: &RelaySettings,
+        end: &EndedConnection<'_>,
+    ) {
         let source = relayed.as_ref().and_then(Relayed::source);
         let (was_admitted, is_known) = match (&settings.accept_proxy, source) {
             (None, _) => (true, true),

@@ -131,7 +131,7 @@ impl Consumer {
         while self.reader.unread(header).unwrap().is_empty() {
             if flags.consumer_may_sleep(&self.reader, header) {
                 bells[0].wait();
-                flags.consumer_awoke();
+                flags.consumer_is_awake();
             }
         }
         self.reader.consume(header, 1);

@@ -6,7 +6,7 @@ use rustls_next::client::{ClientConfig, ClientSide};
 use rustls_next::pki_types::ServerName;
 use rustls_next::{Connection, Tcp};
 
-use super::driver::{End, TlsSession};
+use super::driver::{Role, TlsSession};
 use super::error::SessionError;
 use super::unfinished::{Bounds, PARTIAL_BYTES_MAX};
 
@@ -33,7 +33,7 @@ impl ClientSession {
     }
 }
 
-impl End for ClientSide {
+impl Role for ClientSide {
     type Awaited = ();
     // A client's Finished must not wait: without it the server has nobody to answer.
     const HOLDS_TICKETS: bool = false;

@@ -14,14 +14,14 @@ use crate::buffer::Buffer;
 
 /// One end of a TLS connection; [`ServerSession`](super::ServerSession) and
 /// [`ClientSession`](super::ClientSession) say which.
-pub struct TlsSession<E: End> {
-    tls: Connection<E, Tcp>,
+pub struct TlsSession<R: Role> {
+    tls: Connection<R, Tcp>,
     /// Start of a record whose end has not arrived, or of a message spread over records. A pointer,
     /// because most connections have none, and every connection has room for it.
     unfinished: Option<Box<Unfinished>>,
     /// Encrypted session tickets that wait for company, or a hello that waits for the first call.
     held: Box<[u8]>,
-    pub(super) awaited: E::Awaited,
+    pub(super) awaited: R::Awaited,
     established: bool,
     /// Behind the clean end rustls would read on, if it were shown more.
     peer_closed: bool,
@@ -30,7 +30,7 @@ pub struct TlsSession<E: End> {
 }
 
 /// rustls' name for one end: the little in which the two differ.
-pub trait End: SideData {
+pub trait Role: SideData {
     /// What its peer may still send before the handshake is complete.
     type Awaited: Default;
     /// Whether what is written as the handshake completes may wait for the first data.
@@ -43,13 +43,13 @@ pub trait End: SideData {
     fn bounds(tls: &Connection<Self, Tcp>, awaited: &Self::Awaited) -> Bounds;
 }
 
-impl<E: End> TlsSession<E> {
-    pub(super) fn start(tls: Connection<E, Tcp>, hello: Box<[u8]>) -> Self {
+impl<R: Role> TlsSession<R> {
+    pub(super) fn start(tls: Connection<R, Tcp>, hello: Box<[u8]>) -> Self {
         Self {
             tls,
             unfinished: None,
             held: hello,
-            awaited: E::Awaited::default(),
+            awaited: R::Awaited::default(),
             established: false,
             peer_closed: false,
             early_data: None,
@@ -164,7 +164,7 @@ impl<E: End> TlsSession<E> {
     /// its handshake. Alone they would cost a send of their own, so they wait for the first
     /// response.
     fn hold_or_release(&mut self, before: usize, just_established: bool, wire: &mut Buffer) {
-        let holds = just_established && E::HOLDS_TICKETS && self.is_tls13();
+        let holds = just_established && R::HOLDS_TICKETS && self.is_tls13();
         if wire.len() == before || (self.held.is_empty() && !holds) {
             return;
         }
@@ -206,11 +206,11 @@ impl<E: End> TlsSession<E> {
         if self.established {
             return Bounds::of_all(ESTABLISHED_PARTIAL_BYTES_MAX);
         }
-        E::bounds(&self.tls, &self.awaited)
+        R::bounds(&self.tls, &self.awaited)
     }
 }
 
-impl<E: End> Session for TlsSession<E> {
+impl<R: Role> Session for TlsSession<R> {
     fn feed(
         &mut self,
         incoming: &mut [u8],
@@ -227,7 +227,7 @@ impl<E: End> Session for TlsSession<E> {
         let arrived = unfinished.count_records(incoming);
         if !self.established {
             self.release_held(wire);
-            E::note(&self.tls, &mut self.awaited, incoming);
+            R::note(&self.tls, &mut self.awaited, incoming);
         }
         let before = wire.len();
         let (done, outcome) = self.process(incoming, plain, wire, &mut fed);
@@ -306,7 +306,7 @@ impl<E: End> Session for TlsSession<E> {
     }
 }
 
-impl<E: End> std::fmt::Debug for TlsSession<E> {
+impl<R: Role> std::fmt::Debug for TlsSession<R> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("TlsSession")

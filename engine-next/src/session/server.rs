@@ -7,7 +7,7 @@ use rustls_next::server::{ServerConfig, ServerSide};
 use rustls_next::{Connection, HandshakeKind, Tcp};
 
 use super::RECORD_WIRE_MAX;
-use super::driver::{End, TlsSession};
+use super::driver::{Role, TlsSession};
 use super::error::SessionError;
 use super::unfinished::{
     Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX,
@@ -56,7 +56,7 @@ impl Awaited {
     }
 }
 
-impl End for ServerSide {
+impl Role for ServerSide {
     type Awaited = Awaited;
     // Tickets are the only thing that a TLS 1.3 server writes at that moment.
     const HOLDS_TICKETS: bool = true;

@@ -7,7 +7,7 @@ use rustls::pki_types::ServerName;
 use rustls::unbuffered::UnbufferedStatus;
 use rustls::{ClientConfig, CommonState};
 
-use super::driver::{End, TlsSession};
+use super::driver::{Role, TlsSession};
 use super::error::SessionError;
 use super::unfinished::{Bounds, PARTIAL_BYTES_MAX};
 
@@ -31,7 +31,7 @@ impl ClientSession {
     }
 }
 
-impl End for UnbufferedClientConnection {
+impl Role for UnbufferedClientConnection {
     type Data = ClientConnectionData;
     type Awaited = ();
     // A client's Finished must not wait: without it the server has nobody to answer.

@@ -4,7 +4,7 @@
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{AlertDescription, ProtocolVersion};
 
-use super::driver::End;
+use super::driver::Role;
 use super::one_by_one::OneByOne;
 use super::unfinished::{Bounds, Unfinished};
 use super::{CONTROL_RECORDS_BYTES, Fed, RECORD_OVERHEAD_MAX, RECORD_PLAIN_MAX, SessionError};
@@ -13,17 +13,17 @@ use crate::buffer::Buffer;
 use crate::record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, RECORD_HEADER_LEN};
 
 /// rustls' connection, and what has to be known of what it has done.
-pub(super) struct Crank<E: End> {
-    pub(super) end: E,
-    pub(super) awaited: E::Awaited,
+pub(super) struct Crank<R: Role> {
+    pub(super) end: R,
+    pub(super) awaited: R::Awaited,
     /// Whether a record was written under keys, after which the peer reads none in the clear.
     encrypts: bool,
     one_by_one: Option<OneByOne>,
 }
 
-impl<E: End> Crank<E> {
-    pub(super) fn of(end: E) -> Self {
-        Self { end, awaited: E::Awaited::default(), encrypts: false, one_by_one: None }
+impl<R: Role> Crank<R> {
+    pub(super) fn of(end: R) -> Self {
+        Self { end, awaited: R::Awaited::default(), encrypts: false, one_by_one: None }
     }
 
     /// Expects records under a key that is not ours, until the handshake is complete.

@@ -15,8 +15,8 @@ use crate::buffer::Buffer;
 
 /// One end of a TLS connection; [`ServerSession`](super::ServerSession) and
 /// [`ClientSession`](super::ClientSession) say which.
-pub struct TlsSession<E: End> {
-    pub(super) layer: Layer<E>,
+pub struct TlsSession<R: Role> {
+    pub(super) layer: Layer<R>,
     /// Start of a record whose end has not arrived, or of a message spread over records. A pointer,
     /// because most connections have none, and every connection has room for it.
     unfinished: Option<Box<Unfinished>>,
@@ -28,17 +28,17 @@ pub struct TlsSession<E: End> {
 /// Who has the connection. In boxes, because what a handshake takes is several times what is kept
 /// behind it.
 #[derive(Default)]
-pub(super) enum Layer<E: End> {
+pub(super) enum Layer<R: Role> {
     /// Nobody any more: it could not be handed over.
     #[default]
     Nobody,
     Ours(Box<Traffic>),
-    Rustls(Box<Crank<E>>),
+    Rustls(Box<Crank<R>>),
 }
 
-/// rustls' connection of one end: the little in which the two differ.
-pub trait End: Sized {
-    /// rustls' name for the end.
+/// rustls' connection in one role, client or server: the little in which the two differ.
+pub trait Role: Sized {
+    /// rustls' name for the role.
     type Data;
     /// What its peer may still send before the handshake is complete.
     type Awaited: Default;
@@ -72,11 +72,11 @@ pub trait End: Sized {
     }
 }
 
-/// What an end hands over.
+/// What a role hands over.
 pub struct HandedOver(pub(super) Box<Traffic>);
 
-impl<E: End> TlsSession<E> {
-    pub(super) fn start(end: E) -> Self {
+impl<R: Role> TlsSession<R> {
+    pub(super) fn start(end: R) -> Self {
         Self {
             layer: Layer::Rustls(Box::new(Crank::of(end))),
             unfinished: None,
@@ -170,7 +170,7 @@ impl<E: End> TlsSession<E> {
     ) -> (usize, Result<(), Refusal>) {
         let mut done = 0;
         if let Layer::Rustls(crank) = &mut self.layer {
-            let held = (E::HOLDS_TICKETS && !self.established).then_some(&mut self.held);
+            let held = (R::HOLDS_TICKETS && !self.established).then_some(&mut self.held);
             let outcome;
             (done, outcome) = crank.process(incoming, (plain, wire), fed, held);
             if outcome.is_err() || !crank.is_through() {
@@ -238,7 +238,7 @@ impl<E: End> TlsSession<E> {
     }
 }
 
-impl<E: End> Session for TlsSession<E> {
+impl<R: Role> Session for TlsSession<R> {
     fn feed(
         &mut self,
         incoming: &mut [u8],
@@ -333,7 +333,7 @@ impl<E: End> Session for TlsSession<E> {
     }
 }
 
-impl<E: End> std::fmt::Debug for TlsSession<E> {
+impl<R: Role> std::fmt::Debug for TlsSession<R> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("TlsSession")

@@ -7,7 +7,7 @@ use rustls::unbuffered::UnbufferedStatus;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion, ServerConfig};
 
 use super::RECORD_WIRE_MAX;
-use super::driver::{End, HandedOver, Layer, TlsSession};
+use super::driver::{HandedOver, Layer, Role, TlsSession};
 use super::error::SessionError;
 use super::traffic::Traffic;
 use super::unfinished::{
@@ -93,7 +93,7 @@ impl Awaited {
     }
 }
 
-impl End for ServerEnd {
+impl Role for ServerEnd {
     type Data = ServerConnectionData;
     type Awaited = Awaited;
     // Tickets are the only thing that a TLS 1.3 server writes at that moment.

@@ -18,7 +18,7 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link, Received};
 use sealane_lanes::orders::{Choice, Chosen, ConnectionId, Order};
-use sealane_lanes::service::{End, Service};
+use sealane_lanes::service::{EndedConnection, Service};
 
 use crate::rig::{PATIENCE, Rig, Wanted};
 use crate::service::{Settings, panic_if_told};
@@ -253,7 +253,7 @@ impl Service for Ordered {
         queue.is_asleep
     }
 
-    fn awoke(&mut self) {
+    fn after_wait(&mut self) {
         self.step(&[Stage::MaySleep, Stage::TurnEnded], Stage::Awake);
         self.desk.queue.lock().unwrap().is_asleep = false;
         let _ = rustix::io::read(&self.desk.bell, &mut [0; 8][..]);
@@ -437,7 +437,7 @@ impl Service for Ordered {
         Ok(())
     }
 
-    fn ended(&mut self, _held: Option<Held>, settings: &Settings, end: &End<'_>) {
+    fn ended(&mut self, _held: Option<Held>, settings: &Settings, end: &EndedConnection<'_>) {
         settings.ends.lock().unwrap().push(end.cause);
         self.tell(Told::Ended(end.cause));
     }

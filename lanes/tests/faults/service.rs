@@ -13,7 +13,7 @@ use sealane_engine::session::ClientSession;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::{Address, Kernel};
 use sealane_lanes::link::{Arrivals, Link, Received};
-use sealane_lanes::service::{End, Preamble, Service};
+use sealane_lanes::service::{EndedConnection, Preamble, Service};
 
 /// What the tests want of a connection.
 #[derive(Debug)]
@@ -294,7 +294,7 @@ impl Service for Tested {
         pumped.failed(link, settings)
     }
 
-    fn ended(&mut self, _pumped: Option<Pumped>, settings: &Settings, end: &End<'_>) {
+    fn ended(&mut self, _pumped: Option<Pumped>, settings: &Settings, end: &EndedConnection<'_>) {
         settings.ends.lock().unwrap().push(end.cause);
         panic_if_told(settings, "ended");
     }

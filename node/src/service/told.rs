@@ -6,7 +6,7 @@ use sealane_engine::client_certificates::ClientStanding;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
-use sealane_lanes::service::End;
+use sealane_lanes::service::EndedConnection;
 use zeroize::Zeroizing;
 
 use super::{Bridge, State};
@@ -94,7 +94,7 @@ impl Bridge {
         }
     }
 
-    pub(super) fn tell_failed(&mut self, end: &End<'_>) {
+    pub(super) fn tell_failed(&mut self, end: &EndedConnection<'_>) {
         if end.cause == Cause::LaneStopped {
             return;
         }

@@ -69,7 +69,7 @@ impl Script {
         while self.read(&mut bytes) == 0 {
             if self.events.may_sleep() {
                 self.woken.recv_timeout(PATIENCE).expect("the lane wakes JavaScript");
-                self.events.awoke();
+                self.events.mark_awake();
             }
         }
         let header = Header::decode(bytes).unwrap();

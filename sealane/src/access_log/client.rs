@@ -2,7 +2,7 @@
 
 use sealane_engine::client_certificates::{Distrust, Presented};
 use sealane_lanes::cause::Cause;
-use sealane_lanes::service::End;
+use sealane_lanes::service::EndedConnection;
 
 /// What a line says of a client's certificate, if one was shown.
 pub(super) struct ClientLine {
@@ -12,7 +12,7 @@ pub(super) struct ClientLine {
 
 impl ClientLine {
     /// `doubted` is why a certificate that was only asked for is not believed.
-    pub(super) fn of(end: &End<'_>, doubted: Option<&Distrust>) -> Self {
+    pub(super) fn of(end: &EndedConnection<'_>, doubted: Option<&Distrust>) -> Self {
         let shown = end.session.and_then(|session| session.peer_certificates().first());
         let own = end.refused_certificate.or(shown.map(AsRef::as_ref));
         // Of the same cause, but without a certificate, there is no more to tell.

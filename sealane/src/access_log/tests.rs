@@ -30,7 +30,7 @@ fn lanes_write_at_once_and_every_line_stays_whole() {
         .map(|(lane, mut log)| {
             thread::spawn(move || {
                 for number in 0..LINES {
-                    let end = End { lane, client_bytes: number, ..end() };
+                    let end = EndedConnection { lane, client_bytes: number, ..end() };
                     log.write(&Ended { backend: Some("10.0.0.1:80"), ..ended(&end, "main") });
                 }
             })
@@ -83,8 +83,8 @@ fn a_full_ring_drops_whole_lines_and_counts_them() {
 fn who_only_looks_whether_somebody_answers_has_a_line_if_that_is_wanted() {
     let own = announced("192.0.2.1:9", LOCAL);
     let others = announced("192.0.2.1:9", UNSPECIFIED);
-    let clean = End { client_bytes: 0, backend_bytes: 0, ..end() };
-    let gone = End { cause: Cause::ClientGone, ..end() };
+    let clean = EndedConnection { client_bytes: 0, backend_bytes: 0, ..end() };
+    let gone = EndedConnection { cause: Cause::ClientGone, ..end() };
     for (source, end, health_checks, expected) in [
         (&own, &clean, false, 0),
         (&own, &clean, true, 1),
@@ -104,7 +104,7 @@ fn who_only_looks_whether_somebody_answers_has_a_line_if_that_is_wanted() {
 #[test]
 fn a_line_says_everything_about_a_connection() {
     let session = established(b"h2\xff\x1b[2J\"\n");
-    let end = End {
+    let end = EndedConnection {
         client: Some("[2001:db8::1]:5000".parse().unwrap()),
         server_name: Some("a\"\n\u{9b}\u{7f}b\\"),
         session: Some(&session),
@@ -216,18 +216,18 @@ fn a_disk_that_is_full_is_reported_once_and_outlived() {
 #[test]
 fn a_line_says_who_came_and_why_nobody_believes_it() {
     let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
-    let logged = |end: &End<'_>, doubted: Option<&Distrust>| {
+    let logged = |end: &EndedConnection<'_>, doubted: Option<&Distrust>| {
         let mut text = Vec::new();
         let ended = Ended { doubted, ..ended(end, "main") };
         line::format(&mut text, Timestamp::now(), &ended).unwrap();
         serde_json::from_slice::<Value>(&text).unwrap()
     };
-    let missing = logged(&End { cause: Cause::ClientCertificate, ..end() }, None);
+    let missing = logged(&EndedConnection { cause: Cause::ClientCertificate, ..end() }, None);
     assert_eq!(
         (&missing["client_distrust"], &missing["client_subject"]),
         (&json!("missing"), &Value::Null)
     );
-    let refused = End {
+    let refused = EndedConnection {
         cause: Cause::ClientCertificate,
         distrust: Some(&Distrust::Revoked),
         refused_certificate: Some(made.cert.der()),
@@ -247,8 +247,8 @@ fn a_file_that_cannot_be_opened_is_named() {
     assert!(error.contains("/nonexistent/access.log cannot be opened: No such file"), "{error}");
 }
 
-fn end() -> End<'static> {
-    End {
+fn end() -> EndedConnection<'static> {
+    EndedConnection {
         id: ConnectionId::from_bits(1),
         cause: Cause::Clean,
         client: None,
@@ -266,7 +266,7 @@ fn end() -> End<'static> {
     }
 }
 
-fn ended<'a>(end: &'a End<'a>, listener: &'a str) -> Ended<'a> {
+fn ended<'a>(end: &'a EndedConnection<'a>, listener: &'a str) -> Ended<'a> {
     Ended { backend: None, doubted: None, end, listener, source: None }
 }
 

@@ -27,7 +27,7 @@ fn each_flag_is_where_the_layout_says_and_goes_down_once() {
     assert_eq!(flags(), [0, 0]);
     assert_eq!(consumer.read(&mut [0; 64]), Ok(61));
     assert!(consumer.may_sleep());
-    consumer.awoke();
+    consumer.mark_awake();
     assert_eq!(flags(), [0, 0]);
     // Any other value is a raised flag, too.
     shared.word(1024).store(7, Relaxed);
@@ -103,7 +103,7 @@ fn sleepers_pass_messages_on() {
             }
             if read == 0 && consumer.may_sleep() {
                 sleep();
-                consumer.awoke();
+                consumer.mark_awake();
             }
         }
         assert_eq!(received, writer.join().unwrap());
@@ -152,7 +152,7 @@ fn read_anything(consumer: &mut Consumer, limits: Limits, mut random: fastrand::
         assert!(consumer.read(&mut bytes[..len]).unwrap_or(0) <= len);
         assert!(consumer.unread().unwrap_or(0) <= limits.bytes_max());
         let _ = (consumer.may_sleep(), consumer.wakes(), consumer.is_abandoned());
-        consumer.awoke();
+        consumer.mark_awake();
     }
 }
 

@@ -42,7 +42,7 @@ use sealane_lanes::{
     listener,
     liveness::Liveness,
     mailbox::Mail,
-    service::{End as Ended, Service},
+    service::{EndedConnection, Service},
     start::{LaneHandle, LaneSetup, Own, start},
     steer::Steer,
     timeouts::Timeouts,
@@ -315,7 +315,7 @@ impl Service for Carrier {
         Ok(())
     }
 
-    fn ended(&mut self, held: Option<Held>, _role: &Role, end: &Ended<'_>) {
+    fn ended(&mut self, held: Option<Held>, _role: &Role, end: &EndedConnection<'_>) {
         let unfinished = match &held {
             Some(Held::Server(server)) => server.sink.as_ref().map(|_| server.connection),
             Some(Held::Client(client)) => {

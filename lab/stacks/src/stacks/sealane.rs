@@ -22,7 +22,7 @@ use sealane_engine::{
     hello::{self, Peek},
     policy::{self, ClientCertificates, Policy, UnknownNames, Versions},
     provider::{ProviderChoice, lane_provider, random},
-    session::{Awaited, End, ServerSession, TlsSession},
+    session::{Awaited, Role, ServerSession, TlsSession},
     tickets::{LIFETIME_DEFAULT_S, LaneClock, TicketRoot, UnixSeconds},
 };
 use sealane_lab_harness::credentials::{Credentials, Side};
@@ -286,8 +286,8 @@ impl Server {
 }
 
 /// What an end tells, and whether it has verified the other's certificate.
-fn negotiated<E: End>(
-    session: &TlsSession<E>,
+fn negotiated<R: Role>(
+    session: &TlsSession<R>,
     peer_certificate: bool,
 ) -> Result<Negotiated, Error> {
     Ok(Negotiated {
