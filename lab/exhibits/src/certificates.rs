@@ -33,7 +33,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{self, Cell, Plan, counted, measured, named, word},
+    strategies::{self, Cell, Plan, Strict, counted, measured, named, word},
     trial::Task,
 };
 use sealane_lab_model::{document::Figure, error::Error};
@@ -72,6 +72,8 @@ pub struct Arguments {
     #[arg(long, value_name = "K", default_value_t = 16,
         value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
     clients: u32,
+    #[command(flatten)]
+    strict: Strict,
     #[command(flatten)]
     shuffled: Shuffled,
     /// A fault to commit, which a check must find: a test interface
@@ -117,7 +119,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let mut strategies =
         strategies::measure(arguments.plan(folder.path())?, &mut journal, &interrupt)?;
     strategies.checks = checks(&strategies, arguments)?;
-    strategies::conclude(&mut journal, strategies)
+    strategies::conclude(&mut journal, strategies, arguments.strict)
 }
 
 impl Arguments {

@@ -29,7 +29,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies,
+    strategies::{self, Strict},
     trial::{Body, Reply},
 };
 use sealane_lab_model::error::Error;
@@ -83,6 +83,8 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     swaps: u64,
     #[command(flatten)]
+    strict: Strict,
+    #[command(flatten)]
     shuffled: Shuffled,
     /// Makes trials commit this fault, for tests of the checks
     #[arg(long, hide = true)]
@@ -103,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     let mut strategies = strategies::measure(setting.plan()?, &mut journal, &interrupt)?;
     setting.judge(&mut strategies, &interrupt)?;
-    strategies::conclude(&mut journal, strategies)
+    strategies::conclude(&mut journal, strategies, arguments.strict)
 }
 
 impl Body for ContextsTask {

@@ -35,7 +35,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, conclude, counted, measure, measured, named, word},
+    strategies::{Cell, Plan, Strict, conclude, counted, measure, measured, named, word},
     trial::{Task, WINDOW_DEFAULT_MS},
 };
 use sealane_lab_model::{document::Figure, error::Error, scenario::Key};
@@ -75,6 +75,8 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: u64,
     #[command(flatten)]
+    strict: Strict,
+    #[command(flatten)]
     shuffled: Shuffled,
 }
 
@@ -90,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let plan = arguments.plan(&strategies, folder.path())?;
     let mut measured = measure(plan, &mut journal, &interrupt)?;
     judge::judge(&mut measured, arguments.workers, journal.run.machine.processors);
-    conclude(&mut journal, measured)
+    conclude(&mut journal, measured, arguments.strict)
 }
 
 impl Arguments {

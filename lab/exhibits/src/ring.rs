@@ -11,7 +11,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, check, conclude, counted, measure, measured, named, word},
+    strategies::{Cell, Plan, Strict, check, conclude, counted, measure, measured, named, word},
     trial::Task,
 };
 use sealane_lab_model::{
@@ -47,6 +47,8 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(0..=1 << 32))]
     handovers: u64,
     #[command(flatten)]
+    strict: Strict,
+    #[command(flatten)]
     shuffled: Shuffled,
 }
 
@@ -78,7 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let mut strategies = measure(arguments.plan()?, &mut journal, &interrupt)?;
     strategies.checks = checks(&strategies);
-    conclude(&mut journal, strategies)
+    conclude(&mut journal, strategies, arguments.strict)
 }
 
 impl Arguments {

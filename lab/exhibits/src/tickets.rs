@@ -23,7 +23,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, conclude, counted, measure, measured, named, word},
+    strategies::{Cell, Plan, Strict, conclude, counted, measure, measured, named, word},
     trial::{Fixed, Task, WINDOW_DEFAULT_MS},
 };
 use sealane_lab_model::{
@@ -64,6 +64,8 @@ pub struct Arguments {
     #[arg(long)]
     no_pin: bool,
     #[command(flatten)]
+    strict: Strict,
+    #[command(flatten)]
     shuffled: Shuffled,
 }
 
@@ -92,7 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         }
     }
     judge::judge(&mut strategies, journal.run.machine.processors);
-    conclude(&mut journal, strategies)
+    conclude(&mut journal, strategies, arguments.strict)
 }
 
 /// The arguments with their defaults for this machine.

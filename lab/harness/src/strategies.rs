@@ -17,7 +17,7 @@ use std::{
 
 use clap::ValueEnum;
 use sealane_lab_model::{
-    document::{Comparison, Figure, Strategies, StrategyCheck, StrategyRow},
+    document::{Comparison, Figure, Judgement, Strategies, StrategyCheck, StrategyRow},
     error::Error,
     histogram::Times,
     statistics::{Row, compare},
@@ -29,6 +29,8 @@ use crate::{
     rounds::{self, Measurement, Schedule, Turn},
     trial::{Reply, Task, launch},
 };
+
+pub use table::told;
 
 /// Everything that one command measures.
 pub struct Plan {
@@ -85,15 +87,34 @@ pub fn measure(
     Ok(rows.strategies)
 }
 
+/// What a check that is not decided here comes to.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Strict {
+    /// Fails unless every check is decided here, and holds
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Strict {
+    /// Whether a command ends well that was judged so.
+    pub fn allows(self, judgement: &Judgement) -> bool {
+        judgement.failed.is_empty() && (!self.strict || judgement.all_hold())
+    }
+}
+
 /// Judged rows to the document and, as a table with its checks, to standard output; whether every
-/// row has figures and no check failed.
+/// row has figures and the checks are as well as `strict` wants them.
 ///
 /// # Errors
 /// The document cannot be written, or standard output is gone.
-pub fn conclude(journal: &mut Journal, strategies: Strategies) -> Result<bool, Error> {
+pub fn conclude(
+    journal: &mut Journal,
+    strategies: Strategies,
+    strict: Strict,
+) -> Result<bool, Error> {
     let text = table::table(&strategies);
     let fine = strategies.rows.iter().all(|row| row.failure.is_none())
-        && strategies.checks.iter().all(|check| check.holds != Some(false));
+        && strict.allows(&Judgement::new(&strategies.checks));
     journal.run.comparisons.extend(comparisons(&strategies));
     journal.run.strategies = vec![strategies];
     journal.save(true)?;
@@ -315,15 +336,20 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_check_or_row_is_a_failed_run() {
+    fn a_failed_check_or_row_is_a_failed_run_and_an_undecided_check_if_it_is_strict() {
         let mut journal = Journal::begin(Vec::new(), None);
-        assert!(!conclude(&mut journal, strategies()).unwrap());
-        let mut fine = strategies();
-        fine.checks.pop();
-        assert!(conclude(&mut journal, fine.clone()).unwrap());
-        fine.checks.push(check("E8", "which wins on 16 cores", None, "2 cores cannot show it"));
-        assert!(conclude(&mut journal, fine.clone()).unwrap());
-        fine.rows[0].failure = Some("crash".into());
-        assert!(!conclude(&mut journal, fine).unwrap());
+        let mut ends = |strategies: &Strategies| {
+            [false, true].map(|strict| {
+                conclude(&mut journal, strategies.clone(), Strict { strict }).unwrap()
+            })
+        };
+        let mut rows = strategies();
+        assert_eq!(ends(&rows), [false, false]);
+        rows.checks.pop();
+        assert_eq!(ends(&rows), [true, true]);
+        rows.checks.push(check("E8", "which wins on 16 cores", None, "2 cores cannot show it"));
+        assert_eq!(ends(&rows), [true, false]);
+        rows.rows[0].failure = Some("crash".into());
+        assert_eq!(ends(&rows), [false, false]);
     }
 }

@@ -43,6 +43,7 @@ pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
     LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
 };
+pub use strategies::{Judgement, Reason};
 
 /// The name and version of this format. The number grows when a field changes its meaning or goes
 /// away; new fields do not change it.
@@ -115,6 +116,9 @@ pub struct Run {
     /// the ways to do one thing, side by side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strategies: Vec<Strategies>,
+    /// What had to hold of `bulk` over sockets, and whether it did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<StrategyCheck>,
     /// Pairs that were measured in the same rounds, with the verdict on each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparisons: Vec<Comparison>,

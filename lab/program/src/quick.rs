@@ -23,5 +23,10 @@ pub(crate) struct Arguments {
 /// What kept every step from giving figures, or the page from being written; Ctrl-C.
 pub(crate) fn run(arguments: &Arguments) -> Result<bool, Error> {
     let binary = env::current_exe().map_err(Error::io("find this program's file"))?;
-    steps::run(&plan::steps(&binary), plan::BUDGET_SECONDS, &arguments.output, page::write)
+    let steps = plan::steps(&binary);
+    let (_, is_well) =
+        steps::run(&steps, plan::BUDGET_SECONDS, &arguments.output, |runs, steps, output| {
+            Ok((page::write(runs, steps.notes(), output)?, ()))
+        })?;
+    Ok(is_well)
 }

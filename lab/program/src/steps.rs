@@ -13,7 +13,10 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sealane_lab_harness::{child::Child, interrupt::Interrupt};
-use sealane_lab_model::error::Error;
+use sealane_lab_model::{
+    document::{Judgement, Reason},
+    error::Error,
+};
 use sealane_lab_report::page::{self, Page};
 
 /// One command of the lab.
@@ -51,19 +54,19 @@ pub(crate) struct Output {
     keep: Option<PathBuf>,
 }
 
-/// Takes all steps and lets `draw` make the page of their documents, given what it must say of
-/// steps that were left out or failed; `true` if every step went well. Ctrl-C ends the step that
-/// runs; what is measured is drawn.
+/// Takes all steps and lets `draw` make the page of their documents, given the steps that were left
+/// out or failed; what `draw` made beside the page, and whether every step went well. Ctrl-C ends
+/// the step that runs; what is measured is drawn.
 ///
 /// # Errors
 /// [`Error::Interrupted`]; or what kept every step from giving figures, or the page from being
 /// written.
-pub(crate) fn run(
+pub(crate) fn run<T>(
     steps: &[Step],
     budget_seconds: u64,
     output: &Output,
-    draw: impl FnOnce(&[PathBuf], Vec<String>, &Path) -> Result<Page, Error>,
-) -> Result<bool, Error> {
+    draw: impl FnOnce(&[PathBuf], Judgement, &Path) -> Result<(Page, T), Error>,
+) -> Result<(T, bool), Error> {
     let interrupt = Interrupt::catch()?;
     let folder = tempfile::tempdir().map_err(Error::io("make a temporary folder"))?;
     let documents = output.keep.as_deref().unwrap_or(folder.path());
@@ -74,21 +77,21 @@ pub(crate) fn run(
         }
         course.step(number, step, documents, folder.path(), &interrupt);
     }
-    let Course { bar, notes, written, all_well, .. } = course;
+    let Course { bar, taken, written, all_well, .. } = course;
     bar.finish_and_clear();
     if written.is_empty() {
         if interrupt.is_pressed() {
             return Err(Error::Interrupted);
         }
-        let why = notes.join("; ");
+        let why = taken.notes().join("; ");
         return Err(Error::Check(format!("no step gave figures: {why}")));
     }
     let path = output.output.as_deref().unwrap_or(Path::new(PAGE));
-    let page = draw(&written, notes, path)?;
+    let (page, beside) = draw(&written, taken, path)?;
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let said = writeln!(io::stdout(), "{}\n\n{}", page.headline, path.display());
     said.map_err(Error::io("standard output"))?;
-    if interrupt.is_pressed() { Err(Error::Interrupted) } else { Ok(all_well) }
+    if interrupt.is_pressed() { Err(Error::Interrupted) } else { Ok((beside, all_well)) }
 }
 
 /// What has been done so far.
@@ -96,8 +99,8 @@ struct Course {
     begun: Instant,
     budget_seconds: u64,
     bar: ProgressBar,
-    /// What the page must say: steps that were left out, or failed.
-    notes: Vec<String>,
+    /// Steps that were left out, or failed.
+    taken: Judgement,
     /// Documents with figures.
     written: Vec<PathBuf>,
     all_well: bool,
@@ -113,8 +116,8 @@ impl Course {
         if let Ok(style) = ProgressStyle::with_template("{wide_bar} about {msg}") {
             bar.set_style(style);
         }
-        let (notes, written) = (Vec::new(), Vec::new());
-        Self { begun: Instant::now(), budget_seconds, bar, notes, written, all_well: true }
+        let (taken, written) = (Judgement::default(), Vec::new());
+        Self { begun: Instant::now(), budget_seconds, bar, taken, written, all_well: true }
     }
 
     fn step(
@@ -126,13 +129,13 @@ impl Course {
         interrupt: &Interrupt,
     ) {
         if let Some(lacks) = &step.lacks {
-            return self.note(format!("Left out: {}: {lacks}", step.title));
+            return self.leave_out(step, lacks);
         }
         let left = self.budget_seconds.saturating_sub(self.begun.elapsed().as_secs());
         if left < step.seconds {
             let seconds = step.seconds;
             let why = format!("it takes about {seconds} s, and {left} s of the time are left");
-            return self.note(format!("Left out: {}: {why}", step.title));
+            return self.leave_out(step, &why);
         }
         self.say(&format!("{} (about {} s)", step.title, step.seconds));
         let document = documents.join(format!("{}.json", step.name));
@@ -140,16 +143,22 @@ impl Course {
         let _ = fs::remove_file(&document);
         let mut command = Command::new(&step.program);
         command.args(&step.arguments).arg("--json").arg(&document);
-        match self.wait(step, command, &logs.join(format!("{number}.log")), interrupt) {
+        let ended = match self.wait(step, command, &logs.join(format!("{number}.log")), interrupt) {
             // Asked to end, it keeps whole rounds.
-            Ok(()) | Err(Error::Interrupted) => {}
-            Err(Error::Check(why)) => self.failed(step, &why),
-            Err(error) => self.failed(step, &error.to_string()),
-        }
-        if document.is_file() {
-            match page::readable(&document) {
-                Ok(()) => self.written.push(document),
-                Err(error) => self.note(format!("Left out: {}: {error}", step.title)),
+            Ok(()) | Err(Error::Interrupted) => None,
+            Err(Error::Check(why)) => Some(why),
+            Err(error) => Some(error.to_string()),
+        };
+        self.all_well &= ended.is_none();
+        match document.is_file().then(|| page::judged(&document)) {
+            // Its failed checks say why, and are counted by themselves.
+            Some(Ok(judgement)) if !judgement.failed.is_empty() => self.written.push(document),
+            Some(Err(error)) => self.failed(step, &error.to_string()),
+            drawn => {
+                self.written.extend(drawn.map(|_| document));
+                if let Some(why) = ended {
+                    self.failed(step, &why);
+                }
             }
         }
         let done = self.bar.position().max(self.begun.elapsed().as_secs());
@@ -189,14 +198,14 @@ impl Course {
         }
     }
 
-    fn failed(&mut self, step: &Step, why: &str) {
-        self.all_well = false;
-        self.note(format!("Not whole: {}: {why}", step.title));
+    fn leave_out(&mut self, step: &Step, why: &str) {
+        self.say(&format!("Left out: {}: {why}", step.title));
+        self.taken.left_out.push(Reason { of: step.title.to_owned(), why: why.to_owned() });
     }
 
-    fn note(&mut self, note: String) {
-        self.say(&note);
-        self.notes.push(note);
+    fn failed(&mut self, step: &Step, why: &str) {
+        self.say(&format!("Not whole: {}: {why}", step.title));
+        self.taken.failed.push(Reason { of: step.title.to_owned(), why: why.to_owned() });
     }
 
     fn say(&self, line: &str) {
@@ -232,6 +241,6 @@ mod tests {
         let mut course = Course::new(std::slice::from_ref(&step), 60);
         course.step(0, &step, folder, folder, &Interrupt::default());
         assert!(!course.all_well && course.written.is_empty(), "{:?}", course.written);
-        assert!(course.notes[0].starts_with("Not whole: nothing"), "{:?}", course.notes);
+        assert_eq!(course.taken.failed[0].of, "nothing");
     }
 }

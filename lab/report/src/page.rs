@@ -37,7 +37,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sealane_lab_model::{error::Error, words};
+use sealane_lab_model::{document::Judgement, error::Error, words};
 
 use crate::plot::escape;
 
@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     let Some(path) = &arguments.output else { return Ok(true) };
     let page = match arguments.writeups {
-        true => writeups::draw(&sources, path)?,
+        true => writeups::draw(&sources, &strategies::judgement(&sources), path)?,
         false => draw(&mut sources, path)?,
     };
     let said =
@@ -102,12 +102,12 @@ pub fn write(runs: &[PathBuf], notes: Vec<String>, output: &Path) -> Result<Page
     draw(&mut sources, output)
 }
 
-/// Whether `run` can be drawn.
+/// What the checks of `run` come to, which can be drawn.
 ///
 /// # Errors
-/// Why not.
-pub fn readable(run: &Path) -> Result<(), Error> {
-    Sources::read(&[run]).map(|_| ())
+/// Why it cannot.
+pub fn judged(run: &Path) -> Result<Judgement, Error> {
+    Sources::read(&[run]).map(|sources| strategies::judgement(&sources))
 }
 
 fn draw(sources: &mut Sources, output: &Path) -> Result<Page, Error> {

@@ -30,7 +30,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, Strict, conclude, counted, measure, measured},
     trial::Task,
 };
 use sealane_lab_model::{
@@ -96,7 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let plan = arguments.plan(folder.path())?;
     let mut measured = measure(plan, &mut journal, &interrupt)?;
     judge::judge(&mut measured, !cfg!(debug_assertions) && !arguments.quick);
-    conclude(&mut journal, measured)
+    conclude(&mut journal, measured, Strict::default())
 }
 
 impl Arguments {

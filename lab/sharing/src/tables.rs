@@ -15,7 +15,7 @@ use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{Cell, Plan, conclude, counted, measure, measured},
+    strategies::{Cell, Plan, Strict, conclude, counted, measure, measured},
     trial::Task,
 };
 use sealane_lab_model::{document::Figure, error::Error};
@@ -48,6 +48,8 @@ pub struct Arguments {
     /// Leaves it to the kernel where threads run
     #[arg(long)]
     no_pin: bool,
+    #[command(flatten)]
+    strict: Strict,
     #[command(flatten)]
     shuffled: Shuffled,
 }
@@ -88,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let plan = plan(arguments, &journal)?;
     let mut strategies = measure(plan, &mut journal, &interrupt)?;
     judge::judge(&mut strategies, journal.run.machine.processors);
-    conclude(&mut journal, strategies)
+    conclude(&mut journal, strategies, arguments.strict)
 }
 
 fn plan(arguments: &Arguments, journal: &Journal) -> Result<Plan, Error> {

@@ -12,6 +12,7 @@ mod compat;
 mod content;
 mod control;
 mod in_memory;
+mod judge;
 mod on_lanes;
 mod on_tokio;
 mod plan;
@@ -30,9 +31,11 @@ use std::{
 use sealane_lab_harness::{
     credentials::Credentials,
     options::{Resume, Shuffled},
+    strategies::Strict,
     trial::{Body, BulkOutcome, Reply},
 };
 use sealane_lab_model::{
+    document::Judgement,
     error::Error,
     figures::{Shown, Tally},
     scenario::{Cipher, Group, Key, Kind, Share, Version},
@@ -120,6 +123,8 @@ pub struct Arguments {
     #[arg(long, value_enum)]
     compat: Option<compat::Tool>,
     #[command(flatten)]
+    strict: Strict,
+    #[command(flatten)]
     shuffled: Shuffled,
     #[command(flatten)]
     resume: Resume,
@@ -138,7 +143,7 @@ pub struct Arguments {
     fault_after: u64,
 }
 
-/// `true` if every cell has figures.
+/// `true` if every cell has figures, and the checks are as well as was asked.
 ///
 /// # Errors
 /// What stopped it.
@@ -149,6 +154,12 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Credentials::make(folder.path(), arguments.key)?;
     let tasks = arguments.plan(folder.path(), &journal.run.machine.pin_order)?;
     let measured = rounds::measure(&arguments, &tasks, &mut journal);
+    if measured.is_ok() && arguments.compat.is_none() {
+        let reset = tasks.iter().find(|task| task.loops.is_some()).map(rounds::reset);
+        let processors = journal.run.machine.processors;
+        journal.run.checks = judge::judge(&journal.run.bulk, processors, reset);
+        journal.save(true)?;
+    }
     let run = &journal.run;
     if let Some(path) = &arguments.csv {
         fs::write(path, csv(&run.bulk)).map_err(Error::file(path))?;
@@ -168,7 +179,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
     measured?;
-    Ok(run.bulk.iter().all(|series| !Shown::of(&series.rounds).is_empty()))
+    let all = run.bulk.iter().all(|series| !Shown::of(&series.rounds).is_empty());
+    Ok(all && arguments.strict.allows(&Judgement::new(&run.checks)))
 }
 
 impl Body for BulkTask {

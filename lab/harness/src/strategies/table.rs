@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use sealane_lab_model::{
-    document::{Figure, Strategies, StrategyCheck, StrategyRow},
+    document::{Figure, Judgement, Strategies, StrategyCheck, StrategyRow},
     number::number,
     statistics::Spread,
 };
@@ -26,13 +26,22 @@ pub(super) fn table(strategies: &Strategies) -> String {
             let _ = writeln!(text, "{}: NO FIGURES: {failure}", name(row));
         }
     }
+    text + &told(checks)
+}
+
+/// A line for each check, and what all of them come to.
+pub fn told(checks: &[StrategyCheck]) -> String {
+    let mut text = String::new();
     for StrategyCheck { id, claim, holds, shown } in checks {
         let word = match holds {
-            None => "not shown",
+            None => "not decided here",
             Some(false) => "FAILS",
             Some(true) => "holds",
         };
         let _ = writeln!(text, "{id} {word}: {claim}: {shown}");
+    }
+    if !checks.is_empty() {
+        let _ = writeln!(text, "{}", Judgement::new(checks));
     }
     text
 }

@@ -185,7 +185,7 @@ fn node(arguments: &[&str]) -> Strategies {
     let text = text(&output);
     assert!(output.status.success(), "{text}");
     let run = run.unwrap();
-    assert!(run.complete && text.contains("N13 not shown"), "{text}");
+    assert!(run.complete && text.contains("N13 not decided here"), "{text}");
     let [strategies] = <[Strategies; 1]>::try_from(run.strategies).unwrap();
     assert_eq!(strategies.command, "node");
     strategies

@@ -18,6 +18,7 @@ fn every_field_of_a_document_is_explained() {
             include_str!("../../../model/src/document/kernel_forecast.rs"),
         ),
         ("document/live.rs", include_str!("../../../model/src/document/live.rs")),
+        ("document/strategies.rs", include_str!("../../../model/src/document/strategies.rs")),
         ("scenario.rs", include_str!("../../../model/src/scenario.rs")),
         ("library.rs", include_str!("../../../model/src/library.rs")),
     ];

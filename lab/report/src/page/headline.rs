@@ -17,7 +17,7 @@ use super::{
     frame::Tag,
     kernel, live, outlook, peers,
     sources::{Part, Sources},
-    strategies::verdict,
+    strategies::judgement,
 };
 
 /// What the page says first, most important first; at least one sentence.
@@ -43,8 +43,8 @@ fn strategies_sentence(sources: &Sources) -> Option<String> {
     let all = sources.runs.iter().flat_map(|source| &source.run.strategies);
     let measured = all.filter(|found| found.rows.iter().any(|row| row.failure.is_none()));
     let commands: Vec<&str> = measured.map(|strategies| &*strategies.command).collect();
-    let verdict = || format!("{}: {}", commands.join(", "), verdict(sources));
-    (!commands.is_empty()).then(verdict)
+    let said = || format!("{}: {:#}.", commands.join(", "), judgement(sources));
+    (!commands.is_empty()).then(said)
 }
 
 /// The fastest transfer, where nothing else was measured.

@@ -3,10 +3,9 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use sealane_lab_model::{
-    document::{Figure as Column, NODE_COMMAND, Strategies, StrategyCheck, StrategyRow},
+    document::{Figure as Column, Judgement, NODE_COMMAND, Strategies, StrategyCheck, StrategyRow},
     number::number,
     statistics::Spread,
-    words,
 };
 
 use crate::plot::{Bar, BarPlot, Row, Segment, Series, escape};
@@ -74,22 +73,8 @@ pub(crate) fn side_by_side(strategies: &Strategies, drawn: &[&str], times: &[Tim
 }
 
 /// What the checks of all commands say together.
-pub(crate) fn verdict(sources: &Sources) -> String {
-    let (mut held, mut failed) = (0_usize, Vec::new());
-    let all = sources.runs.iter().flat_map(|source| &source.run.strategies);
-    for check in all.flat_map(|strategies| &strategies.checks) {
-        match check.holds {
-            Some(true) => held += 1,
-            Some(false) => failed.push(check.id.as_str()),
-            None => {}
-        }
-    }
-    let hold = if held == 1 { "holds" } else { "hold" };
-    let held = format!("{} {hold}", words::count(held, "check"));
-    match failed.as_slice() {
-        [] => format!("{held}, none fails."),
-        failed => format!("{held}; see below what fails: {}.", failed.join(", ")),
-    }
+pub(crate) fn judgement(sources: &Sources) -> Judgement {
+    Judgement::new(sources.runs.iter().flat_map(|source| source.run.all_checks()))
 }
 
 /// The medians of `figure` of two strategies in the last variant that has `with` and in which both
@@ -239,11 +224,11 @@ fn rows_table(strategies: &Strategies) -> String {
     table(&caption, &heads, &rows.collect::<Vec<_>>())
 }
 
-fn checks_list(checks: &[StrategyCheck]) -> String {
+pub(crate) fn checks_list(checks: &[StrategyCheck]) -> String {
     let mut html = String::new();
     for StrategyCheck { id, claim, holds, shown } in checks {
         let (class, word) = match holds {
-            None => ("tag", "NOT SHOWN HERE"),
+            None => ("tag", "NOT DECIDED HERE"),
             Some(false) => ("tag failed", "FAILS"),
             Some(true) => ("tag counted", "HOLDS"),
         };

@@ -24,6 +24,7 @@ use super::{
     frame::{Figure, Section, Tag},
     matrix,
     sources::{Part, Sources},
+    strategies::checks_list,
     threads::{real, whole},
 };
 
@@ -51,7 +52,9 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
         bytes."
         .into();
     let matrix = matrix::figures(sources);
-    let body = format!("<div class=\"grid\">{matrix}{body}</div>{}", carried::costs(&parts));
+    let checks = sources.runs.iter().map(|source| checks_list(&source.run.checks));
+    let (costs, checks) = (carried::costs(&parts), checks.collect::<String>());
+    let body = format!("<div class=\"grid\">{matrix}{body}</div>{costs}{checks}");
     (!parts.is_empty()).then_some(Section {
         id: "bulk",
         short: "Bulk",

@@ -7,7 +7,7 @@ use std::{
 };
 
 use sealane_lab_model::{
-    document::{BulkSeries, Run},
+    document::{BulkSeries, Judgement, Run},
     error::Error,
     figures::{self, bulk::RATE},
     number::number,
@@ -23,36 +23,44 @@ use super::{
     method,
     sources::{Part, Sources},
     stories::{Contrast, Published, STORIES, Story},
-    strategies::{medians, settings, side_by_side, verdict},
+    strategies::{judgement, medians, settings, side_by_side},
     transfer::{self, Load},
 };
 
-/// Draws the documents of the six commands as that page.
+/// Draws the documents of the six commands as that page, and says what all of their checks and
+/// `steps` come to.
 ///
 /// # Errors
 /// A document cannot be read, or the page cannot be written.
-pub fn write(runs: &[PathBuf], notes: Vec<String>, output: &Path) -> Result<Page, Error> {
+pub fn write(
+    runs: &[PathBuf],
+    steps: Judgement,
+    output: &Path,
+) -> Result<(Page, Judgement), Error> {
     let mut sources = Sources::read(runs)?;
-    sources.notes = notes;
-    draw(&sources, output)
+    sources.notes = steps.notes();
+    let mut judgement = judgement(&sources);
+    judgement.failed.extend(steps.failed);
+    judgement.left_out.extend(steps.left_out);
+    Ok((draw(&sources, &judgement, output)?, judgement))
 }
 
-/// Draws what was read.
+/// Draws what was read, with what its checks come to.
 ///
 /// # Errors
 /// The page cannot be written.
-pub(crate) fn draw(sources: &Sources, output: &Path) -> Result<Page, Error> {
+pub(crate) fn draw(sources: &Sources, judgement: &Judgement, output: &Path) -> Result<Page, Error> {
     let sections = STORIES.iter().enumerate();
     let mut sections: Vec<Section> =
         sections.map(|(at, story)| section(sources, at, story)).collect();
     sections.push(method::section(sources, false));
-    let verdict = verdict(sources);
+    let said = format!("{judgement:#}.");
     let cards = STORIES.iter().enumerate().filter_map(|(at, story)| card(sources, at, story));
     let cards: String = cards.map(|card| card.html()).collect();
     let cards = format!("<div class=\"cards\">{cards}</div>");
-    let hero = super::hero(sources, TITLE, &[SUBTITLE.to_owned(), verdict.clone()], &cards);
+    let hero = super::hero(sources, TITLE, &[SUBTITLE.to_owned(), said.clone()], &cards);
     let page = super::assemble(TITLE, &hero, &sections);
-    super::save(&page, format!("{TITLE}. {verdict}"), output)
+    super::save(&page, format!("{TITLE}. {said}"), output)
 }
 
 /// A panel per write-up for a picture: fault and remedy in one figure.

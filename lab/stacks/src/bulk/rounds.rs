@@ -20,7 +20,7 @@ use sealane_lab_model::{
 use crate::{
     bulk::{
         Arguments, table,
-        task::{BulkTask, Emulation, Loops, Runtime, word},
+        task::{BulkTask, Emulation, Fault, FaultKind, Loops, Runtime, word},
     },
     stacks,
 };
@@ -139,6 +139,14 @@ fn outcome(task: &BulkTask) -> Result<BulkOutcome, Error> {
         Reply::Bulk(outcome) => Ok(outcome),
         _ => Err(Error::Check("the trial told something else than bytes".into())),
     }
+}
+
+/// What comes of `task` when its first connection is reset in the middle of its first message.
+pub(super) fn reset(task: &BulkTask) -> Result<(), String> {
+    let fault =
+        Fault { kind: FaultKind::Reset, connection: 0, after_bytes: task.message_bytes as u64 / 2 };
+    let task = BulkTask { fault: Some(fault), messages: 1, ..task.clone() };
+    outcome(&task).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Why a round does not count. Over sockets threads wait for each other, so that a processor given

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use sealane_lab_harness::strategies;
 use sealane_lab_model::{
     document::{BulkRound, BulkSeries, Run},
     figures::{
@@ -43,7 +44,7 @@ pub fn text(run: &Run) -> String {
             let _ = writeln!(text, "{}: {why}", name(series));
         }
     }
-    text
+    text + &strategies::told(&run.checks)
 }
 
 /// One line per series, and a head.

@@ -1,0 +1,321 @@
+//! What the write-up's checks A1 to A7 say about series over sockets: [`judge`].
+//!
+//! A3 is the form of a line, which a test holds. What takes 16 processors is not decided on fewer.
+
+use sealane_lab_harness::strategies::check;
+use sealane_lab_model::{
+    document::{BulkRound, BulkSeries, StrategyCheck},
+    figures::{
+        Figure, Shown,
+        bulk::{CPU, RATE},
+        rounds::counting,
+    },
+    statistics::{ROUNDS_MIN, Spread},
+};
+
+/// All checks of what went over sockets, on a machine of so many processors; `reset` is what came
+/// of a connection that was reset on purpose.
+pub(super) fn judge(
+    series: &[BulkSeries],
+    processors: usize,
+    reset: Option<Result<(), String>>,
+) -> Vec<StrategyCheck> {
+    let series = Series(series.iter().filter(|series| series.loops.is_some()).collect());
+    if series.0.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        series.bytes(),
+        broken(reset),
+        series.threads(),
+        series.cpu(),
+        series.loops(processors),
+        series.cells(),
+        series.lock(processors),
+    ]
+}
+
+/// A2: a connection that breaks leaves no figure.
+fn broken(reset: Option<Result<(), String>>) -> StrategyCheck {
+    let claim = "a connection that is reset on its way leaves no figure";
+    match reset {
+        None => check("A2", claim, None, "it takes a cell that carries something"),
+        Some(Ok(())) => check("A2", claim, Some(false), "all bytes were said to have arrived"),
+        Some(Err(why)) => check("A2", claim, Some(why.contains("connection 0")), why),
+    }
+}
+
+struct Series<'a>(Vec<&'a BulkSeries>);
+
+impl<'a> Series<'a> {
+    /// A1: what was asked for is what arrived.
+    fn bytes(&self) -> StrategyCheck {
+        let claim = "every byte arrives as it was sent, on every connection";
+        let is_whole = |series: &&&BulkSeries| {
+            let wanted = series.connections as u64 * series.messages * series.message_bytes;
+            !series.rounds.is_empty() && series.rounds.iter().all(|round| round.bytes == wanted)
+        };
+        let (all, whole) = (self.0.len(), self.0.iter().filter(is_whole).count());
+        let bytes: u64 = self.0.iter().flat_map(|it| &it.rounds).map(|round| round.bytes).sum();
+        let shown = format!("{whole} of {all} rows, {bytes} bytes compared");
+        check("A1", claim, Some(whole == all), shown)
+    }
+
+    /// A4: who handles a connection's records.
+    fn threads(&self) -> StrategyCheck {
+        let claim = "a loop per lane keeps a connection on one thread; in a shared loop \
+                     connections change threads";
+        let migrated = |loops: &str| {
+            let several = self.0.iter().filter(|it| it.threads > 1 && is(it, loops));
+            let rounds: Vec<_> = several.flat_map(|it| &it.rounds).collect();
+            (!rounds.is_empty()).then(|| rounds.iter().map(|round| round.migrated).sum::<u64>())
+        };
+        match (migrated(PER_LANE), migrated(SHARED)) {
+            (Some(lanes), Some(shared)) => {
+                let text =
+                    format!("{lanes} changed threads between lanes, {shared} in shared loops");
+                check("A4", claim, Some(lanes == 0 && shared > 0), text)
+            }
+            _ => check("A4", claim, None, "it takes both strategies, with two threads"),
+        }
+    }
+
+    /// A5 in CPU time, which any machine decides.
+    fn cpu(&self) -> StrategyCheck {
+        let claim = "with more threads a shared loop takes more CPU for each byte, a fifth at \
+                     least, and a loop per lane a tenth more at most";
+        let Some([shared, lanes]) =
+            self.pairs(None).next().map(|pair| pair.map(Ends::growth(&CPU)))
+        else {
+            let text = "it takes both strategies of one stack, with 1 thread and with 4 or more";
+            return check("A5", claim, None, text);
+        };
+        let ([Some(shared_growth), Some(lanes_growth)], [text, other]) =
+            ([shared.0, lanes.0], [shared.1, lanes.1])
+        else {
+            return check("A5", claim, None, "no round can be used");
+        };
+        let holds = shared_growth >= CPU_GROWTH_MIN && lanes_growth <= CPU_GROWTH_MAX;
+        let shown = format!("{text}: x{shared_growth:.2}; {other}: x{lanes_growth:.2}");
+        check("A5", claim, Some(holds), shown)
+    }
+
+    /// A5 in rates, which are the machine's: 16 processors let a loop per lane rise.
+    fn loops(&self, processors: usize) -> StrategyCheck {
+        let claim = "16 threads with a loop each carry 8 times what one carries";
+        if processors < MANY {
+            let text = format!("it takes {MANY} processors; here are {processors}");
+            return check("A5", claim, None, text);
+        }
+        let lanes = self.pairs(None).map(|[_, lanes]| lanes).find(|it| it.last.threads >= MANY);
+        match lanes.map(Ends::growth(&RATE)) {
+            Some((Some(growth), text)) => {
+                check("A5", claim, Some(growth >= 8.0), format!("{text}: x{growth:.2}"))
+            }
+            _ => check("A5", claim, None, "it takes a loop per lane with 1 and 16 threads"),
+        }
+    }
+
+    /// A6: nothing is missing of what was asked for.
+    fn cells(&self) -> StrategyCheck {
+        let claim = "every row has a median of 5 rounds, with the least and the most";
+        let rounds = |it: &&BulkSeries| Shown::of(&it.rounds).values(&RATE).len();
+        let fewest = self.0.iter().map(|it| it.rounds.len()).max().unwrap_or(0);
+        let (all, empty) = (self.0.len(), self.0.iter().filter(|it| rounds(it) == 0).count());
+        let shown = format!("{} of {all} rows, {fewest} rounds", all - empty);
+        match (empty, fewest >= ROUNDS_OF_A6) {
+            (0, false) => check("A6", claim, None, format!("{shown}: it takes --rounds=5")),
+            (empty, _) => check("A6", claim, Some(empty == 0), shown),
+        }
+    }
+
+    /// A7: the lock of the write-up's library, which lanes alone do not cure.
+    fn lock(&self, processors: usize) -> StrategyCheck {
+        let claim = "with the lock around error queues, many threads carry less than one";
+        let Some(pair) = self.pairs(Some(LOCK)).next() else {
+            let text = "it takes --emulate error-lock, with 1 thread and with 4 or more";
+            return check("A7", claim, None, text);
+        };
+        let is_taken = pair.iter().all(|ends| {
+            ends.last.rounds.iter().all(|round| round.lock_calls > 0)
+                && !ends.last.rounds.is_empty()
+        });
+        let [(Some(shared), text), (Some(lanes), other)] = pair.map(Ends::growth(&RATE)) else {
+            return check("A7", claim, None, "no round can be used");
+        };
+        let shown =
+            format!("{text}: x{shared:.2}; {other}, for lanes alone are no cure: x{lanes:.2}");
+        // On few processors the kernel may keep threads from meeting at the lock at all.
+        match is_taken && shared < 1.0 {
+            false if is_taken && processors < LOCK_PROCESSORS_MIN => {
+                let text = format!("{shown}; {processors} processors need not show it");
+                check("A7", claim, None, text)
+            }
+            holds => check("A7", claim, Some(holds), shown),
+        }
+    }
+
+    /// Shared loop and loop per lane of one stack and load, each with one thread and with the most.
+    fn pairs(&self, emulate: Option<&'a str>) -> impl Iterator<Item = [Ends<'a>; 2]> {
+        self.0.iter().filter_map(move |first| {
+            (first.threads == 1 && is(first, SHARED) && first.emulate.as_deref() == emulate)
+                .then(|| Some([self.ends(first, SHARED)?, self.ends(first, PER_LANE)?]))?
+        })
+    }
+
+    /// The series of `like`'s stack and load with those loops.
+    fn ends(&self, like: &BulkSeries, loops: &str) -> Option<Ends<'a>> {
+        let load = |it: &BulkSeries| (it.connections, it.messages, it.message_bytes);
+        let same = self.0.iter().copied().filter(|it| {
+            is(it, loops)
+                && it.stack == like.stack
+                && it.emulate == like.emulate
+                && load(it) == load(like)
+                && it.scenario == like.scenario
+        });
+        let first = same.clone().find(|it| it.threads == 1)?;
+        let last = same.max_by_key(|it| it.threads)?;
+        (last.threads >= THREADS_MIN).then_some(Ends { first, last })
+    }
+}
+
+/// One thread and the most threads of one kind of loop.
+#[derive(Clone, Copy)]
+struct Ends<'a> {
+    first: &'a BulkSeries,
+    last: &'a BulkSeries,
+}
+
+impl Ends<'_> {
+    /// How many times a figure is with the most threads what it is with one, in rounds that count,
+    /// and in words between what.
+    fn growth(figure: &'static Figure<BulkRound>) -> impl FnMut(Self) -> (Option<f64>, String) {
+        |Self { first, last }| {
+            let values = |it: &BulkSeries| counting(&it.rounds, figure).into_iter().flatten();
+            let [of, to] = [last, first].map(|it| values(it).collect::<Vec<_>>());
+            let enough = of.len().min(to.len()) >= ROUNDS_MIN;
+            let [of, to] = [of, to].map(|values| Spread::of(&values).map(|spread| spread.median));
+            let growth = of.zip(to).filter(|_| enough).map(|(of, to)| of / to);
+            let loops = last.loops.as_deref().unwrap_or_default();
+            let [of, to] = [of, to].map(Option::unwrap_or_default);
+            let unit = figure.head;
+            let (stack, threads) = (&last.stack, last.threads);
+            (
+                growth,
+                format!("{stack} {loops}, {to:.0} to {of:.0} {unit} from 1 to {threads} threads"),
+            )
+        }
+    }
+}
+
+fn is(series: &BulkSeries, loops: &str) -> bool {
+    series.loops.as_deref() == Some(loops)
+}
+
+const LOCK: &str = "error-lock";
+const PER_LANE: &str = "per-lane";
+const SHARED: &str = "shared";
+/// From 1 to 8 threads two cores showed 1.49 and 0.80.
+const CPU_GROWTH_MIN: f64 = 1.2;
+const CPU_GROWTH_MAX: f64 = 1.1;
+/// Processors that show how loops scale.
+const MANY: usize = 16;
+/// Fewer need not show what a lock costs.
+const LOCK_PROCESSORS_MIN: usize = 4;
+const ROUNDS_OF_A6: usize = 5;
+/// Fewer threads do not show how a loop grows dearer.
+const THREADS_MIN: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use sealane_lab_model::scenario::Scenario;
+
+    use super::*;
+
+    /// One cell of 1 MB messages, whose rounds take so many ms of CPU and of wall time.
+    fn cell(loops: &str, emulate: Option<&str>, threads: usize, ms: [u64; 2]) -> BulkSeries {
+        let round = BulkRound {
+            bytes: 20 * 20 * 1_000_000,
+            cpu_ns: ms[0] * 1_000_000,
+            wall_ns: ms[1] * 1_000_000,
+            migrated: u64::from(loops == SHARED && threads > 1),
+            lock_calls: u64::from(emulate.is_some()),
+            ..BulkRound::default()
+        };
+        BulkSeries {
+            stack: "openssl".into(),
+            loops: Some(loops.into()),
+            emulate: emulate.map(str::to_owned),
+            threads,
+            connections: 20,
+            messages: 20,
+            message_bytes: 1_000_000,
+            rounds: vec![round; 5],
+            runtime: "tokio".into(),
+            driver: None,
+            scenario: Scenario::default(),
+            record_bytes: None,
+            verify: None,
+            negotiated: None,
+            failure: None,
+        }
+    }
+
+    /// What the write-up tells: with the lock, 8 threads carry 0.42 of one.
+    fn as_published() -> Vec<BulkSeries> {
+        vec![
+            cell(SHARED, None, 1, [400, 400]),
+            cell(SHARED, None, 8, [600, 300]),
+            cell(PER_LANE, None, 1, [400, 400]),
+            cell(PER_LANE, None, 8, [320, 200]),
+            cell(SHARED, Some(LOCK), 1, [400, 400]),
+            cell(SHARED, Some(LOCK), 8, [900, 950]),
+            cell(PER_LANE, Some(LOCK), 1, [400, 400]),
+            cell(PER_LANE, Some(LOCK), 8, [900, 900]),
+        ]
+    }
+
+    fn judged(series: &[BulkSeries], processors: usize) -> Vec<Option<bool>> {
+        let reset = Some(Err("connection 0: reset".to_owned()));
+        judge(series, processors, reset).iter().map(|check| check.holds).collect()
+    }
+
+    #[test]
+    fn what_the_write_up_tells_holds_and_16_processors_are_not_guessed_at() {
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!(judged(&as_published(), 2), [yes, yes, yes, yes, None, yes, yes]);
+        assert_eq!(judged(&as_published()[..1], 2), [yes, yes, None, None, None, yes, None]);
+        let mut many = as_published();
+        many[3] = cell(PER_LANE, None, 16, [320, 40]);
+        assert_eq!(judged(&many, 16)[4], yes);
+        many[3] = cell(PER_LANE, None, 16, [320, 60]);
+        assert_eq!(judged(&many, 16)[4], no);
+        assert!(judge(&[], 2, None).is_empty(), "in memory nothing is claimed");
+    }
+
+    #[test]
+    fn each_check_can_fail() {
+        type Change = fn(&mut Vec<BulkSeries>);
+        let changes: [(usize, Change); 6] = [
+            (0, |series| series[1].rounds[3].bytes -= 1),
+            (2, |series| series[3].rounds[0].migrated = 1),
+            // The strategies the other way round.
+            (3, |series| {
+                series.iter_mut().for_each(|it| {
+                    it.loops = Some(if is(it, SHARED) { PER_LANE } else { SHARED }.into());
+                });
+            }),
+            (5, |series| series[2].rounds.clear()),
+            (6, |series| series[5] = cell(SHARED, Some(LOCK), 8, [400, 399])),
+            (6, |series| series[5].rounds[0].lock_calls = 0),
+        ];
+        for (number, (at, change)) in changes.into_iter().enumerate() {
+            let mut series = as_published();
+            change(&mut series);
+            assert_eq!(judged(&series, 8)[at], Some(false), "change {number} of check {at}");
+        }
+        for reset in [Ok(()), Err("no space on the disk".to_owned())] {
+            assert_eq!(judge(&as_published(), 2, Some(reset))[1].holds, Some(false));
+        }
+    }
+}
