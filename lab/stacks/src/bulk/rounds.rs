@@ -166,9 +166,9 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
             let by_loops = (task.loops, other.loops) == (Some(Loops::PerLane), Some(Loops::Shared))
                 && family(other.runtime) == family(task.runtime)
                 && (same_threads && same_stack && same_fault);
-            let by_fault = (task.emulate, other.emulate) == (Emulation::ErrorLock, Emulation::None)
+            let by_fault = (task.emulate != Emulation::None && other.emulate == Emulation::None)
                 && (same_threads && same_stack && same_driver);
-            let by_threads = task.emulate == Emulation::ErrorLock
+            let by_threads = task.emulate != Emulation::None
                 && task.threads > 1
                 && other.threads == 1
                 && (same_stack && same_driver && same_fault);
