@@ -9,10 +9,10 @@
 // OpenSSL 1.0 kept its error queues in one hash table behind one process-wide lock. Asio clears the
 // queue before and reads it after every operation of its TLS engine, and the library looks into it
 // besides. With OpenSSL 1.0.2 itself, whose users bring the locks, they are counted here by their
-// names; `--emulate fair-locks` hands them to whoever waits longest, as OS X did in 2015: Linux' own
-// mutexes are not fair. OpenSSL has had thread-local queues since 1.1.0; `--emulate error-lock` makes
-// each of Asio's two calls take one fair lock, and look its thread up in one table, as often as was
-// counted of 1.0.2.
+// names; `--emulate fair-locks` hands them to whoever waits longest, as OS X did in 2015: Linux'
+// own mutexes are not fair. OpenSSL has had thread-local queues since 1.1.0; `--emulate error-lock`
+// makes each of Asio's two calls take one fair lock, and look its thread up in one table, as often
+// as was counted of 1.0.2.
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
@@ -740,8 +740,8 @@ void report(const Plan &plan, Connections &connections, const std::string &param
         " bytes, wanted " + std::to_string(wanted_bytes));
   std::string locked;
   for (auto &entry : locks)
-    if (entry.second)
-      locked += (locked.empty() ? "\"" : ",\"") + entry.first + "\":" + std::to_string(entry.second);
+    if (const std::uint64_t count = entry.second)
+      locked += (locked.empty() ? "\"" : ",\"") + entry.first + "\":" + std::to_string(count);
   std::printf("{\"bytes_sent\":%llu,\"bytes_received\":%llu,\"wall_ns\":%llu,\"cpu_ns\":%llu,"
               "\"check_ns\":%llu,\"migrated\":%llu,\"threads\":%zu,\"locks\":{%s},%s,"
               "\"library\":\"%s\",\"path\":\"%s\",\"asio\":%d}\n",

@@ -1,5 +1,5 @@
-//! Builds stacks from registry packages, or from a folder, [`build`]: sources by cargo, libraries by
-//! the project's own scripts, one checked handshake, and only then a name in the cache.
+//! Builds stacks from registry packages or a folder, [`build`]: sources by cargo, libraries by the
+//! project's own scripts, one checked handshake, and only then a name in the cache.
 //!
 //! ```text
 //! stacks/.lock                one build at a time

@@ -305,7 +305,7 @@ const BUILT: [(&str, &str); 8] = [
 ];
 
 /// The one that only Asio's driver uses.
-const OLD: (&str, &str) = ("openssl@1.0.2", "libssl.so.1.0.0");
+pub(crate) const OLD: (&str, &str) = ("openssl@1.0.2", "libssl.so.1.0.0");
 
 /// Where a system keeps its libraries; the dynamic linker itself decides when one is loaded.
 const FOLDERS: [&str; 7] = [

@@ -1,5 +1,5 @@
-//! How each stack is built: [`Recipe`], one per name, from a package of the registry, or a folder that
-//! the user names, to the files that are kept.
+//! How each stack is built: [`Recipe`], one per name, from a package of the registry or a folder
+//! that the user names to the files that are kept.
 
 use std::path::Path;
 
@@ -81,8 +81,8 @@ pub(super) enum Maker {
         /// Packages behind it whose versions are those of the time.
         exact: &'static [(&'static str, &'static str)],
     },
-    /// CMake, with settings of its own, to what it installs: MongoDB's driver, which is no TLS stack
-    /// but a user of one.
+    /// CMake, with settings of its own, to what it installs: MongoDB's driver, a user of TLS
+    /// stacks and none itself.
     Installed {
         /// `-D` settings beside those that all have.
         settings: &'static [&'static str],
