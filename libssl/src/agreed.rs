@@ -29,17 +29,39 @@ impl Connection {
     #[must_use]
     pub fn agreed(&self) -> Agreed {
         let api = &self.library.api;
-        // SAFETY: `ssl` is alive; each call only reads it, and the suite's name is never freed.
-        let (version, suite, resumed) = unsafe {
-            let suite = (api.SSL_get_current_cipher)(self.ssl);
-            let name =
-                if suite.is_null() { ptr::null() } else { (api.SSL_CIPHER_standard_name)(suite) };
-            ((api.SSL_version)(self.ssl), text(name), (api.SSL_session_reused)(self.ssl) == 1)
+        // SAFETY: `ssl` is alive; each call only reads it.
+        let (version, resumed) = unsafe {
+            let resumed = match api.SSL_session_reused {
+                Some(function) => function(self.ssl).into(),
+                None => {
+                    let number = number::SSL_CTRL_GET_SESSION_REUSED;
+                    api.control(self.ssl, number, 0, ptr::null_mut())
+                }
+            };
+            ((api.SSL_version)(self.ssl), resumed == 1)
         };
+        let suite = self.suite();
         let version = u16::try_from(version).unwrap_or(0);
         // A session of TLS 1.2 is resumed without a key exchange; some tell the old one's group.
         let group = if resumed && version == TLS_1_2 { None } else { self.group() };
         Agreed { version, suite, group, resumed, peer_verified: self.peer_verified() }
+    }
+
+    /// By its IANA name, which LibreSSL does not tell.
+    fn suite(&self) -> String {
+        let api = &self.library.api;
+        // SAFETY: `ssl` is alive; each call only reads it, and the suite's name is never freed.
+        unsafe {
+            let suite = (api.SSL_get_current_cipher)(self.ssl);
+            if suite.is_null() {
+                return String::new();
+            }
+            match api.SSL_CIPHER_standard_name {
+                Some(function) => text(function(suite)),
+                // Behind what SSL 3 had in front.
+                None => named(((api.SSL_CIPHER_get_id)(suite) & 0xffff) as u16),
+            }
+        }
     }
 
     fn peer_verified(&self) -> bool {
@@ -103,11 +125,29 @@ impl Connection {
     }
 }
 
+/// The IANA name of a suite, or its number if nobody here uses it.
+pub(crate) fn named(suite: u16) -> String {
+    let found = SUITES.iter().find(|(number, _)| *number == suite);
+    found.map_or_else(|| format!("{suite:#06x}"), |(_, name)| (*name).to_owned())
+}
+
 fn iana_group(nid: c_int) -> Option<u16> {
     let (_, name) = GROUP_NIDS.iter().find(|(number, _)| *number == nid)?;
     GROUPS.iter().find(|(_, group)| group == name).map(|(iana, _)| *iana)
 }
 
+/// Suites by their IANA numbers.
+const SUITES: [(u16, &str); 9] = [
+    (0x1301, "TLS_AES_128_GCM_SHA256"),
+    (0x1302, "TLS_AES_256_GCM_SHA384"),
+    (0x1303, "TLS_CHACHA20_POLY1305_SHA256"),
+    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+];
 /// OpenSSL's numbers of curves.
 const GROUP_NIDS: [(c_int, &str); 3] = [(415, "P-256"), (715, "P-384"), (1034, "X25519")];
 const NID_EC_PUBLIC_KEY: c_int = 408;

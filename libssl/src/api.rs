@@ -84,7 +84,7 @@ functions! {
         fn ERR_error_string_n(c_ulong, *mut c_char, usize);
         fn ERR_get_error() -> c_ulong;
         fn OpenSSL_version(c_int) -> *const c_char;
-        fn SSL_CIPHER_standard_name(*const Cipher) -> *const c_char;
+        fn SSL_CIPHER_get_id(*const Cipher) -> c_ulong;
         fn SSL_CTX_check_private_key(*const SslCtx) -> c_int;
         fn SSL_CTX_free(*mut SslCtx);
         fn SSL_CTX_get0_param(*mut SslCtx) -> *mut VerifyParam;
@@ -96,7 +96,6 @@ functions! {
         fn SSL_CTX_set_cipher_list(*mut SslCtx, *const c_char) -> c_int;
         fn SSL_CTX_set_ex_data(*mut SslCtx, c_int, *mut c_void) -> c_int;
         fn SSL_CTX_set_num_tickets(*mut SslCtx, usize) -> c_int;
-        fn SSL_CTX_set_options(*mut SslCtx, c_ulong) -> c_ulong;
         fn SSL_CTX_set_session_id_context(*mut SslCtx, *const u8, c_uint) -> c_int;
         fn SSL_CTX_set_verify(*mut SslCtx, c_int, *const c_void);
         fn SSL_CTX_use_PrivateKey_file(*mut SslCtx, *const c_char, c_int) -> c_int;
@@ -113,7 +112,6 @@ functions! {
         fn SSL_get_verify_result(*const Ssl) -> c_long;
         fn SSL_new(*mut SslCtx) -> *mut Ssl;
         fn SSL_read(*mut Ssl, *mut c_void, c_int) -> c_int;
-        fn SSL_session_reused(*const Ssl) -> c_int;
         fn SSL_set_accept_state(*mut Ssl);
         fn SSL_set_bio(*mut Ssl, *mut Bio, *mut Bio);
         fn SSL_set_connect_state(*mut Ssl);
@@ -137,6 +135,7 @@ functions! {
         fn EVP_PKEY_get0_EC_KEY(*mut Pkey) -> *const EcKey;
         fn EVP_PKEY_id(*const Pkey) -> c_int;
         fn OPENSSL_sk_num(*const Stack) -> c_int;
+        fn SSL_CIPHER_standard_name(*const Cipher) -> *const c_char;
         fn SSL_CTX_ctrl(*mut SslCtx, c_int, c_long, *mut c_void) -> c_long;
         fn SSL_CTX_get_cert_store(*const SslCtx) -> *mut X509Store;
         fn SSL_CTX_get_ex_new_index(
@@ -148,12 +147,14 @@ functions! {
         fn SSL_CTX_set_max_proto_version(*mut SslCtx, u16) -> c_int;
         fn SSL_CTX_set_min_proto_version(*mut SslCtx, u16) -> c_int;
         fn SSL_CTX_set_mode(*mut SslCtx, c_ulong) -> c_ulong;
+        fn SSL_CTX_set_options(*mut SslCtx, c_ulong) -> c_ulong;
         fn SSL_CTX_set_session_cache_mode(*mut SslCtx, c_int) -> c_int;
         fn SSL_CTX_set_verify_algorithm_prefs(*mut SslCtx, *const u16, usize) -> c_int;
         fn SSL_ctrl(*mut Ssl, c_int, c_long, *mut c_void) -> c_long;
         fn SSL_get1_peer_certificate(*const Ssl) -> *mut X509;
         fn SSL_get_group_id(*const Ssl) -> u16;
         fn SSL_get_peer_certificate(*const Ssl) -> *mut X509;
+        fn SSL_session_reused(*const Ssl) -> c_int;
         fn SSL_set0_rbio(*mut Ssl, *mut Bio);
         fn SSL_set0_wbio(*mut Ssl, *mut Bio);
         fn SSL_set_tlsext_host_name(*mut Ssl, *const c_char) -> c_int;
@@ -229,6 +230,18 @@ pub(crate) fn load(library: &Library, path: &std::path::Path) -> Result<Api, Err
     Api::load(library, path)
 }
 
+/// What an OpenSSL from before 1.1.0 calls itself; `None` if `library` is none.
+pub(crate) fn version_before_1_1(library: &Library) -> Option<String> {
+    type Version = unsafe extern "C" fn(c_int) -> *const c_char;
+    // SAFETY: the type is that of the function in its C header; LibreSSL has both.
+    let [old, new] = unsafe {
+        [&b"SSLeay_version"[..], b"OpenSSL_version"].map(|name| library.get::<Version>(name).ok())
+    };
+    let function = old.filter(|_| new.is_none())?;
+    // SAFETY: takes a number, gives a string that is never freed.
+    Some(unsafe { crate::connection::text(function(0)) })
+}
+
 const QUEUE_LINES_MAX: usize = 8;
 const QUEUE_LINE_BYTES_MAX: usize = 256;
 
@@ -240,7 +253,9 @@ pub(crate) mod number {
     pub(crate) const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
     pub(crate) const SSL_CTRL_GET_NEGOTIATED_GROUP: c_int = 134;
     pub(crate) const SSL_CTRL_GET_PEER_TMP_KEY: c_int = 109;
+    pub(crate) const SSL_CTRL_GET_SESSION_REUSED: c_int = 8;
     pub(crate) const SSL_CTRL_MODE: c_int = 33;
+    pub(crate) const SSL_CTRL_OPTIONS: c_int = 32;
     pub(crate) const SSL_CTRL_SET_GROUPS_LIST: c_int = 92;
     pub(crate) const SSL_CTRL_SET_MAX_PROTO_VERSION: c_int = 124;
     pub(crate) const SSL_CTRL_SET_MIN_PROTO_VERSION: c_int = 123;

@@ -307,8 +307,18 @@ impl Context {
             unsafe { (api.SSL_CTX_sess_set_new_cb)(self.raw, Some(session::keep_newest)) };
         }
         if version == TLS_1_2 && resumption != Resumption::Ticket {
-            // SAFETY: `raw` is not shared yet.
-            unsafe { (api.SSL_CTX_set_options)(self.raw, number::SSL_OP_NO_TICKET) };
+            let options = number::SSL_OP_NO_TICKET;
+            match api.SSL_CTX_set_options {
+                // SAFETY: `raw` is not shared yet.
+                Some(function) => unsafe {
+                    function(self.raw, options);
+                },
+                // SAFETY: the same; this number takes options as its long.
+                None => unsafe {
+                    let options = options as c_long;
+                    self.control(number::SSL_CTRL_OPTIONS, options, ptr::null_mut());
+                },
+            }
         }
         if side == Side::Server {
             // SAFETY: the same; the bytes are copied.

@@ -13,6 +13,17 @@ pub enum Error {
         /// The dynamic linker's own words.
         reason: String,
     },
+    /// An OpenSSL from before 1.1.0, whose functions are other ones.
+    #[error(
+        "{path} is {version}: in memory the lab drives 1.1.1 and later, and this one over sockets: \
+         sealane-lab bulk --over sockets --runtime asio --tls 1.2 --group p256 --stack {path}"
+    )]
+    Older {
+        /// The file.
+        path: String,
+        /// What it calls itself.
+        version: String,
+    },
     /// A library was loaded that lacks a function: another kind of library, or too old a one.
     #[error(
         "{path} has no function {symbol}: it is not {wanted}, or one older than the lab can use"

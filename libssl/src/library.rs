@@ -134,6 +134,9 @@ impl Library {
     }
 
     fn new(libssl: &libloading::os::unix::Library, path: &Path) -> Result<Self, Error> {
+        if let Some(version) = api::version_before_1_1(libssl) {
+            return Err(Error::Older { path: path.display().to_string(), version });
+        }
         let api = api::load(libssl, path)?;
         let version = version_text(&api, VERSION);
         let flavour = if version.starts_with("BoringSSL") {

@@ -7,7 +7,11 @@
     reason = "a test fails by panicking"
 )]
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use sealane_libssl::{Error, Library, s2n};
 
@@ -29,6 +33,12 @@ fn a_file_that_is_no_libssl_is_named_and_harms_nothing() {
     let error = s2n::Library::open(&other).err().unwrap().to_string();
     assert!(error.contains("not an s2n-tls"), "{error}");
 
+    let old = old_openssl(folder.path());
+    let error = Library::open(&old).err().unwrap();
+    assert!(matches!(error, Error::Older { .. }), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("is OpenSSL 1.0.2u") && error.contains("--runtime asio"), "{error}");
+
     // None of them is in the way of a real one, which is in the way of all others.
     let system = Library::of_the_system().unwrap();
     Library::open(&system).unwrap();
@@ -37,8 +47,19 @@ fn a_file_that_is_no_libssl_is_named_and_harms_nothing() {
     assert!(error.to_string().contains("start another"), "{error}");
 }
 
+/// What tells an OpenSSL before 1.1.0 from others: the name of the function that tells its version.
+fn old_openssl(folder: &Path) -> PathBuf {
+    let (source, library) = (folder.join("old.c"), folder.join("libssl.so.1.0.0"));
+    let text = "const char *SSLeay_version(int what) { return \"OpenSSL 1.0.2u  20 Dec 2019\"; }";
+    fs::write(&source, text).unwrap();
+    let mut command = Command::new("cc");
+    let status = command.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(status.expect("the package gcc").success());
+    library
+}
+
 /// The path of a library that this process has loaded.
-fn library_with(name: &str) -> std::path::PathBuf {
+fn library_with(name: &str) -> PathBuf {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
     let mut folders = paths.filter_map(|path| Path::new(path).parent());

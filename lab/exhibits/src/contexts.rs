@@ -5,11 +5,13 @@
 //! per-socket  per-client  per-pool  per-lane  digest     one trial each: N clients, a ping each
 //!     200         200         1         T        1       contexts, counted where they are built
 //! ```
-//! Beside the strategies stands MongoDB's own C driver as Debian has it, which builds a context for
-//! every socket. The checks are those of the write-up on its remedy, E1 to E8.
+//! Beside the strategies stands MongoDB's own C driver, as Debian has it and as it is since 1.28: the
+//! write-up's before and after. The checks are those of the write-up on its remedy, E1 to E8.
 
 mod checks;
 mod connection;
+mod connects;
+mod counted;
 mod library;
 mod mongoc;
 mod openssl;
@@ -33,6 +35,7 @@ use sealane_lab_harness::{
     trial::{Body, Reply},
 };
 use sealane_lab_model::error::Error;
+use sealane_lab_sharing::count;
 use sealane_lab_stacks::stacks;
 
 use setting::Setting;
@@ -82,6 +85,9 @@ pub struct Arguments {
     #[arg(long, default_value_t = 100, value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     swaps: u64,
+    /// Also counts writes to cache lines that another thread writes too; takes valgrind
+    #[arg(long)]
+    shared_writes: bool,
     #[command(flatten)]
     strict: Strict,
     #[command(flatten)]
@@ -96,6 +102,9 @@ pub struct Arguments {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    if arguments.shared_writes {
+        count::needs_valgrind()?;
+    }
     let interrupt = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let setting = Setting::new(arguments)?;
@@ -114,6 +123,7 @@ impl Body for ContextsTask {
     fn perform(&self) -> Result<Reply, Error> {
         match self {
             ContextsTask::BadOptions(client) => refusals::bad_options(client),
+            ContextsTask::Connects(task) => connects::run(task),
             ContextsTask::Libmongoc(task) => mongoc::run(task),
             ContextsTask::Names(task) => refusals::names(task),
             ContextsTask::Pings(task) => pings::run(task),

@@ -311,9 +311,13 @@ pub struct BulkRound {
     /// CPU time of the checks of what arrived, which is part of `cpu_ns`.
     #[serde(default)]
     pub check_ns: u64,
-    /// Times that the emulated lock was taken.
+    /// Times that locks were taken which the driver brings: the emulated one, or those of OpenSSL
+    /// before 1.1.0.
     #[serde(default)]
     pub lock_calls: u64,
+    /// The same by the lock's name, as the library has it; `emulated` is the driver's own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub locks: BTreeMap<String, u64>,
     /// In memory: wall and CPU time of each end and of the rest, all threads together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends: Option<BulkEnds>,

@@ -7,7 +7,7 @@
 //! A figure exists only if every byte that arrived was
 //! compared with what was sent.
 
-mod asio;
+pub(crate) mod asio;
 mod compat;
 mod content;
 mod control;
@@ -24,7 +24,7 @@ pub mod task;
 use std::{
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -49,7 +49,7 @@ use crate::{
         plan::Over,
         task::{BulkTask, Emulation, FaultKind, Loops, Runtime, Verify},
     },
-    stacks,
+    stacks::{self, libssl},
 };
 
 /// The arguments of `bulk`.
@@ -89,7 +89,8 @@ pub struct Arguments {
     /// One event loop for all threads, or one for each
     #[arg(long, value_delimiter = ',', value_enum, default_value = "shared,per-lane")]
     strategy: Vec<Loops>,
-    /// Faults of the past, under Asio: the lock around OpenSSL 1.0's error queues
+    /// Faults of the past, under Asio: the lock around OpenSSL 1.0's error queues, or its own locks
+    /// as OS X handed them out
     #[arg(long, value_delimiter = ',', value_enum, default_value = "none")]
     emulate: Vec<Emulation>,
     /// How arriving bytes are checked, inside the clock [default: sha256 over sockets]
@@ -224,7 +225,12 @@ fn library(task: &BulkTask) -> Result<Library, Error> {
     if task.stack == "openssl" {
         return Ok(Library::new(&task.stack, None, include));
     }
-    // Whoever can load it knows where it is, and that it is a libssl at all.
-    let path = stacks::load(&task.stack)?.identity().path;
-    Ok(Library::new(&task.stack, Some(Path::new(&path)), include))
+    let unknown = || Err(Error::Unsupported(format!("Asio cannot drive {}", task.stack)));
+    let path = libssl::path_of(&task.stack).unwrap_or_else(unknown)?;
+    // Whoever can load it knows that it is a libssl at all; an older one, only its own driver can.
+    match sealane_libssl::Library::open(&path) {
+        Ok(_) | Err(sealane_libssl::Error::Older { .. }) => {}
+        Err(error) => return Err(libssl::failed(error)),
+    }
+    Ok(Library::new(&task.stack, Some(&path), include))
 }

@@ -2,13 +2,16 @@
 
 mod build;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use sealane_lab_harness::options::Json;
 use sealane_lab_model::{error::Error, library::Identity};
 use serde::Serialize;
 
-use crate::stacks;
+use crate::stacks::{self, cache};
 
 /// The arguments of `stacks`.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,9 +27,12 @@ pub struct Arguments {
 enum Action {
     /// Builds stacks that are not there, from packages of cargo's registry
     Build {
-        /// Which: a name from the list, or `all`
+        /// Which: a name from the list, or `all` that packages carry
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
+        /// The sources of a stack that no package carries: openssl@1.0.2, libressl, libmongoc@1.30
+        #[arg(long, value_name = "FOLDER")]
+        from: Option<PathBuf>,
     },
 }
 
@@ -35,8 +41,8 @@ enum Action {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    if let Some(Action::Build { names }) = &arguments.action {
-        return build::build(names).map(|()| true);
+    if let Some(Action::Build { names, from }) = &arguments.action {
+        return build::build(names, from.as_deref()).map(|()| true);
     }
     let entries: Vec<Entry> = stacks::known().iter().map(|name| Entry::of(name)).collect();
     let missing: Vec<&str> =
@@ -45,6 +51,13 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let text = table(&entries, &missing);
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
     Ok(entries.iter().all(|entry| entry.failure.is_none()))
+}
+
+/// Where pkg-config finds the MongoDB driver that was built, if one was.
+#[must_use]
+pub fn libmongoc() -> Option<PathBuf> {
+    let library = cache::library(build::LIBMONGOC, "libmongoc-1.0.so")?;
+    Some(library.with_file_name("pkgconfig"))
 }
 
 #[derive(Serialize)]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Context, Library, Raw, Ticket};
-use crate::{Agreed, Error, Side, Step, connection::text};
+use crate::{Agreed, Error, Side, Step, agreed::named, connection::text};
 
 /// One end of one connection. It moves between threads, and no two use it at once.
 pub struct Connection {
@@ -185,12 +185,11 @@ impl Connection {
             )
         };
         let number = u16::from_be_bytes([first, second]);
-        let suite = SUITES.iter().find(|(iana, _)| *iana == number);
         let group = GROUPS.iter().find(|(_, name)| name.eq_ignore_ascii_case(&group));
         let version = VERSIONS.iter().find(|(own, _)| *own == version).map_or(0, |(_, iana)| *iana);
         Agreed {
             version,
-            suite: suite.map_or_else(|| format!("{number:#06x}"), |(_, name)| (*name).to_owned()),
+            suite: named(number),
             group: group.map(|(iana, _)| *iana).filter(|_| !(resumed && version == 0x0303)),
             resumed,
             // A client of s2n-tls that is done has verified the server.
@@ -347,17 +346,6 @@ const AGAIN: c_int = 11;
 
 const GROUPS: [(u16, &str); 4] =
     [(0x0017, "secp256r1"), (0x0018, "secp384r1"), (0x001d, "x25519"), (0x11ec, "X25519MLKEM768")];
-const SUITES: [(u16, &str); 9] = [
-    (0x1301, "TLS_AES_128_GCM_SHA256"),
-    (0x1302, "TLS_AES_256_GCM_SHA384"),
-    (0x1303, "TLS_CHACHA20_POLY1305_SHA256"),
-    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
-    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
-    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
-    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
-    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
-    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
-];
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;

@@ -54,21 +54,33 @@ impl Connection {
     /// # Errors
     /// There is none, or another one.
     pub(super) fn ping(&mut self) -> Result<(), Error> {
-        let request = ping::request(self.protocol);
+        let (request, protocol) = (ping::request(self.protocol), self.protocol);
         if request.is_empty() {
             return Ok(());
         }
+        self.ask(&request, |answer| ping::is_answered(protocol, answer)).map(|_| ())
+    }
+
+    /// Sends `request` and waits until its answer is whole.
+    ///
+    /// # Errors
+    /// What `is_whole` finds wrong with it, or there is none.
+    pub(super) fn ask(
+        &mut self,
+        request: &[u8],
+        is_whole: impl Fn(&[u8]) -> Result<bool, Error>,
+    ) -> Result<Vec<u8>, Error> {
         let (mut outgoing, mut answer) = (Vec::new(), Vec::new());
-        self.tls.send(&request, &mut outgoing)?;
+        self.tls.send(request, &mut outgoing)?;
         let mut incoming = [0; READ_BYTES];
         // The answer may come behind tickets, in pieces.
-        while !ping::is_answered(self.protocol, &answer)? {
-            self.socket.write_all(&outgoing).map_err(Error::io("send a ping"))?;
+        while !is_whole(&answer)? {
+            self.socket.write_all(&outgoing).map_err(Error::io("ask the server"))?;
             outgoing.clear();
             let length = read(&mut self.socket, &mut incoming)?;
             self.tls.receive(&incoming[..length], &mut answer, &mut outgoing)?;
         }
-        Ok(())
+        Ok(answer)
     }
 }
 

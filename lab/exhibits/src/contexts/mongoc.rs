@@ -1,41 +1,45 @@
-//! MongoDB's C driver as the system has it: `native/mongoc-ping.c`, compiled at first use and run.
+//! MongoDB's C driver, before its remedy and after: `native/mongoc-ping.c`, compiled at first use
+//! and run.
 
 use std::{
     collections::BTreeMap,
+    iter,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
 use sealane_lab_harness::{native::Program, trial::Reply};
 use sealane_lab_model::error::Error;
+use sealane_lab_stacks::inventory;
 use serde::Deserialize;
 
-use crate::contexts::{
-    pings::milliseconds,
-    task::{Libmongoc, Strategy},
-};
+use crate::contexts::{pings::milliseconds, task::Libmongoc};
 
-/// The row of the driver that this machine has: its name, its version, and who builds a context.
-///
-/// # Errors
-/// [`Error::Missing`] if it is not installed.
-pub(super) fn row() -> Result<String, Error> {
-    let version = ask("--modversion")?;
-    Ok(row_of(version.trim()))
+/// A driver that this machine has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Driver {
+    /// The driver's name and version. What it does is seen, not read from these.
+    pub(super) name: String,
+    /// The folder in which pkg-config finds it; `None` is where it looks by itself.
+    pub(super) pkg_config: Option<PathBuf>,
 }
 
-/// Whether a row is one of a driver that builds a context for every socket.
-pub(super) fn is_per_socket(row: &str) -> bool {
-    row.ends_with(&format!("({})", Strategy::PerSocket.name()))
+/// The system's driver, and the one that `stacks build` made; those that are here.
+pub(super) fn drivers() -> Vec<Driver> {
+    let folders = iter::once(None).chain(inventory::libmongoc().map(Some));
+    let driver = |pkg_config: Option<PathBuf>| {
+        let version = ask(pkg_config.as_deref(), "--modversion").ok()?;
+        Some(Driver { name: format!("libmongoc {}", version.trim()), pkg_config })
+    };
+    let mut drivers: Vec<Driver> = folders.filter_map(driver).collect();
+    drivers.dedup_by(|one, other| one.name == other.name);
+    drivers
 }
 
-fn row_of(version: &str) -> String {
-    let number = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
-    let mut parts = version.split('.');
-    let version_of: (u32, u32) = (number(parts.next()), number(parts.next()));
-    let strategy =
-        if version_of < PER_POOL_SINCE { Strategy::PerSocket } else { Strategy::PerPool };
-    format!("libmongoc {version} ({})", strategy.name())
+/// Why there is none.
+pub(super) fn none() -> Error {
+    missing("MongoDB's C driver", "apt-get install libmongoc-dev pkg-config")
 }
 
 /// Runs the pooled clients, and checks what they say.
@@ -52,8 +56,12 @@ pub(super) fn run(task: &Libmongoc) -> Result<Reply, Error> {
     }
     let words = |text: String| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let mut flags: Vec<String> = FLAGS.map(str::to_owned).to_vec();
-    flags.extend(words(ask("--cflags")?));
-    let mut libraries = words(ask("--libs")?);
+    let folder = task.pkg_config.as_deref();
+    flags.extend(words(ask(folder, "--cflags")?));
+    let mut libraries = words(ask(folder, "--libs")?);
+    // Where that one lies, so that the system's is not taken in its place.
+    let library = folder.and_then(Path::parent);
+    libraries.extend(library.map(|folder| format!("-Wl,-rpath,{}", folder.display())));
     libraries.extend(LIBRARIES.map(str::to_owned));
     let program = Program {
         name: "mongoc-ping",
@@ -86,14 +94,20 @@ pub(super) fn run(task: &Libmongoc) -> Result<Reply, Error> {
     Ok(Reply::Figures { figures, times: BTreeMap::new() })
 }
 
-/// What pkg-config knows of the library.
-fn ask(question: &str) -> Result<String, Error> {
-    let output = Command::new("pkg-config").args([question, PACKAGE]).stdin(Stdio::null()).output();
-    match output {
+/// What pkg-config knows of the library, in `folder` first.
+fn ask(folder: Option<&Path>, question: &str) -> Result<String, Error> {
+    let mut command = Command::new("pkg-config");
+    command.args([question, PACKAGE]).stdin(Stdio::null());
+    if let Some((folder, prefix)) = folder.and_then(|it| Some((it, it.parent()?.parent()?))) {
+        // It was built for another folder, and moved here when it was whole.
+        command.arg(format!("--define-variable=prefix={}", prefix.display()));
+        command.env("PKG_CONFIG_PATH", folder);
+    }
+    match command.output() {
         Ok(output) if output.status.success() => {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         }
-        _ => Err(missing("MongoDB's C driver", "apt-get install libmongoc-dev pkg-config")),
+        _ => Err(none()),
     }
 }
 
@@ -125,8 +139,6 @@ struct Said {
 
 const SOURCE: &str = include_str!("../../../native/mongoc-ping.c");
 const PACKAGE: &str = "libmongoc-1.0";
-/// CDRIVER-4656: clients of a pool have had one context since then.
-const PER_POOL_SINCE: (u32, u32) = (1, 28);
 /// The program's own functions must come before libssl's in the driver's eyes: `-rdynamic`.
 const FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-pthread", "-rdynamic"];
 const LIBRARIES: [&str; 2] = ["-lssl", "-lcrypto"];
@@ -134,23 +146,3 @@ const LIBRARIES: [&str; 2] = ["-lssl", "-lcrypto"];
 const CLIENTS_MAX: usize = 2_000;
 /// 2,000 clients took 100 s of one processor.
 const TIME_MAX: Duration = Duration::from_secs(600);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_driver_is_called_by_what_its_version_does() {
-        for (version, strategy) in [
-            ("1.23.1", "(per-socket)"),
-            ("1.27.6", "(per-socket)"),
-            ("1.28.0", "(per-pool)"),
-            ("1.30.4", "(per-pool)"),
-            ("2.0.0-rc1", "(per-pool)"),
-        ] {
-            let row = row_of(version);
-            assert_eq!(row, format!("libmongoc {version} {strategy}"));
-            assert_eq!(is_per_socket(&row), strategy == "(per-socket)");
-        }
-    }
-}

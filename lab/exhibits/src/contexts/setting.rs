@@ -13,25 +13,31 @@ use sealane_lab_harness::{
     credentials::Credentials,
     interrupt::Interrupt,
     strategies::{Cell, Plan, counted, measured},
-    trial::{Task, launch},
+    trial::{Fixed, Task, launch},
 };
 use sealane_lab_model::{document::Strategies, error::Error, scenario::Key};
+use sealane_lab_sharing::count;
 
 use crate::contexts::{
     Arguments,
-    checks::Judge,
-    library, mongoc,
+    checks::{EACH, Judge, SHARED},
+    connects::CONNECTING_THREADS,
+    library,
+    mongoc::{self, Driver},
     servers::{self, Server},
     target::{Choice, Protocol, Target},
-    task::{ClientTask, ContextsTask, Files, Libmongoc, Names, Pings, STRATEGIES, Strategy, Swaps},
+    task::{
+        ClientTask, Connects, ContextsTask, Files, Libmongoc, Pings, Refusals, STRATEGIES,
+        Strategy, Swaps,
+    },
 };
 
 /// What the arguments come to on this machine, with the servers that were started for it.
 pub(super) struct Setting<'a> {
     arguments: &'a Arguments,
     stacks: Vec<String>,
-    /// Name and version of MongoDB's driver, if it takes part.
-    libmongoc: Option<String>,
+    /// MongoDB's drivers that take part.
+    libmongoc: Vec<Driver>,
     lanes: usize,
     targets: Vec<(Target, Files)>,
     /// Two Redis servers, the roots of either of which do not lead to the other.
@@ -156,14 +162,14 @@ impl<'a> Setting<'a> {
         let client =
             ClientTask { stack: stack.to_owned(), target: target.clone(), files: files.clone() };
         let mut cells = Vec::new();
-        if let Some(row) = &self.libmongoc
-            && (stack, target.protocol) == (MONGOCS_STACK, Protocol::Mongodb)
-        {
-            let (target, files) = (target.clone(), files.clone());
-            let clients = self.clients();
-            let job = ContextsTask::Libmongoc(Libmongoc { target, files, clients });
-            let strategy = row.clone();
-            cells.push(Cell { strategy, variant: variant.clone(), task: Task::new(&job)? });
+        if (stack, target.protocol) == (MONGOCS_STACK, Protocol::Mongodb) {
+            for Driver { name, pkg_config } in &self.libmongoc {
+                let (target, files) = (target.clone(), files.clone());
+                let (clients, pkg_config) = (self.clients(), pkg_config.clone());
+                let job = ContextsTask::Libmongoc(Libmongoc { target, files, clients, pkg_config });
+                let (strategy, variant) = (name.clone(), variant.clone());
+                cells.push(Cell { strategy, variant, task: Task::new(&job)? });
+            }
         }
         let cell = |strategy: Strategy, threads, variant: &BTreeMap<_, _>| {
             let job = ContextsTask::Pings(Pings {
@@ -203,43 +209,76 @@ impl<'a> Setting<'a> {
         strategies: &mut Strategies,
         interrupt: &Interrupt,
     ) -> Result<(), Error> {
-        let Some((target, files)) = self.targets.first() else { return Ok(()) };
-        let mut judge = Judge::new(
-            self.clients() as u64,
-            self.arguments.sockets.into(),
-            self.arguments.pools.into(),
-            self.lanes as u64,
-            library::certificates_in(&files.ca)?,
-        );
-        for stack in &self.stacks {
-            let client =
-                ClientTask { stack: stack.clone(), target: target.clone(), files: files.clone() };
-            let connections = (self.clients() as u64).min(NAMES_MAX);
-            let mut jobs = vec![
-                ("E5", ContextsTask::Names(Names { client: client.clone(), connections })),
-                ("E6", ContextsTask::BadOptions(client)),
-            ];
-            jobs.extend(self.rivals.as_ref().map(|rivals| {
-                let job = Swaps {
-                    stack: stack.clone(),
-                    targets: rivals.targets.clone(),
-                    roots: rivals.roots.clone(),
-                    threads: SWAP_THREADS,
-                    swaps: self.arguments.swaps,
-                    per_second: SWAPS_PER_SECOND,
-                    fault: self.arguments.fault,
-                };
-                ("E3", ContextsTask::Swaps(job))
-            }));
-            for (check, job) in jobs {
-                if interrupt.is_pressed() {
-                    return Err(Error::Interrupted);
-                }
-                let result = launch::run(&Task::new(&job)?, self.time_max());
-                judge.hear(check, stack, result);
+        let Some((_, files)) = self.targets.first() else { return Ok(()) };
+        let mut judge = Judge {
+            clients: self.clients() as u64,
+            sockets: self.clients() as u64 * u64::from(self.arguments.sockets),
+            pools: self.arguments.pools.into(),
+            lanes: self.lanes as u64,
+            bundle: library::certificates_in(&files.ca)?,
+            refusals: (self.clients() as u64).min(REFUSALS_MAX),
+            heard: BTreeMap::new(),
+        };
+        for (check, stack, job) in self.jobs() {
+            if interrupt.is_pressed() {
+                return Err(Error::Interrupted);
             }
+            let result = launch::run(&Task::new(&job)?, self.time_max());
+            judge.hear(check, stack, result);
+        }
+        if self.arguments.shared_writes {
+            self.count_shared_writes(&mut judge, interrupt)?;
+        }
+        for row in &mut strategies.rows {
+            judge.label(row);
         }
         strategies.checks = judge.checks(strategies);
+        Ok(())
+    }
+
+    /// The trials that checks rest on, by check and stack: to Redis servers that count, if this
+    /// machine has any.
+    fn jobs(&self) -> Vec<(&'static str, &str, ContextsTask)> {
+        let mut jobs = Vec::new();
+        let Some(Rivals { targets, roots, .. }) = &self.rivals else { return jobs };
+        let fault = self.arguments.fault;
+        for stack in &self.stacks {
+            let files = Files { ca: roots[0].clone(), identification: None };
+            let client = ClientTask { stack: stack.clone(), target: targets[0].clone(), files };
+            let rounds = (self.clients() as u64).min(REFUSALS_MAX);
+            let refusals = Refusals { client, rounds, fault };
+            let swaps = Swaps {
+                stack: stack.clone(),
+                targets: targets.clone(),
+                roots: roots.clone(),
+                threads: SWAP_THREADS,
+                swaps: self.arguments.swaps,
+                per_second: SWAPS_PER_SECOND,
+                fault,
+            };
+            jobs.push(("E3", stack.as_str(), ContextsTask::Swaps(swaps)));
+            jobs.push(("E5", stack, ContextsTask::Names(refusals.clone())));
+            jobs.push(("E6", stack, ContextsTask::BadOptions(refusals)));
+        }
+        jobs
+    }
+
+    /// Shared writes per connection, of two threads with one context and with one each.
+    fn count_shared_writes(&self, judge: &mut Judge, interrupt: &Interrupt) -> Result<(), Error> {
+        let Some((_, files)) = self.targets.first() else { return Ok(()) };
+        for stack in &self.stacks {
+            let mut counted = BTreeMap::new();
+            for (name, shared) in [(SHARED, true), (EACH, false)] {
+                let (stack, files) = (stack.clone(), files.clone());
+                let fault = self.arguments.fault;
+                let task = Connects { stack, files, shared, fixed: CONNECTS, fault };
+                let task = Task::new(&ContextsTask::Connects(task))?;
+                let connections = CONNECTS.count * CONNECTING_THREADS as u64;
+                let writes = count::shared_writes(&task, connections, interrupt)?;
+                counted.insert(name.to_owned(), writes.total.server);
+            }
+            judge.heard.insert(("E8", stack.clone()), Ok(counted));
+        }
         Ok(())
     }
 
@@ -270,11 +309,11 @@ impl Rivals {
     }
 }
 
-/// The stacks to measure, and MongoDB's driver if it is one of them.
-fn chosen(asked: &[String], mongodb: bool) -> Result<(Vec<String>, Option<String>), Error> {
+/// The stacks to measure, and MongoDB's drivers if they are among them.
+fn chosen(asked: &[String], mongodb: bool) -> Result<(Vec<String>, Vec<Driver>), Error> {
     if asked.is_empty() {
         let stacks = DEFAULT_STACKS.map(str::to_owned).to_vec();
-        return Ok((stacks, mongodb.then(|| mongoc::row().ok()).flatten()));
+        return Ok((stacks, if mongodb { mongoc::drivers() } else { Vec::new() }));
     }
     let mut stacks = asked.to_vec();
     stacks.retain(|stack| stack != LIBMONGOC);
@@ -283,7 +322,11 @@ fn chosen(asked: &[String], mongodb: bool) -> Result<(Vec<String>, Option<String
         let text = "libmongoc stands beside --stack openssl and --target mongodb";
         return Err(Error::Unsupported(text.into()));
     }
-    Ok((stacks, driver.then(mongoc::row).transpose()?))
+    let drivers = if driver { mongoc::drivers() } else { Vec::new() };
+    if driver && drivers.is_empty() {
+        return Err(mongoc::none());
+    }
+    Ok((stacks, drivers))
 }
 
 /// Where systems keep the roots that they trust.
@@ -324,9 +367,11 @@ const BUNDLES: [&str; 2] =
 /// Clients that are there at once.
 const CLIENT_THREADS_MAX: usize = 256;
 /// Pairs of connections to a right and to a wrong name.
-const NAMES_MAX: u64 = 1_000;
+const REFUSALS_MAX: u64 = 1_000;
 /// Threads that the write-up's check asks for.
 const SWAP_THREADS: usize = 8;
 const SWAPS_PER_SECOND: u64 = 100;
+/// A library makes its first connections before any is counted.
+const CONNECTS: Fixed = Fixed { warm_up: 2, count: 10 };
 const TIME_MAX: Duration = Duration::from_secs(60);
 const TIME_PER_SOCKET_MAX: Duration = Duration::from_millis(200);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use sealane_lab_harness::trial::Fixed;
 use serde::{Deserialize, Serialize};
 
 use crate::contexts::target::Target;
@@ -11,11 +12,13 @@ use crate::contexts::target::Target;
 #[serde(tag = "job", rename_all = "kebab-case")]
 pub enum ContextsTask {
     /// Options that name no usable file.
-    BadOptions(ClientTask),
+    BadOptions(Refusals),
+    /// Connections of threads that share a context, or do not.
+    Connects(Connects),
     /// MongoDB's own C driver.
     Libmongoc(Libmongoc),
     /// Right and wrong names on one context, in turn.
-    Names(Names),
+    Names(Refusals),
     /// A ping per socket.
     Pings(Pings),
     /// The context changes while threads connect.
@@ -112,15 +115,21 @@ pub struct Libmongoc {
     pub files: Files,
     /// How many.
     pub clients: usize,
+    /// Where pkg-config finds the driver; `None`: where it finds the system's.
+    pub pkg_config: Option<PathBuf>,
 }
 
-/// Connections that ask for the right name and for a wrong one in turn.
+/// Clients that must be refused, and in turn with them clients that must be served, of a Redis that
+/// counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Names {
+pub struct Refusals {
     /// What all of them are.
     pub client: ClientTask,
-    /// Connections of each kind.
-    pub connections: u64,
+    /// How often each is refused.
+    pub rounds: u64,
+    /// A fault to commit, which the checks must find: a test interface.
+    #[serde(default)]
+    pub fault: Option<Fault>,
 }
 
 /// Two sets of roots that take turns, each with a server of its own.
@@ -143,6 +152,22 @@ pub struct Swaps {
     pub fault: Option<Fault>,
 }
 
+/// Connections that threads begin and drop between marks, for an instrument.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connects {
+    /// The stack's name, or the path of a libssl.
+    pub stack: String,
+    /// What the contexts are built from.
+    pub files: Files,
+    /// From one context, or from one for each thread.
+    pub shared: bool,
+    /// Connections of each thread.
+    pub fixed: Fixed,
+    /// A fault to commit, which the checks must find: a test interface.
+    #[serde(default)]
+    pub fault: Option<Fault>,
+}
+
 /// What a trial does wrong when told to, so that tests see the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -151,8 +176,12 @@ pub enum Fault {
     Hoard,
     /// A context is never freed.
     Leak,
+    /// Threads that should have a context each share one.
+    OneContext,
     /// Every socket builds a context, whatever the strategy's name.
     Rebuild,
+    /// Clients that must be served in turn with refused ones say nothing.
+    Silent,
     /// A swap says that the roots changed, and leaves the old ones.
     TornSwap,
 }

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, path::Path, process::Command};
 
 use sealane_lab_harness::{
     credentials::Credentials,
+    journal,
     trial::{Fixed, Reply, Task},
 };
 use sealane_lab_model::scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version};
@@ -42,6 +43,44 @@ fn every_c_stack_does_what_each_scenario_asks_or_says_that_it_cannot() {
         unsupported.iter().for_each(|(reason, count)| println!("  {count} not: {reason}"));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What the Asio write-up ran, and what it put in its place: the old library's locks are its own, as
+/// many as the write-up's profile says and most of them where it says.
+#[test]
+#[ignore = "what it needs takes an hour to build, or sources that no package carries"]
+fn every_libssl_carries_bytes_under_asio_and_the_old_one_takes_its_locks() {
+    let others = |name: &String| name.starts_with("rustls") || name.contains("s2n");
+    let mut names = stacks::known();
+    names.retain(|name| !others(name) && !name.starts_with("sealane"));
+    names.push("openssl@1.0.2".to_owned());
+    for name in names {
+        let folder = tempfile::tempdir().unwrap();
+        let json = folder.path().join("run.json");
+        let output = Command::new(env!("CARGO_BIN_EXE_sealane-lab"))
+            .args(["bulk", "--over=sockets", "--runtime=asio", "--tls=1.2", "--group=p256"])
+            .args(["--threads=2", "--connections=4", "--messages=4", "--size=1M", "--rounds=1"])
+            .args(["--strategy=shared", "--stack", &name, "--json"])
+            .arg(&json)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        if told.contains("openssl@1.0.2 is missing") {
+            println!("skipped: sealane-lab stacks build openssl@1.0.2 was not run here");
+            continue;
+        }
+        assert!(output.status.success(), "{name}: {told}");
+        let run = journal::read(&json).unwrap();
+        let round = &run.bulk[0].rounds[0];
+        println!("{name}: {:?}", round.locks);
+        if name == "openssl@1.0.2" {
+            let per_mib = round.lock_calls as f64 / 16.0;
+            assert!((1_300.0..1_700.0).contains(&per_mib), "{round:?}");
+            assert!(round.locks["err"] * 10 > round.lock_calls * 8, "{round:?}");
+        } else {
+            assert_eq!(round.lock_calls, 0, "{name}");
+        }
+    }
 }
 
 fn trial(stack: &str, scenario: &Scenario, credentials: &Path) -> Reply {

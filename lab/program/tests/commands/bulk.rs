@@ -161,20 +161,30 @@ fn the_emulated_lock_is_taken_and_only_where_it_is_asked_for() {
     let calls = |series: &BulkSeries| series.rounds[0].lock_calls;
     let [without, with] = &run.bulk[..] else { panic!("{:?}", run.bulk) };
     assert_eq!((calls(without), with.emulate.as_deref()), (0, Some("error-lock")));
-    // 4 connections, 4 messages of 4 records, two ends, twice each; a read may bring less.
-    assert!(calls(with) >= 4 * 4 * 4 * 2 * 2, "{}", calls(with));
+    // As many as OpenSSL 1.0.2 takes, and 4 connections carry 4 messages of 64 KiB: one MiB.
+    assert!((1_300..1_700).contains(&calls(with)), "{}", calls(with));
+    assert_eq!(with.rounds[0].locks["emulated"], calls(with));
 }
 
 #[test]
-fn every_runtime_speaks_what_the_write_up_ran_and_checks_a_key_of_either_kind() {
-    for driver in DRIVERS {
-        for key in ["p256", "rsa2048"] {
-            let mut command = driven(driver);
-            command.args(["--tls", "1.2", "--key", key, "--messages", "2", "--size", "1K"]);
+fn every_runtime_speaks_both_versions_with_every_key() {
+    for (tls, version) in [("1.2", Version::Tls12), ("1.3", Version::Tls13)] {
+        for key in ["ed25519", "p256", "p384", "rsa2048"] {
+            let mut command = lab(&CACHE);
+            command.args(["--over", "sockets", "--runtime", "lanes,tokio,tokio-per-core,asio"]);
+            command.args(["--stack", "openssl,rustls-ring,sealane", "--threads", "1"]);
+            command.args(["--connections", "1", "--messages", "1", "--size", "1K"]);
+            command.args(["--rounds", "1", "--tls", tls, "--key", key]);
             let (output, run) = document(command);
-            assert!(output.status.success(), "{driver:?}, {key}: {}", text(&output));
-            let negotiated = only(&run).negotiated.as_ref().unwrap();
-            assert_eq!(negotiated.version, Version::Tls12, "{driver:?}, {key}");
+            assert!(output.status.success(), "{tls} {key}: {}", text(&output));
+            for [runtime, loops, stack] in DRIVERS {
+                let found = run.bulk.iter().find(|series| {
+                    [&series.runtime, series.loops.as_ref().unwrap(), &series.stack]
+                        == [runtime, loops, stack]
+                });
+                let negotiated = found.unwrap().negotiated.as_ref().unwrap();
+                assert_eq!(negotiated.version, version, "{found:?}");
+            }
         }
     }
 }
@@ -250,6 +260,7 @@ fn what_does_not_go_together_is_told() {
         (&["--over", "sockets", "--connections", "5000"], "connections"),
         (&["--size", "65M"], "bytes per message"),
         (&["--stack", "openssl", "--emulate", "error-lock"], "alone emulates"),
+        (&["--stack", "openssl", "--emulate", "fair-locks"], "alone emulates"),
         (&["--stack", "no-such-stack", "--rounds", "1"], "no stack is called"),
     ] {
         let output = lab(&CACHE).args(arguments).output().unwrap();

@@ -85,12 +85,13 @@ fn the_system_s_roots_are_parsed_once_for_equal_options() {
 #[test]
 fn each_check_finds_its_fault() {
     let faults = [
-        ("rebuild", ["E1", "E7"]),
-        ("leak", ["E1", "E4"]),
-        ("torn-swap", ["E3", "E3"]),
-        ("hoard", ["E4", "E4"]),
+        ("rebuild", ["E1", "E7"], "E5"),
+        ("leak", ["E1", "E4"], "E5"),
+        ("torn-swap", ["E3", "E3"], "E5"),
+        ("hoard", ["E4", "E4"], "E5"),
+        ("silent", ["E5", "E6"], "E4"),
     ];
-    for (fault, failed) in faults {
+    for (fault, failed, untouched) in faults {
         let folder = tempfile::tempdir().unwrap();
         let roots = one_root(folder.path());
         let fault = format!("--fault={fault}");
@@ -111,7 +112,25 @@ fn each_check_finds_its_fault() {
             assert_eq!(verdicts[check], Some(false), "{fault}: {text}");
             assert!(text.contains(&format!("{check} FAILS: ")), "{text}");
         }
-        assert_eq!(verdicts["E5"], Some(true), "{fault}: {text}");
+        assert_eq!(verdicts[untouched], Some(true), "{fault}: {text}");
+    }
+}
+
+#[test]
+fn a_context_per_lane_is_told_from_a_shared_one_by_shared_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let roots = one_root(folder.path());
+    let ca = ["--ca", roots.to_str().unwrap()];
+    for (fault, wanted) in [(None, true), (Some("--fault=one-context"), false)] {
+        let quick = ["--target=redis", "--clients=2", "--strategy=digest", "--swaps=1"];
+        let counted = ["--stack=openssl", "--shared-writes"];
+        let arguments = [&quick[..], &counted, &ca, fault.as_slice()].concat();
+        let (output, contexts) = contexts(folder.path(), &arguments);
+        let text = texts(&output);
+        let found = contexts.checks.iter().find(|check| check.id == "E8");
+        let found = found.unwrap_or_else(|| panic!("{text:?}"));
+        assert_eq!(found.holds, Some(wanted), "{found:?} {text:?}");
+        assert_eq!(output.status.success(), wanted, "{text:?}");
     }
 }
 
@@ -183,12 +202,15 @@ fn mongodb_s_protocol_is_pinged_beside_its_own_driver() {
     let (text, errors) = texts(&output);
     println!("{text}");
     assert!(output.status.success(), "{text}\n{errors}");
-    let driver = &contexts.rows[0];
-    assert!(driver.strategy.starts_with("libmongoc "), "{driver:?}");
-    assert_eq!(driver.figures["pings"], [40.0]);
-    // One for each client's socket and those that watch the server, or a few of a pool.
-    let is_per_socket = driver.strategy.ends_with(" (per-socket)");
-    assert_eq!(driver.figures["contexts_built"][0] > 40.0, is_per_socket, "{driver:?}");
+    let drivers = contexts.rows.iter().filter(|row| row.strategy.starts_with("libmongoc "));
+    let drivers: Vec<_> = drivers.collect();
+    assert!(!drivers.is_empty());
+    for driver in drivers {
+        // One for each client's socket and those that watch the server, or a few of a pool.
+        let is_per_socket = driver.strategy.ends_with(" (per-socket)");
+        assert!(is_per_socket || driver.strategy.ends_with(" (per-pool)"), "{driver:?}");
+        assert_eq!(driver.figures["contexts_built"][0] > 40.0, is_per_socket, "{driver:?}");
+    }
     let pinged = |row: &sealane_lab_model::document::StrategyRow| row.figures["pings"] == [40.0];
     assert!(contexts.rows.iter().all(pinged));
 }

@@ -132,6 +132,21 @@ fn missing_tools_are_named_with_their_packages_before_anything_is_done() {
 }
 
 #[test]
+fn sources_that_no_package_carries_are_asked_for_and_looked_at() {
+    let cache = tempfile::tempdir().unwrap();
+    let empty = cache.path().to_str().unwrap();
+    for (arguments, wanted) in [
+        (&["openssl@1.0.2"][..], "stacks build openssl@1.0.2 --from FOLDER"),
+        (&["openssl@1.0.2", "--from", empty], "crypto/opensslv.h: No such file"),
+        (&["openssl@3.5", "--from", empty], "comes from the package openssl-src"),
+    ] {
+        let output = lab(cache.path(), &[&["stacks", "build"], arguments].concat());
+        assert!(!output.status.success() && text(&output).contains(wanted), "{}", text(&output));
+        assert!(!cache.path().join("sealane").exists());
+    }
+}
+
+#[test]
 fn two_builds_at_once_do_not_touch_each_other() {
     let cache = tempfile::tempdir().unwrap();
     let stacks = cache.path().join("sealane").join("stacks");

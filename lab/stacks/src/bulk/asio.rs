@@ -2,6 +2,7 @@
 //! it for each trial.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -24,7 +25,7 @@ use serde::Deserialize;
 use crate::{
     bulk::{
         sockets,
-        task::{BulkTask, Fault, FaultKind, word},
+        task::{BulkTask, Emulation, Fault, FaultKind, Loops, Runtime, Verify, word},
     },
     compat::openssl_names,
     stacks::{cache, libssl},
@@ -135,7 +136,8 @@ pub(crate) fn run(task: &BulkTask, library: &Library) -> Result<BulkOutcome, Err
         wall_ns: said.wall_ns,
         cpu_ns: said.cpu_ns,
         check_ns: said.check_ns,
-        lock_calls: said.error_locks,
+        lock_calls: said.locks.values().sum(),
+        locks: said.locks,
         migrated: said.migrated,
         threads: said.threads,
         ..BulkRound::default()
@@ -151,6 +153,28 @@ pub(crate) fn run(task: &BulkTask, library: &Library) -> Result<BulkOutcome, Err
     let negotiated = Negotiated { group: client.group.or(server.group), ..server };
     let driver = Some(format!("Asio {}", version(said.asio)));
     Ok(BulkOutcome { stack, driver, negotiated, round })
+}
+
+/// The least that shows whether a library of an OpenSSL before 1.1.0 works: a message of one byte.
+pub(crate) fn first_byte(stack: String, credentials: PathBuf) -> BulkTask {
+    BulkTask {
+        stack,
+        runtime: Runtime::Asio,
+        loops: Some(Loops::Shared),
+        emulate: Emulation::None,
+        scenario: Scenario { version: Version::Tls12, group: Group::P256, ..Scenario::default() },
+        threads: 1,
+        connections: 1,
+        messages: 1,
+        message_bytes: 1,
+        record_bytes: usize::MAX,
+        verify: Verify::Compare,
+        fault: None,
+        processors: Vec::new(),
+        credentials,
+        include: None,
+        window_ms: 1,
+    }
 }
 
 /// `ASIO_VERSION` in people's form.
@@ -223,7 +247,8 @@ struct Said {
     check_ns: u64,
     migrated: u64,
     threads: u64,
-    error_locks: u64,
+    /// Acquisitions in the transfer, by the lock's name.
+    locks: BTreeMap<String, u64>,
     server: Agreed,
     client: Agreed,
     library: String,

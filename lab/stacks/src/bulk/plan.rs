@@ -9,7 +9,7 @@ use crate::{
         Arguments, compat,
         task::{BulkTask, Emulation, Fault, FaultKind, Loops, Runtime, Verify},
     },
-    stacks,
+    stacks::{self, libssl},
 };
 
 /// Where bytes travel.
@@ -119,7 +119,7 @@ impl Arguments {
         let mut tasks = Vec::new();
         for (runtime, loops, stack) in self.drivers() {
             for emulate in &self.emulate {
-                if runtime != Runtime::Asio && *emulate != Emulation::None {
+                if !plays(runtime, &stack, *emulate) {
                     continue;
                 }
                 for size in &self.size {
@@ -202,8 +202,9 @@ impl Arguments {
 /// Why nothing is left to do.
 pub(super) const NO_DRIVER: &str = concat!(
     "no stack asked for goes with a runtime and strategy asked for: lanes drive sealane, one loop ",
-    "per lane; Asio drives libssl, and alone emulates; tokio drives all, but in a shared loop not ",
-    "sealane, whose sessions belong to a thread"
+    "per lane; Asio drives libssl, and alone emulates: fair locks in OpenSSL 1.0.2, the error ",
+    "lock in others; tokio drives all, but in a shared loop not sealane, whose sessions belong to ",
+    "a thread"
 );
 
 /// Whether `runtime` can drive `stack`, as far as the names tell.
@@ -217,6 +218,17 @@ pub(super) fn drives(runtime: Runtime, stack: &str) -> bool {
         // A session of Sealane's engine belongs to the thread that began it.
         Runtime::Tokio => stack != SEALANE,
         Runtime::Memory | Runtime::TokioPerCore => true,
+    }
+}
+
+/// Whether `emulate` makes sense there: OpenSSL before 1.1.0 has the lock, others have none to hand
+/// out.
+fn plays(runtime: Runtime, stack: &str, emulate: Emulation) -> bool {
+    let is_old = stack == libssl::OLD.0 || stack.ends_with(libssl::OLD.1);
+    match emulate {
+        Emulation::None => true,
+        Emulation::ErrorLock => runtime == Runtime::Asio && !is_old,
+        Emulation::FairLocks => runtime == Runtime::Asio && is_old,
     }
 }
 

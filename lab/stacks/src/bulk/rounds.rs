@@ -162,7 +162,7 @@ fn invalid(round: &BulkRound, stolen_percent: f64) -> Option<Invalid> {
 }
 
 /// What is compared: a loop per lane with a shared one, an emulated fault with none, many threads
-/// under such a fault with one, and in memory each stack with the first one.
+/// under such a fault with one, and in memory and under Asio each stack with the first one.
 fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
     let mut found = Vec::new();
     for (of, task) in tasks.iter().enumerate() {
@@ -174,16 +174,17 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
             let by_loops = (task.loops, other.loops) == (Some(Loops::PerLane), Some(Loops::Shared))
                 && family(other.runtime) == family(task.runtime)
                 && (same_threads && same_stack && same_fault);
-            let by_fault = (task.emulate, other.emulate) == (Emulation::ErrorLock, Emulation::None)
+            let by_fault = (task.emulate != Emulation::None && other.emulate == Emulation::None)
                 && (same_threads && same_stack && same_driver);
-            let by_threads = task.emulate == Emulation::ErrorLock
+            let by_threads = task.emulate != Emulation::None
                 && task.threads > 1
                 && other.threads == 1
                 && (same_stack && same_driver && same_fault);
-            let by_stack = task.runtime == Runtime::Memory
-                && other.stack == tasks[0].stack
-                && !same_stack
-                && (same_threads && same_fault);
+            // The write-up's first step: another library, in the same loops.
+            let by_library = task.runtime == Runtime::Asio && task.emulate == Emulation::None;
+            let by_stack = (other.stack == tasks[0].stack && !same_stack)
+                && (same_threads && same_driver)
+                && (by_library || task.runtime == Runtime::Memory && same_fault);
             size_of(other) == size_of(task) && (by_loops || by_fault || by_threads || by_stack)
         };
         for (to, _) in tasks.iter().enumerate().filter(|(_, other)| is_peer(other)) {
@@ -244,9 +245,8 @@ mod tests {
     use super::*;
     use crate::bulk::task::Verify;
 
-    #[test]
-    fn only_what_differs_in_one_thing_is_compared() {
-        let task = |threads, loops, emulate| BulkTask {
+    fn task(threads: usize, loops: Loops, emulate: Emulation) -> BulkTask {
+        BulkTask {
             stack: "openssl".into(),
             runtime: Runtime::Asio,
             loops: Some(loops),
@@ -263,7 +263,27 @@ mod tests {
             credentials: PathBuf::new(),
             include: None,
             window_ms: 1,
-        };
+        }
+    }
+
+    fn compared(tasks: &[BulkTask], wanted: &[(usize, usize)]) {
+        let mut all: Vec<BulkSeries> = tasks.iter().map(series).collect();
+        for series in &mut all {
+            let round = BulkRound { bytes: 1, wall_ns: 1, ..BulkRound::default() };
+            series.rounds = vec![round; 3];
+        }
+        let place = |name: &str| all.iter().position(|series| table::name(series) == name);
+        let pairs: Vec<_> = comparisons(tasks, &all)
+            .iter()
+            .map(|found| (place(&found.of).unwrap(), place(&found.to).unwrap()))
+            .collect();
+        assert_eq!(pairs, wanted);
+        let cells: Vec<usize> = (0..tasks.len()).collect();
+        assert_eq!(blocks(tasks), [cells]);
+    }
+
+    #[test]
+    fn only_what_differs_in_one_thing_is_compared() {
         let [none, lock] = [Emulation::None, Emulation::ErrorLock];
         let tasks = [
             task(1, Loops::Shared, none),
@@ -272,18 +292,20 @@ mod tests {
             task(2, Loops::Shared, lock),
             task(2, Loops::PerLane, lock),
         ];
-        let mut all: Vec<BulkSeries> = tasks.iter().map(series).collect();
-        for series in &mut all {
-            let round = BulkRound { bytes: 1, wall_ns: 1, ..BulkRound::default() };
-            series.rounds = vec![round; 3];
-        }
-        let place = |name: &str| all.iter().position(|series| table::name(series) == name);
-        let pairs: Vec<_> = comparisons(&tasks, &all)
-            .iter()
-            .map(|found| (place(&found.of).unwrap(), place(&found.to).unwrap()))
-            .collect();
-        assert_eq!(pairs, [(2, 0), (3, 1), (3, 2), (4, 3)]);
-        assert_eq!(blocks(&tasks), [[0, 1, 2, 3, 4]]);
+        compared(&tasks, &[(2, 0), (3, 1), (3, 2), (4, 3)]);
+    }
+
+    #[test]
+    fn the_library_is_one_step_and_the_loop_another() {
+        let old =
+            |emulate| BulkTask { stack: "openssl@1.0.2".into(), ..task(2, Loops::Shared, emulate) };
+        let tasks = [
+            old(Emulation::None),
+            old(Emulation::FairLocks),
+            task(2, Loops::Shared, Emulation::None),
+            task(2, Loops::PerLane, Emulation::None),
+        ];
+        compared(&tasks, &[(1, 0), (2, 0), (2, 1), (3, 2)]);
     }
 
     #[test]

@@ -157,8 +157,10 @@ pub enum Loops {
 pub enum Emulation {
     /// The library as it is today.
     None,
-    /// The lock around OpenSSL 1.0's error queues.
+    /// The lock around OpenSSL 1.0's error queues, in a library that has none.
     ErrorLock,
+    /// OpenSSL 1.0's own locks handed to whoever waits longest, as OS X did.
+    FairLocks,
 }
 
 /// How what arrives is compared with what was sent; inside the clock, and told apart.

@@ -1,5 +1,5 @@
-//! Builds stacks from registry packages, [`build`]: sources by cargo, libraries by the project's
-//! own scripts, one checked handshake, and only then a name in the cache.
+//! Builds stacks from registry packages or a folder, [`build`]: sources by cargo, libraries by the
+//! project's own scripts, one checked handshake, and only then a name in the cache.
 //!
 //! ```text
 //! stacks/.lock                one build at a time
@@ -31,8 +31,10 @@ use sealane_lab_harness::{
 };
 use sealane_lab_model::{error::Error, scenario::Scenario};
 
-use crate::{handshake::Handshakes, stacks::cache};
-use recipe::{Layout, Maker, Progress, RECIPES, Recipe, Step};
+use crate::{bulk::asio, handshake::Handshakes, stacks::cache};
+use recipe::{Layout, Maker, Progress, RECIPES, Recipe, Source, Step};
+
+pub(super) use recipe::LIBMONGOC;
 use step::Runner;
 
 /// The names of all stacks that can be built, and whether each one is.
@@ -40,12 +42,13 @@ pub(super) fn names() -> impl Iterator<Item = (&'static str, bool)> {
     RECIPES.iter().map(|recipe| (recipe.name, recipe.is_built()))
 }
 
-/// Builds those of `names` that are missing, and what they need; `all` is all.
+/// Builds those of `names` that are missing, and what they need; `all` is all that packages carry.
+/// `from` is the folder of sources that none carries.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a name that is none, [`Error::Missing`] for tools,
+/// [`Error::Unsupported`] for a name that is none, [`Error::Missing`] for tools and sources,
 /// [`Error::Interrupted`]; a step that failed, with the end of its log.
-pub(super) fn build(names: &[String]) -> Result<(), Error> {
+pub(super) fn build(names: &[String], from: Option<&Path>) -> Result<(), Error> {
     let wanted = wanted(names)?;
     let (there, missing): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|it| it.is_built());
     for recipe in there {
@@ -55,6 +58,7 @@ pub(super) fn build(names: &[String]) -> Result<(), Error> {
         return Ok(());
     }
     tools(&missing)?;
+    missing.iter().try_for_each(|recipe| named(recipe, from))?;
     let folder = cache::folder()?;
     fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
     let _lock = lock(&folder)?;
@@ -62,7 +66,7 @@ pub(super) fn build(names: &[String]) -> Result<(), Error> {
     for recipe in missing {
         let work = Work::new(&folder, recipe)?;
         let runner = Runner { name: recipe.name, interrupt: &interrupt, folder: &folder };
-        work.build(recipe, &runner)?;
+        work.build(recipe, from, &runner)?;
         // Of a build that failed before.
         let _ = fs::remove_file(runner.log());
         say(&format!("{} is built: {}", recipe.name, folder.join(recipe.name).display()))?;
@@ -74,6 +78,26 @@ impl Recipe {
     fn is_built(&self) -> bool {
         cache::library(self.name, self.library).is_some()
     }
+
+    fn is_packed(&self) -> bool {
+        matches!(self.source, Source::Package { .. })
+    }
+}
+
+/// Whether sources that no package carries were named, and are what they should be.
+fn named(recipe: &Recipe, from: Option<&Path>) -> Result<(), Error> {
+    match (recipe.source, from) {
+        (Source::Package { name, .. }, Some(_)) => Err(Error::Unsupported(format!(
+            "{} comes from the package {name}: leave --from out",
+            recipe.name
+        ))),
+        (Source::Package { .. }, None) => Ok(()),
+        (source @ Source::Folder { .. }, Some(folder)) => source.check(folder),
+        (Source::Folder { what, .. }, None) => Err(Error::Missing {
+            program: what.to_owned(),
+            remedy: format!("sealane-lab stacks build {} --from FOLDER", recipe.name),
+        }),
+    }
 }
 
 /// The recipes of `names`, each behind the one it needs.
@@ -82,7 +106,7 @@ fn wanted(names: &[String]) -> Result<Vec<&'static Recipe>, Error> {
     for name in names {
         let found: Vec<&'static Recipe> = match Recipe::find(name) {
             Some(recipe) => vec![recipe],
-            None if name == ALL => RECIPES.iter().collect(),
+            None if name == ALL => RECIPES.iter().filter(|recipe| recipe.is_packed()).collect(),
             None => {
                 let known: Vec<&str> = RECIPES.iter().map(|recipe| recipe.name).collect();
                 let known = known.join(", ");
@@ -156,16 +180,34 @@ impl Work {
         Ok(work)
     }
 
-    fn build(&self, recipe: &Recipe, runner: &Runner<'_>) -> Result<(), Error> {
-        let sources = match recipe.maker {
-            Maker::Cargo { .. } => self.folder.join("build"),
-            Maker::CMake { .. } | Maker::OpenSsl { .. } => self.sources(recipe, runner)?,
+    fn build(
+        &self,
+        recipe: &Recipe,
+        from: Option<&Path>,
+        runner: &Runner<'_>,
+    ) -> Result<(), Error> {
+        let work = self.folder.join("build");
+        let sources = match (recipe.maker, recipe.source) {
+            (Maker::Cargo { .. }, _) => work.clone(),
+            (_, Source::Package { name, version, folder }) => {
+                self.sources(name, version, runner)?.join(folder)
+            }
+            // A relative one would be looked for in the build's folder.
+            (_, Source::Folder { .. }) => {
+                let folder = from.unwrap_or(Path::new(""));
+                folder.canonicalize().map_err(Error::file(folder))?
+            }
         };
-        old_rustls::lay_out(recipe, &self.folder.join("build"))?;
+        if recipe.maker == Maker::OldOpenSsl {
+            copy_folder(&sources, &work)?;
+        }
+        old_rustls::lay_out(recipe, &work)?;
         let needed = recipe.needs.map(cache::folder_of).transpose()?;
+        let out = self.folder.join("out");
         let layout = Layout {
-            sources: &sources.join(recipe.sources),
-            work: &self.folder.join("build"),
+            sources: &sources,
+            work: &work,
+            out: &out,
             target: &self.target,
             needed: needed.as_deref(),
             jobs: thread::available_parallelism().map_or(1, usize::from),
@@ -186,14 +228,12 @@ impl Work {
         }
         self.keep(recipe, &layout)?;
         self.check(recipe)?;
-        let out = self.folder.join("out");
         fs::rename(&out, &self.target).map_err(Error::file(&self.target))
     }
 
     /// Where cargo has unpacked the package, whose checksum it has compared.
-    fn sources(&self, recipe: &Recipe, runner: &Runner<'_>) -> Result<PathBuf, Error> {
+    fn sources(&self, package: &str, version: &str, runner: &Runner<'_>) -> Result<PathBuf, Error> {
         let folder = self.folder.join("manifest");
-        let Recipe { package, version, .. } = recipe;
         let version = version.split('+').next().unwrap_or(version);
         let manifest = format!(
             "[package]\nname = \"sources\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n\
@@ -222,7 +262,7 @@ impl Work {
 
     /// Lays the libraries and the note into `out`.
     fn keep(&self, recipe: &Recipe, layout: &Layout<'_>) -> Result<(), Error> {
-        let out = self.folder.join("out");
+        let out = layout.out;
         let lib = out.join(cache::LIBRARY_FOLDER);
         fs::create_dir_all(&lib).map_err(Error::file(&lib))?;
         let mut files: Vec<PathBuf> =
@@ -235,7 +275,9 @@ impl Work {
             fs::copy(&file, lib.join(name)).map_err(Error::file(&file))?;
         }
         if recipe.headers {
-            copy_folder(&layout.sources.join("include"), &out.join("include"))?;
+            let built = layout.work.join("include");
+            let include = if built.exists() { built } else { layout.sources.join("include") };
+            copy_folder(&include, &out.join("include"))?;
         }
         let mut note = recipe.note();
         if let Some(compiler) = compiler() {
@@ -245,23 +287,24 @@ impl Work {
         fs::write(&path, format!("{note}\n")).map_err(Error::file(&path))
     }
 
-    /// A library that cannot do a checked handshake is not kept.
+    /// A library that cannot do a checked handshake is not kept, nor one that was asked to carry a
+    /// byte under Asio and does not.
     fn check(&self, recipe: &Recipe) -> Result<(), Error> {
         let library = self.folder.join("out").join(cache::LIBRARY_FOLDER).join(recipe.library);
+        let stack = library.display().to_string();
         let folder = self.folder.join("credentials");
         let scenario = Scenario::default();
         Credentials::make(&folder, scenario.key)?;
-        let task = Task::new(&Handshakes {
-            stack: library.display().to_string(),
-            scenario,
-            credentials: folder,
-            threads: 1,
-            pin: Vec::new(),
-            window_ms: 0,
-            fixed: Some(Fixed { warm_up: 1, count: 1 }),
-            fault: None,
-            time_holds: false,
-        })?;
+        let task = match recipe.maker {
+            // It shakes hands by the system's OpenSSL.
+            Maker::Installed { .. } => {
+                return fs::metadata(&library).map(|_| ()).map_err(Error::file(&library));
+            }
+            Maker::OldOpenSsl => Task::new(&asio::first_byte(stack, folder))?,
+            Maker::Cargo { .. } | Maker::CMake { .. } | Maker::OpenSsl { .. } => {
+                Task::new(&first_handshake(stack, scenario, folder))?
+            }
+        };
         launch::run(&task, CHECK_TIME_MAX).map(|_| ())
     }
 }
@@ -272,7 +315,21 @@ impl Drop for Work {
     }
 }
 
-/// Headers, for the stack that is built against them.
+fn first_handshake(stack: String, scenario: Scenario, credentials: PathBuf) -> Handshakes {
+    Handshakes {
+        stack,
+        scenario,
+        credentials,
+        threads: 1,
+        pin: Vec::new(),
+        window_ms: 0,
+        fixed: Some(Fixed { warm_up: 1, count: 1 }),
+        fault: None,
+        time_holds: false,
+    }
+}
+
+/// All files of a folder, and what its links lead to.
 fn copy_folder(from: &Path, to: &Path) -> Result<(), Error> {
     fs::create_dir_all(to).map_err(Error::file(to))?;
     for entry in fs::read_dir(from).map_err(Error::file(from))? {

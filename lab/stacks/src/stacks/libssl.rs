@@ -41,12 +41,17 @@ pub(super) fn load(name: &str) -> Option<Loaded> {
 
 /// The library of that name or path; `None` if the name is another family's.
 pub fn library(name: &str) -> Option<Result<&'static Library, Error>> {
-    let path = if name == SYSTEM {
+    Some(path_of(name)?.and_then(|path| Library::open(&path).map_err(failed)))
+}
+
+/// The file of that name or path, which may be no library that can be loaded here.
+pub(crate) fn path_of(name: &str) -> Option<Result<PathBuf, Error>> {
+    Some(if name == SYSTEM {
         Library::of_the_system().map_err(|error| Error::Missing {
             program: format!("OpenSSL ({error})"),
             remedy: "apt-get install libssl3".into(),
         })
-    } else if let Some((_, file)) = BUILT.iter().find(|(built, _)| *built == name) {
+    } else if let Some((_, file)) = BUILT.iter().chain([&OLD]).find(|(built, _)| *built == name) {
         cache::library(name, file).ok_or_else(|| Error::Missing {
             program: name.to_owned(),
             remedy: format!("sealane-lab stacks build {name}"),
@@ -55,8 +60,7 @@ pub fn library(name: &str) -> Option<Result<&'static Library, Error>> {
         Ok(PathBuf::from(name))
     } else {
         return None;
-    };
-    Some(path.and_then(|path| Library::open(&path).map_err(failed)))
+    })
 }
 
 /// One end of a connection, as the lab drives it.
@@ -260,9 +264,9 @@ pub(super) fn negotiated(agreed: Agreed) -> Result<Negotiated, Error> {
 /// In the lab's words.
 pub fn failed(error: sealane_libssl::Error) -> Error {
     match error {
-        sealane_libssl::Error::Unsupported { .. } | sealane_libssl::Error::Refused(_) => {
-            Error::Unsupported(error.to_string())
-        }
+        sealane_libssl::Error::Older { .. }
+        | sealane_libssl::Error::Refused(_)
+        | sealane_libssl::Error::Unsupported { .. } => Error::Unsupported(error.to_string()),
         error => Error::Check(error.to_string()),
     }
 }
@@ -289,7 +293,7 @@ const SET: &str = "set: SSL_MODE_RELEASE_BUFFERS";
 const SYSTEM: &str = "openssl";
 
 /// Those that `stacks build` makes, with the file to load.
-const BUILT: [(&str, &str); 7] = [
+const BUILT: [(&str, &str); 8] = [
     ("openssl@1.1.1", "libssl.so.1.1"),
     ("openssl@3.0", "libssl.so.3"),
     ("openssl@3.4", "libssl.so.3"),
@@ -297,7 +301,11 @@ const BUILT: [(&str, &str); 7] = [
     ("openssl@4.0", "libssl.so.4"),
     ("boringssl", "libssl.so"),
     ("aws-lc", "libssl.so"),
+    ("libressl", "libssl.so"),
 ];
+
+/// The one that only Asio's driver uses.
+pub(crate) const OLD: (&str, &str) = ("openssl@1.0.2", "libssl.so.1.0.0");
 
 /// Where a system keeps its libraries; the dynamic linker itself decides when one is loaded.
 const FOLDERS: [&str; 7] = [

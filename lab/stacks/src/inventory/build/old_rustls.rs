@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use sealane_lab_model::error::Error;
 use sealane_libssl::old_rustls::EXPORTS;
 
-use super::recipe::{Maker, Recipe};
+use super::recipe::{Maker, Recipe, Source};
 
 /// Writes the crate that `recipe` is made from into `folder`; nothing for what is made otherwise.
 ///
@@ -25,7 +25,9 @@ pub(super) fn lay_out(recipe: &Recipe, folder: &Path) -> Result<(), Error> {
 }
 
 fn manifest(recipe: &Recipe, feature: &str, exact: &[(&str, &str)]) -> String {
-    let Recipe { package, version, .. } = recipe;
+    let Source::Package { name: package, version, .. } = recipe.source else {
+        return String::new();
+    };
     let mut text = format!(
         "[package]\nname = \"old_rustls\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
          [lib]\ncrate-type = [\"cdylib\"]\n\n[workspace]\n\n\

@@ -1,7 +1,9 @@
-//! How each stack is built: [`Recipe`], one per name, from a package of the registry to the files
-//! that are kept.
+//! How each stack is built: [`Recipe`], one per name, from a package of the registry or a folder
+//! that the user names to the files that are kept.
 
 use std::path::Path;
+
+use sealane_lab_model::error::Error;
 
 /// Everything that there is to know about building one stack.
 pub(super) struct Recipe {
@@ -9,13 +11,9 @@ pub(super) struct Recipe {
     pub(super) name: &'static str,
     /// The library, as it is loaded.
     pub(super) library: &'static str,
-    /// The registry package that holds the sources.
-    pub(super) package: &'static str,
-    /// The stack's version, and no other.
-    pub(super) version: &'static str,
-    /// The folder of the sources in it.
-    pub(super) sources: &'static str,
-    /// What is kept, relative to the build's folder.
+    /// Where the sources come from.
+    pub(super) source: Source,
+    /// What is kept, relative to the build's folder; nothing where the build installs.
     pub(super) kept: &'static [&'static str],
     /// Whose make it is.
     pub(super) maker: Maker,
@@ -23,6 +21,46 @@ pub(super) struct Recipe {
     pub(super) headers: bool,
     /// A stack whose libcrypto this one uses, and that is built before it.
     pub(super) needs: Option<&'static str>,
+}
+
+/// Where sources come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A folder that the user names: no package of the registry carries them.
+    Folder {
+        /// What they are, for people.
+        what: &'static str,
+        /// A file that tells it.
+        file: &'static str,
+        /// What stands there.
+        text: &'static str,
+    },
+    /// A package of cargo's registry.
+    Package {
+        /// The package's name.
+        name: &'static str,
+        /// The stack's version, and no other.
+        version: &'static str,
+        /// The folder of the sources in it.
+        folder: &'static str,
+    },
+}
+
+impl Source {
+    /// Sees that `folder` holds what it was named for.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub(super) fn check(self, folder: &Path) -> Result<(), Error> {
+        let Self::Folder { what, file, text } = self else { return Ok(()) };
+        let path = folder.join(file);
+        let found = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
+        if found.contains(text) {
+            return Ok(());
+        }
+        let path = path.display();
+        Err(Error::Unsupported(format!("{path} does not say {text}: it takes {what}")))
+    }
 }
 
 /// What turns sources into libraries.
@@ -43,8 +81,16 @@ pub(super) enum Maker {
         /// Packages behind it whose versions are those of the time.
         exact: &'static [(&'static str, &'static str)],
     },
+    /// CMake, with settings of its own, to what it installs: MongoDB's driver, a user of TLS
+    /// stacks and none itself.
+    Installed {
+        /// `-D` settings beside those that all have.
+        settings: &'static [&'static str],
+    },
     /// OpenSSL's own scripts; the packages of 3.4 and later are cut down, see [`EXPORTS`].
     OpenSsl { cut_down: bool },
+    /// OpenSSL's scripts before 1.1.0, which build among the sources: in a copy.
+    OldOpenSsl,
 }
 
 /// A program that a step needs, and the Debian package that brings it.
@@ -87,6 +133,8 @@ pub(super) struct Layout<'a> {
     pub(super) sources: &'a Path,
     /// Where it is built.
     pub(super) work: &'a Path,
+    /// Where what is kept is laid.
+    pub(super) out: &'a Path,
     /// Where it will lie.
     pub(super) target: &'a Path,
     /// Where the stack that it needs lies.
@@ -106,13 +154,17 @@ impl Recipe {
         let tool = |program, package| Tool { program, package };
         let mut tools = vec![tool("cargo", "cargo"), tool("cc", "gcc")];
         match self.maker {
-            Maker::CMake { .. } => tools.extend([
+            Maker::CMake { .. } | Maker::Installed { .. } => tools.extend([
                 tool("c++", "g++"),
                 tool("cmake", "cmake"),
                 tool("ninja", "ninja-build"),
             ]),
             Maker::Cargo { .. } => tools.push(tool("cmake", "cmake")),
             Maker::OpenSsl { .. } => tools.extend([tool("make", "make"), tool("perl", "perl")]),
+            // Asio's driver is what it is checked with.
+            Maker::OldOpenSsl => {
+                tools.extend([tool("g++", "g++"), tool("make", "make"), tool("perl", "perl")]);
+            }
         }
         tools
     }
@@ -122,6 +174,14 @@ impl Recipe {
         match self.maker {
             Maker::CMake { target, settings } => cmake(layout, target, settings),
             Maker::Cargo { .. } => vec![cargo(layout)],
+            Maker::Installed { settings } => {
+                let mut steps = cmake(layout, "all", settings);
+                let mut install = words(&["cmake", "--install", ".", "--prefix"]);
+                install.push(layout.out.display().to_string());
+                steps.push(Step { what: "install", command: install, progress: Progress::None });
+                steps
+            }
+            Maker::OldOpenSsl => old_openssl(layout),
             Maker::OpenSsl { cut_down } => openssl(layout, cut_down, self.kept),
         }
     }
@@ -134,15 +194,22 @@ impl Recipe {
     /// One line for `build.txt`: where it came from and how it was configured.
     pub(super) fn note(&self) -> String {
         let how = match self.maker {
-            Maker::CMake { settings, .. } => format!("cmake {BUILD_TYPE} {}", settings.join(" ")),
+            Maker::CMake { settings, .. } | Maker::Installed { settings } => {
+                format!("cmake {BUILD_TYPE} {}", settings.join(" "))
+            }
             Maker::Cargo { exact, .. } => {
                 let exact: Vec<_> =
                     exact.iter().map(|(name, version)| format!("{name} {version}")).collect();
                 format!("with {}, cargo --release", exact.join(", "))
             }
+            Maker::OldOpenSsl => format!("config {}", OLD_OPENSSL_OPTIONS.join(" ")),
             Maker::OpenSsl { .. } => format!("config {}", OPENSSL_OPTIONS.join(" ")),
         };
-        format!("{} {}; {}", self.package, self.version, how.trim())
+        let from = match self.source {
+            Source::Folder { what, .. } => format!("{what}, of a folder"),
+            Source::Package { name, version, .. } => format!("{name} {version}"),
+        };
+        format!("{from}; {}", how.trim())
     }
 }
 
@@ -182,6 +249,22 @@ fn openssl(layout: &Layout<'_>, cut_down: bool, kept: &[&str]) -> Vec<Step> {
     steps
 }
 
+/// The two libraries, one object after the other: its Makefiles do not say what needs what.
+fn old_openssl(layout: &Layout<'_>) -> Vec<Step> {
+    let target = layout.target.display();
+    let mut configure = words(&["sh", "./config"]);
+    configure.extend([format!("--prefix={target}"), format!("--openssldir={target}/ssl")]);
+    configure.push(format!("-Wl,-rpath,{target}/lib"));
+    configure.extend(words(&OLD_OPENSSL_OPTIONS));
+    let step =
+        |what, words_: &[&str]| Step { what, command: words(words_), progress: Progress::None };
+    vec![
+        Step { what: "configure", command: configure, progress: Progress::None },
+        step("find what needs what", &["make", "depend"]),
+        step("compile", &["make", "build_libs"]),
+    ]
+}
+
 fn cmake(layout: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
     let mut configure = words(&["cmake", "-G", "Ninja", "-S"]);
     configure.push(layout.sources.display().to_string());
@@ -217,6 +300,7 @@ fn words(words: &[&str]) -> Vec<String> {
 
 /// With symbols, so that `count` can name functions.
 const BUILD_TYPE: &str = "-DCMAKE_BUILD_TYPE=RelWithDebInfo";
+const OLD_OPENSSL_OPTIONS: [&str; 2] = ["shared", "-g"];
 const OPENSSL_OPTIONS: [&str; 4] = ["--libdir=lib", "shared", "no-tests", "-g"];
 
 /// The packages of 3.4 and later lack what the provider of old ciphers is generated from.
@@ -246,6 +330,33 @@ const S2N: Maker = Maker::CMake {
     settings: &["-DBUILD_TESTING=OFF", "-DUNSAFE_TREAT_WARNINGS_AS_ERRORS=OFF"],
 };
 
+/// Without a version in the names of its files, so that each finds the other.
+const LIBRESSL: Maker = Maker::CMake {
+    target: "ssl",
+    settings: &[
+        "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON",
+        "-DLIBRESSL_APPS=OFF",
+        "-DLIBRESSL_TESTS=OFF",
+    ],
+};
+/// With TLS, and nothing else that it can do without.
+const MONGOC: Maker = Maker::Installed {
+    settings: &[
+        "-DENABLE_CLIENT_SIDE_ENCRYPTION=OFF",
+        "-DENABLE_EXAMPLES=OFF",
+        "-DENABLE_ICU=OFF",
+        "-DENABLE_MONGODB_AWS_AUTH=OFF",
+        "-DENABLE_SASL=OFF",
+        "-DENABLE_SNAPPY=OFF",
+        "-DENABLE_SSL=OPENSSL",
+        "-DENABLE_STATIC=OFF",
+        "-DENABLE_TESTS=OFF",
+        "-DENABLE_UNINSTALL=OFF",
+        "-DENABLE_ZLIB=OFF",
+        "-DENABLE_ZSTD=OFF",
+    ],
+};
+
 const fn openssl_of(
     name: &'static str,
     version: &'static str,
@@ -255,9 +366,7 @@ const fn openssl_of(
     Recipe {
         name,
         library: kept[0],
-        package: "openssl-src",
-        version,
-        sources: "openssl",
+        source: Source::Package { name: "openssl-src", version, folder: "openssl" },
         kept,
         maker: Maker::OpenSsl { cut_down },
         headers: false,
@@ -274,9 +383,7 @@ const fn rustls_of(
     Recipe {
         name,
         library: "libold_rustls.so",
-        package: "rustls",
-        version,
-        sources: "",
+        source: Source::Package { name: "rustls", version, folder: "" },
         kept: &["target/release/libold_rustls.so"],
         maker: Maker::Cargo { feature, exact },
         headers: false,
@@ -290,16 +397,14 @@ const AWS_LC_RS_OF_2024: &[(&str, &str)] = &[("aws-lc-rs", "1.10.0"), ("aws-lc-s
 const RING_OF_2024: &[(&str, &str)] = &[("ring", "0.17.14")];
 
 /// Every stack that can be built, the most wanted first.
-pub(super) static RECIPES: [Recipe; 12] = [
+pub(super) static RECIPES: [Recipe; 15] = [
     openssl_of("openssl@3.0", "300.0.13+3.0.8", &["libssl.so.3", "libcrypto.so.3"], false),
     openssl_of("openssl@3.5", "300.5.5+3.5.5", &["libssl.so.3", "libcrypto.so.3"], true),
     openssl_of("openssl@4.0", "400.0.2+4.0.3", &["libssl.so.4", "libcrypto.so.4"], true),
     Recipe {
         name: "aws-lc",
         library: "libssl.so",
-        package: "aws-lc-sys",
-        version: "0.47.0",
-        sources: "aws-lc",
+        source: Source::Package { name: "aws-lc-sys", version: "0.47.0", folder: "aws-lc" },
         kept: &["ssl/libssl.so", "crypto/libcrypto.so"],
         maker: AWS_LC,
         headers: true,
@@ -308,9 +413,7 @@ pub(super) static RECIPES: [Recipe; 12] = [
     Recipe {
         name: "boringssl",
         library: "libssl.so",
-        package: "boring-sys",
-        version: "5.4.0",
-        sources: "deps/boringssl",
+        source: Source::Package { name: "boring-sys", version: "5.4.0", folder: "deps/boringssl" },
         kept: &["libssl.so", "libcrypto.so"],
         maker: BORINGSSL,
         headers: true,
@@ -319,9 +422,7 @@ pub(super) static RECIPES: [Recipe; 12] = [
     Recipe {
         name: "s2n-tls",
         library: "libs2n.so",
-        package: "s2n-tls-sys",
-        version: "0.3.47",
-        sources: "lib",
+        source: Source::Package { name: "s2n-tls-sys", version: "0.3.47", folder: "lib" },
         kept: &["lib/libs2n.so"],
         maker: S2N,
         headers: false,
@@ -333,7 +434,49 @@ pub(super) static RECIPES: [Recipe; 12] = [
     rustls_of("rustls-ring@0.23.16", "0.23.16", "ring", RING_OF_2024),
     rustls_of("rustls-ring@0.23.17", "0.23.17", "ring", RING_OF_2024),
     openssl_of("openssl@1.1.1", "111.28.2+1.1.1w", &["libssl.so.1.1", "libcrypto.so.1.1"], false),
+    Recipe {
+        name: "openssl@1.0.2",
+        library: "libssl.so.1.0.0",
+        source: Source::Folder {
+            what: "the source of OpenSSL 1.0.2",
+            file: "crypto/opensslv.h",
+            text: "OpenSSL 1.0.2",
+        },
+        kept: &["libssl.so.1.0.0", "libcrypto.so.1.0.0"],
+        maker: Maker::OldOpenSsl,
+        headers: true,
+        needs: None,
+    },
+    Recipe {
+        name: "libressl",
+        library: "libssl.so",
+        source: Source::Folder {
+            what: "a release of LibreSSL",
+            file: "include/openssl/opensslv.h",
+            text: "LIBRESSL_VERSION_TEXT",
+        },
+        kept: &["ssl/libssl.so", "crypto/libcrypto.so"],
+        maker: LIBRESSL,
+        headers: true,
+        needs: None,
+    },
+    Recipe {
+        name: LIBMONGOC,
+        library: "libmongoc-1.0.so",
+        source: Source::Folder {
+            what: "the source of mongo-c-driver 1.30",
+            file: "VERSION_CURRENT",
+            text: "1.30.",
+        },
+        kept: &[],
+        maker: MONGOC,
+        headers: false,
+        needs: None,
+    },
 ];
+
+/// MongoDB's driver after its remedy: Debian 12 has one from before it.
+pub(in crate::inventory) const LIBMONGOC: &str = "libmongoc@1.30";
 
 #[cfg(test)]
 mod tests {
@@ -347,9 +490,23 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_must_hold_what_it_was_named_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Recipe::find(LIBMONGOC).unwrap().source;
+        assert!(source.check(folder.path()).unwrap_err().to_string().contains("VERSION_CURRENT"));
+        let file = folder.path().join("VERSION_CURRENT");
+        std::fs::write(&file, "1.23.1").unwrap();
+        let error = source.check(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("does not say 1.30."), "{error}");
+        std::fs::write(&file, "1.30.4").unwrap();
+        source.check(folder.path()).unwrap();
+    }
+
+    #[test]
     fn every_recipe_has_its_tools_and_keeps_the_library_it_names() {
         for recipe in &RECIPES {
-            assert!(recipe.kept.iter().any(|kept| kept.ends_with(recipe.library)));
+            let installs = matches!(recipe.maker, Maker::Installed { .. });
+            assert!(installs || recipe.kept.iter().any(|kept| kept.ends_with(recipe.library)));
             assert!(recipe.tools().iter().any(|tool| tool.program == "cargo"));
             assert!(recipe.needs.is_none_or(|needed| Recipe::find(needed).is_some()));
         }
