@@ -40,7 +40,7 @@ use backend::share_tls;
 
 pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend};
 pub use client_trust::{ClientDemand, ClientTrust};
-pub use destination::{Balance, Destination};
+pub use destination::{Balance, Destination, RESOLVE_DEFAULT};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
@@ -137,6 +137,7 @@ impl Config {
                 balance: Balance::default(),
                 proxy_header: simple.proxy_header,
             },
+            resolve: RESOLVE_DEFAULT,
             passthrough: false,
             routes: Vec::new(),
             spoken: Spoken::default(),
@@ -207,6 +208,9 @@ pub struct Listener {
     pub clients: Option<ClientTrust>,
     /// Where its plaintext goes.
     pub destination: Destination,
+    /// How often names of backends are looked up while they are served; none: only when the
+    /// configuration is read, and then each has to lead somewhere.
+    pub resolve: Option<Duration>,
     /// Whether TLS is passed on as it is, but for clients with a route that ends it.
     pub passthrough: bool,
     /// What clients get that ask for certain names.

@@ -1,5 +1,7 @@
 //! Where the plaintext of a listener goes, or of some of its clients.
 
+use std::time::Duration;
+
 use super::backend::{BackendAddress, BackendTls, WrittenBackend};
 use super::proxy_header::ProxyHeader;
 
@@ -37,6 +39,9 @@ impl Destination {
         WrittenBackend { address: address.clone(), tls: self.backend_tls.is_some() }.to_string()
     }
 }
+
+/// How often names of backends are looked up unless something else is written.
+pub const RESOLVE_DEFAULT: Option<Duration> = Some(Duration::from_secs(30));
 
 /// How a backend is chosen for a connection. Each lane counts for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -48,6 +48,7 @@ fn the_least_that_can_be_written() {
                 balance: Balance::RoundRobin,
                 proxy_header: ProxyHeader::Off,
             },
+            resolve: RESOLVE_DEFAULT,
             passthrough: false,
             routes: Vec::new(),
             spoken: Spoken::Tls,
@@ -160,6 +161,7 @@ schemes = ["ed25519"]
 alpn = ["h2", "http/1.1"]
 backends = ["10.0.0.1:80", "unix:/run/app.sock"]
 balance = "least-connections"
+resolve = "90s"
 proxy_header = "pass"
 proxy_tlvs = ["crc32c", "ssl", "cn"]
 accept_proxy = "required"
@@ -290,6 +292,8 @@ fn every_key_of_a_listener_has_an_effect() {
     let suites = [Suite::Tls13Chacha20Poly1305Sha256, Suite::Tls13Aes128GcmSha256];
     assert_eq!((&*web.policy.suites, &*web.policy.schemes), (&suites[..], &[Scheme::Ed25519][..]));
     assert_eq!(web.destination.balance, Balance::LeastConnections);
+    let every = [web, other].map(|listener| listener.resolve);
+    assert_eq!(every, [Some(Duration::from_secs(90)), RESOLVE_DEFAULT]);
     let told = Told::these(&[Telling::Cn, Telling::Crc32c, Telling::Ssl]);
     assert_eq!(web.destination.proxy_header, ProxyHeader::Pass(told));
     let accepts = web.accept_proxy.as_ref().unwrap();

@@ -135,17 +135,18 @@ fn lane(
     let settings = RelaySettings {
         listener: NAME.into(),
         accept_proxy: None,
-        admission: Admission::default(),
+        admission: Arc::default(),
         connect_timeout: PATIENCE,
         destinations: vec![Destination {
             backends: vec![backend],
             balance: Balance::default(),
             proxy_header: ProxyHeader::V2(Told::default()),
-            cursors: vec![Arc::default()],
+            memories: Vec::new(),
+            planned: Arc::default(),
         }],
         https_port: 443,
         liveness: Liveness::default(),
-        names: Vec::new(),
+        names: Arc::default(),
         responder: None,
         spoken: Spoken::Tls,
     };

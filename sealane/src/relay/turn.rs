@@ -33,7 +33,7 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
         // Every round tries one backend for good, so it ends.
         loop {
             let chosen = self.destination.choose(self.lane, self.relayed.tried, self.link.now_ms());
-            let Some(index) = chosen else {
+            let Ok(index) = chosen else {
                 return Err(self.relayed.fault.unwrap_or(Cause::BackendRefused));
             };
             self.relayed.tried |= 1 << index;

@@ -18,7 +18,15 @@ pub struct Backend {
 impl Backend {
     /// Listens until the test's process ends.
     pub fn start(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_at("127.0.0.1:0".parse().unwrap(), serve)
+    }
+
+    /// The same at an address of the test's choice.
+    pub fn start_at(
+        address: SocketAddr,
+        serve: impl Fn(TcpStream) + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let serve = Arc::new(serve);
         thread::spawn(move || {
