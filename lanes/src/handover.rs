@@ -100,6 +100,10 @@ impl Inlet {
 
     /// What `parcel` holds.
     pub(crate) fn open(&mut self, parcel: Parcel) -> Vec<(Address, Descriptor)> {
+        if parcel.addresses.is_empty() {
+            // What waits is of a later one, which is on its way.
+            return Vec::new();
+        }
         if parcel.number != self.number || parcel.addresses.len() != self.waiting.len() {
             // Nobody would ever accept there.
             self.waiting.clear();
@@ -123,3 +127,40 @@ impl AsFd for Inlet {
 
 /// The number of the parcel that a lane starts with.
 const FIRST: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+    use sealane_file_table::{FileTable, door};
+
+    use super::*;
+
+    fn descriptor() -> Descriptor {
+        eventfd(0, EventfdFlags::CLOEXEC).unwrap().into()
+    }
+
+    /// Two publications, of which the lane sees the second's sockets before it reads of the first.
+    #[test]
+    fn a_publication_without_sockets_leaves_those_of_the_next() {
+        let (giver, entrance) = door().unwrap();
+        // Whoever gives waits until it is taken.
+        let control = std::thread::spawn(move || {
+            let mut outlet = Outlet::new(giver);
+            let bell = descriptor();
+            outlet.furnish(bell.as_fd(), &[]).unwrap();
+            let socket = (Address::Unix("/run/a".into()), descriptor());
+            let without = outlet.hand_over(&[]).unwrap();
+            let with = outlet.hand_over(&[socket]).unwrap();
+            (outlet, without, with)
+        });
+        let taker = entrance.settle(FileTable::Shared).taker;
+        let (mut inlet, _bell, first) = Inlet::furnished(taker, Vec::new()).unwrap();
+        assert!(inlet.open(first).is_empty());
+        while inlet.waiting.is_empty() {
+            inlet.fetch().unwrap();
+        }
+        let (_outlet, without, with) = control.join().unwrap();
+        assert!(inlet.open(without).is_empty());
+        assert_eq!(inlet.open(with).len(), 1);
+    }
+}

@@ -1,28 +1,39 @@
-//! Where plaintext goes: which backend a connection gets, and when a failed one rests.
+//! Where plaintext goes: the backends of a destination, and which of them a connection gets.
 
+mod counters;
+mod memory;
+mod plan;
+mod selection;
+
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use sealane_engine::client::ClientContext;
-use sealane_lanes::cause::Cause;
-use sealane_lanes::counters::Counter;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::liveness::Liveness;
 
 use crate::challenges::Responder;
-use crate::config::{AcceptProxy, Balance, ProxyHeader, Spoken};
+use crate::config::{AcceptProxy, Balance, ProxyHeader, Share, Spoken};
 use crate::relay::Admission;
+
+pub use counters::{BackendCounters, HANDSHAKE_FAILURES};
+pub use memory::LaneMemory;
+pub use plan::{PlannedBackend, places};
+pub use selection::Unavailable;
+use selection::{Candidate, least_loaded, members, preferred, take_turn};
 
 /// What the relay knows of one listener: shared by all lanes and read-only, but for each lane's own
 /// counters, which live in memory of their own.
+#[derive(Clone)]
 pub struct RelaySettings {
     /// The listener's name, for logs.
     pub listener: String,
     /// Whose PROXY header tells who the client is; without it connections have none.
     pub accept_proxy: Option<AcceptProxy>,
     /// Whom it lets in.
-    pub admission: Admission,
+    pub admission: Arc<Admission>,
     /// One attempt to connect.
     pub connect_timeout: Duration,
     /// Where plaintext goes: first of the listener itself.
@@ -32,7 +43,7 @@ pub struct RelaySettings {
     /// How the kernel finds out that a backend is gone.
     pub liveness: Liveness,
     /// Where clients of some names go, in the order of their numbers, which begin with 1.
-    pub names: Vec<NameRoutes>,
+    pub names: Arc<[NameRoutes]>,
     /// What answers challenges of ACME clients where requests are redirected, if something does:
     /// then it is the one backend.
     pub responder: Option<Arc<Responder>>,
@@ -50,27 +61,53 @@ pub struct NameRoutes {
 }
 
 /// Where plaintext goes.
+#[derive(Clone)]
 pub struct Destination {
     /// At most [`BACKENDS_MAX`].
     pub backends: Vec<Backend>,
     /// How one is chosen.
     pub balance: Balance,
+    /// By lane: what it remembers of its choices; of one backend there is none.
+    pub memories: Vec<Arc<LaneMemory>>,
+    /// What the backends are made of, for when their names lead elsewhere.
+    pub planned: Arc<[PlannedBackend]>,
     /// The PROXY header with which each backend connection begins.
     pub proxy_header: ProxyHeader,
-    /// By lane: where the round robin stands; of one backend there is none.
-    pub cursors: Vec<Arc<Cursor>>,
 }
 
 /// One backend.
+#[derive(Clone)]
 pub struct Backend {
     /// Where it listens.
     pub address: Address,
     /// The backend as it was written, for logs and metrics.
     pub label: String,
+    /// How much a lane gives it.
+    pub share: LaneShare,
     /// How it is spoken to in TLS, if it is.
     pub tls: Option<BackendTls>,
     /// By lane: what that lane knows of it.
     pub lanes: Vec<Arc<BackendCounters>>,
+}
+
+/// How much of a lane's connections a backend gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneShare {
+    /// Connections that it may have of the lane.
+    pub connections_max: u64,
+    /// Whether it is for when all others are away.
+    pub is_backup: bool,
+    /// Its share beside the weights of others; 0: it gets nothing new.
+    pub weight: u16,
+}
+
+impl LaneShare {
+    /// The part of `share` that each of `lanes` gives.
+    pub fn of(share: Share, lanes: NonZeroUsize) -> Self {
+        let Share { is_backup, weight, .. } = share;
+        let part = share.connections_per_lane(lanes);
+        Self { connections_max: part.map_or(u64::MAX, |part| part as u64), is_backup, weight }
+    }
 }
 
 /// What TLS with a backend takes.
@@ -84,92 +121,6 @@ pub struct BackendTls {
 
 /// Backends of one destination: what a connection has tried fits in 64 bits.
 pub const BACKENDS_MAX: usize = 64;
-
-/// A lane's place in the round robin.
-#[derive(Default)]
-#[repr(align(128))]
-pub struct Cursor(pub Counter);
-
-/// What one lane counts for one backend, and until when it lets it rest. Kept across generations.
-#[derive(Default)]
-#[repr(align(128))]
-pub struct BackendCounters {
-    /// Connections open or being opened.
-    pub active: Counter,
-    /// Connections that were established, TLS included.
-    pub connected: Counter,
-    /// Failed attempts to connect, TLS included.
-    pub failed: Counter,
-    /// Completed TLS handshakes in which it proved its name by its certificate.
-    pub full_handshakes: Counter,
-    /// Completed TLS handshakes that resumed a session.
-    pub resumed_handshakes: Counter,
-    /// Failed TLS handshakes by [`HANDSHAKE_FAILURES`].
-    handshake_failures: [Counter; HANDSHAKE_FAILURES.len()],
-    /// Failures since the last success.
-    failed_in_a_row: Counter,
-    /// Until when it is not chosen, in milliseconds of its lane's clock; 0: it does not rest.
-    rests_until_ms: Counter,
-}
-
-impl BackendCounters {
-    /// The backend took a connection, and completed the handshake if TLS is spoken.
-    pub fn note_success(&self) {
-        self.connected.add(1);
-        if self.failed_in_a_row.value() > 0 {
-            self.failed_in_a_row.set(0);
-            self.rests_until_ms.set(0);
-        }
-    }
-
-    /// The backend refused, or did not answer in time: it rests, longer with every failure.
-    pub fn note_failure(&self, now_ms: u64) {
-        self.failed.add(1);
-        self.failed_in_a_row.add(1);
-        let doublings = (self.failed_in_a_row.value() - 1).min(REST_DOUBLINGS_MAX);
-        self.rests_until_ms.set(now_ms + (REST_MS << doublings));
-    }
-
-    /// A TLS handshake was completed.
-    pub fn note_handshake(&self, resumed: bool) {
-        if resumed { self.resumed_handshakes.add(1) } else { self.full_handshakes.add(1) }
-    }
-
-    /// A TLS handshake failed; causes that are none of [`HANDSHAKE_FAILURES`] are not counted.
-    pub fn note_handshake_failure(&self, cause: Cause) {
-        let position = HANDSHAKE_FAILURES.iter().position(|failure| *failure == cause);
-        if let Some(position) = position {
-            self.handshake_failures[position].add(1);
-        }
-    }
-
-    /// Failed TLS handshakes by cause.
-    pub fn handshake_failures(&self) -> impl Iterator<Item = (Cause, u64)> {
-        HANDSHAKE_FAILURES.into_iter().zip(self.handshake_failures.iter().map(Counter::value))
-    }
-
-    /// Whether failures keep it from being chosen for now.
-    pub fn is_resting(&self, now_ms: u64) -> bool {
-        self.rests_until_ms.value() > now_ms
-    }
-
-    /// Whether it failed when it was last tried.
-    pub fn is_failing(&self) -> bool {
-        self.failed_in_a_row.value() > 0
-    }
-}
-
-/// Why a TLS handshake with a backend can fail.
-pub const HANDSHAKE_FAILURES: [Cause; 4] = [
-    Cause::BackendCertificateExpired,
-    Cause::BackendCertificateName,
-    Cause::BackendCertificateUntrusted,
-    Cause::BackendHandshakeFailed,
-];
-
-/// The rest after a first failure; it doubles with each further one, up to 32 seconds.
-const REST_MS: u64 = 1_000;
-const REST_DOUBLINGS_MAX: u64 = 5;
 
 impl RelaySettings {
     /// Whether some backends are told all that a PROXY header told us.
@@ -191,34 +142,36 @@ impl RelaySettings {
 impl Destination {
     /// The backend for a connection on `lane` that has tried those whose bits are set in `tried`.
     ///
-    /// Resting backends are passed over, but when all that are left rest, the one whose rest ends
-    /// first is tried all the same: a connection is not refused while something may answer.
-    pub fn choose(&self, lane: usize, tried: u64, now_ms: u64) -> Option<usize> {
-        let untried = |index: &usize| tried & (1 << index) == 0;
-        let awake = |index: &usize| !self.of_lane(*index, lane).is_resting(now_ms);
-        let count = self.backends.len();
-        let cursor = self.cursors.get(lane);
-        let start = cursor.map_or(0, |cursor| cursor.0.value());
-        let in_turn = || {
-            (0..count).map(move |step| {
-                usize::try_from((start + step as u64) % count as u64).unwrap_or_default()
-            })
-        };
-        let mut candidates = in_turn().filter(untried).filter(awake);
-        let chosen = match self.balance {
-            Balance::RoundRobin => candidates.next(),
-            Balance::LeastConnections => {
-                candidates.min_by_key(|index| self.of_lane(*index, lane).active.value())
+    /// # Errors
+    /// There is none that it may have.
+    pub fn choose(&self, lane: usize, tried: u64, now_ms: u64) -> Result<usize, Unavailable> {
+        let candidate = |index: usize| {
+            let counters = self.of_lane(index, lane);
+            let share = self.backends[index].share;
+            Candidate {
+                active: counters.active.value(),
+                active_max: share.connections_max,
+                is_backup: share.is_backup,
+                is_down: false,
+                rests_until_ms: counters.rests_until_ms(),
+                weight: share.weight.into(),
             }
         };
-        let chosen = chosen.or_else(|| {
-            let rest = |index: &usize| self.of_lane(*index, lane).rests_until_ms.value();
-            in_turn().filter(untried).min_by_key(rest)
-        })?;
-        if let Some(cursor) = cursor {
-            cursor.0.set((chosen as u64 + 1) % count as u64);
+        let all = match self.backends.len() {
+            0 => 0,
+            count => u64::MAX >> (BACKENDS_MAX - count.min(BACKENDS_MAX)),
+        };
+        let mut among = preferred(all & !tried, now_ms, candidate)?;
+        if self.balance == Balance::LeastConnections {
+            among = least_loaded(among, candidate);
         }
-        Some(chosen)
+        let Some(memory) = self.memories.get(lane) else {
+            return members(among).next().ok_or(Unavailable::Nobody);
+        };
+        let credit = |index: usize| memory.credit(index);
+        let set_credit = |index: usize, value: i64| memory.set_credit(index, value);
+        let weight = |index: usize| self.backends[index].share.weight.into();
+        Ok(take_turn(among, weight, credit, set_credit))
     }
 
     /// What `lane` knows of the backend at `index`.
@@ -235,6 +188,7 @@ mod tests {
         let backend = |port| Backend {
             address: Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port))),
             label: port.to_string(),
+            share: LaneShare::of(Share::default(), NonZeroUsize::MIN),
             tls: None,
             lanes: vec![Arc::default(), Arc::default()],
         };
@@ -242,7 +196,8 @@ mod tests {
             backends: (1u16..).take(count).map(backend).collect(),
             balance,
             proxy_header: ProxyHeader::Off,
-            cursors: vec![Arc::default(), Arc::default()],
+            memories: (0..2).map(|_| Arc::new(LaneMemory::of(count))).collect(),
+            planned: Arc::default(),
         }
     }
 
@@ -251,17 +206,17 @@ mod tests {
         let settings = RelaySettings {
             listener: "web".into(),
             accept_proxy: None,
-            admission: Admission::default(),
+            admission: Arc::default(),
             connect_timeout: Duration::from_secs(5),
             destinations: Vec::new(),
             https_port: 443,
             liveness: Liveness::default(),
             responder: None,
             spoken: Spoken::Tls,
-            names: vec![
+            names: Arc::new([
                 NameRoutes { by_alpn: vec![(b"h2".to_vec(), 3)], otherwise: 1 },
                 NameRoutes { by_alpn: Vec::new(), otherwise: 2 },
-            ],
+            ]),
         };
         for (number, alpn, expected) in [
             (0, Some(&b"h2"[..]), 0),
@@ -280,7 +235,7 @@ mod tests {
         let destination = destination(3, Balance::RoundRobin);
         let turns: Vec<_> = (0..5).map(|_| destination.choose(0, 0, 0).unwrap()).collect();
         assert_eq!(turns, [0, 1, 2, 0, 1]);
-        assert_eq!(destination.choose(1, 0, 0), Some(0), "the other lane starts at its own place");
+        assert_eq!(destination.choose(1, 0, 0), Ok(0), "the other lane starts at its own place");
     }
 
     #[test]
@@ -289,8 +244,8 @@ mod tests {
         destination.of_lane(0, 0).active.add(2);
         destination.of_lane(1, 0).active.add(1);
         destination.of_lane(2, 0).active.add(1);
-        assert_eq!(destination.choose(0, 0, 0), Some(1));
-        assert_eq!(destination.choose(0, 0, 0), Some(2), "equals take turns");
+        assert_eq!(destination.choose(0, 0, 0), Ok(1));
+        assert_eq!(destination.choose(0, 0, 0), Ok(2), "equals take turns");
     }
 
     #[test]
@@ -298,17 +253,17 @@ mod tests {
         let destination = destination(2, Balance::RoundRobin);
         let first = destination.of_lane(0, 0);
         first.note_failure(0);
-        assert_eq!(destination.choose(0, 0, 999), Some(1));
-        assert_eq!(destination.choose(0, 0, 999), Some(1), "the first still rests");
-        assert!(!first.is_resting(1_000));
+        assert_eq!(destination.choose(0, 0, 999), Ok(1));
+        assert_eq!(destination.choose(0, 0, 999), Ok(1), "the first still rests");
+        assert!(first.rests_until_ms() <= 1_000);
         first.note_failure(1_000);
-        assert!(first.is_resting(2_999) && !first.is_resting(3_000));
+        assert!(first.rests_until_ms() == 3_000);
         for _ in 0..100 {
             first.note_failure(0);
         }
-        assert!(first.is_resting(31_999) && !first.is_resting(32_000), "bounded");
+        assert!(first.rests_until_ms() == 32_000, "bounded");
         first.note_success();
-        assert!(!first.is_resting(0) && !first.is_failing());
+        assert!(first.rests_until_ms() == 0 && !first.is_failing());
     }
 
     #[test]
@@ -316,8 +271,34 @@ mod tests {
         let destination = destination(2, Balance::RoundRobin);
         destination.of_lane(0, 0).note_failure(500);
         destination.of_lane(1, 0).note_failure(0);
-        assert_eq!(destination.choose(0, 0, 600), Some(1));
-        assert_eq!(destination.choose(0, 0b10, 600), Some(0));
-        assert_eq!(destination.choose(0, 0b11, 600), None);
+        assert_eq!(destination.choose(0, 0, 600), Ok(1));
+        assert_eq!(destination.choose(0, 0b10, 600), Ok(0));
+        assert_eq!(destination.choose(0, 0b11, 600), Err(Unavailable::Nobody));
+    }
+
+    #[test]
+    fn each_lane_has_its_share_of_turns_and_of_connections_and_backups_wait() {
+        let mut destination = destination(3, Balance::RoundRobin);
+        let lanes = NonZeroUsize::new(2).unwrap();
+        let share = |weight, connections, is_backup| {
+            LaneShare::of(
+                Share { connections_max: NonZeroUsize::new(connections), is_backup, weight },
+                lanes,
+            )
+        };
+        // Of seven connections a lane has three: together they never have more.
+        let shares = [share(2, 7, false), share(1, 0, false), share(1, 2, true)];
+        for (backend, share) in destination.backends.iter_mut().zip(shares) {
+            backend.share = share;
+        }
+        let turns: Vec<_> = (0..6).map(|_| destination.choose(0, 0, 0).unwrap()).collect();
+        assert_eq!(turns, [0, 1, 0, 0, 1, 0]);
+        destination.of_lane(0, 0).active.add(3);
+        assert_eq!(destination.choose(0, 0, 0), Ok(1), "the first is full");
+        assert_eq!(destination.choose(0, 0b10, 0), Ok(2), "the backup stands in");
+        destination.of_lane(2, 0).active.add(1);
+        assert_eq!(destination.choose(0, 0b10, 0), Err(Unavailable::Full));
+        destination.backends[1].share.weight = 0;
+        assert_eq!(destination.choose(0, 0, 0), Err(Unavailable::Full), "one is to be left alone");
     }
 }

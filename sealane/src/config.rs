@@ -38,9 +38,9 @@ use crate::backends::BACKENDS_MAX;
 
 use backend::share_tls;
 
-pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend};
+pub use backend::{BackendAddress, BackendTls, RootSource, Share, Trust, WrittenBackend};
 pub use client_trust::{ClientDemand, ClientTrust};
-pub use destination::{Balance, Destination};
+pub use destination::{Balance, Destination, RESOLVE_DEFAULT};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
@@ -132,11 +132,16 @@ impl Config {
             policy: Policy { alpn: simple.alpn, ..Policy::default() },
             clients: None,
             destination: Destination {
-                backends: simple.backends.into_iter().map(|backend| backend.address).collect(),
+                backends: simple
+                    .backends
+                    .into_iter()
+                    .map(|b| (b.address, Share::default()))
+                    .collect(),
                 backend_tls: speaks_tls.then(BackendTls::default),
                 balance: Balance::default(),
                 proxy_header: simple.proxy_header,
             },
+            resolve: RESOLVE_DEFAULT,
             passthrough: false,
             routes: Vec::new(),
             spoken: Spoken::default(),
@@ -207,6 +212,9 @@ pub struct Listener {
     pub clients: Option<ClientTrust>,
     /// Where its plaintext goes.
     pub destination: Destination,
+    /// How often names of backends are looked up while they are served; none: only when the
+    /// configuration is read, and then each has to lead somewhere.
+    pub resolve: Option<Duration>,
     /// Whether TLS is passed on as it is, but for clients with a route that ends it.
     pub passthrough: bool,
     /// What clients get that ask for certain names.

@@ -32,7 +32,7 @@ use crate::backends::RelaySettings;
 use crate::config::Config;
 use crate::cost::connection_bytes_of_lane;
 use crate::file_tables::{Descriptors, FileTables};
-use crate::listener::{Summary, host_names};
+use crate::listener::{Answers, Summary, host_names};
 use crate::notices::Notices;
 use crate::operator::{Priority, say, say_at};
 use crate::relay::Relay;
@@ -42,7 +42,6 @@ use build::{BackendRegistry, Built, Registries, build};
 use end::Leaving;
 use kept::KeptSockets;
 use listeners::counted;
-use names::LookingAgain;
 use reload::Pending;
 use sockets::{Bound, NewSockets, open_new};
 use ticket_root::KeptRoot;
@@ -84,7 +83,7 @@ pub enum ServeError {
 /// Something that the control plane reacts to.
 enum Event {
     FilesHint,
-    Looked { one_leads_somewhere: bool },
+    Looked(Answers),
     Notice(String),
     Signal(i32),
 }
@@ -108,7 +107,8 @@ pub struct Control {
     state: SharedState,
     admin: Option<Admin>,
     log: Option<LogWriter>,
-    looking: LookingAgain,
+    /// Whether names of backends are being looked up.
+    is_looking: bool,
     bound: Vec<Bound>,
     events: Receiver<Event>,
     notices: Sender<Event>,
@@ -152,7 +152,7 @@ impl Control {
             state: SharedState::default(),
             admin: None,
             log: None,
-            looking: LookingAgain::default(),
+            is_looking: false,
             bound: Vec::new(),
             events,
             notices,
@@ -207,7 +207,7 @@ impl Control {
                     Pending::note(&mut pending);
                 }
                 Ok(Event::FilesHint) => Pending::note(&mut pending),
-                Ok(Event::Looked { one_leads_somewhere }) => self.end_look(one_leads_somewhere),
+                Ok(Event::Looked(answers)) => self.end_look(&answers),
                 Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Signal(_)) if leaving.is_none() => {
@@ -343,6 +343,7 @@ impl Control {
         state.listeners = listeners;
         state.listeners_counted = counted(generation);
         state.backends = BackendRegistry::of(generation);
+        state.names = self.registries.names.summaries();
         state.limits = self.config.limits.clone();
     }
 

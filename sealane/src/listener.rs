@@ -12,6 +12,7 @@ mod certificates;
 mod challenges;
 mod client_trust;
 mod contexts;
+mod names;
 mod resolver;
 mod store;
 mod summary;
@@ -31,16 +32,19 @@ use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::SealingKeys;
 
+use crate::backends::PlannedBackend;
 use crate::config::{self, ClientTrust, Config, Route};
 use crate::networks::Access;
 use crate::stores::{self, Checks, Stores};
 
 pub use backend_trust::{Expiry, Usage};
-pub use backends::{ReachedBackend, host_names};
+pub use backends::host_names;
+pub(crate) use backends::shown as shown_addresses;
 pub use certificates::bounds;
 pub use client_trust::{Believed, ClientsSummary, KnownClientRoots, RootFile};
 pub use contexts::Contexts;
-pub use resolver::{Answer, Answers, Names, look_again, resolve_all};
+pub use names::{NameNews, NameSummary, Names};
+pub use resolver::{Answer, Answers, look_again, resolve_all};
 pub use summary::{EXPIRIES_SHOWN_MAX, RouteSummary, StoreSummary, Summary};
 
 /// One thing that a listener takes from outside.
@@ -88,7 +92,7 @@ pub fn survey<'c>(config: &'c Config, around: &mut Surroundings<'_>) -> Surveys<
             ProviderChoice::AwsLc
         }
     };
-    let names = host_names(config).into_iter().map(str::to_owned).collect();
+    let names = host_names(config).into_keys().map(str::to_owned).collect();
     let answers = (around.resolve)(names);
     let mut reading = Reading { answers, around, checks, config, crypto, keys };
     reading.around.client_roots.prune();
@@ -132,8 +136,8 @@ pub struct Survey<'c> {
     /// For each of its destinations, how backends are spoken to in TLS, if they are and that is in
     /// order.
     pub backend_tls: Vec<Option<Arc<ClientContext>>>,
-    /// For each of its destinations, the backends that can be reached.
-    pub backends: Vec<Vec<ReachedBackend>>,
+    /// For each of its destinations, the backends that are in order.
+    pub backends: Vec<Vec<PlannedBackend>>,
     /// The certificates of its files that are in order.
     pub certificates: Option<Arc<CertificateIndex>>,
     /// The files with the authorities of its clients.

@@ -48,11 +48,21 @@ fn backends(to: &mut Exposition, state: &ControlState) {
         let mut family = to.family(metric.name, metric.kind, metric.help);
         for backend in &state.backends {
             for (lane, counters) in backend.lanes.iter().enumerate() {
-                let labels: [(&str, &dyn Display); 2] =
-                    [("backend", &backend.label), ("lane", &lane)];
+                let labels: [(&str, &dyn Display); 3] =
+                    [("backend", &backend.label), ("address", &backend.address), ("lane", &lane)];
                 family.sample(&labels, (metric.value)(counters));
             }
         }
+    }
+    let help = "Addresses that the name of a backend leads to.";
+    let mut family = to.family("sealane_backend_name_addresses", Kind::Gauge, help);
+    for of_name in &state.names {
+        family.sample(&[("name", &of_name.name)], of_name.addresses.len());
+    }
+    let help = "Look-ups of the name of a backend that failed; the addresses stay as they were.";
+    let mut family = to.family("sealane_backend_name_failures_total", Kind::Counter, help);
+    for of_name in &state.names {
+        family.sample(&[("name", &of_name.name)], of_name.failures);
     }
 }
 
@@ -65,8 +75,12 @@ fn backend_handshakes(to: &mut Exposition, state: &ControlState) {
         for (lane, counters) in backend.lanes.iter().enumerate() {
             let counts = [&counters.full_handshakes, &counters.resumed_handshakes];
             for (resumed, count) in [false, true].into_iter().zip(counts) {
-                let labels: [(&str, &dyn Display); 3] =
-                    [("backend", &backend.label), ("lane", &lane), ("resumed", &resumed)];
+                let labels: [(&str, &dyn Display); 4] = [
+                    ("backend", &backend.label),
+                    ("address", &backend.address),
+                    ("lane", &lane),
+                    ("resumed", &resumed),
+                ];
                 family.sample(&labels, count.value());
             }
         }
@@ -76,8 +90,12 @@ fn backend_handshakes(to: &mut Exposition, state: &ControlState) {
     for backend in in_tls() {
         for (lane, counters) in backend.lanes.iter().enumerate() {
             for (cause, count) in counters.handshake_failures() {
-                let labels: [(&str, &dyn Display); 3] =
-                    [("backend", &backend.label), ("lane", &lane), ("cause", &cause.label())];
+                let labels: [(&str, &dyn Display); 4] = [
+                    ("backend", &backend.label),
+                    ("address", &backend.address),
+                    ("lane", &lane),
+                    ("cause", &cause.label()),
+                ];
                 family.sample(&labels, count);
             }
         }

@@ -123,7 +123,7 @@ impl Service for Relay {
     type Settings = RelaySettings;
 
     fn prepare(&mut self, generation: &Generation<RelaySettings>, clock: &Arc<LaneClock>) -> bool {
-        self.visitors.prepare(generation.listeners.iter().map(|each| &each.settings.admission));
+        self.visitors.prepare(generation.listeners.iter().map(|each| &*each.settings.admission));
         self.clients.prepare(generation, clock).is_ok()
     }
 

@@ -11,7 +11,7 @@ use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::BackendCounters;
 use crate::config::Limits;
 use crate::file_tables::FileTables;
-use crate::listener::{EXPIRIES_SHOWN_MAX, StoreSummary, Summary};
+use crate::listener::{EXPIRIES_SHOWN_MAX, NameSummary, StoreSummary, Summary};
 use crate::relay::ListenerCounters;
 use crate::timestamp::Timestamp;
 
@@ -48,6 +48,8 @@ pub struct ControlState {
     pub listeners_counted: Vec<(String, ListenerCounters)>,
     /// The backends of the newest generation.
     pub backends: Vec<BackendSummary>,
+    /// What names of backends lead to.
+    pub names: Vec<NameSummary>,
     /// The limits of the newest generation.
     pub limits: Limits,
     /// How reloads went.
@@ -68,6 +70,7 @@ impl Default for ControlState {
             listeners: Vec::new(),
             listeners_counted: Vec::new(),
             backends: Vec::new(),
+            names: Vec::new(),
             limits: Limits::default(),
             reloads: Reloads::default(),
             access_log: None,
@@ -194,6 +197,8 @@ impl Generations {
 /// A backend as `/metrics` shows it.
 #[derive(Clone)]
 pub struct BackendSummary {
+    /// Where it is: a name may lead to many.
+    pub address: String,
     /// The backend as it was written.
     pub label: String,
     /// What every lane counts for it.

@@ -1,13 +1,15 @@
 //! Where the plaintext of a listener goes, or of some of its clients.
 
-use super::backend::{BackendAddress, BackendTls, WrittenBackend};
+use std::time::Duration;
+
+use super::backend::{BackendAddress, BackendTls, Share, WrittenBackend};
 use super::proxy_header::ProxyHeader;
 
 /// Where plaintext goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// None twice; at least one, but where no plaintext goes anywhere.
-    pub backends: Vec<BackendAddress>,
+    pub backends: Vec<(BackendAddress, Share)>,
     /// How TLS is spoken to all of them; without it they get plain bytes.
     pub backend_tls: Option<BackendTls>,
     /// How a backend is chosen for a connection.
@@ -29,7 +31,7 @@ impl Destination {
 
     /// The backends as they are written, for people.
     pub fn labels(&self) -> impl Iterator<Item = String> {
-        self.backends.iter().map(|address| self.label(address))
+        self.backends.iter().map(|(address, _)| self.label(address))
     }
 
     /// The backend at `address` as it is written.
@@ -37,6 +39,9 @@ impl Destination {
         WrittenBackend { address: address.clone(), tls: self.backend_tls.is_some() }.to_string()
     }
 }
+
+/// How often names of backends are looked up unless something else is written.
+pub const RESOLVE_DEFAULT: Option<Duration> = Some(Duration::from_secs(30));
 
 /// How a backend is chosen for a connection. Each lane counts for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! From a [`Config`] to a generation that lanes can serve: everything that can fail, fails here.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,12 +12,15 @@ use sealane_lanes::generation::{Generation, Listener};
 use sealane_lanes::kernel::Address;
 
 use crate::admin::BackendSummary;
-use crate::backends::{Backend, BackendCounters, Cursor, Destination, NameRoutes, RelaySettings};
+use crate::backends::{
+    Backend, BackendCounters, Destination, LaneMemory, LaneShare, NameRoutes, PlannedBackend,
+    RelaySettings, places,
+};
 use crate::challenges::Responder;
-use crate::config::{self, Config, Spoken};
+use crate::config::{self, BackendAddress, Config, Share, Spoken};
 use crate::listener::{
-    Contexts, KnownClientRoots, Names, ReachedBackend, Summary, Surroundings, Survey, Surveys,
-    resolve_all, said_of, survey,
+    Contexts, KnownClientRoots, Names, Summary, Surroundings, Survey, Surveys, resolve_all,
+    said_of, survey,
 };
 use crate::relay::Admission;
 use crate::stores::Stores;
@@ -83,6 +87,42 @@ impl BackendRegistry {
         self.by_address.entry((address.clone(), tls)).or_insert_with(make).clone()
     }
 
+    /// The backends of `planned`, where `names` lead now.
+    fn located(
+        &mut self,
+        planned: &[PlannedBackend],
+        names: &Names,
+        lanes: NonZeroUsize,
+    ) -> Vec<Backend> {
+        let places = places(planned, |name| names.addresses(name)).into_iter();
+        let backends = places.map(|(address, planned)| Backend {
+            label: planned.label.clone(),
+            share: LaneShare::of(planned.share, lanes),
+            tls: planned.tls.clone(),
+            lanes: self.counters(&address, planned.tls.is_some(), lanes.get()),
+            address,
+        });
+        backends.collect()
+    }
+
+    /// `destination`, where `names` lead now; none if that is where they led before.
+    pub(super) fn moved(
+        &mut self,
+        destination: &Destination,
+        names: &Names,
+        lanes: NonZeroUsize,
+    ) -> Option<Destination> {
+        let backends = self.located(&destination.planned, names, lanes);
+        let addresses = |of: &[Backend]| of.iter().map(|each| each.address.clone()).collect();
+        let [before, now]: [Vec<Address>; 2] =
+            [&destination.backends, &backends].map(|of| addresses(of));
+        (before != now).then(|| Destination {
+            memories: memories(backends.len(), lanes),
+            backends,
+            ..destination.clone()
+        })
+    }
+
     /// What is counted for each backend of a generation.
     pub(super) fn of(generation: &Generation<RelaySettings>) -> Vec<BackendSummary> {
         let listeners = generation.listeners.iter();
@@ -90,13 +130,17 @@ impl BackendRegistry {
         let backends = destinations.flat_map(|destination| &destination.backends);
         // Two listeners may have a backend in common, or one under two names.
         let mut summaries: Vec<BackendSummary> = Vec::new();
-        for Backend { label, lanes, tls, .. } in backends {
+        for Backend { address, label, lanes, tls, .. } in backends {
             let is_same = |seen: &BackendSummary| {
                 seen.lanes.first().map(Arc::as_ptr) == lanes.first().map(Arc::as_ptr)
             };
             if !summaries.iter().any(is_same) {
-                let (label, lanes) = (label.clone(), lanes.clone());
-                summaries.push(BackendSummary { label, lanes, tls: tls.is_some() });
+                summaries.push(BackendSummary {
+                    address: address.to_string(),
+                    label: label.clone(),
+                    lanes: lanes.clone(),
+                    tls: tls.is_some(),
+                });
             }
         }
         summaries
@@ -117,15 +161,7 @@ pub(super) fn build(
     number: u64,
     registries: &mut Registries,
 ) -> Result<Built, Vec<String>> {
-    let Registries {
-        backends,
-        client_roots,
-        clients,
-        listeners: counted,
-        names,
-        responders,
-        stores,
-    } = registries;
+    let Registries { client_roots, clients, names, stores, .. } = registries;
     let now = unix_now();
     let resolve = &resolve_all;
     let mut around = Surroundings { client_roots, clients, names, now, resolve, stores };
@@ -136,9 +172,9 @@ pub(super) fn build(
     let mut listeners = Vec::new();
     for (position, survey) in surveys.iter_mut().enumerate() {
         let Some(contexts) = survey.contexts(config) else { continue };
-        let Contexts { named, names, speech } = contexts;
+        let Contexts { named, names: routes, speech } = contexts;
         let folder = survey.listener.acme_responder.as_deref();
-        let responder = folder.map(|folder| responders.of(folder)).transpose();
+        let responder = folder.map(|folder| registries.responders.of(folder)).transpose();
         let responder = responder.unwrap_or_else(|error| {
             let text = format!("acme_responder: cannot be started: {error}");
             errors.push(said_of(&survey.listener.name, &text));
@@ -151,9 +187,9 @@ pub(super) fn build(
             speech,
             named,
             liveness: survey.listener.limits.liveness,
-            steer: counted.steer(survey.listener, config.lanes.get()),
+            steer: registries.listeners.steer(survey.listener, config.lanes.get()),
             timeouts: survey.listener.limits.timeouts,
-            settings: Arc::new(settings(config, survey, names, responder, backends, counted)),
+            settings: Arc::new(settings(config, survey, routes, responder, registries)),
         });
     }
     if !errors.is_empty() {
@@ -202,51 +238,58 @@ fn settings(
     survey: &mut Survey<'_>,
     names: Vec<NameRoutes>,
     responder: Option<Arc<Responder>>,
-    registry: &mut BackendRegistry,
-    counted: &mut ListenerRegistry,
+    registries: &mut Registries,
 ) -> RelaySettings {
     let access = std::mem::take(&mut survey.access);
     let listener = survey.listener;
-    let lanes = config.lanes.get();
-    let mut backend = |reached: &ReachedBackend| Backend {
-        address: reached.address.clone(),
-        label: reached.label.clone(),
-        tls: reached.tls.clone(),
-        lanes: registry.counters(&reached.address, reached.tls.is_some(), lanes),
-    };
+    let lanes = config.lanes;
     // Who sends every request elsewhere has no other backend.
     if let (Some(responder), Some(label)) = (&responder, listener.responder_label())
-        && let Some(reached) = survey.backends.first_mut()
+        && let Some(planned) = survey.backends.first_mut()
     {
-        let address = responder.address().clone();
-        reached.push(ReachedBackend { address, label, tls: None });
+        let address = match responder.address().clone() {
+            Address::Tcp(address) => BackendAddress::Tcp(address),
+            Address::Unix(path) => BackendAddress::Unix(path),
+        };
+        planned.push(PlannedBackend { address, label, share: Share::default(), tls: None });
     }
-    let destinations = listener.destinations().zip(&survey.backends);
-    let destinations = destinations.map(|((_, written), reached)| Destination {
-        backends: reached.iter().map(&mut backend).collect(),
-        balance: written.balance,
-        proxy_header: written.proxy_header,
-        cursors: match reached.len() {
-            0 | 1 => Vec::new(),
-            _ => (0..lanes).map(|_| Arc::<Cursor>::default()).collect(),
-        },
+    let planned = std::mem::take(&mut survey.backends);
+    let destinations = listener.destinations().zip(planned).map(|((_, written), planned)| {
+        let planned: Arc<[PlannedBackend]> = planned.into();
+        let backends = registries.backends.located(&planned, &registries.names, lanes);
+        Destination {
+            balance: written.balance,
+            memories: memories(backends.len(), lanes),
+            backends,
+            planned,
+            proxy_header: written.proxy_header,
+        }
     });
+    let destinations = destinations.collect();
     RelaySettings {
         listener: listener.name.clone(),
         accept_proxy: listener.accept_proxy.clone(),
-        admission: Admission {
+        admission: Arc::new(Admission {
             access,
             connections_max: listener.limits.connections_per_lane(config.lanes),
             per_client: listener.limits.per_client_on_lane(config.lanes),
-            counted: counted.counters(&listener.name, lanes),
-        },
+            counted: registries.listeners.counters(&listener.name, lanes.get()),
+        }),
         connect_timeout: config.limits.connect_timeout,
-        destinations: destinations.collect(),
+        destinations,
         https_port: https_port(config),
         liveness: listener.limits.liveness,
-        names,
+        names: names.into(),
         responder,
         spoken: listener.spoken,
+    }
+}
+
+/// What `lanes` lanes remember of their choices among so many backends.
+fn memories(backends: usize, lanes: NonZeroUsize) -> Vec<Arc<LaneMemory>> {
+    match backends {
+        0 | 1 => Vec::new(),
+        _ => (0..lanes.get()).map(|_| Arc::new(LaneMemory::of(backends))).collect(),
     }
 }
 

@@ -1,58 +1,137 @@
-//! Names of backends that led nowhere, looked up again until they lead somewhere.
+//! Names of backends, followed while they are served.
 
-use std::time::{Duration, Instant};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Instant;
 
+use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech};
+use sealane_lanes::handover::Parcel;
+use sealane_lanes::mailbox::Mail;
+
+use super::build::{BackendRegistry, Registries};
 use super::{Control, Event};
-use crate::listener::{Answers, look_again};
+use crate::backends::RelaySettings;
+use crate::listener::{Answers, NameNews, Names, look_again, shown_addresses};
 use crate::operator::{Priority, say, say_at};
 
-/// When such names are looked up.
-#[derive(Default)]
-pub(super) struct LookingAgain {
-    /// When the last look began.
-    since: Option<Instant>,
-    /// Whether it goes on.
-    is_under_way: bool,
-}
-
 impl Control {
-    /// Looks again for names that lead nowhere, if there are any and it is time.
+    /// Looks names up whose time has come.
     pub(super) fn look_for_names(&mut self) {
-        let looking = &mut self.looking;
-        let is_early = looking.since.is_some_and(|since| since.elapsed() < LOOK_AGAIN);
-        let names = self.registries.names.nowhere();
-        if looking.is_under_way || is_early || names.is_empty() {
+        if self.is_looking {
             return;
         }
-        looking.since = Some(Instant::now());
+        let due = self.registries.names.due(Instant::now());
+        if due.is_empty() {
+            return;
+        }
         let events = self.notices.clone();
-        let tell = move |answers: Answers| {
-            let one_leads_somewhere = answers.has_address();
+        let tell = move |answers| {
             // Nobody listens any more when the process is about to end.
-            let _ = events.send(Event::Looked { one_leads_somewhere });
+            let _ = events.send(Event::Looked(answers));
         };
         // Without a thread it is tried the next time.
-        looking.is_under_way = look_again(names, tell).is_ok();
+        self.is_looking = look_again(due, tell).is_ok();
     }
 
-    /// Serves what a look has found.
-    pub(super) fn end_look(&mut self, one_leads_somewhere: bool) {
-        self.looking.is_under_way = false;
-        if !one_leads_somewhere {
-            return;
-        }
-        match self.serve(self.config.clone()) {
-            Ok(()) => say(&format!("backends are found: generation {}", self.number)),
-            Err(problems) => {
-                let text = format!(
-                    "backends are found, but not served, for something else has changed:\n{}",
-                    problems.join("\n")
-                );
-                say_at(Priority::Error, &text);
+    /// Serves what a look has found. No file is read: what has changed there is another matter.
+    pub(super) fn end_look(&mut self, answers: &Answers) {
+        self.is_looking = false;
+        let news = self.registries.names.follow(answers);
+        for (name, news) in news.iter().take(NEWS_SHOWN_MAX) {
+            let addresses = shown_addresses(self.registries.names.addresses(name));
+            match news {
+                NameNews::Back => say(&format!("backends {name} resolves again")),
+                NameNews::Moved => say(&format!("backends {name} are at {addresses}")),
+                NameNews::Lost(why) => {
+                    let kept = match addresses.as_str() {
+                        "" => "connections to it are refused until it does".to_owned(),
+                        _ => format!("{addresses} is used as before"),
+                    };
+                    let text = format!("backends {name} does not resolve any more: {why}; {kept}");
+                    say_at(Priority::Warning, &text);
+                }
             }
         }
+        if let Some(more) = news.len().checked_sub(NEWS_SHOWN_MAX + 1) {
+            say(&format!("… and {} more names; /state has all", more + 1));
+        }
+        if news.values().any(|news| *news == NameNews::Moved) {
+            self.move_backends();
+        }
+        self.state.lock().names = self.registries.names.summaries();
+    }
+
+    /// Publishes the generation that is served with its backends where their names lead now.
+    fn move_backends(&mut self) {
+        let Some(current) = self.generations.last() else { return };
+        let number = self.number + 1;
+        let Registries { backends, names, .. } = &mut self.registries;
+        let moved = moved(current, number, self.config.lanes, names, backends);
+        let Some(generation) = moved.map(Arc::new) else { return };
+        self.number = number;
+        {
+            let mut state = self.state.lock();
+            state.generations.publish(number, &generation);
+            state.backends = BackendRegistry::of(&generation);
+        }
+        for lane in &self.lanes {
+            let (generation, parcel) = (Arc::clone(&generation), Parcel::default());
+            lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));
+        }
+        self.generations.push(generation);
+        say(&format!("backends have moved: generation {number}"));
     }
 }
 
-/// Between two looks.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// `generation` as the next one, with backends where `names` lead now; none if nothing is new.
+fn moved(
+    generation: &Generation<RelaySettings>,
+    number: u64,
+    lanes: NonZeroUsize,
+    names: &Names,
+    registry: &mut BackendRegistry,
+) -> Option<Generation<RelaySettings>> {
+    let mut has_moved = false;
+    let listeners = generation.listeners.iter().map(|listener| {
+        let mut settings = Arc::clone(&listener.settings);
+        for position in 0..settings.destinations.len() {
+            if let Some(moved) = registry.moved(&settings.destinations[position], names, lanes) {
+                Arc::make_mut(&mut settings).destinations[position] = moved;
+                has_moved = true;
+            }
+        }
+        with(listener, settings)
+    });
+    let listeners = listeners.collect();
+    has_moved.then_some(Generation { number, limits: generation.limits.clone(), listeners })
+}
+
+/// `listener` with other settings.
+fn with(
+    listener: &Listener<RelaySettings>,
+    settings: Arc<RelaySettings>,
+) -> Listener<RelaySettings> {
+    let named = listener.named.iter().map(|named| Named {
+        pattern: named.pattern.clone(),
+        number: named.number,
+        context: named.context.as_ref().map(Arc::clone),
+    });
+    Listener {
+        number: listener.number,
+        keys: listener.keys.clone(),
+        preamble: listener.preamble,
+        speech: match &listener.speech {
+            Speech::Plain => Speech::Plain,
+            Speech::Sealed => Speech::Sealed,
+            Speech::Tls(context) => Speech::Tls(Arc::clone(context)),
+        },
+        named: named.collect(),
+        liveness: listener.liveness,
+        steer: listener.steer,
+        timeouts: listener.timeouts,
+        settings,
+    }
+}
+
+/// Names of which is told what is new after one look.
+const NEWS_SHOWN_MAX: usize = 20;

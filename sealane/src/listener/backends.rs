@@ -1,107 +1,110 @@
 //! Where the plaintext of a listener and of its routes goes: backends, looked up.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use sealane_lanes::kernel::Address;
-
-use super::resolver::Led;
+use super::names::{Led, Names};
 use super::{Material, Reading, Survey, said_of_route};
-use crate::backends::BackendTls;
-use crate::config::{self, BackendAddress, Config, Destination};
+use crate::backends::{BACKENDS_MAX, BackendTls, PlannedBackend};
+use crate::config::{BackendAddress, Config, Destination};
 
-/// Addresses are no files; a change of what a name leads to is seen by the next reload, and by
-/// itself only if it led nowhere.
+/// Addresses are no files: names are followed by looking them up.
 pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };
 
-/// A backend whose address is known.
-pub struct ReachedBackend {
-    /// Where it listens.
-    pub address: Address,
-    /// The backend as it was written, for logs and metrics.
-    pub label: String,
-    /// How it is spoken to in TLS, if it is.
-    pub tls: Option<BackendTls>,
-}
-
-/// The host names of the backends of `config`.
-pub fn host_names(config: &Config) -> BTreeSet<&str> {
-    let destinations = config.listeners.iter().flat_map(config::Listener::destinations);
-    let backends = destinations.flat_map(|(_, destination)| &destination.backends);
-    let names = backends.filter_map(|backend| match backend {
-        BackendAddress::Host { name, .. } => Some(name.as_str()),
-        BackendAddress::Tcp(_) | BackendAddress::Unix(_) => None,
-    });
-    names.collect()
+/// The host names of the backends of `config`, and how often each is looked up, if it is.
+pub fn host_names(config: &Config) -> BTreeMap<&str, Option<Duration>> {
+    let mut names = BTreeMap::new();
+    for listener in &config.listeners {
+        let backends = listener.destinations().flat_map(|(_, destination)| &destination.backends);
+        for (backend, _) in backends {
+            if let BackendAddress::Host { name, .. } = backend {
+                let every: &mut Option<Duration> = names.entry(name.as_str()).or_default();
+                *every = every.iter().copied().chain(listener.resolve).min();
+            }
+        }
+    }
+    names
 }
 
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let listener = survey.listener;
     for (position, (route, destination)) in listener.destinations().enumerate() {
-        let mut reached = Vec::new();
-        for backend in &destination.backends {
+        let mut planned = Vec::new();
+        for (backend, share) in &destination.backends {
             let label = destination.label(backend);
             let said = |text: String| said_of_route(route, &format!("backend {label}{text}"));
-            let address = address(backend, reading, |text| survey.warn([said(text)]));
-            let tls = tls(survey, position, destination, backend);
-            match (address, tls) {
-                (Ok(Some(address)), Ok(tls)) => {
-                    reached.push(ReachedBackend { address, label: label.clone(), tls });
+            match look_up(backend, listener.resolve.is_none(), reading) {
+                Ok(warning) => survey.warn(warning.map(said)),
+                Err(problem) => survey.errors.push(said(problem)),
+            }
+            if let Some(problem) = share.too_few_for(reading.config.lanes) {
+                survey.errors.push(said(format!(": {problem}")));
+            }
+            match tls(survey, position, destination, backend) {
+                Ok(tls) => {
+                    let (address, share) = (backend.clone(), *share);
+                    planned.push(PlannedBackend { address, label, share, tls });
                 }
-                (Ok(None), Ok(_)) => {}
-                (Err(problem), _) => survey.errors.push(said(problem)),
-                (Ok(_), Err(problem)) => {
+                Err(problem) => {
                     survey.errors.extend(problem.map(|problem| said(format!(": {problem}"))));
                 }
             }
-            if let BackendAddress::Unix(path) = backend
-                && !path.exists()
-            {
-                let text = said(" is not there yet; is its path right?".to_owned());
-                survey.warn([text]);
-            }
         }
-        survey.backends.push(reached);
+        let names = &*reading.around.names;
+        survey.warn(too_many(&planned, names).map(|text| said_of_route(route, &text)));
+        survey.backends.push(planned);
     }
 }
 
-/// Where `backend` is, if that is known.
-fn address(
+/// Looks `backend` up, if it has a name; returns what is worth a warning.
+fn look_up(
     backend: &BackendAddress,
+    is_strict: bool,
     reading: &mut Reading<'_, '_>,
-    warn: impl FnOnce(String),
-) -> Result<Option<Address>, String> {
-    let (name, port) = match backend {
-        BackendAddress::Host { name, port } => (name, *port),
-        BackendAddress::Tcp(address) => return Ok(Some(Address::Tcp(*address))),
-        BackendAddress::Unix(path) => return Ok(Some(Address::Unix(path.clone()))),
-    };
-    let first = |addresses: Vec<SocketAddr>| {
-        let mut first = *addresses.first()?;
-        first.set_port(port);
-        Some(Address::Tcp(first))
-    };
-    match reading.around.names.look_up(name, &reading.answers) {
-        Ok(Led::Here(addresses)) => Ok(first(addresses)),
-        Ok(Led::Once(addresses, why)) => {
-            let last = first(addresses);
-            if let Some(address) = &last {
-                warn(format!(" does not resolve any more: {why}; {address} is used as before"));
-            }
-            Ok(last)
+) -> Result<Option<String>, String> {
+    let name = match backend {
+        BackendAddress::Host { name, .. } => name,
+        BackendAddress::Tcp(_) => return Ok(None),
+        BackendAddress::Unix(path) => {
+            let text = " is not there yet; is its path right?".to_owned();
+            return Ok((!path.exists()).then_some(text));
         }
-        Ok(Led::Nowhere(why)) => {
-            warn(format!(
-                " does not resolve yet: {why}; connections to it are refused until it does; if the \
-                 name is wrong, correct it, or write its address"
-            ));
-            Ok(None)
+    };
+    let names = &mut *reading.around.names;
+    match names.look_up(name, &reading.answers, is_strict) {
+        Ok(Led::Here) => Ok(None),
+        Ok(Led::Once(why)) => {
+            let addresses = shown(names.addresses(name));
+            Ok(Some(format!(" does not resolve any more: {why}; {addresses} is used as before")))
         }
+        Ok(Led::Nowhere(why)) => Ok(Some(format!(
+            " does not resolve yet: {why}; connections to it are refused until it does; if the \
+             name is wrong, correct it, or write its address"
+        ))),
         Err(why) => {
             Err(format!(" cannot be looked up: {why}; correct the name, or write its address"))
         }
     }
+}
+
+/// What is said if names lead to more backends than a destination may have.
+fn too_many(planned: &[PlannedBackend], names: &Names) -> Option<String> {
+    let count = |backend: &PlannedBackend| match &backend.address {
+        BackendAddress::Host { name, .. } => names.addresses(name).len(),
+        BackendAddress::Tcp(_) | BackendAddress::Unix(_) => 1,
+    };
+    let all: usize = planned.iter().map(count).sum();
+    let what = "backends: their names lead to";
+    (all > BACKENDS_MAX)
+        .then(|| format!("{what} {all} addresses, of which the first {BACKENDS_MAX} are used"))
+}
+
+/// Addresses for people, without a port.
+pub(crate) fn shown(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(|address| address.ip().to_string()).collect();
+    addresses.join(", ")
 }
 
 /// How TLS is spoken to `backend`, if it is. Where it should be and cannot, that is an error, with

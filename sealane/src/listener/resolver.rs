@@ -1,4 +1,4 @@
-//! Host names of backends, looked up with an end to the wait, and what is done while that fails.
+//! Host names of backends, looked up many at a time and with an end to the wait.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -7,68 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What names of backends lead to, kept from one reading to the next.
-///
-/// A name that cannot be looked up is no reason not to start, for the machine may have started with
-/// its resolver missing; nor to give up an address that was good so far. In a later reading a name
-/// that is new must lead somewhere.
-#[derive(Clone, Default)]
-pub struct Names {
-    known: HashMap<String, Option<Vec<SocketAddr>>>,
-    /// Whether a reading has been served.
-    has_started: bool,
-}
-
-/// Where a name leads.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Led {
-    /// Here.
-    Here(Vec<SocketAddr>),
-    /// Nowhere yet, and why.
-    Nowhere(String),
-    /// Here when it was last looked up, and why it cannot be now.
-    Once(Vec<SocketAddr>, String),
-}
-
-impl Names {
-    /// Where `name` leads by these `answers`, or else as it did.
-    ///
-    /// # Errors
-    /// It is new and cannot be looked up.
-    pub fn look_up(&mut self, name: &str, answers: &Answers) -> Result<Led, String> {
-        match (answers.of(name), self.known.get(name)) {
-            (Ok(addresses), _) => {
-                self.known.insert(name.to_owned(), Some(addresses.to_vec()));
-                Ok(Led::Here(addresses.to_vec()))
-            }
-            (Err(why), Some(Some(last))) => Ok(Led::Once(last.clone(), why.to_owned())),
-            (Err(why), None) if self.has_started => Err(why.to_owned()),
-            (Err(why), Some(None) | None) => {
-                self.known.insert(name.to_owned(), None);
-                Ok(Led::Nowhere(why.to_owned()))
-            }
-        }
-    }
-
-    /// What is served from now on has these names, and no others.
-    pub fn serve<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
-        let mut known = std::mem::take(&mut self.known);
-        self.known = names.into_iter().filter_map(|name| known.remove_entry(name)).collect();
-        self.has_started = true;
-    }
-
-    /// Those that lead nowhere yet.
-    pub fn nowhere(&self) -> BTreeSet<String> {
-        let led_nowhere = self.known.iter().filter(|(_, led)| led.is_none());
-        led_nowhere.map(|(name, _)| name.clone()).collect()
-    }
-}
-
 /// What names led to that were looked up together.
-#[derive(Default)]
-pub struct Answers(HashMap<String, Answer>);
+pub struct Answers {
+    asked: Instant,
+    by_name: HashMap<String, Answer>,
+}
 
-/// The addresses of a name, with port 0, or why there is none.
+/// The addresses of a name, with port 0, in order and none twice, or why there is none.
 pub type Answer = Result<Vec<SocketAddr>, String>;
 
 impl Answers {
@@ -77,22 +22,27 @@ impl Answers {
     /// # Errors
     /// It has no address, or there was no answer in time.
     pub fn of(&self, name: &str) -> Result<&[SocketAddr], &str> {
-        match self.0.get(name) {
+        match self.by_name.get(name) {
             Some(Ok(addresses)) => Ok(addresses),
             Some(Err(why)) => Err(why),
             None => Err("it was not looked up"),
         }
     }
 
-    /// Whether one leads somewhere.
-    pub fn has_address(&self) -> bool {
-        self.0.values().any(Result::is_ok)
+    /// When they were asked for.
+    pub fn asked(&self) -> Instant {
+        self.asked
+    }
+
+    /// All of them, with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Answer)> {
+        self.by_name.iter().map(|(name, answer)| (name.as_str(), answer))
     }
 }
 
 impl FromIterator<(String, Answer)> for Answers {
     fn from_iter<I: IntoIterator<Item = (String, Answer)>>(answers: I) -> Self {
-        Self(answers.into_iter().collect())
+        Self { asked: Instant::now(), by_name: answers.into_iter().collect() }
     }
 }
 
@@ -104,7 +54,8 @@ pub fn resolve_all(names: BTreeSet<String>) -> Answers {
 
 fn ask_system(name: &str) -> Answer {
     let found = (name, 0).to_socket_addrs().map_err(|error| error.to_string())?;
-    let addresses: Vec<_> = found.collect();
+    // In an order of their own: resolvers turn them around.
+    let addresses: Vec<_> = found.collect::<BTreeSet<_>>().into_iter().collect();
     if addresses.is_empty() { Err("the name has no address".into()) } else { Ok(addresses) }
 }
 
@@ -113,7 +64,8 @@ fn resolve_by(
     patience: Duration,
     ask: impl Fn(&str) -> Answer + Clone + Send + 'static,
 ) -> Answers {
-    let deadline = Instant::now() + patience;
+    let asked = Instant::now();
+    let deadline = asked + patience;
     let mut missing = format!("no answer within {} s", patience.as_secs());
     let queue = Arc::new(Mutex::new(VecDeque::from_iter(names.clone())));
     let (sender, found) = channel();
@@ -132,19 +84,19 @@ fn resolve_by(
         }
     }
     drop(sender);
-    let mut answers = HashMap::with_capacity(names.len());
-    while answers.len() < names.len()
+    let mut by_name = HashMap::with_capacity(names.len());
+    while by_name.len() < names.len()
         && let Ok((name, answer)) =
             found.recv_timeout(deadline.saturating_duration_since(Instant::now()))
     {
-        answers.insert(name, answer);
+        by_name.insert(name, answer);
     }
     // Nobody waits for what is left in it.
     lock(&queue).clear();
     for name in names {
-        answers.entry(name).or_insert_with(|| Err(missing.clone()));
+        by_name.entry(name).or_insert_with(|| Err(missing.clone()));
     }
-    Answers(answers)
+    Answers { asked, by_name }
 }
 
 type Queue = Mutex<VecDeque<String>>;
@@ -182,29 +134,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     use super::*;
-
-    #[test]
-    fn a_name_that_leads_nowhere_is_borne_at_the_start_alone() {
-        let mut names = Names::default();
-        let none = || {
-            let both = ["early.test", "gone.test"].map(str::to_owned).into_iter();
-            both.map(|name| (name, Err("no such host".to_owned()))).collect::<Answers>()
-        };
-        assert!(matches!(names.look_up("early.test", &none()), Ok(Led::Nowhere(_))));
-        assert!(matches!(names.look_up("gone.test", &none()), Ok(Led::Nowhere(_))));
-        names.serve(["early.test"]);
-        assert_eq!(names.nowhere(), ["early.test".to_owned()].into());
-        assert!(matches!(names.look_up("early.test", &none()), Ok(Led::Nowhere(_))));
-        assert_eq!(names.look_up("gone.test", &none()), Err("no such host".into()));
-        assert_eq!(names.look_up("late.test", &none()), Err("it was not looked up".into()));
-        let here = SocketAddr::from(([127, 0, 0, 1], 0));
-        let found = Answers::from_iter([("early.test".into(), Ok(vec![here]))]);
-        let found = names.look_up("early.test", &found);
-        assert_eq!(found, Ok(Led::Here(vec![here])));
-        assert!(names.nowhere().is_empty());
-        let once = names.look_up("early.test", &none());
-        assert_eq!(once, Ok(Led::Once(vec![here], "no such host".into())));
-    }
 
     fn many() -> BTreeSet<String> {
         (0..3 * RESOLVERS).map(|number| format!("{number}.test")).collect()

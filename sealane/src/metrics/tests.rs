@@ -52,10 +52,10 @@ fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
     ] {
         assert_eq!(of(&format!("sealane_listener_{name}{{")), 2 * samples, "{name}");
     }
-    assert_eq!(of("sealane_backend_connected_total{"), 2);
-    let resumed =
-        "sealane_backend_handshakes_total{backend=\"tls://a:2\",lane=\"0\",resumed=\"true\"}";
-    assert_eq!((series[resumed], of("sealane_backend_handshakes_total{")), (1.0, 2));
+    assert_eq!(of("sealane_backend_connected_total{"), 3);
+    let backend = "backend=\"tls://a:2\",address=\"192.0.2.1:2\",lane=\"0\"";
+    let resumed = format!("sealane_backend_handshakes_total{{{backend},resumed=\"true\"}}");
+    assert_eq!((series[&resumed], of("sealane_backend_handshakes_total{")), (1.0, 2));
     assert_eq!(of("sealane_backend_handshakes_failed_total{"), HANDSHAKE_FAILURES.len());
     assert_eq!(of("sealane_backend_certificate_not_after_seconds{"), 1);
 }
@@ -102,12 +102,19 @@ fn busy() -> ControlState {
     backend.note_handshake_failure(Cause::BackendCertificateName);
     let counted = ListenerCounters::new(1, 2);
     counted.lanes[1].accepted.add(7);
+    let summary = |label: &str, address: &str, lane| BackendSummary {
+        address: address.into(),
+        label: label.into(),
+        lanes: vec![lane],
+        tls: false,
+    };
     let mut state = ControlState {
         phase: Phase::Serving,
         lanes: lanes.to_vec(),
         backends: vec![
-            BackendSummary { label: "a:1".into(), lanes: vec![Arc::default()], tls: false },
-            BackendSummary { label: "tls://a:2".into(), lanes: vec![backend], tls: true },
+            summary("a:1", "192.0.2.1:1", Arc::default()),
+            summary("a:1", "192.0.2.2:1", Arc::default()),
+            BackendSummary { tls: true, ..summary("tls://a:2", "192.0.2.1:2", backend) },
         ],
         listeners_counted: vec![(listener.clone(), counted)],
         listeners: vec![Summary {

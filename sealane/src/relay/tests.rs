@@ -33,8 +33,8 @@ use sealane_lanes::steer::Steer;
 use sealane_lanes::timeouts::Timeouts;
 
 use super::*;
-use crate::backends::{Backend, BackendTls, Destination};
-use crate::config::{Balance, ProxyHeader, Spoken, Told};
+use crate::backends::{Backend, BackendTls, Destination, LaneShare};
+use crate::config::{Balance, ProxyHeader, Share, Spoken, Told};
 
 const NAME: &str = "one.test";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -129,23 +129,25 @@ fn lane(
     let backend = Backend {
         address: Address::Tcp(backend),
         label: backend.to_string(),
+        share: LaneShare::of(Share::default(), NonZeroUsize::MIN),
         tls: Some(BackendTls { context, name: NAME.try_into().unwrap() }),
         lanes: vec![Arc::default()],
     };
     let settings = RelaySettings {
         listener: NAME.into(),
         accept_proxy: None,
-        admission: Admission::default(),
+        admission: Arc::default(),
         connect_timeout: PATIENCE,
         destinations: vec![Destination {
             backends: vec![backend],
             balance: Balance::default(),
             proxy_header: ProxyHeader::V2(Told::default()),
-            cursors: vec![Arc::default()],
+            memories: Vec::new(),
+            planned: Arc::default(),
         }],
         https_port: 443,
         liveness: Liveness::default(),
-        names: Vec::new(),
+        names: Arc::default(),
         responder: None,
         spoken: Spoken::Tls,
     };

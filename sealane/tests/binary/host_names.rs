@@ -1,24 +1,32 @@
 //! Backends by name, while names lead somewhere and while they do not.
 
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use rustls::version::TLS13;
+use sealane_reserved_port::ReservedPort;
+use tempfile::TempDir;
 
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
-use crate::harness::client::Connector;
-use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
-use crate::harness::wait_for;
+use crate::harness::client::{Client, Connector};
+use crate::harness::process::Process;
+use crate::harness::sealane::{BINARY, ListenerSettings, Metrics, Sealane, Settings};
+use crate::harness::{tools, wait_for};
 
 const NAME: &str = "backend.sealane.test";
 
-/// A process whose /etc/hosts is `hosts`; none if this user may not mount.
-fn start(folder: &Path, settings: &Settings, hosts: &Path) -> Option<Sealane> {
-    const MOUNTED: &str = "mount --bind \"$1\" /etc/hosts || exit 77; shift; exec \"$@\"";
+/// A process for which `file` stands in `place`; none if this user may not mount.
+fn start(folder: &Path, settings: &Settings, file: &Path, place: &str) -> Option<Sealane> {
+    const MOUNTED: &str = "mount --bind \"$1\" \"$2\" || exit 77; shift 2; exec \"$@\"";
     let in_place = |command: &mut Command| {
-        command.args(["--mount", "sh", "-c", MOUNTED, "sh"]).arg(hosts).stdin(Stdio::null());
+        command.args(["--mount", "sh", "-c", MOUNTED, "sh"]).arg(file).arg(place);
+        command.stdin(Stdio::null());
     };
     let mut probe = Command::new("unshare");
     in_place(&mut probe);
@@ -47,7 +55,9 @@ fn a_name_that_leads_nowhere_at_the_start_is_served_once_it_leads_somewhere() {
     let listener = ListenerSettings::new("site", &certificate, &named);
     let address = listener.address;
     let mut settings = Settings::new(vec![listener]);
-    let Some(mut sealane) = start(folder.path(), &settings, &hosts) else { return };
+    settings.more = "watch = false".into();
+    let started = start(folder.path(), &settings, &hosts, "/etc/hosts");
+    let Some(mut sealane) = started else { return };
     assert_eq!(sealane.count_said(&format!("{named} does not resolve yet: ")), 1);
     let connector = Connector::new(authority.der(), &TLS13);
     let is_served = || {
@@ -57,10 +67,14 @@ fn a_name_that_leads_nowhere_at_the_start_is_served_once_it_leads_somewhere() {
     assert!(!is_served());
     sealane.wait_for_metrics("it is told why", |metrics| metrics.ended("backend_refused") == 1);
 
-    // In place, for it is this file that is mounted.
+    // In place, for it is this file that is mounted. What has changed elsewhere is not looked at.
+    let good = std::fs::read(&certificate).unwrap();
+    std::fs::write(&certificate, "none").unwrap();
     std::fs::write(&hosts, format!("127.0.0.1 {NAME}\n")).unwrap();
-    sealane.wait_until_said("backends are found: generation 2");
+    sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.1"));
+    sealane.wait_until_said("backends have moved: generation 2");
     wait_for("it is served", || is_served().then_some(()));
+    std::fs::write(&certificate, good).unwrap();
 
     // A reload while names lead nowhere keeps what was known, but takes nothing that is new.
     std::fs::write(&hosts, "").unwrap();
@@ -70,7 +84,132 @@ fn a_name_that_leads_nowhere_at_the_start_is_served_once_it_leads_somewhere() {
     assert!(is_served());
     settings.listeners[0].backends.push("new.sealane.test:1".into());
     settings.write(folder.path());
+    sealane.signal(Signal::HUP);
     sealane.wait_until_said("backend new.sealane.test:1 cannot be looked up: ");
     assert!(is_served());
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+/// A real name server, on an address of its own.
+struct NameServer {
+    folder: TempDir,
+    process: Process,
+}
+
+impl NameServer {
+    /// One that knows nobody; none if the machine has no such program, or this user may not listen.
+    fn start() -> Option<Self> {
+        let program = tools::required("dnsmasq")?;
+        let folder = tempfile::tempdir().unwrap();
+        // No other test of this machine has it.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let address = format!("127.83.{high}.{low}");
+        let mut command = Command::new(program);
+        command.args(["--keep-in-foreground", "--no-resolv", "--no-hosts", "--bind-interfaces"]);
+        command.args(["--user=root", "--pid-file=", "--conf-file=/dev/null", "--log-facility=-"]);
+        command.args(["--local=/sealane.test/", "--local-ttl=0"]);
+        command.arg(format!("--listen-address={address}"));
+        command.arg(format!("--addn-hosts={}", folder.path().join("hosts").display()));
+        std::fs::write(folder.path().join("hosts"), "").unwrap();
+        let resolver = format!("nameserver {address}\noptions timeout:1 attempts:1\n");
+        std::fs::write(folder.path().join("resolv.conf"), resolver).unwrap();
+        let mut process = Process::new(command.stdin(Stdio::null()).spawn().unwrap());
+        let is_there = || {
+            // What this leaves on the way is no answer: a port that nobody has refuses it.
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect((address.as_str(), 53)).unwrap();
+            socket.send(&[0]).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            let refused = socket.recv(&mut [0; 64]);
+            refused.is_err_and(|error| error.kind() != ErrorKind::ConnectionRefused)
+        };
+        let is_up = wait_for("the name server listens", || match process.status() {
+            Some(_) => Some(false),
+            None => is_there().then_some(true),
+        });
+        if !is_up {
+            println!("SKIPPED: this user may not listen on port 53");
+        }
+        is_up.then_some(Self { folder, process })
+    }
+
+    /// From now on `NAME` leads to these.
+    fn lead_to(&self, addresses: &[IpAddr]) {
+        let lines: String = addresses.iter().map(|at| format!("{at} {NAME}\n")).collect();
+        std::fs::write(self.folder.path().join("hosts"), lines).unwrap();
+        self.process.signal(Signal::HUP);
+    }
+}
+
+#[test]
+fn every_address_of_a_name_is_a_backend_and_names_are_followed() {
+    let Some(names) = NameServer::start() else { return };
+    // One port of several addresses.
+    let reserved = ReservedPort::on(Ipv4Addr::UNSPECIFIED.into()).unwrap();
+    let port = reserved.address().port();
+    let addresses = [2, 3, 4].map(|last| IpAddr::from([127, 0, 0, last]));
+    for (address, word) in addresses.iter().zip(b"234") {
+        Backend::start_at(SocketAddr::new(*address, port), move |mut stream| {
+            let mut byte = [0];
+            while stream.read_exact(&mut byte).is_ok() {
+                stream.write_all(&[*word]).unwrap();
+            }
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let listener = ListenerSettings::new("site", &certificate, &format!("{NAME}:{port}"));
+    let listener = listener.with("resolve = \"1s\"");
+    let address = listener.address;
+    names.lead_to(&addresses[..2]);
+    let resolver = names.folder.path().join("resolv.conf");
+    let settings = Settings::new(vec![listener]);
+    let started = start(folder.path(), &settings, &resolver, "/etc/resolv.conf");
+    let Some(mut sealane) = started else { return };
+    let connector = Connector::new(authority.der(), &TLS13);
+    let ask = |client: &mut Client| {
+        let mut word = [0];
+        client.write_all(b"?").unwrap();
+        client.read_exact(&mut word).unwrap();
+        char::from(word[0])
+    };
+    // On each lane they take turns.
+    let answers = || {
+        let answers = (0..16).map(|_| ask(&mut connector.connect(address).unwrap()));
+        answers.collect::<BTreeSet<_>>().into_iter().collect::<String>()
+    };
+    sealane.wait_for_metrics("the name has led somewhere", |metrics| {
+        metrics.sum("sealane_backend_name_addresses", &[("name", NAME)]) == 2
+    });
+    assert_eq!(answers(), "23");
+    let mut stays = connector.connect(address).unwrap();
+    let before = ask(&mut stays);
+
+    names.lead_to(&addresses[2..]);
+    sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.4"));
+    sealane.wait_until_lanes_serve();
+    assert_eq!(answers(), "4");
+    assert_eq!(ask(&mut stays), before, "who is there stays");
+
+    // Whatever befalls the name server, what was known is served.
+    names.lead_to(&[]);
+    sealane.wait_until_said(&format!("backends {NAME} does not resolve any more: "));
+    names.process.signal(Signal::STOP);
+    let failures = |metrics: &Metrics| metrics.sum("sealane_backend_name_failures_total", &[]);
+    let so_far = failures(&sealane.metrics());
+    sealane.wait_for_metrics("more look-ups fail", |m| failures(m) > so_far + 1);
+    assert_eq!(answers(), "4");
+    names.process.signal(Signal::CONT);
+    names.lead_to(&addresses[2..]);
+    sealane.wait_until_said(&format!("backends {NAME} resolves again"));
+    names.lead_to(&addresses);
+    sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.2, 127.0.0.3, 127.0.0.4"));
+    sealane.wait_until_lanes_serve();
+    assert_eq!(answers(), "234");
+    assert_eq!(sealane.count_said("does not resolve any more"), 1, "it is told once");
+    assert_eq!(ask(&mut stays), before);
+    drop(stays);
     assert_eq!(sealane.stop(), Some(0));
 }

@@ -1,15 +1,17 @@
 //! The keys of a listener: where it listens, what it serves and by which rules, and where its
 //! plaintext goes.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sealane_engine::policy::UnknownNames;
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{
-    AcceptProxy, Address, CertificateSource, Destination, Limits, Listener, ListenerLimits, Route,
-    SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, Steering, value,
+    AcceptProxy, Address, CertificateSource, Destination, Limits, Listener, ListenerLimits,
+    RESOLVE_DEFAULT, Route, SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, Steering, value,
 };
 use super::LISTENERS_MAX;
 use super::claims::{Claims, Owner};
@@ -78,6 +80,7 @@ fn listener(
         Spoken::Redirect => Some(Destination::nowhere()),
         _ => destination(table).filter(|d| may_get_tls(passthrough, d, table)),
     };
+    let resolve = table.value("resolve").map(|v| v.duration_or_off(RESOLVE));
     check_spoken(
         spoken,
         table,
@@ -116,6 +119,7 @@ fn listener(
         policy,
         clients,
         destination: destination?,
+        resolve: resolve.unwrap_or(Some(RESOLVE_DEFAULT))?,
         passthrough,
         routes: routes?,
         spoken,
@@ -301,4 +305,5 @@ const UNUSED_WHERE_PASSED_ON: [&str; 4] =
     ["alpn", "certificates", "default_certificate", "unknown_names"];
 /// Files and directories with certificates of one listener.
 const SOURCES_MAX: usize = 10_000;
+const RESOLVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 const LISTENER_NAME_BYTES_MAX: usize = 64;
