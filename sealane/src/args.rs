@@ -1,6 +1,7 @@
 //! The command line: what each command takes, and the help that people work from.
 
 mod certificates;
+mod running;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -20,6 +21,7 @@ pub use certificates::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
     ShowArguments, StoreArguments, VerifyArguments,
 };
+pub use running::{ReloadArguments, SocketArguments, StatusArguments};
 
 /// Ends TLS on every core and relays plaintext to backends
 #[derive(Debug, Parser)]
@@ -66,9 +68,13 @@ pub enum Command {
         /// The command whose page is printed; without it, the page of sealane itself
         command: Option<String>,
     },
+    /// Have a running Sealane reload, and say what came of it
+    Reload(ReloadArguments),
     /// End TLS and relay to backends until a signal comes
     #[command(override_usage = SERVE_USAGE)]
     Serve(ServeArguments),
+    /// Show what a running Sealane does
+    Status(StatusArguments),
 }
 
 /// What `sealane check` takes.

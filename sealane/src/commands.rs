@@ -4,7 +4,10 @@ pub mod certificates;
 pub mod check;
 pub mod demo;
 pub mod man;
+pub mod reload;
+mod running;
 pub mod serve;
+pub mod status;
 
 use std::io::{self, Write as _};
 
@@ -35,9 +38,11 @@ pub fn run(command: Command) -> io::Result<Exit> {
             }
             written => written.map(|()| Exit::Ok),
         },
+        Command::Reload(arguments) => reload::run(&arguments, &mut out),
         Command::Serve(arguments) => {
             drop(out);
             Ok(serve::run(arguments))
         }
+        Command::Status(arguments) => status::run(&arguments, &mut out),
     }
 }

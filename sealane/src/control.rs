@@ -27,7 +27,7 @@ use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::access_log::{self, LaneLog, LogWriter};
-use crate::admin::{AccessLogCounters, Admin, Phase, SharedState};
+use crate::admin::{AccessLogCounters, Admin, Orders, Phase, SharedState, Verdict};
 use crate::backends::RelaySettings;
 use crate::config::Config;
 use crate::cost::connection_bytes_of_lane;
@@ -84,8 +84,12 @@ pub enum ServeError {
 /// Something that the control plane reacts to.
 enum Event {
     FilesHint,
-    Looked { one_leads_somewhere: bool },
+    Looked {
+        one_leads_somewhere: bool,
+    },
     Notice(String),
+    /// A reload, of which somebody waits to hear.
+    Reload(Sender<Verdict>),
     Signal(i32),
 }
 
@@ -178,8 +182,8 @@ impl Control {
     }
 
     /// Where metrics and state are served, if anywhere.
-    pub fn admin_address(&self) -> Option<&Address> {
-        self.admin.as_ref().map(Admin::address)
+    pub fn admin_addresses(&self) -> impl Iterator<Item = &Address> {
+        self.admin.iter().flat_map(Admin::addresses)
     }
 
     /// Serves until a signal ends it.
@@ -204,6 +208,11 @@ impl Control {
             match self.events.recv_timeout(wait) {
                 Ok(Event::Signal(SIGHUP)) => {
                     self.reload();
+                    Pending::note(&mut pending);
+                }
+                Ok(Event::Reload(verdict)) => {
+                    // Who waited may have left.
+                    let _ = verdict.send(self.reload());
                     Pending::note(&mut pending);
                 }
                 Ok(Event::FilesHint) => Pending::note(&mut pending),
@@ -246,8 +255,13 @@ impl Control {
     }
 
     fn open_admin(&mut self) -> Result<(), ServeError> {
-        let Some(address) = &self.config.admin else { return Ok(()) };
-        let admin = Admin::start(address, &self.config.admin_hosts, self.state.clone())
+        let events = self.notices.clone();
+        let reload = move |verdict| {
+            // Nobody listens any more when the process is about to end; then it is dropped.
+            let _ = events.send(Event::Reload(verdict));
+        };
+        let orders = Orders { state: self.state.clone(), reload: Arc::new(reload) };
+        let admin = Admin::start(&self.config.admin, &orders)
             .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
         self.admin = Some(admin);
         Ok(())
@@ -344,6 +358,7 @@ impl Control {
         state.listeners_counted = counted(generation);
         state.backends = BackendRegistry::of(generation);
         state.limits = self.config.limits.clone();
+        state.tickets = self.config.tickets.clone();
     }
 
     fn follow_files(&mut self) {

@@ -247,13 +247,13 @@ fn generations(to: &mut Exposition, state: &ControlState) {
     to.family("sealane_reloads_total", Kind::Counter, "Reloads; a refused one changed nothing.")
         .sample(&[("outcome", &"accepted")], reloads.accepted)
         .sample(&[("outcome", &"refused")], reloads.refused);
-    if let Some(last) = &reloads.last {
+    if let Some(last) = reloads.last() {
         let help = "When the last reload was decided, in Unix time.";
         to.family("sealane_reload_last_time_seconds", Kind::Gauge, help)
             .sample(&[], last.at.unix_ms() / 1_000);
         let help = "1 if the last reload was published, 0 if it was refused.";
         to.family("sealane_reload_last_accepted", Kind::Gauge, help)
-            .sample(&[], u8::from(last.error.is_none()));
+            .sample(&[], u8::from(last.verdict.is_accepted()));
     }
 }
 

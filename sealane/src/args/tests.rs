@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::commands::man;
-use crate::config::Told;
+use crate::config::{Admin, Told};
 
 fn serve(arguments: &[&str]) -> Result<ServeArguments, clap::Error> {
     let all = ["sealane", "serve"].iter().chain(arguments);
@@ -35,7 +35,7 @@ fn flags_alone_make_a_configuration() {
     assert_eq!(listener.destination.backends.len(), 2);
     assert_eq!(listener.certificates.len(), 2);
     assert_eq!(config.lanes.get(), 3);
-    assert_eq!(config.admin, Some(Address::Unix("/admin.sock".into())));
+    assert_eq!(config.admin, Admin::from(Address::Unix("/admin.sock".into())));
 }
 
 #[test]
@@ -99,7 +99,9 @@ fn nothing_is_left_out_of_the_help() {
         "completions",
         "demo",
         "man",
+        "reload",
         "serve",
+        "status",
     ] {
         let mut page = Vec::new();
         man::write_page(Some(name), &mut page).unwrap();
@@ -133,6 +135,7 @@ fn man_pages() {
     let error = man::write_page(Some("sevre"), &mut Vec::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no command \"sevre\"; there are certificates, check, completions, demo, man, serve"
+        "no command \"sevre\"; there are certificates, check, completions, demo, man, reload, \
+         status, serve"
     );
 }

@@ -42,7 +42,7 @@ impl Control {
             return;
         }
         match self.serve(self.config.clone()) {
-            Ok(()) => say(&format!("backends are found: generation {}", self.number)),
+            Ok(_) => say(&format!("backends are found: generation {}", self.number)),
             Err(problems) => {
                 let text = format!(
                     "backends are found, but not served, for something else has changed:\n{}",

@@ -32,6 +32,7 @@ mod reload;
 mod restart;
 mod resumption;
 mod routes;
+mod running;
 mod secrets;
 mod service;
 mod settings;
