@@ -14,7 +14,7 @@ use crate::generation::Generation;
 use crate::kernel::Kernel;
 use crate::lane::LaneEnd;
 use crate::link::{Arrivals, Link};
-use crate::orders::{Choice, ConnectionId, Order};
+use crate::orders::{Choice, ConnectionId, Order, Seen};
 
 /// What a lane does with the plaintext of its connections.
 ///
@@ -114,6 +114,20 @@ pub trait Service {
     ) -> Result<(), Cause> {
         Ok(())
     }
+
+    /// An open connection, after an [`Order::Visit`]; `connection` is there if it is established,
+    /// or if its preamble left it. A panic here ends the lane.
+    fn seen(
+        &mut self,
+        _connection: Option<&Self::Connection>,
+        _settings: &Self::Settings,
+        _seen: &Seen<'_>,
+    ) {
+    }
+
+    /// All of an [`Order::Visit`] has been seen; `next` is the slot where the next goes on, if
+    /// there is more.
+    fn visited(&mut self, _next: Option<usize>) {}
 
     /// All work of a turn is done: here the service wakes whom it has told something.
     fn turn_ended(&mut self) {}

@@ -18,6 +18,7 @@ use sealane_lanes::counters::Counter;
 use sealane_lanes::service::End;
 
 use crate::config::AccessLog;
+use crate::connection_number::ConnectionNumber;
 use crate::relay::Source;
 use crate::timestamp::Timestamp;
 
@@ -88,6 +89,8 @@ pub struct Ended<'a> {
     pub backend: Option<&'a str>,
     /// Why the client's certificate, which was only asked for, is not believed.
     pub doubted: Option<&'a Distrust>,
+    /// What tells it from all others.
+    pub connection: ConnectionNumber,
     /// What the lane tells of it.
     pub end: &'a End<'a>,
     /// Its listener's name.

@@ -21,7 +21,12 @@ pub use certificates::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
     ShowArguments, StoreArguments, VerifyArguments,
 };
-pub use running::{ReloadArguments, SocketArguments, StatusArguments};
+use running::{BACKENDS_HELP, CONNECTIONS_HELP};
+pub use running::{
+    BackendArguments, BackendsCommand, CloseArguments, ConnectionsCommand,
+    ListConnectionsArguments, ListRunningArguments, ReloadArguments, SocketArguments,
+    StatusArguments,
+};
 
 /// Ends TLS on every core and relays plaintext to backends
 #[derive(Debug, Parser)]
@@ -49,6 +54,9 @@ impl Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Drain backends of a running Sealane, and put them back
+    #[command(subcommand, after_long_help = BACKENDS_HELP)]
+    Backends(BackendsCommand),
     /// Keep certificates in a store with sealed private keys
     #[command(subcommand, after_long_help = CERTIFICATES_HELP)]
     Certificates(CertificatesCommand),
@@ -60,6 +68,9 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
+    /// List open connections of a running Sealane, and close them
+    #[command(subcommand, after_long_help = CONNECTIONS_HELP)]
+    Connections(ConnectionsCommand),
     /// Show Sealane at work, with a CA and a backend of its own
     Demo(DemoArguments),
     /// Print a man page

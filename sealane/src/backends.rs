@@ -108,6 +108,8 @@ pub struct BackendCounters {
     handshake_failures: [Counter; HANDSHAKE_FAILURES.len()],
     /// Failures since the last success.
     failed_in_a_row: Counter,
+    /// Whether an operator wants it to get no new connections: 1, or 0.
+    drained: Counter,
     /// Until when it is not chosen, in milliseconds of its lane's clock; 0: it does not rest.
     rests_until_ms: Counter,
 }
@@ -146,6 +148,16 @@ impl BackendCounters {
     /// Failed TLS handshakes by cause.
     pub fn handshake_failures(&self) -> impl Iterator<Item = (Cause, u64)> {
         HANDSHAKE_FAILURES.into_iter().zip(self.handshake_failures.iter().map(Counter::value))
+    }
+
+    /// Whether an operator wants it to get no new connections.
+    pub fn is_drained(&self) -> bool {
+        self.drained.value() > 0
+    }
+
+    /// Keeps new connections from it, or lets them come again; only the owning lane may call this.
+    pub fn drain(&self, is_drained: bool) {
+        self.drained.set(is_drained.into());
     }
 
     /// Whether failures keep it from being chosen for now.
@@ -192,9 +204,11 @@ impl Destination {
     /// The backend for a connection on `lane` that has tried those whose bits are set in `tried`.
     ///
     /// Resting backends are passed over, but when all that are left rest, the one whose rest ends
-    /// first is tried all the same: a connection is not refused while something may answer.
+    /// first is tried all the same: a connection is not refused while something may answer. Drained
+    /// ones get nothing.
     pub fn choose(&self, lane: usize, tried: u64, now_ms: u64) -> Option<usize> {
-        let untried = |index: &usize| tried & (1 << index) == 0;
+        let untried =
+            |index: &usize| tried & (1 << index) == 0 && !self.of_lane(*index, lane).is_drained();
         let awake = |index: &usize| !self.of_lane(*index, lane).is_resting(now_ms);
         let count = self.backends.len();
         let cursor = self.cursors.get(lane);
@@ -309,6 +323,17 @@ mod tests {
         assert!(first.is_resting(31_999) && !first.is_resting(32_000), "bounded");
         first.note_success();
         assert!(!first.is_resting(0) && !first.is_failing());
+    }
+
+    #[test]
+    fn a_drained_backend_gets_nothing_until_it_is_put_back() {
+        let destination = destination(2, Balance::RoundRobin);
+        destination.of_lane(0, 0).drain(true);
+        assert_eq!(destination.choose(0, 0, 0), Some(1));
+        assert_eq!(destination.choose(0, 0b10, 0), None, "not even if nothing else is left");
+        assert_eq!(destination.choose(1, 0, 0), Some(0), "each lane is told for itself");
+        destination.of_lane(0, 0).drain(false);
+        assert_eq!(destination.choose(0, 0, 0), Some(0));
     }
 
     #[test]

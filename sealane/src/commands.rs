@@ -1,7 +1,9 @@
 //! What the binary can be asked for: [`run`] does it, each command in a file of its own.
 
+mod backends;
 pub mod certificates;
 pub mod check;
+mod connections;
 pub mod demo;
 pub mod man;
 pub mod reload;
@@ -22,6 +24,7 @@ use crate::operator::{Priority, say_at};
 pub fn run(command: Command) -> io::Result<Exit> {
     let mut out = io::stdout().lock();
     match command {
+        Command::Backends(command) => backends::run(&command, &mut out),
         Command::Certificates(command) => certificates::run(&command, &mut out),
         Command::Check(arguments) => check::run(&arguments, &mut out),
         Command::Completions { shell } => {
@@ -30,6 +33,7 @@ pub fn run(command: Command) -> io::Result<Exit> {
             man::write_completions(shell, &mut script);
             out.write_all(&script).map(|()| Exit::Ok)
         }
+        Command::Connections(command) => connections::run(&command, &mut out),
         Command::Demo(arguments) => demo::run(&arguments, &mut out),
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

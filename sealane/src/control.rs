@@ -30,12 +30,13 @@ use crate::access_log::{self, LaneLog, LogWriter};
 use crate::admin::{AccessLogCounters, Admin, Orders, Phase, SharedState, Verdict};
 use crate::backends::RelaySettings;
 use crate::config::Config;
+use crate::connection_number::NumberGiver;
 use crate::cost::connection_bytes_of_lane;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::listener::Summary;
 use crate::notices::Notices;
 use crate::operator::{Priority, say, say_at};
-use crate::relay::Relay;
+use crate::relay::{Attendant, LaneDesk, Relay};
 
 pub(crate) use build::unix_now;
 use build::{BackendRegistry, Built, Registries, build};
@@ -304,9 +305,14 @@ impl Control {
             };
             let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };
             let notices = notices_to(&self.notices);
-            let lane = start(setup, move |_| Relay::new(number, log, notices))
+            let giver = NumberGiver::new(self.state.lock().started.at, number);
+            let (attendant, orders) = Attendant::new(giver);
+            let lane = start(setup, move |_| Relay::new(giver, attendant, log, notices))
                 .map_err(|error| ServeError::System("cannot start a lane", error))?;
-            self.state.lock().lanes.push(Arc::clone(&lane.counters));
+            let mut state = self.state.lock();
+            state.lanes.push(Arc::clone(&lane.counters));
+            state.desks.push(LaneDesk::new(orders, lane.mailbox.clone()));
+            drop(state);
             self.lanes.push(lane);
         }
         self.follow_files();

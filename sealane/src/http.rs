@@ -6,6 +6,7 @@
 
 mod host;
 mod message;
+mod query;
 mod work;
 
 use std::io;
@@ -28,6 +29,7 @@ use work::Workers;
 
 pub use host::Hosts;
 pub use message::{Answer, ContentType, Method, Request, Response, Status};
+pub use query::{Query, encode};
 pub use work::WORKERS_MAX;
 
 /// Serves `listener`, a bound TCP or unix socket that listens, on a thread called `name`.

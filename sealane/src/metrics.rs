@@ -105,12 +105,18 @@ struct PerBackend {
     value: fn(&BackendCounters) -> u64,
 }
 
-const PER_BACKEND: [PerBackend; 4] = [
+const PER_BACKEND: [PerBackend; 5] = [
     PerBackend {
         name: "sealane_backend_connections",
         kind: Kind::Gauge,
         help: "Connections to the backend, open or being opened.",
         value: |counters| counters.active.value(),
+    },
+    PerBackend {
+        name: "sealane_backend_drained",
+        kind: Kind::Gauge,
+        help: "1 where an operator has it that the backend gets no new connections.",
+        value: |counters| counters.is_drained().into(),
     },
     PerBackend {
         name: "sealane_backend_connected_total",

@@ -7,6 +7,7 @@ use sealane_engine::session::ServerSession;
 use sealane_lanes::cause::Blame;
 use serde::{Serialize, Serializer};
 
+use crate::connection_number::ConnectionNumber;
 use crate::relay::Source;
 use crate::timestamp::Timestamp;
 
@@ -19,12 +20,13 @@ pub(super) fn format(
     time: Timestamp,
     ended: &Ended<'_>,
 ) -> Result<(), serde_json::Error> {
-    let Ended { backend, doubted, end, listener, source } = *ended;
+    let Ended { backend, connection, doubted, end, listener, source } = *ended;
     let session = end.session;
     let client = ClientLine::of(end, doubted);
     let presented = client.presented.as_ref();
     let line = Line {
         time,
+        connection,
         client: end.client,
         peer: source.and_then(|source| source.peer),
         listener,
@@ -72,6 +74,7 @@ pub(crate) fn blame_label(blame: Blame) -> &'static str {
 #[derive(Serialize)]
 struct Line<'a> {
     time: Timestamp,
+    connection: ConnectionNumber,
     client: Option<SocketAddr>,
     /// Who announced the client.
     peer: Option<SocketAddr>,

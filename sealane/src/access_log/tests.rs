@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::AccessLogDestination;
+use crate::connection_number::NumberGiver;
 use crate::proxy_header;
 
 #[test]
@@ -123,6 +124,7 @@ fn a_line_says_everything_about_a_connection() {
     assert!(!text.trim_end().contains(char::is_control), "{text}");
     let expected = serde_json::json!({
         "time": "2000-02-29T00:00:00.000Z",
+        "connection": ended.connection.to_string(),
         "client": "[2001:db8::1]:5000",
         "peer": "192.0.2.1:9",
         "listener": "main",
@@ -267,7 +269,9 @@ fn end() -> End<'static> {
 }
 
 fn ended<'a>(end: &'a End<'a>, listener: &'a str) -> Ended<'a> {
-    Ended { backend: None, doubted: None, end, listener, source: None }
+    let giver = NumberGiver { process: 0x19a, lane: end.lane };
+    let connection = giver.number(end.id);
+    Ended { backend: None, connection, doubted: None, end, listener, source: None }
 }
 
 /// What a header with `command` and family announces of a connection from `peer`.

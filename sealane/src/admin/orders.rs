@@ -4,12 +4,15 @@
 //! An order is HTTP: POST for what changes something, GET for what shows more than everybody may
 //! see. [`answer`] finds it by its path; it is carried out on a thread of its own, which may wait.
 
+mod backends;
+mod connections;
+mod lanes;
 mod reload;
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use crate::http::{Answer, Method, Request, Response, Status};
+use crate::http::{Answer, Method, Query, Request, Response, Status};
 
 use super::SharedState;
 
@@ -27,24 +30,30 @@ pub struct Orders {
 
 /// The answer to an order, if that is one.
 pub(super) fn answer(request: &Request<'_>, orders: &Orders) -> Option<Answer> {
-    let (method, work): (_, Work) = match request.path {
-        "/reload" => (Method::Post, {
-            let orders = orders.clone();
-            Box::new(move || reload::carry_out(&orders))
-        }),
+    let (method, carry_out): (_, CarryOut) = match request.path {
+        "/backends/drain" => (Method::Post, |orders, query| backends::drain(orders, query, true)),
+        "/backends/restore" => {
+            (Method::Post, |orders, query| backends::drain(orders, query, false))
+        }
+        "/connections" => (Method::Get, connections::list),
+        "/connections/close" => (Method::Post, connections::close),
+        "/reload" => (Method::Post, |orders, _| reload::carry_out(orders)),
         _ => return None,
     };
     Some(if !request.is_owners {
         let words = "orders are taken from root, and from the user that this process runs as";
         Response::text(Status::Forbidden, words).into()
     } else if method != request.method {
-        Response::text(Status::PostOnly, "that is an order: it takes POST").into()
+        let is_order = method == Method::Post;
+        let status = if is_order { Status::PostOnly } else { Status::MethodNotAllowed };
+        Response::text(status, status.line()).into()
     } else {
-        Answer::Later(work)
+        let (orders, query) = (orders.clone(), Query::of(request));
+        Answer::Later(Box::new(move || carry_out(&orders, &query)))
     })
 }
 
-type Work = Box<dyn FnOnce() -> Response + Send>;
+type CarryOut = fn(&Orders, &Query) -> Response;
 
 /// JSON with a newline behind it.
 fn json(status: Status, value: &impl serde::Serialize) -> Response {

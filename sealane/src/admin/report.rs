@@ -89,6 +89,9 @@ fn backend(backend: &BackendSummary) -> Value {
 
 /// Each lane finds out for itself whether it can be reached.
 fn backend_state(backend: &BackendSummary) -> &'static str {
+    if backend.lanes.iter().any(|lane| lane.is_drained()) {
+        return "drained";
+    }
     match backend.lanes.iter().filter(|lane| lane.is_failing()).count() {
         0 => "up",
         failing if failing == backend.lanes.len() => "down",

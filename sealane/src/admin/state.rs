@@ -13,7 +13,7 @@ use crate::backends::BackendCounters;
 use crate::config::{Limits, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{EXPIRIES_SHOWN_MAX, StoreSummary, Summary};
-use crate::relay::ListenerCounters;
+use crate::relay::{LaneDesk, ListenerCounters};
 use crate::timestamp::Timestamp;
 
 use super::Verdict;
@@ -39,6 +39,8 @@ pub struct ControlState {
     pub started: Started,
     /// What each lane counts, by its number.
     pub lanes: Vec<Arc<Counters>>,
+    /// Where each takes orders.
+    pub desks: Vec<LaneDesk>,
     /// Whose tables of open files they have.
     pub file_tables: FileTables,
     /// How many have one of their own.
@@ -67,6 +69,7 @@ impl Default for ControlState {
             phase: Phase::Starting,
             started: Started { at: SystemTime::now(), clock: Instant::now() },
             lanes: Vec::new(),
+            desks: Vec::new(),
             file_tables: FileTables::OfLanes,
             lanes_with_own_table: 0,
             generations: Generations::default(),

@@ -89,6 +89,9 @@ fn nothing_is_left_out_of_the_help() {
         scripts.push(String::from_utf8(script).unwrap());
     }
     for name in [
+        "backends-drain",
+        "backends-list",
+        "backends-restore",
         "certificates-import",
         "certificates-list",
         "certificates-remove",
@@ -97,6 +100,8 @@ fn nothing_is_left_out_of_the_help() {
         "certificates-verify",
         "check",
         "completions",
+        "connections-close",
+        "connections-list",
         "demo",
         "man",
         "reload",
@@ -135,7 +140,7 @@ fn man_pages() {
     let error = man::write_page(Some("sevre"), &mut Vec::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no command \"sevre\"; there are certificates, check, completions, demo, man, reload, \
-         status, serve"
+        "no command \"sevre\"; there are backends, certificates, check, completions, connections, \
+         demo, man, reload, status, serve"
     );
 }

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use crate::exit::Exit;
+use crate::operator::{Priority, say_at};
+
 /// A Sealane that runs, by its socket.
 pub(super) struct Running<'s> {
     pub(super) socket: &'s Path,
@@ -57,6 +60,15 @@ impl Running<'_> {
 }
 
 impl Answered {
+    /// What the command comes to if this is no success, which is said.
+    pub(super) fn refused(&self) -> Option<Exit> {
+        if self.status == 200 {
+            return None;
+        }
+        say_at(Priority::Error, &self.words());
+        Some(if matches!(self.status, 400 | 404) { Exit::Invalid } else { Exit::Failed })
+    }
+
     /// The JSON in it.
     pub(super) fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_slice(&self.body)

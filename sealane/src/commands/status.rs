@@ -16,9 +16,9 @@ use crate::args::StatusArguments;
 use crate::exit::Exit;
 use crate::operator::{Priority, say_at};
 
-use super::running::Running;
+use super::running::{Answered, Running};
 use look::Look;
-use view::{Room, draw};
+use view::{Room, backends_of, draw};
 
 /// Shows it.
 ///
@@ -52,6 +52,11 @@ pub fn run(arguments: &StatusArguments, out: &mut dyn Write) -> io::Result<Exit>
             Ok(Exit::Failed)
         }
     }
+}
+
+/// The backends alone of what is shown.
+pub(super) fn backends(answered: &Answered) -> String {
+    answered.read().map_or_else(|_| answered.words() + "\n", |state| backends_of(&state))
 }
 
 /// Draws until a signal comes; whatever happens, the terminal is left as it was.

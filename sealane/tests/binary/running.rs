@@ -1,5 +1,7 @@
 //! Commands that speak to a running Sealane over its admin socket, and whom it obeys.
 
+mod orders;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;

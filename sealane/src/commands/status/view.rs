@@ -30,6 +30,14 @@ pub(super) fn draw(now: &Look, before: &Look, room: Room) -> String {
     fit(&text, room)
 }
 
+/// Its backends alone.
+pub(super) fn backends_of(state: &State) -> String {
+    let mut text = String::new();
+    // Nothing fails that writes into a string.
+    let _ = backends(&mut text, state);
+    text.trim_start_matches('\n').to_owned()
+}
+
 fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> std::fmt::Result {
     let State { version, pid, phase, uptime_s, generation, reloads, tickets, .. } = now;
     let uptime = uptime_text(*uptime_s);
