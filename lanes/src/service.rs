@@ -6,10 +6,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use sealane_engine::buffer::Buffer;
-use sealane_engine::hello::Hello;
+use sealane_engine::hello::{Hello, Offered};
 use sealane_engine::tickets::LaneClock;
 
 use crate::cause::Cause;
+use crate::failure::Failure;
 use crate::generation::Generation;
 use crate::kernel::Kernel;
 use crate::lane::LaneEnd;
@@ -163,6 +164,11 @@ pub trait Service {
         _settings: &Self::Settings,
     ) -> Preamble {
         Preamble::through(0)
+    }
+
+    /// Whether every hello's JA4 is told in [`End::ja4`]. It takes a digest of a few hundred bytes.
+    fn wants_ja4(&self) -> bool {
+        false
     }
 
     /// A ClientHello has arrived: who decides under which context the client is admitted? With
@@ -334,6 +340,12 @@ pub struct End<'a> {
     pub distrust: Option<&'a sealane_engine::client_certificates::Distrust>,
     /// That certificate, if it was refused in the handshake: the session has none then.
     pub refused_certificate: Option<&'a [u8]>,
+    /// What the client's hello offered, if it could be read.
+    pub offered: Option<Offered>,
+    /// The JA4 of that, if the service wants it.
+    pub ja4: Option<&'a str>,
+    /// What is known of the failure, if its session has failed.
+    pub failure: Option<Failure>,
     /// From accept to the end of the handshake, if it was completed.
     pub handshake_us: Option<u64>,
     /// From accept to the end.

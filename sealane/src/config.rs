@@ -274,6 +274,20 @@ pub struct AccessLog {
     pub buffer_bytes: usize,
     /// Whether there is a line for a balancer that only looked whether somebody answers.
     pub health_checks: bool,
+    /// Whether lines tell the JA4 of clients.
+    pub ja4: bool,
+    /// Which connections have a line.
+    pub only: LoggedEnds,
+}
+
+/// Which connections have a line in the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoggedEnds {
+    /// All.
+    #[default]
+    All,
+    /// Those whose end somebody is to blame for.
+    Failures,
 }
 
 /// Where the lines of the access log go.

@@ -189,6 +189,10 @@ impl Service for Relay {
         }
     }
 
+    fn wants_ja4(&self) -> bool {
+        self.log.as_ref().is_some_and(LaneLog::wants_ja4)
+    }
+
     fn next_order(&mut self) -> Option<Order<Infallible>> {
         self.attendant.next()
     }

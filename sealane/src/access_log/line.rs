@@ -3,6 +3,8 @@
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
 
+use sealane_engine::alert;
+use sealane_engine::hello::Offered;
 use sealane_engine::session::ServerSession;
 use sealane_lanes::cause::Blame;
 use serde::{Serialize, Serializer};
@@ -24,6 +26,8 @@ pub(super) fn format(
     let session = end.session;
     let client = ClientLine::of(end, doubted);
     let presented = client.presented.as_ref();
+    let alert = end.failure.and_then(|failure| failure.alert);
+    let offered = end.offered.filter(|_| end.handshake_us.is_none());
     let line = Line {
         time,
         connection,
@@ -48,6 +52,13 @@ pub(super) fn format(
         backend,
         cause: end.cause.label(),
         blame: blame_label(end.cause.blame()),
+        reason: end.failure.and_then(|failure| failure.reason),
+        alert: alert.map(|(description, _)| alert::name(description)),
+        alert_from: alert.map(|(_, sender)| sender.name()),
+        // Of a session that came about, its own version and suite say more.
+        offered_versions: offered.map(OfferedVersions),
+        offered_suites: offered.map(|offered| offered.suites),
+        ja4: end.ja4,
         client_subject: presented.map(|shown| &*shown.subject),
         client_issuer: presented.map(|shown| &*shown.issuer),
         client_serial: presented.map(|shown| &*shown.serial),
@@ -96,11 +107,27 @@ struct Line<'a> {
     backend: Option<&'a str>,
     cause: &'static str,
     blame: &'static str,
+    /// What was wrong, in a word.
+    reason: Option<&'static str>,
+    alert: Option<&'static str>,
+    alert_from: Option<&'static str>,
+    offered_versions: Option<OfferedVersions>,
+    offered_suites: Option<u16>,
+    ja4: Option<&'a str>,
     client_subject: Option<&'a str>,
     client_issuer: Option<&'a str>,
     client_serial: Option<&'a str>,
     client_names: Option<&'a str>,
     client_distrust: Option<&'static str>,
+}
+
+/// Versions as a list of names, without an allocation.
+struct OfferedVersions(Offered);
+
+impl Serialize for OfferedVersions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.versions())
+    }
 }
 
 /// Bytes from a peer as text that a terminal can be trusted with: what is not UTF-8 and what steers

@@ -28,7 +28,8 @@ use super::mistake::{Mistake, Problem};
 use super::reader::{self, Table, Value};
 use super::value;
 use super::{
-    AccessLog, AccessLogDestination, Config, KeySource, Limits, Listener, Tickets, default_lanes,
+    AccessLog, AccessLogDestination, Config, KeySource, Limits, Listener, LoggedEnds, Tickets,
+    default_lanes,
 };
 use admin::admin;
 use claims::Claims;
@@ -211,13 +212,15 @@ fn access_log(table: &mut Table<'_>) -> Option<AccessLog> {
     let buffer_bytes =
         table.size_bytes("buffer", ACCESS_LOG_BUFFER_BYTES).unwrap_or(ACCESS_LOG_BUFFER_DEFAULT);
     let health_checks = table.boolean("health_checks").unwrap_or(false);
+    let ja4 = table.boolean("ja4").unwrap_or(false);
+    let only = table.value("only").and_then(|v| v.choice(&LOGGED_ENDS)).unwrap_or_default();
     let path = path?;
     let destination = match path.parsed(|text| Ok(text.to_owned()))?.as_str() {
         "stderr" => AccessLogDestination::Stderr,
         "stdout" => AccessLogDestination::Stdout,
         _ => AccessLogDestination::File(path.path()?),
     };
-    Some(AccessLog { destination, buffer_bytes, health_checks })
+    Some(AccessLog { destination, buffer_bytes, health_checks, ja4, only })
 }
 
 fn tickets(table: &mut Table<'_>) -> Tickets {
@@ -265,6 +268,8 @@ const CRYPTO: [(&str, ProviderChoice); 3] = [
     ("aws-lc", ProviderChoice::AwsLc),
     ("graviola", ProviderChoice::Graviola),
 ];
+const LOGGED_ENDS: [(&str, LoggedEnds); 2] =
+    [("all", LoggedEnds::All), ("failures", LoggedEnds::Failures)];
 const STORE_KEY_EXAMPLE: &str =
     "[store_key] with file, credential or command: it opens the store of a listener";
 const FILE_LISTENER_EXAMPLE: &str = "a [[listener]]: a file that is included has nothing else";

@@ -123,6 +123,8 @@ socket_mode = "0660"
 path = "access.log"
 buffer = "8KiB"
 health_checks = true
+ja4 = true
+only = "failures"
 [tickets]
 lifetime = "1h"
 root = "/srv/root"
@@ -244,7 +246,13 @@ fn every_key_has_an_effect() {
     let destination = AccessLogDestination::File("/etc/sealane/access.log".into());
     assert_eq!(
         config.access_log,
-        Some(AccessLog { destination, buffer_bytes: 8192, health_checks: true })
+        Some(AccessLog {
+            destination,
+            buffer_bytes: 8192,
+            health_checks: true,
+            ja4: true,
+            only: LoggedEnds::Failures,
+        })
     );
     let root = Some("/srv/root".into());
     let expected = Tickets { count: 0, lifetime: Duration::from_secs(3600), root };

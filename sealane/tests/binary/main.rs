@@ -23,6 +23,7 @@ mod harness;
 mod host_names;
 mod limits;
 mod listener_limits;
+mod log;
 mod moving;
 mod pages;
 mod plain_sides;
