@@ -7,11 +7,13 @@
 //! valid ones, and to say with the right alert what rustls would say with another, or not at all.
 
 mod gathering;
+mod ja4;
 mod message;
 mod records;
 
 pub use crate::record::RECORD_HEADER_LEN;
 pub use gathering::Gathering;
+pub use ja4::ja4;
 
 use crate::alert::{self, ALERT_RECORD_LEN, AlertDescription};
 use crate::record::HANDSHAKE;
@@ -42,6 +44,8 @@ pub struct Hello {
     /// Whether an extension is missing without which TLS 1.3 cannot be spoken (RFC 8446 section
     /// 9.2); it matters only where TLS 1.3 is.
     pub lacks_for_tls13: bool,
+    /// What it offers, in numbers.
+    pub offered: Offered,
     /// Whether data follows that the client hopes to be read before the handshake is done.
     pub offers_early_data: bool,
     /// Whether TLS 1.3 is among the offered versions.
@@ -53,6 +57,38 @@ pub struct Hello {
     /// or it is no host name.
     pub server_name: Option<Box<str>>,
 }
+
+/// What a client offers, in numbers, for whoever asks why it was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offered {
+    /// Cipher suites, those included that mean nothing.
+    pub suites: u16,
+    versions: u8,
+}
+
+impl Offered {
+    pub(super) fn note_version(&mut self, version: u16) {
+        if let Some(position) = VERSIONS.iter().position(|(number, _)| *number == version) {
+            self.versions |= 1 << position;
+        }
+    }
+
+    /// The names of the versions that are offered and have one, the newest first.
+    pub fn versions(self) -> impl Iterator<Item = &'static str> {
+        let numbered = VERSIONS.iter().enumerate();
+        let offered = numbered.filter(move |(position, _)| self.versions & 1 << position != 0);
+        offered.map(|(_, (_, name))| *name)
+    }
+}
+
+/// Versions by number and name.
+const VERSIONS: [(u16, &str); 5] = [
+    (0x0304, "TLSv1.3"),
+    (0x0303, "TLSv1.2"),
+    (0x0302, "TLSv1.1"),
+    (0x0301, "TLSv1.0"),
+    (0x0300, "SSLv3"),
+];
 
 impl Hello {
     /// Whether it offers application protocols of which `spoken` has none.

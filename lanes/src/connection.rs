@@ -7,12 +7,13 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt::socket_error;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::context::LaneContext;
-use sealane_engine::hello::Gathering;
+use sealane_engine::hello::{Gathering, Offered};
 use sealane_engine::session::{ServerSession, Session};
 use sealane_file_table::Descriptor;
 
 use crate::attached::Attached;
 use crate::cause::Cause;
+use crate::failure::Failure;
 use crate::outbox::Outlet;
 use crate::pool::Pending;
 use crate::revoked::Refused;
@@ -34,6 +35,12 @@ pub(crate) struct Connection {
     pub(crate) server_name: Option<Box<str>>,
     /// What that name leads to: [`Named::number`](crate::generation::Named::number).
     pub(crate) name_number: u32,
+    /// What its hello offered.
+    pub(crate) offered: Option<Offered>,
+    /// How its hello introduced the client, where that is asked for.
+    pub(crate) ja4: Option<Box<str>>,
+    /// What is known of a failure, if its session has failed.
+    pub(crate) failure: Option<Box<Failure>>,
     /// What came and waits, as long as there is no session.
     pub(crate) early: Option<Box<Early>>,
     /// What the lane counts of that, and of what the sessions keep.
@@ -202,6 +209,9 @@ impl Connection {
             context: None,
             server_name: None,
             name_number: 0,
+            offered: None,
+            ja4: None,
+            failure: None,
             early: None,
             kept: Kept::default(),
             outgoing: None,

@@ -9,6 +9,7 @@ use sealane_engine::session::{Awaited, ServerSession};
 
 use crate::cause::Cause;
 use crate::connection::{Early, Phase};
+use crate::failure::Failure;
 use crate::kernel::Kernel;
 use crate::orders::{Choice, ConnectionId};
 use crate::service::Service;
@@ -36,7 +37,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     pub(crate) fn begin_session(&mut self) -> Result<bool, Cause> {
         let hello_bytes_max = self.entry.generation.generation.limits.hello_bytes_max;
         match self.gather(hello_bytes_max) {
-            Peek::Hello(hello) => match self.ask_service(&hello) {
+            Peek::Hello(hello) => match self.introduce(&hello, hello_bytes_max) {
                 Choice::Listener => self.admit_hello(hello, Decision::Listener),
                 Choice::Wait
                     if self.buffers.received.len() > hello_bytes_max + WAITING_BYTES_MAX =>
@@ -90,6 +91,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     fn refuse_hello(&mut self, fault: Fault) -> Result<bool, Cause> {
         self.buffers.outbox.wire.append(&fault.alert());
+        self.entry.connection.failure = Some(Box::new(Failure::of_fault(fault)));
         let cause = match fault {
             Fault::NotTls | Fault::OldVersion => Cause::NotTls,
             Fault::Fallback | Fault::RecordTooLong | Fault::Undecodable | Fault::Unexpected => {
@@ -100,7 +102,13 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         self.refuse(cause).map(|()| false)
     }
 
-    fn ask_service(&mut self, hello: &Hello) -> Choice {
+    /// Keeps what a log may want to know of the hello, and asks who decides about it.
+    fn introduce(&mut self, hello: &Hello, hello_bytes_max: usize) -> Choice {
+        self.entry.connection.offered = Some(hello.offered);
+        if self.service.wants_ja4() {
+            let received = self.buffers.received.filled();
+            self.entry.connection.ja4 = hello::ja4(received, hello_bytes_max);
+        }
         let settings = &self.entry.generation.listener(self.entry.listener).settings;
         self.service.hello(ConnectionId(self.entry.connection.token), hello, settings)
     }
@@ -158,6 +166,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             }
             Err((alert, cause)) => {
                 connection.server_name = hello.server_name;
+                connection.failure = Some(Box::new(Failure::by_alert(&alert)));
                 self.buffers.outbox.wire.append(&alert);
                 self.refuse(cause).map(|()| false)
             }

@@ -25,6 +25,7 @@ mod connection;
 mod core;
 pub mod counters;
 mod drain;
+pub mod failure;
 pub mod generation;
 pub mod handover;
 mod hellos;

@@ -38,10 +38,15 @@ pub enum Mail<S> {
 }
 
 /// The control plane's end.
-#[derive(Clone)]
 pub struct Mailbox<S> {
     sender: Sender<Mail<S>>,
     bell: Arc<OwnedFd>,
+}
+
+impl<S> Clone for Mailbox<S> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone(), bell: Arc::clone(&self.bell) }
+    }
 }
 
 impl<S> Mailbox<S> {
@@ -55,9 +60,14 @@ impl<S> Mailbox<S> {
     /// Returns whether the lane is still there to read it.
     pub fn post(&self, mail: Mail<S>) -> bool {
         let posted = self.sender.send(mail).is_ok();
+        self.ring();
+        posted
+    }
+
+    /// Wakes the lane, which asks its service for orders.
+    pub fn ring(&self) {
         // Can only fail when the counter is full, and then the lane is being woken already.
         let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
-        posted
     }
 }
 

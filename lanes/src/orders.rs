@@ -3,11 +3,13 @@
 //! The lane takes them after the events of a turn, so that an order finds its connection as the
 //! service last saw it. One for a connection that is gone, or has no service any more, is dropped.
 
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use sealane_engine::context::{ContextId, LaneContext};
 
+use crate::cause::Cause;
 use crate::connection::Phase;
 use crate::hellos::Decision;
 use crate::kernel::Kernel;
@@ -18,10 +20,16 @@ use crate::token::Token;
 /// What a service wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order<C> {
+    /// Resets the connection, however far it has come, and its backend's; it ends as
+    /// [`Cause::ServiceReset`].
+    Close(ConnectionId),
     /// Answers [`Choice::Wait`]; without a hello that waits it is dropped.
     Choose(ConnectionId, Chosen),
     /// Calls the service's `command` for an established connection.
     Command(ConnectionId, C),
+    /// Shows the service the open connections of [`VISITS_MAX`] slots, from this one on. It is the
+    /// last order of its turn.
+    Visit(usize),
 }
 
 /// Names a connection of one lane, also after its end: the next one in its place has another id.
@@ -67,6 +75,27 @@ pub enum Chosen {
     Refuse,
 }
 
+/// An open connection, as it is shown to a service that asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// By which orders name it.
+    pub id: ConnectionId,
+    /// From accept until now.
+    pub age_ms: u64,
+    /// Plaintext bytes sent to the client.
+    pub backend_bytes: u64,
+    /// The client's address, if the kernel told, or the preamble.
+    pub client: Option<SocketAddr>,
+    /// Plaintext bytes received from the client.
+    pub client_bytes: u64,
+    /// Whether its handshake is complete, or there is none.
+    pub is_established: bool,
+    /// The server name that the client asked for.
+    pub server_name: Option<&'a str>,
+}
+
+/// Slots of connections that are looked at by one [`Order::Visit`].
+pub const VISITS_MAX: usize = 1024;
 /// Orders that are taken in one turn; what is left waits for the next one.
 pub const ORDERS_MAX: usize = 1024;
 /// Orders that are taken at most when the lane is stopped at once.
@@ -78,12 +107,49 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let is_stopped = self.drain_until_ms == Some(0);
         for _ in 0..if is_stopped { LAST_ORDERS_MAX } else { ORDERS_MAX } {
             match self.service.next_order() {
+                Some(Order::Close(id)) => self.close(id),
                 Some(Order::Choose(id, chosen)) => self.choose(id, chosen),
                 Some(Order::Command(id, command)) => self.command(id, command),
+                Some(Order::Visit(from)) => {
+                    self.visit(from);
+                    return true;
+                }
                 None => return false,
             }
         }
         true
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        let Some(entry) = self.named(id) else { return };
+        let cause = match entry.connection.phase {
+            // It has had its last message already.
+            Phase::Lingering { cause, .. } => cause,
+            _ => Cause::ServiceReset,
+        };
+        self.end(id.slot(), cause);
+    }
+
+    fn visit(&mut self, from: usize) {
+        let last = self.entries.capacity();
+        let Self { service, entries, core, .. } = self;
+        for slot in from..last.min(from.saturating_add(VISITS_MAX)) {
+            let Some(entry) = entries.get(slot) else { continue };
+            let connection = &entry.connection;
+            let seen = Seen {
+                id: ConnectionId(connection.token),
+                age_ms: core.now_ms.saturating_sub(connection.accepted_ms()),
+                backend_bytes: connection.backend_bytes,
+                client: connection.address,
+                client_bytes: connection.client_bytes,
+                is_established: connection.phase == Phase::Established,
+                server_name: connection.server_name.as_deref(),
+            };
+            let settings = &entry.generation.listener(entry.listener).settings;
+            service.seen(entry.state.as_ref(), settings, &seen);
+        }
+        let next = from.saturating_add(VISITS_MAX);
+        service.visited((next < last).then_some(next));
     }
 
     fn command(&mut self, id: ConnectionId, command: S::Command) {

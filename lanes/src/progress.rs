@@ -11,6 +11,7 @@ use crate::buffers::{Arrivals, Buffers};
 use crate::cause::Cause;
 use crate::connection::{Direction, Phase};
 use crate::core::to_ms;
+use crate::failure::Failure;
 use crate::kernel::Kernel;
 use crate::lane::{Entry, Lane};
 use crate::link::Link;
@@ -259,6 +260,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             Err(error) => {
                 connection.refused =
                     Refused::in_handshake(&error, connection.context.as_deref()).map(Box::new);
+                let failure = Failure::of_session(&error, self.buffers.outbox.wire.filled());
+                connection.failure = Some(Box::new(failure));
                 let cause = Cause::of_session(&error, established);
                 if self.buffers.outbox.wire.is_empty() { Err(cause) } else { self.refuse(cause) }
             }

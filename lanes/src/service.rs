@@ -6,15 +6,16 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use sealane_engine::buffer::Buffer;
-use sealane_engine::hello::Hello;
+use sealane_engine::hello::{Hello, Offered};
 use sealane_engine::tickets::LaneClock;
 
 use crate::cause::Cause;
+use crate::failure::Failure;
 use crate::generation::Generation;
 use crate::kernel::Kernel;
 use crate::lane::LaneEnd;
 use crate::link::{Arrivals, Link};
-use crate::orders::{Choice, ConnectionId, Order};
+use crate::orders::{Choice, ConnectionId, Order, Seen};
 
 /// What a lane does with the plaintext of its connections.
 ///
@@ -115,6 +116,20 @@ pub trait Service {
         Ok(())
     }
 
+    /// An open connection, after an [`Order::Visit`]; `connection` is there if it is established,
+    /// or if its preamble left it. A panic here ends the lane.
+    fn seen(
+        &mut self,
+        _connection: Option<&Self::Connection>,
+        _settings: &Self::Settings,
+        _seen: &Seen<'_>,
+    ) {
+    }
+
+    /// All of an [`Order::Visit`] has been seen; `next` is the slot where the next goes on, if
+    /// there is more.
+    fn visited(&mut self, _next: Option<usize>) {}
+
     /// All work of a turn is done: here the service wakes whom it has told something.
     fn turn_ended(&mut self) {}
 
@@ -149,6 +164,11 @@ pub trait Service {
         _settings: &Self::Settings,
     ) -> Preamble {
         Preamble::through(0)
+    }
+
+    /// Whether every hello's JA4 is told in [`End::ja4`]. It takes a digest of a few hundred bytes.
+    fn wants_ja4(&self) -> bool {
+        false
     }
 
     /// A ClientHello has arrived: who decides under which context the client is admitted? With
@@ -320,6 +340,12 @@ pub struct EndedConnection<'a> {
     pub distrust: Option<&'a sealane_engine::client_certificates::Distrust>,
     /// That certificate, if it was refused in the handshake: the session has none then.
     pub refused_certificate: Option<&'a [u8]>,
+    /// What the client's hello offered, if it could be read.
+    pub offered: Option<Offered>,
+    /// The JA4 of that, if the service wants it.
+    pub ja4: Option<&'a str>,
+    /// What is known of the failure, if its session has failed.
+    pub failure: Option<Failure>,
     /// From accept to the end of the handshake, if it was completed.
     pub handshake_us: Option<u64>,
     /// From accept to the end.

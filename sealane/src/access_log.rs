@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use rtrb::RingBuffer;
 use sealane_engine::client_certificates::Distrust;
-use sealane_lanes::cause::Cause;
+use sealane_lanes::cause::{Blame, Cause};
 use sealane_lanes::counters::Counter;
 use sealane_lanes::service::EndedConnection;
 
-use crate::config::AccessLog;
+use crate::config::{AccessLog, LoggedEnds};
+use crate::connection_number::ConnectionNumber;
 use crate::relay::Source;
 use crate::timestamp::Timestamp;
 
@@ -45,6 +46,8 @@ pub fn open(
             ring: producer,
             line: Vec::new(),
             health_checks: settings.health_checks,
+            ja4: settings.ja4,
+            only: settings.only,
             counters: counted,
         });
     }
@@ -58,6 +61,8 @@ pub struct LaneLog {
     /// Reused, so that a lane allocates nothing for a line once it has written its longest.
     line: Vec<u8>,
     health_checks: bool,
+    ja4: bool,
+    only: LoggedEnds,
     counters: Arc<LaneLogCounters>,
 }
 
@@ -67,8 +72,16 @@ impl LaneLog {
         self.write_at(Timestamp::now(), ended);
     }
 
+    /// Whether lines tell how hellos introduce their clients.
+    pub fn wants_ja4(&self) -> bool {
+        self.ja4
+    }
+
     fn write_at(&mut self, now: Timestamp, ended: &Ended<'_>) {
-        if ended.is_health_check() && !self.health_checks {
+        let is_failure = ended.end.cause.blame() != Blame::Nobody;
+        if ended.is_health_check() && !self.health_checks
+            || self.only == LoggedEnds::Failures && !is_failure
+        {
             return;
         }
         self.line.clear();
@@ -88,6 +101,8 @@ pub struct Ended<'a> {
     pub backend: Option<&'a str>,
     /// Why the client's certificate, which was only asked for, is not believed.
     pub doubted: Option<&'a Distrust>,
+    /// What tells it from all others.
+    pub connection: ConnectionNumber,
     /// What the lane tells of it.
     pub end: &'a EndedConnection<'a>,
     /// The listener's name.

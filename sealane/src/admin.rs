@@ -1,75 +1,103 @@
-//! The admin address: metrics, health and state, over HTTP on loopback or a unix socket.
+//! The admin address: metrics, health and state, over HTTP on loopback or a unix socket, which
+//! takes orders too.
 //!
-//! [`Admin::start`] serves what is in a [`SharedState`]. Its thread only reads: the lanes'
-//! counters, and the [`ControlState`] that the control plane keeps up to date.
+//! [`Admin::start`] serves what is in a [`SharedState`]. Its threads only read: the lanes'
+//! counters, and the [`ControlState`] that the control plane keeps up to date. What is ordered is
+//! told to the control plane and to lanes: [`orders`].
 
+pub mod orders;
 mod report;
 mod state;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::time::SystemTime;
 
-use crate::config::Address;
-use crate::http::{ContentType, Hosts, Request, Response, Server, Status, serve, serve_hosts};
+use crate::config::{self, Address, AdminSocket};
+use crate::http::{
+    ContentType, Hosts, Method, Request, Response, Server, Status, serve_hosts, serve_orders,
+};
 use crate::metrics;
 use crate::unix_socket::{self, SocketFile};
 
+pub use orders::{Orders, Verdict};
 pub use state::{
     AccessLogCounters, BackendSummary, ControlState, Generations, Phase, Reload, Reloads,
     SharedState, SoonestToExpire, Started,
 };
 
-/// The admin server of a process. Dropping it ends it too, without waiting for that.
+/// The admin servers of a process. Dropping it ends them too, without waiting for that.
 pub struct Admin {
+    served: Vec<Served>,
+}
+
+/// A server at one address.
+struct Served {
     server: Server,
+    /// With the port that was chosen, where any was asked for.
     address: Address,
     /// Goes with this value.
     _file: Option<SocketFile>,
 }
 
 impl Admin {
-    /// Binds `address` and serves `state` there; over TCP to whoever asks for `localhost`, for an
-    /// address, or for one of `hosts`.
+    /// Binds what `wanted` has, and serves the state of `orders` there: over TCP to whoever asks
+    /// for `localhost`, for an address, or for one of its hosts; over a unix socket to whoever may
+    /// open it, and this user and root may order there.
     ///
     /// # Errors
-    /// The address cannot be bound, or somebody listens on it.
-    pub fn start(
-        address: &Address,
-        hosts: &[String],
-        state: SharedState,
-    ) -> Result<Self, AdminError> {
-        let failed = |source| AdminError { address: address.clone(), source };
-        let handler = move |request: &Request<'_>| respond(request, &state);
-        match address {
-            Address::Tcp(wanted) => {
-                let listener = TcpListener::bind(wanted).map_err(failed)?;
-                let bound = listener.local_addr().map_err(failed)?;
-                let hosts = Hosts::with(hosts);
-                let server = serve_hosts(listener, hosts, THREAD, handler).map_err(failed)?;
-                Ok(Self { server, address: Address::Tcp(bound), _file: None })
-            }
-            Address::Unix(path) => {
-                let bound = unix_socket::bind(path, OWNER_ALONE, BACKLOG).map_err(failed)?;
-                let (listener, file) = (UnixListener::from(bound.0), bound.1);
-                let server = serve(listener, THREAD, handler).map_err(failed)?;
-                Ok(Self { server, address: address.clone(), _file: Some(file) })
-            }
+    /// An address cannot be bound, or somebody listens on it.
+    pub fn start(wanted: &config::Admin, orders: &Orders) -> Result<Self, AdminError> {
+        let mut served = Vec::new();
+        if let Some(address) = &wanted.address {
+            let failed = |source| AdminError { address: Address::Tcp(*address), source };
+            let started = over_tcp(address, &wanted.hosts, orders.state.clone());
+            served.push(started.map_err(failed)?);
         }
+        if let Some(socket) = &wanted.socket {
+            let failed =
+                |source| AdminError { address: Address::Unix(socket.path.clone()), source };
+            served.push(over_socket(socket, orders.clone()).map_err(failed)?);
+        }
+        Ok(Self { served })
     }
 
     /// What is bound: the port is known even where any was asked for.
-    pub fn address(&self) -> &Address {
-        &self.address
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.served.iter().map(|served| &served.address)
     }
 
-    /// Removes the socket file, closes the listener, and waits until that is done.
+    /// Removes the socket file, closes the listeners, and waits until that is done.
     pub fn stop(self) {
-        let Self { server, _file: file, .. } = self;
-        drop(file);
-        server.stop();
+        for Served { server, _file: file, .. } in self.served {
+            drop(file);
+            server.stop();
+        }
     }
+}
+
+fn over_tcp(wanted: &SocketAddr, hosts: &[String], state: SharedState) -> io::Result<Served> {
+    let listener = TcpListener::bind(wanted)?;
+    let address = Address::Tcp(listener.local_addr()?);
+    let show = move |request: &Request<'_>| show(request, &state);
+    let server = serve_hosts(listener, Hosts::with(hosts), THREAD, show)?;
+    Ok(Served { server, address, _file: None })
+}
+
+fn over_socket(wanted: &AdminSocket, orders: Orders) -> io::Result<Served> {
+    let (listener, file) = unix_socket::bind(&wanted.path, wanted.mode, BACKLOG)?;
+    let answer = move |request: &Request<'_>| {
+        orders::answer(request, &orders).unwrap_or_else(|| match request.method {
+            Method::Get => show(request, &orders.state).into(),
+            Method::Post => {
+                let status = Status::MethodNotAllowed;
+                Response::text(status, status.line()).into()
+            }
+        })
+    };
+    let server = serve_orders(UnixListener::from(listener), THREAD, answer)?;
+    Ok(Served { server, address: Address::Unix(wanted.path.clone()), _file: Some(file) })
 }
 
 /// The admin address cannot be served: the operator's to mend.
@@ -82,7 +110,8 @@ pub struct AdminError {
     pub source: io::Error,
 }
 
-fn respond(request: &Request<'_>, state: &SharedState) -> Response {
+/// What everybody is shown who gets here.
+fn show(request: &Request<'_>, state: &SharedState) -> Response {
     match request.path {
         "/" => Response::new(Status::Ok, ContentType::Text, INDEX),
         "/healthz" => health(&state.lock()),
@@ -108,8 +137,6 @@ fn health(state: &ControlState) -> Response {
 
 /// Connections that wait to be accepted on the unix socket.
 const BACKLOG: i32 = 64;
-/// Whoever may open the unix socket: it shows everything.
-const OWNER_ALONE: u32 = 0o600;
 const THREAD: &str = "admin";
 const INDEX: &str = "\
 Sealane
@@ -117,6 +144,7 @@ Sealane
            it is degraded if the last reload was refused or a revocation list has ended
 /metrics   for Prometheus
 /state     what is served, from which certificates, by which lane, as JSON
+A unix socket also takes orders: sealane reload, sealane status and others speak to it.
 ";
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The command line: what each command takes, and the help that people work from.
 
 mod certificates;
+mod running;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -19,6 +20,12 @@ use crate::exit::Exit;
 pub use certificates::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
     ShowArguments, StoreArguments, VerifyArguments,
+};
+use running::{BACKENDS_HELP, CONNECTIONS_HELP};
+pub use running::{
+    BackendArguments, BackendsCommand, CloseArguments, ConnectionsCommand,
+    ListConnectionsArguments, ListRunningArguments, ReloadArguments, SocketArguments,
+    StatusArguments,
 };
 
 /// Ends TLS on every core and relays plaintext to backends
@@ -47,6 +54,9 @@ impl Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Drain backends of a running Sealane, and put them back
+    #[command(subcommand, after_long_help = BACKENDS_HELP)]
+    Backends(BackendsCommand),
     /// Keep certificates in a store with sealed private keys
     #[command(subcommand, after_long_help = CERTIFICATES_HELP)]
     Certificates(CertificatesCommand),
@@ -58,6 +68,9 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
+    /// List open connections of a running Sealane, and close them
+    #[command(subcommand, after_long_help = CONNECTIONS_HELP)]
+    Connections(ConnectionsCommand),
     /// Show Sealane at work, with a CA and a backend of its own
     Demo(DemoArguments),
     /// Print a man page
@@ -66,9 +79,13 @@ pub enum Command {
         /// The command whose page is printed; without it, the page of sealane itself
         command: Option<String>,
     },
+    /// Have a running Sealane reload, and say what came of it
+    Reload(ReloadArguments),
     /// End TLS and relay to backends until a signal comes
     #[command(override_usage = SERVE_USAGE)]
     Serve(ServeArguments),
+    /// Show what a running Sealane does
+    Status(StatusArguments),
 }
 
 /// What `sealane check` takes.

@@ -154,7 +154,7 @@ impl Destination {
                 is_backup: share.is_backup,
                 is_down: false,
                 rests_until_ms: counters.rests_until_ms(),
-                weight: share.weight.into(),
+                weight: if counters.is_drained() { 0 } else { share.weight.into() },
             }
         };
         let all = match self.backends.len() {
@@ -264,6 +264,18 @@ mod tests {
         assert!(first.rests_until_ms() == 32_000, "bounded");
         first.note_success();
         assert!(first.rests_until_ms() == 0 && !first.is_failing());
+    }
+
+    #[test]
+    fn a_drained_backend_gets_nothing_until_it_is_put_back() {
+        let destination = destination(2, Balance::RoundRobin);
+        destination.of_lane(0, 0).drain(true);
+        assert_eq!(destination.choose(0, 0, 0), Ok(1));
+        let none = Err(Unavailable::Nobody);
+        assert_eq!(destination.choose(0, 0b10, 0), none, "not even if nothing else is left");
+        assert_eq!(destination.choose(1, 0, 0), Ok(0), "each lane is told for itself");
+        destination.of_lane(0, 0).drain(false);
+        assert_eq!(destination.choose(0, 0b10, 0), Ok(0));
     }
 
     #[test]

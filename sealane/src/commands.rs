@@ -1,10 +1,15 @@
 //! What the binary can be asked for: [`run`] does it, each command in a file of its own.
 
+mod backends;
 pub mod certificates;
 pub mod check;
+mod connections;
 pub mod demo;
 pub mod man;
+pub mod reload;
+mod running;
 pub mod serve;
+pub mod status;
 
 use std::io::{self, Write as _};
 
@@ -19,6 +24,7 @@ use crate::operator::{Priority, say_at};
 pub fn run(command: Command) -> io::Result<Exit> {
     let mut out = io::stdout().lock();
     match command {
+        Command::Backends(command) => backends::run(&command, &mut out),
         Command::Certificates(command) => certificates::run(&command, &mut out),
         Command::Check(arguments) => check::run(&arguments, &mut out),
         Command::Completions { shell } => {
@@ -27,6 +33,7 @@ pub fn run(command: Command) -> io::Result<Exit> {
             man::write_completions(shell, &mut script);
             out.write_all(&script).map(|()| Exit::Ok)
         }
+        Command::Connections(command) => connections::run(&command, &mut out),
         Command::Demo(arguments) => demo::run(&arguments, &mut out),
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -35,9 +42,11 @@ pub fn run(command: Command) -> io::Result<Exit> {
             }
             written => written.map(|()| Exit::Ok),
         },
+        Command::Reload(arguments) => reload::run(&arguments, &mut out),
         Command::Serve(arguments) => {
             drop(out);
             Ok(serve::run(arguments))
         }
+        Command::Status(arguments) => status::run(&arguments, &mut out),
     }
 }

@@ -5,6 +5,7 @@
 //! world around it. No file but the configuration and what it includes is opened, no socket, no
 //! thread.
 
+mod admin;
 mod backend;
 mod client_trust;
 mod destination;
@@ -38,6 +39,7 @@ use crate::backends::BACKENDS_MAX;
 
 use backend::share_tls;
 
+pub use admin::{Admin, AdminSocket};
 pub use backend::{BackendAddress, BackendTls, RootSource, Share, Trust, WrittenBackend};
 pub use client_trust::{ClientDemand, ClientTrust};
 pub use destination::{Balance, Destination, RESOLVE_DEFAULT};
@@ -60,9 +62,7 @@ pub struct Config {
     /// Where a line per connection goes; none unless asked for.
     pub access_log: Option<AccessLog>,
     /// Where metrics, health and state are served; nowhere unless asked for.
-    pub admin: Option<Address>,
-    /// Host names by which that may be asked for over TCP, beside `localhost` and addresses.
-    pub admin_hosts: Vec<String>,
+    pub admin: Admin,
     /// The cryptographic library of every lane.
     pub crypto: ProviderChoice,
     /// The files and folders that were included.
@@ -149,8 +149,7 @@ impl Config {
         };
         Ok(Self {
             access_log: None,
-            admin: simple.admin,
-            admin_hosts: Vec::new(),
+            admin: simple.admin.map(Admin::from).unwrap_or_default(),
             crypto: ProviderChoice::default(),
             included: Vec::new(),
             lanes: simple.lanes.unwrap_or_else(default_lanes),
@@ -283,6 +282,20 @@ pub struct AccessLog {
     pub buffer_bytes: usize,
     /// Whether there is a line for a balancer that only looked whether somebody answers.
     pub health_checks: bool,
+    /// Whether lines tell the JA4 of clients.
+    pub ja4: bool,
+    /// Which connections have a line.
+    pub only: LoggedEnds,
+}
+
+/// Which connections have a line in the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoggedEnds {
+    /// All.
+    #[default]
+    All,
+    /// Those whose end somebody is to blame for.
+    Failures,
 }
 
 /// Where the lines of the access log go.

@@ -27,15 +27,16 @@ use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::access_log::{self, LaneLog, LogWriter};
-use crate::admin::{AccessLogCounters, Admin, Phase, SharedState};
+use crate::admin::{AccessLogCounters, Admin, Orders, Phase, SharedState, Verdict};
 use crate::backends::RelaySettings;
 use crate::config::Config;
+use crate::connection_number::NumberGiver;
 use crate::cost::connection_bytes_of_lane;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::listener::{Answers, Summary, host_names};
 use crate::notices::Notices;
 use crate::operator::{Priority, say, say_at};
-use crate::relay::Relay;
+use crate::relay::{Attendant, LaneDesk, Relay};
 
 pub(crate) use build::unix_now;
 use build::{BackendRegistry, Built, Registries, build};
@@ -85,6 +86,8 @@ enum Event {
     FilesHint,
     Looked(Answers),
     Notice(String),
+    /// A reload, of which somebody waits to hear.
+    Reload(Sender<Verdict>),
     Signal(i32),
 }
 
@@ -178,8 +181,8 @@ impl Control {
     }
 
     /// Where metrics and state are served, if anywhere.
-    pub fn admin_address(&self) -> Option<&Address> {
-        self.admin.as_ref().map(Admin::address)
+    pub fn admin_addresses(&self) -> impl Iterator<Item = &Address> {
+        self.admin.iter().flat_map(Admin::addresses)
     }
 
     /// Serves until a signal ends it.
@@ -204,6 +207,11 @@ impl Control {
             match self.events.recv_timeout(wait) {
                 Ok(Event::Signal(SIGHUP)) => {
                     self.reload();
+                    Pending::note(&mut pending);
+                }
+                Ok(Event::Reload(verdict)) => {
+                    // Who waited may have left.
+                    let _ = verdict.send(self.reload());
                     Pending::note(&mut pending);
                 }
                 Ok(Event::FilesHint) => Pending::note(&mut pending),
@@ -246,8 +254,13 @@ impl Control {
     }
 
     fn open_admin(&mut self) -> Result<(), ServeError> {
-        let Some(address) = &self.config.admin else { return Ok(()) };
-        let admin = Admin::start(address, &self.config.admin_hosts, self.state.clone())
+        let events = self.notices.clone();
+        let reload = move |verdict| {
+            // Nobody listens any more when the process is about to end; then it is dropped.
+            let _ = events.send(Event::Reload(verdict));
+        };
+        let orders = Orders { state: self.state.clone(), reload: Arc::new(reload) };
+        let admin = Admin::start(&self.config.admin, &orders)
             .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
         self.admin = Some(admin);
         Ok(())
@@ -290,9 +303,14 @@ impl Control {
             };
             let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };
             let notices = notices_to(&self.notices);
-            let lane = start(setup, move |_| Relay::new(number, log, notices))
+            let giver = NumberGiver::new(self.state.lock().started.at, number);
+            let (attendant, orders) = Attendant::new(giver);
+            let lane = start(setup, move |_| Relay::new(giver, attendant, log, notices))
                 .map_err(|error| ServeError::System("cannot start a lane", error))?;
-            self.state.lock().lanes.push(Arc::clone(&lane.counters));
+            let mut state = self.state.lock();
+            state.lanes.push(Arc::clone(&lane.counters));
+            state.desks.push(LaneDesk::new(orders, lane.mailbox.clone()));
+            drop(state);
             self.lanes.push(lane);
         }
         self.follow_files();
@@ -345,6 +363,7 @@ impl Control {
         state.backends = BackendRegistry::of(generation);
         state.names = self.registries.names.summaries();
         state.limits = self.config.limits.clone();
+        state.tickets = self.config.tickets.clone();
     }
 
     fn follow_files(&mut self) {

@@ -2,24 +2,35 @@
 //!
 //! [`serve`] starts one thread that polls the listener and at most [`CONNECTIONS_MAX`] connections,
 //! so that a silent client holds up nobody. It is for admins and demos, not for a lane's path.
+//! [`serve_orders`] takes POST too, and carries out what takes a while on threads of its own.
 
 mod host;
 mod message;
+mod query;
+mod work;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
-use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
+use rustix::net::{
+    RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown, sockopt,
+};
+use rustix::process::geteuid;
 
 use crate::proxy_header;
 
+use work::Workers;
+
 pub use host::Hosts;
-pub use message::{ContentType, Request, Response, Status};
+pub use message::{Answer, ContentType, Method, Request, Response, Status};
+pub use query::{Query, encode};
+pub use work::WORKERS_MAX;
 
 /// Serves `listener`, a bound TCP or unix socket that listens, on a thread called `name`.
 ///
@@ -32,7 +43,20 @@ pub fn serve(
     name: &str,
     handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
 ) -> io::Result<Server> {
-    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::Request(None), handler)
+    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::Request(None), at_once(handler))
+}
+
+/// The same on a unix socket, where a request may be an order: `handler` may put its answer off,
+/// and is told whether this user or root asks.
+///
+/// # Errors
+/// The thread or its wake-up socket could not be had.
+pub fn serve_orders(
+    listener: impl Into<OwnedFd>,
+    name: &str,
+    handler: impl Fn(&Request<'_>) -> Answer + Send + 'static,
+) -> io::Result<Server> {
+    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::Order, handler)
 }
 
 /// The same on a port of this machine, for requests whose `Host` is one of `hosts`.
@@ -45,7 +69,8 @@ pub fn serve_hosts(
     name: &str,
     handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
 ) -> io::Result<Server> {
-    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::Request(Some(hosts)), handler)
+    let opening = Opening::Request(Some(hosts));
+    serve_within(REQUEST_TIMEOUT, listener.into(), name, opening, at_once(handler))
 }
 
 /// The same behind a terminator: every connection must open with a PROXY protocol header of
@@ -58,7 +83,13 @@ pub fn serve_proxied(
     name: &str,
     handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
 ) -> io::Result<Server> {
-    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::ProxyHeader, handler)
+    serve_within(REQUEST_TIMEOUT, listener.into(), name, Opening::ProxyHeader, at_once(handler))
+}
+
+fn at_once(
+    handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
+) -> impl Fn(&Request<'_>) -> Answer + Send + 'static {
+    move |request| Answer::Now(handler(request))
 }
 
 fn serve_within(
@@ -66,13 +97,14 @@ fn serve_within(
     listener: OwnedFd,
     name: &str,
     opening: Opening,
-    handler: impl Fn(&Request<'_>) -> Response + Send + 'static,
+    handler: impl Fn(&Request<'_>) -> Answer + Send + 'static,
 ) -> io::Result<Server> {
     ioctl_fionbio(&listener, true)?;
     let (wake, woken) = UnixStream::pair()?;
     let mut turn = Turn {
         listener,
         woken,
+        workers: Workers::new()?,
         opening,
         handler,
         request_timeout,
@@ -112,6 +144,7 @@ impl Server {
 struct Turn<H> {
     listener: OwnedFd,
     woken: UnixStream,
+    workers: Workers,
     opening: Opening,
     handler: H,
     request_timeout: Duration,
@@ -125,6 +158,8 @@ struct Turn<H> {
 /// What a connection begins with.
 #[derive(Clone, Debug)]
 pub enum Opening {
+    /// A request that may be an order, on a unix socket.
+    Order,
     /// A PROXY protocol header of version 2, and then a request.
     ProxyHeader,
     /// A request, whose `Host` is judged if there are some.
@@ -134,14 +169,24 @@ pub enum Opening {
 /// The server was told to stop, or its poll failed.
 struct Stopped;
 
-impl<H: Fn(&Request<'_>) -> Response> Turn<H> {
+impl<H: Fn(&Request<'_>) -> Answer> Turn<H> {
     fn run(&mut self) -> Result<(), Stopped> {
         let ready = self.wait()?;
-        let Self { opening, handler, connections, buffer, .. } = self;
-        let mut ready_connections = ready[2..].iter();
+        let Self { workers, opening, handler, connections, buffer, .. } = self;
+        let has_finished = !ready[2].is_empty();
+        if has_finished {
+            workers.silence();
+        }
+        let mut ready_connections = ready[3..].iter();
         connections.retain_mut(|connection| {
             let events = ready_connections.next().copied().unwrap_or(PollFlags::empty());
-            events.is_empty() || connection.advance(buffer, opening, handler).is_ok()
+            let advanced = match &connection.state {
+                State::Waiting { .. } if !events.is_empty() => Err(Done),
+                State::Waiting { .. } if has_finished => connection.collect(),
+                _ if events.is_empty() => Ok(()),
+                _ => connection.advance(buffer, opening, handler, workers),
+            };
+            advanced.is_ok()
         });
         let now = Instant::now();
         connections.retain(|connection| now < connection.deadline);
@@ -151,13 +196,16 @@ impl<H: Fn(&Request<'_>) -> Response> Turn<H> {
         Ok(())
     }
 
-    /// What happened to the wake-up, the listener and each connection, in this order.
+    /// What happened to the wake-up, the listener, the workers and each connection, in this order.
     fn wait(&self) -> Result<Vec<PollFlags>, Stopped> {
         let now = Instant::now();
         let accepting = self.accept_again <= now && self.has_room();
         let interest = if accepting { PollFlags::IN } else { PollFlags::empty() };
-        let mut polled =
-            vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, interest)];
+        let mut polled = vec![
+            PollFd::new(&self.woken, PollFlags::IN),
+            PollFd::new(&self.listener, interest),
+            PollFd::new(&self.workers, PollFlags::IN),
+        ];
         polled.extend(
             self.connections.iter().map(|each| PollFd::new(&each.socket, each.state.interest())),
         );
@@ -198,8 +246,9 @@ impl<H: Fn(&Request<'_>) -> Response> Turn<H> {
                         self.connections.remove(oldest);
                     }
                     let deadline = now + self.request_timeout;
+                    let is_owners = matches!(self.opening, Opening::Order) && is_of_owner(&socket);
                     let state = State::Asking(Vec::new());
-                    self.connections.push(Connection { socket, state, deadline });
+                    self.connections.push(Connection { socket, is_owners, state, deadline });
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
@@ -213,8 +262,17 @@ impl<H: Fn(&Request<'_>) -> Response> Turn<H> {
     }
 }
 
+/// Whether this user or root is at the other end of a unix socket: whoever connected, the kernel
+/// says, and it cannot be talked into another answer.
+fn is_of_owner(socket: &OwnedFd) -> bool {
+    let peer = sockopt::socket_peercred(socket).map(|peer| peer.uid);
+    peer.is_ok_and(|user| user.is_root() || user == geteuid())
+}
+
 struct Connection {
     socket: OwnedFd,
+    /// Whether this user or root is there.
+    is_owners: bool,
     state: State,
     deadline: Instant,
 }
@@ -224,6 +282,8 @@ enum State {
     Asking(Vec<u8>),
     /// The response is on its way, this much of it has left.
     Answering { response: Vec<u8>, sent: usize },
+    /// A worker has the request; the client is heard of only if it leaves.
+    Waiting { response: Receiver<Response>, with_body: bool },
     /// All is sent. A close with bytes unread would reset the connection, and the client might
     /// lose the response: so many more bytes are read before that.
     Lingering { left: usize },
@@ -234,6 +294,7 @@ impl State {
         match self {
             Self::Asking(_) | Self::Lingering { .. } => PollFlags::IN,
             Self::Answering { .. } => PollFlags::OUT,
+            Self::Waiting { .. } => PollFlags::empty(),
         }
     }
 }
@@ -246,26 +307,55 @@ impl Connection {
         &mut self,
         buffer: &mut [u8],
         opening: &Opening,
-        handler: &impl Fn(&Request<'_>) -> Response,
+        handler: &impl Fn(&Request<'_>) -> Answer,
+        workers: &Workers,
     ) -> Result<(), Done> {
         match &mut self.state {
             State::Asking(head) => {
                 let count = receive(&self.socket, buffer)?;
                 head.extend_from_slice(&buffer[..count]);
-                if let Some(response) = answer(head, opening, handler) {
-                    self.deadline = Instant::now() + RESPONSE_TIMEOUT;
-                    self.state = State::Answering { response, sent: 0 };
-                    return self.send();
+                match answer(head, opening, self.is_owners, handler) {
+                    None => Ok(()),
+                    Some((Answer::Now(response), with_body)) => self.answer(response, with_body),
+                    Some((Answer::Later(work), with_body)) => match workers.start(work) {
+                        Ok(response) => {
+                            self.deadline = Instant::now() + WORK_TIMEOUT;
+                            self.state = State::Waiting { response, with_body };
+                            Ok(())
+                        }
+                        Err(refusal) => self.answer(refusal, with_body),
+                    },
                 }
-                Ok(())
             }
             State::Answering { .. } => self.send(),
+            State::Waiting { .. } => Ok(()),
             State::Lingering { left } => {
                 let count = receive(&self.socket, buffer)?;
                 *left = left.checked_sub(count).ok_or(Done)?;
                 Ok(())
             }
         }
+    }
+
+    /// Takes the response of a worker, if it is this one's that is there.
+    fn collect(&mut self) -> Result<(), Done> {
+        let State::Waiting { response, with_body } = &self.state else { return Ok(()) };
+        let with_body = *with_body;
+        match response.try_recv() {
+            Ok(response) => self.answer(response, with_body),
+            Err(TryRecvError::Empty) => Ok(()),
+            // It panicked, which its thread has reported.
+            Err(TryRecvError::Disconnected) => {
+                let status = Status::InternalError;
+                self.answer(Response::text(status, status.line()), with_body)
+            }
+        }
+    }
+
+    fn answer(&mut self, response: Response, with_body: bool) -> Result<(), Done> {
+        self.deadline = Instant::now() + RESPONSE_TIMEOUT;
+        self.state = State::Answering { response: response.encode(with_body), sent: 0 };
+        self.send()
     }
 
     fn send(&mut self) -> Result<(), Done> {
@@ -294,48 +384,56 @@ fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Done> {
     }
 }
 
-/// The response to what came so far; `None` as long as that is incomplete. A client gets nothing
-/// but this, so it is what is fuzzed.
+/// The answer to what came so far, and whether its body is wanted; `None` as long as that is
+/// incomplete. A client gets nothing but this, so it is what is fuzzed.
 pub fn answer(
     received: &[u8],
     opening: &Opening,
-    handler: &impl Fn(&Request<'_>) -> Response,
-) -> Option<Vec<u8>> {
+    is_owners: bool,
+    handler: &impl Fn(&Request<'_>) -> Answer,
+) -> Option<(Answer, bool)> {
+    let refused = |status, words: &dyn std::fmt::Display, with_body| {
+        Some((Answer::Now(Response::text(status, words)), with_body))
+    };
     let (proxy_header, head, hosts) = match opening {
         Opening::ProxyHeader => match proxy_header::Facts::decode(received) {
             Ok(None) => return None,
             Ok(Some((facts, len))) => (Some(facts), &received[len..], None),
-            Err(error) => return Some(Response::text(Status::BadRequest, error).encode(true)),
+            Err(error) => return refused(Status::BadRequest, &error, true),
         },
+        Opening::Order => (None, received, None),
         Opening::Request(hosts) => (None, received, hosts.as_ref()),
     };
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
-    let refusal = match parsed.parse(head) {
+    let method = match parsed.parse(head) {
         Ok(httparse::Status::Partial) if head.len() < HEAD_BYTES_MAX => return None,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            Some(Status::HeadTooLarge)
+            Err(Status::HeadTooLarge)
         }
-        Err(_) => Some(Status::BadRequest),
+        Err(_) => Err(Status::BadRequest),
         Ok(httparse::Status::Complete(_)) => match parsed.method {
-            Some("GET" | "HEAD") => None,
-            _ => Some(Status::MethodNotAllowed),
+            Some("GET" | "HEAD") => Ok(Method::Get),
+            Some("POST") if matches!(opening, Opening::Order) => Ok(Method::Post),
+            _ => Err(Status::MethodNotAllowed),
         },
     };
-    if let Some(status) = refusal {
-        return Some(Response::text(status, status.line()).encode(true));
-    }
+    let method = match method {
+        Ok(method) => method,
+        Err(status) => return refused(status, &status.line(), true),
+    };
+    let with_body = parsed.method != Some("HEAD");
     let judged = hosts.map(|hosts| hosts.judge(parsed.version.unwrap_or(1), parsed.headers));
     if let Some(Err((status, words))) = judged {
-        return Some(Response::text(status, words).encode(parsed.method == Some("GET")));
+        return refused(status, &words, with_body);
     }
     let target = parsed.path.unwrap_or("/");
     let (path, query) =
         target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let accept = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case("accept"));
     let accept = accept.and_then(|header| std::str::from_utf8(header.value).ok());
-    let response = handler(&Request { path, query, accept, proxy_header });
-    Some(response.encode(parsed.method == Some("GET")))
+    let request = Request { method, path, query, accept, proxy_header, is_owners };
+    Some((handler(&request), with_body))
 }
 
 /// Open connections. Beyond it the oldest one that is still asking is cut; if all are being
@@ -349,6 +447,9 @@ pub const HEADERS_MAX: usize = 64;
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// From the end of the request until the response has left.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// From the end of the request until a worker's response is there: a reload may look many names up,
+/// and read many certificates.
+pub const WORK_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// From the end of the response until the client closes too.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that a client may send in vain behind its request, such as a body.

@@ -8,6 +8,7 @@ pub mod backends;
 pub mod challenges;
 pub mod commands;
 pub mod config;
+pub mod connection_number;
 pub mod control;
 pub mod cost;
 pub mod exit;

@@ -123,12 +123,18 @@ struct PerBackend {
     value: fn(&BackendCounters) -> u64,
 }
 
-const PER_BACKEND: [PerBackend; 4] = [
+const PER_BACKEND: [PerBackend; 5] = [
     PerBackend {
         name: "sealane_backend_connections",
         kind: Kind::Gauge,
         help: "Connections to the backend, open or being opened.",
         value: |counters| counters.active.value(),
+    },
+    PerBackend {
+        name: "sealane_backend_drained",
+        kind: Kind::Gauge,
+        help: "1 where an operator has it that the backend gets no new connections.",
+        value: |counters| counters.is_drained().into(),
     },
     PerBackend {
         name: "sealane_backend_connected_total",
@@ -265,13 +271,13 @@ fn generations(to: &mut Exposition, state: &ControlState) {
     to.family("sealane_reloads_total", Kind::Counter, "Reloads; a refused one changed nothing.")
         .sample(&[("outcome", &"accepted")], reloads.accepted)
         .sample(&[("outcome", &"refused")], reloads.refused);
-    if let Some(last) = &reloads.last {
+    if let Some(last) = reloads.last() {
         let help = "When the last reload was decided, in Unix time.";
         to.family("sealane_reload_last_time_seconds", Kind::Gauge, help)
             .sample(&[], last.at.unix_ms() / 1_000);
         let help = "1 if the last reload was published, 0 if it was refused.";
         to.family("sealane_reload_last_accepted", Kind::Gauge, help)
-            .sample(&[], u8::from(last.error.is_none()));
+            .sample(&[], u8::from(last.verdict.is_accepted()));
     }
 }
 

@@ -5,6 +5,7 @@ mod admission;
 mod client_limits;
 mod clients;
 mod listener_counters;
+mod orders;
 mod postgres;
 mod redirect;
 mod relayed;
@@ -24,11 +25,13 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link, Received};
+use sealane_lanes::orders::{Order, Seen};
 use sealane_lanes::service::{EndedConnection, Preamble, Service};
 
 use crate::access_log::{Ended, LaneLog};
 use crate::backends::RelaySettings;
 use crate::config::{AcceptProxy, Spoken, Telling};
+use crate::connection_number::NumberGiver;
 use crate::notices::Notices;
 use crate::proxy_header::{self, Malformed};
 
@@ -40,12 +43,15 @@ use turn::RelayTurn;
 pub use admission::Admission;
 pub(crate) use client_limits::CLIENT_TABLE_BYTES;
 pub use listener_counters::{LaneListenerCounters, ListenerCounters};
+pub use orders::{Attendant, LaneDesk, LaneOrder, Listed, OpenConnection, Wanted};
 pub use relayed::Relayed;
 pub use source::Source;
 
 /// One lane's relay.
 pub struct Relay {
+    attendant: Attendant,
     clients: LaneClients,
+    giver: NumberGiver,
     lane: usize,
     log: Option<LaneLog>,
     notices: Notices,
@@ -53,10 +59,17 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// The relay of lane number `lane`.
-    pub fn new(lane: usize, log: Option<LaneLog>, notices: Notices) -> Self {
+    /// The relay of the lane whose connections get numbers from `giver`, and whose orders come by
+    /// `attendant`.
+    pub fn new(
+        giver: NumberGiver,
+        attendant: Attendant,
+        log: Option<LaneLog>,
+        notices: Notices,
+    ) -> Self {
+        let (lane, clients) = (giver.lane, LaneClients::default());
         let visitors = Visitors::of_lane(lane);
-        Self { clients: LaneClients::default(), lane, log, notices, visitors }
+        Self { attendant, clients, giver, lane, log, notices, visitors }
     }
 
     /// Reads the PROXY header of a connection, and lets the client in that it announces.
@@ -109,6 +122,7 @@ impl Relay {
         RelayTurn {
             clients: &mut self.clients,
             destination,
+            giver: self.giver,
             lane: self.lane,
             link,
             relayed,
@@ -173,6 +187,22 @@ impl Service for Relay {
             }
             (_, Spoken::Relay | Spoken::Tls) => Preamble::through(0),
         }
+    }
+
+    fn wants_ja4(&self) -> bool {
+        self.log.as_ref().is_some_and(LaneLog::wants_ja4)
+    }
+
+    fn next_order(&mut self) -> Option<Order<Infallible>> {
+        self.attendant.next()
+    }
+
+    fn seen(&mut self, relayed: Option<&Relayed>, settings: &RelaySettings, seen: &Seen<'_>) {
+        self.attendant.note_seen(relayed, settings, seen);
+    }
+
+    fn visited(&mut self, next: Option<usize>) {
+        self.attendant.note_visited(next);
     }
 
     fn established<K: Kernel>(
@@ -301,6 +331,7 @@ impl Service for Relay {
         settings: &RelaySettings,
         end: &EndedConnection<'_>,
     ) {
+        self.attendant.note_ended(end.id);
         let source = relayed.as_ref().and_then(Relayed::source);
         let (was_admitted, is_known) = match (&settings.accept_proxy, source) {
             (None, _) => (true, true),
@@ -324,6 +355,7 @@ impl Service for Relay {
         }
         if let Some(log) = &mut self.log {
             log.write(&Ended {
+                connection: self.giver.number(end.id),
                 backend: reached.map(|(to, index)| to.backends[index].label.as_str()),
                 doubted: relayed.as_ref().and_then(Relayed::doubted),
                 end,

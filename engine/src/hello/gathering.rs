@@ -58,6 +58,11 @@ impl Gathering {
         }
     }
 
+    /// The handshake message so far.
+    pub(super) fn message(&self) -> &[u8] {
+        &self.message
+    }
+
     /// Bytes of the hello in its new records, as far as it has arrived.
     pub fn framed_len(&self) -> usize {
         self.message.len() + RECORD_HEADER_LEN * self.message.len().div_ceil(RECORD_PLAIN_MAX)

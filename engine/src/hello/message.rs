@@ -1,6 +1,6 @@
 //! The ClientHello as a handshake message.
 
-use super::{Fault, Hello};
+use super::{Fault, Hello, Offered};
 
 /// Whether `message` is a ClientHello as long as its header says, so far as that can be said.
 /// `record_left` bytes of its last record have not arrived.
@@ -69,6 +69,8 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
 
     let (prefers_chacha20, is_fallback) = look_at_suites(suites);
     let mut hello = Hello { is_fallback, prefers_chacha20, ..Hello::default() };
+    hello.offered.suites = u16::try_from(suites.len() / 2).unwrap_or(u16::MAX);
+    hello.offered.note_version(legacy);
     if reader.0.is_empty() {
         return Some((hello, versions));
     }
@@ -93,6 +95,10 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
                 let offers = |version: u16| {
                     offered.chunks_exact(2).any(|pair| *pair == version.to_be_bytes())
                 };
+                hello.offered = Offered { suites: hello.offered.suites, ..Offered::default() };
+                for pair in offered.chunks_exact(2) {
+                    hello.offered.note_version(u16::from_be_bytes([pair[0], pair[1]]));
+                }
                 hello.offers_tls13 = offers(TLS13);
                 versions.has_tls12 = offers(TLS12);
             }
@@ -150,10 +156,10 @@ fn host_name(extension: &[u8]) -> Option<Box<str>> {
 }
 
 /// Reads a TLS structure from the front of a slice; `None` where it is too short.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(front)
@@ -163,32 +169,32 @@ impl<'a> Reader<'a> {
         Some(self.take(1)?[0])
     }
 
-    fn u16(&mut self) -> Option<u16> {
+    pub(super) fn u16(&mut self) -> Option<u16> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    fn vector8(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn vector8(&mut self) -> Option<&'a [u8]> {
         let len = self.u8()?;
         self.take(usize::from(len))
     }
 
-    fn vector16(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn vector16(&mut self) -> Option<&'a [u8]> {
         let len = self.u16()?;
         self.take(usize::from(len))
     }
 }
 
 /// Type and length of the message.
-const HANDSHAKE_HEADER_LEN: usize = 4;
+pub(super) const HANDSHAKE_HEADER_LEN: usize = 4;
 const CLIENT_HELLO: u8 = 1;
-const EXTENSION_ALPN: u16 = 16;
+pub(super) const EXTENSION_ALPN: u16 = 16;
 const EXTENSION_EARLY_DATA: u16 = 42;
 const EXTENSION_KEY_SHARE: u16 = 51;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;
-const EXTENSION_SERVER_NAME: u16 = 0;
-const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
+pub(super) const EXTENSION_SERVER_NAME: u16 = 0;
+pub(super) const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
 const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
-const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
+pub(super) const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
 /// RFC 7507.
 const FALLBACK_SCSV: u16 = 0x5600;
 /// RFC 1035 section 2.3.4.

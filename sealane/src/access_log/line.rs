@@ -3,10 +3,13 @@
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
 
+use sealane_engine::alert;
+use sealane_engine::hello::Offered;
 use sealane_engine::session::ServerSession;
 use sealane_lanes::cause::Blame;
 use serde::{Serialize, Serializer};
 
+use crate::connection_number::ConnectionNumber;
 use crate::relay::Source;
 use crate::timestamp::Timestamp;
 
@@ -19,12 +22,15 @@ pub(super) fn format(
     time: Timestamp,
     ended: &Ended<'_>,
 ) -> Result<(), serde_json::Error> {
-    let Ended { backend, doubted, end, listener, source } = *ended;
+    let Ended { backend, connection, doubted, end, listener, source } = *ended;
     let session = end.session;
     let client = ClientLine::of(end, doubted);
     let presented = client.presented.as_ref();
+    let alert = end.failure.and_then(|failure| failure.alert);
+    let offered = end.offered.filter(|_| end.handshake_us.is_none());
     let line = Line {
         time,
+        connection,
         client: end.client,
         peer: source.and_then(|source| source.peer),
         listener,
@@ -46,6 +52,13 @@ pub(super) fn format(
         backend,
         cause: end.cause.label(),
         blame: blame_label(end.cause.blame()),
+        reason: end.failure.and_then(|failure| failure.reason),
+        alert: alert.map(|(description, _)| alert::name(description)),
+        alert_from: alert.map(|(_, sender)| sender.name()),
+        // Of a session that came about, its own version and suite say more.
+        offered_versions: offered.map(OfferedVersions),
+        offered_suites: offered.map(|offered| offered.suites),
+        ja4: end.ja4,
         client_subject: presented.map(|shown| &*shown.subject),
         client_issuer: presented.map(|shown| &*shown.issuer),
         client_serial: presented.map(|shown| &*shown.serial),
@@ -72,6 +85,7 @@ pub(crate) fn blame_label(blame: Blame) -> &'static str {
 #[derive(Serialize)]
 struct Line<'a> {
     time: Timestamp,
+    connection: ConnectionNumber,
     client: Option<SocketAddr>,
     /// Who announced the client.
     peer: Option<SocketAddr>,
@@ -93,11 +107,27 @@ struct Line<'a> {
     backend: Option<&'a str>,
     cause: &'static str,
     blame: &'static str,
+    /// What was wrong, in a word.
+    reason: Option<&'static str>,
+    alert: Option<&'static str>,
+    alert_from: Option<&'static str>,
+    offered_versions: Option<OfferedVersions>,
+    offered_suites: Option<u16>,
+    ja4: Option<&'a str>,
     client_subject: Option<&'a str>,
     client_issuer: Option<&'a str>,
     client_serial: Option<&'a str>,
     client_names: Option<&'a str>,
     client_distrust: Option<&'static str>,
+}
+
+/// Versions as a list of names, without an allocation.
+struct OfferedVersions(Offered);
+
+impl Serialize for OfferedVersions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.versions())
+    }
 }
 
 /// Bytes from a peer as text that a terminal can be trusted with: what is not UTF-8 and what steers

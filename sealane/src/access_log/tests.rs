@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::AccessLogDestination;
+use crate::connection_number::NumberGiver;
 use crate::proxy_header;
 
 #[test]
@@ -63,6 +64,8 @@ fn a_full_ring_drops_whole_lines_and_counts_them() {
         ring: producer,
         line: Vec::new(),
         health_checks: false,
+        ja4: false,
+        only: LoggedEnds::All,
         counters: Arc::clone(&counters),
     };
     for _ in 0..10 {
@@ -95,7 +98,14 @@ fn who_only_looks_whether_somebody_answers_has_a_line_if_that_is_wanted() {
         let (producer, _consumer) = RingBuffer::new(1_000);
         let counters = Arc::new(LaneLogCounters::default());
         let (line, counted) = (Vec::new(), Arc::clone(&counters));
-        let mut log = LaneLog { ring: producer, line, health_checks, counters: counted };
+        let mut log = LaneLog {
+            ring: producer,
+            line,
+            health_checks,
+            ja4: false,
+            only: LoggedEnds::All,
+            counters: counted,
+        };
         log.write(&Ended { source: Some(source), ..ended(end, "main") });
         assert_eq!(counters.lines.value(), expected, "{source:?} {:?}", end.cause);
     }
@@ -123,6 +133,7 @@ fn a_line_says_everything_about_a_connection() {
     assert!(!text.trim_end().contains(char::is_control), "{text}");
     let expected = serde_json::json!({
         "time": "2000-02-29T00:00:00.000Z",
+        "connection": ended.connection.to_string(),
         "client": "[2001:db8::1]:5000",
         "peer": "192.0.2.1:9",
         "listener": "main",
@@ -143,6 +154,12 @@ fn a_line_says_everything_about_a_connection() {
         "backend": "unix:/run/b",
         "cause": "backend_reset",
         "blame": "backend",
+        "reason": null,
+        "alert": null,
+        "alert_from": null,
+        "offered_versions": null,
+        "offered_suites": null,
+        "ja4": null,
         "client_subject": null,
         "client_issuer": null,
         "client_serial": null,
@@ -259,6 +276,9 @@ fn end() -> EndedConnection<'static> {
         session: None,
         distrust: None,
         refused_certificate: None,
+        offered: None,
+        ja4: None,
+        failure: None,
         handshake_us: None,
         duration_ms: 20,
         client_bytes: 30,
@@ -267,7 +287,9 @@ fn end() -> EndedConnection<'static> {
 }
 
 fn ended<'a>(end: &'a EndedConnection<'a>, listener: &'a str) -> Ended<'a> {
-    Ended { backend: None, doubted: None, end, listener, source: None }
+    let giver = NumberGiver { process: 0x19a, lane: end.lane };
+    let connection = giver.number(end.id);
+    Ended { backend: None, connection, doubted: None, end, listener, source: None }
 }
 
 /// What a header with `command` and family announces of a connection from `peer`.
@@ -286,7 +308,8 @@ const LOCAL: [u8; 2] = [0x20, 0];
 
 fn to_file(path: &Path, buffer_bytes: usize) -> AccessLog {
     let destination = AccessLogDestination::File(path.to_owned());
-    AccessLog { destination, buffer_bytes, health_checks: false }
+    let only = LoggedEnds::All;
+    AccessLog { destination, buffer_bytes, health_checks: false, ja4: false, only }
 }
 
 fn no_report(error: &AccessLogError) {

@@ -1,15 +1,19 @@
 //! The JSON of `/state`.
 
+mod processors;
+
+use std::collections::BTreeMap;
 use std::process;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sealane_engine::certificates::{Inventory, InventoryEntry, InventoryFailure};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
 use serde_json::{Map, Value, json};
 
-use super::state::{AccessLogCounters, ControlState, Reloads};
-use crate::config::{ClientDemand, Limits};
+use super::state::{AccessLogCounters, BackendSummary, ControlState, Reload, Reloads};
+use crate::backends::BackendCounters;
+use crate::config::{ClientDemand, Limits, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{ClientsSummary, StoreSummary, Summary};
 use crate::timestamp::Timestamp;
@@ -19,10 +23,12 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
     let live: Vec<_> = state.generations.live().take(GENERATIONS_SHOWN_MAX).collect();
     let soonest = state.soonest_to_expire();
     let certificates = soonest.certificates.iter();
+    let cpu = processors::of_lanes();
     let mut body = serde_json::to_vec_pretty(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": process::id(),
         "phase": state.phase.name(),
+        "now": Timestamp::now(),
         "started": Timestamp::from(state.started.at),
         "uptime_s": state.started.clock.elapsed().as_secs(),
         "generation": {
@@ -37,10 +43,12 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
             "soonest_to_expire": certificates.map(certificate).collect::<Vec<_>>(),
         },
         "stores": state.stores_now().iter().map(store).collect::<Vec<_>>(),
+        "backends": state.backends.iter().map(backend).collect::<Vec<_>>(),
+        "tickets": tickets(&state.tickets),
         "backend_certificates":
             state.listeners.iter().flat_map(backend_certificates).collect::<Vec<_>>(),
         "limits": limits(&state.limits),
-        "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c)).collect::<Vec<_>>(),
+        "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c, &cpu)).collect::<Vec<_>>(),
         "file_tables": file_tables(state),
         "access_log": state.access_log.as_ref().map(access_log),
     }))?;
@@ -49,11 +57,61 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
 }
 
 fn reloads(reloads: &Reloads) -> Value {
-    let last = reloads.last.as_ref().map(|last| {
-        let outcome = if last.error.is_none() { "accepted" } else { "refused" };
-        json!({ "time": last.at, "outcome": outcome, "error": last.error })
+    let recent = reloads.recent.iter().map(|Reload { at, verdict }| {
+        json!({
+            "time": at,
+            "outcome": verdict.outcome(),
+            "generation": verdict.generation,
+            "took_ms": verdict.took_ms,
+            "errors": verdict.errors,
+            "warnings": verdict.warnings,
+        })
     });
-    json!({ "accepted": reloads.accepted, "refused": reloads.refused, "last": last })
+    json!({
+        "accepted": reloads.accepted,
+        "refused": reloads.refused,
+        "recent": recent.collect::<Vec<_>>(),
+    })
+}
+
+fn backend(backend: &BackendSummary) -> Value {
+    let sum =
+        |value: fn(&BackendCounters) -> u64| backend.lanes.iter().map(|l| value(l)).sum::<u64>();
+    json!({
+        "backend": backend.label,
+        "state": backend_state(backend),
+        "tls": backend.tls,
+        "connections": sum(|lane| lane.active.value()),
+        "connected": sum(|lane| lane.connected.value()),
+        "failed": sum(|lane| lane.failed.value()),
+    })
+}
+
+/// Each lane finds out for itself whether it can be reached.
+fn backend_state(backend: &BackendSummary) -> &'static str {
+    if backend.lanes.iter().any(|lane| lane.is_drained()) {
+        return "drained";
+    }
+    match backend.lanes.iter().filter(|lane| lane.is_failing()).count() {
+        0 => "up",
+        failing if failing == backend.lanes.len() => "down",
+        _ => "failing",
+    }
+}
+
+/// Epochs are counted from 1970, so that machines agree on them without a word.
+fn tickets(tickets: &Tickets) -> Value {
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let lifetime_s = tickets.lifetime.as_secs().max(1);
+    let epoch = unix.as_secs() / lifetime_s;
+    let ends_s = i64::try_from((epoch + 1).saturating_mul(lifetime_s)).unwrap_or(i64::MAX);
+    json!({
+        "count": tickets.count,
+        "epoch": epoch,
+        "epoch_ends": Timestamp::from_unix_s(ends_s),
+        "lifetime_s": lifetime_s,
+        "root": tickets.root.as_ref().map(|root| root.to_string_lossy()),
+    })
 }
 
 fn listener(listener: &Summary) -> Value {
@@ -154,7 +212,7 @@ fn limits(limits: &Limits) -> Value {
     })
 }
 
-fn lane(number: usize, counters: &Counters) -> Value {
+fn lane(number: usize, counters: &Counters, cpu: &BTreeMap<usize, u64>) -> Value {
     let ended: Map<_, _> = Cause::ALL
         .into_iter()
         .map(|cause| (cause.label().to_owned(), counters.ended(cause).value()))
@@ -180,6 +238,7 @@ fn lane(number: usize, counters: &Counters) -> Value {
         "store_failures": counters.store_failures.value(),
         "panics": counters.panics.value(),
         "turns": counters.turns.value(),
+        "cpu_ms": cpu.get(&number),
     })
 }
 

@@ -1,6 +1,7 @@
 //! What the control plane tells the admin thread: [`ControlState`], plain data behind a mutex.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -9,11 +10,13 @@ use sealane_lanes::counters::Counters;
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::BackendCounters;
-use crate::config::Limits;
+use crate::config::{Limits, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{EXPIRIES_SHOWN_MAX, NameSummary, StoreSummary, Summary};
-use crate::relay::ListenerCounters;
+use crate::relay::{LaneDesk, ListenerCounters};
 use crate::timestamp::Timestamp;
+
+use super::Verdict;
 
 /// The control plane's side of the state: it writes on start, reload and drain; the admin thread
 /// reads on request. No lane knows of it, so a lock does no harm.
@@ -36,6 +39,8 @@ pub struct ControlState {
     pub started: Started,
     /// What each lane counts, by its number.
     pub lanes: Vec<Arc<Counters>>,
+    /// Where each takes orders.
+    pub desks: Vec<LaneDesk>,
     /// Whose tables of open files they have.
     pub file_tables: FileTables,
     /// How many have one of their own.
@@ -54,6 +59,8 @@ pub struct ControlState {
     pub limits: Limits,
     /// How reloads went.
     pub reloads: Reloads,
+    /// How sessions are resumed.
+    pub tickets: Tickets,
     /// What the access log counts, if there is one.
     pub access_log: Option<AccessLogCounters>,
 }
@@ -64,6 +71,7 @@ impl Default for ControlState {
             phase: Phase::Starting,
             started: Started { at: SystemTime::now(), clock: Instant::now() },
             lanes: Vec::new(),
+            desks: Vec::new(),
             file_tables: FileTables::OfLanes,
             lanes_with_own_table: 0,
             generations: Generations::default(),
@@ -73,6 +81,7 @@ impl Default for ControlState {
             names: Vec::new(),
             limits: Limits::default(),
             reloads: Reloads::default(),
+            tickets: Tickets::default(),
             access_log: None,
         }
     }
@@ -84,7 +93,7 @@ impl ControlState {
         let now = Timestamp::from(now);
         let mut lists =
             self.listeners.iter().filter_map(|each| each.clients.as_ref()).flat_map(|c| &c.lists);
-        if self.reloads.last.as_ref().is_some_and(|last| last.error.is_some()) {
+        if self.reloads.last().is_some_and(|last| !last.verdict.is_accepted()) {
             return Some("the last reload was refused; /state says why");
         }
         lists
@@ -214,28 +223,35 @@ pub struct Reloads {
     pub accepted: u64,
     /// Those that changed nothing.
     pub refused: u64,
-    /// The last one.
-    pub last: Option<Reload>,
+    /// The last ones, the newest first, at most [`RELOADS_KEPT_MAX`].
+    pub recent: VecDeque<Reload>,
 }
 
 impl Reloads {
-    /// Counts a reload that was published, or the error that kept it from being so.
-    pub fn count(&mut self, at: SystemTime, outcome: Result<(), String>) {
-        match outcome {
-            Ok(()) => self.accepted += 1,
-            Err(_) => self.refused += 1,
-        }
-        self.last = Some(Reload { at: at.into(), error: outcome.err() });
+    /// Counts a reload.
+    pub fn count(&mut self, at: SystemTime, verdict: Verdict) {
+        let counter = if verdict.is_accepted() { &mut self.accepted } else { &mut self.refused };
+        *counter += 1;
+        self.recent.truncate(RELOADS_KEPT_MAX - 1);
+        self.recent.push_front(Reload { at: at.into(), verdict });
+    }
+
+    /// The last one.
+    pub fn last(&self) -> Option<&Reload> {
+        self.recent.front()
     }
 }
+
+/// Reloads that are remembered.
+pub(super) const RELOADS_KEPT_MAX: usize = 10;
 
 /// One reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reload {
     /// When it was decided.
     pub at: Timestamp,
-    /// Why it changed nothing, if so.
-    pub error: Option<String>,
+    /// What came of it.
+    pub verdict: Verdict,
 }
 
 /// What the access log counts.

@@ -19,7 +19,7 @@ use sealane_lanes::counters::Counters;
 use serde_json::Value;
 
 use super::*;
-use crate::config::Spoken;
+use crate::config::{self, Spoken};
 use crate::listener::{EXPIRIES_SHOWN_MAX, Summary};
 
 #[test]
@@ -57,7 +57,7 @@ fn every_path_is_answered_or_refused() {
 #[test]
 fn over_tcp_nobody_is_answered_who_asks_for_a_foreign_name() {
     let (admin, _state) = on_loopback();
-    let Address::Tcp(address) = admin.address() else { panic!("TCP was asked for") };
+    let Some(Address::Tcp(address)) = admin.addresses().next() else { panic!("TCP was asked for") };
     let ask = |host: &str| {
         let mut client = TcpStream::connect(address).unwrap();
         write!(client, "GET /state HTTP/1.1\r\nHost: {host}:{}\r\n\r\n", address.port()).unwrap();
@@ -84,7 +84,9 @@ fn state_tells_what_the_control_plane_and_the_lanes_know() {
         state.lanes = lanes.to_vec();
         state.generations.publish(1, &first);
         state.generations.publish(2, &second);
-        state.reloads.count(SystemTime::UNIX_EPOCH, Err("line 3: \"no\"".to_owned()));
+        let errors = vec!["line 3: \"no\"".to_owned()];
+        let verdict = Verdict { generation: 2, errors, ..Verdict::default() };
+        state.reloads.count(SystemTime::UNIX_EPOCH, verdict);
     }
     lanes[1].generation.set(2);
     lanes[1].ended(Cause::Idle).add(5);
@@ -94,9 +96,10 @@ fn state_tells_what_the_control_plane_and_the_lanes_know() {
     assert_eq!(shown["lanes"][1]["generation"], 2);
     assert_eq!(shown["lanes"][1]["ended"], serde_json::json!({ "idle": 5 }));
     let last = serde_json::json!({
-        "time": "1970-01-01T00:00:00.000Z", "outcome": "refused", "error": "line 3: \"no\"",
+        "time": "1970-01-01T00:00:00.000Z", "outcome": "refused", "errors": ["line 3: \"no\""],
+        "warnings": [], "generation": 2, "took_ms": 0,
     });
-    assert_eq!(shown["reloads"]["last"], last);
+    assert_eq!(shown["reloads"]["recent"], serde_json::json!([last]));
     drop(first);
     let generation = serde_json::json!({ "newest": 2, "live": [2], "live_total": 1 });
     assert_eq!(shown_state(&admin)["generation"], generation);
@@ -199,18 +202,25 @@ fn a_stale_socket_makes_way_and_nothing_else_does() {
 
 fn on_loopback() -> (Admin, SharedState) {
     let state = SharedState::default();
-    let address = Address::Tcp("127.0.0.1:0".parse().unwrap());
-    (Admin::start(&address, &["admin".into()], state.clone()).unwrap(), state)
+    let address = Some("127.0.0.1:0".parse().unwrap());
+    let wanted = config::Admin { address, hosts: vec!["admin".into()], socket: None };
+    (Admin::start(&wanted, &idle(state.clone())).unwrap(), state)
 }
 
 fn on_unix(path: &Path) -> Result<Admin, AdminError> {
-    Admin::start(&Address::Unix(path.to_owned()), &[], SharedState::default())
+    let wanted = config::Admin::from(Address::Unix(path.to_owned()));
+    Admin::start(&wanted, &idle(SharedState::default()))
+}
+
+/// Of a process that takes no orders any more.
+fn idle(state: SharedState) -> Orders {
+    Orders { state, reload: Arc::new(drop) }
 }
 
 fn ask(admin: &Admin, method: &str, path: &str) -> String {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: admin\r\n\r\n");
     let mut answer = String::new();
-    match admin.address() {
+    match admin.addresses().next().unwrap() {
         Address::Tcp(address) => {
             let mut client = TcpStream::connect(address).unwrap();
             client.write_all(request.as_bytes()).unwrap();

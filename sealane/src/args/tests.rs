@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::commands::man;
-use crate::config::Told;
+use crate::config::{Admin, Told};
 
 fn serve(arguments: &[&str]) -> Result<ServeArguments, clap::Error> {
     let all = ["sealane", "serve"].iter().chain(arguments);
@@ -35,7 +35,7 @@ fn flags_alone_make_a_configuration() {
     assert_eq!(listener.destination.backends.len(), 2);
     assert_eq!(listener.certificates.len(), 2);
     assert_eq!(config.lanes.get(), 3);
-    assert_eq!(config.admin, Some(Address::Unix("/admin.sock".into())));
+    assert_eq!(config.admin, Admin::from(Address::Unix("/admin.sock".into())));
 }
 
 #[test]
@@ -89,6 +89,9 @@ fn nothing_is_left_out_of_the_help() {
         scripts.push(String::from_utf8(script).unwrap());
     }
     for name in [
+        "backends-drain",
+        "backends-list",
+        "backends-restore",
         "certificates-import",
         "certificates-list",
         "certificates-remove",
@@ -97,9 +100,13 @@ fn nothing_is_left_out_of_the_help() {
         "certificates-verify",
         "check",
         "completions",
+        "connections-close",
+        "connections-list",
         "demo",
         "man",
+        "reload",
         "serve",
+        "status",
     ] {
         let mut page = Vec::new();
         man::write_page(Some(name), &mut page).unwrap();
@@ -133,6 +140,7 @@ fn man_pages() {
     let error = man::write_page(Some("sevre"), &mut Vec::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no command \"sevre\"; there are certificates, check, completions, demo, man, serve"
+        "no command \"sevre\"; there are backends, certificates, check, completions, connections, \
+         demo, man, reload, status, serve"
     );
 }

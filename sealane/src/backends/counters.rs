@@ -21,6 +21,8 @@ pub struct BackendCounters {
     handshake_failures: [Counter; HANDSHAKE_FAILURES.len()],
     /// Failures since the last success.
     failed_in_a_row: Counter,
+    /// Whether an operator wants it to get no new connections: 1, or 0.
+    drained: Counter,
     /// Until when it is not chosen, in milliseconds of its lane's clock; 0: it does not rest.
     rests_until_ms: Counter,
 }
@@ -59,6 +61,16 @@ impl BackendCounters {
     /// Failed TLS handshakes by cause.
     pub fn handshake_failures(&self) -> impl Iterator<Item = (Cause, u64)> {
         HANDSHAKE_FAILURES.into_iter().zip(self.handshake_failures.iter().map(Counter::value))
+    }
+
+    /// Whether an operator wants it to get no new connections.
+    pub fn is_drained(&self) -> bool {
+        self.drained.value() > 0
+    }
+
+    /// Keeps new connections from it, or lets them come again; only the owning lane may call this.
+    pub fn drain(&self, is_drained: bool) {
+        self.drained.set(is_drained.into());
     }
 
     /// Until when failures keep it from being chosen.

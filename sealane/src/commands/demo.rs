@@ -38,7 +38,7 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> io::Result<Exit> {
         ca: &files.ca,
         lanes: control.lane_count(),
         listening: *listening,
-        metrics: control.admin_address(),
+        metrics: control.admin_addresses().next(),
     };
     write!(out, "{invitation}")?;
     out.flush()?;
@@ -126,7 +126,7 @@ fn configuration(
     };
     let mut config = Config::simple(simple).map_err(|mistakes| mistakes.to_string())?;
     // Not among the flags: there, port 0 of the same address counts as the same address.
-    config.admin = Some(Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()));
+    config.admin.address = Some((Ipv4Addr::LOCALHOST, 0).into());
     for listener in &mut config.listeners {
         listener.policy.alpn = vec![b"http/1.1".to_vec()];
         listener.destination.proxy_header = ProxyHeader::V2(Told::default());

@@ -68,7 +68,7 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
     for address in control.bound() {
         say(&format!("listening on {address}"));
     }
-    if let Some(address) = control.admin_address() {
+    for address in control.admin_addresses() {
         say(&format!("metrics and state on {address}"));
     }
     say("ready");

@@ -1,5 +1,6 @@
 //! The keys of a configuration file: what each is called, what it may be, and its default.
 
+mod admin;
 mod claims;
 mod clients;
 mod destination;
@@ -27,10 +28,11 @@ use super::mistake::{Mistake, Problem};
 use super::reader::{self, Table, Value};
 use super::value;
 use super::{
-    AccessLog, AccessLogDestination, Address, Config, KeySource, Limits, Listener, Tickets,
+    AccessLog, AccessLogDestination, Config, KeySource, Limits, Listener, LoggedEnds, Tickets,
     default_lanes,
 };
-use claims::{Claims, Owner};
+use admin::admin;
+use claims::Claims;
 use include::Included;
 use listener::{check_number_of_addresses, listener_list};
 use timeouts::timeouts;
@@ -66,8 +68,7 @@ fn config(
     let shared_by = lanes.unwrap_or_else(default_lanes);
     let limits = top.table("limits", |t| Some(limits(t, shared_by))).unwrap_or_default();
     let mut claims = Claims::default();
-    let admin = top.table("admin", |t| admin(t, &mut claims));
-    let (admin, admin_hosts) = admin.unzip();
+    let admin = top.table("admin", |t| admin(t, &mut claims)).unwrap_or_default();
     let access_log = top.table("access_log", access_log);
     let tickets = top.table("tickets", |t| Some(tickets(t))).unwrap_or_default();
     let store_key = top.table("store_key", store_key);
@@ -97,7 +98,6 @@ fn config(
     Some(Config {
         access_log,
         admin,
-        admin_hosts: admin_hosts.unwrap_or_default(),
         crypto,
         included: sources,
         lanes: shared_by,
@@ -207,48 +207,20 @@ fn health_delay(table: &mut Table<'_>, drain_delay: Duration) -> Option<Duration
     None
 }
 
-/// Where it is served, and the names by which it may be asked for there.
-fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<(Address, Vec<String>)> {
-    let written = table.required("address", "address = \"127.0.0.1:9180\"");
-    let allow_remote = table.boolean("allow_remote").unwrap_or(false);
-    let hosts = table.value("hosts");
-    let names = hosts.as_ref().and_then(|v| v.set(ADMIN_HOSTS_MAX, |v| v.parsed(admin_host)));
-    let written = written?;
-    let address = written.parsed(value::admin_address)?;
-    if !allow_remote {
-        let remedy = "use 127.0.0.1, [::1] or unix:PATH, or say allow_remote = true";
-        written.parsed(|_| value::check_admin_is_local(&address, remedy))?;
-    }
-    claims.address(&address, Owner::Admin, &written)?;
-    if let (Address::Unix(_), Some(hosts)) = (&address, &hosts) {
-        let what = "nobody is asked for a host on a unix socket";
-        hosts.wrong(Problem::new(what, "remove it, or serve on ADDRESS:PORT"));
-    }
-    Some((address, names.unwrap_or_default()))
-}
-
-fn admin_host(text: &str) -> Result<String, Problem> {
-    match value::host_name(text) {
-        Ok(name) if name.starts_with("*.") => Err(Problem::new(
-            format!("{text:?} is every name under another"),
-            "write each name in full, such as \"metrics.example.com\"",
-        )),
-        read => read,
-    }
-}
-
 fn access_log(table: &mut Table<'_>) -> Option<AccessLog> {
     let path = table.required("path", "path = \"stderr\"");
     let buffer_bytes =
         table.size_bytes("buffer", ACCESS_LOG_BUFFER_BYTES).unwrap_or(ACCESS_LOG_BUFFER_DEFAULT);
     let health_checks = table.boolean("health_checks").unwrap_or(false);
+    let ja4 = table.boolean("ja4").unwrap_or(false);
+    let only = table.value("only").and_then(|v| v.choice(&LOGGED_ENDS)).unwrap_or_default();
     let path = path?;
     let destination = match path.parsed(|text| Ok(text.to_owned()))?.as_str() {
         "stderr" => AccessLogDestination::Stderr,
         "stdout" => AccessLogDestination::Stdout,
         _ => AccessLogDestination::File(path.path()?),
     };
-    Some(AccessLog { destination, buffer_bytes, health_checks })
+    Some(AccessLog { destination, buffer_bytes, health_checks, ja4, only })
 }
 
 fn tickets(table: &mut Table<'_>) -> Tickets {
@@ -275,8 +247,6 @@ pub(super) const LISTENERS_MAX: usize = 1024;
 const ACCESS_LOG_BUFFER_BYTES: RangeInclusive<usize> = 4 * 1024..=64 * 1024 * 1024;
 const ACCESS_LOG_BUFFER_DEFAULT: usize = 1024 * 1024;
 const COMMAND_WORDS_MAX: usize = 64;
-/// Names by which the admin address may be asked for.
-const ADMIN_HOSTS_MAX: usize = 64;
 const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
 const CONNECTION_AGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
@@ -298,6 +268,8 @@ const CRYPTO: [(&str, ProviderChoice); 3] = [
     ("aws-lc", ProviderChoice::AwsLc),
     ("graviola", ProviderChoice::Graviola),
 ];
+const LOGGED_ENDS: [(&str, LoggedEnds); 2] =
+    [("all", LoggedEnds::All), ("failures", LoggedEnds::Failures)];
 const STORE_KEY_EXAMPLE: &str =
     "[store_key] with file, credential or command: it opens the store of a listener";
 const FILE_LISTENER_EXAMPLE: &str = "a [[listener]]: a file that is included has nothing else";

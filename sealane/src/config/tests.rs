@@ -25,8 +25,7 @@ fn the_least_that_can_be_written() {
     let config = parse(LISTENER).unwrap();
     let expected = Config {
         access_log: None,
-        admin: None,
-        admin_hosts: Vec::new(),
+        admin: Admin::default(),
         crypto: ProviderChoice::Auto,
         included: Vec::new(),
         lanes: std::thread::available_parallelism().unwrap(),
@@ -122,10 +121,14 @@ crypto = "aws-lc"
 address = "0.0.0.0:9180"
 allow_remote = true
 hosts = ["Metrics.example.com"]
+socket = "admin.sock"
+socket_mode = "0660"
 [access_log]
 path = "access.log"
 buffer = "8KiB"
 health_checks = true
+ja4 = true
+only = "failures"
 [tickets]
 lifetime = "1h"
 root = "/srv/root"
@@ -241,12 +244,23 @@ fn every_key_has_an_effect() {
     let config = parse(EVERY_KEY).unwrap();
     assert_eq!((config.lanes.get(), config.pin_lanes, config.watch), (3, true, false));
     assert_eq!(config.crypto, ProviderChoice::AwsLc);
-    assert_eq!(config.admin, Some(Address::Tcp("0.0.0.0:9180".parse().unwrap())));
-    assert_eq!(config.admin_hosts, ["metrics.example.com"]);
+    let socket = AdminSocket { path: "/etc/sealane/admin.sock".into(), mode: 0o660 };
+    let expected = Admin {
+        address: Some("0.0.0.0:9180".parse().unwrap()),
+        hosts: vec!["metrics.example.com".into()],
+        socket: Some(socket),
+    };
+    assert_eq!(config.admin, expected);
     let destination = AccessLogDestination::File("/etc/sealane/access.log".into());
     assert_eq!(
         config.access_log,
-        Some(AccessLog { destination, buffer_bytes: 8192, health_checks: true })
+        Some(AccessLog {
+            destination,
+            buffer_bytes: 8192,
+            health_checks: true,
+            ja4: true,
+            only: LoggedEnds::Failures,
+        })
     );
     let root = Some("/srv/root".into());
     let expected = Tickets { count: 0, lifetime: Duration::from_secs(3600), root };
@@ -415,7 +429,8 @@ fn the_example_shows_every_key_with_its_default() {
         config.listeners.last().unwrap().destination.backend_tls != Some(BackendTls::default()),
         "every key is there"
     );
-    assert_eq!(config.admin_hosts.len(), 1);
+    assert_eq!(config.admin.hosts.len(), 1);
+    assert!(config.admin.socket.is_some(), "every key is there");
     assert!(!config.listeners[0].limits.allow.is_empty(), "every key is there");
     assert!(config.tickets.root.is_some() && config.limits.connections_per_lane_max.is_some());
 }

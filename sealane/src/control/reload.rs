@@ -12,13 +12,14 @@ use super::kept::KeptSockets;
 use super::sockets::open_new;
 use super::watch::fingerprint;
 use super::{ConfigSource, Control, report};
-use crate::config::Config;
+use crate::admin::Verdict;
+use crate::config::{Config, Mistake};
 use crate::operator::{Priority, say, say_at};
 use crate::systemd;
 
 impl Control {
     /// Reads configuration and certificates again and publishes them, or says what is wrong.
-    pub(super) fn reload(&mut self) {
+    pub(super) fn reload(&mut self) -> Verdict {
         let started = Instant::now();
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             systemd::tell(&[NotifyState::Reloading, now]);
@@ -27,76 +28,76 @@ impl Control {
         if let Some(log) = &self.log {
             log.reopen();
         }
-        let outcome = self.try_reload();
-        let told = outcome.clone().map_err(|problems| problems.join("\n"));
-        self.state.lock().reloads.count(SystemTime::now(), told);
-        match outcome {
-            Ok(()) => {
-                say(&format!(
-                    "reloaded: generation {} in {} ms",
-                    self.number,
-                    started.elapsed().as_millis()
-                ));
-            }
-            Err(problems) => {
-                // Folders that have come since must be seen to be completed.
-                self.follow_files();
-                let text = format!(
-                    "reload refused, generation {} goes on:\n{}",
-                    self.number,
-                    problems.join("\n")
-                );
-                say_at(Priority::Error, &text);
-            }
+        let (errors, warnings) = match self.try_reload() {
+            Ok(warnings) => (Vec::new(), warnings),
+            Err(problems) => (problems, Vec::new()),
+        };
+        let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let generation = self.number;
+        let verdict = Verdict { generation, took_ms, errors, warnings };
+        self.state.lock().reloads.count(SystemTime::now(), verdict.clone());
+        if verdict.is_accepted() {
+            say(&format!("reloaded: generation {generation} in {took_ms} ms"));
+        } else {
+            // Folders that have come since must be seen to be completed.
+            self.follow_files();
+            let errors = verdict.errors.join("\n");
+            let text = format!("reload refused, generation {generation} goes on:\n{errors}");
+            say_at(Priority::Error, &text);
         }
         systemd::tell(&[NotifyState::Ready]);
+        verdict
     }
 
-    fn try_reload(&mut self) -> Result<(), Vec<String>> {
+    /// Returns what is served, but probably not meant.
+    fn try_reload(&mut self) -> Result<Vec<String>, Vec<String>> {
         let config = match &self.source {
-            ConfigSource::File(path) => {
-                Config::load(path).map_err(|mistakes| vec![mistakes.to_string()])?
-            }
+            ConfigSource::File(path) => Config::load(path).map_err(|mistakes| {
+                mistakes.0.iter().map(Mistake::to_string).collect::<Vec<_>>()
+            })?,
             ConfigSource::Flags(config) => (**config).clone(),
         };
-        let config = self.keep_what_needs_a_restart(config);
+        let (config, mut warnings) = self.keep_what_needs_a_restart(config);
         if let Some((key, problem)) = config.limits.too_few_for(config.lanes) {
             // Fewer lanes in the file, which run only after the next start.
             return Err(vec![format!("limits.{key}: {problem}")]);
         }
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
-        self.serve(config)?;
+        warnings.extend(self.serve(config)?);
         self.fingerprint = seen;
         self.follow_files();
-        Ok(())
+        Ok(warnings)
     }
 
-    /// Reads what `config` names, builds the next generation of it, and publishes that.
-    pub(super) fn serve(&mut self, config: Config) -> Result<(), Vec<String>> {
+    /// Reads what `config` names, builds the next generation of it, and publishes that; returns
+    /// what is probably not meant.
+    pub(super) fn serve(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
         let names = self.registries.names.clone();
         // What was found for something that is not served is looked up again.
         self.build_and_publish(config).inspect_err(|_| self.registries.names = names)
     }
 
-    fn build_and_publish(&mut self, config: Config) -> Result<(), Vec<String>> {
-        let built = build(&config, self.number + 1, &mut self.registries)?;
+    fn build_and_publish(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
+        let mut built = build(&config, self.number + 1, &mut self.registries)?;
         let none = &mut KeptSockets::default();
         let mut sockets = open_new(&built.generation, &config, &self.bound, none)?;
         sockets.keep();
         let parcels = sockets.hand_over(&mut self.lanes).inspect_err(|_| sockets.forget())?;
         report(&built.warnings);
+        let warnings = std::mem::take(&mut built.warnings);
         self.config = config;
         let generation = self.adopt(built, &mut sockets);
         for (lane, parcel) in self.lanes.iter().zip(parcels) {
             let generation = Arc::clone(&generation);
             lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));
         }
-        Ok(())
+        Ok(warnings)
     }
 
-    /// Settings that a running process cannot change stay as they are, and that is said.
-    fn keep_what_needs_a_restart(&self, mut config: Config) -> Config {
+    /// Settings that a running process cannot change stay as they are, and that is said and
+    /// returned.
+    fn keep_what_needs_a_restart(&self, mut config: Config) -> (Config, Vec<String>) {
         let running = &self.config;
         let mut kept = Vec::new();
         if config.lanes != running.lanes || config.pin_lanes != running.pin_lanes {
@@ -115,20 +116,20 @@ impl Control {
             config.limits.decoded_keys_per_lane_max = keys_max;
             kept.push("limits.decoded_keys_per_lane");
         }
-        if (&config.admin, &config.admin_hosts) != (&running.admin, &running.admin_hosts) {
+        if config.admin != running.admin {
             config.admin.clone_from(&running.admin);
-            config.admin_hosts.clone_from(&running.admin_hosts);
             kept.push("admin");
         }
         if config.access_log != running.access_log {
             config.access_log.clone_from(&running.access_log);
             kept.push("access_log");
         }
-        for setting in kept {
-            let text = format!("the change of {setting} takes effect at the next start");
-            say_at(Priority::Warning, &text);
+        let text = |setting| format!("the change of {setting} takes effect at the next start");
+        let kept: Vec<_> = kept.into_iter().map(text).collect();
+        for text in &kept {
+            say_at(Priority::Warning, text);
         }
-        config
+        (config, kept)
     }
 }
 

@@ -3,8 +3,10 @@
 use crate::proxy_header;
 
 /// What a client asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request<'a> {
+    /// What it is.
+    pub method: Method,
     /// The path, without the query.
     pub path: &'a str,
     /// What follows the first question mark.
@@ -13,6 +15,33 @@ pub struct Request<'a> {
     pub accept: Option<&'a str>,
     /// What came before the request, on a server that [`serve_proxied`](super::serve_proxied) made.
     pub proxy_header: Option<proxy_header::Facts<'a>>,
+    /// Whether this process's user or root asks; known only on a server that
+    /// [`serve_orders`](super::serve_orders) made.
+    pub is_owners: bool,
+}
+
+/// What a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Something shall be shown; HEAD is one without the body.
+    #[default]
+    Get,
+    /// Something shall be done; only [`serve_orders`](super::serve_orders) takes it.
+    Post,
+}
+
+/// What becomes of a request.
+pub enum Answer {
+    /// The response.
+    Now(Response),
+    /// What makes the response, and may take a while: it is called on a thread of its own.
+    Later(Box<dyn FnOnce() -> Response + Send>),
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Self::Now(response)
+    }
 }
 
 /// What it gets.
@@ -44,7 +73,7 @@ impl Response {
             self.status.line(),
             self.content_type.name(),
             self.body.len(),
-            if self.status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" },
+            self.status.more(),
         )
         .into_bytes();
         if with_body {
@@ -59,6 +88,12 @@ impl Response {
 pub enum Status {
     /// 400: that was not HTTP.
     BadRequest,
+    /// 409: it is refused, and nothing has changed.
+    Conflict,
+    /// 403: not for this user.
+    Forbidden,
+    /// 504: whoever should do it has not answered.
+    GatewayTimeout,
     /// 431: more than [`HEAD_BYTES_MAX`](super::HEAD_BYTES_MAX) or
     /// [`HEADERS_MAX`](super::HEADERS_MAX).
     HeadTooLarge,
@@ -72,6 +107,8 @@ pub enum Status {
     NotFound,
     /// 200.
     Ok,
+    /// 405: an order, which takes POST.
+    PostOnly,
     /// 503: not now.
     ServiceUnavailable,
 }
@@ -81,13 +118,25 @@ impl Status {
     pub fn line(self) -> &'static str {
         match self {
             Self::BadRequest => "400 Bad Request",
+            Self::Conflict => "409 Conflict",
+            Self::Forbidden => "403 Forbidden",
+            Self::GatewayTimeout => "504 Gateway Timeout",
             Self::HeadTooLarge => "431 Request Header Fields Too Large",
             Self::InternalError => "500 Internal Server Error",
             Self::Misdirected => "421 Misdirected Request",
-            Self::MethodNotAllowed => "405 Method Not Allowed",
+            Self::MethodNotAllowed | Self::PostOnly => "405 Method Not Allowed",
             Self::NotFound => "404 Not Found",
             Self::Ok => "200 OK",
             Self::ServiceUnavailable => "503 Service Unavailable",
+        }
+    }
+
+    /// A header that belongs to it.
+    fn more(self) -> &'static str {
+        match self {
+            Self::MethodNotAllowed => "Allow: GET, HEAD\r\n",
+            Self::PostOnly => "Allow: POST\r\n",
+            _ => "",
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 
@@ -115,6 +117,64 @@ fn serves_a_unix_socket_too() {
     server.stop();
 }
 
+/// A client that waits for its order holds nobody up; one too many, and one whose worker panics,
+/// get their answer too.
+#[test]
+fn orders_are_carried_out_beside_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders");
+    let (begin, begun) = channel();
+    let held = Arc::new(Mutex::new(()));
+    let hold = held.lock().unwrap();
+    let (gate, started) = (Arc::clone(&held), Mutex::new(begin));
+    let handler = move |request: &Request<'_>| match (request.method, request.path) {
+        (Method::Post, "/wait") => {
+            let (gate, begin) = (Arc::clone(&gate), started.lock().unwrap().clone());
+            Answer::Later(Box::new(move || {
+                begin.send(()).unwrap();
+                drop(gate.lock());
+                Response::text(Status::Ok, "waited")
+            }))
+        }
+        (Method::Post, _) => Answer::Later(Box::new(|| panic!("as a test wants it"))),
+        (Method::Get, path) => Response::text(Status::Ok, path).into(),
+    };
+    let server = serve_orders(UnixListener::bind(&path).unwrap(), "orders", handler).unwrap();
+    let begin = |line: &str| {
+        let mut client = UnixStream::connect(&path).unwrap();
+        write!(client, "{line} HTTP/1.1\r\n\r\n").unwrap();
+        client
+    };
+    let end = |mut client: UnixStream| {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let waiting: Vec<_> = (0..WORKERS_MAX)
+        .map(|_| {
+            let client = begin("POST /wait");
+            begun.recv().unwrap();
+            client
+        })
+        .collect();
+    assert!(end(begin("GET /page")).ends_with("/page\n"), "pages are served meanwhile");
+    assert!(end(begin("POST /wait")).starts_with("HTTP/1.1 503 "));
+    drop(hold);
+    for client in waiting {
+        assert!(end(client).ends_with("waited\n"));
+    }
+    let panicked = || Some(end(begin("POST /panic"))).filter(|text| !text.contains(" 503 "));
+    // The last of them may still be leaving.
+    let answer = (0..1_000).find_map(|_| {
+        panicked().or_else(|| {
+            thread::yield_now();
+            None
+        })
+    });
+    assert!(answer.unwrap().starts_with("HTTP/1.1 500 "));
+    server.stop();
+}
+
 #[test]
 fn behind_a_terminator_its_header_comes_first() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -182,11 +242,10 @@ impl Site {
 
     fn with_timeout(timeout: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let (address, opening) = (listener.local_addr().unwrap(), Opening::Request(None));
         Self {
             address,
-            server: serve_within(timeout, listener.into(), "http", Opening::Request(None), echo)
-                .unwrap(),
+            server: serve_within(timeout, listener.into(), "http", opening, at_once(echo)).unwrap(),
         }
     }
 

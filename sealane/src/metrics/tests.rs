@@ -9,7 +9,7 @@ use sealane_engine::client_certificates::RevocationList;
 
 use super::*;
 use crate::access_log::{LaneLogCounters, WriterCounters};
-use crate::admin::BackendSummary;
+use crate::admin::{BackendSummary, Verdict};
 use crate::backends::HANDSHAKE_FAILURES;
 use crate::config::ClientDemand;
 use crate::listener::{ClientsSummary, Expiry, RootFile, Summary, Usage};
@@ -147,7 +147,8 @@ fn busy() -> ControlState {
         }),
         ..ControlState::default()
     };
-    state.reloads.count(SystemTime::now(), Err("no".to_owned()));
+    let errors = vec!["no".to_owned()];
+    state.reloads.count(SystemTime::now(), Verdict { errors, ..Verdict::default() });
     state
 }
 

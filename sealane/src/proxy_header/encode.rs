@@ -9,6 +9,7 @@ use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
 use crate::config::{ProxyHeader, Telling, Told};
+use crate::connection_number::ConnectionNumber;
 
 use super::decode::Header;
 use super::facts::{ClientCertificate, Facts, Tls};
@@ -43,12 +44,14 @@ impl<'a> From<&Header<'a>> for Announced<'a> {
 /// The header for an established connection, of which another header may have `announced`
 /// something; no bytes where none is sent.
 ///
+/// The connection's own `number` tells it from all others, unless what was announced does.
 /// An address that was announced stands in place of the connection's own. So does, with
 /// [`ProxyHeader::Pass`], every other value. `is_verified` says whether the certificate is believed
 /// that the client showed, if it did.
 pub fn encode<K: Kernel>(
     link: &Link<'_, K>,
     header: ProxyHeader,
+    number: ConnectionNumber,
     announced: Option<&Announced<'_>>,
     is_verified: bool,
 ) -> Vec<u8> {
@@ -68,12 +71,12 @@ pub fn encode<K: Kernel>(
     let passed = passed.filter(move |value| passes_all || types.contains(&value.kind));
     let session = link.session();
     let key = session.filter(|_| told.has(Telling::Key)).and_then(key_name);
+    let number = told.has(Telling::UniqueId).then(|| number.to_string());
+    let unique_id = announced.and_then(|announced| announced.unique_id);
     let facts = Facts {
         addresses: addresses(),
         checksum: told.has(Telling::Crc32c),
-        unique_id: announced
-            .and_then(|announced| announced.unique_id)
-            .filter(|_| told.has(Telling::UniqueId)),
+        unique_id: number.as_ref().map(|number| unique_id.unwrap_or(number.as_bytes())),
         lane: told.has(Telling::Lane).then(|| u16::try_from(link.lane()).unwrap_or(u16::MAX)),
         server_name: link.server_name().filter(|_| told.has(Telling::Authority)),
         ..session.map_or_else(Facts::default, |session| Facts {

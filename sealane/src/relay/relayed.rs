@@ -114,6 +114,12 @@ impl Relayed {
         self.seldom.as_ref()?.opening.as_deref()
     }
 
+    /// The backend that it is with, as it was written.
+    pub(super) fn backend_label<'s>(&self, settings: &'s RelaySettings) -> Option<&'s str> {
+        let index = usize::from(self.backend?);
+        Some(&self.destination(settings).backends[index].label)
+    }
+
     /// Where its plaintext goes.
     pub(super) fn destination<'s>(&self, settings: &'s RelaySettings) -> &'s Destination {
         &settings.destinations[self.destination as usize]

@@ -112,6 +112,11 @@ impl Kernel for Faulty {
     }
 }
 
+fn relay() -> Relay {
+    let giver = NumberGiver { process: 0, lane: 0 };
+    Relay::new(giver, Attendant::new(giver).0, None, Notices::new(drop))
+}
+
 /// A lane with one listener before one backend that must prove to be [`NAME`], behind a PROXY
 /// header; and the certificate that both ends show, with its key.
 fn lane(
@@ -186,7 +191,7 @@ fn lane(
         own: Own { file_table: FileTable::Own, ..Own::default() },
         kernel: Faulty { connected: HashMap::new(), fault, linux: Linux },
     };
-    let lane = start(setup, |_| Relay::new(0, None, Notices::new(drop))).unwrap();
+    let lane = start(setup, |_| relay()).unwrap();
     let key = made.signing_key.serialize_der().try_into().unwrap();
     (lane, address, made.cert.der().clone(), key)
 }

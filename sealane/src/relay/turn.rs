@@ -9,6 +9,7 @@ use sealane_lanes::link::Link;
 
 use crate::backends::{BackendTls, Destination, RelaySettings, Unavailable};
 use crate::config::Spoken;
+use crate::connection_number::NumberGiver;
 use crate::proxy_header;
 
 use super::clients::LaneClients;
@@ -20,6 +21,8 @@ pub(super) struct RelayTurn<'a, 'l, K: Kernel> {
     pub(super) clients: &'a mut LaneClients,
     /// Where the plaintext goes.
     pub(super) destination: &'a Destination,
+    /// Who gives the connection its number.
+    pub(super) giver: NumberGiver,
     /// The number of the lane.
     pub(super) lane: usize,
     pub(super) link: &'a mut Link<'l, K>,
@@ -73,7 +76,8 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
         let announced = self.relayed.source().map(|source| source.announced(self.link, passed));
         let (header, is_verified) =
             (self.destination.proxy_header, self.relayed.doubted().is_none());
-        proxy_header::encode(self.link, header, announced.as_ref(), is_verified)
+        let number = self.giver.number(self.link.id());
+        proxy_header::encode(self.link, header, number, announced.as_ref(), is_verified)
     }
 
     /// Whether the backend was asked whether TLS may begin, and has not said.

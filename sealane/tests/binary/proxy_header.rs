@@ -172,3 +172,40 @@ fn suites_are_named_as_haproxy_names_them() {
         assert_eq!(compared, 6, "three suites of each version");
     }
 }
+
+/// By one number the log and the backend speak of a connection, also where a second backend is
+/// tried for it.
+#[test]
+fn a_connection_has_its_number_in_the_log_and_at_the_backend() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let (backend, told) =
+        reader(|facts| String::from_utf8(facts.unique_id.unwrap().to_vec()).unwrap());
+    let mut listener = ListenerSettings::new("web", &certificate, &backend.address)
+        .with("proxy_header = \"v2\"\nproxy_tlvs = [\"unique-id\"]");
+    let absent = format!("unix:{}", folder.path().join("absent.sock").display());
+    listener.backends.insert(0, absent);
+    let address = listener.address;
+    let log = folder.path().join("access.log");
+    let more = format!("[access_log]\npath = {log:?}");
+    let settings = Settings { more, ..Settings::new(vec![listener]) };
+    let _sealane = Sealane::start(folder.path(), &settings);
+    let connector = Connector::new(authority.der(), &TLS13);
+    let numbers: Vec<_> = (0..3)
+        .map(|_| {
+            connector.connect(address).unwrap().read_rest().unwrap();
+            told.recv_timeout(PATIENCE).unwrap()
+        })
+        .collect();
+    let lines = crate::harness::wait_for("three lines", || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        (text.lines().count() == 3).then_some(text)
+    });
+    for (number, line) in numbers.iter().zip(lines.lines()) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["connection"], number.as_str());
+    }
+    assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]), "{numbers:?}");
+}

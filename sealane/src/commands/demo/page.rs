@@ -98,7 +98,8 @@ mod tests {
             tls: Some(tls),
             ..Facts::default()
         };
-        let request = Request { path: "/", query: None, accept, proxy_header: Some(header) };
+        let request =
+            Request { path: "/", accept, proxy_header: Some(header), ..Request::default() };
         let response = respond(&request, 3);
         assert_eq!(response.status, Status::Ok);
         String::from_utf8(response.body).unwrap()
@@ -138,8 +139,7 @@ mod tests {
 
     #[test]
     fn there_is_one_page() {
-        let request =
-            Request { path: "/favicon.ico", query: None, accept: None, proxy_header: None };
+        let request = Request { path: "/favicon.ico", ..Request::default() };
         assert_eq!(respond(&request, 1).status, Status::NotFound);
     }
 }

@@ -26,6 +26,35 @@ fn no_listener_has_more_backends_than_the_relay_can_tell_apart() {
 
 /// Each of these contradicts itself or another part of the file.
 #[test]
+fn contradictions_of_the_admin_address() {
+    let with = |lines: &str| format!("{lines}\n{LISTENER}");
+    for (text, expected) in [
+        (
+            with("[admin]\naddress = \"unix:/a\"\nhosts = [\"a\"]"),
+            "admin.hosts: nobody is asked for a host on a unix socket; remove it",
+        ),
+        (
+            with("[admin]\naddress = \"127.0.0.1:1\"\nhosts = [\"*.a\"]"),
+            "\"*.a\" is every name under another; write each name in full",
+        ),
+        (with("[admin]\naddress = \"10.0.0.1:9180\""), "reachable from the network"),
+        (
+            with("[admin]\naddress = \"unix:/a\"\nsocket = \"/b\""),
+            "admin.socket: address is a unix socket already; keep one of the two",
+        ),
+        (
+            with("[admin]\naddress = \"127.0.0.1:1\"\nsocket_mode = \"0660\""),
+            "admin.socket_mode: means nothing without a unix socket; remove it",
+        ),
+        (with("[admin]\nsocket_mode = \"0660\""), "admin.address: is missing"),
+        (with("[admin]\naddress = \"127.0.0.1:443\""), "already the address of [admin]"),
+    ] {
+        let mistakes = parse(&text).unwrap_err().to_string();
+        assert!(mistakes.contains(expected), "{text}\n{mistakes}");
+    }
+}
+
+#[test]
 fn contradictions() {
     let with = |lines: &str| format!("{lines}\n{LISTENER}");
     let listener = |lines: &str| format!("{LISTENER}{lines}\n");
@@ -71,16 +100,6 @@ fn contradictions() {
             "limits.health_delay: 6s is longer than drain_delay, 5s: /healthz would praise",
         ),
         (with("[limits]\nconnection_age = \"never\""), "\"never\" is not a duration"),
-        (
-            with("[admin]\naddress = \"unix:/a\"\nhosts = [\"a\"]"),
-            "admin.hosts: nobody is asked for a host on a unix socket; remove it",
-        ),
-        (
-            with("[admin]\naddress = \"127.0.0.1:1\"\nhosts = [\"*.a\"]"),
-            "\"*.a\" is every name under another; write each name in full",
-        ),
-        (with("[admin]\naddress = \"10.0.0.1:9180\""), "reachable from the network"),
-        (with("[admin]\naddress = \"127.0.0.1:443\""), "already the address of [admin]"),
         (with("[limits]\nlisteners = 1") + LISTENER, "the list has 2 elements; write at most 1"),
         (listener(LISTENER), "already the address of the listener in line 1"),
         (listener("addresses = [\"127.0.0.1:1\"]"), "both address and addresses"),

@@ -221,6 +221,13 @@ impl Sealane {
         text.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
+    /// A command that speaks to it.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.args(words).arg("--socket").arg(self.folder.join("admin.sock"));
+        command
+    }
+
     /// Waits until `holds` says so of the metrics; fails with `what`.
     pub fn wait_for_metrics(&self, what: &str, holds: impl Fn(&Metrics) -> bool) -> Metrics {
         wait_for(what, || Some(self.metrics()).filter(&holds))

@@ -1,0 +1,47 @@
+//! `POST /backends/drain?backend=NAME` and `/backends/restore`: whether a backend gets new
+//! connections. Those that it has go on.
+
+use std::sync::Arc;
+
+use serde_json::json as value;
+
+use crate::admin::BackendSummary;
+use crate::http::{Query, Response, Status};
+use crate::relay::LaneOrder;
+
+use super::{Orders, json, lanes};
+
+/// Has every lane keep new connections from a backend, or let them come again.
+pub(super) fn drain(orders: &Orders, query: &Query, is_drained: bool) -> Response {
+    let Some(name) = query.value("backend") else {
+        return Response::text(Status::BadRequest, "name it: ?backend=NAME");
+    };
+    let known = orders.state.lock().backends.clone();
+    let named: Vec<_> = known.iter().filter(|backend| backend.label == name).collect();
+    if named.is_empty() {
+        return Response::text(Status::NotFound, unknown(&name, &known));
+    }
+    for backend in &named {
+        let order = |lane: usize, done| {
+            let backend = Arc::clone(&backend.lanes[lane]);
+            LaneOrder::Backend { backend, is_drained, done }
+        };
+        if let Err(response) = lanes::ask_all(orders, order) {
+            return response;
+        }
+    }
+    let counters = named.iter().flat_map(|backend| &backend.lanes);
+    let connections: u64 = counters.map(|lane| lane.active.value()).sum();
+    let drained = value!({ "backend": name, "drained": is_drained, "connections": connections });
+    json(Status::Ok, &drained)
+}
+
+fn unknown(name: &str, known: &[BackendSummary]) -> String {
+    let labels: Vec<_> =
+        known.iter().take(SHOWN_MAX).map(|backend| backend.label.as_str()).collect();
+    let more = if known.len() > SHOWN_MAX { " and others" } else { "" };
+    format!("there is no backend {name:?}; there are {}{more}", labels.join(", "))
+}
+
+/// Backends that are named to somebody who names one that there is not.
+const SHOWN_MAX: usize = 10;

@@ -1,0 +1,77 @@
+//! `GET /connections` lists open connections, and `POST /connections/close?connection=NUMBER`
+//! resets one.
+
+use std::net::IpAddr;
+
+use serde_json::json as value;
+
+use crate::connection_number::{ConnectionNumber, NumberGiver};
+use crate::http::{Query, Response, Status};
+use crate::relay::{LaneOrder, Wanted};
+
+use super::{Orders, json, lanes};
+
+/// Lists those of `client` and those that asked for `name`, if these are given, at most `limit`;
+/// the oldest first.
+pub(super) fn list(orders: &Orders, query: &Query) -> Response {
+    let wanted = match wanted(query) {
+        Ok(wanted) => wanted,
+        Err(words) => return Response::text(Status::BadRequest, words),
+    };
+    let order = |_, listed| LaneOrder::List { wanted: wanted.clone(), listed };
+    let found = match lanes::ask_all(orders, order) {
+        Ok(found) => found,
+        Err(response) => return response,
+    };
+    let mut has_more = found.iter().any(|of_lane| of_lane.has_more);
+    let mut all: Vec<_> = found.into_iter().flat_map(|of_lane| of_lane.connections).collect();
+    has_more |= all.len() > wanted.limit;
+    all.sort_by_key(|each| std::cmp::Reverse(each.age_ms));
+    all.truncate(wanted.limit);
+    json(Status::Ok, &value!({ "connections": all, "has_more": has_more }))
+}
+
+fn wanted(query: &Query) -> Result<Wanted, String> {
+    let client = query
+        .value("client")
+        .map(|text| text.parse().map_err(|_| format!("client: {text:?} is no IP address")));
+    let limit = query.value("limit").map(|text| {
+        let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+        limit.ok_or_else(|| format!("limit: {text:?} is no number from 1 to {LIMIT_MAX}"))
+    });
+    Ok(Wanted {
+        client: client.transpose()?.map(|ip: IpAddr| ip.to_canonical()),
+        limit: limit.transpose()?.unwrap_or(LIMIT_DEFAULT),
+        server_name: query.value("name").map(|name| name.to_ascii_lowercase()),
+    })
+}
+
+/// Resets a connection, and its backend's.
+pub(super) fn close(orders: &Orders, query: &Query) -> Response {
+    let Some(text) = query.value("connection") else {
+        return Response::text(Status::BadRequest, "name it: ?connection=NUMBER");
+    };
+    let number: ConnectionNumber = match text.parse() {
+        Ok(number) => number,
+        Err(error) => return Response::text(Status::BadRequest, error),
+    };
+    let (started, desks) = {
+        let state = orders.state.lock();
+        (state.started.at, state.desks.len())
+    };
+    let gone = || Response::text(Status::NotFound, "there is no such connection, or not any more");
+    let lane = number.giver.lane;
+    if lane >= desks || number.giver != NumberGiver::new(started, lane) {
+        return gone();
+    }
+    match lanes::ask(orders, &[lane], |_, closed| LaneOrder::Close { id: number.id, closed }) {
+        Ok(closed) if closed == [true] => json(Status::Ok, &value!({ "closed": number })),
+        Ok(_) => gone(),
+        Err(response) => response,
+    }
+}
+
+/// Connections that are listed unless another number is wanted.
+const LIMIT_DEFAULT: usize = 100;
+/// Connections that are listed at most.
+const LIMIT_MAX: usize = 10_000;

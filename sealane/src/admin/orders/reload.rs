@@ -1,0 +1,74 @@
+//! `POST /reload`: what SIGHUP does, but whoever orders it hears what came of it.
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::http::{Response, Status};
+
+use super::{Orders, json};
+
+/// What came of a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The generation that is served now.
+    pub generation: u64,
+    /// How long it took.
+    pub took_ms: u64,
+    /// Every mistake; if there is one, nothing has changed.
+    pub errors: Vec<String>,
+    /// What is served, but probably not meant.
+    pub warnings: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether what was read is served.
+    pub fn is_accepted(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// As written in `/state`.
+    pub fn outcome(&self) -> &'static str {
+        if self.is_accepted() { "accepted" } else { "refused" }
+    }
+}
+
+/// Reloads, and waits until every lane serves what was read.
+pub(super) fn carry_out(orders: &Orders) -> Response {
+    let (sender, receiver) = channel();
+    (orders.reload)(sender);
+    // The thread that waits for this has a limit: http::WORK_TIMEOUT.
+    let Ok(mut verdict) = receiver.recv() else {
+        let words = "this process is about to end; start it anew";
+        return Response::text(Status::ServiceUnavailable, words);
+    };
+    if verdict.is_accepted() {
+        verdict.warnings.extend(late_lanes(orders, verdict.generation));
+        json(Status::Ok, &verdict)
+    } else {
+        json(Status::Conflict, &verdict)
+    }
+}
+
+/// Waits until every lane serves `generation`, and says which do not.
+fn late_lanes(orders: &Orders, generation: u64) -> Vec<String> {
+    let until = Instant::now() + LANES_PATIENCE;
+    loop {
+        let lanes = orders.state.lock().lanes.clone();
+        let late = lanes.iter().enumerate();
+        let late: Vec<_> =
+            late.filter(|(_, counters)| counters.generation.value() < generation).collect();
+        if late.is_empty() || Instant::now() >= until {
+            let text =
+                |(lane, _)| format!("lane {lane} does not serve generation {generation} yet");
+            return late.into_iter().map(text).collect();
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// How long a lane may take to read its mail.
+const LANES_PATIENCE: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);

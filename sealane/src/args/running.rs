@@ -1,0 +1,166 @@
+//! What the commands take that speak to a running Sealane.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Where it listens for orders.
+#[derive(Args, Debug)]
+pub struct SocketArguments {
+    /// The admin socket of the running Sealane: what its configuration has as admin.socket
+    #[arg(long, value_name = "PATH", default_value = "/run/sealane/admin.sock")]
+    pub socket: PathBuf,
+}
+
+/// What to do with backends.
+#[derive(Debug, Subcommand)]
+pub enum BackendsCommand {
+    /// Give a backend no new connections; those that it has go on
+    Drain(BackendArguments),
+    /// List backends with their state and connections
+    List(ListRunningArguments),
+    /// Give a backend that was drained new connections again
+    Restore(BackendArguments),
+}
+
+/// What to do with connections.
+#[derive(Debug, Subcommand)]
+pub enum ConnectionsCommand {
+    /// Reset a connection, its backend's too, however far it has come
+    Close(CloseArguments),
+    /// List open connections, the oldest first
+    List(ListConnectionsArguments),
+}
+
+/// What `sealane backends list` takes.
+#[derive(Args, Debug)]
+pub struct ListRunningArguments {
+    /// The socket.
+    #[command(flatten)]
+    pub socket: SocketArguments,
+}
+
+/// Which backend.
+#[derive(Args, Debug)]
+pub struct BackendArguments {
+    /// The socket.
+    #[command(flatten)]
+    pub socket: SocketArguments,
+    /// The backend, as the configuration has it
+    #[arg(value_name = "BACKEND")]
+    pub backend: String,
+}
+
+/// Which connection.
+#[derive(Args, Debug)]
+pub struct CloseArguments {
+    /// The socket.
+    #[command(flatten)]
+    pub socket: SocketArguments,
+    /// Its number, as the access log and the list have it
+    #[arg(value_name = "CONNECTION")]
+    pub connection: String,
+}
+
+/// Which connections.
+#[derive(Args, Debug)]
+pub struct ListConnectionsArguments {
+    /// The socket.
+    #[command(flatten)]
+    pub socket: SocketArguments,
+    /// Only those of this client
+    #[arg(long, value_name = "IP")]
+    pub client: Option<IpAddr>,
+    /// Only those that asked for this server name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 100,
+        value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub limit: u16,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `sealane reload` takes.
+#[derive(Args, Debug)]
+#[command(after_long_help = RELOAD_HELP)]
+pub struct ReloadArguments {
+    /// The socket.
+    #[command(flatten)]
+    pub socket: SocketArguments,
+    /// Print the verdict as one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `sealane status` takes.
+#[derive(Args, Debug)]
+#[command(after_long_help = STATUS_HELP)]
+pub struct StatusArguments {
+    /// The socket.
+    #[command(flatten)]
+    pub socket: SocketArguments,
+    /// Print one JSON object instead of text, as /state has it
+    #[arg(long, conflicts_with = "watch")]
+    pub json: bool,
+    /// Show it on the terminal until Ctrl-C, anew every two seconds
+    #[arg(long)]
+    pub watch: bool,
+}
+
+pub(super) const BACKENDS_HELP: &str = "\
+A drained backend is remembered over reloads for as long as the configuration has it, and \
+forgotten when Sealane starts anew. Where all backends of a listener are drained, its clients are \
+reset. Only root and the user that Sealane runs as are obeyed.
+
+Exit codes:
+  0  done
+  1  nobody could be asked, or a lane did not answer
+  3  there is no such backend
+
+Example:
+  sealane backends drain 10.0.0.7:8080 && sealane backends list
+";
+
+pub(super) const CONNECTIONS_HELP: &str = "\
+Only root and the user that Sealane runs as are obeyed.
+
+Exit codes:
+  0  done
+  1  nobody could be asked, or a lane did not answer
+  3  there is no such connection, or not any more
+
+Example:
+  sealane connections list --client 192.0.2.7 --json | jq -r .connections[].connection |
+      xargs -n 1 sealane connections close
+";
+
+const RELOAD_HELP: &str = "\
+Does what SIGHUP does, waits until every lane serves what was read, and prints the verdict with \
+all mistakes, as sealane check words them. Only root and the user that Sealane runs as are obeyed.
+
+Exit codes:
+  0  what was read is served; there may be warnings
+  1  nobody could be asked, or it is about to end
+  3  not in order: nothing was changed, and what ran goes on
+
+Example:
+  sealane check --config /etc/sealane/sealane.toml && sealane reload
+";
+
+const STATUS_HELP: &str = "\
+Shows lanes with connections, handshakes per second and processor time, backends, certificates \
+that expire first, the epoch of session tickets and the last reloads. What is per second is that \
+of one second, for which the command waits. Whoever may open the socket may see it.
+
+Exit codes:
+  0  shown; with --watch, until Ctrl-C
+  1  nobody could be asked
+  2  --watch without a terminal
+
+Example:
+  sealane status --json | jq .lanes[].connections
+";

@@ -1,0 +1,104 @@
+//! `sealane connections`: lists open connections of a running Sealane, and closes them.
+
+use std::io::{self, Write};
+
+use serde::Deserialize;
+
+use crate::args::{CloseArguments, ConnectionsCommand, ListConnectionsArguments};
+use crate::exit::Exit;
+use crate::http::encode;
+use crate::operator::{Priority, say_at};
+
+use super::running::{AskError, Running, printable};
+
+/// Does what the command says.
+///
+/// # Errors
+/// The writer's.
+pub(super) fn run(command: &ConnectionsCommand, out: &mut dyn Write) -> io::Result<Exit> {
+    let done = match command {
+        ConnectionsCommand::Close(which) => close(which, out),
+        ConnectionsCommand::List(which) => list(which, out),
+    };
+    match done {
+        Ok(done) => done,
+        Err(error) => {
+            say_at(Priority::Error, &error.to_string());
+            Ok(Exit::Failed)
+        }
+    }
+}
+
+fn close(which: &CloseArguments, out: &mut dyn Write) -> Result<io::Result<Exit>, AskError> {
+    let running = Running { socket: &which.socket.socket };
+    let target = format!("/connections/close?connection={}", encode(&which.connection));
+    let answered = running.order(&target)?;
+    if let Some(exit) = answered.refused() {
+        return Ok(Ok(exit));
+    }
+    Ok(writeln!(out, "closed {}", printable(&which.connection)).map(|()| Exit::Ok))
+}
+
+fn list(
+    which: &ListConnectionsArguments,
+    out: &mut dyn Write,
+) -> Result<io::Result<Exit>, AskError> {
+    let running = Running { socket: &which.socket.socket };
+    let mut target = format!("/connections?limit={}", which.limit);
+    if let Some(client) = which.client {
+        target += &format!("&client={}", encode(&client.to_string()));
+    }
+    if let Some(name) = &which.name {
+        target += &format!("&name={}", encode(name));
+    }
+    let answered = running.show(&target)?;
+    if let Some(exit) = answered.refused() {
+        return Ok(Ok(exit));
+    }
+    Ok(match answered.read::<Listed>() {
+        Ok(listed) if !which.json => table(&listed, out).map(|()| Exit::Ok),
+        _ => out.write_all(&answered.body).map(|()| Exit::Ok),
+    })
+}
+
+fn table(listed: &Listed, out: &mut dyn Write) -> io::Result<()> {
+    for each in &listed.connections {
+        let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), printable);
+        let phase = if each.established { "" } else { ", in its handshake" };
+        writeln!(
+            out,
+            "{}  {} s{phase}  {} -> {} {} -> {}  {} B in, {} B out",
+            each.connection,
+            each.age_ms / 1_000,
+            text(&each.client),
+            printable(&each.listener),
+            text(&each.server_name),
+            text(&each.backend),
+            each.client_bytes,
+            each.backend_bytes
+        )?;
+    }
+    if listed.has_more {
+        writeln!(out, "and others; --limit shows more")?;
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    connections: Vec<Open>,
+    has_more: bool,
+}
+
+#[derive(Deserialize)]
+struct Open {
+    connection: String,
+    listener: String,
+    client: Option<String>,
+    server_name: Option<String>,
+    established: bool,
+    backend: Option<String>,
+    age_ms: u64,
+    client_bytes: u64,
+    backend_bytes: u64,
+}

@@ -1,0 +1,149 @@
+//! What was seen, as text for people.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::commands::running::printable;
+
+use super::look::{Certificate, Lane, Look, Reload, State};
+
+/// What is drawn in.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    pub(super) lines: usize,
+    pub(super) columns: usize,
+}
+
+impl Room {
+    pub(super) const UNBOUNDED: Self = Self { lines: usize::MAX, columns: usize::MAX };
+}
+
+/// The picture of `now`; what is per second is of the time since `before`.
+pub(super) fn draw(now: &Look, before: &Look, room: Room) -> String {
+    let elapsed = now.at.duration_since(before.at);
+    let mut text = String::new();
+    // Nothing fails that writes into a string.
+    let _ = head(&mut text, &now.state, &before.state, elapsed);
+    let _ = lanes(&mut text, &now.state, &before.state, elapsed);
+    let _ = backends(&mut text, &now.state);
+    let _ = certificates(&mut text, &now.state);
+    fit(&text, room)
+}
+
+/// Its backends alone.
+pub(super) fn backends_of(state: &State) -> String {
+    let mut text = String::new();
+    // Nothing fails that writes into a string.
+    let _ = backends(&mut text, state);
+    text.trim_start_matches('\n').to_owned()
+}
+
+fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> std::fmt::Result {
+    let State { version, pid, phase, uptime_s, generation, reloads, tickets, .. } = now;
+    let uptime = uptime_text(*uptime_s);
+    writeln!(text, "sealane {version}, process {pid}, {phase}, up {uptime}")?;
+    let open: u64 = now.lanes.iter().map(|lane| lane.connections).sum();
+    let begun: u64 = now.lanes.iter().map(|lane| lane.handshakes_in_flight).sum();
+    let rates = now.lanes.iter().map(|lane| rate(lane, before, elapsed));
+    let rate = tenths(rates.sum());
+    writeln!(text, "{open} connections, {begun} of them in handshakes; {rate} handshakes/s")?;
+    let (newest, live) = (generation.newest, generation.live_total);
+    writeln!(
+        text,
+        "generation {newest}, {live} alive; tickets of epoch {} until {}",
+        tickets.epoch, tickets.epoch_ends
+    )?;
+    writeln!(text, "{} reloads, {} refused", reloads.accepted + reloads.refused, reloads.refused)?;
+    for Reload { time, outcome, errors, warnings } in reloads.recent.iter().take(RELOADS_SHOWN_MAX)
+    {
+        writeln!(text, "  {time} {outcome}")?;
+        for (kind, findings) in [("error", errors), ("warning", warnings)] {
+            for finding in findings.iter().take(FINDINGS_SHOWN_MAX) {
+                writeln!(text, "    {kind}: {}", printable(finding))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lanes(text: &mut String, now: &State, before: &State, elapsed: Duration) -> std::fmt::Result {
+    writeln!(text, "\n{:>6}{:>13}{:>14}{:>8}", "lane", "connections", "handshakes/s", "CPU %")?;
+    for lane in &now.lanes {
+        let was = of_lane(before, lane).and_then(|was| was.cpu_ms);
+        let cpu = lane.cpu_ms.zip(was).map_or_else(
+            || "-".to_owned(),
+            // A thousandth of a second in each is a tenth of a hundredth.
+            |(now, was)| tenths(per_second(now.saturating_sub(was), elapsed)),
+        );
+        let rate = tenths(rate(lane, before, elapsed));
+        writeln!(text, "{:>6}{:>13}{rate:>14}{cpu:>8}", lane.lane, lane.connections)?;
+    }
+    Ok(())
+}
+
+fn backends(text: &mut String, now: &State) -> std::fmt::Result {
+    writeln!(
+        text,
+        "\n  {:<40}{:>8}{:>13}{:>11}{:>9}",
+        "backend", "state", "connections", "taken", "failed"
+    )?;
+    for each in &now.backends {
+        let name = printable(&each.backend);
+        writeln!(
+            text,
+            "  {name:<40}{:>8}{:>13}{:>11}{:>9}",
+            each.state, each.connections, each.connected, each.failed
+        )?;
+    }
+    Ok(())
+}
+
+fn certificates(text: &mut String, now: &State) -> std::fmt::Result {
+    writeln!(text, "\n  {} certificates; the first to expire:", now.certificates.total)?;
+    for each in now.certificates.soonest_to_expire.iter().take(CERTIFICATES_SHOWN_MAX) {
+        let Certificate { listener, source, names, not_after } = each;
+        let name = names.first().unwrap_or(source);
+        let day = not_after.get(..DAY_LEN).unwrap_or(not_after);
+        writeln!(text, "  {day}  {} ({})", printable(name), printable(listener))?;
+    }
+    Ok(())
+}
+
+/// Tenths of handshakes that a lane completed in a second.
+fn rate(lane: &Lane, before: &State, elapsed: Duration) -> u64 {
+    let was = of_lane(before, lane).map_or(0, |was| was.handshakes);
+    per_second(lane.handshakes.saturating_sub(was) * 10, elapsed)
+}
+
+fn of_lane<'s>(state: &'s State, lane: &Lane) -> Option<&'s Lane> {
+    state.lanes.iter().find(|each| each.lane == lane.lane)
+}
+
+fn per_second(count: u64, elapsed: Duration) -> u64 {
+    let elapsed_ms = elapsed.as_millis().max(1);
+    u64::try_from(u128::from(count) * 1_000 / elapsed_ms).unwrap_or(u64::MAX)
+}
+
+fn tenths(tenths: u64) -> String {
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+fn uptime_text(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours) {
+        (0, 0) => format!("{minutes} min {} s", seconds % 60),
+        (0, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+fn fit(text: &str, room: Room) -> String {
+    let cut = |line: &str| line.chars().take(room.columns).collect::<String>();
+    text.lines().take(room.lines).map(|line| cut(line) + "\n").collect()
+}
+
+/// The day in a time.
+const DAY_LEN: usize = "2026-01-01".len();
+const CERTIFICATES_SHOWN_MAX: usize = 10;
+const FINDINGS_SHOWN_MAX: usize = 5;
+const RELOADS_SHOWN_MAX: usize = 3;

@@ -1,0 +1,67 @@
+//! What follows the question mark of a request: [`Query`].
+
+use super::message::Request;
+
+/// Names with values, as a form sends them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query(String);
+
+impl Query {
+    /// That of a request.
+    pub fn of(request: &Request<'_>) -> Self {
+        Self(request.query.unwrap_or_default().to_owned())
+    }
+
+    /// The first value of `name`, decoded; none if it is no text.
+    pub fn value(&self, name: &str) -> Option<String> {
+        let mut pairs = self.0.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(each, _)| *each == name).and_then(|(_, value)| decode(value))
+    }
+}
+
+/// `text` as a value, for whoever asks.
+pub fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+fn decode(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        let digits = std::str::from_utf8(digits).ok().filter(|each| !each.starts_with('+'))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_comes_back_and_broken_ones_are_none() {
+        for text in ["", "tls://[::1]:8443", "unix:/run/a b&c=d%.sock", "\u{fc}\0+"] {
+            let query = Query(format!("a=1&b={}&b=2", encode(text)));
+            assert_eq!(query.value("b").as_deref(), Some(text));
+        }
+        for value in ["%", "%1", "%zz", "%+1", "%ff"] {
+            assert_eq!(Query(format!("a={value}")).value("a"), None, "{value}");
+        }
+        assert_eq!(Query::default().value("a"), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! The access log says why a handshake failed, and docs/log.md what each cause means.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustls::version::TLS13;
+use sealane_lanes::cause::{Blame, Cause};
+use serde_json::{Value, json};
+
+use crate::harness::backend::Backend;
+use crate::harness::certificates::{Authority, KeyKind, NAMES};
+use crate::harness::client::Connector;
+use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
+use crate::harness::tools::{self, required};
+use crate::harness::wait_for;
+
+/// Sealane in front of an echo, with a log of these settings.
+struct Rig {
+    authority: Authority,
+    folder: tempfile::TempDir,
+    listener: ListenerSettings,
+    _sealane: Sealane,
+}
+
+impl Rig {
+    fn start(log: &str, listener: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new();
+        let certificate = folder.path().join("site.pem");
+        std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+        let backend = Backend::echo().address;
+        let listener = ListenerSettings::new("web", &certificate, &backend).with(listener);
+        let path = folder.path().join("access.log");
+        let more = format!("[access_log]\npath = {path:?}\n{log}");
+        let settings = Settings { more, ..Settings::new(vec![listener.clone()]) };
+        let sealane = Sealane::start(folder.path(), &settings);
+        Self { authority, folder, listener, _sealane: sealane }
+    }
+
+    /// The log's lines, as soon as there are so many.
+    fn lines(&self, count: usize) -> Vec<Value> {
+        let path = self.folder.path().join("access.log");
+        wait_for("the lines", || {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let whole = text.ends_with('\n') && text.lines().count() >= count;
+            whole.then(|| text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+        })
+    }
+
+    fn openssl(&self, words: &[&str]) {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["s_client", "-connect", &self.listener.address.to_string(), "-servername"]);
+        tools::run(openssl.arg("localhost").args(words));
+    }
+}
+
+/// Refused by us or by the client, before and after the hello is believed.
+#[test]
+fn a_failed_handshake_is_told_with_its_alert_and_what_was_offered() {
+    if required("openssl").is_none() {
+        return;
+    }
+    let rig = Rig::start(
+        "only = \"failures\"",
+        "alpn = [\"h2\"]\nversions = [\"1.2\"]\nsuites = [\"ECDHE-ECDSA-AES128-GCM-SHA256\"]",
+    );
+    let told = |line: &Value| {
+        let fields = ["cause", "alert", "alert_from", "reason", "offered_versions", "server_name"];
+        Value::from(fields.map(|field| line[field].clone()).to_vec())
+    };
+    let mut client = Connector::new(rig.authority.der(), &rustls::version::TLS12)
+        .with_alpn(&["h2"])
+        .connect(rig.listener.address)
+        .unwrap();
+    client.end(true).unwrap();
+    let tls12 = json!(["TLSv1.2"]);
+    let mut count = 0;
+    for (words, expected) in [
+        (
+            &["-tls1_1", "-cipher", "DEFAULT:@SECLEVEL=0"][..],
+            json!(["not_tls", "protocol_version", "sealane", "old_version", null, null]),
+        ),
+        (
+            &["-tls1_2", "-alpn", "http/1.1"],
+            json!([
+                "no_common_alpn",
+                "no_application_protocol",
+                "sealane",
+                null,
+                tls12,
+                "localhost"
+            ]),
+        ),
+        (
+            &["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"],
+            json!([
+                "nothing_in_common",
+                "handshake_failure",
+                "sealane",
+                "no_common_suite",
+                tls12,
+                "localhost"
+            ]),
+        ),
+        (
+            &["-tls1_2", "-verify_return_error", "-no-CAfile", "-no-CApath"],
+            json!(["handshake_failed", "unknown_ca", "client", null, tls12, "localhost"]),
+        ),
+    ] {
+        rig.openssl(words);
+        count += 1;
+        let lines = rig.lines(count);
+        assert_eq!(lines.len(), count, "who was served has no line: {lines:?}");
+        assert_eq!(told(&lines[count - 1]), expected, "{}", lines[count - 1]);
+        assert_eq!(lines[count - 1]["ja4"], Value::Null, "nobody wanted it");
+    }
+    // One suite, and the one that says that renegotiation is safe.
+    assert_eq!(rig.lines(count)[2]["offered_suites"], 2);
+}
+
+#[test]
+fn clients_of_one_program_have_one_ja4() {
+    let rig = Rig::start("ja4 = true", "");
+    let connector = Connector::new(rig.authority.der(), &TLS13);
+    for name in ["localhost", "sealane.test"] {
+        let connector = connector.clone().with_name(name).without_tickets();
+        let mut client = connector.connect(rig.listener.address).unwrap();
+        client.end(true).unwrap();
+    }
+    let lines = rig.lines(2);
+    let ja4 = lines[0]["ja4"].as_str().unwrap();
+    assert!(ja4.starts_with("t13d") && ja4.len() == 36, "{ja4}");
+    assert_eq!(lines[1]["ja4"], ja4);
+    assert_eq!(lines[0]["offered_versions"], Value::Null, "who was served has a version");
+    if required("openssl").is_some() {
+        rig.openssl(&["-tls1_2"]);
+        let other = rig.lines(3)[2]["ja4"].as_str().unwrap().to_owned();
+        assert!(other.starts_with("t12d") && other != ja4, "{other}");
+    }
+}
+
+/// Under the heading of whoever is to blame, and nothing else there.
+#[test]
+fn every_cause_has_its_paragraph() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/log.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut found = Vec::new();
+    for section in page.split("\n## ").skip(1) {
+        let (title, rest) = section.split_once('\n').unwrap();
+        for paragraph in rest.split("\n### `").skip(1) {
+            let (label, text) = paragraph.split_once("`\n\n").unwrap();
+            assert!(text.trim().len() > 20, "{label} is not explained");
+            found.push((title, label.to_owned()));
+        }
+    }
+    let mut expected: Vec<_> = Cause::ALL
+        .into_iter()
+        .map(|cause| {
+            let title = match cause.blame() {
+                Blame::Backend => "The backend",
+                Blame::Client => "The client",
+                Blame::Limit => "A limit",
+                Blame::Nobody => "Nobody",
+                Blame::Us => "Sealane",
+            };
+            (title, cause.label().to_owned())
+        })
+        .collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
