@@ -1,6 +1,7 @@
 //! The command line: what each command takes, and the help that people work from.
 
 mod certificates;
+mod convert;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -20,6 +21,7 @@ pub use certificates::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
     ShowArguments, StoreArguments, VerifyArguments,
 };
+pub use convert::ConvertArguments;
 
 /// Ends TLS on every core and relays plaintext to backends
 #[derive(Debug, Parser)]
@@ -58,6 +60,9 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Convert the configuration of another program
+    #[command(after_long_help = convert::HELP)]
+    Convert(ConvertArguments),
     /// Show Sealane at work, with a CA and a backend of its own
     Demo(DemoArguments),
     /// Print a man page
@@ -182,8 +187,10 @@ fn serve_help() -> String {
     let limits = Limits::default();
     let tickets = Tickets::default();
     let time = value::duration_text;
-    let codes: String =
-        Exit::ALL.iter().map(|exit| format!("  {}  {}\n", exit.code(), exit.meaning())).collect();
+    let codes: String = Exit::OF_SERVE
+        .iter()
+        .map(|exit| format!("  {}  {}\n", exit.code(), exit.meaning()))
+        .collect();
     format!(
         "{SERVE_EXAMPLES}
 Defaults (a file changes them, key by key):

@@ -2,6 +2,7 @@
 
 pub mod certificates;
 pub mod check;
+pub mod convert;
 pub mod demo;
 pub mod man;
 pub mod serve;
@@ -27,6 +28,7 @@ pub fn run(command: Command) -> io::Result<Exit> {
             man::write_completions(shell, &mut script);
             out.write_all(&script).map(|()| Exit::Ok)
         }
+        Command::Convert(arguments) => convert::run(&arguments, &mut out),
         Command::Demo(arguments) => demo::run(&arguments, &mut out),
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

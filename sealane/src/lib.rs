@@ -9,6 +9,7 @@ pub mod challenges;
 pub mod commands;
 pub mod config;
 pub mod control;
+pub mod convert;
 pub mod cost;
 pub mod exit;
 pub mod file_tables;

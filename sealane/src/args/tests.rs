@@ -97,6 +97,7 @@ fn nothing_is_left_out_of_the_help() {
         "certificates-verify",
         "check",
         "completions",
+        "convert",
         "demo",
         "man",
         "serve",
@@ -116,7 +117,7 @@ fn nothing_is_left_out_of_the_help() {
         }
     }
     let help = top.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
-    for exit in Exit::ALL {
+    for exit in Exit::OF_SERVE {
         assert!(help.contains(&format!("  {}  {}", exit.code(), exit.meaning())), "{help}");
     }
     for text in ["SIGHUP", "SIGTERM", "100000 in all", "handshake 10s", "every 12h", "Reload"] {
@@ -133,6 +134,7 @@ fn man_pages() {
     let error = man::write_page(Some("sevre"), &mut Vec::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no command \"sevre\"; there are certificates, check, completions, demo, man, serve"
+        "no command \"sevre\"; there are certificates, check, completions, convert, demo, man, \
+         serve"
     );
 }
