@@ -1,6 +1,7 @@
 //! The command line: what each command takes, and the help that people work from.
 
 mod certificates;
+mod convert;
 mod running;
 
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ pub use certificates::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
     ShowArguments, StoreArguments, VerifyArguments,
 };
+pub use convert::ConvertArguments;
 use running::{BACKENDS_HELP, CONNECTIONS_HELP};
 pub use running::{
     BackendArguments, BackendsCommand, CloseArguments, ConnectionsCommand,
@@ -71,6 +73,9 @@ pub enum Command {
     /// List open connections of a running Sealane, and close them
     #[command(subcommand, after_long_help = CONNECTIONS_HELP)]
     Connections(ConnectionsCommand),
+    /// Convert the configuration of another program
+    #[command(after_long_help = convert::HELP)]
+    Convert(ConvertArguments),
     /// Show Sealane at work, with a CA and a backend of its own
     Demo(DemoArguments),
     /// Print a man page
@@ -199,8 +204,10 @@ fn serve_help() -> String {
     let limits = Limits::default();
     let tickets = Tickets::default();
     let time = value::duration_text;
-    let codes: String =
-        Exit::ALL.iter().map(|exit| format!("  {}  {}\n", exit.code(), exit.meaning())).collect();
+    let codes: String = Exit::OF_SERVE
+        .iter()
+        .map(|exit| format!("  {}  {}\n", exit.code(), exit.meaning()))
+        .collect();
     format!(
         "{SERVE_EXAMPLES}
 Defaults (a file changes them, key by key):

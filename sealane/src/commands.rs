@@ -4,6 +4,7 @@ mod backends;
 pub mod certificates;
 pub mod check;
 mod connections;
+pub mod convert;
 pub mod demo;
 pub mod man;
 pub mod reload;
@@ -34,6 +35,7 @@ pub fn run(command: Command) -> io::Result<Exit> {
             out.write_all(&script).map(|()| Exit::Ok)
         }
         Command::Connections(command) => connections::run(&command, &mut out),
+        Command::Convert(arguments) => convert::run(&arguments, &mut out),
         Command::Demo(arguments) => demo::run(&arguments, &mut out),
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

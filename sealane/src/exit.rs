@@ -13,13 +13,15 @@ pub enum Exit {
     Invalid,
     /// All went well.
     Ok,
+    /// A configuration was converted, but for some of its lines.
+    Partly,
     /// The command line is not understood.
     Usage,
 }
 
 impl Exit {
-    /// All of them, in the order of their codes.
-    pub const ALL: [Self; 5] = [Self::Ok, Self::Failed, Self::Usage, Self::Invalid, Self::Cut];
+    /// All that `sealane serve` ends with, in the order of their codes.
+    pub const OF_SERVE: [Self; 5] = [Self::Ok, Self::Failed, Self::Usage, Self::Invalid, Self::Cut];
 
     /// The number that the shell sees. 2 is also what the parser of the command line ends with.
     pub fn code(self) -> u8 {
@@ -28,6 +30,7 @@ impl Exit {
             Self::Failed => 1,
             Self::Invalid => 3,
             Self::Ok => 0,
+            Self::Partly => 5,
             Self::Usage => 2,
         }
     }
@@ -41,6 +44,7 @@ impl Exit {
                 "the configuration, a certificate or an address is not in order; nothing started"
             }
             Self::Ok => "ended as asked; or the configuration is in order",
+            Self::Partly => "converted, but for the lines that comments name",
             Self::Usage => "the command line is not understood",
         }
     }

@@ -10,6 +10,7 @@ pub mod commands;
 pub mod config;
 pub mod connection_number;
 pub mod control;
+pub mod convert;
 pub mod cost;
 pub mod exit;
 pub mod file_tables;

@@ -199,6 +199,7 @@ fn nothing_is_left_unfinished() {
 fn words_have_one_meaning() {
     breaks_at("word", 1, "README.md", concat!("The Up", "stream answers.\n"));
     breaks_at("word", 1, "README.md", concat!("down", "stream_bytes\n"));
+    holds("sealane/tests/convert/nginx-stream/a.conf", concat!("up", "stream a {}\n"));
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn check_shape(file: &File, findings: &mut Vec<Finding>) {
 }
 
 fn check_words(file: &File, findings: &mut Vec<Finding>) {
+    let speaks_nginx = IN_NGINX.iter().any(|prefix| file.path.starts_with(prefix));
     // Base64 spells anything.
     if file.text.contains("-----BEGIN ") {
         return;
@@ -50,7 +51,7 @@ fn check_words(file: &File, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(file, number, "unfinished", message));
         }
         let lower = line.to_lowercase();
-        for (word, instead) in BANNED_WORDS {
+        for (word, instead) in BANNED_WORDS.iter().filter(|_| !speaks_nginx) {
             if lower.contains(word) {
                 let message = format!("`{word}` depends on where one stands: say {instead}");
                 findings.push(Finding::new(file, number, "word", message));
@@ -98,6 +99,9 @@ const UNFINISHED: [&str; 3] = [concat!("FIX", "ME"), concat!("TO", "DO"), concat
 
 const BANNED_WORDS: [(&str, &str); 2] =
     [(concat!("down", "stream"), "client"), (concat!("up", "stream"), "backend")];
+
+/// Where nginx's configurations stand, or are read: its words are its own.
+const IN_NGINX: [&str; 2] = ["sealane/src/convert/nginx", "sealane/tests/convert/nginx-stream/"];
 
 const REGISTRY_HOSTS: [&str; 8] = [
     concat!("crates", ".io"),

@@ -102,6 +102,7 @@ fn nothing_is_left_out_of_the_help() {
         "completions",
         "connections-close",
         "connections-list",
+        "convert",
         "demo",
         "man",
         "reload",
@@ -123,7 +124,7 @@ fn nothing_is_left_out_of_the_help() {
         }
     }
     let help = top.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
-    for exit in Exit::ALL {
+    for exit in Exit::OF_SERVE {
         assert!(help.contains(&format!("  {}  {}", exit.code(), exit.meaning())), "{help}");
     }
     for text in ["SIGHUP", "SIGTERM", "100000 in all", "handshake 10s", "every 12h", "Reload"] {
@@ -141,6 +142,6 @@ fn man_pages() {
     assert_eq!(
         error.to_string(),
         "no command \"sevre\"; there are backends, certificates, check, completions, connections, \
-         demo, man, reload, status, serve"
+         convert, demo, man, reload, status, serve"
     );
 }

@@ -17,6 +17,7 @@ mod challenges;
 mod client_certificates;
 mod clients;
 mod config_errors;
+mod convert;
 mod demo;
 mod drain;
 mod file_tables;

@@ -1,0 +1,137 @@
+//! Files that a conversion reads, within limits.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// What may still be read.
+pub(super) struct Files {
+    bytes_left: usize,
+    files_left: usize,
+}
+
+impl Files {
+    /// The file that is named, and those that it includes.
+    pub(super) fn of_the_system() -> Self {
+        Self { bytes_left: BYTES_MAX, files_left: FILES_MAX }
+    }
+
+    /// No file at all.
+    pub(super) fn none() -> Self {
+        Self { bytes_left: 0, files_left: 0 }
+    }
+
+    /// The text of a file, or why there is none.
+    pub(super) fn text(&mut self, path: &Path) -> Result<String, String> {
+        if self.files_left == 0 {
+            return Err(format!("more than {FILES_MAX} files are included"));
+        }
+        self.files_left -= 1;
+        let mut text = String::new();
+        let limit = self.bytes_left as u64 + 1;
+        let read = File::open(path).and_then(|file| file.take(limit).read_to_string(&mut text));
+        read.map_err(|error| format!("cannot be read: {error}"))?;
+        let left = self.bytes_left.checked_sub(text.len());
+        self.bytes_left = left.ok_or_else(|| format!("has more than {BYTES_MAX} bytes in all"))?;
+        Ok(text)
+    }
+
+    /// What is in a folder, in the order of names, without what is hidden.
+    pub(super) fn of_folder(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
+        if self.files_left == 0 {
+            return Err(format!("more than {FILES_MAX} files are included"));
+        }
+        let entries =
+            std::fs::read_dir(folder).map_err(|error| format!("cannot be read: {error}"))?;
+        let mut paths: Vec<PathBuf> =
+            entries.take(FOLDER_ENTRIES_MAX + 1).flatten().map(|entry| entry.path()).collect();
+        if paths.len() > FOLDER_ENTRIES_MAX {
+            return Err(format!("has more than {FOLDER_ENTRIES_MAX} entries"));
+        }
+        paths.retain(|path| path.is_file() && !name_of(path).starts_with('.'));
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// The files that a pattern names, which may have `*` and `?` in its last part.
+    pub(super) fn matching(&self, pattern: &Path) -> Result<Vec<PathBuf>, String> {
+        let name = name_of(pattern);
+        if !name.contains(['*', '?']) {
+            return Ok(vec![pattern.to_owned()]);
+        }
+        let folder = pattern.parent().unwrap_or(Path::new("."));
+        let mut paths = self.of_folder(folder)?;
+        paths.retain(|path| matches(name.as_bytes(), name_of(path).as_bytes()));
+        Ok(paths)
+    }
+}
+
+/// The last part of a path.
+pub(super) fn name_of(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// Whether a name is one of those that a pattern with `*` and `?` stands for.
+pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut in_name) = (0, 0);
+    // Where the last star stands, and what it has taken so far.
+    let mut star = None;
+    while in_name < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, in_name));
+                at += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[in_name] => {
+                at += 1;
+                in_name += 1;
+            }
+            _ => {
+                let Some((star_at, taken)) = star else { return false };
+                star = Some((star_at, taken + 1));
+                at = star_at + 1;
+                in_name = taken + 1;
+            }
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+/// Of all files together.
+const BYTES_MAX: usize = 4 << 20;
+/// Files, that which is named and those that it includes.
+const FILES_MAX: usize = 1_000;
+/// Entries of a folder that is included.
+const FOLDER_ENTRIES_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_a_shell_s_do() {
+        for (pattern, name, is_match) in [
+            ("*.pem", "a.pem", true),
+            ("*.pem", "a.pem.bak", false),
+            ("*", "", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYbZ", false),
+            ("?.pem", "ab.pem", false),
+            ("", "a", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), is_match, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large");
+        std::fs::write(&path, vec![b'#'; BYTES_MAX + 1]).unwrap();
+        let mut files = Files::of_the_system();
+        assert!(files.text(&path).unwrap_err().contains("more than 4194304 bytes"));
+        files.files_left = 0;
+        assert!(files.text(&path).unwrap_err().contains("more than 1000 files"));
+        assert!(Files::none().of_folder(folder.path()).is_err());
+    }
+}

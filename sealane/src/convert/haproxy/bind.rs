@@ -1,0 +1,314 @@
+//! `bind`: where a proxy listens, and which TLS it speaks there.
+
+use std::iter::Peekable;
+use std::path::Path;
+
+use super::super::files::{Files, name_of};
+use super::super::plan::{Certificate, Clients, endpoint, host_and_port};
+use super::super::remark::{Line, Remarks, unknown};
+use super::super::tls::{self, Tls, VERSIONS};
+use super::syntax::{Statement, words};
+
+/// Where relative paths begin.
+#[derive(Default)]
+pub(super) struct Bases {
+    pub(super) authorities: Option<String>,
+    pub(super) certificates: Option<String>,
+}
+
+/// Addresses with the TLS that is spoken there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Binding {
+    pub(super) addresses: Vec<String>,
+    pub(super) alpn: Vec<String>,
+    pub(super) certificates: Vec<Certificate>,
+    clients: Clients,
+    pub(super) accepts_proxy: bool,
+    pub(super) is_strict: bool,
+    pub(super) is_tls: bool,
+    pub(super) tls: Tls,
+    verify: Option<bool>,
+    versions: Versions,
+}
+
+/// Versions as options narrow them down.
+#[derive(Clone, Debug, Default)]
+struct Versions {
+    least: Option<usize>,
+    line: Option<Line>,
+    most: Option<usize>,
+    without: tls::Spoken,
+}
+
+impl Binding {
+    /// Reads a line, on top of what holds for all.
+    pub(super) fn read(
+        statement: &Statement,
+        common: &Self,
+        bases: &Bases,
+        files: &mut Files,
+        remarks: &mut Remarks,
+    ) -> Self {
+        let mut binding = common.clone();
+        let line = &statement.line;
+        let mut words = statement.words.iter().skip(2).map(String::as_str).peekable();
+        let mut is_both = false;
+        while let Some(word) = words.next() {
+            match word {
+                "accept-proxy" => binding.accepts_proxy = true,
+                "crt" => {
+                    let path = based(words.next(), bases.certificates.as_deref());
+                    binding.certificates.extend(certificates(&path, files, line, remarks));
+                }
+                "crt-list" => {
+                    let list = based(words.next(), bases.certificates.as_deref());
+                    let base = bases.certificates.as_deref();
+                    binding.certificates.extend(list_of(&list, base, files, line, remarks));
+                }
+                "ca-file" | "crl-file" => {
+                    let path = based(words.next(), bases.authorities.as_deref());
+                    let paths = match word {
+                        "ca-file" => &mut binding.clients.roots,
+                        _ => &mut binding.clients.crls,
+                    };
+                    *paths = vec![path];
+                }
+                "defer-accept" | "v6only" => {}
+                // It names the line in statistics.
+                "name" => drop(words.next()),
+                "ssl" => binding.is_tls = true,
+                "strict-sni" => binding.is_strict = true,
+                "v4v6" => is_both = true,
+                "verify" => {
+                    binding.verify = match words.next() {
+                        Some("none") | None => None,
+                        Some("optional") => {
+                            remarks.left_out(line, "clients.certificates", ASKED);
+                            Some(false)
+                        }
+                        Some(_) => Some(true),
+                    };
+                }
+                word if binding.set_tls_option(word, &mut words, line, remarks) => {}
+                word => {
+                    let why = format!("{word}: {}", reason(word));
+                    remarks.left_out(line, "address", why);
+                    if WITH_VALUE.contains(&word) {
+                        words.next();
+                    }
+                }
+            }
+        }
+        for address in statement.word(1).split(',').take(ADDRESSES_MAX) {
+            match listen_address(address, is_both) {
+                Ok(addresses) => binding.addresses.extend(addresses),
+                Err(why) => remarks.left_out(line, "address", why),
+            }
+        }
+        binding.settle(remarks);
+        binding
+    }
+
+    /// Takes an option about TLS, which may stand among `ssl-default-bind-options` as well.
+    pub(super) fn set_tls_option<'w>(
+        &mut self,
+        word: &str,
+        words: &mut Peekable<impl Iterator<Item = &'w str>>,
+        line: &Line,
+        remarks: &mut Remarks,
+    ) -> bool {
+        let mut value = || words.next().unwrap_or_default();
+        match word {
+            "alpn" => self.alpn = value().split(',').map(ToOwned::to_owned).collect(),
+            "ciphers" => self.tls.set_ciphers(value(), line, remarks),
+            "ciphersuites" => self.tls.set_ciphersuites(value(), line, remarks),
+            "curves" | "ecdhe" => self.tls.set_groups(value(), line, remarks),
+            "no-alpn" => self.alpn.clear(),
+            // It forbids what Sealane has not, and an alias of what it is anyway.
+            "prefer-client-ciphers" => self.tls.client_order = true,
+            "ssl-max-ver" | "ssl-min-ver" => {
+                let name = value();
+                let Some(version) = tls::version(name) else {
+                    remarks.left_out(line, "versions", format!("{name:?} is no version of TLS"));
+                    return true;
+                };
+                self.versions.line = Some(line.clone());
+                match word {
+                    "ssl-min-ver" => self.versions.least = Some(version),
+                    _ => self.versions.most = Some(version),
+                }
+            }
+            word => {
+                let forced = word.strip_prefix("force-").and_then(short_version);
+                let without = word.strip_prefix("no-").and_then(short_version);
+                match (forced, without) {
+                    (Some(version), _) => {
+                        (self.versions.least, self.versions.most) = (Some(version), Some(version));
+                    }
+                    (None, Some(version)) => self.versions.without[version] = true,
+                    (None, None) => return false,
+                }
+                self.versions.line = Some(line.clone());
+            }
+        }
+        true
+    }
+
+    /// What is asked of clients, if anything is.
+    pub(super) fn clients(&self) -> Option<Clients> {
+        let is_required = self.verify?;
+        Some(Clients { is_required, ..self.clients.clone() })
+    }
+
+    /// Puts together what options say of versions.
+    fn settle(&mut self, remarks: &mut Remarks) {
+        let Some(line) = &self.versions.line else { return };
+        // Debian's OpenSSL has nothing below TLS 1.2 unless it is told to.
+        let least = self.versions.least.unwrap_or(3);
+        let most = self.versions.most.unwrap_or(VERSIONS.len() - 1);
+        let mut spoken = tls::Spoken::default();
+        for (version, is_spoken) in spoken.iter_mut().enumerate() {
+            *is_spoken = (least..=most).contains(&version) && !self.versions.without[version];
+        }
+        self.tls.set_versions(spoken, line, remarks);
+    }
+}
+
+/// `sslv3`, or `tlsv10` to `tlsv13`.
+fn short_version(name: &str) -> Option<usize> {
+    VERSIONS.iter().position(|version| version.to_ascii_lowercase().replace('.', "") == name)
+}
+
+/// A path, below a folder if it is relative and there is one.
+fn based(path: Option<&str>, base: Option<&str>) -> String {
+    let path = path.unwrap_or_default();
+    match base {
+        Some(base) => Path::new(base).join(path).display().to_string(),
+        None => path.to_owned(),
+    }
+}
+
+/// A file, or a folder: as it is where Sealane takes from it what HAProxy does.
+fn certificates(path: &str, files: &Files, line: &Line, remarks: &mut Remarks) -> Vec<Certificate> {
+    let whole = vec![Certificate::Path(path.to_owned())];
+    // A file, or nothing that is there: what is wrong with it `sealane check` says.
+    let Ok(found) = files.of_folder(Path::new(path)) else { return whole };
+    let is_beside =
+        |name: &str| [".issuer", ".key", ".ocsp", ".sctl"].iter().any(|end| name.ends_with(end));
+    let taken: Vec<_> = found.iter().filter(|path| !is_beside(name_of(path))).collect();
+    if taken.iter().all(|path| name_of(path).ends_with(".pem")) {
+        return whole;
+    }
+    let why = "the files of the folder as they are now; a new one has to be added here";
+    remarks.left_out(line, "certificates", why);
+    taken.iter().map(|path| Certificate::Path(path.display().to_string())).collect()
+}
+
+/// The certificates of a `crt-list`: a file on each line, with settings and names of its own.
+fn list_of(
+    list: &str,
+    base: Option<&str>,
+    files: &mut Files,
+    line: &Line,
+    remarks: &mut Remarks,
+) -> Vec<Certificate> {
+    let text = match files.text(Path::new(list)) {
+        Ok(text) => text,
+        Err(why) => {
+            remarks.left_out(line, "certificates", format!("{list} {why}"));
+            return Vec::new();
+        }
+    };
+    let mut certificates = Vec::new();
+    for (index, written) in text.lines().enumerate() {
+        let Ok(words) = words(written) else { continue };
+        let Some(path) = words.first() else { continue };
+        certificates.push(Certificate::Path(based(Some(path), base)));
+        if words.len() > 1 {
+            let place = Line {
+                file: Path::new(list).into(),
+                number: index + 1,
+                text: written.trim().to_owned(),
+            };
+            let why = "a certificate is served for the names in it, with the listener's settings; \
+                       [[listener.route]] has settings for names";
+            remarks.left_out(&place, "certificates", why);
+        }
+    }
+    certificates
+}
+
+/// An address, or two for all of IPv4 and IPv6, as Sealane spells them.
+fn listen_address(text: &str, is_both: bool) -> Result<Vec<String>, String> {
+    let path = text.strip_prefix("unix@").or_else(|| text.starts_with('/').then_some(text));
+    if let Some(path) = path {
+        return Ok(vec![format!("unix:{path}")]);
+    }
+    let bare = ["ipv4@", "ipv6@", "tcp4@", "tcp6@", "tcp@"]
+        .iter()
+        .find_map(|prefix| text.strip_prefix(prefix))
+        .unwrap_or(text);
+    if bare.contains('@') {
+        return Err(format!("{text}: addresses are of TCP or of unix sockets"));
+    }
+    let (host, port) = host_and_port(bare);
+    if port.contains('-') {
+        return Err(format!("{text}: write each port of the range"));
+    }
+    Ok(match host {
+        "" | "*" if text.starts_with("ipv6@") => vec![format!("[::]:{port}")],
+        "" | "*" => vec![format!("0.0.0.0:{port}")],
+        "::" if is_both => vec![format!("[::]:{port}"), format!("0.0.0.0:{port}")],
+        host => vec![endpoint(host, port)],
+    })
+}
+
+/// Why an option of `bind` has no key.
+pub(super) fn reason(word: &str) -> String {
+    let known = OPTIONS.iter().find(|(known, _)| *known == word);
+    known.map_or_else(|| unknown("HAProxy"), |(_, why)| (*why).to_owned())
+}
+
+const ASKED: &str = "a client whose certificate is bad is let in here, and the PROXY header tells \
+                     that; say \"required\" where nobody comes without one";
+/// Addresses on one line.
+const ADDRESSES_MAX: usize = 256;
+
+/// Options that have a value behind them.
+const WITH_VALUE: [&str; 20] = [
+    "backlog",
+    "ca-ignore-err",
+    "ca-sign-file",
+    "ca-sign-pass",
+    "ca-verify-file",
+    "crt-ignore-err",
+    "gid",
+    "group",
+    "id",
+    "interface",
+    "level",
+    "maxconn",
+    "mode",
+    "mss",
+    "namespace",
+    "nice",
+    "npn",
+    "proto",
+    "thread",
+    "user",
+];
+
+const OPTIONS: [(&str, &str); 12] = [
+    ("backlog", "the kernel's own limit holds: net.core.somaxconn"),
+    ("ca-verify-file", "roots are of authorities that are asked for, too"),
+    ("crt-ignore-err", "errors of certificates are not passed over"),
+    ("interface", "name the interface's address"),
+    ("maxconn", "connections holds for the listener"),
+    ("mode", "socket_mode says who may open a unix socket"),
+    ("no-tls-tickets", "[tickets] with count = 0 turns resumption off, for all listeners"),
+    ("npn", "ALPN took its place"),
+    ("process", "every lane listens at every address"),
+    ("tfo", "there is nothing like it"),
+    ("thread", "every lane listens at every address"),
+    ("transparent", "addresses are those of this machine"),
+];

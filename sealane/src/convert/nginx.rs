@@ -1,0 +1,176 @@
+//! Reads nginx's configuration, of which the stream module matters.
+
+mod server;
+mod syntax;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+use super::files::Files;
+use super::plan::{Plan, Route, number};
+use super::remark::{Line, Remarks};
+use crate::config::{LANES_MAX, Mistakes, value};
+
+use server::Server;
+use syntax::Directive;
+
+/// Reads the text of a file, and of those that it includes.
+///
+/// # Errors
+/// What nginx would not read either.
+pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
+    let mut plan = Plan::default();
+    let directives = syntax::directives(text, file, files, &mut plan.remarks)?;
+    for directive in &directives {
+        let (line, words) = (&directive.line, directive.words.as_slice());
+        match directive.name() {
+            "stream" => stream(&directive.block, &mut plan),
+            "worker_processes" if words.get(1).is_some_and(|word| word == "auto") => {}
+            "worker_processes" => {
+                let count = words.get(1).map_or("", String::as_str);
+                plan.lanes = number(count, 1..=LANES_MAX, line, "lanes", &mut plan.remarks);
+            }
+            name => plan.remarks.left_out(line, "", syntax::reason(name)),
+        }
+    }
+    Ok(plan)
+}
+
+/// What stands beside the servers of a stream, by name.
+#[derive(Default)]
+struct Shared<'d> {
+    /// Zones of `limit_conn`: whether they count by the client's address.
+    zones: HashMap<&'d str, bool>,
+    maps: HashMap<&'d str, &'d Directive>,
+    groups: HashMap<&'d str, &'d Directive>,
+}
+
+fn stream(directives: &[Directive], plan: &mut Plan) {
+    let mut shared = Shared::default();
+    let (mut inherited, mut servers) = (Vec::new(), Vec::new());
+    for directive in directives {
+        let word = |index: usize| directive.words.get(index).map_or("", String::as_str);
+        match directive.name() {
+            "limit_conn_zone" => {
+                let zone = word(2).strip_prefix("zone=").and_then(|zone| zone.split(':').next());
+                let by_client = ["$binary_remote_addr", "$remote_addr"].contains(&word(1));
+                shared.zones.insert(zone.unwrap_or_default(), by_client);
+            }
+            "map" => {
+                shared.maps.insert(word(2), directive);
+            }
+            "server" => servers.push(directive),
+            "upstream" => {
+                shared.groups.insert(word(1), directive);
+            }
+            _ => inherited.push(directive),
+        }
+    }
+    tell_unused(directives, &shared, &mut plan.remarks);
+    for server in servers {
+        // What a server says itself takes the place of what stands above it.
+        let is_said = |name: &str| server.block.iter().any(|own| own.name() == name);
+        let above = inherited.iter().copied().filter(|above| !is_said(above.name()));
+        Server::default().put_into(plan, above.chain(&server.block), &shared, &server.line);
+    }
+}
+
+/// Says of maps and groups of backends to which nothing leads that they are left out.
+fn tell_unused(directives: &[Directive], shared: &Shared<'_>, remarks: &mut Remarks) {
+    let mut targets = HashSet::new();
+    for directive in directives {
+        let leads = |each: &&Directive| directive.name() == "map" || each.name() == "proxy_pass";
+        let words = directive.block.iter().filter(leads).filter_map(|each| each.words.get(1));
+        targets.extend(words.map(String::as_str));
+        if directive.name() == "proxy_pass" {
+            targets.extend(directive.words.get(1).map(String::as_str));
+        }
+    }
+    let mut unused: Vec<_> = shared.maps.iter().chain(&shared.groups).collect();
+    unused.retain(|(name, _)| !targets.contains(*name));
+    unused.sort_by_key(|(_, directive)| directive.line.number);
+    for (_, directive) in unused {
+        remarks.left_out(&directive.line, "", "no server leads there");
+    }
+}
+
+/// Backends by name, of the map that `variable` stands for: what it looks at, and the routes that
+/// it has, with what else leads.
+struct Mapped<'d> {
+    source: &'d str,
+    by_target: BTreeMap<&'d str, Vec<String>>,
+    default: Option<&'d str>,
+}
+
+impl<'d> Mapped<'d> {
+    fn read(map: &'d Directive, remarks: &mut Remarks) -> Self {
+        let source = map.words.get(1).map_or("", String::as_str);
+        let mut mapped = Self { source, by_target: BTreeMap::new(), default: None };
+        for entry in &map.block {
+            let target = entry.words.get(1).map_or("", String::as_str);
+            match entry.name() {
+                "default" => mapped.default = Some(target),
+                "hostnames" => {}
+                name => match names(name) {
+                    Ok(names) => mapped.by_target.entry(target).or_default().extend(names),
+                    Err(why) => remarks.left_out(&entry.line, "route.names", why),
+                },
+            }
+        }
+        mapped
+    }
+}
+
+/// The names that a key of a map stands for, which is an exact name or has a star before it.
+fn names(key: &str) -> Result<Vec<String>, String> {
+    if key.starts_with('~') {
+        return Err("names are exact or begin with *., and no expressions".into());
+    }
+    let written = match key.strip_prefix('.') {
+        Some(bare) => vec![bare.to_owned(), format!("*.{bare}")],
+        None => vec![key.to_owned()],
+    };
+    let read = written.iter().map(|name| value::host_name(name).map_err(|problem| problem.what));
+    read.collect()
+}
+
+/// What nginx's own words for a backend are as Sealane spells it.
+fn backend(text: &str) -> String {
+    text.strip_prefix("unix:")
+        .map_or_else(|| text.to_owned(), |path| format!("unix:{}", path.trim_end_matches(':')))
+}
+
+/// A time as nginx writes it, in milliseconds; a number alone is seconds.
+fn time_ms(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let unit_ms = match unit {
+        "" | "s" => 1_000,
+        "d" => 86_400_000,
+        "h" => 3_600_000,
+        "m" => 60_000,
+        "ms" => 1,
+        "w" => 604_800_000,
+        _ => return None,
+    };
+    count.parse::<u64>().ok()?.checked_mul(unit_ms)
+}
+
+/// Routes of a map, each to its backends.
+fn routes(
+    mapped: &Mapped<'_>,
+    destination: impl Fn(&str, &mut Remarks) -> super::plan::Destination,
+    remarks: &mut Remarks,
+) -> Vec<Route> {
+    let each = mapped.by_target.iter().map(|(target, names)| Route {
+        names: names.clone(),
+        destination: destination(target, remarks),
+        ..Route::default()
+    });
+    each.collect()
+}
+
+/// What is said of a line whose value cannot be used.
+fn broken(line: &Line, key: &'static str, what: &str, remarks: &mut Remarks) {
+    remarks.left_out(line, key, format!("{what:?} cannot be read"));
+}

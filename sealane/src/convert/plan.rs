@@ -1,0 +1,275 @@
+//! What all dialects are read into, and what is written from: [`Plan`], with its [`Listener`]s.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::remark::{Line, Remarks};
+use super::tls::Tls;
+use crate::config::value;
+
+/// A configuration.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) connect_timeout: Option<Duration>,
+    pub(super) connections: Option<usize>,
+    pub(super) lanes: Option<usize>,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) remarks: Remarks,
+}
+
+/// Addresses with what clients get there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listener {
+    pub(super) name: Option<String>,
+    pub(super) addresses: Vec<String>,
+    /// The first is served for names that no other covers.
+    pub(super) certificates: Vec<Certificate>,
+    /// Networks that may announce clients by a PROXY header; an empty list is everybody.
+    pub(super) accept_proxy: Option<Vec<String>>,
+    pub(super) refuses_unknown_names: bool,
+    pub(super) tls: Tls,
+    pub(super) alpn: Vec<String>,
+    /// Whether a session goes on without a protocol where none is common.
+    pub(super) goes_on_without_alpn: bool,
+    pub(super) clients: Option<Clients>,
+    pub(super) destination: Destination,
+    pub(super) spoken: Spoken,
+    pub(super) routes: Vec<Route>,
+    /// By their key.
+    pub(super) timeouts: BTreeMap<&'static str, Duration>,
+    pub(super) connections: Option<usize>,
+    pub(super) connections_per_client: Option<usize>,
+    pub(super) keepalive: Option<KeepAlive>,
+    pub(super) allow: Vec<String>,
+    pub(super) deny: Vec<String>,
+    pub(super) remarks: Remarks,
+}
+
+/// What clients speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Spoken {
+    /// Plain bytes, which backends get in TLS.
+    Plain,
+    /// PostgreSQL's request for TLS, then TLS.
+    Postgres,
+    #[default]
+    Tls,
+    /// TLS that is passed on as it is.
+    TlsPassedOn,
+}
+
+/// A chain and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Certificate {
+    /// A file with both, or a folder.
+    Path(String),
+    Pair {
+        chain: String,
+        key: String,
+    },
+}
+
+/// What is asked of clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Clients {
+    pub(super) is_required: bool,
+    pub(super) roots: Vec<String>,
+    pub(super) crls: Vec<String>,
+    pub(super) names: Vec<String>,
+}
+
+/// Where plaintext goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Destination {
+    pub(super) backends: Vec<String>,
+    pub(super) least_connections: bool,
+    pub(super) proxy_header: Option<ProxyHeader>,
+    /// None where backends get plain bytes.
+    pub(super) tls: Option<BackendTls>,
+}
+
+/// What backends are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ProxyHeader {
+    Pass,
+    V1,
+    /// With these values.
+    V2(Vec<&'static str>),
+}
+
+/// How TLS is spoken to backends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct BackendTls {
+    pub(super) accepts_anybody: bool,
+    pub(super) alpn: Vec<String>,
+    pub(super) client_certificate: Option<Certificate>,
+    pub(super) roots: Vec<String>,
+    pub(super) server_name: Option<String>,
+    pub(super) versions: Option<[bool; 2]>,
+}
+
+/// What clients get who ask for certain names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) names: Vec<String>,
+    pub(super) alpn: Vec<String>,
+    pub(super) clients: Option<Clients>,
+    pub(super) destination: Destination,
+}
+
+/// How the kernel asks who is silent for a sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeepAlive {
+    pub(super) idle_s: u64,
+    pub(super) every_s: u64,
+    pub(super) count: u64,
+}
+
+impl KeepAlive {
+    /// Linux's own interval and count, after so long.
+    pub(super) fn after(idle_s: u64) -> Self {
+        Self { idle_s: idle_s.clamp(1, KEEPALIVE_S_MAX), every_s: 75, count: 9 }
+    }
+}
+
+impl Plan {
+    /// Makes what was said in several places agree, and says so where that costs something.
+    pub(super) fn settle(&mut self) {
+        for listener in &mut self.listeners {
+            if listener.spoken == Spoken::Tls || listener.spoken == Spoken::Postgres {
+                listener.tls.settle(&mut listener.remarks);
+            }
+            for list in [&mut listener.addresses, &mut listener.allow, &mut listener.deny] {
+                remove_repetitions(list);
+            }
+            remove_repetitions(&mut listener.certificates);
+            remove_repetitions(&mut listener.alpn);
+            remove_repetitions(&mut listener.destination.backends);
+        }
+    }
+
+    /// Takes the time of all listeners for one attempt to connect; the file may say it of each.
+    pub(super) fn set_connect_timeout(&mut self, written: Duration, line: &Line) {
+        let key = "limits.connect_timeout";
+        let timeout = within(written, CONNECT_TIMEOUT, line, key, &mut self.remarks);
+        match self.connect_timeout {
+            Some(first) if first != timeout => {
+                let first = value::duration_text(first);
+                let why = format!("one value holds for all listeners, and {first} came first");
+                self.remarks.left_out(line, key, why);
+            }
+            _ => self.connect_timeout = Some(timeout),
+        }
+    }
+}
+
+impl Listener {
+    /// Takes an address to listen on, as Sealane spells it.
+    pub(super) fn listen(&mut self, address: &str, line: &Line) {
+        match value::listen_addresses(address) {
+            Ok(_) => self.addresses.push(address.to_owned()),
+            Err(problem) => self.remarks.left_out(line, "address", problem.to_string()),
+        }
+    }
+
+    /// Takes a timeout within what Sealane allows.
+    pub(super) fn set_timeout(&mut self, key: &'static str, written: Duration, line: &Line) {
+        let range = if key == "handshake_timeout" { HANDSHAKE_TIMEOUT } else { SILENCE };
+        let timeout = within(written, range, line, key, &mut self.remarks);
+        self.timeouts.insert(key, timeout);
+    }
+
+    /// Takes `timeout` for idle connections, where the file leaves it to its program's default.
+    pub(super) fn default_idle_timeout(&mut self, timeout: Duration, why: &str) {
+        if !self.timeouts.contains_key("idle_timeout") {
+            self.timeouts.insert("idle_timeout", timeout);
+            self.remarks.about_default("idle_timeout", why);
+        }
+    }
+}
+
+impl Destination {
+    /// Takes a backend, as Sealane spells it.
+    pub(super) fn add_backend(&mut self, address: &str, line: &Line, remarks: &mut Remarks) {
+        match value::backend(address) {
+            Ok(_) => self.backends.push(address.to_owned()),
+            Err(problem) => remarks.left_out(line, "backends", problem.to_string()),
+        }
+    }
+}
+
+/// A host, which may be a numeric address of version 6, and a port.
+pub(super) fn endpoint(host: &str, port: &str) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+/// `HOST:PORT`, `[HOST]:PORT` or a port alone, in two; the host may be empty.
+pub(super) fn host_and_port(text: &str) -> (&str, &str) {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    (bare.unwrap_or(host), port)
+}
+
+/// Reads whether a switch is on.
+pub(super) fn is_on(text: &str) -> bool {
+    ["1", "on", "true", "yes"].contains(&text.to_ascii_lowercase().as_str())
+}
+
+/// A number that must be one of `range`; none says that the line was left out.
+pub(super) fn number(
+    text: &str,
+    range: RangeInclusive<usize>,
+    line: &Line,
+    key: &'static str,
+    remarks: &mut Remarks,
+) -> Option<usize> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    if number.is_none() {
+        let why = format!("{text:?} is no number from {} to {}", range.start(), range.end());
+        remarks.left_out(line, key, why);
+    }
+    number
+}
+
+fn within(
+    written: Duration,
+    range: RangeInclusive<Duration>,
+    line: &Line,
+    key: &'static str,
+    remarks: &mut Remarks,
+) -> Duration {
+    let taken = written.clamp(*range.start(), *range.end());
+    if taken != written {
+        let [taken, from, to] = [taken, *range.start(), *range.end()].map(value::duration_text);
+        let why = format!("Sealane takes {from} to {to}; {taken} it is");
+        remarks.left_out(line, key, why);
+    }
+    taken
+}
+
+fn remove_repetitions<T: Clone + PartialEq>(list: &mut Vec<T>) {
+    let mut seen: Vec<T> = Vec::with_capacity(list.len());
+    list.retain(|each| {
+        let is_new = !seen.contains(each);
+        if is_new {
+            seen.push(each.clone());
+        }
+        is_new
+    });
+}
+
+/// For ever, as far as Sealane has it.
+pub(super) const LONGEST: Duration = Duration::from_hours(7 * 24);
+/// Open connections that a configuration may allow.
+pub(super) const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
+
+const CONNECT_TIMEOUT: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_mins(5);
+const HANDSHAKE_TIMEOUT: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_mins(5);
+const SILENCE: RangeInclusive<Duration> = Duration::from_secs(1)..=LONGEST;
+const KEEPALIVE_S_MAX: u64 = 32_767;

@@ -1,0 +1,55 @@
+//! What is told in comments about lines of the file that is converted: [`Remark`], of a [`Line`].
+
+use std::path::Path;
+use std::rc::Rc;
+
+/// A line of a file, or a statement that begins on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) file: Rc<Path>,
+    /// Counted from 1.
+    pub(super) number: usize,
+    pub(super) text: String,
+}
+
+/// A comment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remark {
+    /// The key that it stands above, with the tables below the listener: `clients.roots`. If that
+    /// is not written, it stands at the head of its listener.
+    pub(super) key: &'static str,
+    /// None where it is about what the file does not say.
+    pub(super) line: Option<Line>,
+    /// Whether something was not carried over.
+    pub(super) is_loss: bool,
+    /// Why, and what to do instead.
+    pub(super) text: String,
+}
+
+/// Comments in the order in which they were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Remarks(pub(super) Vec<Remark>);
+
+impl Remarks {
+    /// Says that a line, or a part of it, was not carried over.
+    pub(super) fn left_out(&mut self, line: &Line, key: &'static str, why: impl Into<String>) {
+        let line = Some(line.clone());
+        self.0.push(Remark { key, line, is_loss: true, text: why.into() });
+    }
+
+    /// Says something about a line that was carried over.
+    pub(super) fn note(&mut self, line: &Line, key: &'static str, text: impl Into<String>) {
+        let line = Some(line.clone());
+        self.0.push(Remark { key, line, is_loss: false, text: text.into() });
+    }
+
+    /// Says something about what the file leaves to its program's defaults.
+    pub(super) fn about_default(&mut self, key: &'static str, text: impl Into<String>) {
+        self.0.push(Remark { key, line: None, is_loss: false, text: text.into() });
+    }
+}
+
+/// What is said of a word that no table of a dialect has.
+pub(super) fn unknown(program: &str) -> String {
+    format!("not known to this converter; if {program} has it, docs/moving.md may say more")
+}

@@ -1,0 +1,521 @@
+//! Reads stunnel(8): options, those of the process first, then services.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::files::Files;
+use super::plan::{
+    BackendTls, Certificate, Clients, Listener, Plan, ProxyHeader, Route, Spoken, endpoint,
+    host_and_port, is_on, number,
+};
+use super::remark::{Line, Remarks};
+use super::tls;
+use crate::config::{Mistake, Mistakes, Place, Problem};
+
+/// Reads the text of a file, and of the folders that it includes.
+///
+/// # Errors
+/// What stunnel would not read either.
+pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
+    let mut sections = vec![Section::default()];
+    let mut plan = Plan::default();
+    split(text, &file.into(), files, &mut sections, &mut plan.remarks, false)?;
+    let mut sections = sections.into_iter();
+    let mut options = sections.next().unwrap_or_default().options;
+    options.retain(|option| !of_process(option, &mut plan));
+    let mut secondary = Vec::new();
+    for section in sections {
+        let mut service = Service::default();
+        service.listener.name = Some(section.name.clone());
+        // What stands before the first service holds for all of them.
+        for option in options.iter().chain(&section.options) {
+            service.set(option, &mut plan);
+        }
+        match service.is_secondary() {
+            true => secondary.push((section, service)),
+            false => service.put_into(&mut plan, &section),
+        }
+    }
+    for (section, service) in secondary {
+        service.add_to_primary(&mut plan, &section);
+    }
+    Ok(plan)
+}
+
+/// Options below a name in brackets, or before the first.
+#[derive(Default)]
+struct Section {
+    line: Option<Line>,
+    name: String,
+    options: Vec<SetOption>,
+}
+
+struct SetOption {
+    key: String,
+    line: Line,
+    value: String,
+}
+
+/// A service as its options come.
+#[derive(Default)]
+struct Service {
+    authorities: Vec<String>,
+    cert: Option<String>,
+    check_hosts: Vec<String>,
+    crls: Vec<String>,
+    has_no_backend: Option<Line>,
+    is_client: bool,
+    is_round_robin: bool,
+    key: Option<String>,
+    line_of_connect: Option<Line>,
+    listener: Listener,
+    /// Of services that share another's address: that one's name, and the server name.
+    sni: Vec<(String, Line)>,
+    /// Whether the other side must show a certificate that `authorities` vouch for.
+    verifies: bool,
+    versions: Option<(tls::Spoken, Line)>,
+}
+
+impl Service {
+    fn is_secondary(&self) -> bool {
+        !self.is_client && !self.sni.is_empty()
+    }
+
+    fn set(&mut self, option: &SetOption, plan: &mut Plan) {
+        let (line, value) = (&option.line, option.value.as_str());
+        let remarks = &mut self.listener.remarks;
+        match option.key.as_str() {
+            "accept" => self.listener.listen(&accepted(value), line),
+            "cafile" => self.authorities = vec![value.to_owned()],
+            "cert" => self.cert = Some(value.to_owned()),
+            "checkhost" => self.check_hosts.push(value.to_owned()),
+            "ciphers" => self.listener.tls.set_ciphers(value, line, remarks),
+            "ciphersuites" => self.listener.tls.set_ciphersuites(value, line, remarks),
+            "client" => self.is_client = is_on(value),
+            "connect" => {
+                self.line_of_connect = Some(line.clone());
+                let destination = &mut self.listener.destination;
+                destination.add_backend(&connected(value), line, remarks);
+            }
+            "crlfile" | "crlpath" => self.crls.push(value.to_owned()),
+            "curves" => self.listener.tls.set_groups(value, line, remarks),
+            "exec" | "execargs" | "pty" => self.has_no_backend = Some(line.clone()),
+            "failover" => self.is_round_robin = value == "rr",
+            "key" => self.key = Some(value.to_owned()),
+            "options" => self.set_openssl_option(value, line),
+            "protocol" => self.set_protocol(value, line),
+            "sni" => self.sni.push((value.to_owned(), line.clone())),
+            "socket" if value.ends_with("TCP_NODELAY=1") => {}
+            "sslversion" | "sslversionmax" | "sslversionmin" => {
+                self.set_version(&option.key, value, line);
+            }
+            "timeoutbusy" | "timeoutconnect" | "timeoutidle" => {
+                self.set_timeout(&option.key, value, line, plan);
+            }
+            "verify" => {
+                self.verifies = matches!(value, "2" | "3" | "4");
+                match value {
+                    "1" => remarks.left_out(line, "", "asked for and ignored: not asked for here"),
+                    "3" | "4" => remarks.left_out(line, "clients.roots", PINNED),
+                    _ => {}
+                }
+            }
+            "requirecert" | "verifychain" if is_on(value) => self.verifies = true,
+            "verifypeer" if is_on(value) => {
+                self.verifies = true;
+                let key = if self.is_client { "backend_tls.roots" } else { "clients.roots" };
+                remarks.left_out(line, key, PINNED);
+            }
+            key if SWITCHES.contains(&key) && !is_on(value) => {}
+            key => remarks.left_out(line, "", reason(key)),
+        }
+    }
+
+    fn set_openssl_option(&mut self, value: &str, line: &Line) {
+        let remarks = &mut self.listener.remarks;
+        match value {
+            "CIPHER_SERVER_PREFERENCE" => self.listener.tls.client_order = false,
+            // Sealane has neither.
+            "NO_COMPRESSION" | "NO_RENEGOTIATION" | "NO_SSLv2" | "NO_SSLv3" | "SINGLE_DH_USE"
+            | "SINGLE_ECDH_USE" => {}
+            "NO_TICKET" => remarks.left_out(line, "", TICKETS),
+            _ => {
+                let version = value.strip_prefix("NO_").and_then(|name| {
+                    let name = name.replace('_', ".");
+                    tls::version(&name)
+                });
+                match version {
+                    Some(version) => {
+                        let (mut spoken, _) = self.spoken_versions();
+                        spoken[version] = false;
+                        self.versions = Some((spoken, line.clone()));
+                    }
+                    None => {
+                        let why = "options of OpenSSL mean nothing here";
+                        remarks.left_out(line, "", why);
+                    }
+                }
+            }
+        }
+    }
+
+    /// TLS 1.2 and 1.3 unless something else was said: what a system's OpenSSL allows today.
+    fn spoken_versions(&self) -> (tls::Spoken, Option<Line>) {
+        match &self.versions {
+            Some((spoken, line)) => (*spoken, Some(line.clone())),
+            None => ([false, false, false, true, true], None),
+        }
+    }
+
+    fn set_version(&mut self, key: &str, value: &str, line: &Line) {
+        let version = match value {
+            "all" => return,
+            name => tls::version(name),
+        };
+        let Some(version) = version else {
+            let why = format!("{value:?} is no version of TLS");
+            self.listener.remarks.left_out(line, "versions", why);
+            return;
+        };
+        let (mut spoken, _) = self.spoken_versions();
+        for (index, is_spoken) in spoken.iter_mut().enumerate() {
+            *is_spoken = match key {
+                "sslversionmax" => index <= version && (*is_spoken || index == version),
+                "sslversionmin" => index >= version && (*is_spoken || index < 3),
+                _ => index == version,
+            };
+        }
+        self.versions = Some((spoken, line.clone()));
+    }
+
+    fn set_protocol(&mut self, value: &str, line: &Line) {
+        match value {
+            "pgsql" => self.listener.spoken = Spoken::Postgres,
+            "proxy" => self.listener.destination.proxy_header = Some(ProxyHeader::V1),
+            _ => {
+                let why = "of protocols that begin in the clear Sealane has PostgreSQL's alone; \
+                           keep stunnel, or a port where TLS comes first";
+                self.listener.remarks.left_out(line, "starttls", why);
+            }
+        }
+    }
+
+    fn set_timeout(&mut self, key: &str, value: &str, line: &Line, plan: &mut Plan) {
+        let remarks = &mut self.listener.remarks;
+        let Some(seconds) = number(value, 1..=SECONDS_MAX, line, "idle_timeout", remarks) else {
+            return;
+        };
+        let timeout = Duration::from_secs(seconds as u64);
+        match key {
+            "timeoutbusy" => self.listener.set_timeout("handshake_timeout", timeout, line),
+            "timeoutconnect" => plan.set_connect_timeout(timeout, line),
+            _ => self.listener.set_timeout("idle_timeout", timeout, line),
+        }
+    }
+
+    /// Makes a listener of a service with an address of its own.
+    fn put_into(mut self, plan: &mut Plan, section: &Section) {
+        if let Some(line) = &self.has_no_backend {
+            let why = "Sealane starts no programs: let systemd listen for it, and name its socket";
+            plan.remarks.left_out(line, "", why);
+            plan.remarks.0.append(&mut self.listener.remarks.0);
+            return;
+        }
+        if self.listener.addresses.is_empty()
+            && let Some(line) = &section.line
+        {
+            let why = "a service without accept is for inetd: give it an address";
+            self.listener.remarks.left_out(line, "", why);
+        }
+        if let Some((spoken, line)) = &self.versions {
+            self.listener.tls.set_versions(*spoken, line, &mut self.listener.remarks);
+        }
+        if let Some(line) = &self.line_of_connect
+            && self.listener.destination.backends.len() > 1
+            && !self.is_round_robin
+        {
+            let why = "stunnel takes the first that answers (failover = prio); these take turns";
+            self.listener.remarks.left_out(line, "backends", why);
+        }
+        match self.is_client {
+            true => self.finish_client(),
+            false => self.finish_server(),
+        }
+        let why = "what stunnel has where nobody says anything; Sealane's own default is 5m";
+        self.listener.default_idle_timeout(IDLE_DEFAULT, why);
+        plan.listeners.push(self.listener);
+    }
+
+    fn certificate(&self) -> Option<Certificate> {
+        let chain = self.cert.clone()?;
+        Some(match self.key.clone().filter(|key| *key != chain) {
+            Some(key) => Certificate::Pair { chain, key },
+            None => Certificate::Path(chain),
+        })
+    }
+
+    fn clients(&self) -> Option<Clients> {
+        self.verifies.then(|| Clients {
+            is_required: true,
+            roots: self.authorities.clone(),
+            crls: self.crls.clone(),
+            names: self.check_hosts.iter().map(|host| format!("DNS:{host}")).collect(),
+        })
+    }
+
+    fn finish_server(&mut self) {
+        self.listener.certificates.extend(self.certificate());
+        self.listener.clients = self.clients();
+    }
+
+    fn finish_client(&mut self) {
+        let mut settings = BackendTls {
+            accepts_anybody: !self.verifies,
+            client_certificate: self.certificate(),
+            roots: self.authorities.clone(),
+            server_name: self.check_hosts.first().cloned(),
+            versions: self.listener.tls.versions.take(),
+            ..BackendTls::default()
+        };
+        let remarks = &mut self.listener.remarks;
+        if let Some((name, line)) = self.sni.first() {
+            let agrees = settings.server_name.as_ref().is_none_or(|host| host == name);
+            if !agrees {
+                let why = "one name is asked for and proved: that of checkHost is written";
+                remarks.left_out(line, "backend_tls.server_name", why);
+            }
+            settings.server_name.get_or_insert_with(|| name.clone());
+        }
+        if settings.accepts_anybody {
+            let text = "stunnel verifies nobody unless it is told to; better name roots instead";
+            remarks.about_default("backend_tls.insecure_accept_any_certificate", text);
+        } else if self.check_hosts.is_empty()
+            && let Some(line) = &self.line_of_connect
+        {
+            let why = "stunnel asks for no name; here the certificate must have that of the \
+                       address, or server_name";
+            remarks.left_out(line, "backends", why);
+        }
+        self.listener.tls = tls::Tls::default();
+        self.listener.spoken = Spoken::Plain;
+        let destination = &mut self.listener.destination;
+        for backend in &mut destination.backends {
+            backend.insert_str(0, "tls://");
+        }
+        destination.tls = Some(settings);
+    }
+
+    /// Makes a route of a service for names at another's address.
+    fn add_to_primary(mut self, plan: &mut Plan, section: &Section) {
+        let (certificate, clients) = (self.certificate(), self.clients());
+        for (value, line) in &self.sni {
+            let (primary, pattern) = value.split_once(':').unwrap_or((value, ""));
+            let is_primary = |each: &&mut Listener| each.name.as_deref() == Some(primary);
+            let Some(listener) = plan.listeners.iter_mut().find(is_primary) else {
+                let why = format!("there is no service {primary:?}");
+                plan.remarks.left_out(line, "", why);
+                continue;
+            };
+            if crate::config::value::host_name(pattern).is_err() {
+                let why = format!("{pattern:?} is neither a host name nor *. before one");
+                listener.remarks.left_out(line, "route.names", why);
+                continue;
+            }
+            if let Some((_, line)) = &self.versions {
+                let why = "write versions into the route of these names";
+                listener.remarks.left_out(line, "route.names", why);
+            }
+            listener.certificates.extend(certificate.clone());
+            let name = &section.name;
+            let text = format!("service {name}: its certificate is found by the names in it");
+            listener.remarks.note(line, "certificates", text);
+            let destination = self.listener.destination.clone();
+            let names = vec![pattern.to_ascii_lowercase()];
+            let route = Route { names, clients: clients.clone(), destination, ..Route::default() };
+            listener.routes.push(route);
+        }
+        plan.remarks.0.append(&mut self.listener.remarks.0);
+    }
+}
+
+/// Takes an option of the whole process, if it is one.
+fn of_process(option: &SetOption, plan: &mut Plan) -> bool {
+    let known = PROCESS.iter().find(|(name, _)| *name == option.key);
+    if let Some((_, why)) = known
+        && (!SWITCHES.contains(&option.key.as_str()) || is_on(&option.value))
+    {
+        plan.remarks.left_out(&option.line, "", *why);
+    }
+    known.is_some()
+}
+
+/// Splits a text into sections; those of included files follow where they are included.
+fn split(
+    text: &str,
+    file: &Rc<Path>,
+    files: &mut Files,
+    sections: &mut Vec<Section>,
+    remarks: &mut Remarks,
+    is_included: bool,
+) -> Result<(), Mistakes> {
+    for (index, written) in text.lines().enumerate() {
+        let bare = written.trim_start_matches('\u{feff}').trim();
+        let line = Line { file: Rc::clone(file), number: index + 1, text: bare.to_owned() };
+        if bare.is_empty() || bare.starts_with([';', '#']) {
+            continue;
+        }
+        if let Some(name) = bare.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            let name = name.trim().to_owned();
+            sections.push(Section { line: Some(line), name, options: Vec::new() });
+            continue;
+        }
+        let Some((key, value)) = bare.split_once('=') else {
+            let place = Place { file: file.to_path_buf(), line: Some(index + 1), column: None };
+            let what = "neither OPTION = VALUE nor [SERVICE]";
+            let problem = Problem::new(what, "is it a configuration of stunnel?");
+            return Err(Mistakes(vec![Mistake {
+                place: Some(place),
+                field: String::new(),
+                problem,
+            }]));
+        };
+        let (key, value) = (key.trim().to_ascii_lowercase(), value.trim().to_owned());
+        if key == "include" && is_included {
+            remarks.left_out(&line, "", "a file that is included includes no other");
+        } else if key == "include" {
+            include(&value, &line, files, sections, remarks)?;
+        } else if let Some(section) = sections.last_mut() {
+            section.options.push(SetOption { key, line, value });
+        }
+    }
+    Ok(())
+}
+
+fn include(
+    folder: &str,
+    line: &Line,
+    files: &mut Files,
+    sections: &mut Vec<Section>,
+    remarks: &mut Remarks,
+) -> Result<(), Mistakes> {
+    let paths = match files.of_folder(Path::new(folder)) {
+        Ok(paths) => paths,
+        Err(why) => {
+            remarks.left_out(line, "", format!("{folder} {why}"));
+            return Ok(());
+        }
+    };
+    for path in paths {
+        match files.text(&path) {
+            Ok(text) => split(&text, &path.as_path().into(), files, sections, remarks, true)?,
+            Err(why) => remarks.left_out(line, "", format!("{} {why}", path.display())),
+        }
+    }
+    Ok(())
+}
+
+/// `[HOST:]PORT` to accept at, or the path of a unix socket.
+fn accepted(text: &str) -> String {
+    if text.starts_with('/') {
+        return format!("unix:{text}");
+    }
+    // ":::443" is every address of IPv6.
+    match host_and_port(text) {
+        ("", port) => format!("0.0.0.0:{port}"),
+        (host, port) => endpoint(host, port),
+    }
+}
+
+/// `[HOST:]PORT` to connect to, or the path of a unix socket.
+fn connected(text: &str) -> String {
+    if text.starts_with('/') {
+        return format!("unix:{text}");
+    }
+    match host_and_port(text) {
+        ("", port) => format!("localhost:{port}"),
+        (host, port) => endpoint(host, port),
+    }
+}
+
+fn reason(key: &str) -> String {
+    let known = OTHERS.iter().chain(&PROCESS).find(|(name, _)| *name == key);
+    known.map_or_else(|| super::remark::unknown("stunnel"), |(_, why)| (*why).to_owned())
+}
+
+/// What stunnel has for TIMEOUTidle.
+const IDLE_DEFAULT: Duration = Duration::from_hours(12);
+const SECONDS_MAX: usize = 100_000_000;
+const PINNED: &str = "the very certificates in CAfile are believed there; here they must be \
+                      authorities that issued what is shown";
+const TICKETS: &str = "[tickets] with count = 0 turns resumption off, for all listeners";
+
+/// Switches that say nothing when they are off.
+const SWITCHES: [&str; 13] = [
+    "compression",
+    "delay",
+    "fips",
+    "foreground",
+    "libwrap",
+    "ocspaia",
+    "pty",
+    "renegotiation",
+    "requirecert",
+    "retry",
+    "syslog",
+    "verifychain",
+    "verifypeer",
+];
+
+/// Options of the process.
+const PROCESS: [(&str, &str); 18] = [
+    ("chroot", UNIT),
+    ("compression", "TLS is not compressed: that gives secrets away"),
+    ("debug", "there are no levels; the journal sorts by priority"),
+    ("egd", "random numbers are the system's"),
+    ("engine", ENGINE),
+    ("enginectrl", ENGINE),
+    ("enginedefault", ENGINE),
+    ("fips", "there is no module with a certificate of FIPS"),
+    ("foreground", "sealane serve stays in the foreground; the unit starts it"),
+    ("log", "[access_log] appends to its file"),
+    ("output", "it tells standard error; [access_log] writes a file"),
+    ("pid", "the service manager knows the process"),
+    ("rndbytes", "random numbers are the system's"),
+    ("rndfile", "random numbers are the system's"),
+    ("service", "it tells standard error, which the service manager names"),
+    ("setgid", UNIT),
+    ("setuid", UNIT),
+    ("syslog", "it tells standard error, which the service manager collects"),
+];
+const ENGINE: &str = "keys are used by Sealane's own cryptography alone";
+const UNIT: &str = "the unit says who it runs as, and where: packaging/sealane.service";
+
+/// Other options that have no key.
+const OTHERS: [(&str, &str); 25] = [
+    ("caengine", ENGINE),
+    ("capath", "name files: roots = [...] in [listener.clients] or [listener.backend_tls]"),
+    ("checkemail", "names of clients are DNS:, URI: and CN:"),
+    ("checkip", "names of clients are DNS:, URI: and CN:"),
+    ("config", "commands of OpenSSL mean nothing here"),
+    ("delay", "names that lead nowhere hold no start up; a reload looks them up again"),
+    ("engineid", ENGINE),
+    ("enginenum", ENGINE),
+    ("ident", "nobody is asked who the client's user is"),
+    ("libwrap", "allow and deny name networks"),
+    ("local", "the system chooses the address that backends see"),
+    ("logid", "a line of [access_log] names the connection's lane and client"),
+    ("ocsp", "revocation is by lists: crls in [listener.clients]"),
+    ("ocspaia", "revocation is by lists: crls in [listener.clients]"),
+    ("pskidentity", "clients are known by certificates alone"),
+    ("psksecrets", "clients are known by certificates alone"),
+    ("redirect", "who shows no certificate is refused"),
+    ("renegotiation", "there is none: neither in TLS 1.3 nor here"),
+    ("reset", "what is cut never looks complete, whatever was said"),
+    ("securitylevel", "what is spoken is as strong as level 2; versions and suites say more"),
+    ("sessionresume", TICKETS),
+    ("socket", "of options of sockets there are keepalive and user_timeout"),
+    ("ticketkeysecret", "machines share a file as tickets.root"),
+    ("timeoutclose", "half_closed_timeout is the nearest: what may follow one side's end"),
+    ("transparent", "tell backends by a PROXY header: proxy_header = \"v1\" or \"v2\""),
+];

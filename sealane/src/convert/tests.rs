@@ -1,0 +1,161 @@
+//! What no file of the table in `tests/convert` has: what is broken, what is too much, and what no
+//! dialect may do, whatever the text.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const DIALECTS: [Dialect; 4] =
+    [Dialect::Haproxy, Dialect::Hitch, Dialect::NginxStream, Dialect::Stunnel];
+
+fn toml(dialect: Dialect, text: &str) -> String {
+    convert_text(dialect, Path::new("f"), text).unwrap().toml
+}
+
+#[test]
+fn what_is_broken_is_refused_with_its_line() {
+    for (dialect, text, expected) in [
+        (Dialect::Haproxy, "\n  bind :443\n", "f:2: no section begins with it"),
+        (Dialect::Haproxy, "defaults\n mode 'tcp\n", "f:2: the text in quotes has no end"),
+        (Dialect::Hitch, "frontend = {\n host = \"*\"\n", "f:2: the block has no end"),
+        (Dialect::Hitch, "workers 4\n", "f:1: a setting has = behind its name"),
+        (Dialect::Hitch, "\n}\n", "f:2: a setting begins with its name"),
+        (Dialect::NginxStream, "stream {\n server {\n", "the file ends within a directive"),
+        (Dialect::NginxStream, "stream {}\n}\n", "f:2: \"}\" closes nothing"),
+        (Dialect::NginxStream, "user \"www\n;", "the text in quotes has no end"),
+        (Dialect::Stunnel, "[a]\nwhat?\n", "f:2: neither OPTION = VALUE nor [SERVICE]"),
+    ] {
+        let mistake = convert_text(dialect, Path::new("f"), text).unwrap_err().to_string();
+        assert!(mistake.contains(expected), "{mistake}");
+    }
+    let deep = "a {".repeat(100);
+    let mistake = convert_text(Dialect::NginxStream, Path::new("f"), &deep).unwrap_err();
+    assert!(mistake.to_string().contains("blocks within more blocks"), "{mistake}");
+}
+
+/// Nothing is put where Sealane does not take it.
+#[test]
+fn values_that_sealane_does_not_take_are_comments() {
+    let text = "frontend = \"[example.com]:443\"\nbackend = \"[a b]:80\"\npem-file = \"a.pem\"\n\
+                ssl-handshake-timeout = 600\nkeepalive = never\nworkers = 0\n";
+    let toml = toml(Dialect::Hitch, text);
+    for comment in [
+        "# NOT CARRIED OVER: f:1: frontend",
+        "# NOT CARRIED OVER: f:2: backend",
+        "#   Sealane takes 100ms to 5m; 5m it is",
+        "# NOT CARRIED OVER: f:5: keepalive = never",
+        "# NOT CARRIED OVER: f:6: workers = 0",
+    ] {
+        assert!(toml.contains(comment), "{comment} in\n{toml}");
+    }
+    assert!(toml.contains("handshake_timeout = \"5m\"") && !toml.contains("example.com\""));
+}
+
+/// What `sealane check` would say of the result is said here.
+#[test]
+fn a_result_that_is_not_in_order_says_so() {
+    let twice =
+        "[a]\naccept = 443\nconnect = 80\ncert = a\n[b]\naccept = 443\nconnect = 81\ncert = a";
+    let converted = convert_text(Dialect::Stunnel, Path::new("f"), twice).unwrap();
+    assert_eq!(converted.left_out, 1, "{}", converted.toml);
+    assert!(converted.toml.contains("# NOT CARRIED OVER: listener[1].address: "));
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let mistake = convert(Dialect::Hitch, Path::new("no-such-file")).unwrap_err().to_string();
+    assert!(mistake.starts_with("no-such-file: cannot be read: "), "{mistake}");
+}
+
+/// A line of the file cannot end the comment that shows it.
+#[test]
+fn comments_stay_comments() {
+    let text = "evil = \"\n[admin]\naddress = '0.0.0.0:1'\r\u{85}\u{2028}\u{202e}\"";
+    let toml = toml(Dialect::Hitch, text);
+    assert!(!toml.lines().any(|line| line.starts_with("[admin]")), "{toml}");
+    assert!(!toml.contains(['\r', '\u{85}', '\u{2028}', '\u{202e}']), "{toml}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Words of the dialects in any order: read or refused, and what is written is TOML.
+    #[test]
+    fn whatever_is_read_is_written_as_toml(
+        words in proptest::collection::vec(proptest::sample::select(WORDS), 0..40),
+    ) {
+        for dialect in DIALECTS {
+            let mut text = String::new();
+            for word in &words {
+                let _ = write!(text, "{word} ");
+            }
+            if let Ok(converted) = convert_text(dialect, Path::new("f"), &text) {
+                prop_assert!(toml::from_str::<toml::Table>(&converted.toml).is_ok());
+                let says_so = converted.toml.contains("NOT CARRIED OVER\"");
+                prop_assert_eq!(says_so, converted.left_out > 0);
+            }
+        }
+    }
+}
+
+const WORDS: &[&str] = &[
+    "\n",
+    "\n",
+    "\n",
+    "{",
+    "}",
+    ";",
+    ";",
+    "=",
+    "\"",
+    "'",
+    "\\",
+    "#",
+    "[a]",
+    "frontend",
+    "backend",
+    "listen",
+    "defaults",
+    "global",
+    "bind",
+    ":443",
+    "ssl",
+    "crt",
+    "a.pem",
+    "server",
+    "s",
+    "127.0.0.1:80",
+    "stream",
+    "map",
+    "$ssl_server_name",
+    "$v",
+    "proxy_pass",
+    "default",
+    "accept",
+    "443",
+    "connect",
+    "80",
+    "cert",
+    "pem-file",
+    "use_backend",
+    "if",
+    "ssl_fc_sni",
+    "a.example",
+    "*.example",
+    "timeout",
+    "client",
+    "1s",
+    "99999999999999999999",
+    "ssl_ciphers",
+    "HIGH:!aNULL",
+    "alpn",
+    "h2,http/1.1",
+    "\u{7f}",
+    "\u{2028}",
+    "é",
+    "deny",
+    "all",
+    "include",
+];

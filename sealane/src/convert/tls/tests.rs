@@ -1,0 +1,89 @@
+//! The language of ciphers(1) is read as OpenSSL reads it.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+
+/// Beside the program itself, whose answer has other suites as well.
+#[test]
+fn a_list_stands_for_what_openssl_takes_it_for() {
+    for list in [
+        "ALL",
+        "DEFAULT",
+        "HIGH:!aNULL:!MD5",
+        "HIGH:MEDIUM:!LOW:!aNULL:!CAMELLIA:!SHA:!kRSA",
+        "ECDHE+AESGCM:ECDHE+CHACHA20",
+        "EECDH+AESGCM:EDH+AESGCM:AES256+EECDH:AES256+EDH",
+        "ECDHE+CHACHA20:ECDHE+AESGCM:!aECDSA",
+        "ECDHE+aRSA+AESGCM:RSA+AESGCM",
+        "AES128:CHACHA20:AES256",
+        "ALL:-AES256:AES256",
+        "ALL:+AES256",
+        "ALL:-CHACHA20:!ECDSA:CHACHA20",
+        "AES128:AES256:@STRENGTH",
+        "CHACHA20:AESGCM:@SECLEVEL=2",
+        "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256:AES256-SHA",
+        "ECDHE-ECDSA-CHACHA20-POLY1305 ECDHE-RSA-CHACHA20-POLY1305,ECDHE+AES128",
+        "FIPS:!aRSA",
+        "kEECDH+ECDSA:kEECDH:kEDH:HIGH:+SHA:!RC4",
+        "ECDHE-RSA-AES256-GCM-SHA384:!AES256:ECDHE+AESGCM",
+        "NONSENSE:ECDHE+AESGCM",
+        "TLSv1.2+AES128:TLSv1.2+CHACHA20",
+    ] {
+        let output = Command::new("openssl").args(["ciphers", "-s", "-tls1_2", list]).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        let theirs: Vec<_> = text.trim().split(':').filter_map(tls12_suite).collect();
+        assert!(!theirs.is_empty(), "{list}: {text}");
+        assert_eq!(cipher_list(list).suites, theirs, "{list}: {text}");
+    }
+}
+
+#[test]
+fn what_sealane_lacks_is_named() {
+    for (list, foreign) in [
+        ("ECDHE+AESGCM:ECDHE-RSA-CHACHA20-POLY1305", &[][..]),
+        ("ECDHE+AESGCM:AES256-SHA", &["AES256-SHA"]),
+        ("HIGH:!aNULL", &["HIGH"]),
+        ("AESGCM", &["AESGCM"]),
+    ] {
+        assert_eq!(cipher_list(list).foreign, foreign, "{list}");
+    }
+}
+
+#[test]
+fn versions_and_suites_agree() {
+    let line = Line { file: Path::new("f").into(), number: 1, text: String::new() };
+    let settled = |change: &dyn Fn(&mut Tls, &mut Remarks)| {
+        let (mut tls, mut remarks) = (Tls::default(), Remarks::default());
+        change(&mut tls, &mut remarks);
+        tls.settle(&mut remarks);
+        let suites = tls.suites.map(|suites| suites.len());
+        (tls.versions, suites, remarks.0.iter().filter(|remark| remark.is_loss).count())
+    };
+    let both = [false, false, false, true, true];
+    let nothing = settled(&|_, _| {});
+    assert_eq!(nothing, (None, None, 0));
+    let cbc = settled(&|tls, remarks| tls.set_ciphers("AES256-SHA", &line, remarks));
+    assert_eq!(cbc, (Some([false, true]), Some(3), 1), "1.2 has nothing left");
+    let one = settled(&|tls, remarks| tls.set_ciphers("ECDHE+CHACHA20", &line, remarks));
+    assert_eq!(one, (None, Some(5), 0));
+    let old = settled(&|tls, remarks| {
+        tls.set_versions([true, true, true, false, false], &line, remarks);
+    });
+    assert_eq!(old, (None, None, 1), "what is left is Sealane's default");
+    let new = settled(&|tls, remarks| {
+        tls.set_versions(both, &line, remarks);
+        tls.set_ciphersuites("TLS_AES_256_GCM_SHA384:TLS_AES_128_CCM_SHA256", &line, remarks);
+    });
+    assert_eq!(new, (Some([true, true]), Some(7), 1));
+}
+
+#[test]
+fn groups_have_several_names() {
+    let line = Line { file: Path::new("f").into(), number: 1, text: String::new() };
+    let (mut tls, mut remarks) = (Tls::default(), Remarks::default());
+    tls.set_groups("X25519:prime256v1:P-256:secp521r1:P-384", &line, &mut remarks);
+    assert_eq!(tls.groups, Some(vec![Group::X25519, Group::Secp256r1, Group::Secp384r1]));
+    assert!(remarks.0[0].text.starts_with("secp521r1: "), "{remarks:?}");
+}
