@@ -5,8 +5,8 @@
 //! per-socket  per-client  per-pool  per-lane  digest     one trial each: N clients, a ping each
 //!     200         200         1         T        1       contexts, counted where they are built
 //! ```
-//! Beside the strategies stands MongoDB's own C driver, as Debian has it and as it is since 1.28: the
-//! write-up's before and after. The checks are those of the write-up on its remedy, E1 to E8.
+//! Beside the strategies stands MongoDB's own C driver, as Debian has it and as it is since 1.28:
+//! the write-up's before and after. The checks are those of the write-up on its remedy, E1 to E8.
 
 mod checks;
 mod connection;

@@ -45,8 +45,8 @@ fn every_c_stack_does_what_each_scenario_asks_or_says_that_it_cannot() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What the Asio write-up ran, and what it put in its place: the old library's locks are its own, as
-/// many as the write-up's profile says and most of them where it says.
+/// What the Asio write-up ran, and what it put in its place: the old library's locks are its own,
+/// as many as were counted of it, and most of them where the write-up's profile says.
 #[test]
 #[ignore = "what it needs takes an hour to build, or sources that no package carries"]
 fn every_libssl_carries_bytes_under_asio_and_the_old_one_takes_its_locks() {

@@ -284,7 +284,8 @@ impl Agreed {
     }
 }
 
-const SOURCE: &str = include_str!("../../../native/asio.cc");
+const SOURCE: &str =
+    concat!(include_str!("../../../native/asio-locks.h"), include_str!("../../../native/asio.cc"));
 const COMPILER: &str = "g++";
 const FLAGS: [&str; 4] = ["-std=c++17", "-O2", "-DASIO_STANDALONE", "-pthread"];
 /// What the driver may take beside its own limit: certificates, threads, digests.
