@@ -157,6 +157,25 @@ fn every_row_and_remedy_of_the_page_is_what_the_committed_documents_say() {
     assert_eq!(stale, None, "a note in lab/findings.toml is not borne out");
 }
 
+/// docs/performance.md has what each stack shares in a full handshake, of the same documents.
+#[test]
+fn the_counts_of_the_docs_are_those_of_the_committed_documents() {
+    let home = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let output = run(&[home.join("recordings/findings.json").to_str().unwrap()]);
+    let says = String::from_utf8(output.stdout).unwrap();
+    let rows = says.lines().filter_map(|row| row.strip_prefix("| ")?.split_once(PER_FULL));
+    let counted = rows.map(|(stack, figures)| {
+        let updates = figures.split(" | ").nth(1).unwrap();
+        format!("| {stack} | {updates} |")
+    });
+    let counted: Vec<String> = counted.collect();
+    assert!(counted.len() > 10, "{says}");
+    let page = fs::read_to_string(home.join("../docs/performance.md")).unwrap();
+    let table = page.split_once("| stack | server / client |\n|---|---:|\n").unwrap().1;
+    let rows: Vec<&str> = table.lines().take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(rows, counted);
+}
+
 /// Follows a stack's name in the row of its full handshake.
 const PER_FULL: &str = " | TLS 1.3, full handshake, ECDSA P-256 | ";
 

@@ -23,6 +23,7 @@ mod gate;
 mod handshake;
 mod help;
 mod kernel;
+mod limits;
 mod node;
 mod offload;
 mod quick;

@@ -8,7 +8,8 @@ use std::{
     process::{Command, Output},
 };
 
-use sealane_lab_model::document::Run;
+use sealane_lab_harness::journal;
+use sealane_lab_model::{document::Run, statistics::Spread};
 use tempfile::TempDir;
 
 /// Every word of the page, without its pictures: they are compared as pictures below.
@@ -196,32 +197,73 @@ fn the_pictures_look_as_they_did() {
     }
 }
 
-/// docs/write-ups.md has a row for each write-up of the page, and says of how many its picture is.
+/// Each picture in lab/pictures is drawn from `NAME.json.gz`, or all of `NAME/`, in lab/results.
 #[test]
-fn the_docs_tell_of_every_writeup() {
+fn the_committed_pictures_are_drawn_from_the_committed_documents() {
     let folder = tempfile::tempdir().unwrap();
-    let (run, svg) = (path_of("writeups.json"), folder.path().join("svg"));
-    let subject = ["--of", "writeups"].map(Path::new);
-    let output = report(&[&run, "--picture".as_ref(), &svg, subject[0], subject[1]]);
-    assert!(output.status.success(), "{output:?}");
-    let drawn = titles(&fs::read_to_string(svg).unwrap());
-    assert!(drawn.len() > 5, "{drawn:?}");
-    let home = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let told = fs::read_to_string(home.join("../docs/write-ups.md")).unwrap();
-    // The first row is that of the heads.
-    let rows = told.lines().filter(|line| line.starts_with("| ")).count() - 1;
-    assert_eq!(rows, drawn.len(), "{told}");
-    let shown = titles(&fs::read_to_string(home.join("pictures/writeups.svg")).unwrap());
-    assert!(shown.iter().all(|title| drawn.contains(title)), "{shown:?}");
-    let number = ["one", "two", "three", "four", "five", "six"][shown.len() - 1];
-    assert!(told.contains(&format!("![Fault and remedy of {number} write-ups")), "{number}");
+    let drawn = folder.path().join("drawn.svg");
+    let pictures: Vec<PathBuf> = files_in(&home().join("pictures"));
+    assert!(pictures.len() > 1, "{pictures:?}");
+    for picture in pictures {
+        let subject = picture.file_stem().unwrap();
+        let documents = committed(subject.to_str().unwrap());
+        let mut arguments: Vec<&Path> = documents.iter().map(PathBuf::as_path).collect();
+        arguments.extend(["--picture".as_ref(), drawn.as_path(), "--of".as_ref()]);
+        arguments.push(subject.as_ref());
+        let output = report(&arguments);
+        assert!(output.status.success(), "{output:?}");
+        assert!(
+            fs::read(&drawn).unwrap() == fs::read(&picture).unwrap(),
+            "lab/pictures/{subject:?}.svg is old: sealane-lab report {documents:?} \
+             --picture {picture:?} --of {subject:?}"
+        );
+    }
 }
 
-/// The titles of a picture's panels.
-fn titles(svg: &str) -> Vec<String> {
-    let panels = svg.split("<text class=\"title\"").skip(1);
-    let title = |panel: &str| Some(panel.split_once('>')?.1.split_once('<')?.0.to_owned());
-    panels.filter_map(title).collect()
+/// docs/write-ups.md has a row for each write-up, with the figure of its card on the page of the
+/// committed documents, and says on which machine and when they were measured.
+#[test]
+fn the_docs_tell_of_every_writeup() {
+    let page = words(&written_page(&committed("writeups"), &["--writeups"]));
+    let told = fs::read_to_string(home().join("../docs/write-ups.md")).unwrap();
+    let cards = page.split_once("Six write-ups from").unwrap().1;
+    let lines: Vec<&str> = cards.lines().collect();
+    let is_card = |lines: &&[&str]| lines[0].contains(" \u{2192} ") && lines[1].contains(": ");
+    let figures = lines.windows(2).filter(is_card).map(|lines| lines.join(" "));
+    let figures: Vec<String> = figures.map(|figure| figure.replace("&#39;", "'")).collect();
+    assert_eq!(figures.len(), 6, "{cards:.2000}");
+    // The first row is that of the heads.
+    let rows: Vec<&str> = told.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert_eq!(rows.len(), figures.len(), "{told}");
+    for figure in figures {
+        let stands = rows.iter().any(|row| row.contains(&format!("| {figure} |")));
+        assert!(stands, "docs/write-ups.md has not, as the page does: {figure}");
+    }
+    let machine = page.lines().find(|line| line.contains(" processors, ")).unwrap();
+    let loads = committed("writeups");
+    let loads = loads.iter().map(|file| journal::read(file).unwrap().noise.load_average[0]);
+    let loads = Spread::of(&loads.collect::<Vec<_>>()).unwrap();
+    let load = format!("load average {:.1} to {:.1} before", loads.min, loads.max);
+    let machine = format!("{machine}, {load}");
+    assert!(told.contains(&machine), "docs/write-ups.md does not say: {machine}");
+}
+
+/// The documents of `name` in lab/results.
+fn committed(name: &str) -> Vec<PathBuf> {
+    let results = home().join("results");
+    let one = results.join(format!("{name}.json.gz"));
+    if one.exists() { vec![one] } else { files_in(&results.join(name)) }
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn home() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 #[test]
@@ -338,19 +380,22 @@ pub(crate) fn page_of(runs: &[Run]) -> String {
     let names = (0..runs.len()).map(|at| format!("{at}.json"));
     let runs: Vec<PathBuf> =
         names.zip(runs).map(|(name, run)| written(&folder, &name, run)).collect();
-    let page = folder.path().join("page.html");
-    let mut arguments: Vec<&Path> = runs.iter().map(PathBuf::as_path).collect();
-    arguments.extend([Path::new("-o"), &page]);
-    let output = report(&arguments);
-    assert!(output.status.success(), "{output:?}");
-    fs::read_to_string(page).unwrap()
+    written_page(&runs, &[])
 }
 
 fn page_of_writeups(run: &Run) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let run = written(&folder, "run.json", run);
+    written_page(&[written(&folder, "run.json", run)], &["--writeups"])
+}
+
+/// The page of the documents at these paths.
+fn written_page(runs: &[PathBuf], options: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
-    let output = report(&[&run, "--writeups".as_ref(), "-o".as_ref(), &page]);
+    let mut arguments: Vec<&Path> = runs.iter().map(PathBuf::as_path).collect();
+    arguments.extend(options.iter().map(Path::new));
+    arguments.extend([Path::new("-o"), &page]);
+    let output = report(&arguments);
     assert!(output.status.success(), "{output:?}");
     fs::read_to_string(page).unwrap()
 }
@@ -366,7 +411,7 @@ fn report(arguments: &[&Path]) -> Output {
 }
 
 fn path_of(name: &str) -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata")).join(name)
+    home().join("testdata").join(name)
 }
 
 fn same_as_file(name: &str, is: &str) {

@@ -159,7 +159,17 @@ fn the_committed_tables_are_those_of_the_committed_document() {
     for row in &summary {
         assert!(page.contains(row), "docs/performance.md has not, as SERVERS.md does: {row}");
     }
+    // A page breaks its lines elsewhere.
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told: Vec<&str> = says.lines().filter(|line| line.starts_with("With TLS, ")).collect();
+    assert_eq!(told.len(), 1, "{says}");
+    assert!(flat(&page).contains(told[0]), "docs/performance.md does not say: {}", told[0]);
     let readme = fs::read_to_string(home.join("../README.md")).unwrap();
+    let machine = says.lines().find_map(|line| line.strip_prefix("Machine: ")).unwrap();
+    let (machine, _) = machine.split_once(" Median ").unwrap();
+    for (name, text) in [("docs/performance.md", &page), ("README.md", &readme)] {
+        assert!(flat(text).contains(machine), "{name} does not say: {machine}");
+    }
     let table = readme
         .split_once("| the server's own | Sealane | best peer by its median |\n|---|---|---|\n");
     let rows = table.unwrap().1.lines().take_while(|line| line.starts_with('|'));

@@ -11,7 +11,7 @@ use sealane_lab_model::{
 use crate::servers::{
     case::{Case, Column},
     results::{BEST_PEER, measure},
-    table::{SEALANE, figure, marked, ratio},
+    table::{SEALANE, comparison, figure, marked, ratio},
 };
 
 /// Two tables: what sealane costs beside the peer with the least median, with the ratio to the
@@ -57,7 +57,26 @@ fn beside_plain(run: &Run, servers: &Servers, columns: &[Column]) -> String {
         }
         text.push('\n');
     }
-    text
+    text + &bulk(run, servers, columns)
+}
+
+/// What the table says of bulk, in a sentence, if there is some.
+fn bulk(run: &Run, servers: &Servers, columns: &[Column]) -> String {
+    let columns = columns.iter().filter(|column| matches!(column.case, Case::Down | Case::Up));
+    let columns: Vec<&Column> = columns.collect();
+    let times = |proxy: &Server| {
+        let found = columns.iter().map(|column| comparison(run, column, SEALANE, &proxy.name));
+        let ratios: Option<Vec<String>> =
+            found.map(|found| Some(format!("{:.2}", found?.ratio))).collect();
+        let ratios = ratios.filter(|ratios| !ratios.is_empty())?;
+        Some(format!("{} times what {} takes", ratios.join(" and "), proxy.name))
+    };
+    let told: Vec<String> = servers.plain.iter().filter_map(times).collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    let ways: Vec<&str> = columns.iter().map(|column| column.title.as_str()).collect();
+    format!("\nWith TLS, {} take {}, without.\n", ways.join(" and "), told.join(", "))
 }
 
 fn ours<'a>(servers: &'a Servers, column: &Column) -> Option<&'a ServerResult> {
@@ -138,5 +157,7 @@ mod tests {
         let beside_peers =
             "1.000 [1.000-1.000] * | second 2.000 [2.000-2.000] | 0.70 [0.50-2.00] |";
         assert_eq!(rows, [beside_peers, "1.000 * | 0.500 *: 1.20 [0.50-2.00] | |"]);
+        let says = "With TLS, bulk down, full load take 1.20 times what plain takes, without.";
+        assert_eq!(text.lines().last(), Some(says));
     }
 }

@@ -239,11 +239,21 @@ pub(super) fn marked(told: String, result: &ServerResult, column: &Column) -> St
     }
 }
 
-/// How the figures of `of` and `to` compare: the ratio with its interval.
-pub(super) fn ratio(run: &Run, column: &Column, of: &str, to: &str) -> Option<String> {
+/// The comparison of two servers' figures in a column.
+pub(super) fn comparison<'a>(
+    run: &'a Run,
+    column: &Column,
+    of: &str,
+    to: &str,
+) -> Option<&'a Comparison> {
     let measure = measure(column);
     let is_it = |it: &&Comparison| it.measure == measure && it.of == of && it.to == to;
-    let found = run.comparisons.iter().find(is_it)?;
+    run.comparisons.iter().find(is_it)
+}
+
+/// How the figures of `of` and `to` compare: the ratio with its interval.
+pub(super) fn ratio(run: &Run, column: &Column, of: &str, to: &str) -> Option<String> {
+    let found = comparison(run, column, of, to)?;
     let [low, high] = found.interval;
     Some(format!("{:.2} [{low:.2}-{high:.2}]", found.ratio))
 }
