@@ -3,7 +3,7 @@
 
 use sealane_lab_model::{
     document::{
-        Base, CauseWrites, Curve, CurvePoint, Forecast, Knee, LineCost, Profile, Run,
+        Base, CauseWrites, Curve, CurvePoint, Forecast, Knee, LineCost, Profile, Run, Score,
         ValidatedCurve, ValidatedPoint, Validation, Verdict, VerdictKind,
     },
     scenario::{Kind, Scenario},
@@ -191,7 +191,7 @@ fn verdict(kind: VerdictKind, measured: &str, forecast: &str) -> Verdict {
     Verdict { kind, measured: measured.into(), forecast: forecast.into() }
 }
 
-fn validation() -> Validation {
+fn curves() -> [ValidatedCurve; 5] {
     let full = Scenario::default();
     let ticket = Scenario { kind: Kind::Ticket, ..Scenario::default() };
     let curves = [
@@ -231,7 +231,7 @@ fn validation() -> Validation {
             [1.0, 1.0, 1.0, 1.0, 1.0],
         ),
     ];
-    let curves = curves.map(|(name, stack, scenario, forecast, published)| {
+    curves.map(|(name, stack, scenario, forecast, published)| {
         let points = [8, 14, 32, 62, 80].into_iter().zip(forecast.into_iter().zip(published));
         let points = points.map(|(threads, (forecast, published))| ValidatedPoint {
             threads,
@@ -250,14 +250,33 @@ fn validation() -> Validation {
             scenario: scenario.cloned(),
             ..ValidatedCurve::default()
         }
-    });
+    })
+}
+
+fn validation() -> Validation {
+    let curves = curves();
     Validation {
         profile: Profile {
             name: "altra".into(),
             transfer_ns: 145.0,
             source: "fitted on OpenSSL 3.0 full 1.3".into(),
         },
+        held_out: vec![ValidatedCurve { name: "a curve held out".into(), ..curves[4].clone() }],
+        held_out_score: Score {
+            unfitted: 1,
+            within_twice: 1,
+            points: [6, 6],
+            baseline: [1, 6],
+            ..Score::default()
+        },
+        score: Score {
+            unfitted: 4,
+            within_twice: 3,
+            points: [20, 12],
+            baseline: [2, 11],
+            ..Score::default()
+        },
+        revisions: vec!["a change & another".into()],
         curves: curves.into(),
-        ..Validation::default()
     }
 }
