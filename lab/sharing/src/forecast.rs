@@ -29,7 +29,7 @@ use sealane_lab_model::{
     verdict,
 };
 
-pub(crate) use base::{dealt, of_instructions};
+pub(crate) use base::{dealt, measured, of_instructions};
 
 use crate::{replay, show, transfer};
 use replays::{KNEE_STEPS_MAX, Replays, Watch};
@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 /// # Errors
 /// Ctrl-C; a recording that no thread can have made.
 pub fn of(recording: &Recording, target: &Target, watch: &Watch<'_>) -> Result<Forecast, Error> {
-    let (base_ns, base) = base::measured(recording);
+    let (base_ns, base) = measured(recording);
     let mut forecast = Forecast {
         stack: recording.stack.name.clone(),
         version: recording.stack.version.clone(),

@@ -6,6 +6,7 @@
 //! recording ----------------------------------------> replay at the other points -> error table
 //! ```
 //! The cost of moving a line is fitted on one of the curves; no other figure is fitted on any.
+//! Curves that the model was never revised against are held out, and have a tally of their own.
 
 mod curve;
 mod fit;
@@ -71,13 +72,17 @@ pub struct Arguments {
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let (published, ratios) = (Published::shipped()?, Ratios::shipped()?);
+    let held_out = Published::held_out()?;
     if arguments.commands {
         return show(&commands(&arguments.recordings)?).map(|()| true);
     }
     let stop = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     let task = Task { published: &published, ratios: &ratios, seed: arguments.seed.seed };
-    let found = task.recordings(&arguments.recordings)?;
+    let found = task.recordings(&arguments.recordings);
+    if found.iter().all(Result::is_err) {
+        return Err(nothing_in(&arguments.recordings));
+    }
     let mut profile = transfer::profile(PROFILE, &stop)?;
     if arguments.refit {
         profile = task.refitted(&found, &stop)?;
@@ -86,13 +91,14 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         let source = "given on the command line".into();
         profile = Profile { name: "given".into(), transfer_ns, source };
     }
-    let validation = task.validation(&found, profile, &stop)?;
+    let curves = task.validated(&found, profile.transfer_ns, &stop)?;
+    let beside = Task { published: &held_out, ..task };
+    let found = beside.recordings(&arguments.recordings);
+    let held_out = beside.validated(&found, profile.transfer_ns, &stop)?;
+    let validation = validation(profile, curves, held_out, published.revisions.clone());
     let mut text = table::text(&validation, &published, &ratios);
-    let makes = |curve: &PublishedCurve| curve.command(&arguments.recordings);
-    let missing = published.curves.iter().zip(&validation.curves);
-    for (curve, _) in missing.filter(|(_, made)| made.failure.is_some()) {
-        text += &format!("make the recording of {} with:\n  {}\n", curve.name, makes(curve));
-    }
+    text += &task.missing(&validation.curves, &arguments.recordings);
+    text += &beside.missing(&validation.held_out, &arguments.recordings);
     let passed = validation.score.passed == Some(true);
     journal.run.validation = Some(validation);
     journal.save(true)?;
@@ -105,11 +111,37 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
 /// # Errors
 /// What is shipped cannot be read.
 pub fn commands(recordings: &Path) -> Result<String, Error> {
-    let published = Published::shipped()?;
-    Ok(published.curves.iter().map(|curve| curve.command(recordings) + "\n").collect())
+    let mut commands = String::new();
+    for published in [Published::shipped()?, Published::held_out()?] {
+        for curve in &published.curves {
+            commands += &(published.command(curve, recordings) + "\n");
+        }
+    }
+    Ok(commands)
+}
+
+/// What curves come to: those that forecasts are judged by, and those that are held out.
+fn validation(
+    profile: Profile,
+    curves: Vec<ValidatedCurve>,
+    held_out: Vec<ValidatedCurve>,
+    revisions: Vec<String>,
+) -> Validation {
+    let score = score::judged(&curves);
+    let held_out_score = score::score(&held_out);
+    Validation { profile, score, curves, held_out_score, held_out, revisions }
+}
+
+fn nothing_in(folder: &Path) -> Error {
+    Error::Check(format!(
+        "{} holds no recording that can be used: run this at the root of Sealane's repository, or \
+         name a folder with --recordings; --commands prints what makes them",
+        folder.display()
+    ))
 }
 
 /// What is held against what.
+#[derive(Clone, Copy)]
 struct Task<'a> {
     published: &'a Published,
     ratios: &'a Ratios,
@@ -121,26 +153,28 @@ type Found = Vec<Result<Recording, String>>;
 
 impl Task<'_> {
     /// Those in `folder`.
-    fn recordings(&self, folder: &Path) -> Result<Found, Error> {
+    fn recordings(&self, folder: &Path) -> Found {
         let read = |curve: &PublishedCurve| {
-            let file = folder.join(format!("{}.json.gz", curve.recording));
+            let file = curve.file(folder);
             Recording::read(&file).map_err(|error| error.to_string()).and_then(|recording| {
-                let same = recording.scenario == curve.scenario();
+                let same = recording.scenario == self.published.scenario(curve);
                 let differs = || format!("{} is of another stack or scenario", file.display());
                 (same && recording.stack.name == curve.stack)
                     .then_some(recording)
                     .ok_or_else(differs)
             })
         };
-        let found: Found = self.published.curves.iter().map(read).collect();
-        if found.iter().all(Result::is_err) {
-            return Err(Error::Check(format!(
-                "{} holds no recording that can be used: run this at the root of Sealane's \
-                 repository, or name a folder with --recordings; --commands prints what makes them",
-                folder.display()
-            )));
-        }
-        Ok(found)
+        self.published.curves.iter().map(read).collect()
+    }
+
+    /// What makes the recordings that `made` lacks.
+    fn missing(&self, made: &[ValidatedCurve], folder: &Path) -> String {
+        let missing = self.published.curves.iter().zip(made);
+        let told = missing.filter(|(_, made)| made.failure.is_some()).map(|(curve, _)| {
+            let command = self.published.command(curve, folder);
+            format!("make the recording of {} with:\n  {command}\n", curve.name)
+        });
+        told.collect()
     }
 
     fn subject<'b>(&'b self, curve: &'b PublishedCurve, recording: &'b Recording) -> Subject<'b> {
@@ -169,12 +203,12 @@ impl Task<'_> {
     }
 
     /// All curves, several at a time.
-    fn validation(
+    fn validated(
         &self,
         found: &Found,
-        profile: Profile,
+        transfer_ns: f64,
         stop: &Interrupt,
-    ) -> Result<Validation, Error> {
+    ) -> Result<Vec<ValidatedCurve>, Error> {
         let curves = &self.published.curves;
         let each = self.published.points_max() + CALIBRATIONS + u64::from(KNEE_STEPS_MAX);
         let watch = Watch::new(stop, curves.len() as u64 * each);
@@ -186,7 +220,7 @@ impl Task<'_> {
                 let (Some(curve), Some(found)) = (curves.get(at), found.get(at)) else {
                     return Ok(());
                 };
-                let validated = self.validated(curve, found, profile.transfer_ns, &watch)?;
+                let validated = self.one(curve, found, transfer_ns, &watch)?;
                 made.lock().unwrap_or_else(PoisonError::into_inner).push((at, validated));
             }
         };
@@ -197,11 +231,10 @@ impl Task<'_> {
         })?;
         let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         made.sort_by_key(|(at, _)| *at);
-        let curves: Vec<ValidatedCurve> = made.into_iter().map(|(_, curve)| curve).collect();
-        Ok(Validation { profile, score: score::score(&curves), curves })
+        Ok(made.into_iter().map(|(_, curve)| curve).collect())
     }
 
-    fn validated(
+    fn one(
         &self,
         curve: &PublishedCurve,
         found: &Result<Recording, String>,
@@ -214,7 +247,7 @@ impl Task<'_> {
             source: self.published.source(),
             version: curve.published.clone(),
             stack: curve.stack.clone(),
-            scenario: Some(curve.scenario()),
+            scenario: Some(self.published.scenario(curve)),
             ..ValidatedCurve::default()
         };
         let recording = match found {
@@ -228,7 +261,8 @@ impl Task<'_> {
         let threads: Vec<u32> = points.iter().map(|point| point.0).collect();
         let subject = self.subject(curve, recording);
         validated.recorded = recording.stack.version.clone();
-        match forecast(&subject, transfer_ns, &threads, true, watch) {
+        let has_rates = curve.first().is_some_and(|(_, ns)| ns.is_some());
+        match forecast(&subject, transfer_ns, &threads, has_rates, watch) {
             Ok(forecast) => {
                 let pairs = points.into_iter().zip(forecast.efficiencies);
                 validated.points = pairs
@@ -247,7 +281,12 @@ impl Task<'_> {
     }
 
     fn published_knee(&self, curve: &PublishedCurve) -> Knee {
-        curve.knee.map_or(Knee::NoneBelow { threads: self.published.cores }, numbered)
+        match (curve.knee, curve.first()) {
+            (Some(threads), _) => numbered(threads),
+            (None, Some((_, Some(_)))) => Knee::NoneBelow { threads: self.published.cores },
+            // Beside rates alone it shows whether a curve falls from the speed of one thread.
+            (None, _) => Knee::Unknown,
+        }
     }
 }
 

@@ -185,6 +185,15 @@ pub struct Validation {
     /// How well they agree.
     #[serde(default)]
     pub score: Score,
+    /// Curves that the model was never revised against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_out: Vec<ValidatedCurve>,
+    /// How well those agree; they have no bar.
+    #[serde(default)]
+    pub held_out_score: Score,
+    /// What was changed of the model while looking at the other curves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub revisions: Vec<String>,
 }
 
 /// How well forecasts agree with what was published. An error is forecast over published.
@@ -196,6 +205,9 @@ pub struct Score {
     pub within_twice: u32,
     /// How many have to be.
     pub within_twice_min: u32,
+    /// Curves and points that would be within a factor of two if every thread kept all.
+    #[serde(default)]
+    pub baseline: [u32; 2],
     /// Points of the unfitted curves, and how many of them are within a factor of two.
     pub points: [u32; 2],
     /// The median factor, 1 or more, by which those points are off either way.

@@ -91,6 +91,17 @@ fn a_run_of_forecasts_alone_says_first_what_they_come_to() {
         "{validated:.2000}"
     );
     assert!(validated.contains("missed: OpenSSL 3.4 ticket 1.3."), "{validated:.2000}");
+    for told in [
+        ", 2 if every thread is said to keep all;",
+        "that every thread keeps all is within twice of 2 of them.",
+        "revised 1 times while looking at these curves:\na change &amp; another",
+        "Curves that are held out: FORECAST / PUBLISHED",
+        "a curve held out",
+        "1 of 1 curves are forecast within twice and half at their most threads, 6 of 6 points. \
+         That every thread keeps all is within twice of 1 curves and 6 points.",
+    ] {
+        assert!(validated.contains(told), "{told}: {validated}");
+    }
 }
 
 /// The bands decide, wherever the forecasts come from.

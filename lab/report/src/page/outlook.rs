@@ -82,11 +82,15 @@ pub(crate) fn validations(sources: &Sources) -> Option<String> {
         [] => "none is missed".to_owned(),
         names => format!("missed: {}", names.join(", ")),
     };
+    let keeps_all = |curve: &&&ValidatedCurve| {
+        curve.points.last().is_some_and(|point| !is_far(1.0, point.published))
+    };
     (all > 0).then(|| {
         format!(
             "{} of {all} published curves that nothing was fitted on are forecast within twice \
-             and half at their most threads; {misses}.",
-            all - missed.len()
+             and half at their most threads, {} if every thread is said to keep all; {misses}.",
+            all - missed.len(),
+            unfitted.iter().filter(keeps_all).count()
         )
     })
 }

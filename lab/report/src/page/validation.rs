@@ -29,8 +29,10 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
             }
         }
         body += "</div>";
-        body += &errors_table(validation);
+        body += &errors_table(&validation.curves, TABLE_CAPTION);
         body += &score(&validation.score);
+        body += &revisions(&validation.revisions);
+        body += &held_out(validation);
         let profile = &validation.profile;
         body += &format!(
             "<p class=\"told\">Time to move a line from core to core: {} ns ({}: {}).</p>",
@@ -109,12 +111,9 @@ fn plot(recorded: &str, curves: &[&ValidatedCurve]) -> LinePlot {
     }
 }
 
-fn errors_table(validation: &Validation) -> String {
-    let mut threads: Vec<u32> = validation
-        .curves
-        .iter()
-        .flat_map(|curve| curve.points.iter().map(|point| point.threads))
-        .collect();
+fn errors_table(curves: &[ValidatedCurve], caption: &str) -> String {
+    let mut threads: Vec<u32> =
+        curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.threads)).collect();
     threads.sort_unstable();
     threads.dedup();
     let columns: Vec<String> = threads.iter().map(|threads| format!("#{threads}")).collect();
@@ -122,7 +121,7 @@ fn errors_table(validation: &Validation) -> String {
     heads.extend(["#error at the most", "#knee, FORECAST / PUBLISHED"]);
     heads.extend(columns.iter().map(String::as_str));
     heads.push("source");
-    let rows = validation.curves.iter().map(|curve| {
+    let rows = curves.iter().map(|curve| {
         let error = curve.points.last().map(|point| point.forecast / point.published);
         let error = error.map_or_else(String::new, |error| format!("\u{d7}{error:.2}"));
         let [forecast, published] = curve.knee.map(words::knee);
@@ -145,7 +144,7 @@ fn errors_table(validation: &Validation) -> String {
         row.push(Cell::Html(format!("<span class=\"source\">{}</span>", escape(&curve.source))));
         row
     });
-    table(TABLE_CAPTION, &heads, &rows.collect::<Vec<_>>())
+    table(caption, &heads, &rows.collect::<Vec<_>>())
 }
 
 /// How well all of them agree, in figures.
@@ -160,11 +159,48 @@ fn score(score: &Score) -> String {
         None => format!("The bar is {within_twice_min}; some recordings are missing"),
     };
     format!(
-        "<p class=\"told\">{bar} by {within_twice} of {} unfitted curves. Of their {all} points, \
-         {near} are forecast within twice and half; the median is off by \u{d7}{:.2}, nine in ten \
-         by no more than \u{d7}{:.2}. Rank correlation at the most threads: {:.2}.</p>",
-        score.unfitted, score.median_factor, score.p90_factor, score.rank_correlation
+        "<p class=\"told\">{bar} by {within_twice} of {} unfitted curves; that every thread keeps \
+         all is within twice of {} of them. Of their {all} points, {near} are forecast within \
+         twice and half; the median is off by \u{d7}{:.2}, nine in ten by no more than \
+         \u{d7}{:.2}. Rank correlation at the most threads: {:.2}.</p>",
+        score.unfitted,
+        score.baseline[0],
+        score.median_factor,
+        score.p90_factor,
+        score.rank_correlation
     )
+}
+
+/// What was changed while looking at the curves above.
+fn revisions(revisions: &[String]) -> String {
+    if revisions.is_empty() {
+        return String::new();
+    }
+    let items = revisions.iter().map(|revision| format!("<li>{}</li>", escape(revision)));
+    format!(
+        "<p class=\"told\">The model was revised {} times while looking at these curves:</p>\
+         <ol class=\"told\">{}</ol>",
+        revisions.len(),
+        items.collect::<String>()
+    )
+}
+
+/// Curves that it was never revised against, apart from the others.
+fn held_out(validation: &Validation) -> String {
+    let Validation { held_out, held_out_score: score, .. } = validation;
+    if held_out.is_empty() {
+        return String::new();
+    }
+    let [all, near] = score.points;
+    let [keeps_curves, keeps_points] = score.baseline;
+    errors_table(held_out, HELD_OUT_CAPTION)
+        + &format!(
+            "<p class=\"told\">Held out, so that the model was never revised against them: {} of \
+             {} curves are forecast within twice and half at their most threads, {near} of {all} \
+             points. That every thread keeps all is within twice of {keeps_curves} curves and \
+             {keeps_points} points.</p>",
+            score.within_twice, score.unfitted
+        )
 }
 
 /// Both figures; what is far off is marked.
@@ -193,5 +229,7 @@ const LEAD: &str = "The points were measured and published by others, on other m
     server alone, against the fewest threads published.";
 const LOOK: &str = "Dashes: forecast from counts, with twice and half of it as a band. Open signs: \
     published. A sign in a ring lies outside the band: a miss.";
+const HELD_OUT_CAPTION: &str = "Curves that are held out: FORECAST / PUBLISHED, by threads; not \
+    in the figures above";
 const TABLE_CAPTION: &str = "Speed per thread kept, by threads: FORECAST / PUBLISHED; marked where \
     they differ by more than twice";

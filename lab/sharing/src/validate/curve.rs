@@ -1,5 +1,5 @@
-//! One published curve, forecast: [`forecast`] takes the published time at the fewest threads, and
-//! nothing else of the curve.
+//! One published curve, forecast: [`forecast`] takes the published time at the fewest threads, if
+//! there is one, and nothing else of the curve.
 
 use sealane_lab_model::{
     document::Knee,
@@ -9,7 +9,7 @@ use sealane_lab_model::{
 
 use crate::{
     forecast::{
-        dealt, of_instructions,
+        dealt, measured, of_instructions,
         replays::{self, Replays, Speed, Watch, time},
     },
     validate::published::{PublishedCurve, Ratios},
@@ -49,7 +49,13 @@ pub(super) fn forecast(
 ) -> Result<Forecast, Error> {
     let (fewest, published_ns) = subject.curve.first().ok_or_else(|| lacks(subject, "rates"))?;
     let timed = &subject.curve.timed;
-    let replays = calibrated(subject, transfer_ns, (fewest, published_ns), watch)?;
+    let replays = match published_ns {
+        Some(ns) => calibrated(subject, transfer_ns, (fewest, ns), watch)?,
+        None => {
+            let (base_ns, _) = measured(subject.recording);
+            Replays::new(subject.recording, base_ns, transfer_ns, subject.seed, watch)
+        }
+    };
     let first_ns = time(&replays.at(fewest, Speed::Given)?.ns, timed);
     let efficiency = |threads| Ok(first_ns / time(&replays.at(threads, Speed::Given)?.ns, timed));
     let efficiencies: Result<Vec<f64>, Error> = threads.iter().copied().map(efficiency).collect();

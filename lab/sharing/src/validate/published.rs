@@ -1,6 +1,9 @@
 //! Published curves as data, [`Published`]: the files in `lab/published/`, with their sources.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use sealane_lab_model::{
     error::Error,
@@ -9,7 +12,7 @@ use sealane_lab_model::{
 };
 use serde::Deserialize;
 
-/// Curves of one report, read from its charts.
+/// Curves of one report, as they were read.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
@@ -25,6 +28,16 @@ pub(super) struct Published {
     pub(super) machine: String,
     /// The machine's cores: points beyond are not compared.
     pub(super) cores: u32,
+    /// Record protection.
+    cipher: Cipher,
+    /// The server's key.
+    key: Key,
+    /// Certificates of a full handshake; who resumes sends none.
+    chain: u8,
+    /// What was changed of the model while looking at these curves; of curves that are held out,
+    /// nothing.
+    #[serde(default)]
+    pub(super) revisions: Vec<String>,
     /// The curves.
     #[serde(rename = "curve")]
     pub(super) curves: Vec<PublishedCurve>,
@@ -50,7 +63,9 @@ pub(super) struct PublishedCurve {
     pub(super) share: Share,
     /// What the report's clock saw.
     pub(super) timed: Vec<Part>,
-    /// The ratio of client to server, in [`Ratios`].
+    /// The ratio of client to server, in [`Ratios`]; without one, both take as long as where they
+    /// were recorded.
+    #[serde(default)]
     pub(super) client: String,
     /// What the client takes beyond that ratio.
     #[serde(default)]
@@ -61,9 +76,12 @@ pub(super) struct PublishedCurve {
     /// The curve of the same stack before a change that the report tells of.
     pub(super) before: Option<String>,
     /// Threads, and handshakes per second and thread.
-    pub(super) rates: Vec<(u32, f64)>,
+    #[serde(default)]
+    rates: Vec<(u32, f64)>,
+    /// The fewest threads, where no rate is published.
+    relative_to: Option<u32>,
     /// Threads, and rate over the rate at the fewest threads.
-    pub(super) efficiencies: Vec<(u32, f64)>,
+    efficiencies: Vec<(u32, f64)>,
     /// Where it falls below 70%, if it does.
     pub(super) knee: Option<u32>,
 }
@@ -87,12 +105,20 @@ pub(super) struct Ratios {
 }
 
 impl Published {
-    /// The one that is shipped.
+    /// The one that forecasts are judged by.
     ///
     /// # Errors
     /// The file is broken.
     pub(super) fn shipped() -> Result<Self, Error> {
         parse("rustls-threading-2024-11-28.toml", THREADING)
+    }
+
+    /// The one that is held out.
+    ///
+    /// # Errors
+    /// The file is broken.
+    pub(super) fn held_out() -> Result<Self, Error> {
+        parse("haproxy-2454-2024-09-16.toml", HAPROXY)
     }
 
     /// Each curve after a change, with the one before.
@@ -101,6 +127,40 @@ impl Published {
             let name = after.before.as_ref()?;
             Some((after, self.curves.iter().find(|before| before.name == *name)?))
         })
+    }
+
+    /// What both the report and the recording did: its certificates and suites.
+    pub(super) fn scenario(&self, curve: &PublishedCurve) -> Scenario {
+        Scenario {
+            kind: curve.kind,
+            version: curve.tls,
+            cipher: self.cipher,
+            key: self.key,
+            share: curve.share,
+            chain: self.chain(curve),
+            ..Scenario::default()
+        }
+    }
+
+    fn chain(&self, curve: &PublishedCurve) -> u8 {
+        if curve.kind == Kind::Full { self.chain } else { 1 }
+    }
+
+    /// The command that makes a curve's recording, in the repository's root, with `folder` to write
+    /// to.
+    pub(super) fn command(&self, curve: &PublishedCurve, folder: &Path) -> String {
+        format!(
+            "sealane-lab count --stack {} --kind {} --tls {} --share {} --cipher {} --key {} \
+             --group x25519 --tickets 2 --chain {} --record {}",
+            curve.stack,
+            word(&curve.kind),
+            word(&curve.tls),
+            word(&curve.share),
+            word(&self.cipher),
+            word(&self.key),
+            self.chain(curve),
+            curve.file(folder).display()
+        )
     }
 
     /// Points compared of one curve, at most.
@@ -132,29 +192,14 @@ impl Ratios {
 }
 
 impl PublishedCurve {
-    /// What both the report and the recording did: its certificates and suites.
-    pub(super) fn scenario(&self) -> Scenario {
-        Scenario {
-            kind: self.kind,
-            version: self.tls,
-            cipher: Cipher::Aes256Gcm,
-            key: Key::Rsa2048,
-            share: self.share,
-            chain: self.chain(),
-            ..Scenario::default()
+    /// The point that all others are relative to: the fewest threads, and the time in ns, if it is
+    /// published.
+    pub(super) fn first(&self) -> Option<(u32, Option<f64>)> {
+        let first = self.rates.iter().copied().min_by_key(|(threads, _)| *threads);
+        match first {
+            Some((threads, rate)) => Some((threads, Some(1e9 / rate))),
+            None => Some((self.relative_to?, None)),
         }
-    }
-
-    /// The benchmarks' servers sent their own certificate, its issuer's and the root's; who resumes
-    /// sends none.
-    fn chain(&self) -> u8 {
-        if self.kind == Kind::Full { 3 } else { 1 }
-    }
-
-    /// The point that all others are relative to: the fewest threads, and the time in ns.
-    pub(super) fn first(&self) -> Option<(u32, f64)> {
-        let (threads, rate) = self.rates.iter().copied().min_by_key(|(threads, _)| *threads)?;
-        Some((threads, 1e9 / rate))
     }
 
     /// Efficiencies by threads, from the second point on and up to `cores`, ascending.
@@ -162,7 +207,8 @@ impl PublishedCurve {
         let Some((fewest, first_ns)) = self.first() else {
             return Vec::new();
         };
-        let rates = self.rates.iter().map(|(threads, rate)| (*threads, rate * first_ns / 1e9));
+        let second = 1e9 / first_ns.unwrap_or(1e9);
+        let rates = self.rates.iter().map(|(threads, rate)| (*threads, rate / second));
         let mut points: Vec<(u32, f64)> = rates
             .chain(self.efficiencies.iter().copied())
             .filter(|(threads, _)| *threads > fewest && *threads <= cores)
@@ -171,18 +217,9 @@ impl PublishedCurve {
         points
     }
 
-    /// The command that makes its recording, in the repository's root, with `folder` to write to.
-    pub(super) fn command(&self, folder: &Path) -> String {
-        format!(
-            "sealane-lab count --stack {} --kind {} --tls {} --share {} --cipher aes256-gcm --key \
-             rsa2048 --group x25519 --tickets 2 --chain {} --record {}",
-            self.stack,
-            word(&self.kind),
-            word(&self.tls),
-            word(&self.share),
-            self.chain(),
-            folder.join(format!("{}.json.gz", self.recording)).display()
-        )
+    /// The recording, below `folder`.
+    pub(super) fn file(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.json.gz", self.recording))
     }
 }
 
@@ -199,4 +236,5 @@ fn parse<T: for<'a> Deserialize<'a>>(file: &str, text: &str) -> Result<T, Error>
 }
 
 const THREADING: &str = include_str!("../../../published/rustls-threading-2024-11-28.toml");
+const HAPROXY: &str = include_str!("../../../published/haproxy-2454-2024-09-16.toml");
 const ARM64: &str = include_str!("../../../published/rustls-arm64-2024-10-31.toml");

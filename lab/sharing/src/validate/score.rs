@@ -5,32 +5,45 @@ use sealane_lab_model::{
     verdict::{TWICE, off},
 };
 
-/// The score of all curves; missing ones leave open whether the bar is reached.
+/// The score of the curves that have a bar; missing ones leave open whether it is reached.
+pub(super) fn judged(curves: &[ValidatedCurve]) -> Score {
+    let score = score(curves);
+    let is_complete = curves.iter().all(|curve| curve.failure.is_none());
+    let passed = is_complete.then_some(score.within_twice >= WITHIN_TWICE_MIN);
+    Score { within_twice_min: WITHIN_TWICE_MIN, passed, ..score }
+}
+
+/// How well any curves agree, beside what is right of them if every thread keeps all.
 pub(super) fn score(curves: &[ValidatedCurve]) -> Score {
     let with = || curves.iter().filter(|curve| curve.failure.is_none());
     let unfitted: Vec<_> = with().filter(|curve| !curve.fitted).collect();
     let last =
         |curve: &ValidatedCurve| curve.points.last().map(|point| (point.forecast, point.published));
-    let within = unfitted.iter().filter_map(|curve| last(curve)).filter(|pair| off(*pair) <= TWICE);
-    let mut factors: Vec<f64> = unfitted
+    let is_near = |pair: &(f64, f64)| off(*pair) <= TWICE;
+    let keeps_all = |(_, published): (f64, f64)| (1.0, published);
+    let ends: Vec<(f64, f64)> = unfitted.iter().filter_map(|curve| last(curve)).collect();
+    let points: Vec<(f64, f64)> = unfitted
         .iter()
         .flat_map(|curve| &curve.points)
-        .map(|point| off((point.forecast, point.published)))
+        .map(|point| (point.forecast, point.published))
         .collect();
+    let near = |pairs: &[(f64, f64)]| count(pairs.iter().filter(|pair| is_near(pair)).count());
+    let baseline = [&ends, &points].map(|pairs| {
+        let pairs: Vec<_> = pairs.iter().copied().map(keeps_all).collect();
+        near(&pairs)
+    });
+    let mut factors: Vec<f64> = points.iter().map(|pair| off(*pair)).collect();
     factors.sort_by(f64::total_cmp);
-    let near = factors.iter().filter(|factor| **factor <= TWICE).count();
     let pairs: Vec<(f64, f64)> = with().filter_map(last).collect();
-    let within_twice = count(within.count());
-    let complete = unfitted.len() + with().filter(|curve| curve.fitted).count() == curves.len();
     Score {
         unfitted: count(unfitted.len()),
-        within_twice,
-        within_twice_min: WITHIN_TWICE_MIN,
-        points: [count(factors.len()), count(near)],
+        within_twice: near(&ends),
+        baseline,
+        points: [count(points.len()), near(&points)],
         median_factor: quantile(&factors, 0.5),
         p90_factor: quantile(&factors, 0.9),
         rank_correlation: rank_correlation(&pairs),
-        passed: complete.then_some(within_twice >= WITHIN_TWICE_MIN),
+        ..Score::default()
     }
 }
 
@@ -98,17 +111,25 @@ mod tests {
             let hits = (0..17).map(|_| curve(0.9, 0.46));
             [fitted].into_iter().chain(misses).chain(hits).take(18).collect()
         };
-        let passed = score(&curves(2));
+        let passed = judged(&curves(2));
         assert_eq!((passed.unfitted, passed.within_twice), (17, 15));
         assert_eq!(passed.passed, Some(true));
-        assert_eq!(score(&curves(3)).passed, Some(false));
+        assert_eq!(judged(&curves(3)).passed, Some(false));
     }
 
     #[test]
     fn what_is_missing_leaves_it_open() {
         let missing = ValidatedCurve { failure: Some("no file".into()), ..curve(0.0, 0.5) };
-        let score = score(&[curve(0.5, 0.5), missing]);
+        let score = judged(&[curve(0.5, 0.5), missing]);
         assert_eq!((score.unfitted, score.passed), (1, None));
+    }
+
+    #[test]
+    fn that_every_thread_keeps_all_is_right_of_curves_that_stay_above_a_half() {
+        let fitted = ValidatedCurve { fitted: true, ..curve(1.0, 1.0) };
+        let score = score(&[curve(0.1, 0.6), curve(0.4, 0.5), curve(0.3, 0.4), fitted]);
+        assert_eq!((score.unfitted, score.within_twice, score.points), (3, 2, [3, 2]));
+        assert_eq!(score.baseline, [2, 2]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sealane_lab_model::{
-    document::{Knee, Score, ValidatedCurve, Validation},
+    document::{Knee, Score, ValidatedCurve, ValidatedPoint, Validation},
     verdict::{TWICE, off},
 };
 
@@ -27,6 +27,8 @@ pub(super) fn text(validation: &Validation, published: &Published, ratios: &Rati
             writeln!(out, "  {:36} published {}; recorded {recorded}", curve.name, curve.version);
     }
     sums(&mut out, validation);
+    held_out(&mut out, validation);
+    revisions(&mut out, &validation.revisions);
     changes(&mut out, validation, published);
     let _ = writeln!(
         out,
@@ -62,9 +64,14 @@ fn row(out: &mut String, curve: &ValidatedCurve) {
     }
     let last = curve.points.last().map(|point| (point.forecast, point.published));
     let error = last.map(|(is, was)| format!("x{:.2}", is / was)).unwrap_or_default();
-    let miss = if last.is_some_and(|pair| off(pair) > TWICE) { " MISS" } else { "" };
+    let miss = missed(curve);
     let knees = format!("{}/{}", knee(&curve.knee[0]), knee(&curve.knee[1]));
     let _ = writeln!(out, "  {error:>8}  {knees:>15}{miss}");
+}
+
+fn missed(curve: &ValidatedCurve) -> &'static str {
+    let last = curve.points.last().map(|point| (point.forecast, point.published));
+    if last.is_some_and(|pair| off(pair) > TWICE) { " MISS" } else { "" }
 }
 
 fn sums(out: &mut String, validation: &Validation) {
@@ -72,7 +79,8 @@ fn sums(out: &mut String, validation: &Validation) {
     let _ = writeln!(
         out,
         "\ns = {:.0} ns, profile {}: {}\nunfitted curves within x2 at the most threads: {} of {}; \
-         the bar is {}: {}\nunfitted points within x2: {} of {}; median x{:.2}, nine in ten within \
+         the bar is {}: {}\nbaseline, every thread keeps all: {} of the same {} curves within x2, \
+         {} of {} points\nunfitted points within x2: {} of {}; median x{:.2}, nine in ten within \
          x{:.2}\nrank correlation at the most threads (Spearman): {:.2}",
         profile.transfer_ns,
         profile.name,
@@ -85,6 +93,10 @@ fn sums(out: &mut String, validation: &Validation) {
             Some(false) => "FAILED",
             None => "cannot be judged, recordings are missing",
         },
+        score.baseline[0],
+        score.unfitted,
+        score.baseline[1],
+        score.points[0],
         score.points[1],
         score.points[0],
         score.median_factor,
@@ -106,6 +118,49 @@ fn sums(out: &mut String, validation: &Validation) {
     );
 }
 
+/// Curves that the model was never revised against, and their tally.
+fn held_out(out: &mut String, validation: &Validation) {
+    let Validation { held_out, held_out_score: score, .. } = validation;
+    let Some(first) = held_out.first() else { return };
+    let _ = writeln!(out, "\nHELD OUT: FORECAST / published share, by threads\n");
+    for curve in held_out {
+        let _ = write!(out, "  {:36}", curve.name);
+        for ValidatedPoint { threads, forecast, published } in &curve.points {
+            let pair = format!("{}/{}", short(*forecast), short(*published));
+            let _ = write!(out, "  {threads}: {pair:>9}");
+        }
+        let failure = curve.failure.as_ref().map(|reason| format!("  no forecast: {reason}"));
+        let _ = writeln!(out, "{}{}", failure.unwrap_or_default(), missed(curve));
+    }
+    let _ = writeln!(
+        out,
+        "\nheld out, never revised against: {} of {} curves within x2, {} of {} points\n\
+         baseline of what is held out: {} of {} curves within x2, {} of {} points\n{}",
+        score.within_twice,
+        score.unfitted,
+        score.points[1],
+        score.points[0],
+        score.baseline[0],
+        score.unfitted,
+        score.baseline[1],
+        score.points[0],
+        first.source
+    );
+}
+
+/// What was changed while looking at the curves that forecasts are judged by.
+fn revisions(out: &mut String, revisions: &[String]) {
+    let _ = writeln!(
+        out,
+        "\nrevised {} times while looking at the curves that are judged, not at those held out:",
+        revisions.len()
+    );
+    for (number, revision) in (1..).zip(revisions) {
+        let _ = writeln!(out, "  {number}. {revision}");
+    }
+    let _ = writeln!(out);
+}
+
 /// Unfitted, and published with less than a half at the most threads.
 fn is_falling(curve: &ValidatedCurve) -> bool {
     !curve.fitted && curve.points.last().is_some_and(|point| point.published < 0.5)
@@ -117,7 +172,7 @@ fn changes(out: &mut String, validation: &Validation, published: &Published) {
     for (after, before) in published.changes() {
         let ends = [after, before].map(|of| {
             let validated = validation.curves.iter().find(|curve| curve.name == of.name)?;
-            Some((*validated.points.last()?, of.first()?.1))
+            Some((*validated.points.last()?, of.first()?.1?))
         });
         let [Some((after_end, after_ns)), Some((before_end, before_ns))] = ends else { continue };
         let rates = before_ns / after_ns;

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use sealane_lab_harness::interrupt::Interrupt;
+use sealane_lab_harness::{interrupt::Interrupt, journal};
 use sealane_lab_model::{
     document::{Knee, Profile, ValidatedCurve, ValidatedPoint, Validation},
+    library::Identity,
     recording::{ByPart, Event, Part, RecordedLine, Recording, Step},
 };
 
@@ -12,7 +13,7 @@ use super::{
     Task,
     curve::{Subject, forecast},
     published::{Published, PublishedCurve, Ratios},
-    table,
+    score, table,
 };
 use crate::{forecast::replays::Watch, replay};
 
@@ -35,7 +36,7 @@ fn published_curves_have_a_source_and_are_sane() {
         assert!(points.iter().all(|(_, kept)| (0.0..=1.05).contains(kept)), "{points:?}");
         assert_eq!(curve.first().unwrap().0, 2, "{}", curve.name);
         assert!(ratios.client_over_server.contains_key(&curve.client), "{}", curve.name);
-        curve.scenario().exists().unwrap();
+        published.scenario(curve).exists().unwrap();
         assert!(curve.timed.contains(&Part::Server), "{}", curve.name);
         knee_lies_on_the_curve(curve, &points);
     }
@@ -56,26 +57,71 @@ fn knee_lies_on_the_curve(curve: &PublishedCurve, points: &[(u32, f64)]) {
 
 #[test]
 fn recordings_are_named_once() {
-    let published = Published::shipped().unwrap();
-    let mut names: Vec<&str> = published.curves.iter().map(|c| c.recording.as_str()).collect();
+    let all = [Published::shipped().unwrap(), Published::held_out().unwrap()];
+    let curves = || all.iter().flat_map(|published| &published.curves);
+    let mut names: Vec<&str> = curves().map(|curve| curve.recording.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), published.curves.len());
+    assert_eq!(names.len(), curves().count());
 }
 
 #[test]
 fn every_published_curve_has_a_recording_that_can_be_replayed() {
-    let (published, ratios) = (Published::shipped().unwrap(), Ratios::shipped().unwrap());
-    let task = Task { published: &published, ratios: &ratios, seed: 1 };
-    let found = task.recordings(Path::new(RECORDINGS)).unwrap();
-    for (curve, found) in published.curves.iter().zip(found) {
-        let recording = found.unwrap_or_else(|reason| panic!("{}: {reason}", curve.name));
-        replay::check(&recording).unwrap();
-        assert_eq!(recording.stack.name, curve.stack);
-        for text in [&recording.stack.path, &recording.stack.build, &recording.command[0]] {
-            assert!(!text.contains("/home") && !text.starts_with('/'), "a folder of ours: {text}");
+    let ratios = Ratios::shipped().unwrap();
+    for published in [Published::shipped().unwrap(), Published::held_out().unwrap()] {
+        let task = Task { published: &published, ratios: &ratios, seed: 1 };
+        let found = task.recordings(Path::new(RECORDINGS));
+        for (curve, found) in published.curves.iter().zip(found) {
+            let recording = found.unwrap_or_else(|reason| panic!("{}: {reason}", curve.name));
+            replay::check(&recording).unwrap();
+            assert_eq!(recording.stack.name, curve.stack);
+            let Identity { path, build, .. } = &recording.stack;
+            for text in [path, build, &recording.command[0]] {
+                let is_ours = text.contains("/home") || text.starts_with('/');
+                assert!(!is_ours, "a folder of ours: {text}");
+            }
         }
     }
+}
+
+/// What the committed document says is what its curves come to, and which curves those are is what
+/// the published files say: none that is held out is judged, fitted or was looked at in a revision.
+#[test]
+fn the_committed_tallies_are_those_of_the_committed_curves() {
+    let home = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let run = journal::read(&home.join("results/validation.json")).unwrap();
+    let committed = run.validation.unwrap();
+    let (published, held_out) = (Published::shipped().unwrap(), Published::held_out().unwrap());
+    for (curves, of) in [(&committed.curves, &published), (&committed.held_out, &held_out)] {
+        let names = |curve: &ValidatedCurve| (curve.name.clone(), curve.source.clone());
+        let told: Vec<_> = curves.iter().map(names).collect();
+        let wanted = of.curves.iter().map(|curve| (curve.name.clone(), of.source()));
+        assert_eq!(told, wanted.collect::<Vec<_>>());
+        for (curve, of_curve) in curves.iter().zip(&of.curves) {
+            let points = curve.points.iter().map(|point| (point.threads, point.published));
+            assert_eq!(points.collect::<Vec<_>>(), of_curve.points(of.cores), "{}", curve.name);
+        }
+    }
+    assert!(held_out.revisions.is_empty() && !held_out.curves.iter().any(|curve| curve.fitted));
+    assert_eq!(committed.score, score::judged(&committed.curves));
+    assert_eq!(committed.held_out_score, score::score(&committed.held_out));
+    assert_eq!(committed.revisions, published.revisions);
+    let page = include_str!("../../../FORECAST.md");
+    let text = table::text(&committed, &published, &Ratios::shipped().unwrap());
+    let told: Vec<&str> = text.lines().filter(|line| is_on_the_page(line)).collect();
+    assert_eq!(told.len(), 6, "{text}");
+    for line in told {
+        assert!(page.contains(line), "FORECAST.md does not say: {line}");
+    }
+    let (_, changed) = page.split_once("## What was changed while looking at the truth").unwrap();
+    let (changed, _) = changed.split_once("\n## ").unwrap();
+    let is_one = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit());
+    assert_eq!(changed.lines().filter(is_one).count(), committed.revisions.len());
+}
+
+/// Which lines `./check --only forecast` chooses.
+fn is_on_the_page(line: &str) -> bool {
+    ["unfitted", "baseline", "rank", "held out"].iter().any(|start| line.starts_with(start))
 }
 
 /// All curves at all points take a minute of a release build: `./check --only forecast`.
@@ -177,6 +223,21 @@ fn who_times_the_setup_sees_it_wait() {
 }
 
 #[test]
+fn a_curve_without_rates_goes_by_the_time_that_was_recorded() {
+    let held_out = Published::held_out().unwrap();
+    let ratios = Ratios::shipped().unwrap();
+    let curve = held_out.curves.iter().find(|curve| curve.stack == "openssl@3.4").unwrap();
+    let native = ByPart { server: 40_000.0, client: 60_000.0, ..ByPart::default() };
+    let recording = Recording { native_ns: Some(native), ..counter() };
+    let subject = Subject { curve, recording: &recording, ratios: &ratios, seed: 1 };
+    let stop = Interrupt::default();
+    // A loop of 100 us with one transfer of 10 is full at ten threads, and flat from there on.
+    let made = forecast(&subject, 1e4, &[40, 64], false, &Watch::silent(&stop)).unwrap();
+    near(made.efficiencies[0], 20.0 / 40.0);
+    near(made.efficiencies[1], 20.0 / 64.0);
+}
+
+#[test]
 fn a_recording_of_another_stack_is_not_taken() {
     let folder = tempfile::tempdir().unwrap();
     let file = |of: &str| Path::new(of).join("rustls-0.23.16-ticket-1.2.json.gz");
@@ -186,7 +247,7 @@ fn a_recording_of_another_stack_is_not_taken() {
     std::fs::copy(Path::new(RECORDINGS).join(right), folder.path().join(right)).unwrap();
     let (published, ratios) = (Published::shipped().unwrap(), Ratios::shipped().unwrap());
     let task = Task { published: &published, ratios: &ratios, seed: 1 };
-    let found = task.recordings(folder.path()).unwrap();
+    let found = task.recordings(folder.path());
     let at = |name| published.curves.iter().position(|curve| curve.recording == name).unwrap();
     assert!(found[at("rustls-0.23.17-ticket-1.2")].is_ok());
     let reason = found[at("rustls-0.23.16-ticket-1.2")].as_ref().unwrap_err();
@@ -231,7 +292,7 @@ fn what_is_missing_and_what_missed_is_in_the_table() {
         ValidatedCurve { failure: Some("no such file".into()), ..with("three", Vec::new()) },
     ];
     let validation =
-        Validation { profile: Profile::default(), score: super::score::score(&curves), curves };
+        super::validation(Profile::default(), curves, Vec::new(), vec!["one change".into()]);
     let (published, ratios) = (Published::shipped().unwrap(), Ratios::shipped().unwrap());
     let text = table::text(&validation, &published, &ratios);
     let row = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
@@ -240,5 +301,7 @@ fn what_is_missing_and_what_missed_is_in_the_table() {
     assert!(row("three").ends_with("no forecast: no such file"), "{text}");
     assert!(text.contains("published 3.4.0; recorded 3.4.9"), "{text}");
     assert!(text.contains("cannot be judged, recordings are missing"), "{text}");
+    assert!(text.contains("baseline, every thread keeps all: 1 of the same 1 curves"), "{text}");
+    assert!(text.contains("revised 1 times") && text.contains("1. one change"), "{text}");
     assert!(text.contains("rustls.dev/perf/2024-11-28-threading"), "{text}");
 }
