@@ -131,7 +131,7 @@ fn every_file_on_the_page_leads_to_the_backend() {
         assert_eq!(site.reached(port.address()), b"reached", "{kind}:\n{text}");
     }
     let pairs = ["hitch", "haproxy", "nginx", "stunnel", "sh"].map(|kind| [kind, "toml"]);
-    assert_eq!(kinds, [&["sh"], pairs.as_flattened()].concat());
+    assert_eq!(kinds, [&["sh"][..], pairs.as_flattened()].concat());
 }
 
 /// A key that the page names is one that a configuration has.
