@@ -61,6 +61,21 @@ fn the_configuration_of_the_readme_reaches_its_backends_and_redirects() {
     assert!(answer(admin).starts_with("HTTP/1.1 200 "), "{}", answer(admin));
 }
 
+/// What the package comes with is in order as soon as there is a certificate.
+#[test]
+fn the_six_lines_of_the_package_are_in_order() {
+    let text = include_str!("../../../packaging/sealane.minimal.toml");
+    assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 6, "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let leaf = Authority::new().leaf(KeyKind::P256, &NAMES);
+    std::fs::write(folder.path().join("site.pem"), leaf).unwrap();
+    let certificates = folder.path().display().to_string();
+    let file = folder.path().join("sealane.toml");
+    std::fs::write(&file, text.replace("/etc/sealane/certificates", &certificates)).unwrap();
+    let check = Command::new(BINARY).args(["check", "--config"]).arg(&file).output().unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}
+
 /// The unit starts what the lines install.
 #[test]
 fn the_lines_that_install_put_each_file_where_the_unit_looks() {
