@@ -182,6 +182,7 @@ fn older_versions_of_rustls_shake_hands_and_resume() {
                     pin: Vec::new(),
                     window_ms: 0,
                     fixed: Some(Fixed { warm_up: 1, count: 3 }),
+                    bulk: false,
                     fault: None,
                     time_holds: false,
                 })

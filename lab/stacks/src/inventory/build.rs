@@ -259,6 +259,7 @@ impl Work {
             pin: Vec::new(),
             window_ms: 0,
             fixed: Some(Fixed { warm_up: 1, count: 1 }),
+            bulk: false,
             fault: None,
             time_holds: false,
         })?;

@@ -405,6 +405,7 @@ fn count(made: &Made) -> CountResult {
     CountResult {
         stack: made.name.into(),
         scenario: Scenario::default(),
+        unit: None,
         instructions: Some(BySide {
             server: made.server_us * 13_500.0,
             client: made.client_us * 13_400.0,
