@@ -378,6 +378,9 @@ pub struct CountResult {
     pub stack: String,
     /// What was asked of it.
     pub scenario: Scenario,
+    /// What the figures are per, if not a handshake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// Instructions per handshake, by side (`server`, `client`).
     pub instructions: Option<BySide<f64>>,
     /// How far the repeats' instructions lie apart, as a share of them: random bytes decide how

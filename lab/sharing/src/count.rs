@@ -75,6 +75,12 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stack",
         "repeats", "handshakes", "instructions", "locks", "lines"])]
     serve: Option<PathBuf>,
+    /// What is done with it so often
+    #[arg(long, default_value = "echo", requires = "serve")]
+    load: Load,
+    /// It speaks TLS to its backend too
+    #[arg(long, requires = "serve")]
+    backend_tls: bool,
     #[command(flatten)]
     asked: Asked,
     /// Counts so often and says whether every time gave the same
@@ -112,9 +118,9 @@ impl Arguments {
 /// A scenario on the command line.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Asked {
-    /// How the handshake goes
+    /// How the handshake goes, or `bulk`: what a MiB takes after a full one
     #[arg(long, default_value = "full")]
-    kind: Kind,
+    kind: Counted,
     /// The protocol version
     #[arg(long, default_value = "1.3")]
     tls: Version,
@@ -142,10 +148,19 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Whether bytes are asked for, not handshakes.
+    pub fn is_bulk(&self) -> bool {
+        self.kind == Counted::Bulk
+    }
+
     /// What is asked for.
     pub fn scenario(&self) -> Scenario {
         Scenario {
-            kind: self.kind,
+            kind: match self.kind {
+                Counted::Bulk | Counted::Full => Kind::Full,
+                Counted::SessionId => Kind::SessionId,
+                Counted::Ticket => Kind::Ticket,
+            },
             version: self.tls,
             cipher: self.cipher,
             group: self.group,
@@ -158,6 +173,16 @@ impl Asked {
     }
 }
 
+/// The kinds of a handshake, and bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Counted {
+    /// A MiB from the server to the client, in full records
+    Bulk,
+    Full,
+    SessionId,
+    Ticket,
+}
+
 /// `true` if all went well and every repeat gave the same.
 ///
 /// # Errors
@@ -165,6 +190,12 @@ impl Asked {
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if arguments.record.is_some() && arguments.stack.len() != 1 {
         return Err(Error::Check("--record is of one stack; run it once for each".into()));
+    }
+    if arguments.asked.is_bulk() && (arguments.record.is_some() || arguments.serve.is_some()) {
+        return Err(Error::Check(
+            "--kind bulk is of stacks, and has no recording; a running server has --load bulk"
+                .into(),
+        ));
     }
     let folder = arguments.record.as_deref().and_then(Path::parent);
     if let Some(folder) = folder.filter(|it| !it.as_os_str().is_empty() && !it.is_dir()) {
@@ -178,13 +209,15 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     let mut well = true;
     if let Some(sealane) = &arguments.serve {
-        let result = serve::sealane(sealane, &arguments.asked.scenario(), &tools)?;
+        let work = (arguments.load, arguments.backend_tls);
+        let result = serve::sealane(sealane, &arguments.asked.scenario(), work, &tools)?;
         show(&table::text(&result))?;
         show(serve::NOTE)?;
         journal.run.counts.push(result);
     }
     for stack in &arguments.stack {
-        let subject = Subject::new(stack, arguments.asked.scenario(), None)?;
+        let mut subject = Subject::new(stack, arguments.asked.scenario(), None)?;
+        subject.is_bulk = arguments.asked.is_bulk();
         let (result, differences) = match counted(&subject, arguments, &tools) {
             Ok(result) => result,
             Err(Error::Check(reason) | Error::Unsupported(reason)) => {

@@ -92,6 +92,7 @@ fn trial(stack: &str, scenario: &Scenario, credentials: &Path) -> Reply {
         pin: Vec::new(),
         window_ms: 0,
         fixed: Some(Fixed { warm_up: 1, count: 3 }),
+        bulk: false,
         fault: None,
         time_holds: false,
     })

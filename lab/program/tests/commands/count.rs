@@ -42,6 +42,24 @@ fn locks_of_openssl_are_the_same_three_times() {
 }
 
 #[test]
+fn bytes_are_counted_per_mib_of_a_connection_that_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    let asked = ["--stack=openssl", "--kind=bulk", "--locks", "--json"];
+    let output = count(&asked).arg(&json).output().unwrap();
+    let text = text(&output);
+    assert!(output.status.success() && text.contains("per MiB"), "{text}");
+    let run: Run = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let counted = &run.counts[0];
+    assert_eq!(counted.unit.as_deref(), Some("MiB"));
+    // A handshake of any OpenSSL takes more locks than 64 records.
+    let read = &counted.locks.as_ref().unwrap().read;
+    assert!(read.server < 64.0 && read.client < 64.0, "{read:?}");
+    let refused = count(&["--stack=openssl", "--kind=bulk", "--record=x"]).output().unwrap();
+    assert!(!refused.status.success(), "{refused:?}");
+}
+
+#[test]
 fn missing_valgrind_is_told_with_the_package_that_brings_it() {
     for what in ["--lines", "--instructions"] {
         let output = count(&["--stack=openssl", what]).env("PATH", "").output().unwrap();

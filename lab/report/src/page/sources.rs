@@ -245,7 +245,11 @@ impl Outcome for CountResult {
     const KIND: &'static str = "count";
 
     fn parts(&self) -> Vec<&'static str> {
-        let Self { instructions, locks, shared_writes, .. } = self;
+        let Self { instructions, locks, shared_writes, unit, .. } = self;
+        if unit.is_some() {
+            // A page has figures per handshake alone.
+            return Vec::new();
+        }
         let parts = [
             ("instructions", instructions.is_some()),
             ("locks", locks.is_some()),

@@ -75,33 +75,44 @@ pub(crate) struct Wanted {
     pub(crate) writes: bool,
 }
 
-/// Counts shared writes of the binary `sealane`, with two lanes, in `scenario`.
+/// Counts shared writes of the binary `sealane`, with two lanes, in `scenario`; `with_tls` to a
+/// backend in TLS too.
 ///
 /// # Errors
 /// Those of [`Server::count`].
 pub(super) fn sealane(
     binary: &Path,
     scenario: &Scenario,
+    (load, with_tls): (Load, bool),
     tools: &Tools,
 ) -> Result<CountResult, Error> {
     let binary = binary.canonicalize().map_err(|_| Error::Missing {
         program: format!("sealane ({})", binary.display()),
         remedy: "lab/build-for-counting".into(),
     })?;
-    let mut command = vec![binary.display().to_string()];
-    command.extend(SEALANE.map(str::to_owned));
+    let config = [
+        SEALANE,
+        if with_tls { TLS_BACKEND } else { BACKEND },
+        if scenario.client_certificate { CLIENTS } else { "" },
+    ];
+    let (connections, at_once) = match load.on_kept() {
+        Some(_) => (OPERATIONS_KEPT, KEPT),
+        None => (CONNECTIONS, 1),
+    };
+    let words = [&*binary.display().to_string(), "serve", "--config", "{folder}/sealane.toml"];
     let server = Server {
         name: "sealane serve".into(),
-        command,
-        files: BTreeMap::new(),
+        command: words.map(str::to_owned).into(),
+        files: [("sealane.toml".to_owned(), config.concat())].into(),
         scenario: scenario.clone(),
-        connections: CONNECTIONS,
-        each: Connections { load: Load::Echo, proxy_header: ProxyHeader::Off, at_once: 1 },
+        connections,
+        each: Connections { load, proxy_header: ProxyHeader::Off, at_once },
     };
     let counts = server.count(Wanted { writes: true, ..Wanted::default() }, tools)?;
     Ok(CountResult {
         stack: server.name,
         scenario: scenario.clone(),
+        unit: Some(load.unit().0.to_owned()),
         repeats: 1,
         instructions: Some(BySide { server: counts.instructions, client: 0.0 }),
         shared_writes: Some(counts.writes),
@@ -151,6 +162,11 @@ impl Server {
         [1, 2, 3].map(|times| times * self.connections)
     }
 
+    /// By how much lengths differ, in what figures are per.
+    fn step(&self) -> f64 {
+        self.connections as f64 * self.each.load.unit().1
+    }
+
     /// Lock calls per connection, of one run at its own speed.
     fn locks(&self, tools: &Tools) -> Result<LockCounts, Error> {
         let mut placed = self.placed(tools)?;
@@ -174,7 +190,7 @@ impl Server {
             )));
         }
         let (steps, shared) = tables.steps();
-        Ok(locks::slope(&steps, shared, self.connections as f64))
+        Ok(locks::slope(&steps, shared, self.step()))
     }
 
     /// Per connection, of all processes, of three runs.
@@ -192,7 +208,7 @@ impl Server {
             running.end()?;
             *sum = counted_in(&folder).map_err(|reason| running.with_words(&reason))?;
         }
-        let step = slope::smaller_step(sums) as f64 / self.connections as f64;
+        let step = slope::smaller_step(sums) as f64 / self.step();
         match step > 0.0 {
             true => Ok(step),
             false => Err(Error::Check(format!(
@@ -217,7 +233,7 @@ impl Server {
             }
             (error, _) => error,
         })?;
-        let step = self.connections as f64;
+        let step = self.step();
         let shared = lengths.each_ref().map(|length| &length.shared[..]);
         let grown = slope::grown(shared, step, Writer::Instruction, &traces.symbols());
         let instructions = slope::smaller_step(lengths.map(|length| length.instructions));
@@ -233,9 +249,15 @@ impl Server {
     ) -> Result<[Length; LENGTHS], Error> {
         let how = (instrument, "memory trace");
         let mut running = Running::start(placed, how, tools, &mut || traces.look())?;
-        let warm_up = (self.connections, "warming up");
-        running.round(warm_up, &mut || traces.look())?;
-        let _ = traces.take();
+        for _ in 0..TRIES_MAX {
+            running.round((self.connections, "warming up"), &mut || traces.look())?;
+            let Taken { works, .. } = traces.take();
+            // Connections that stay, stay where the kernel dealt them.
+            if self.each.load.on_kept().is_none() || self.must_share(&works).is_ok() {
+                break;
+            }
+            running.begin_anew()?;
+        }
         let mut lengths = Vec::new();
         for (at, connections) in self.lengths().into_iter().enumerate() {
             let which = format!("round {} of {LENGTHS}", at + 1);
@@ -318,11 +340,13 @@ impl Server {
         fs::write(&pem_file, pem).map_err(Error::file(&pem_file))?;
         let reserved = reserve::port()?;
         let address = reserved.address();
-        let backend = load::backend()?;
+        let backend = load::backend(None)?;
+        let backend_tls = load::backend(Some(load::backend_config(&credentials)?))?;
         let values = [
             address.port().to_string(),
             backend.to_string(),
             backend.port().to_string(),
+            backend_tls.to_string(),
             pem_file.display().to_string(),
             credentials.root().display().to_string(),
             folder.display().to_string(),
@@ -406,30 +430,44 @@ fn instructions_in(text: &str) -> Option<u64> {
 }
 
 /// What the figures leave out.
-pub(super) const NOTE: &str = "\
-  per connection: handshake, one byte to the backend and back, end. The kernel's work, and what it
-  shares, is not visible to valgrind.\n";
+pub(super) const NOTE: &str =
+    "  The kernel's work, and what it shares, is not visible to valgrind.\n";
 /// What stands in a command or a file for: the port to listen at, the address of a backend at
-/// 127.0.0.1 that sends back what it gets, its port, a file with a certificate and its key, one
-/// with the authority that signs those of servers and clients, the folder of the files.
-pub(crate) const PLACEHOLDERS: [&str; 6] =
-    ["{port}", "{backend}", "{backend_port}", "{cert}", "{root}", "{folder}"];
+/// 127.0.0.1 that sends back what it gets, its port, the address of one that does so in TLS 1.3 as
+/// `localhost`, a file with a certificate and its key, one with the authority that signs those of
+/// servers and clients, the folder of the files.
+pub(crate) const PLACEHOLDERS: [&str; 7] =
+    ["{port}", "{backend}", "{backend_port}", "{backend_tls}", "{cert}", "{root}", "{folder}"];
 const CONNECTIONS: u64 = 8;
+/// Connections that stay: that all go to one of two lanes has a chance of 1 in 128.
+const KEPT: u64 = 8;
+const OPERATIONS_KEPT: u64 = 16;
 /// Debian's, where they are not called as the program.
 const PACKAGES: [(&str, &str); 2] = [("nginx", "nginx-light"), ("stunnel", "stunnel4")];
 /// A name that its standard library asks for in the environment.
 const RUST: &[u8] = b"RUST_BACKTRACE";
-const SEALANE: [&str; 9] = [
-    "serve",
-    "--lanes",
-    "2",
-    "--listen",
-    "127.0.0.1:{port}",
-    "--backend",
-    "{backend}",
-    "--certificates",
-    "{cert}",
-];
+/// Without what is done by the clock, which grows with the time of the trace.
+const SEALANE: &str = "\
+lanes = 2
+watch = false
+# Under valgrind a handshake takes long, and waits for others.
+limits = { connect_timeout = \"300s\", handshake_timeout = \"300s\" }
+[[listener]]
+address = \"127.0.0.1:{port}\"
+certificates = [\"{cert}\"]
+";
+const BACKEND: &str = "backends = [\"{backend}\"]\n";
+const CLIENTS: &str = "\
+[listener.clients]
+certificates = \"required\"
+roots = [\"{root}\"]
+";
+const TLS_BACKEND: &str = "\
+backends = [\"tls://{backend_tls}\"]
+[listener.backend_tls]
+roots = [\"{root}\"]
+server_name = \"localhost\"
+";
 /// How many times the work of the second thread the first may do.
 const THREAD_SHARE_MAX: u64 = 12;
 /// Tries of a round whose connections all went to one thread.

@@ -35,6 +35,8 @@ pub(super) struct Subject {
     /// The stack's name or path.
     pub(super) stack: String,
     scenario: Scenario,
+    /// Whether MiB are counted, not handshakes.
+    pub(super) is_bulk: bool,
     fault: Option<Fault>,
     binary: PathBuf,
 }
@@ -50,7 +52,7 @@ impl Subject {
         fault: Option<Fault>,
     ) -> Result<Self, Error> {
         let binary = env::current_exe().map_err(Error::io("this program's path"))?;
-        Ok(Self { stack: stack.to_owned(), scenario, fault, binary })
+        Ok(Self { stack: stack.to_owned(), scenario, is_bulk: false, fault, binary })
     }
 
     /// Without figures yet.
@@ -58,6 +60,7 @@ impl Subject {
         CountResult {
             stack: self.stack.clone(),
             scenario: self.scenario.clone(),
+            unit: self.is_bulk.then(|| "MiB".to_owned()),
             repeats: 1,
             ..CountResult::default()
         }
@@ -220,6 +223,7 @@ impl Subject {
             pin: Vec::new(),
             window_ms: 0,
             fixed: Some(fixed),
+            bulk: self.is_bulk,
             fault: self.fault,
             time_holds: false,
         })

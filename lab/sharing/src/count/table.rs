@@ -24,7 +24,8 @@ pub(super) fn text(result: &CountResult) -> String {
         let _ = writeln!(out, "  no figures: {failure}");
         return out;
     }
-    let _ = writeln!(out, "{:44} {:>12} {:>12}", "  per handshake", "server", "client");
+    let per = format!("  per {}", result.unit.as_deref().unwrap_or("handshake"));
+    let _ = writeln!(out, "{per:44} {:>12} {:>12}", "server", "client");
     if let Some(instructions) = &result.instructions {
         row(&mut out, "instructions, thousands", scaled(*instructions, 1e-3), 0);
         if let Some(spread) = &result.instructions_spread {

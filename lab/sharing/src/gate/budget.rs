@@ -46,7 +46,7 @@ impl Subject {
     /// What its figures are divided by.
     pub(super) fn unit(&self) -> &'static str {
         match self {
-            Self::Server(_) => "connection",
+            Self::Server(server) => server.each.load.unit().0,
             Self::Stack(_) => "handshake",
             Self::Test(_) => "operation",
         }
@@ -430,6 +430,19 @@ b.toml:23: [[server]] number 1: files has names of files without a folder";
                 && server.each.proxy_header == ProxyHeader::V2)
         };
         assert_eq!(budget.entries.iter().filter(|entry| shows(entry)).count(), 2);
+        for load in [Load::Bulk, Load::Request] {
+            let with_tls = |entry: &Entry| match &entry.subject {
+                Subject::Server(server) if server.each.load == load => {
+                    Some(server.files.values().any(|file| file.contains("{backend_tls}")))
+                }
+                _ => None,
+            };
+            let backends: Vec<bool> = budget.entries.iter().filter_map(with_tls).collect();
+            assert_eq!(backends, [false, true], "{load:?}, to a plain and to a TLS backend");
+        }
+        let is_none = |limit: &Limit| limit.figure == Figure::Writes && limit.max <= 0.0;
+        let all = budget.entries.iter().all(|entry| entry.limits.iter().any(is_none));
+        assert!(all, "each holds shared writes to none");
         let text = include_str!("../../../budget.toml");
         let budget = Budget::parse("lab/budget.toml", text).unwrap_or_else(|told| panic!("{told}"));
         let names: Vec<_> = budget.entries.iter().map(|entry| entry.name.as_str()).collect();

@@ -160,6 +160,7 @@ impl Bench<'_> {
             pin: self.settings.pinned(threads),
             window_ms: self.settings.window_ms,
             fixed: None,
+            bulk: false,
             fault: self.settings.fault_of(&series.stack),
             time_holds: false,
         })?;

@@ -41,6 +41,9 @@ pub struct Handshakes {
     /// numbers.
     #[serde(default)]
     pub fixed: Option<Fixed>,
+    /// MiB of one connection of each thread instead of handshakes, server to client; with `fixed`.
+    #[serde(default)]
+    pub bulk: bool,
     /// A fault to commit, which the harness must find: a test interface.
     #[serde(default)]
     pub fault: Option<Fault>,

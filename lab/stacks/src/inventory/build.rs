@@ -324,6 +324,7 @@ fn first_handshake(stack: String, scenario: Scenario, credentials: PathBuf) -> H
         pin: Vec::new(),
         window_ms: 0,
         fixed: Some(Fixed { warm_up: 1, count: 1 }),
+        bulk: false,
         fault: None,
         time_holds: false,
     }

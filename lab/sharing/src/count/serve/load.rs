@@ -5,7 +5,7 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -13,7 +13,8 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, ServerConnection,
+    StreamOwned,
     client::Resumption,
     crypto::{CryptoProvider, aws_lc_rs},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
@@ -24,13 +25,37 @@ use sealane_lab_model::{
     scenario::{Group, Kind, Scenario, Version},
 };
 
-/// What a connection does.
+/// What is done so often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Load {
-    /// A handshake, one byte to the backend and back, and the end.
+    /// A piece of 32 KiB to the backend and back, on connections that stay
+    Bulk,
+    /// A connection: its handshake, one byte to the backend and back, the end
     Echo,
-    /// A handshake and the end.
+    /// A connection: its handshake and the end
     Handshake,
+    /// A request of 100 bytes to the backend and as many back, on connections that stay
+    Request,
+}
+
+impl Load {
+    /// What the figures are per, and how much of it one operation is.
+    pub(crate) fn unit(self) -> (&'static str, f64) {
+        match self {
+            Self::Bulk => ("MiB relayed", (2 * PIECE_BYTES) as f64 / MIB),
+            Self::Echo | Self::Handshake => ("connection", 1.0),
+            Self::Request => ("request", 1.0),
+        }
+    }
+
+    /// How many bytes go to the backend and back, on connections that stay.
+    pub(super) fn on_kept(self) -> Option<usize> {
+        match self {
+            Self::Bulk => Some(PIECE_BYTES),
+            Self::Echo | Self::Handshake => None,
+            Self::Request => Some(REQUEST_BYTES),
+        }
+    }
 }
 
 /// With which PROXY header a connection begins, as of a balancer that has a client.
@@ -62,7 +87,7 @@ impl ProxyHeader {
 pub(crate) struct Connections {
     pub(crate) load: Load,
     pub(crate) proxy_header: ProxyHeader,
-    /// Open at the same time.
+    /// Open at the same time; of those that stay, all.
     pub(crate) at_once: u64,
 }
 
@@ -76,8 +101,10 @@ pub(super) struct Client {
     resumes: bool,
     /// Whether one has ended, and so brought tickets.
     has_ended: AtomicBool,
-    /// Connections of the round that is under way.
+    /// Operations of the round that is under way.
     finished: AtomicU64,
+    /// Connections that stay.
+    kept: Mutex<Vec<Tls>>,
 }
 
 impl Client {
@@ -95,16 +122,20 @@ impl Client {
             resumes: kind == Kind::Ticket,
             has_ended: AtomicBool::new(false),
             finished: AtomicU64::new(0),
+            kept: Mutex::default(),
         }
     }
 
-    /// Does so many connections.
+    /// Does so many operations.
     ///
     /// # Errors
     /// What went wrong with one.
-    pub(super) fn connect(&self, connections: u64) -> Result<(), Error> {
+    pub(super) fn work(&self, operations: u64) -> Result<(), Error> {
         self.finished.store(0, Ordering::Relaxed);
-        let mut left = connections;
+        if let Some(bytes) = self.connections.load.on_kept() {
+            return self.on_kept(operations, bytes);
+        }
+        let mut left = operations;
         while left > 0 {
             let now = left.min(self.connections.at_once);
             self.together(now)?;
@@ -114,9 +145,45 @@ impl Client {
         Ok(())
     }
 
-    /// Connections that have ended of those that were asked for last.
+    /// Operations that have ended of those that were asked for last.
     pub(super) fn finished(&self) -> u64 {
         self.finished.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connections that stay: the next ones may go to other threads.
+    pub(super) fn begin_anew(&self) -> Result<(), Error> {
+        let kept = std::mem::take(&mut *self.kept());
+        kept.into_iter().try_for_each(|tls| self.finish(tls))
+    }
+
+    /// So many operations in turn on the connections that stay, one after the other.
+    fn on_kept(&self, operations: u64, bytes: usize) -> Result<(), Error> {
+        let mut kept = self.kept();
+        while (kept.len() as u64) < self.connections.at_once {
+            kept.push(self.open()?);
+        }
+        let piece: Vec<u8> = (0..=u8::MAX).cycle().take(bytes).collect();
+        let in_turn = (0..kept.len()).cycle();
+        for (_, at) in (0..operations).zip(in_turn) {
+            self.there_and_back(&mut kept[at], &piece)?;
+            self.finished.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Tls>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn there_and_back(&self, tls: &mut Tls, piece: &[u8]) -> Result<(), Error> {
+        tls.write_all(piece).and_then(|()| tls.flush()).map_err(self.failed("send to"))?;
+        let mut back = vec![0; piece.len()];
+        tls.read_exact(&mut back).map_err(self.failed("read from"))?;
+        if back != piece {
+            let name = &self.server;
+            return Err(Error::Check(format!("{name} brought back other bytes than were sent")));
+        }
+        Ok(())
     }
 
     /// So many connections, all of them open before the first one ends.
@@ -153,15 +220,7 @@ impl Client {
 
     fn finish(&self, mut tls: Tls) -> Result<(), Error> {
         if self.connections.load == Load::Echo {
-            tls.write_all(b"?").map_err(self.failed("send to"))?;
-            let mut byte = [0];
-            tls.read_exact(&mut byte).map_err(self.failed("read from"))?;
-            if byte != *b"?" {
-                let name = &self.server;
-                return Err(Error::Check(format!(
-                    "{name} brought back another byte than was sent"
-                )));
-            }
+            self.there_and_back(&mut tls, b"?")?;
         }
         tls.conn.send_close_notify();
         let _ = tls.flush();
@@ -192,30 +251,67 @@ fn each<T: Send>(work: Vec<impl FnOnce() -> Result<T, Error> + Send>) -> Result<
     })
 }
 
-/// Sends back what it gets, for as long as this process lives.
+/// Sends back what it gets, for as long as this process lives; if `tls` is given, in TLS.
 ///
 /// # Errors
 /// The system refuses.
-pub(super) fn backend() -> Result<SocketAddr, Error> {
+pub(super) fn backend(tls: Option<Arc<ServerConfig>>) -> Result<SocketAddr, Error> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::io("listen"))?;
     let address = listener.local_addr().map_err(Error::io("listen"))?;
     thread::spawn(move || {
         for connection in listener.incoming() {
-            let Ok(mut connection) = connection else { continue };
-            thread::spawn(move || {
-                let mut bytes = [0; 16];
-                loop {
-                    match connection.read(&mut bytes) {
-                        Ok(0) => break,
-                        Ok(some) if connection.write_all(&bytes[..some]).is_ok() => {}
-                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                        _ => break,
-                    }
-                }
+            let Ok(connection) = connection else { continue };
+            let tls = tls.clone();
+            thread::spawn(move || match tls.map(ServerConnection::new) {
+                None => echo(connection),
+                Some(Ok(tls)) => echo(StreamOwned::new(tls, connection)),
+                Some(Err(_)) => {}
             });
         }
     });
     Ok(address)
+}
+
+fn echo(mut stream: impl Read + Write) {
+    let mut bytes = vec![0; PIECE_BYTES];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(some) => {
+                if stream.write_all(&bytes[..some]).and_then(|()| stream.flush()).is_err() {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+}
+
+/// How a backend answers in TLS, with the server's own certificate.
+///
+/// # Errors
+/// The library refuses it.
+pub(super) fn backend_config(credentials: &Credentials) -> Result<Arc<ServerConfig>, Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let (chain, key) = identity(credentials, Side::Server)?;
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(|error| wrong(&error))?;
+    Ok(Arc::new(config))
+}
+
+fn identity(credentials: &Credentials, side: Side) -> Result<Identity, Error> {
+    let chain = CertificateDer::from_pem_file(credentials.certificate(side));
+    let key = PrivateKeyDer::from_pem_file(credentials.key(side));
+    Ok((vec![chain.map_err(|error| wrong(&error))?], key.map_err(|error| wrong(&error))?))
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn wrong(error: &dyn std::fmt::Display) -> Error {
+    Error::Check(error.to_string())
 }
 
 /// What the client of `scenario` offers and whom it trusts.
@@ -237,7 +333,6 @@ pub(super) fn config(
         Group::X25519MlKem768 => aws_lc_rs::kx_group::X25519MLKEM768,
     };
     let provider = CryptoProvider { kx_groups: vec![group], ..aws_lc_rs::default_provider() };
-    let wrong = |error: &dyn std::fmt::Display| Error::Check(error.to_string());
     let root = CertificateDer::from_pem_file(credentials.root()).map_err(|error| wrong(&error))?;
     let mut roots = RootCertStore::empty();
     roots.add(root).map_err(|error| wrong(&error))?;
@@ -246,12 +341,8 @@ pub(super) fn config(
         .map_err(|error| wrong(&error))?
         .with_root_certificates(roots);
     let mut config = if scenario.client_certificate {
-        let chain = CertificateDer::from_pem_file(credentials.certificate(Side::Client));
-        let key = PrivateKeyDer::from_pem_file(credentials.key(Side::Client));
-        let chain = vec![chain.map_err(|error| wrong(&error))?];
-        builder
-            .with_client_auth_cert(chain, key.map_err(|error| wrong(&error))?)
-            .map_err(|error| wrong(&error))?
+        let (chain, key) = identity(credentials, Side::Client)?;
+        builder.with_client_auth_cert(chain, key).map_err(|error| wrong(&error))?
     } else {
         builder.with_no_client_auth()
     };
@@ -264,10 +355,25 @@ pub(super) fn config(
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 const END_BYTES_MAX: u64 = 64 * 1024;
 const END_TIME_MAX: Duration = Duration::from_secs(10);
+const MIB: f64 = 1_048_576.0;
+/// Little enough to lie in the buffers of sockets while nobody reads it.
+const PIECE_BYTES: usize = 32 * 1024;
+const REQUEST_BYTES: usize = 100;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_are_per_what_a_load_says() {
+        let (unit, much) = Load::Bulk.unit();
+        assert_eq!(unit, "MiB relayed");
+        // 32 KiB there and as much back.
+        assert!((much * 16.0 - 1.0).abs() < f64::EPSILON, "{much}");
+        assert_eq!(Load::Request.unit(), ("request", 1.0));
+        assert_eq!(Load::Echo.unit(), ("connection", 1.0));
+        assert_eq!([Load::Request, Load::Echo].map(Load::on_kept), [Some(REQUEST_BYTES), None]);
+    }
 
     #[test]
     fn headers_are_as_long_as_they_say() {

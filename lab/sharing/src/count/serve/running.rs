@@ -114,6 +114,14 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// Ends the connections that stay, so that the next ones may go to other threads.
+    ///
+    /// # Errors
+    /// What went wrong with one.
+    pub(super) fn begin_anew(&mut self) -> Result<(), Error> {
+        self.placed.client.begin_anew()
+    }
+
     /// Asks it to end and waits until its last process has.
     ///
     /// # Errors
@@ -169,7 +177,7 @@ impl<'a> Running<'a> {
     ) -> Result<Result<(), Error>, Error> {
         let (done, ended) = mpsc::channel();
         let client = Arc::clone(&self.placed.client);
-        thread::spawn(move || done.send(client.connect(connections)));
+        thread::spawn(move || done.send(client.work(connections)));
         loop {
             let read = self.look(look)?;
             match ended.try_recv() {
@@ -180,7 +188,7 @@ impl<'a> Running<'a> {
                 }
             }
             let so_far = self.placed.client.finished();
-            self.show(&format!("{which}, connection {so_far} of {connections}"));
+            self.show(&format!("{which}, {so_far} of {connections}"));
             if read == 0 {
                 thread::sleep(STEP);
             }

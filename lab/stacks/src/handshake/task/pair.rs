@@ -57,6 +57,48 @@ impl Pair {
     /// # Errors
     /// The stack's own, or what differs from what was asked.
     pub(super) fn handshake(&mut self, clock: &mut Clock) -> Result<Negotiated, Error> {
+        let (Ends { mut client, server }, negotiated) = self.connected(clock)?;
+        self.keep_session(&mut *client, clock)?;
+
+        clock.begin(Phase::ClientSetup);
+        phase::on_client(|| drop(client));
+        clock.end(Part::ClientSetup);
+        clock.begin(Phase::ServerSetup);
+        phase::on_server(|| Fault::end(server, self.fault));
+        clock.end(Part::ServerSetup);
+        Ok(negotiated)
+    }
+
+    /// A MiB from the server to the client of one connection, in full records, compared.
+    ///
+    /// # Errors
+    /// The stack's own, or bytes that did not arrive.
+    pub(super) fn transfer(&mut self, ends: &mut Ends, clock: &mut Clock) -> Result<(), Error> {
+        let piece = [0x5a; RECORD_PLAIN_BYTES];
+        self.to_server.clear();
+        for _ in 0..MIB_BYTES / RECORD_PLAIN_BYTES {
+            self.to_client.clear();
+            self.plaintext.clear();
+            clock.begin(Phase::Server);
+            phase::on_server(|| ends.server.send(&piece, &mut self.to_client))?;
+            clock.end(Part::Server);
+            clock.begin(Phase::Client);
+            let ended = phase::on_client(|| {
+                ends.client.receive(&self.to_client, &mut self.plaintext, &mut self.to_server)
+            })?;
+            clock.end(Part::Client);
+            if ended || self.plaintext != piece || !self.to_server.is_empty() {
+                return Err(Error::Check("other bytes arrived than were sent".into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection whose handshake is over.
+    ///
+    /// # Errors
+    /// The stack's own, or what differs from what was asked.
+    pub(super) fn connected(&mut self, clock: &mut Clock) -> Result<(Ends, Negotiated), Error> {
         let session = self.session.take().filter(|_| self.fault != Some(Fault::Full));
 
         clock.begin(Phase::ClientSetup);
@@ -113,15 +155,8 @@ impl Pair {
         let (at_server, at_client) = (server.negotiated()?, client.negotiated()?);
         self.judge(&at_server, &at_client)?;
         clock.end(Part::Other);
-        self.keep_session(&mut *client, clock)?;
-
-        clock.begin(Phase::ClientSetup);
-        phase::on_client(|| drop(client));
-        clock.end(Part::ClientSetup);
-        clock.begin(Phase::ServerSetup);
-        phase::on_server(|| Fault::end(server, self.fault));
-        clock.end(Part::ServerSetup);
-        Ok(Negotiated { group: at_client.group.or(at_server.group), ..at_client })
+        let negotiated = Negotiated { group: at_client.group.or(at_server.group), ..at_client };
+        Ok((Ends { client, server }, negotiated))
     }
 
     /// Whether both ends agreed on what was asked for, and on whether a session was resumed.
@@ -163,6 +198,12 @@ impl Pair {
         }
         Ok(())
     }
+}
+
+/// Both ends of a connection that stays.
+pub(super) struct Ends {
+    client: Box<dyn Endpoint>,
+    server: Box<dyn Endpoint>,
 }
 
 /// What a thread's time goes to.
@@ -242,3 +283,6 @@ fn nanoseconds_since(origin: Instant) -> u64 {
 const FLIGHT_BYTES: usize = 32 * 1024;
 /// Round trips of any handshake, and the tickets behind it.
 const FLIGHTS_MAX: usize = 8;
+const MIB_BYTES: usize = 1 << 20;
+/// Plaintext of a full record.
+const RECORD_PLAIN_BYTES: usize = 16 * 1024;

@@ -232,15 +232,23 @@ impl Thread {
         // What a fault clones is made before anything is counted.
         Fault::end((), self.task.fault);
         let turns = &self.meeting.turns;
+        let mut kept = match self.task.bulk {
+            true => Some(turns.take(self.number, || pair.connected(&mut clock))?),
+            false => None,
+        };
+        let mut operate = |pair: &mut Pair, clock: &mut Clock| match &mut kept {
+            Some((ends, negotiated)) => pair.transfer(ends, clock).map(|()| negotiated.clone()),
+            None => pair.handshake(clock),
+        };
         for _ in 0..fixed.warm_up {
-            turns.take(self.number, || pair.handshake(&mut clock))?;
+            turns.take(self.number, || operate(pair, &mut clock))?;
         }
         let mut report = Report::new(self.number);
         self.meeting.all.wait();
         pair.fault = self.task.fault;
         clock.marks = true;
         for _ in 0..fixed.count {
-            report.negotiated = Some(turns.take(self.number, || pair.handshake(&mut clock))?);
+            report.negotiated = Some(turns.take(self.number, || operate(pair, &mut clock))?);
             if !pair.was_of_its_kind() {
                 return Err(Error::Check(
                     "a counted handshake resumed nothing: a kind that resumes needs a warm-up of \

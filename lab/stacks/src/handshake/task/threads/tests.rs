@@ -49,6 +49,7 @@ fn threads_of_a_fixed_trial_take_turns_handshake_by_handshake() {
         pin: Vec::new(),
         window_ms: 0,
         fixed: Some(Fixed { warm_up: 5, count: 20 }),
+        bulk: false,
         fault: None,
         time_holds: false,
     };
