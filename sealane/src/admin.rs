@@ -6,6 +6,7 @@
 //! told to the control plane and to lanes: [`orders`].
 
 pub mod orders;
+mod page;
 mod report;
 mod state;
 
@@ -113,7 +114,8 @@ pub struct AdminError {
 /// What everybody is shown who gets here.
 fn show(request: &Request<'_>, state: &SharedState) -> Response {
     match request.path {
-        "/" => Response::new(Status::Ok, ContentType::Text, INDEX),
+        "/" => page::answer(request)
+            .unwrap_or_else(|| Response::new(Status::Ok, ContentType::Text, INDEX)),
         "/healthz" => health(&state.lock()),
         "/metrics" => {
             Response::new(Status::Ok, ContentType::Metrics, metrics::render(&state.lock()))
@@ -139,7 +141,7 @@ fn health(state: &ControlState) -> Response {
 const BACKLOG: i32 = 64;
 const THREAD: &str = "admin";
 const INDEX: &str = "\
-Sealane
+Sealane; a browser gets a page here
 /healthz   200 while connections are accepted, 503 before and while draining; says that
            it is degraded if the last reload was refused or a revocation list has ended
 /metrics   for Prometheus

@@ -53,12 +53,19 @@ pub struct Response {
     pub content_type: ContentType,
     /// The body.
     pub body: Vec<u8>,
+    /// What a page may do, as a Content-Security-Policy.
+    pub policy: Option<&'static str>,
 }
 
 impl Response {
     /// A response with any kind of body.
     pub fn new(status: Status, content_type: ContentType, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, content_type, body: body.into() }
+        Self { status, content_type, body: body.into(), policy: None }
+    }
+
+    /// The same, for a page that may do no more than this.
+    pub fn with_policy(self, policy: &'static str) -> Self {
+        Self { policy: Some(policy), ..self }
     }
 
     /// A line of plain text.
@@ -68,12 +75,16 @@ impl Response {
 
     pub(super) fn encode(self, with_body: bool) -> Vec<u8> {
         let mut bytes = format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}\
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}{}\
+             X-Content-Type-Options: nosniff\r\n\
              Cache-Control: no-store\r\nConnection: close\r\n\r\n",
             self.status.line(),
             self.content_type.name(),
             self.body.len(),
             self.status.more(),
+            self.policy
+                .map(|policy| format!("Content-Security-Policy: {policy}\r\n"))
+                .unwrap_or_default(),
         )
         .into_bytes();
         if with_body {

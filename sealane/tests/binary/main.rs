@@ -9,6 +9,7 @@
 )]
 
 mod acme;
+mod admin_page;
 mod backend_tls;
 mod backends;
 mod backends_told;
