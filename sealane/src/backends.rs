@@ -97,7 +97,7 @@ pub struct LaneShare {
     pub connections_max: u64,
     /// Whether it is for when all others are away.
     pub is_backup: bool,
-    /// Its share beside the weights of others; 0: it gets nothing new.
+    /// The backend's share beside the weights of others; 0: it gets nothing new.
     pub weight: u16,
 }
 

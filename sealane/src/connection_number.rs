@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 pub struct ConnectionNumber {
     /// Who gives it.
     pub giver: NumberGiver,
-    /// Its name on the lane.
+    /// The connection's name on the lane.
     pub id: ConnectionId,
 }
 
@@ -27,7 +27,7 @@ pub struct NumberGiver {
 }
 
 impl NumberGiver {
-    /// Of a process that began at `started`.
+    /// A giver of numbers for a lane of the process that began at `started`.
     pub fn new(started: SystemTime, lane: usize) -> Self {
         let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { process: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), lane }
@@ -69,7 +69,7 @@ impl Serialize for ConnectionNumber {
     }
 }
 
-/// It is no number of a connection: whoever wrote it is to mend that.
+/// The text is no number of a connection: whoever wrote it is to mend that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "that is no number of a connection; the access log and `sealane connections list` have them"

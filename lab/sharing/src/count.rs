@@ -78,7 +78,7 @@ pub struct Arguments {
     /// What is done with it so often
     #[arg(long, default_value = "echo", requires = "serve")]
     load: Load,
-    /// It speaks TLS to its backend too
+    /// The server speaks TLS to its backend too
     #[arg(long, requires = "serve")]
     backend_tls: bool,
     #[command(flatten)]

@@ -212,7 +212,7 @@ fn on_unix(path: &Path) -> Result<Admin, AdminError> {
     Admin::start(&wanted, &idle(SharedState::default()))
 }
 
-/// Of a process that takes no orders any more.
+/// Orders to a process that takes none any more.
 fn idle(state: SharedState) -> Orders {
     Orders { state, reload: Arc::new(drop) }
 }

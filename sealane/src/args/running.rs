@@ -58,7 +58,7 @@ pub struct CloseArguments {
     /// The socket.
     #[command(flatten)]
     pub socket: SocketArguments,
-    /// Its number, as the access log and the list have it
+    /// The connection's number, as the access log and the list have it
     #[arg(value_name = "CONNECTION")]
     pub connection: String,
 }

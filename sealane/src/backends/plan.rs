@@ -11,7 +11,7 @@ use crate::config::{BackendAddress, Share};
 pub struct PlannedBackend {
     /// What was written.
     pub address: BackendAddress,
-    /// As it was written, for logs and metrics.
+    /// The backend as it was written, for logs and metrics.
     pub label: String,
     /// How much it gets.
     pub share: Share,

@@ -17,7 +17,7 @@ pub(super) struct Candidate {
     pub is_down: bool,
     /// Until when failures keep it from being chosen.
     pub rests_until_ms: u64,
-    /// Its share beside the weights of others; 0: it gets nothing new.
+    /// The backend's share beside the weights of others; 0: it gets nothing new.
     pub weight: u64,
 }
 

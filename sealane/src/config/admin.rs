@@ -19,7 +19,7 @@ pub struct Admin {
 /// A unix socket that takes orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminSocket {
-    /// Its file.
+    /// The socket's file.
     pub path: PathBuf,
     /// Who may open it, and so see everything.
     pub mode: u32,

@@ -60,7 +60,7 @@ pub struct Share {
     pub connections_max: Option<NonZeroUsize>,
     /// Whether it is for when all others are away.
     pub is_backup: bool,
-    /// Its share beside the weights of others; 0: it gets nothing new.
+    /// The backend's share beside the weights of others; 0: it gets nothing new.
     pub weight: u16,
 }
 

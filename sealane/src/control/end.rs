@@ -16,8 +16,8 @@ use crate::systemd;
 /// A process that was told to end, and serves on for a while.
 pub(super) struct Leaving {
     since: Instant,
-    /// The delays as they were then: a service manager that was told how long the end takes waits no
-    /// longer.
+    /// The delays as they were then: a service manager that was told how long the end takes waits
+    /// no longer.
     drain_delay: Duration,
     health_delay: Duration,
 }

@@ -97,7 +97,7 @@ pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// Of all files together.
+/// Bytes of all files together.
 const BYTES_MAX: usize = 4 << 20;
 /// Files, that which is named and those that it includes.
 const FILES_MAX: usize = 1_000;

@@ -70,7 +70,7 @@ struct Service {
     key: Option<String>,
     line_of_connect: Option<Line>,
     listener: Listener,
-    /// Of services that share another's address: that one's name, and the server name.
+    /// Services that share another's address: that one's name, and the server name.
     sni: Vec<(String, Line)>,
     /// Whether the other side must show a certificate that `authorities` vouch for.
     verifies: bool,

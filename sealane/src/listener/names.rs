@@ -46,11 +46,11 @@ pub enum Led {
 /// What is new about a name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NameNews {
-    /// It leads to its addresses again, as before.
+    /// The name leads to its addresses again, as before.
     Back,
-    /// It cannot be looked up any more, and why.
+    /// The name cannot be looked up any more, and why.
     Lost(String),
-    /// It leads to other addresses.
+    /// The name leads to other addresses.
     Moved,
 }
 

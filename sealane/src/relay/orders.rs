@@ -25,7 +25,7 @@ pub struct LaneDesk {
 }
 
 impl LaneDesk {
-    /// Of the lane with this mailbox, whose attendant takes what comes out of `orders`.
+    /// A desk of the lane with this mailbox, whose attendant takes what comes out of `orders`.
     pub fn new(orders: Sender<LaneOrder>, mailbox: Mailbox<RelaySettings>) -> Self {
         Self { orders, mailbox }
     }
@@ -90,7 +90,7 @@ pub struct Listed {
 pub struct OpenConnection {
     /// What it is closed by.
     pub connection: ConnectionNumber,
-    /// Its lane.
+    /// The connection's lane.
     pub lane: usize,
     /// The name of its listener.
     pub listener: String,
@@ -128,7 +128,7 @@ struct Listing {
 }
 
 impl Attendant {
-    /// Of the lane that gives such numbers, and what its orders are put into.
+    /// An attendant of the lane that gives such numbers, and what its orders are put into.
     pub fn new(giver: NumberGiver) -> (Self, Sender<LaneOrder>) {
         let (sender, orders) = channel();
         (Self { orders, giver, closing: None, listing: None }, sender)

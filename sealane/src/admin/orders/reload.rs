@@ -29,7 +29,7 @@ impl Verdict {
         self.errors.is_empty()
     }
 
-    /// As written in `/state`.
+    /// The outcome as written in `/state`.
     pub fn outcome(&self) -> &'static str {
         if self.is_accepted() { "accepted" } else { "refused" }
     }

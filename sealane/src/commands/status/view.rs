@@ -30,7 +30,7 @@ pub(super) fn draw(now: &Look, before: &Look, room: Room) -> String {
     fit(&text, room)
 }
 
-/// Its backends alone.
+/// The table of backends alone.
 pub(super) fn backends_of(state: &State) -> String {
     let mut text = String::new();
     // Nothing fails that writes into a string.
