@@ -86,12 +86,12 @@ pub(crate) fn tickets(chance: &mut Chance) -> Strategies {
 
 fn offload(chance: &mut Chance) -> Strategies {
     let figures = [
-        column("wakeups_per_event", "wake-ups per event", "", true, "less"),
+        column("calls_per_event", "calls to wake, per event", "", true, "less"),
         column("cpu_us", "server CPU per request", "us", false, "less"),
     ];
     let modes = [("inline", 0.0, 40.0), ("queue", 1.9, 71.0), ("ring", 0.2, 52.0)];
     let rows = modes.iter().map(|(name, wakeups, cpu)| {
-        let figures = [("wakeups_per_event", *wakeups), ("cpu_us", *cpu)];
+        let figures = [("calls_per_event", *wakeups), ("cpu_us", *cpu)];
         let mut row = row(name, ("concurrency", "184"), &figures, chance);
         row.times.insert("response".into(), histogram(900.0, 0.3, chance));
         row
