@@ -1,8 +1,8 @@
 //! The command `certificates`: three ways to come from a name to a decoded certificate, under
 //! traffic that is nothing but full handshakes (Heroku's fault of 2016, in Erlang's `ssl`).
 //!
-//! * `central`, the fault: one thread, `owner`, decodes and stores for everybody, again for each
-//!   connection, and looks at every live entry when one closes.
+//! * `central`, the fault: one thread, `owner`, decodes and stores for everybody, from PEM and
+//!   again for each connection, and looks at every live entry when one closes.
 //! * `per-connection`, the published remedy: every connection decodes for itself; nothing is shared
 //!   and nothing kept.
 //! * `lane`, Sealane's way: the engine's index of names and encoded keys, which all lanes read, and
@@ -60,7 +60,7 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "100,10000",
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     live: Vec<u32>,
-    /// Once more with an owner that sleeps so long over each chain; 0: not
+    /// Once more with an owner that also sleeps so long over each chain, which is injected; 0: not
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(0..=OWNER_COST_MS_MAX))]
     owner_cost_ms: u32,
@@ -118,7 +118,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     generation::write(folder.path(), arguments.certs)?;
     let mut strategies =
         strategies::measure(arguments.plan(folder.path())?, &mut journal, &interrupt)?;
-    strategies.checks = checks(&strategies, arguments)?;
+    let processors = journal.run.machine.processors;
+    strategies.checks = checks(&strategies, arguments, processors)?;
     strategies::conclude(&mut journal, strategies, arguments.strict)
 }
 
@@ -220,7 +221,7 @@ impl Circumstances {
         let mut variant: BTreeMap<_, _> =
             named([(LIVE, self.live.to_string()), ("transport", "https".to_owned())]);
         if self.owner_cost_ms > 0 {
-            variant.insert(OWNER_COST.to_owned(), format!("{} ms", self.owner_cost_ms));
+            variant.insert(INJECTED.to_owned(), format!("{} ms", self.owner_cost_ms));
         }
         if self.replaces {
             variant.insert(REPLACED.to_owned(), "10%".to_owned());
@@ -267,7 +268,7 @@ fn figures() -> Vec<Figure> {
 const PLAIN: &str = "no certificates";
 /// Keys of variants.
 const LIVE: &str = "live";
-const OWNER_COST: &str = "owner cost";
+const INJECTED: &str = "injected owner cost";
 const REPLACED: &str = "replaced";
 /// Beside the connections of a trial.
 const TIME_MAX: Duration = Duration::from_secs(60);

@@ -4,5 +4,6 @@
 pub mod certificates;
 pub mod contexts;
 pub mod offload;
+pub mod references;
 pub mod ring;
 pub mod tickets;

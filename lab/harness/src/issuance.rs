@@ -72,7 +72,8 @@ fn issuer(
     Ok((Issuer::new(params, own_key), pem))
 }
 
-fn key_pair(key: Key) -> Result<KeyPair, Error> {
+/// A new key of that type.
+pub(crate) fn key_pair(key: Key) -> Result<KeyPair, Error> {
     match key {
         Key::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
         Key::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),

@@ -573,7 +573,8 @@ pub struct ServerResult {
 /// Named ways to share one thing, or not to share it, measured in the same rounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Strategies {
-    /// The command: `tables`, `tickets`, `ring`, `offload`, `certificates`, `contexts` or `node`.
+    /// The command: `tables`, `tickets`, `ring`, `references`, `offload`, `certificates`,
+    /// `contexts` or `node`.
     pub command: String,
     /// What all rows have in common, such as `lifetime`: `1 s`.
     pub settings: BTreeMap<String, String>,

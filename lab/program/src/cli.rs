@@ -12,6 +12,7 @@ use sealane_lab_exhibits::{
     certificates::{self, task::CertificateTask},
     contexts::{self, ContextsTask},
     offload::{self, OffloadTask},
+    references::{self, ReferencesTask},
     ring::{self, trial::RingTask},
     tickets::{self, TicketsTask},
 };
@@ -72,6 +73,8 @@ enum Subject {
     Node(node::Arguments),
     /// TLS in one I/O loop, or on worker threads behind it: locked queues, or rings
     Offload(offload::Arguments),
+    /// One object's references, counted behind a lock, by an atomic, or by each lane for itself
+    References(references::Arguments),
     /// Draws runs as one HTML file
     Report(page::Arguments),
     /// A report of this machine in under three minutes
@@ -163,6 +166,7 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Memory(arguments) => memory::run(&arguments),
         Subject::Node(arguments) => node::run(&arguments),
         Subject::Offload(arguments) => offload::run(&arguments),
+        Subject::References(arguments) => references::run(&arguments),
         Subject::Report(arguments) => page::run(&arguments),
         Subject::Quick(arguments) => quick::run(&arguments),
         Subject::Ring(arguments) => ring::run(&arguments),
@@ -214,7 +218,7 @@ fn print(bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// What trials can be told to do.
-const TASKS: [trial::Entry; 11] = [
+const TASKS: [trial::Entry; 12] = [
     entry::<BulkTask>(),
     entry::<CertificateTask>(),
     entry::<ContextsTask>(),
@@ -223,6 +227,7 @@ const TASKS: [trial::Entry; 11] = [
     entry::<Memory>(),
     entry::<NodeTask>(),
     entry::<OffloadTask>(),
+    entry::<ReferencesTask>(),
     entry::<RingTask>(),
     entry::<TablesTask>(),
     entry::<TicketsTask>(),

@@ -1,10 +1,13 @@
-//! From bytes to what a handshake needs: [`Decoded`] certificates and [`certified`] keys.
+//! From a file's text to what a handshake needs: [`Decoded`] certificates and [`certified`] keys.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use rustls::{
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer},
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
     sign::CertifiedKey,
 };
 use sealane_lab_model::error::Error;
@@ -20,18 +23,22 @@ pub(super) struct Decoded {
 }
 
 impl Decoded {
-    /// Parses it.
+    /// Parses a whole chain from its PEM, which is what a handshake costs whoever keeps nothing.
     ///
     /// # Errors
-    /// The bytes are no certificate.
-    pub(super) fn new(der: &CertificateDer<'static>) -> Result<Self, Error> {
-        let (_, certificate) = X509Certificate::from_der(der)
-            .map_err(|error| Error::Check(format!("decode a certificate: {error}")))?;
-        Ok(Self {
-            der: der.clone(),
-            serial: certificate.raw_serial().into(),
-            issuer: certificate.issuer().as_raw().into(),
-        })
+    /// The text holds something that is no certificate.
+    pub(super) fn chain(text: &[u8]) -> Result<Vec<Self>, Error> {
+        let wrong =
+            |error: &dyn fmt::Display| Error::Check(format!("decode a certificate: {error}"));
+        let decode = |der: Result<CertificateDer<'static>, pem::Error>| -> Result<Self, Error> {
+            let der = der.map_err(|error| wrong(&error))?;
+            let (_, certificate) =
+                X509Certificate::from_der(&der).map_err(|error| wrong(&error))?;
+            let serial = certificate.raw_serial().into();
+            let issuer = certificate.issuer().as_raw().into();
+            Ok(Self { der, serial, issuer })
+        };
+        CertificateDer::pem_slice_iter(text).map(decode).collect()
     }
 }
 

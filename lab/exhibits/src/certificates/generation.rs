@@ -1,5 +1,6 @@
-//! The certificates of a run, each a leaf and two authorities: written once, [`write()`], and read
-//! by every trial as one [`Generation`] or the next, in which some are replaced.
+//! The certificates of a run, each a leaf and two authorities with RSA-4096: written once,
+//! [`write()`], and read by every trial as one [`Generation`] or the next, in which some are
+//! replaced.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,15 +18,15 @@ use sealane_engine::{
     provider::{ProviderChoice, lane_provider},
 };
 use sealane_lab_harness::authority::Authority;
-use sealane_lab_model::error::Error;
+use sealane_lab_model::{error::Error, scenario::Key};
 
 /// Makes `count` certificates, and once more those of every [`REPLACED_EVERY`]th name.
 ///
 /// # Errors
 /// A file cannot be written.
 pub(super) fn write(folder: &Path, count: u32) -> Result<(), Error> {
-    let root = Authority::root("Sealane lab root of many")?;
-    let issuing = root.below("Sealane lab authority of many")?;
+    let root = Authority::root("Sealane lab root of many", Key::Rsa4096)?;
+    let issuing = root.below("Sealane lab authority of many", Key::Rsa4096)?;
     let authorities = issuing.pem() + &root.pem();
     for part in [BEFORE, AFTER] {
         let part = folder.join(part);
@@ -59,7 +60,9 @@ pub(super) struct Generation {
 
 /// One certificate's chain and its key, as they are stored.
 pub(super) struct Encoded {
-    /// The leaf first.
+    /// Chain and key as they lie in their file, PEM.
+    pub(super) text: Vec<u8>,
+    /// What a client must be shown, the leaf first.
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: PrivateKeyDer<'static>,
 }
@@ -101,7 +104,7 @@ impl Generation {
             let path = folder(name).join(name);
             let text = fs::read(&path).map_err(Error::file(&path))?;
             builder.add(name, &text);
-            chains.insert(name.clone(), Arc::new(Encoded::read(&text)?));
+            chains.insert(name.clone(), Arc::new(Encoded::read(text)?));
         }
         let indexed = builder.finish(DefaultCertificate::First);
         if let Some(error) = indexed.errors.first() {
@@ -144,10 +147,11 @@ impl fmt::Debug for Generation {
 }
 
 impl Encoded {
-    fn read(text: &[u8]) -> Result<Self, Error> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-        let key = PrivateKeyDer::from_pem_slice(text).map_err(|error| wrong(&error))?;
-        Ok(Self { chain: chain.map_err(|error| wrong(&error))?, key })
+    fn read(text: Vec<u8>) -> Result<Self, Error> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+        let chain = chain.map_err(|error| wrong(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| wrong(&error))?;
+        Ok(Self { text, chain, key })
     }
 }
 

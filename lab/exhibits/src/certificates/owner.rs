@@ -2,9 +2,9 @@
 //! Erlang's `ssl_manager` did.
 //!
 //! ```text
-//! connection --Open: chain, encoded--> queue --> owner: decodes every certificate of it, inserts
-//!            <--Reference, decoded--                    {reference, serial, issuer} into its table
-//!            --Close: reference------> queue --> owner: looks at every entry of the table
+//! connection --Open: chain, as PEM--> queue --> owner: decodes every certificate of it, inserts
+//!            <--Reference, decoded--                   {reference, serial, issuer} into its table
+//!            --Close: reference-----> queue --> owner: looks at every entry of the table
 //! ```
 //! A connection waits for its answer. It gets a [`Reference`] of its own: nothing is shared by two
 //! connections that show the same chain. The table is hashed by the whole key, of which a close
@@ -163,8 +163,8 @@ impl Table {
             thread::sleep(self.cost);
         }
         let mut chain = Vec::with_capacity(encoded.chain.len());
-        for der in &encoded.chain {
-            let decoded = Arc::new(Decoded::new(der)?);
+        for decoded in Decoded::chain(&encoded.text)? {
+            let decoded = Arc::new(decoded);
             self.counts.decoded.fetch_add(1, Relaxed);
             let (serial, issuer) = (decoded.serial.clone(), decoded.issuer.clone());
             let key = EntryKey { reference: self.opened, serial, issuer };

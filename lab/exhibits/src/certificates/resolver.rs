@@ -99,10 +99,8 @@ impl Resolver {
             Source::Lane(resolver) => resolver.resolve(hello).ok_or_else(unknown),
             Source::PerConnection(count) => {
                 let encoded = self.generation.find(name).ok_or_else(unknown)?;
-                let decoded = encoded.chain.iter().map(Decoded::new);
-                let chain = decoded
-                    .map(|decoded| decoded.map(|decoded| decoded.der))
-                    .collect::<Result<Vec<_>, _>>()?;
+                let decoded = Decoded::chain(&encoded.text)?.into_iter();
+                let chain: Vec<_> = decoded.map(|decoded| decoded.der).collect();
                 count.fetch_add(chain.len() as u64, Relaxed);
                 certified(chain, &encoded.key, &self.provider)
             }

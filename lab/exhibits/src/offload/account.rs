@@ -86,9 +86,7 @@ pub(crate) struct Wakes {
     pub(crate) events: u64,
     /// What was handed over together.
     pub(crate) batches: u64,
-    /// Semaphores posted and sleepers roused.
-    pub(crate) wakeups: u64,
-    /// System calls of these.
+    /// System calls that rouse whoever may sleep.
     pub(crate) calls: u64,
 }
 
@@ -97,7 +95,6 @@ impl Wakes {
     pub(crate) fn add(&mut self, other: Self) {
         self.events += other.events;
         self.batches += other.batches;
-        self.wakeups += other.wakeups;
         self.calls += other.calls;
     }
 
@@ -106,7 +103,6 @@ impl Wakes {
         Self {
             events: self.events - earlier.events,
             batches: self.batches - earlier.batches,
-            wakeups: self.wakeups - earlier.wakeups,
             calls: self.calls - earlier.calls,
         }
     }
@@ -117,7 +113,6 @@ impl Wakes {
 pub(super) struct Ledger {
     events: AtomicU64,
     batches: AtomicU64,
-    wakeups: AtomicU64,
     calls: AtomicU64,
     broken: AtomicU64,
     thread: OnceLock<Pid>,
@@ -133,7 +128,6 @@ impl Ledger {
     pub(super) fn write(&self, wakes: Wakes, broken: u64) {
         self.events.store(wakes.events, Relaxed);
         self.batches.store(wakes.batches, Relaxed);
-        self.wakeups.store(wakes.wakeups, Relaxed);
         self.calls.store(wakes.calls, Relaxed);
         self.broken.store(broken, Relaxed);
     }
@@ -143,7 +137,6 @@ impl Ledger {
         Wakes {
             events: self.events.load(Relaxed),
             batches: self.batches.load(Relaxed),
-            wakeups: self.wakeups.load(Relaxed),
             calls: self.calls.load(Relaxed),
         }
     }

@@ -275,7 +275,6 @@ impl Outcome {
         if wakes.events > 0 {
             put("events", wakes.events as f64);
             put("events_per_request", wakes.events as f64 / operations);
-            put("wakeups_per_event", wakes.wakeups as f64 / wakes.events as f64);
             put("calls_per_event", wakes.calls as f64 / wakes.events as f64);
             put("calls_per_batch", wakes.calls as f64 / wakes.batches as f64);
         }

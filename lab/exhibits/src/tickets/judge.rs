@@ -93,7 +93,8 @@ fn shared_writes(rows: Rows<'_>) -> StrategyCheck {
     let counted: Vec<_> =
         strategies.iter().filter_map(|strategy| Some((*strategy, of(*strategy)?))).collect();
     if counted.is_empty() {
-        return check("C5", claim, None, "it takes --shared-writes and two threads");
+        let text = "it takes --shared-writes (apt-get install valgrind) and two threads";
+        return check("C5", claim, None, text);
     }
     let holds = counted.iter().all(|(strategy, writes)| match strategy {
         Strategy::Lane => *writes == [0.0, 0.0],

@@ -28,6 +28,7 @@ mod node;
 mod offload;
 mod quick;
 mod record;
+mod references;
 mod report;
 mod ring;
 mod schema;

@@ -159,13 +159,22 @@ fn loops_shown(sources: &Sources, fault: &str, remedy: &str, words: &str) -> Opt
 }
 
 fn section(sources: &Sources, at: usize, story: &Story) -> Section {
-    let Story { title, source, shared, remedy, published, cores, .. } = story;
+    let Story { title, source, shared, remedy, published, counted, real, emulated, cores, .. } =
+        story;
     let mut body = format!(
         "<p class=\"told\"><b>Shared:</b> {}</p><p class=\"told\"><b>Instead:</b> {}</p>",
         escape(shared),
         escape(remedy)
     );
-    let _ = write!(body, "<div class=\"grid\">{}</div>", published_figure(published));
+    let counted = counted.as_ref().map(|counted| told_figure(counted, Tag::Counted));
+    let (published, counted) =
+        (told_figure(published, Tag::Published), counted.unwrap_or_default());
+    let _ = write!(body, "<div class=\"grid\">{published}{counted}</div>");
+    for (what, text) in [("Real software here", *real), ("Emulated here", *emulated)] {
+        if !text.is_empty() {
+            let _ = write!(body, "<p class=\"told\"><b>{what}:</b> {}</p>", escape(text));
+        }
+    }
     let measured = measured(sources, story);
     if measured.is_empty() {
         body += "<p class=\"failure\">Nothing was measured; the top of the page says why.</p>";
@@ -173,7 +182,8 @@ fn section(sources: &Sources, at: usize, story: &Story) -> Section {
     body += &measured;
     let _ = write!(
         body,
-        "<p class=\"told\"><b>What few cores cannot show:</b> {}</p>{}",
+        "{}<p class=\"told\"><b>What few cores cannot show:</b> {}</p>{}",
+        decided(sources, story),
         escape(cores),
         commands(sources, story)
     );
@@ -204,13 +214,28 @@ fn measured(sources: &Sources, story: &Story) -> String {
     html
 }
 
-/// The ring belongs to the same write-up as what it carries.
-fn shows(story: &Story, command: &str) -> bool {
-    story.command == command || story.command == "offload" && command == "ring"
+/// What is decided here of the story, and what is not, with the reason.
+fn decided(sources: &Sources, story: &Story) -> String {
+    let runs = || sources.runs.iter().map(|source| &source.run);
+    let of_bulk = runs().filter(|_| story.command == "bulk").flat_map(|run| &run.checks);
+    let strategies = runs().flat_map(|run| &run.strategies);
+    let of_story = strategies.filter(|strategies| shows(story, &strategies.command));
+    let judgement = Judgement::new(of_bulk.chain(of_story.flat_map(|it| &it.checks)));
+    if judgement == Judgement::default() {
+        return String::new();
+    }
+    let judgement = escape(&format!("{judgement:#}"));
+    format!("<p class=\"told\"><b>Decided here:</b> {judgement}.</p>")
 }
 
-fn published_figure(published: &Published) -> String {
-    let Published { title, unit, look, bars } = published;
+/// The ring and the count of references belong to the same write-up as what they serve.
+fn shows(story: &Story, command: &str) -> bool {
+    story.command == command
+        || story.command == "offload" && ["ring", "references"].contains(&command)
+}
+
+fn told_figure(told: &Published, tag: Tag) -> String {
+    let Published { title, unit, look, bars } = told;
     let rows = bars.iter().enumerate().map(|(at, (label, value))| Row {
         label: (*label).to_owned(),
         color: Some(at),
@@ -224,7 +249,7 @@ fn published_figure(published: &Published) -> String {
         rows: rows.collect(),
         ..BarPlot::default()
     };
-    Figure { title, tag: Tag::Published, look, drawing: &plot.draw() }.html()
+    Figure { title, tag, look, drawing: &plot.draw() }.html()
 }
 
 /// The commands that repeat what the section shows.

@@ -10,7 +10,7 @@ use std::{
 
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use sealane_lab_harness::authority::Authority;
-use sealane_lab_model::error::Error;
+use sealane_lab_model::{error::Error, scenario::Key};
 
 use crate::{
     load::{Crew, Expect, Load, Plan, Request, Roots, Until, Work},
@@ -35,7 +35,7 @@ pub(crate) struct Names {
 impl Names {
     /// Makes and writes them.
     pub(crate) fn make(folder: &Path, count: u64) -> Result<Self, Error> {
-        let root = Authority::root("Sealane lab root of names")?;
+        let root = Authority::root("Sealane lab root of names", Key::P256)?;
         let certificates = folder.join("certificates");
         fs::create_dir_all(&certificates).map_err(Error::file(&certificates))?;
         let mut names = Vec::new();

@@ -1,0 +1,142 @@
+//! What the rows must show: the checks R1 to R3, of TLSnappy's `CRYPTO_add_lock`.
+
+use sealane_lab_harness::strategies::{check, word};
+use sealane_lab_model::document::{Strategies, StrategyCheck, StrategyRow};
+
+use super::{RATE, SHARED, Strategy};
+
+/// Adds the checks, on a machine of so many processors.
+pub(super) fn judge(strategies: &mut Strategies, processors: usize) {
+    let rows = &strategies.rows;
+    strategies.checks = vec![writes(rows), kept(rows, processors), lock(rows, processors)];
+}
+
+/// R1: who writes what another one writes.
+fn writes(rows: &[StrategyRow]) -> StrategyCheck {
+    let claim = "taking a reference and giving it back writes what other threads write, behind a \
+                 lock and by an atomic; a lane's own is written by nobody else";
+    let of = |strategy| {
+        let counted = several(rows, strategy).find_map(|row| row.median(SHARED));
+        counted.map(|writes| (strategy, writes))
+    };
+    let found: Vec<_> = STRATEGIES.into_iter().filter_map(of).collect();
+    if found.is_empty() {
+        return check(
+            "R1",
+            claim,
+            None,
+            "it takes --shared-writes (apt-get install valgrind) and two threads",
+        );
+    }
+    let holds = found.iter().all(|(strategy, writes)| match strategy {
+        Strategy::Lane => writes.total_cmp(&0.0).is_eq(),
+        Strategy::Atomic | Strategy::Lock => *writes >= 2.0,
+    });
+    let told = found.iter().map(|(strategy, writes)| format!("{} {writes}", word(strategy)));
+    check("R1", claim, Some(holds), told.collect::<Vec<_>>().join(", "))
+}
+
+/// R2: what is left of one thread's rate where each has a processor.
+fn kept(rows: &[StrategyRow], processors: usize) -> StrategyCheck {
+    let claim = "with a processor for each thread, a lane counts at 0.9 of the rate of one alone, \
+                 and threads that share an atomic at half of it at most";
+    let share = |strategy| kept_by(rows, strategy, processors);
+    match (share(Strategy::Lane), share(Strategy::Atomic)) {
+        (Some(lane), Some(atomic)) => {
+            let shown = format!("lane {lane:.2}, atomic {atomic:.2}");
+            check("R2", claim, Some(lane >= 0.9 && atomic <= 0.5), shown)
+        }
+        _ => check("R2", claim, None, "it takes lane and atomic, with 1 and 2 threads"),
+    }
+}
+
+/// R3: whether the patch of 2012 was one.
+fn lock(rows: &[StrategyRow], processors: usize) -> StrategyCheck {
+    let claim = "an atomic counts faster than a lock, alone and with others";
+    let rate = |strategy, is_alone: bool| {
+        let mut rows = if_fits(rows, strategy, processors).filter(|row| alone(row) == is_alone);
+        rows.find_map(|row| row.median(RATE))
+    };
+    let pair =
+        |is_alone| Some([rate(Strategy::Atomic, is_alone)?, rate(Strategy::Lock, is_alone)?]);
+    match (pair(true), pair(false)) {
+        (Some([atomic, lock]), Some([atomic_with, lock_with])) => {
+            let (one, several) = (atomic / lock, atomic_with / lock_with);
+            let shown = format!("x{one:.2} alone, x{several:.2} with others");
+            check("R3", claim, Some(one > 1.0 && several > 1.0), shown)
+        }
+        _ => check("R3", claim, None, "it takes lock and atomic, with 1 and 2 threads"),
+    }
+}
+
+/// The share of one thread's rate that each of the most threads keeps.
+fn kept_by(rows: &[StrategyRow], strategy: Strategy, processors: usize) -> Option<f64> {
+    let one = if_fits(rows, strategy, processors).find(|row| alone(row))?.median(RATE)?;
+    let last = if_fits(rows, strategy, processors).filter(|row| !alone(row)).last()?;
+    Some(last.median(RATE)? / one)
+}
+
+fn if_fits(
+    rows: &[StrategyRow],
+    strategy: Strategy,
+    processors: usize,
+) -> impl Iterator<Item = &StrategyRow> {
+    let of_strategy = rows.iter().filter(move |row| row.strategy == word(&strategy));
+    of_strategy.filter(move |row| row.failure.is_none() && threads(row) <= processors)
+}
+
+fn several(rows: &[StrategyRow], strategy: Strategy) -> impl Iterator<Item = &StrategyRow> {
+    if_fits(rows, strategy, usize::MAX).filter(|row| !alone(row))
+}
+
+fn alone(row: &StrategyRow) -> bool {
+    threads(row) == 1
+}
+
+fn threads(row: &StrategyRow) -> usize {
+    row.variant["threads"].parse().unwrap_or(usize::MAX)
+}
+
+const STRATEGIES: [Strategy; 3] = [Strategy::Lock, Strategy::Atomic, Strategy::Lane];
+
+#[cfg(test)]
+mod tests {
+    use sealane_lab_harness::strategies::named;
+
+    use super::*;
+
+    fn row(strategy: Strategy, threads: usize, rate: f64, writes: Option<f64>) -> StrategyRow {
+        let writes = writes.map(|writes| (SHARED, vec![writes]));
+        StrategyRow {
+            strategy: word(&strategy),
+            variant: named([("threads", threads.to_string())]),
+            figures: named([(RATE, vec![rate])].into_iter().chain(writes)),
+            ..StrategyRow::default()
+        }
+    }
+
+    /// Lock, atomic and lane: rates with two threads, of 50, 100 and 100 alone, and writes.
+    fn judged(rates: [f64; 3], writes: [f64; 3], processors: usize) -> Vec<Option<bool>> {
+        let mut rows = Vec::new();
+        for (at, strategy) in STRATEGIES.into_iter().enumerate() {
+            rows.push(row(strategy, 1, if at == 0 { 50.0 } else { 100.0 }, None));
+            rows.push(row(strategy, 2, rates[at], Some(writes[at])));
+        }
+        let mut strategies = Strategies { rows, ..Strategies::default() };
+        judge(&mut strategies, processors);
+        strategies.checks.iter().map(|check| check.holds).collect()
+    }
+
+    #[test]
+    fn each_check_can_fail_and_two_processors_decide() {
+        let (rates, writes) = ([5.0, 20.0, 98.0], [4.0, 2.0, 0.0]);
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!(judged(rates, writes, 2), [yes; 3]);
+        assert_eq!(judged(rates, writes, 1), [yes, None, None], "no processor for each");
+        assert_eq!(judged(rates, [4.0, 2.0, 2.0], 2)[0], no);
+        assert_eq!(judged(rates, [4.0, 0.0, 0.0], 2)[0], no);
+        assert_eq!(judged([5.0, 20.0, 80.0], writes, 2)[1], no);
+        assert_eq!(judged([5.0, 90.0, 98.0], writes, 2)[1], no);
+        assert_eq!(judged([25.0, 20.0, 98.0], writes, 2)[2], no);
+    }
+}
