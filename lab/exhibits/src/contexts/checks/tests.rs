@@ -27,17 +27,14 @@ fn row(
     }
 }
 
+fn judge() -> Judge {
+    let (clients, sockets, heard) = (CLIENTS, CLIENTS, BTreeMap::new());
+    Judge { clients, sockets, pools: 1, lanes: 2, bundle: BUNDLE, refusals: 0, heard }
+}
+
 /// The driver's rows behind the lab's own of both strategies, and what is said of them.
 fn judged_of(drivers: Vec<StrategyRow>) -> (Vec<String>, Vec<(Option<bool>, String)>) {
-    let judge = Judge {
-        clients: CLIENTS,
-        sockets: CLIENTS,
-        pools: 1,
-        lanes: 2,
-        bundle: BUNDLE,
-        refusals: 0,
-        heard: BTreeMap::new(),
-    };
+    let judge = judge();
     let mut rows = vec![
         row("per-socket", CLIENTS, CLIENTS * BUNDLE, 7_000.0, 7_500.0),
         row("per-pool", 1, BUNDLE, 35.0, 200.0),
@@ -84,6 +81,22 @@ fn a_remedy_that_cures_nothing_or_half_fails() {
     assert_eq!([judged[0].0, judged[1].0], [Some(false), None], "{judged:?}");
     let slow = row("libmongoc 1.23.1", 202, 201 * BUNDLE, 60_000.0, 61_000.0);
     assert_eq!(judged_of(vec![slow, after()]).1[0].0, Some(false));
+}
+
+#[test]
+fn contexts_of_lanes_that_share_as_much_as_one_fail() {
+    let shared = |counts: Option<[f64; 2]>| {
+        let figures = counts.map(|[one, each]| {
+            let named = [(SHARED, one), (EACH, each)];
+            named.map(|(name, value)| (name.to_owned(), value)).into()
+        });
+        let heard = figures.map(|figures| (("E8", "openssl".to_owned()), Ok(figures)));
+        Judge { heard: heard.into_iter().collect(), ..judge() }.shared(&[]).0
+    };
+    assert_eq!(shared(Some([4.0, 0.0])), Some(true));
+    assert_eq!(shared(Some([0.0, 0.0])), Some(true), "nothing is left to take away");
+    assert_eq!(shared(Some([4.0, 4.0])), Some(false));
+    assert_eq!(shared(None), None);
 }
 
 #[test]
