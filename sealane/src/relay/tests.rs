@@ -177,14 +177,10 @@ fn lane(
         settings: Arc::new(settings),
     };
     let generation = Generation { number: 1, limits: Limits::default(), listeners: vec![listener] };
-    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let tickets = TicketRoot::generate(Duration::from_secs(43_200), UnixSeconds(now), |bytes| {
-        bytes.fill(7);
-    });
     let setup = LaneSetup {
         number: 0,
         pin_to_cpu: None,
-        tickets: tickets.unwrap(),
+        tickets: root(),
         decoded_keys_max: NonZeroUsize::MIN,
         first: Arc::new(generation),
         sockets: vec![(Address::Tcp(address), sockets.remove(0))],
@@ -194,6 +190,12 @@ fn lane(
     let lane = start(setup, |_| relay()).unwrap();
     let key = made.signing_key.serialize_der().try_into().unwrap();
     (lane, address, made.cert.der().clone(), key)
+}
+
+fn root() -> TicketRoot {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    TicketRoot::generate(Duration::from_secs(43_200), UnixSeconds(now), |bytes| bytes.fill(7))
+        .unwrap()
 }
 
 fn connect(address: SocketAddr, root: CertificateDer<'static>) -> impl io::Read + io::Write {
