@@ -162,7 +162,10 @@ fn routes(
     destination: impl Fn(&str, &mut Remarks) -> super::plan::Destination,
     remarks: &mut Remarks,
 ) -> Vec<Route> {
-    let each = mapped.by_target.iter().map(|(target, names)| Route {
+    let mut targets: Vec<_> = mapped.by_target.iter().collect();
+    // By what people read; the names of groups and addresses mean nothing here.
+    targets.sort_by_key(|(_, names)| *names);
+    let each = targets.into_iter().map(|(target, names)| Route {
         names: names.clone(),
         destination: destination(target, remarks),
         ..Route::default()

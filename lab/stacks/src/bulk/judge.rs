@@ -71,6 +71,8 @@ impl<'a> Series<'a> {
             (!rounds.is_empty()).then(|| rounds.iter().map(|round| round.migrated).sum::<u64>())
         };
         match (migrated(PER_LANE), migrated(SHARED)) {
+            // So few connections and messages that none had to change threads show nothing.
+            (Some(0), Some(0)) => check("A4", claim, None, "no connection changed threads at all"),
             (Some(lanes), Some(shared)) => {
                 let text =
                     format!("{lanes} changed threads between lanes, {shared} in shared loops");
