@@ -2,7 +2,7 @@
 //! process's user, and root. Over TCP nobody orders anything.
 //!
 //! An order is HTTP: POST for what changes something, GET for what shows more than everybody may
-//! see. [`answer`] finds it by its path; it is carried out on a thread of its own, which may wait.
+//! see. `answer` finds it by its path; it is carried out on a thread of its own, which may wait.
 
 mod backends;
 mod connections;

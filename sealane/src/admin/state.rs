@@ -223,7 +223,7 @@ pub struct Reloads {
     pub accepted: u64,
     /// Those that changed nothing.
     pub refused: u64,
-    /// The last ones, the newest first, at most [`RELOADS_KEPT_MAX`].
+    /// The last ones, the newest first, at most `RELOADS_KEPT_MAX`.
     pub recent: VecDeque<Reload>,
 }
 
