@@ -166,7 +166,8 @@ pub trait Service {
         Preamble::through(0)
     }
 
-    /// Whether every hello's JA4 is told in [`EndedConnection::ja4`]. It takes a digest of a few hundred bytes.
+    /// Whether every hello's JA4 is told in [`EndedConnection::ja4`]. It takes a digest of a few
+    /// hundred bytes.
     fn wants_ja4(&self) -> bool {
         false
     }
