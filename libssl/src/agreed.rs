@@ -148,8 +148,9 @@ const SUITES: [(u16, &str); 9] = [
     (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
     (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
 ];
-/// OpenSSL's numbers of curves.
-const GROUP_NIDS: [(c_int, &str); 3] = [(415, "P-256"), (715, "P-384"), (1034, "X25519")];
+/// OpenSSL's numbers of curves, and LibreSSL's of X25519.
+const GROUP_NIDS: [(c_int, &str); 4] =
+    [(415, "P-256"), (715, "P-384"), (950, "X25519"), (1034, "X25519")];
 const NID_EC_PUBLIC_KEY: c_int = 408;
 /// Set in what stands for a group by its IANA number.
 const UNLISTED: u32 = 0x0100_0000;

@@ -61,7 +61,7 @@ impl Judge {
             ("E7", "equal options are parsed once in the process", self.parsed(&rows)),
             (
                 "E8",
-                "a context per lane takes the shared writes of one for all away",
+                "lanes with a context each share fewer writes than with one",
                 self.shared(&rows),
             ),
         ];
