@@ -142,7 +142,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 backend_bytes: connection.backend_bytes,
                 client: connection.address,
                 client_bytes: connection.client_bytes,
-                is_established: connection.phase == Phase::Established,
+                is_established: !connection.is_handshaking(),
                 server_name: connection.server_name.as_deref(),
             };
             let settings = &entry.generation.listener(entry.listener).settings;

@@ -120,7 +120,7 @@ fn show(request: &Request<'_>, state: &SharedState) -> Response {
         "/metrics" => {
             Response::new(Status::Ok, ContentType::Metrics, metrics::render(&state.lock()))
         }
-        "/state" => match report::json(&state.lock()) {
+        "/state" => match report::json(state) {
             Ok(body) => Response::new(Status::Ok, ContentType::Json, body),
             Err(error) => Response::text(Status::InternalError, error),
         },

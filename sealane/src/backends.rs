@@ -1,6 +1,7 @@
 //! Where plaintext goes: the backends of a destination, and which of them a connection gets.
 
 mod counters;
+mod drained;
 mod memory;
 mod plan;
 mod selection;
@@ -19,6 +20,7 @@ use crate::config::{AcceptProxy, Balance, ProxyHeader, Share, Spoken};
 use crate::relay::Admission;
 
 pub use counters::{BackendCounters, HANDSHAKE_FAILURES};
+pub use drained::Drained;
 pub use memory::LaneMemory;
 pub use plan::{PlannedBackend, places};
 pub use selection::Unavailable;
@@ -152,7 +154,6 @@ impl Destination {
                 active: counters.active.value(),
                 active_max: share.connections_max,
                 is_backup: share.is_backup,
-                is_down: false,
                 rests_until_ms: counters.rests_until_ms(),
                 weight: if counters.is_drained() { 0 } else { share.weight.into() },
             }

@@ -143,16 +143,18 @@ impl Control {
         .map_err(|error| ServeError::System("cannot watch files", std::io::Error::other(error)))?;
         let root = KeptRoot::open(&config.tickets)
             .map_err(|problem| ServeError::Configuration(vec![problem]))?;
+        let state = SharedState::default();
+        let drained = state.lock().drained.clone();
         let mut control = Self {
             fingerprint: fingerprint(source.file(), &config),
             source,
             config,
             lanes: Vec::new(),
-            registries: Registries::new(notices.clone()),
+            registries: Registries::new(notices.clone(), drained),
             root,
             number: 0,
             generations: Vec::new(),
-            state: SharedState::default(),
+            state,
             admin: None,
             log: None,
             is_looking: false,

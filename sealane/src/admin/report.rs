@@ -11,19 +11,25 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
 use serde_json::{Map, Value, json};
 
+use super::SharedState;
 use super::state::{AccessLogCounters, BackendSummary, ControlState, Reload, Reloads};
 use crate::backends::BackendCounters;
 use crate::config::{ClientDemand, Limits, Tickets};
 use crate::file_tables::FileTables;
-use crate::listener::{ClientsSummary, StoreSummary, Summary};
+use crate::listener::{ClientsSummary, NameSummary, StoreSummary, Summary};
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.
-pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
+///
+/// # Errors
+/// Something of it is no JSON.
+pub(super) fn json(state: &SharedState) -> Result<Vec<u8>, serde_json::Error> {
+    // Of files, so that nobody waits for them.
+    let cpu = processors::of_lanes();
+    let state = &*state.lock();
     let live: Vec<_> = state.generations.live().take(GENERATIONS_SHOWN_MAX).collect();
     let soonest = state.soonest_to_expire();
     let certificates = soonest.certificates.iter();
-    let cpu = processors::of_lanes();
     let mut body = serde_json::to_vec_pretty(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": process::id(),
@@ -44,6 +50,7 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
         },
         "stores": state.stores_now().iter().map(store).collect::<Vec<_>>(),
         "backends": state.backends.iter().map(backend).collect::<Vec<_>>(),
+        "backend_names": state.names.iter().map(backend_name).collect::<Vec<_>>(),
         "tickets": tickets(&state.tickets),
         "backend_certificates":
             state.listeners.iter().flat_map(backend_certificates).collect::<Vec<_>>(),
@@ -79,11 +86,21 @@ fn backend(backend: &BackendSummary) -> Value {
         |value: fn(&BackendCounters) -> u64| backend.lanes.iter().map(|l| value(l)).sum::<u64>();
     json!({
         "backend": backend.label,
+        "address": backend.address,
         "state": backend_state(backend),
         "tls": backend.tls,
         "connections": sum(|lane| lane.active.value()),
         "connected": sum(|lane| lane.connected.value()),
         "failed": sum(|lane| lane.failed.value()),
+    })
+}
+
+fn backend_name(name: &NameSummary) -> Value {
+    json!({
+        "name": name.name,
+        "addresses": name.addresses,
+        "failures": name.failures,
+        "failure": name.failure,
     })
 }
 

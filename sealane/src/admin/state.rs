@@ -9,7 +9,7 @@ use sealane_engine::certificates::{Inventory, InventoryEntry, InventoryFailure};
 use sealane_lanes::counters::Counters;
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
-use crate::backends::BackendCounters;
+use crate::backends::{BackendCounters, Drained};
 use crate::config::{Limits, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{EXPIRIES_SHOWN_MAX, NameSummary, StoreSummary, Summary};
@@ -53,6 +53,8 @@ pub struct ControlState {
     pub listeners_counted: Vec<(String, ListenerCounters)>,
     /// The backends of the newest generation.
     pub backends: Vec<BackendSummary>,
+    /// Backends that an operator has drained.
+    pub drained: Drained,
     /// What names of backends lead to.
     pub names: Vec<NameSummary>,
     /// The limits of the newest generation.
@@ -78,6 +80,7 @@ impl Default for ControlState {
             listeners: Vec::new(),
             listeners_counted: Vec::new(),
             backends: Vec::new(),
+            drained: Drained::default(),
             names: Vec::new(),
             limits: Limits::default(),
             reloads: Reloads::default(),
@@ -210,10 +213,19 @@ pub struct BackendSummary {
     pub address: String,
     /// The backend as it was written.
     pub label: String,
+    /// Other names that it is written by.
+    pub other_labels: Vec<String>,
     /// What every lane counts for it.
     pub lanes: Vec<Arc<BackendCounters>>,
     /// Whether TLS is spoken there.
     pub tls: bool,
+}
+
+impl BackendSummary {
+    /// All names that the backend is written by.
+    pub fn labels(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.label).chain(&self.other_labels)
+    }
 }
 
 /// How reloads went.

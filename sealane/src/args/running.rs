@@ -29,7 +29,7 @@ pub enum BackendsCommand {
 pub enum ConnectionsCommand {
     /// Reset a connection, its backend's too, however far it has come
     Close(CloseArguments),
-    /// List open connections, the oldest first
+    /// List open connections
     List(ListConnectionsArguments),
 }
 

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::http::encode;
 use crate::operator::{Priority, say_at};
 
-use super::running::{AskError, Running, printable};
+use super::running::{AskError, Running, printable_line};
 
 /// Does what the command says.
 ///
@@ -36,7 +36,7 @@ fn close(which: &CloseArguments, out: &mut dyn Write) -> Result<io::Result<Exit>
     if let Some(exit) = answered.refused() {
         return Ok(Ok(exit));
     }
-    Ok(writeln!(out, "closed {}", printable(&which.connection)).map(|()| Exit::Ok))
+    Ok(writeln!(out, "closed {}", printable_line(&which.connection)).map(|()| Exit::Ok))
 }
 
 fn list(
@@ -57,13 +57,15 @@ fn list(
     }
     Ok(match answered.read::<Listed>() {
         Ok(listed) if !which.json => table(&listed, out).map(|()| Exit::Ok),
-        _ => out.write_all(&answered.body).map(|()| Exit::Ok),
+        Ok(_) => out.write_all(&answered.body).map(|()| Exit::Ok),
+        Err(_) => writeln!(out, "{}", answered.words()).map(|()| Exit::Ok),
     })
 }
 
 fn table(listed: &Listed, out: &mut dyn Write) -> io::Result<()> {
     for each in &listed.connections {
-        let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), printable);
+        let text =
+            |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), printable_line);
         let phase = if each.established { "" } else { ", in its handshake" };
         writeln!(
             out,
@@ -71,7 +73,7 @@ fn table(listed: &Listed, out: &mut dyn Write) -> io::Result<()> {
             each.connection,
             each.age_ms / 1_000,
             text(&each.client),
-            printable(&each.listener),
+            printable_line(&each.listener),
             text(&each.server_name),
             text(&each.backend),
             each.client_bytes,

@@ -89,10 +89,15 @@ pub(super) struct AskError {
     remedy: &'static str,
 }
 
-/// Text of strangers as a terminal can be trusted with it.
+/// Text of strangers as a terminal can be trusted with it; it may have several lines.
 pub(super) fn printable(text: &str) -> String {
     let shown = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
     text.chars().map(shown).collect()
+}
+
+/// The same in one line, which none of it can end.
+pub(super) fn printable_line(text: &str) -> String {
+    printable(text).replace('\n', "\u{fffd}")
 }
 
 /// A response, if all of it is there.
@@ -129,5 +134,6 @@ mod tests {
     #[test]
     fn nothing_steers_a_terminal() {
         assert_eq!(printable("a\x1b[2J\u{9b}b\nc"), "a\u{fffd}[2J\u{fffd}b\nc");
+        assert_eq!(printable_line("a\nb"), "a\u{fffd}b");
     }
 }

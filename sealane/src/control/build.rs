@@ -13,8 +13,8 @@ use sealane_lanes::kernel::Address;
 
 use crate::admin::BackendSummary;
 use crate::backends::{
-    Backend, BackendCounters, Destination, LaneMemory, LaneShare, NameRoutes, PlannedBackend,
-    RelaySettings, places,
+    Backend, BackendCounters, Destination, Drained, LaneMemory, LaneShare, NameRoutes,
+    PlannedBackend, RelaySettings, places,
 };
 use crate::challenges::Responder;
 use crate::config::{self, BackendAddress, Config, Share, Spoken};
@@ -57,9 +57,9 @@ pub(super) struct Registries {
 
 impl Registries {
     /// With nothing in them; what responders say to an operator goes to `notices`.
-    pub(super) fn new(notices: Sender<Event>) -> Self {
+    pub(super) fn new(notices: Sender<Event>, drained: Drained) -> Self {
         Self {
-            backends: BackendRegistry::default(),
+            backends: BackendRegistry { by_address: HashMap::new(), drained },
             client_roots: KnownClientRoots::default(),
             clients: ClientContexts::default(),
             listeners: ListenerRegistry::default(),
@@ -71,20 +71,27 @@ impl Registries {
 }
 
 /// What lanes count for backends, by address and whether TLS is spoken there.
-#[derive(Default)]
 pub(super) struct BackendRegistry {
     by_address: HashMap<(Address, bool), Vec<Arc<BackendCounters>>>,
+    drained: Drained,
 }
 
 impl BackendRegistry {
     fn counters(
         &mut self,
         address: &Address,
-        tls: bool,
+        planned: &PlannedBackend,
         lanes: usize,
     ) -> Vec<Arc<BackendCounters>> {
-        let make = || (0..lanes).map(|_| Arc::default()).collect();
-        self.by_address.entry((address.clone(), tls)).or_insert_with(make).clone()
+        let make = || {
+            let counters = BackendCounters::default();
+            // No lane has it yet.
+            counters.drain(self.drained.has(&planned.label));
+            Arc::new(counters)
+        };
+        let make = || (0..lanes).map(|_| make()).collect();
+        let of_it = (address.clone(), planned.tls.is_some());
+        self.by_address.entry(of_it).or_insert_with(make).clone()
     }
 
     /// The backends of `planned`, where `names` lead now.
@@ -99,7 +106,7 @@ impl BackendRegistry {
             label: planned.label.clone(),
             share: LaneShare::of(planned.share, lanes),
             tls: planned.tls.clone(),
-            lanes: self.counters(&address, planned.tls.is_some(), lanes.get()),
+            lanes: self.counters(&address, planned, lanes.get()),
             address,
         });
         backends.collect()
@@ -113,9 +120,12 @@ impl BackendRegistry {
         lanes: NonZeroUsize,
     ) -> Option<Destination> {
         let backends = self.located(&destination.planned, names, lanes);
-        let addresses = |of: &[Backend]| of.iter().map(|each| each.address.clone()).collect();
-        let [before, now]: [Vec<Address>; 2] =
-            [&destination.backends, &backends].map(|of| addresses(of));
+        // The same address may be another name's now, with its certificate and its share.
+        let places = |of: &[Backend]| {
+            of.iter().map(|each| (each.address.clone(), each.label.clone())).collect()
+        };
+        let [before, now]: [Vec<(Address, String)>; 2] =
+            [&destination.backends, &backends].map(|of| places(of));
         (before != now).then(|| Destination {
             memories: memories(backends.len(), lanes),
             backends,
@@ -131,16 +141,21 @@ impl BackendRegistry {
         // Two listeners may have a backend in common, or one under two names.
         let mut summaries: Vec<BackendSummary> = Vec::new();
         for Backend { address, label, lanes, tls, .. } in backends {
-            let is_same = |seen: &BackendSummary| {
+            let is_same = |seen: &&mut BackendSummary| {
                 seen.lanes.first().map(Arc::as_ptr) == lanes.first().map(Arc::as_ptr)
             };
-            if !summaries.iter().any(is_same) {
-                summaries.push(BackendSummary {
+            match summaries.iter_mut().find(is_same) {
+                Some(seen) if !seen.labels().any(|known| known == label) => {
+                    seen.other_labels.push(label.clone());
+                }
+                Some(_) => {}
+                None => summaries.push(BackendSummary {
                     address: address.to_string(),
                     label: label.clone(),
+                    other_labels: Vec::new(),
                     lanes: lanes.clone(),
                     tls: tls.is_some(),
-                });
+                }),
             }
         }
         summaries

@@ -98,8 +98,9 @@ impl Names {
     /// Takes over what `answers` say, and tells what is new.
     pub fn follow(&mut self, answers: &Answers) -> BTreeMap<String, NameNews> {
         let names: BTreeSet<&str> = answers.iter().map(|(name, _)| name).collect();
-        // One may have left the configuration meanwhile.
-        let known = names.into_iter().filter(|name| self.known.contains_key(*name));
+        // One may have left the configuration meanwhile, or a reload may know better.
+        let is_newer = |known: &Known| known.asked <= answers.asked();
+        let known = names.into_iter().filter(|name| self.known.get(*name).is_some_and(is_newer));
         let known: Vec<&str> = known.collect();
         let news = known.into_iter().filter_map(|name| {
             let news = self.learn(name, answers)?;

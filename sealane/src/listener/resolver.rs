@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -49,7 +50,7 @@ impl FromIterator<(String, Answer)> for Answers {
 /// Looks `names` up, many at a time and on threads of their own: a resolver that is silent must not
 /// hold up a signal, however many names there are.
 pub fn resolve_all(names: BTreeSet<String>) -> Answers {
-    resolve_by(names, RESOLVE_TIMEOUT, ask_system)
+    resolve_by(names, RESOLVE_TIMEOUT, &ASKING, ask_system)
 }
 
 fn ask_system(name: &str) -> Answer {
@@ -62,16 +63,21 @@ fn ask_system(name: &str) -> Answer {
 fn resolve_by(
     names: BTreeSet<String>,
     patience: Duration,
+    asking: &'static AtomicUsize,
     ask: impl Fn(&str) -> Answer + Clone + Send + 'static,
 ) -> Answers {
     let asked = Instant::now();
     let deadline = asked + patience;
     let mut missing = format!("no answer within {} s", patience.as_secs());
+    if !names.is_empty() && asking.load(Relaxed) >= RESOLVERS {
+        "the resolver has not answered for other names yet".clone_into(&mut missing);
+    }
     let queue = Arc::new(Mutex::new(VecDeque::from_iter(names.clone())));
     let (sender, found) = channel();
-    for _ in 0..names.len().min(RESOLVERS) {
+    for place in (0..names.len()).map_while(|_| Place::take(asking)) {
         let (queue, sender, ask) = (Arc::clone(&queue), sender.clone(), ask.clone());
         let look_up = move || {
+            let _place = place;
             while let Some(name) = next(&queue) {
                 let answer = ask(&name);
                 // Whoever asked may have given up.
@@ -97,6 +103,23 @@ fn resolve_by(
         by_name.entry(name).or_insert_with(|| Err(missing.clone()));
     }
     Answers { asked, by_name }
+}
+
+/// A thread's leave to ask, until it ends: one whose resolver is silent keeps it longer than
+/// anybody waits.
+struct Place(&'static AtomicUsize);
+
+impl Place {
+    fn take(asking: &'static AtomicUsize) -> Option<Self> {
+        let one_more = |count| (count < RESOLVERS).then_some(count + 1);
+        asking.fetch_update(Relaxed, Relaxed, one_more).ok().map(|_| Self(asking))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 type Queue = Mutex<VecDeque<String>>;
@@ -125,13 +148,15 @@ pub fn look_again(
 
 /// All look-ups of a reading together; for as long a signal may have to wait.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Names that are looked up at a time.
+/// Names that are looked up at a time, by all readings together.
 const RESOLVERS: usize = 32;
+/// Threads that look a name up.
+static ASKING: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::atomic::Ordering::SeqCst;
 
     use super::*;
 
@@ -146,7 +171,8 @@ mod tests {
             all_at_once.wait();
             Err(name.to_owned())
         };
-        let found = resolve_by(many(), Duration::from_secs(60), ask);
+        static ASKING: AtomicUsize = AtomicUsize::new(0);
+        let found = resolve_by(many(), Duration::from_secs(60), &ASKING, ask);
         assert!(many().iter().all(|name| found.of(name) == Err(name)));
     }
 
@@ -160,12 +186,21 @@ mod tests {
             drop(waits.lock());
             Err(String::new())
         };
-        let found = resolve_by(many(), Duration::ZERO, ask);
+        static ASKING: AtomicUsize = AtomicUsize::new(0);
+        let found = resolve_by(many(), Duration::ZERO, &ASKING, ask);
         assert!(many().iter().all(|name| found.of(name) == Err("no answer within 0 s")));
         drop(is_silent);
-        while Arc::strong_count(&asked) > 1 {
+        while ASKING.load(SeqCst) > 0 {
             thread::yield_now();
         }
         assert!(asked.load(SeqCst) <= RESOLVERS);
+    }
+    #[test]
+    fn no_thread_is_started_beside_as_many_as_may_be_that_a_silent_resolver_holds() {
+        static ASKING: AtomicUsize = AtomicUsize::new(RESOLVERS);
+        let found = resolve_by(many(), Duration::from_secs(60), &ASKING, |_| unreachable!());
+        let busy = "the resolver has not answered for other names yet";
+        assert!(many().iter().all(|name| found.of(name) == Err(busy)));
+        assert_eq!(ASKING.load(SeqCst), RESOLVERS);
     }
 }

@@ -104,6 +104,7 @@ fn busy() -> ControlState {
     counted.lanes[1].accepted.add(7);
     let summary = |label: &str, address: &str, lane| BackendSummary {
         address: address.into(),
+        other_labels: Vec::new(),
         label: label.into(),
         lanes: vec![lane],
         tls: false,

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use sealane_lanes::mailbox::Mailbox;
@@ -20,19 +21,27 @@ use super::Relayed;
 /// Where orders to a lane are given.
 #[derive(Clone)]
 pub struct LaneDesk {
-    orders: Sender<LaneOrder>,
+    orders: OrderSender,
     mailbox: Mailbox<RelaySettings>,
+}
+
+/// What an attendant's orders are put into.
+#[derive(Clone)]
+pub struct OrderSender {
+    orders: Sender<LaneOrder>,
+    are_there: Arc<AtomicBool>,
 }
 
 impl LaneDesk {
     /// A desk of the lane with this mailbox, whose attendant takes what comes out of `orders`.
-    pub fn new(orders: Sender<LaneOrder>, mailbox: Mailbox<RelaySettings>) -> Self {
+    pub fn new(orders: OrderSender, mailbox: Mailbox<RelaySettings>) -> Self {
         Self { orders, mailbox }
     }
 
     /// Gives an order. A lane that has ended drops it, and with it the way for the answer.
     pub fn give(&self, order: LaneOrder) {
-        if self.orders.send(order).is_ok() {
+        if self.orders.orders.send(order).is_ok() {
+            self.orders.are_there.store(true, Release);
             self.mailbox.ring();
         }
     }
@@ -113,6 +122,8 @@ pub struct OpenConnection {
 /// A lane's end.
 pub struct Attendant {
     orders: Receiver<LaneOrder>,
+    /// Asked in each turn of the lane: the queue would take a fence.
+    are_there: Arc<AtomicBool>,
     giver: NumberGiver,
     closing: Option<(ConnectionId, Sender<(usize, bool)>)>,
     listing: Option<Listing>,
@@ -129,9 +140,10 @@ struct Listing {
 
 impl Attendant {
     /// An attendant of the lane that gives such numbers, and what its orders are put into.
-    pub fn new(giver: NumberGiver) -> (Self, Sender<LaneOrder>) {
-        let (sender, orders) = channel();
-        (Self { orders, giver, closing: None, listing: None }, sender)
+    pub fn new(giver: NumberGiver) -> (Self, OrderSender) {
+        let ((sender, orders), are_there) = (channel(), Arc::new(AtomicBool::new(false)));
+        let sender = OrderSender { orders: sender, are_there: Arc::clone(&are_there) };
+        (Self { orders, are_there, giver, closing: None, listing: None }, sender)
     }
 
     /// What the lane is to do.
@@ -143,8 +155,14 @@ impl Attendant {
         if let Some(listing) = &self.listing {
             return Some(Order::Visit(listing.next));
         }
-        loop {
-            match self.orders.try_recv().ok()? {
+        while self.are_there.load(Relaxed) {
+            // Before the queue is asked: who gives one later says so again. What it takes back was
+            // said behind an order, which is seen then.
+            self.are_there.swap(false, Acquire);
+            let Ok(order) = self.orders.try_recv() else { break };
+            // There may be more.
+            self.are_there.store(true, Relaxed);
+            match order {
                 LaneOrder::Backend { backend, is_drained, done } => {
                     backend.drain(is_drained);
                     self.tell(&done, ());
@@ -160,6 +178,7 @@ impl Attendant {
                 }
             }
         }
+        None
     }
 
     /// A connection of the lane has ended.

@@ -129,7 +129,8 @@ fn what_runs_is_shown_at_once_and_live() {
         return;
     }
     let typescript = rig.folder.path().join("typescript");
-    let command = format!("{:?}", rig.sealane.command(&["status", "--watch"]));
+    // In the shell's place: one that stays hears of Ctrl-C as well, and says so by its exit code.
+    let command = format!("exec {:?}", rig.sealane.command(&["status", "--watch"]));
     let mut script = Command::new("script");
     script.args(["--quiet", "--return", "--flush", "--command", &command]).arg(&typescript);
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();

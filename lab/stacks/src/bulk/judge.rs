@@ -227,7 +227,7 @@ const CPU_GROWTH_MAX: f64 = 1.1;
 const MANY: usize = 16;
 /// Fewer need not show what a lock costs.
 const LOCK_PROCESSORS_MIN: usize = 4;
-/// Of fewer it may happen that one thread takes all.
+/// A count of messages below which one thread may happen to take all.
 const MESSAGES_OF_A4: u64 = 100;
 const ROUNDS_OF_A6: usize = 5;
 /// Fewer threads do not show how a loop grows dearer.

@@ -13,13 +13,23 @@ use super::{Orders, json, lanes};
 
 /// Has every lane keep new connections from a backend, or let them come again.
 pub(super) fn drain(orders: &Orders, query: &Query, is_drained: bool) -> Response {
-    let Some(name) = query.value("backend") else {
-        return Response::text(Status::BadRequest, "name it: ?backend=NAME");
+    let name = query.value("backend").and_then(|name| name.ok_or("name it: ?backend=NAME".into()));
+    let name = match name {
+        Ok(name) => name,
+        Err(words) => return Response::text(Status::BadRequest, words),
     };
-    let known = orders.state.lock().backends.clone();
-    let named: Vec<_> = known.iter().filter(|backend| backend.label == name).collect();
+    let (known, drained) = {
+        let state = orders.state.lock();
+        (state.backends.clone(), state.drained.clone())
+    };
+    let is_named = |backend: &&BackendSummary| backend.labels().any(|label| *label == name);
+    let named: Vec<_> = known.iter().filter(is_named).collect();
     if named.is_empty() {
         return Response::text(Status::NotFound, unknown(&name, &known));
+    }
+    // Before lanes are asked: an address that comes to a name meanwhile is as its name is.
+    for label in named.iter().flat_map(|backend| backend.labels()) {
+        drained.note(label, is_drained);
     }
     for backend in &named {
         let order = |lane: usize, done| {

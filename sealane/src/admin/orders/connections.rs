@@ -5,55 +5,64 @@ use std::net::IpAddr;
 
 use serde_json::json as value;
 
-use crate::connection_number::{ConnectionNumber, NumberGiver};
+use crate::connection_number::{ConnectionNumber, NoConnectionNumber, NumberGiver};
 use crate::http::{Query, Response, Status};
 use crate::relay::{LaneOrder, Wanted};
 
 use super::{Orders, json, lanes};
 
-/// Lists those of `client` and those that asked for `name`, if these are given, at most `limit`;
-/// the oldest first.
+/// Lists those of `client` and those that asked for `name`, if these are given, at most `limit`.
 pub(super) fn list(orders: &Orders, query: &Query) -> Response {
     let wanted = match wanted(query) {
         Ok(wanted) => wanted,
         Err(words) => return Response::text(Status::BadRequest, words),
     };
-    let order = |_, listed| LaneOrder::List { wanted: wanted.clone(), listed };
-    let found = match lanes::ask_all(orders, order) {
-        Ok(found) => found,
-        Err(response) => return response,
-    };
-    let mut has_more = found.iter().any(|of_lane| of_lane.has_more);
-    let mut all: Vec<_> = found.into_iter().flat_map(|of_lane| of_lane.connections).collect();
-    has_more |= all.len() > wanted.limit;
+    let lanes = orders.state.lock().desks.len();
+    let (mut all, mut has_more) = (Vec::new(), false);
+    // One lane after the other, so that no more than `limit` are held at any time.
+    for lane in 0..lanes {
+        let limit = wanted.limit - all.len();
+        let order =
+            |_, listed| LaneOrder::List { wanted: Wanted { limit, ..wanted.clone() }, listed };
+        match lanes::ask(orders, &[lane], order) {
+            Ok(found) => {
+                for of_lane in found {
+                    has_more |= of_lane.has_more;
+                    all.extend(of_lane.connections);
+                }
+            }
+            Err(response) => return response,
+        }
+    }
     all.sort_by_key(|each| std::cmp::Reverse(each.age_ms));
-    all.truncate(wanted.limit);
     json(Status::Ok, &value!({ "connections": all, "has_more": has_more }))
 }
 
 fn wanted(query: &Query) -> Result<Wanted, String> {
     let client = query
-        .value("client")
+        .value("client")?
         .map(|text| text.parse().map_err(|_| format!("client: {text:?} is no IP address")));
-    let limit = query.value("limit").map(|text| {
+    let limit = query.value("limit")?.map(|text| {
         let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
         limit.ok_or_else(|| format!("limit: {text:?} is no number from 1 to {LIMIT_MAX}"))
     });
     Ok(Wanted {
         client: client.transpose()?.map(|ip: IpAddr| ip.to_canonical()),
         limit: limit.transpose()?.unwrap_or(LIMIT_DEFAULT),
-        server_name: query.value("name").map(|name| name.to_ascii_lowercase()),
+        server_name: query.value("name")?.map(|name| name.to_ascii_lowercase()),
     })
+}
+
+fn number(query: &Query) -> Result<ConnectionNumber, String> {
+    let text = query.value("connection")?.ok_or("name it: ?connection=NUMBER")?;
+    text.parse().map_err(|error: NoConnectionNumber| error.to_string())
 }
 
 /// Resets a connection, and its backend's.
 pub(super) fn close(orders: &Orders, query: &Query) -> Response {
-    let Some(text) = query.value("connection") else {
-        return Response::text(Status::BadRequest, "name it: ?connection=NUMBER");
-    };
-    let number: ConnectionNumber = match text.parse() {
+    let number = match number(query) {
         Ok(number) => number,
-        Err(error) => return Response::text(Status::BadRequest, error),
+        Err(words) => return Response::text(Status::BadRequest, words),
     };
     let (started, desks) = {
         let state = orders.state.lock();

@@ -1,12 +1,12 @@
 //! `POST /reload`: what SIGHUP does, but whoever orders it hears what came of it.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::http::{Response, Status};
+use crate::http::{Response, Status, WORK_TIMEOUT};
 
 use super::{Orders, json};
 
@@ -39,10 +39,16 @@ impl Verdict {
 pub(super) fn carry_out(orders: &Orders) -> Response {
     let (sender, receiver) = channel();
     (orders.reload)(sender);
-    // The thread that waits for this has a limit: http::WORK_TIMEOUT.
-    let Ok(mut verdict) = receiver.recv() else {
-        let words = "this process is about to end; start it anew";
-        return Response::text(Status::ServiceUnavailable, words);
+    let mut verdict = match receiver.recv_timeout(WORK_TIMEOUT) {
+        Ok(verdict) => verdict,
+        Err(RecvTimeoutError::Timeout) => {
+            let words = "the reload takes long and goes on; /state says what comes of it";
+            return Response::text(Status::GatewayTimeout, words);
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            let words = "this process is about to end; start it anew";
+            return Response::text(Status::ServiceUnavailable, words);
+        }
     };
     if verdict.is_accepted() {
         verdict.warnings.extend(late_lanes(orders, verdict.generation));

@@ -123,6 +123,11 @@ function certificates(state) {
 }
 
 function draw(state) {
+  // Another process counts from 0 again.
+  if (before && before.pid !== state.pid) {
+    before = null;
+    series.clear();
+  }
   const at = Date.now(), passed = before ? (at - before.at) / 1000 : 0;
   const lanes = state.lanes.map((lane) => {
     const was = before?.lanes[lane.lane];
@@ -142,7 +147,7 @@ function draw(state) {
       each.connections, each.connected, each.failed]));
   certificates(state);
   reloads(state);
-  before = { at, lanes, causes: causes(state) };
+  before = { at, lanes, causes: causes(state), pid: state.pid };
 }
 
 async function look() {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::commands::running::printable;
+use crate::commands::running::{printable, printable_line};
 
 use super::look::{Certificate, Lane, Look, Reload, State};
 
@@ -88,7 +88,7 @@ fn backends(text: &mut String, now: &State) -> std::fmt::Result {
         "backend", "state", "connections", "taken", "failed"
     )?;
     for each in &now.backends {
-        let name = printable(&each.backend);
+        let name = printable_line(&each.backend);
         writeln!(
             text,
             "  {name:<40}{:>8}{:>13}{:>11}{:>9}",
@@ -104,7 +104,7 @@ fn certificates(text: &mut String, now: &State) -> std::fmt::Result {
         let Certificate { listener, source, names, not_after } = each;
         let name = names.first().unwrap_or(source);
         let day = not_after.get(..DAY_LEN).unwrap_or(not_after);
-        writeln!(text, "  {day}  {} ({})", printable(name), printable(listener))?;
+        writeln!(text, "  {day}  {} ({})", printable_line(name), printable_line(listener))?;
     }
     Ok(())
 }
