@@ -85,6 +85,8 @@ causes! {
     Internal = "internal", Us;
     /// The connection was as old as `connection_age_max` allows; the client was told the end.
     LimitAge = "limit_age", Limit;
+    /// Every backend that was left had as many connections as it may have; the client was reset.
+    LimitBackend = "limit_backend", Limit;
     /// The client had as many connections as `connections_per_client` allows; its newest was reset.
     LimitClientConnections = "limit_client_connections", Limit;
     /// The client began more handshakes than `handshakes_per_client` allows; its newest was reset.

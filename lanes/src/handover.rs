@@ -149,7 +149,9 @@ mod tests {
             let bell = descriptor();
             outlet.furnish(bell.as_fd(), &[]).unwrap();
             let socket = (Address::Unix("/run/a".into()), descriptor());
-            (outlet.hand_over(&[]).unwrap(), outlet.hand_over(&[socket]).unwrap())
+            let without = outlet.hand_over(&[]).unwrap();
+            let with = outlet.hand_over(&[socket]).unwrap();
+            (outlet, without, with)
         });
         let taker = entrance.settle(FileTable::Shared).taker;
         let (mut inlet, _bell, first) = Inlet::furnished(taker, Vec::new()).unwrap();
@@ -157,7 +159,7 @@ mod tests {
         while inlet.waiting.is_empty() {
             inlet.fetch().unwrap();
         }
-        let (without, with) = control.join().unwrap();
+        let (_outlet, without, with) = control.join().unwrap();
         assert!(inlet.open(without).is_empty());
         assert_eq!(inlet.open(with).len(), 1);
     }

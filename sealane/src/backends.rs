@@ -5,6 +5,7 @@ mod memory;
 mod plan;
 mod selection;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use sealane_lanes::kernel::Address;
 use sealane_lanes::liveness::Liveness;
 
 use crate::challenges::Responder;
-use crate::config::{AcceptProxy, Balance, ProxyHeader, Spoken};
+use crate::config::{AcceptProxy, Balance, ProxyHeader, Share, Spoken};
 use crate::relay::Admission;
 
 pub use counters::{BackendCounters, HANDSHAKE_FAILURES};
@@ -81,10 +82,32 @@ pub struct Backend {
     pub address: Address,
     /// As it was written, for logs and metrics.
     pub label: String,
+    /// How much a lane gives it.
+    pub share: LaneShare,
     /// How it is spoken to in TLS, if it is.
     pub tls: Option<BackendTls>,
     /// By lane: what that lane knows of it.
     pub lanes: Vec<Arc<BackendCounters>>,
+}
+
+/// How much of a lane's connections a backend gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneShare {
+    /// Connections that it may have of the lane.
+    pub connections_max: u64,
+    /// Whether it is for when all others are away.
+    pub is_backup: bool,
+    /// Its share beside the weights of others; 0: it gets nothing new.
+    pub weight: u16,
+}
+
+impl LaneShare {
+    /// The part of `share` that each of `lanes` gives.
+    pub fn of(share: Share, lanes: NonZeroUsize) -> Self {
+        let Share { is_backup, weight, .. } = share;
+        let part = share.connections_per_lane(lanes);
+        Self { connections_max: part.map_or(u64::MAX, |part| part as u64), is_backup, weight }
+    }
 }
 
 /// What TLS with a backend takes.
@@ -124,13 +147,14 @@ impl Destination {
     pub fn choose(&self, lane: usize, tried: u64, now_ms: u64) -> Result<usize, Unavailable> {
         let candidate = |index: usize| {
             let counters = self.of_lane(index, lane);
+            let share = self.backends[index].share;
             Candidate {
                 active: counters.active.value(),
-                active_max: u64::MAX,
-                is_backup: false,
+                active_max: share.connections_max,
+                is_backup: share.is_backup,
                 is_down: false,
                 rests_until_ms: counters.rests_until_ms(),
-                weight: 1,
+                weight: share.weight.into(),
             }
         };
         let all = match self.backends.len() {
@@ -146,7 +170,8 @@ impl Destination {
         };
         let credit = |index: usize| memory.credit(index);
         let set_credit = |index: usize, value: i64| memory.set_credit(index, value);
-        Ok(take_turn(among, |_| 1, credit, set_credit))
+        let weight = |index: usize| self.backends[index].share.weight.into();
+        Ok(take_turn(among, weight, credit, set_credit))
     }
 
     /// What `lane` knows of the backend at `index`.
@@ -163,6 +188,7 @@ mod tests {
         let backend = |port| Backend {
             address: Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port))),
             label: port.to_string(),
+            share: LaneShare::of(Share::default(), NonZeroUsize::MIN),
             tls: None,
             lanes: vec![Arc::default(), Arc::default()],
         };
@@ -248,5 +274,31 @@ mod tests {
         assert_eq!(destination.choose(0, 0, 600), Ok(1));
         assert_eq!(destination.choose(0, 0b10, 600), Ok(0));
         assert_eq!(destination.choose(0, 0b11, 600), Err(Unavailable::Nobody));
+    }
+
+    #[test]
+    fn each_lane_has_its_share_of_turns_and_of_connections_and_backups_wait() {
+        let mut destination = destination(3, Balance::RoundRobin);
+        let lanes = NonZeroUsize::new(2).unwrap();
+        let share = |weight, connections, is_backup| {
+            LaneShare::of(
+                Share { connections_max: NonZeroUsize::new(connections), is_backup, weight },
+                lanes,
+            )
+        };
+        // Of seven connections a lane has three: together they never have more.
+        let shares = [share(2, 7, false), share(1, 0, false), share(1, 2, true)];
+        for (backend, share) in destination.backends.iter_mut().zip(shares) {
+            backend.share = share;
+        }
+        let turns: Vec<_> = (0..6).map(|_| destination.choose(0, 0, 0).unwrap()).collect();
+        assert_eq!(turns, [0, 1, 0, 0, 1, 0]);
+        destination.of_lane(0, 0).active.add(3);
+        assert_eq!(destination.choose(0, 0, 0), Ok(1), "the first is full");
+        assert_eq!(destination.choose(0, 0b10, 0), Ok(2), "the backup stands in");
+        destination.of_lane(2, 0).active.add(1);
+        assert_eq!(destination.choose(0, 0b10, 0), Err(Unavailable::Full));
+        destination.backends[1].share.weight = 0;
+        assert_eq!(destination.choose(0, 0, 0), Err(Unavailable::Full), "one is to be left alone");
     }
 }

@@ -38,7 +38,7 @@ use crate::backends::BACKENDS_MAX;
 
 use backend::share_tls;
 
-pub use backend::{BackendAddress, BackendTls, RootSource, Trust, WrittenBackend};
+pub use backend::{BackendAddress, BackendTls, RootSource, Share, Trust, WrittenBackend};
 pub use client_trust::{ClientDemand, ClientTrust};
 pub use destination::{Balance, Destination, RESOLVE_DEFAULT};
 pub(crate) use file::LANES_MAX;
@@ -132,7 +132,11 @@ impl Config {
             policy: Policy { alpn: simple.alpn, ..Policy::default() },
             clients: None,
             destination: Destination {
-                backends: simple.backends.into_iter().map(|backend| backend.address).collect(),
+                backends: simple
+                    .backends
+                    .into_iter()
+                    .map(|b| (b.address, Share::default()))
+                    .collect(),
                 backend_tls: speaks_tls.then(BackendTls::default),
                 balance: Balance::default(),
                 proxy_header: simple.proxy_header,

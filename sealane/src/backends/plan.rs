@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use sealane_lanes::kernel::Address;
 
 use super::{BACKENDS_MAX, BackendTls};
-use crate::config::BackendAddress;
+use crate::config::{BackendAddress, Share};
 
 /// A backend as it is configured: whatever its name leads to is one.
 pub struct PlannedBackend {
@@ -13,6 +13,8 @@ pub struct PlannedBackend {
     pub address: BackendAddress,
     /// As it was written, for logs and metrics.
     pub label: String,
+    /// How much it gets.
+    pub share: Share,
     /// How it is spoken to in TLS, if it is.
     pub tls: Option<BackendTls>,
 }
@@ -51,7 +53,7 @@ mod tests {
     use super::*;
 
     fn planned(address: BackendAddress) -> PlannedBackend {
-        PlannedBackend { label: address.to_string(), address, tls: None }
+        PlannedBackend { label: address.to_string(), address, share: Share::default(), tls: None }
     }
 
     fn at(last: u8, port: u16) -> SocketAddr {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use rustls::pki_types::ServerName;
@@ -49,6 +50,38 @@ pub struct WrittenBackend {
 impl fmt::Display for WrittenBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", if self.tls { TLS_SCHEME } else { "" }, self.address)
+    }
+}
+
+/// How much of what a destination gets is a backend's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Connections that it may have of all lanes together; no limit without it.
+    pub connections_max: Option<NonZeroUsize>,
+    /// Whether it is for when all others are away.
+    pub is_backup: bool,
+    /// Its share beside the weights of others; 0: it gets nothing new.
+    pub weight: u16,
+}
+
+impl Share {
+    /// The connections that each of `lanes` may have to it. All lanes together never have more than
+    /// the whole.
+    pub fn connections_per_lane(self, lanes: NonZeroUsize) -> Option<usize> {
+        self.connections_max.map(|whole| whole.get() / lanes)
+    }
+
+    /// What is too little to be divided among `lanes`.
+    pub fn too_few_for(self, lanes: NonZeroUsize) -> Option<Problem> {
+        let whole = self.connections_max.filter(|whole| *whole < lanes)?;
+        let what = format!("connections: {whole} is less than the {lanes} lanes that share it");
+        Some(Problem::new(what, "each needs one: raise it, or lower lanes"))
+    }
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { connections_max: None, is_backup: false, weight: 1 }
     }
 }
 

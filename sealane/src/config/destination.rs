@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::backend::{BackendAddress, BackendTls, WrittenBackend};
+use super::backend::{BackendAddress, BackendTls, Share, WrittenBackend};
 use super::proxy_header::ProxyHeader;
 
 /// Where plaintext goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// None twice; at least one, but where no plaintext goes anywhere.
-    pub backends: Vec<BackendAddress>,
+    pub backends: Vec<(BackendAddress, Share)>,
     /// How TLS is spoken to all of them; without it they get plain bytes.
     pub backend_tls: Option<BackendTls>,
     /// How a backend is chosen for a connection.
@@ -31,7 +31,7 @@ impl Destination {
 
     /// Its backends as they are written, for people.
     pub fn labels(&self) -> impl Iterator<Item = String> {
-        self.backends.iter().map(|address| self.label(address))
+        self.backends.iter().map(|(address, _)| self.label(address))
     }
 
     /// The backend at `address` as it is written.

@@ -43,7 +43,10 @@ fn the_least_that_can_be_written() {
             policy: Policy::default(),
             clients: None,
             destination: Destination {
-                backends: vec![BackendAddress::Host { name: "localhost".into(), port: 80 }],
+                backends: vec![(
+                    BackendAddress::Host { name: "localhost".into(), port: 80 },
+                    Share::default(),
+                )],
                 backend_tls: None,
                 balance: Balance::RoundRobin,
                 proxy_header: ProxyHeader::Off,
@@ -159,7 +162,10 @@ versions = ["1.3"]
 suites = ["TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"]
 schemes = ["ed25519"]
 alpn = ["h2", "http/1.1"]
-backends = ["10.0.0.1:80", "unix:/run/app.sock"]
+backends = [
+  { address = "10.0.0.1:80", weight = 10, connections = 500 },
+  { address = "unix:/run/app.sock", backup = true },
+]
 balance = "least-connections"
 resolve = "90s"
 proxy_header = "pass"
@@ -292,6 +298,9 @@ fn every_key_of_a_listener_has_an_effect() {
     let suites = [Suite::Tls13Chacha20Poly1305Sha256, Suite::Tls13Aes128GcmSha256];
     assert_eq!((&*web.policy.suites, &*web.policy.schemes), (&suites[..], &[Scheme::Ed25519][..]));
     assert_eq!(web.destination.balance, Balance::LeastConnections);
+    let shares: Vec<_> = web.destination.backends.iter().map(|(_, share)| *share).collect();
+    let first = Share { connections_max: NonZeroUsize::new(500), is_backup: false, weight: 10 };
+    assert_eq!(shares, [first, Share { is_backup: true, ..Share::default() }]);
     let every = [web, other].map(|listener| listener.resolve);
     assert_eq!(every, [Some(Duration::from_secs(90)), RESOLVE_DEFAULT]);
     let told = Told::these(&[Telling::Cn, Telling::Crc32c, Telling::Ssl]);

@@ -1,6 +1,7 @@
 //! From a [`Config`] to a generation that lanes can serve: everything that can fail, fails here.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,11 +13,11 @@ use sealane_lanes::kernel::Address;
 
 use crate::admin::BackendSummary;
 use crate::backends::{
-    Backend, BackendCounters, Destination, LaneMemory, NameRoutes, PlannedBackend, RelaySettings,
-    places,
+    Backend, BackendCounters, Destination, LaneMemory, LaneShare, NameRoutes, PlannedBackend,
+    RelaySettings, places,
 };
 use crate::challenges::Responder;
-use crate::config::{self, BackendAddress, Config, Spoken};
+use crate::config::{self, BackendAddress, Config, Share, Spoken};
 use crate::listener::{
     Contexts, KnownClientRoots, Names, Summary, Surroundings, Survey, Surveys, resolve_all,
     said_of, survey,
@@ -87,12 +88,18 @@ impl BackendRegistry {
     }
 
     /// The backends of `planned`, where `names` lead now.
-    fn located(&mut self, planned: &[PlannedBackend], names: &Names, lanes: usize) -> Vec<Backend> {
+    fn located(
+        &mut self,
+        planned: &[PlannedBackend],
+        names: &Names,
+        lanes: NonZeroUsize,
+    ) -> Vec<Backend> {
         let places = places(planned, |name| names.addresses(name)).into_iter();
         let backends = places.map(|(address, planned)| Backend {
             label: planned.label.clone(),
+            share: LaneShare::of(planned.share, lanes),
             tls: planned.tls.clone(),
-            lanes: self.counters(&address, planned.tls.is_some(), lanes),
+            lanes: self.counters(&address, planned.tls.is_some(), lanes.get()),
             address,
         });
         backends.collect()
@@ -103,7 +110,7 @@ impl BackendRegistry {
         &mut self,
         destination: &Destination,
         names: &Names,
-        lanes: usize,
+        lanes: NonZeroUsize,
     ) -> Option<Destination> {
         let backends = self.located(&destination.planned, names, lanes);
         let addresses = |of: &[Backend]| of.iter().map(|each| each.address.clone()).collect();
@@ -123,7 +130,7 @@ impl BackendRegistry {
         let backends = destinations.flat_map(|destination| &destination.backends);
         // Two listeners may have a backend in common, or one under two names.
         let mut summaries: Vec<BackendSummary> = Vec::new();
-        for Backend { address, label, lanes, tls } in backends {
+        for Backend { address, label, lanes, tls, .. } in backends {
             let is_same = |seen: &BackendSummary| {
                 seen.lanes.first().map(Arc::as_ptr) == lanes.first().map(Arc::as_ptr)
             };
@@ -235,7 +242,7 @@ fn settings(
 ) -> RelaySettings {
     let access = std::mem::take(&mut survey.access);
     let listener = survey.listener;
-    let lanes = config.lanes.get();
+    let lanes = config.lanes;
     // Who sends every request elsewhere has no other backend.
     if let (Some(responder), Some(label)) = (&responder, listener.responder_label())
         && let Some(planned) = survey.backends.first_mut()
@@ -244,7 +251,7 @@ fn settings(
             Address::Tcp(address) => BackendAddress::Tcp(address),
             Address::Unix(path) => BackendAddress::Unix(path),
         };
-        planned.push(PlannedBackend { address, label, tls: None });
+        planned.push(PlannedBackend { address, label, share: Share::default(), tls: None });
     }
     let planned = std::mem::take(&mut survey.backends);
     let destinations = listener.destinations().zip(planned).map(|((_, written), planned)| {
@@ -266,7 +273,7 @@ fn settings(
             access,
             connections_max: listener.limits.connections_per_lane(config.lanes),
             per_client: listener.limits.per_client_on_lane(config.lanes),
-            counted: registries.listeners.counters(&listener.name, lanes),
+            counted: registries.listeners.counters(&listener.name, lanes.get()),
         }),
         connect_timeout: config.limits.connect_timeout,
         destinations,
@@ -279,10 +286,10 @@ fn settings(
 }
 
 /// What `lanes` lanes remember of their choices among so many backends.
-fn memories(backends: usize, lanes: usize) -> Vec<Arc<LaneMemory>> {
+fn memories(backends: usize, lanes: NonZeroUsize) -> Vec<Arc<LaneMemory>> {
     match backends {
         0 | 1 => Vec::new(),
-        _ => (0..lanes).map(|_| Arc::new(LaneMemory::of(backends))).collect(),
+        _ => (0..lanes.get()).map(|_| Arc::new(LaneMemory::of(backends))).collect(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Names of backends, followed while they are served.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -65,7 +66,7 @@ impl Control {
         let Some(current) = self.generations.last() else { return };
         let number = self.number + 1;
         let Registries { backends, names, .. } = &mut self.registries;
-        let moved = moved(current, number, self.config.lanes.get(), names, backends);
+        let moved = moved(current, number, self.config.lanes, names, backends);
         let Some(generation) = moved.map(Arc::new) else { return };
         self.number = number;
         {
@@ -86,7 +87,7 @@ impl Control {
 fn moved(
     generation: &Generation<RelaySettings>,
     number: u64,
-    lanes: usize,
+    lanes: NonZeroUsize,
     names: &Names,
     registry: &mut BackendRegistry,
 ) -> Option<Generation<RelaySettings>> {

@@ -18,7 +18,7 @@ pub fn host_names(config: &Config) -> BTreeMap<&str, Option<Duration>> {
     let mut names = BTreeMap::new();
     for listener in &config.listeners {
         let backends = listener.destinations().flat_map(|(_, destination)| &destination.backends);
-        for backend in backends {
+        for (backend, _) in backends {
             if let BackendAddress::Host { name, .. } = backend {
                 let every: &mut Option<Duration> = names.entry(name.as_str()).or_default();
                 *every = every.iter().copied().chain(listener.resolve).min();
@@ -32,15 +32,21 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let listener = survey.listener;
     for (position, (route, destination)) in listener.destinations().enumerate() {
         let mut planned = Vec::new();
-        for backend in &destination.backends {
+        for (backend, share) in &destination.backends {
             let label = destination.label(backend);
             let said = |text: String| said_of_route(route, &format!("backend {label}{text}"));
             match look_up(backend, listener.resolve.is_none(), reading) {
                 Ok(warning) => survey.warn(warning.map(said)),
                 Err(problem) => survey.errors.push(said(problem)),
             }
+            if let Some(problem) = share.too_few_for(reading.config.lanes) {
+                survey.errors.push(said(format!(": {problem}")));
+            }
             match tls(survey, position, destination, backend) {
-                Ok(tls) => planned.push(PlannedBackend { address: backend.clone(), label, tls }),
+                Ok(tls) => {
+                    let (address, share) = (backend.clone(), *share);
+                    planned.push(PlannedBackend { address, label, share, tls });
+                }
                 Err(problem) => {
                     survey.errors.extend(problem.map(|problem| said(format!(": {problem}"))));
                 }

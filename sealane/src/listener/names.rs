@@ -220,7 +220,7 @@ mod tests {
         names.look_up("app.test", &answers(&[("app.test", &[1])]), false).unwrap();
         let mut follow = |found: &[u8]| {
             let news = names.follow(&answers(&[("app.test", found)]));
-            news.into_iter().map(|(_, news)| news).next()
+            news.into_values().next()
         };
         assert_eq!(follow(&[1]), None);
         assert_eq!(follow(&[2, 3]), Some(NameNews::Moved));

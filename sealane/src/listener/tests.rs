@@ -8,8 +8,8 @@ use sealane_lanes::generation::Speech;
 
 use super::*;
 use crate::config::{
-    BackendAddress, BackendTls, CertificateSource, ClientDemand, ClientTrust, RootSource, Simple,
-    Trust, value,
+    BackendAddress, BackendTls, CertificateSource, ClientDemand, ClientTrust, RootSource, Share,
+    Simple, Trust, value,
 };
 
 fn config(backend: &str, certificates: &Path) -> Config {
@@ -47,7 +47,10 @@ fn a_backend_without_a_name_to_prove_is_never_spoken_to_in_the_clear() {
     let written = BackendTls { trust: Trust::Anybody, ..BackendTls::default() };
     config.listeners[0].destination.backend_tls = Some(written);
     // A configuration as no reader makes it.
-    config.listeners[0].destination.backends.push(BackendAddress::Unix("/run/app.sock".into()));
+    config.listeners[0]
+        .destination
+        .backends
+        .push((BackendAddress::Unix("/run/app.sock".into()), Share::default()));
     let survey = surveyed(&config);
     let of_backend = |error: &&String| error.starts_with("backend ");
     let errors: Vec<_> = survey.errors.iter().filter(of_backend).collect();

@@ -33,8 +33,8 @@ use sealane_lanes::steer::Steer;
 use sealane_lanes::timeouts::Timeouts;
 
 use super::*;
-use crate::backends::{Backend, BackendTls, Destination};
-use crate::config::{Balance, ProxyHeader, Spoken, Told};
+use crate::backends::{Backend, BackendTls, Destination, LaneShare};
+use crate::config::{Balance, ProxyHeader, Share, Spoken, Told};
 
 const NAME: &str = "one.test";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -129,6 +129,7 @@ fn lane(
     let backend = Backend {
         address: Address::Tcp(backend),
         label: backend.to_string(),
+        share: LaneShare::of(Share::default(), NonZeroUsize::MIN),
         tls: Some(BackendTls { context, name: NAME.try_into().unwrap() }),
         lanes: vec![Arc::default()],
     };

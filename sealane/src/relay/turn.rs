@@ -7,7 +7,7 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
-use crate::backends::{BackendTls, Destination, RelaySettings};
+use crate::backends::{BackendTls, Destination, RelaySettings, Unavailable};
 use crate::config::Spoken;
 use crate::proxy_header;
 
@@ -33,9 +33,10 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
         // Every round tries one backend for good, so it ends.
         loop {
             let chosen = self.destination.choose(self.lane, self.relayed.tried, self.link.now_ms());
-            let Ok(index) = chosen else {
-                return Err(self.relayed.fault.unwrap_or(Cause::BackendRefused));
-            };
+            let index = chosen.map_err(|none| match none {
+                Unavailable::Full => Cause::LimitBackend,
+                Unavailable::Nobody => self.relayed.fault.unwrap_or(Cause::BackendRefused),
+            })?;
             self.relayed.tried |= 1 << index;
             let counters = self.destination.of_lane(index, self.lane);
             match self.link.attach(&self.destination.backends[index].address) {

@@ -10,6 +10,7 @@
 
 mod acme;
 mod backend_tls;
+mod backends;
 mod backends_told;
 mod bytes;
 mod challenges;

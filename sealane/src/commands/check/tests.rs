@@ -251,3 +251,14 @@ fn each_lane_has_a_table_where_what_a_client_may_take_is_limited() {
         without.total_bytes - certificates(&without) + with.client_table_bytes
     );
 }
+
+#[test]
+fn a_backend_that_lanes_cannot_share_is_an_error() {
+    let config =
+        LISTENER.replace("\"known.test:80\"", "{ address = \"known.test:80\", connections = 3 }");
+    let directory = directory(&format!("lanes = 4\n{config}"), &[("a.test", 90)]);
+    let (_, text) = check(&directory, &machine());
+    let expected = "backend known.test:80: connections: 3 is less than the 4 lanes that share it; \
+                    each needs one: raise it, or lower lanes";
+    assert!(text.contains(expected), "{text}");
+}

@@ -1,6 +1,11 @@
 //! Where plaintext goes: backends, how one is chosen, and how TLS is spoken to them.
 
-use super::super::backend::{BackendTls, RootSource, Trust, server_name, share_tls};
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+
+use super::super::backend::{
+    BackendTls, RootSource, Share, Trust, WrittenBackend, server_name, share_tls,
+};
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{BackendAddress, Balance, Destination, value};
@@ -18,7 +23,7 @@ pub(super) fn destination(table: &mut Table<'_>) -> Option<Destination> {
     Some(Destination { backends, backend_tls, balance, proxy_header })
 }
 
-fn backends(table: &mut Table<'_>) -> Option<(Vec<BackendAddress>, Option<BackendTls>)> {
+fn backends(table: &mut Table<'_>) -> Option<(Vec<(BackendAddress, Share)>, Option<BackendTls>)> {
     let written = table.required("backends", "backends = [\"127.0.0.1:8080\"]");
     let settings = table.value("backend_tls");
     let tls = match &settings {
@@ -26,13 +31,19 @@ fn backends(table: &mut Table<'_>) -> Option<(Vec<BackendAddress>, Option<Backen
         None => Some(BackendTls::default()),
     };
     let written = written?;
-    let backends = written.set(BACKENDS_MAX, |value| {
-        let backend = value.parsed(value::backend)?;
+    let listed = written.set(BACKENDS_MAX, |value| {
+        let (at, share) = match value.is_table() {
+            true => value.table(|table| Some((address(table)?, share(table)?)))?,
+            false => (value.clone(), Share::default()),
+        };
+        let backend = at.parsed(value::backend)?;
         if let Some(tls) = tls.as_ref().filter(|_| backend.tls) {
-            value.parsed(|_| tls.server_name_of(&backend.address))?;
+            at.parsed(|_| tls.server_name_of(&backend.address))?;
         }
-        Some(backend)
+        Some(Listed { backend, share })
     })?;
+    check_shares(&listed, &written);
+    let backends: Vec<_> = listed.iter().map(|each| each.backend.clone()).collect();
     let speak_tls = share_tls(&backends).map_err(|problem| written.wrong(problem)).ok()?;
     if let Some(settings) = settings.filter(|_| !speak_tls && !backends.is_empty()) {
         settings.wrong(Problem::new(
@@ -40,8 +51,53 @@ fn backends(table: &mut Table<'_>) -> Option<(Vec<BackendAddress>, Option<Backen
             "write \"tls://HOST:PORT\" for them, or remove the table",
         ));
     }
-    let addresses = backends.into_iter().map(|backend| backend.address).collect();
-    Some((addresses, tls.filter(|_| speak_tls)))
+    let shares = listed.into_iter().map(|each| (each.backend.address, each.share)).collect();
+    Some((shares, tls.filter(|_| speak_tls)))
+}
+
+/// A backend of a list, in which no other may be equal, whatever their shares.
+struct Listed {
+    backend: WrittenBackend,
+    share: Share,
+}
+
+impl PartialEq for Listed {
+    fn eq(&self, other: &Self) -> bool {
+        self.backend == other.backend
+    }
+}
+
+fn address<'d>(table: &mut Table<'d>) -> Option<Value<'d>> {
+    table.required("address", "address = \"127.0.0.1:8080\"")
+}
+
+fn share(table: &mut Table<'_>) -> Option<Share> {
+    let default = Share::default();
+    let connections = table.value("connections").map(|v| v.count(CONNECTIONS));
+    let weight = table.value("weight").map(|v| v.count(WEIGHT));
+    let is_backup = table.value("backup").map(|v| v.boolean());
+    let weight = weight.map_or(Some(default.weight), |weight| u16::try_from(weight?).ok())?;
+    let connections_max = connections.map_or(Some(None), |most| Some(NonZeroUsize::new(most?)))?;
+    Some(Share {
+        connections_max,
+        is_backup: is_backup.unwrap_or(Some(default.is_backup))?,
+        weight,
+    })
+}
+
+/// Says if nobody gets anything, or only those who stand in for others do.
+fn check_shares(listed: &[Listed], written: &Value<'_>) {
+    if listed.is_empty() {
+        return;
+    }
+    if listed.iter().all(|each| each.share.weight == 0) {
+        let what = "no backend gets a connection: all weights are 0";
+        written.wrong(Problem::new(what, "give one a weight, or remove it"));
+    }
+    if listed.iter().all(|each| each.share.is_backup) {
+        let what = "all backends are backups, and there is nothing that they stand in for";
+        written.wrong(Problem::new(what, "remove backup = true from one"));
+    }
 }
 
 fn backend_tls(table: &mut Table<'_>) -> BackendTls {
@@ -84,6 +140,10 @@ pub(super) const DESTINATION_KEYS: [&str; 5] =
     ["backend_tls", "backends", "balance", "proxy_header", "proxy_tlvs"];
 /// Files with roots for the backends of one destination.
 const ROOT_FILES_MAX: usize = 64;
+
+/// Connections to one backend.
+const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
+const WEIGHT: RangeInclusive<usize> = 0..=256;
 
 const BALANCE: [(&str, Balance); 2] = [
     (Balance::LeastConnections.name(), Balance::LeastConnections),

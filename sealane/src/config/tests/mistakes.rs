@@ -35,6 +35,26 @@ fn contradictions() {
             "listener[0].proxy_tlvs: there is no header that could tell it; use proxy_header",
         ),
         (
+            LISTENER.replace("\"localhost:80\"", "{ address = \"a:80\", weight = 0 }"),
+            "listener[0].backends: no backend gets a connection: all weights are 0; give one",
+        ),
+        (
+            LISTENER.replace("\"localhost:80\"", "{ address = \"a:80\", backup = true }"),
+            "listener[0].backends: all backends are backups, and there is nothing that they stand",
+        ),
+        (
+            LISTENER.replace("\"localhost:80\"", "{ address = \"a:80\", weight = 257 }"),
+            "listener[0].backends[0].weight: 257 is out of range; choose 0 to 256",
+        ),
+        (
+            LISTENER.replace("\"localhost:80\"", "{ weight = 2 }"),
+            "listener[0].backends[0].address: is missing from [listener[0].backends[0]]; add",
+        ),
+        (
+            LISTENER.replace("\"localhost:80\"", "{ address = \"a:80\", weight = 2 }, \"a:80\""),
+            "listener[0].backends[1]: \"a:80\" is written twice; remove one of the two",
+        ),
+        (
             with("[limits]\nconnections = 5\nconnections_per_lane = 6"),
             "6 on one lane is more than 5",
         ),

@@ -13,6 +13,7 @@ use rustix::event::epoll;
 /// A backend that gives each connection to a function, on a thread of its own.
 pub struct Backend {
     pub address: SocketAddr,
+    listener: Arc<TcpListener>,
 }
 
 impl Backend {
@@ -28,17 +29,18 @@ impl Backend {
     ) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
-        let serve = Arc::new(serve);
+        let (listener, serve) = (Arc::new(listener), Arc::new(serve));
+        let accepts = Arc::clone(&listener);
         thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (stream, serve) = (stream.unwrap(), Arc::clone(&serve));
+            for stream in accepts.incoming().map_while(Result::ok) {
+                let serve = Arc::clone(&serve);
                 stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
                 stream.set_nodelay(true).unwrap();
                 let small = thread::Builder::new().stack_size(128 << 10);
                 small.spawn(move || serve(stream)).unwrap();
             }
         });
-        Self { address }
+        Self { address, listener }
     }
 
     /// Sends back what it gets, and ends when the client has ended.
@@ -57,8 +59,15 @@ impl Backend {
     pub fn echo_for_many() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        thread::spawn(move || serve_many(&listener));
-        Self { address }
+        let listener = Arc::new(listener);
+        let accepts = Arc::clone(&listener);
+        thread::spawn(move || serve_many(&accepts));
+        Self { address, listener }
+    }
+
+    /// Refuses whoever connects from now on; it serves on whom it has.
+    pub fn refuse(self) {
+        rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both).unwrap();
     }
 }
 
