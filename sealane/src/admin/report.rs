@@ -8,10 +8,11 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
 use serde_json::{Map, Value, json};
 
-use super::state::{AccessLogCounters, ControlState, Reloads};
+use super::state::{AccessLogCounters, BackendSummary, ControlState, Reloads};
+use crate::backends::BackendCounters;
 use crate::config::{ClientDemand, Limits};
 use crate::file_tables::FileTables;
-use crate::listener::{ClientsSummary, StoreSummary, Summary};
+use crate::listener::{ClientsSummary, NameSummary, StoreSummary, Summary};
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.
@@ -39,6 +40,8 @@ pub(super) fn json(state: &ControlState) -> Result<Vec<u8>, serde_json::Error> {
         "stores": state.stores_now().iter().map(store).collect::<Vec<_>>(),
         "backend_certificates":
             state.listeners.iter().flat_map(backend_certificates).collect::<Vec<_>>(),
+        "backends": state.backends.iter().map(backend).collect::<Vec<_>>(),
+        "backend_names": state.names.iter().map(backend_name).collect::<Vec<_>>(),
         "limits": limits(&state.limits),
         "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c)).collect::<Vec<_>>(),
         "file_tables": file_tables(state),
@@ -71,6 +74,37 @@ fn listener(listener: &Summary) -> Value {
         "limits": listener.limits,
         "routes": listener.routes,
         "routes_total": listener.routes_total,
+    })
+}
+
+/// What checks have found of a backend, and what all lanes together have to do with it.
+fn backend(backend: &BackendSummary) -> Value {
+    let state = match &backend.checked {
+        None => "unchecked",
+        Some(Ok(())) => "up",
+        Some(Err(_)) => "down",
+    };
+    let sum = |of: fn(&BackendCounters) -> u64| -> u64 {
+        backend.lanes.iter().map(|lane| of(lane)).sum()
+    };
+    json!({
+        "backend": backend.label,
+        "address": backend.address,
+        "state": state,
+        "why": backend.checked.as_ref().and_then(|found| found.as_ref().err()),
+        "lanes_that_failed_last": sum(|lane| lane.is_failing().into()),
+        "connections": sum(|lane| lane.active.value()),
+        "connected": sum(|lane| lane.connected.value()),
+        "failed": sum(|lane| lane.failed.value()),
+    })
+}
+
+fn backend_name(name: &NameSummary) -> Value {
+    json!({
+        "name": name.name,
+        "addresses": name.addresses,
+        "failures": name.failures,
+        "failure": name.failure,
     })
 }
 

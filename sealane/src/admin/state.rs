@@ -199,6 +199,8 @@ impl Generations {
 pub struct BackendSummary {
     /// Where it is: a name may lead to many.
     pub address: String,
+    /// What checks have found, if anything yet.
+    pub checked: Option<Result<(), String>>,
     /// As it was written.
     pub label: String,
     /// What every lane counts for it.

@@ -1,5 +1,6 @@
 //! The keys of a configuration file: what each is called, what it may be, and its default.
 
+mod check;
 mod claims;
 mod clients;
 mod destination;

@@ -9,6 +9,7 @@
 )]
 
 mod acme;
+mod backend_checks;
 mod backend_tls;
 mod backends;
 mod backends_told;

@@ -23,7 +23,7 @@ pub(super) fn destination(table: &mut Table<'_>) -> Option<Destination> {
     Some(Destination { backends, backend_tls, balance, proxy_header })
 }
 
-fn backends(table: &mut Table<'_>) -> Option<(Vec<(BackendAddress, Share)>, Option<BackendTls>)> {
+fn backends(table: &mut Table<'_>) -> Option<(Backends, Option<BackendTls>)> {
     let written = table.required("backends", "backends = [\"127.0.0.1:8080\"]");
     let settings = table.value("backend_tls");
     let tls = match &settings {
@@ -54,6 +54,8 @@ fn backends(table: &mut Table<'_>) -> Option<(Vec<(BackendAddress, Share)>, Opti
     let shares = listed.into_iter().map(|each| (each.backend.address, each.share)).collect();
     Some((shares, tls.filter(|_| speak_tls)))
 }
+
+type Backends = Vec<(BackendAddress, Share)>;
 
 /// A backend of a list, in which no other may be equal, whatever their shares.
 struct Listed {
