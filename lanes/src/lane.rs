@@ -384,6 +384,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 // A lane that drains accepts nothing any more, whatever is published.
                 Mail::Publish(_) if self.drain_until_ms.is_some() => {}
                 Mail::Publish(publication) => self.publish(*publication),
+                Mail::Run(work) => work(self.core.now_ms),
                 Mail::Stop => self.drain_until_ms = Some(0),
                 Mail::Tickets(root) => self.resources.tickets.replace(root),
                 Mail::Withdraw(id) => self.replicas.withdraw(id),

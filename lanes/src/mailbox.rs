@@ -29,6 +29,9 @@ pub enum Mail<S> {
     Provide(Arc<Context>),
     /// Serve this from now on; connections that exist stay with what they have.
     Publish(Box<Publication<S>>),
+    /// Do this on the lane's thread, at the lane's time in milliseconds: how a service is told what
+    /// is about no connection of its own. It must neither wait nor panic.
+    Run(Box<dyn FnOnce(u64) + Send>),
     /// Stop at once; what is still open is reset.
     Stop,
     /// Seal and open tickets with this root from now on, under every context.

@@ -16,6 +16,7 @@ use sealane_lanes::kernel::Address;
 use sealane_lanes::liveness::Liveness;
 
 use crate::challenges::Responder;
+use crate::checks::Target;
 use crate::config::{AcceptProxy, Balance, ProxyHeader, Share, Spoken};
 use crate::relay::Admission;
 
@@ -75,6 +76,8 @@ pub struct Destination {
     pub planned: Arc<[PlannedBackend]>,
     /// The PROXY header with which each backend connection begins.
     pub proxy_header: ProxyHeader,
+    /// From being up again to the whole share; 0: at once.
+    pub slow_start_ms: u64,
 }
 
 /// One backend.
@@ -86,6 +89,8 @@ pub struct Backend {
     pub label: String,
     /// How much a lane gives it.
     pub share: LaneShare,
+    /// How it is checked, if it is.
+    pub target: Option<Arc<Target>>,
     /// How it is spoken to in TLS, if it is.
     pub tls: Option<BackendTls>,
     /// By lane: what that lane knows of it.
@@ -124,6 +129,9 @@ pub struct BackendTls {
 /// Backends of one destination: what a connection has tried fits in 64 bits.
 pub const BACKENDS_MAX: usize = 64;
 
+/// Into so many steps of its weight the slow start of a backend is divided.
+const SLOW_STEPS: u64 = 256;
+
 impl RelaySettings {
     /// Whether some backends are told all that a PROXY header told us.
     pub fn passes_all(&self) -> bool {
@@ -147,6 +155,8 @@ impl Destination {
     /// # Errors
     /// There is none that it may have.
     pub fn choose(&self, lane: usize, tried: u64, now_ms: u64) -> Result<usize, Unavailable> {
+        let memory = self.memories.get(lane).map(|memory| &**memory);
+        let down = memory.map_or(0, LaneMemory::down);
         let candidate = |index: usize| {
             let counters = self.of_lane(index, lane);
             let share = self.backends[index].share;
@@ -154,8 +164,9 @@ impl Destination {
                 active: counters.active.value(),
                 active_max: share.connections_max,
                 is_backup: share.is_backup,
+                is_down: down & (1 << index) != 0,
                 rests_until_ms: counters.rests_until_ms(),
-                weight: if counters.is_drained() { 0 } else { share.weight.into() },
+                weight: if counters.is_drained() { 0 } else { self.weight(index, memory, now_ms) },
             }
         };
         let all = match self.backends.len() {
@@ -166,13 +177,29 @@ impl Destination {
         if self.balance == Balance::LeastConnections {
             among = least_loaded(among, candidate);
         }
-        let Some(memory) = self.memories.get(lane) else {
+        let Some(memory) = memory else {
             return members(among).next().ok_or(Unavailable::Nobody);
         };
         let credit = |index: usize| memory.credit(index);
         let set_credit = |index: usize, value: i64| memory.set_credit(index, value);
-        let weight = |index: usize| self.backends[index].share.weight.into();
+        let weight = |index: usize| {
+            i64::try_from(self.weight(index, Some(memory), now_ms)).unwrap_or(i64::MAX)
+        };
         Ok(take_turn(among, weight, credit, set_credit))
+    }
+
+    /// The weight of the backend at `index` beside others: one that has come back gets less at
+    /// first, but something, unless it is to get nothing.
+    fn weight(&self, index: usize, memory: Option<&LaneMemory>, now_ms: u64) -> u64 {
+        let whole = u64::from(self.backends[index].share.weight) * SLOW_STEPS;
+        let back_for_ms = memory
+            .filter(|_| self.slow_start_ms > 0)
+            .and_then(|memory| memory.back_for_ms(index, now_ms))
+            .filter(|back_for_ms| *back_for_ms < self.slow_start_ms);
+        match back_for_ms {
+            None => whole,
+            Some(back_for_ms) => (whole * back_for_ms / self.slow_start_ms).max(whole.min(1)),
+        }
     }
 
     /// What `lane` knows of the backend at `index`.
@@ -190,6 +217,7 @@ mod tests {
             address: Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port))),
             label: port.to_string(),
             share: LaneShare::of(Share::default(), NonZeroUsize::MIN),
+            target: None,
             tls: None,
             lanes: vec![Arc::default(), Arc::default()],
         };
@@ -197,7 +225,8 @@ mod tests {
             backends: (1u16..).take(count).map(backend).collect(),
             balance,
             proxy_header: ProxyHeader::Off,
-            memories: (0..2).map(|_| Arc::new(LaneMemory::of(count))).collect(),
+            slow_start_ms: 0,
+            memories: (0..2).map(|_| Arc::new(LaneMemory::of(count, 0))).collect(),
             planned: Arc::default(),
         }
     }
@@ -313,5 +342,23 @@ mod tests {
         assert_eq!(destination.choose(0, 0b10, 0), Err(Unavailable::Full));
         destination.backends[1].share.weight = 0;
         assert_eq!(destination.choose(0, 0, 0), Err(Unavailable::Full), "one is to be left alone");
+    }
+
+    #[test]
+    fn who_is_down_comes_last_and_who_comes_back_gets_more_by_and_by() {
+        let mut destination = destination(2, Balance::RoundRobin);
+        destination.slow_start_ms = 1_000;
+        let choose = |now_ms| destination.choose(0, 0, now_ms).unwrap();
+        destination.memories[0].note_checked(0b01, 10);
+        assert_eq!([choose(10), choose(10), choose(10)], [1, 1, 1]);
+        assert_eq!(destination.choose(0, 0b10, 10), Ok(0), "but it is not given up");
+        assert_eq!(destination.choose(1, 0, 10), Ok(0), "the other lane has not heard yet");
+        destination.memories[0].note_checked(0, 1_000);
+        let share = |from_ms| (0..100).filter(|_| choose(from_ms) == 0).count();
+        assert!(share(1_001) <= 1);
+        assert!((19..=21).contains(&share(1_250)));
+        assert!((49..=51).contains(&share(2_000)));
+        destination.memories[0].note_checked(0b11, 3_000);
+        assert!(destination.choose(0, 0, 3_000).is_ok(), "when all are down, one is tried");
     }
 }

@@ -7,6 +7,7 @@
 
 mod admin;
 mod backend;
+mod check;
 mod client_trust;
 mod destination;
 mod file;
@@ -41,6 +42,7 @@ use backend::share_tls;
 
 pub use admin::{Admin, AdminSocket};
 pub use backend::{BackendAddress, BackendTls, RootSource, Share, Trust, WrittenBackend};
+pub use check::{Check, CheckKind};
 pub use client_trust::{ClientDemand, ClientTrust};
 pub use destination::{Balance, Destination, RESOLVE_DEFAULT};
 pub(crate) use file::LANES_MAX;
@@ -141,6 +143,7 @@ impl Config {
                 balance: Balance::default(),
                 proxy_header: simple.proxy_header,
             },
+            check: None,
             resolve: RESOLVE_DEFAULT,
             passthrough: false,
             routes: Vec::new(),
@@ -211,6 +214,8 @@ pub struct Listener {
     pub clients: Option<ClientTrust>,
     /// Where its plaintext goes.
     pub destination: Destination,
+    /// How its backends and those of its routes are checked, if they are.
+    pub check: Option<Check>,
     /// How often names of backends are looked up while they are served; none: only when the
     /// configuration is read, and then each has to lead somewhere.
     pub resolve: Option<Duration>,

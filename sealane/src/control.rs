@@ -5,6 +5,7 @@
 
 mod build;
 mod end;
+mod health;
 mod kept;
 mod listeners;
 mod names;
@@ -29,6 +30,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::access_log::{self, LaneLog, LogWriter};
 use crate::admin::{AccessLogCounters, Admin, Orders, Phase, SharedState, Verdict};
 use crate::backends::RelaySettings;
+use crate::checks::{Checker, Found};
 use crate::config::Config;
 use crate::connection_number::NumberGiver;
 use crate::cost::connection_bytes_of_lane;
@@ -39,7 +41,7 @@ use crate::operator::{Priority, say, say_at};
 use crate::relay::{Attendant, LaneDesk, Relay};
 
 pub(crate) use build::unix_now;
-use build::{BackendRegistry, Built, Registries, build};
+use build::{Built, Registries, build, shown_backends};
 use end::Leaving;
 use kept::KeptSockets;
 use listeners::counted;
@@ -83,6 +85,7 @@ pub enum ServeError {
 
 /// Something that the control plane reacts to.
 enum Event {
+    Checked(Found),
     FilesHint,
     Looked(Answers),
     Notice(String),
@@ -110,6 +113,7 @@ pub struct Control {
     state: SharedState,
     admin: Option<Admin>,
     log: Option<LogWriter>,
+    checker: Option<Checker>,
     /// Whether names of backends are being looked up.
     is_looking: bool,
     bound: Vec<Bound>,
@@ -157,6 +161,7 @@ impl Control {
             state,
             admin: None,
             log: None,
+            checker: None,
             is_looking: false,
             bound: Vec::new(),
             events,
@@ -216,6 +221,7 @@ impl Control {
                     let _ = verdict.send(self.reload());
                     Pending::note(&mut pending);
                 }
+                Ok(Event::Checked(found)) => self.end_check(found),
                 Ok(Event::FilesHint) => Pending::note(&mut pending),
                 Ok(Event::Looked(answers)) => self.end_look(&answers),
                 Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
@@ -352,6 +358,7 @@ impl Control {
         }
         self.bound.append(&mut sockets.bound);
         self.show(&generation, built.summaries);
+        self.check_backends(&generation);
         self.generations.push(Arc::clone(&generation));
         generation
     }
@@ -362,7 +369,7 @@ impl Control {
         state.generations.publish(generation.number, generation);
         state.listeners = listeners;
         state.listeners_counted = counted(generation);
-        state.backends = BackendRegistry::of(generation);
+        state.backends = shown_backends(generation, &self.registries.health);
         state.names = self.registries.names.summaries();
         state.limits = self.config.limits.clone();
         state.tickets = self.config.tickets.clone();
@@ -391,6 +398,7 @@ impl Control {
     fn look_after(&mut self) {
         self.generations.retain(|generation| Arc::strong_count(generation) > 1);
         self.registries.backends.prune();
+        self.registries.health.prune();
         self.registries.listeners.prune();
         self.registries.responders.prune();
         self.registries.stores.prune();

@@ -6,6 +6,7 @@ pub mod admin;
 pub mod args;
 pub mod backends;
 pub mod challenges;
+pub mod checks;
 pub mod commands;
 pub mod config;
 pub mod connection_number;

@@ -54,6 +54,15 @@ fn backends(to: &mut Exposition, state: &ControlState) {
             }
         }
     }
+    let help = "1 if checks have found the backend up, 0 if down; of those that are checked.";
+    let mut family = to.family("sealane_backend_up", Kind::Gauge, help);
+    for backend in &state.backends {
+        if let Some(found) = &backend.checked {
+            let labels: [(&str, &dyn Display); 2] =
+                [("backend", &backend.label), ("address", &backend.address)];
+            family.sample(&labels, u8::from(found.is_ok()));
+        }
+    }
     let help = "Addresses that the name of a backend leads to.";
     let mut family = to.family("sealane_backend_name_addresses", Kind::Gauge, help);
     for of_name in &state.names {

@@ -54,6 +54,8 @@ pub(super) fn json(state: &SharedState) -> Result<Vec<u8>, serde_json::Error> {
         "tickets": tickets(&state.tickets),
         "backend_certificates":
             state.listeners.iter().flat_map(backend_certificates).collect::<Vec<_>>(),
+        "backends": state.backends.iter().map(backend).collect::<Vec<_>>(),
+        "backend_names": state.names.iter().map(backend_name).collect::<Vec<_>>(),
         "limits": limits(&state.limits),
         "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c, &cpu)).collect::<Vec<_>>(),
         "file_tables": file_tables(state),
@@ -88,6 +90,7 @@ fn backend(backend: &BackendSummary) -> Value {
         "backend": backend.label,
         "address": backend.address,
         "state": backend_state(backend),
+        "why": backend.checked.as_ref().and_then(|found| found.as_ref().err()),
         "tls": backend.tls,
         "connections": sum(|lane| lane.active.value()),
         "connected": sum(|lane| lane.connected.value()),
@@ -104,10 +107,14 @@ fn backend_name(name: &NameSummary) -> Value {
     })
 }
 
-/// Each lane finds out for itself whether it can be reached.
+/// What an operator ordered comes before what checks have found, and that before what each lane
+/// finds out for itself.
 fn backend_state(backend: &BackendSummary) -> &'static str {
     if backend.lanes.iter().any(|lane| lane.is_drained()) {
         return "drained";
+    }
+    if backend.checked.as_ref().is_some_and(Result::is_err) {
+        return "down";
     }
     match backend.lanes.iter().filter(|lane| lane.is_failing()).count() {
         0 => "up",

@@ -211,6 +211,8 @@ impl Generations {
 pub struct BackendSummary {
     /// Where it is: a name may lead to many.
     pub address: String,
+    /// What checks have found, if anything yet.
+    pub checked: Option<Result<(), String>>,
     /// The backend as it was written.
     pub label: String,
     /// Other names that it is written by.

@@ -3,34 +3,73 @@
 use sealane_lanes::counters::Counter;
 
 use super::BACKENDS_MAX;
+use super::selection::members;
 
 /// What one lane remembers. It alone writes and reads it, so the lines are its own.
-pub struct LaneMemory(Box<[Line]>);
+#[repr(align(128))]
+pub struct LaneMemory {
+    /// Those that checks have found down, by bit.
+    down: Counter,
+    of_backends: Box<[Line]>,
+}
 
 /// Two cache lines, for the neighbour line is prefetched along.
 #[derive(Default)]
 #[repr(align(128))]
-struct Line([Counter; CREDITS_OF_LINE]);
+struct Line([OfBackend; BACKENDS_OF_LINE]);
 
-const CREDITS_OF_LINE: usize = 16;
+#[derive(Default)]
+struct OfBackend {
+    /// What it is owed, in shares of a turn.
+    credit: Counter,
+    /// When it came back up, in milliseconds of the lane's clock; 0: it was never down.
+    up_since_ms: Counter,
+}
+
+const BACKENDS_OF_LINE: usize = 8;
 
 impl LaneMemory {
-    /// With nothing to remember of `count` backends yet.
-    pub fn of(count: usize) -> Self {
-        let lines = count.min(BACKENDS_MAX).div_ceil(CREDITS_OF_LINE);
-        Self((0..lines).map(|_| Line::default()).collect())
+    /// A memory of `count` backends, of which checks have found those down whose bits are set in
+    /// `down`.
+    pub fn of(count: usize, down: u64) -> Self {
+        let lines = count.min(BACKENDS_MAX).div_ceil(BACKENDS_OF_LINE);
+        let of_backends = (0..lines).map(|_| Line::default()).collect();
+        let memory = Self { down: Counter::default(), of_backends };
+        memory.down.set(down);
+        memory
+    }
+
+    /// Checks have found these down, and all others up; only the lane may call this.
+    pub fn note_checked(&self, down: u64, now_ms: u64) {
+        for index in members(self.down.value() & !down) {
+            self.of_backend(index).up_since_ms.set(now_ms.max(1));
+        }
+        self.down.set(down);
+    }
+
+    /// Those that checks have found down.
+    pub(super) fn down(&self) -> u64 {
+        self.down.value()
+    }
+
+    /// How long the backend at `index` has been back up; none if it was never down.
+    pub(super) fn back_for_ms(&self, index: usize, now_ms: u64) -> Option<u64> {
+        match self.of_backend(index).up_since_ms.value() {
+            0 => None,
+            since => Some(now_ms.saturating_sub(since)),
+        }
     }
 
     /// What the backend at `index` is owed, in shares of a turn.
     pub(super) fn credit(&self, index: usize) -> i64 {
-        self.of_backend(index).value().cast_signed()
+        self.of_backend(index).credit.value().cast_signed()
     }
 
     pub(super) fn set_credit(&self, index: usize, credit: i64) {
-        self.of_backend(index).set(credit.cast_unsigned());
+        self.of_backend(index).credit.set(credit.cast_unsigned());
     }
 
-    fn of_backend(&self, index: usize) -> &Counter {
-        &self.0[index / CREDITS_OF_LINE].0[index % CREDITS_OF_LINE]
+    fn of_backend(&self, index: usize) -> &OfBackend {
+        &self.of_backends[index / BACKENDS_OF_LINE].0[index % BACKENDS_OF_LINE]
     }
 }

@@ -5,14 +5,18 @@ use std::net::SocketAddr;
 use sealane_lanes::kernel::Address;
 
 use super::{BACKENDS_MAX, BackendTls};
-use crate::config::{BackendAddress, Share};
+use crate::config::{BackendAddress, Check, ProxyHeader, Share};
 
 /// A backend as it is configured: whatever its name leads to is one.
 pub struct PlannedBackend {
     /// What was written.
     pub address: BackendAddress,
+    /// How it is checked, if it is.
+    pub check: Option<Check>,
     /// The backend as it was written, for logs and metrics.
     pub label: String,
+    /// The PROXY header with which each connection begins.
+    pub proxy_header: ProxyHeader,
     /// How much it gets.
     pub share: Share,
     /// How it is spoken to in TLS, if it is.
@@ -53,7 +57,14 @@ mod tests {
     use super::*;
 
     fn planned(address: BackendAddress) -> PlannedBackend {
-        PlannedBackend { label: address.to_string(), address, share: Share::default(), tls: None }
+        PlannedBackend {
+            check: None,
+            label: address.to_string(),
+            address,
+            proxy_header: ProxyHeader::Off,
+            share: Share::default(),
+            tls: None,
+        }
     }
 
     fn at(last: u8, port: u16) -> SocketAddr {

@@ -13,6 +13,8 @@ pub(super) struct Candidate {
     pub active_max: u64,
     /// Whether it is for when all others are away.
     pub is_backup: bool,
+    /// Whether checks have found it down.
+    pub is_down: bool,
     /// Until when failures keep it from being chosen.
     pub rests_until_ms: u64,
     /// The backend's share beside the weights of others; 0: it gets nothing new.
@@ -31,7 +33,8 @@ pub enum Unavailable {
 /// The backends among `left` that none is better than, at `now_ms`.
 ///
 /// A backup counts only where no other is well. When none is well, the one that may be soonest is
-/// tried all the same: a connection is not refused while something may answer.
+/// tried all the same, those last that checks have found down: a connection is not refused while
+/// something may answer.
 ///
 /// # Errors
 /// There is none.
@@ -42,13 +45,14 @@ pub(super) fn preferred(
 ) -> Result<u64, Unavailable> {
     let (mut usable, mut well, mut primary, mut is_full) = (0, 0, 0, false);
     for index in members(left) {
-        let Candidate { active, active_max, is_backup, rests_until_ms, weight } = candidate(index);
+        let Candidate { active, active_max, is_backup, is_down, rests_until_ms, weight } =
+            candidate(index);
         let bit = 1 << index;
         match weight > 0 {
             true if active < active_max => usable |= bit,
             is_wanted => is_full |= is_wanted,
         }
-        if rests_until_ms <= now_ms {
+        if !is_down && rests_until_ms <= now_ms {
             well |= bit;
         }
         if !is_backup {
@@ -58,8 +62,8 @@ pub(super) fn preferred(
     let best = [usable & well & primary, usable & well].into_iter().find(|set| *set != 0);
     let soonest = || {
         members(usable).min_by_key(|index| {
-            let Candidate { is_backup, rests_until_ms, .. } = candidate(*index);
-            (rests_until_ms, is_backup)
+            let Candidate { is_backup, is_down, rests_until_ms, .. } = candidate(*index);
+            (is_down, rests_until_ms, is_backup)
         })
     };
     let none = if is_full { Unavailable::Full } else { Unavailable::Nobody };
@@ -123,11 +127,13 @@ mod tests {
     use super::*;
 
     fn candidate() -> impl Strategy<Value = Candidate> {
-        (0..4u64, 0..4u64, any::<bool>(), 0..4u64, 0..4u64).prop_map(
-            |(active, active_max, is_backup, rests_until_ms, weight)| Candidate {
+        let flags = (any::<bool>(), any::<bool>());
+        (0..4u64, 0..4u64, flags, 0..4u64, 0..4u64).prop_map(
+            |(active, active_max, (is_backup, is_down), rests_until_ms, weight)| Candidate {
                 active,
                 active_max,
                 is_backup,
+                is_down,
                 rests_until_ms,
                 weight,
             },
@@ -135,14 +141,14 @@ mod tests {
     }
 
     /// How good it is to choose it, the lower the better; none if it may not be.
-    fn rank(of: &Candidate, now_ms: u64) -> Option<(u8, u64, bool)> {
+    fn rank(of: &Candidate, now_ms: u64) -> Option<(u8, bool, u64, bool)> {
         if of.weight == 0 || of.active >= of.active_max {
             return None;
         }
-        Some(match (of.rests_until_ms <= now_ms, of.is_backup) {
-            (true, false) => (0, 0, false),
-            (true, true) => (1, 0, false),
-            (false, _) => (2, of.rests_until_ms, of.is_backup),
+        Some(match (!of.is_down && of.rests_until_ms <= now_ms, of.is_backup) {
+            (true, false) => (0, false, 0, false),
+            (true, true) => (1, false, 0, false),
+            (false, _) => (2, of.is_down, of.rests_until_ms, of.is_backup),
         })
     }
 

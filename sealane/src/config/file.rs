@@ -1,6 +1,7 @@
 //! The keys of a configuration file: what each is called, what it may be, and its default.
 
 mod admin;
+mod check;
 mod claims;
 mod clients;
 mod destination;

@@ -50,6 +50,7 @@ fn the_least_that_can_be_written() {
                 balance: Balance::RoundRobin,
                 proxy_header: ProxyHeader::Off,
             },
+            check: None,
             resolve: RESOLVE_DEFAULT,
             passthrough: false,
             routes: Vec::new(),
@@ -190,6 +191,13 @@ idle_timeout = "10s"
 keepalive = { idle = "11s", every = "12s", count = 13 }
 user_timeout = "14s"
 alpn_mismatch = "none"
+[listener.check]
+kind = { send = "PING\r\n", expect = "+PONG" }
+every = "1s"
+timeout = "200ms"
+rise = 4
+fall = 5
+slow_start = "1m"
 [[listener.route]]
 names = ["API.example.com", "*.api.example.com"]
 versions = ["1.2", "1.3"]
@@ -315,6 +323,15 @@ fn every_key_of_a_listener_has_an_effect() {
     let shares: Vec<_> = web.destination.backends.iter().map(|(_, share)| *share).collect();
     let first = Share { connections_max: NonZeroUsize::new(500), is_backup: false, weight: 10 };
     assert_eq!(shares, [first, Share { is_backup: true, ..Share::default() }]);
+    let check = Check {
+        every: Duration::from_secs(1),
+        fall: 5,
+        kind: CheckKind::Ask { send: b"PING\r\n".into(), expect: b"+PONG".into() },
+        rise: 4,
+        slow_start: Duration::from_secs(60),
+        timeout: Duration::from_millis(200),
+    };
+    assert_eq!((&web.check, &other.check), (&Some(check), &None));
     let every = [web, other].map(|listener| listener.resolve);
     assert_eq!(every, [Some(Duration::from_secs(90)), RESOLVE_DEFAULT]);
     let told = Told::these(&[Telling::Cn, Telling::Crc32c, Telling::Ssl]);
@@ -449,6 +466,7 @@ fn the_example_leaves_no_key_out() {
         "[listener]",
         "listener.backend_tls",
         "[listener.route]",
+        "listener.check",
         "listener.clients",
     ];
     let text: String = tables.iter().map(|table| format!("[{table}]\n{wrong}")).collect();

@@ -17,7 +17,7 @@ use crate::backends::{
     PlannedBackend, RelaySettings, places,
 };
 use crate::challenges::Responder;
-use crate::config::{self, BackendAddress, Config, Share, Spoken};
+use crate::config::{self, BackendAddress, Config, ProxyHeader, Share, Spoken};
 use crate::listener::{
     Contexts, KnownClientRoots, Names, Summary, Surroundings, Survey, Surveys, resolve_all,
     said_of, survey,
@@ -26,6 +26,7 @@ use crate::relay::Admission;
 use crate::stores::Stores;
 
 use super::Event;
+use super::health::Health;
 use super::listeners::ListenerRegistry;
 use super::responders::ResponderRegistry;
 
@@ -45,6 +46,8 @@ pub(super) struct Registries {
     pub(super) client_roots: KnownClientRoots,
     /// What TLS is spoken to them with: equal options have one context.
     pub(super) clients: ClientContexts,
+    /// What checks have found of backends.
+    pub(super) health: Health,
     /// What lanes count of listeners.
     pub(super) listeners: ListenerRegistry,
     /// What names of backends lead to.
@@ -62,6 +65,7 @@ impl Registries {
             backends: BackendRegistry { by_address: HashMap::new(), drained },
             client_roots: KnownClientRoots::default(),
             clients: ClientContexts::default(),
+            health: Health::default(),
             listeners: ListenerRegistry::default(),
             names: Names::default(),
             responders: ResponderRegistry::new(notices),
@@ -94,76 +98,56 @@ impl BackendRegistry {
         self.by_address.entry(of_it).or_insert_with(make).clone()
     }
 
-    /// The backends of `planned`, where `names` lead now.
-    fn located(
-        &mut self,
-        planned: &[PlannedBackend],
-        names: &Names,
-        lanes: NonZeroUsize,
-    ) -> Vec<Backend> {
+    /// Forgets backends that no generation names any more.
+    pub(super) fn prune(&mut self) {
+        self.by_address.retain(|_, lanes| lanes.iter().any(|lane| Arc::strong_count(lane) > 1));
+    }
+}
+
+impl Registries {
+    /// The backends of `planned`, where their names lead now.
+    fn located(&mut self, planned: &[PlannedBackend], lanes: NonZeroUsize) -> Vec<Backend> {
+        let Self { backends, health, names, .. } = self;
         let places = places(planned, |name| names.addresses(name)).into_iter();
-        let backends = places.map(|(address, planned)| Backend {
+        let located = places.map(|(address, planned)| Backend {
             label: planned.label.clone(),
             share: LaneShare::of(planned.share, lanes),
+            target: health.target(&address, planned),
             tls: planned.tls.clone(),
-            lanes: self.counters(&address, planned, lanes.get()),
+            lanes: backends.counters(&address, planned, lanes.get()),
             address,
         });
-        backends.collect()
+        located.collect()
     }
 
-    /// `destination`, where `names` lead now; none if that is where they led before.
+    /// `destination`, where its names lead now; none if that is where they led before.
     pub(super) fn moved(
         &mut self,
         destination: &Destination,
-        names: &Names,
         lanes: NonZeroUsize,
     ) -> Option<Destination> {
-        let backends = self.located(&destination.planned, names, lanes);
+        let backends = self.located(&destination.planned, lanes);
         // The same address may be another name's now, with its certificate and its share.
-        let places = |of: &[Backend]| {
-            of.iter().map(|each| (each.address.clone(), each.label.clone())).collect()
-        };
-        let [before, now]: [Vec<(Address, String)>; 2] =
-            [&destination.backends, &backends].map(|of| places(of));
-        (before != now).then(|| Destination {
-            memories: memories(backends.len(), lanes),
+        let before = destination.backends.iter().map(|each| (&each.address, &each.label));
+        let is_new = !before.eq(backends.iter().map(|each| (&each.address, &each.label)));
+        is_new.then(|| Destination {
+            memories: self.memories(&backends, lanes),
             backends,
             ..destination.clone()
         })
     }
 
-    /// What is counted for each backend of a generation.
-    pub(super) fn of(generation: &Generation<RelaySettings>) -> Vec<BackendSummary> {
-        let listeners = generation.listeners.iter();
-        let destinations = listeners.flat_map(|listener| &listener.settings.destinations);
-        let backends = destinations.flat_map(|destination| &destination.backends);
-        // Two listeners may have a backend in common, or one under two names.
-        let mut summaries: Vec<BackendSummary> = Vec::new();
-        for Backend { address, label, lanes, tls, .. } in backends {
-            let is_same = |seen: &&mut BackendSummary| {
-                seen.lanes.first().map(Arc::as_ptr) == lanes.first().map(Arc::as_ptr)
-            };
-            match summaries.iter_mut().find(is_same) {
-                Some(seen) if !seen.labels().any(|known| known == label) => {
-                    seen.other_labels.push(label.clone());
-                }
-                Some(_) => {}
-                None => summaries.push(BackendSummary {
-                    address: address.to_string(),
-                    label: label.clone(),
-                    other_labels: Vec::new(),
-                    lanes: lanes.clone(),
-                    tls: tls.is_some(),
-                }),
+    /// What `lanes` lanes remember of their choices among these.
+    fn memories(&self, backends: &[Backend], lanes: NonZeroUsize) -> Vec<Arc<LaneMemory>> {
+        match backends {
+            [] => Vec::new(),
+            [only] if only.target.is_none() => Vec::new(),
+            all => {
+                let down = self.health.down(all);
+                let memory = |_| Arc::new(LaneMemory::of(all.len(), down));
+                (0..lanes.get()).map(memory).collect()
             }
         }
-        summaries
-    }
-
-    /// Forgets backends that no generation names any more.
-    pub(super) fn prune(&mut self) {
-        self.by_address.retain(|_, lanes| lanes.iter().any(|lane| Arc::strong_count(lane) > 1));
     }
 }
 
@@ -266,18 +250,27 @@ fn settings(
             Address::Tcp(address) => BackendAddress::Tcp(address),
             Address::Unix(path) => BackendAddress::Unix(path),
         };
-        planned.push(PlannedBackend { address, label, share: Share::default(), tls: None });
+        planned.push(PlannedBackend {
+            address,
+            check: None,
+            label,
+            proxy_header: ProxyHeader::Off,
+            share: Share::default(),
+            tls: None,
+        });
     }
     let planned = std::mem::take(&mut survey.backends);
     let destinations = listener.destinations().zip(planned).map(|((_, written), planned)| {
         let planned: Arc<[PlannedBackend]> = planned.into();
-        let backends = registries.backends.located(&planned, &registries.names, lanes);
+        let backends = registries.located(&planned, lanes);
+        let slow_start = listener.check.as_ref().map_or(Duration::ZERO, |check| check.slow_start);
         Destination {
             balance: written.balance,
-            memories: memories(backends.len(), lanes),
+            memories: registries.memories(&backends, lanes),
             backends,
             planned,
             proxy_header: written.proxy_header,
+            slow_start_ms: u64::try_from(slow_start.as_millis()).unwrap_or(u64::MAX),
         }
     });
     let destinations = destinations.collect();
@@ -300,14 +293,6 @@ fn settings(
     }
 }
 
-/// What `lanes` lanes remember of their choices among so many backends.
-fn memories(backends: usize, lanes: NonZeroUsize) -> Vec<Arc<LaneMemory>> {
-    match backends {
-        0 | 1 => Vec::new(),
-        _ => (0..lanes.get()).map(|_| Arc::new(LaneMemory::of(backends))).collect(),
-    }
-}
-
 /// The first warnings about each material of a listener, and how many more there are.
 fn shown_warnings(survey: &Survey<'_>) -> Vec<String> {
     let said = |text: &str| said_of(&survey.listener.name, text);
@@ -319,6 +304,44 @@ fn shown_warnings(survey: &Survey<'_>) -> Vec<String> {
         }
     }
     shown
+}
+
+/// The backends of a generation, as they are shown.
+pub(super) fn shown_backends(
+    generation: &Generation<RelaySettings>,
+    health: &Health,
+) -> Vec<BackendSummary> {
+    let listeners = generation.listeners.iter();
+    let destinations = listeners.flat_map(|listener| &listener.settings.destinations);
+    // Two listeners may have a backend in common, or one under two names.
+    let mut summaries: Vec<BackendSummary> = Vec::new();
+    for backend in destinations.flat_map(|destination| &destination.backends) {
+        let Backend { address, label, lanes, tls, .. } = backend;
+        let checked = health.of(backend).cloned();
+        let is_same = |seen: &&mut BackendSummary| {
+            seen.lanes.first().map(Arc::as_ptr) == lanes.first().map(Arc::as_ptr)
+        };
+        match summaries.iter_mut().find(is_same) {
+            Some(seen) => {
+                // One that is down for some of them is shown so.
+                if checked.as_ref().is_some_and(Result::is_err) {
+                    seen.checked = checked;
+                }
+                if !seen.labels().any(|known| known == label) {
+                    seen.other_labels.push(label.clone());
+                }
+            }
+            None => summaries.push(BackendSummary {
+                address: address.to_string(),
+                checked,
+                label: label.clone(),
+                lanes: lanes.clone(),
+                other_labels: Vec::new(),
+                tls: tls.is_some(),
+            }),
+        }
+    }
+    summaries
 }
 
 /// The current time, for certificates and tickets.

@@ -8,10 +8,10 @@ use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech
 use sealane_lanes::handover::Parcel;
 use sealane_lanes::mailbox::Mail;
 
-use super::build::{BackendRegistry, Registries};
+use super::build::{Registries, shown_backends};
 use super::{Control, Event};
 use crate::backends::RelaySettings;
-use crate::listener::{Answers, NameNews, Names, look_again, shown_addresses};
+use crate::listener::{Answers, NameNews, look_again, shown_addresses};
 use crate::operator::{Priority, say, say_at};
 
 impl Control {
@@ -65,15 +65,15 @@ impl Control {
     fn move_backends(&mut self) {
         let Some(current) = self.generations.last() else { return };
         let number = self.number + 1;
-        let Registries { backends, names, .. } = &mut self.registries;
-        let moved = moved(current, number, self.config.lanes, names, backends);
+        let moved = moved(current, number, self.config.lanes, &mut self.registries);
         let Some(generation) = moved.map(Arc::new) else { return };
         self.number = number;
         {
             let mut state = self.state.lock();
             state.generations.publish(number, &generation);
-            state.backends = BackendRegistry::of(&generation);
+            state.backends = shown_backends(&generation, &self.registries.health);
         }
+        self.check_backends(&generation);
         for lane in &self.lanes {
             let (generation, parcel) = (Arc::clone(&generation), Parcel::default());
             lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));
@@ -83,19 +83,18 @@ impl Control {
     }
 }
 
-/// `generation` as the next one, with backends where `names` lead now; none if nothing is new.
+/// `generation` as the next one, with backends where their names lead now; none if nothing is new.
 fn moved(
     generation: &Generation<RelaySettings>,
     number: u64,
     lanes: NonZeroUsize,
-    names: &Names,
-    registry: &mut BackendRegistry,
+    registries: &mut Registries,
 ) -> Option<Generation<RelaySettings>> {
     let mut has_moved = false;
     let listeners = generation.listeners.iter().map(|listener| {
         let mut settings = Arc::clone(&listener.settings);
         for position in 0..settings.destinations.len() {
-            if let Some(moved) = registry.moved(&settings.destinations[position], names, lanes) {
+            if let Some(moved) = registries.moved(&settings.destinations[position], lanes) {
                 Arc::make_mut(&mut settings).destinations[position] = moved;
                 has_moved = true;
             }

@@ -45,7 +45,14 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
             match tls(survey, position, destination, backend) {
                 Ok(tls) => {
                     let (address, share) = (backend.clone(), *share);
-                    planned.push(PlannedBackend { address, label, share, tls });
+                    planned.push(PlannedBackend {
+                        address,
+                        check: listener.check.clone(),
+                        label,
+                        proxy_header: destination.proxy_header,
+                        share,
+                        tls,
+                    });
                 }
                 Err(problem) => {
                     survey.errors.extend(problem.map(|problem| said(format!(": {problem}"))));

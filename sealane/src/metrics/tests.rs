@@ -53,6 +53,7 @@ fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {
         assert_eq!(of(&format!("sealane_listener_{name}{{")), 2 * samples, "{name}");
     }
     assert_eq!(of("sealane_backend_connected_total{"), 3);
+    assert_eq!(series["sealane_backend_up{backend=\"a:1\",address=\"192.0.2.2:1\"}"], 0.0);
     let backend = "backend=\"tls://a:2\",address=\"192.0.2.1:2\",lane=\"0\"";
     let resumed = format!("sealane_backend_handshakes_total{{{backend},resumed=\"true\"}}");
     assert_eq!((series[&resumed], of("sealane_backend_handshakes_total{")), (1.0, 2));
@@ -105,6 +106,7 @@ fn busy() -> ControlState {
     let summary = |label: &str, address: &str, lane| BackendSummary {
         address: address.into(),
         other_labels: Vec::new(),
+        checked: Some(Err("it is away".into())),
         label: label.into(),
         lanes: vec![lane],
         tls: false,

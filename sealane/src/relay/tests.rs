@@ -16,7 +16,7 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
 };
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
-use sealane_engine::client::{ClientContexts, ClientOptions, Roots};
+use sealane_engine::client::{ClientContext, ClientContexts, ClientOptions, Roots};
 use sealane_engine::context::{Context, ContextId};
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
@@ -117,6 +117,18 @@ fn relay() -> Relay {
     Relay::new(giver, Attendant::new(giver).0, None, Notices::new(drop))
 }
 
+/// A backend that is spoken to in TLS.
+fn in_tls(backend: SocketAddr, context: Arc<ClientContext>) -> Backend {
+    Backend {
+        address: Address::Tcp(backend),
+        label: backend.to_string(),
+        share: LaneShare::of(Share::default(), NonZeroUsize::MIN),
+        target: None,
+        tls: Some(BackendTls { context, name: NAME.try_into().unwrap() }),
+        lanes: vec![Arc::default()],
+    }
+}
+
 /// A lane with one listener before one backend that must prove to be [`NAME`], behind a PROXY
 /// header; and the certificate that both ends show, with its key.
 fn lane(
@@ -131,13 +143,7 @@ fn lane(
     let certificates = Arc::new(builder.finish(DefaultCertificate::First).index);
     let options = ClientOptions::trusting(Roots::from_pem(NAME, pem.as_bytes()).unwrap());
     let context = ClientContexts::new().context(&options).unwrap();
-    let backend = Backend {
-        address: Address::Tcp(backend),
-        label: backend.to_string(),
-        share: LaneShare::of(Share::default(), NonZeroUsize::MIN),
-        tls: Some(BackendTls { context, name: NAME.try_into().unwrap() }),
-        lanes: vec![Arc::default()],
-    };
+    let backend = in_tls(backend, context);
     let settings = RelaySettings {
         listener: NAME.into(),
         accept_proxy: None,
@@ -149,6 +155,7 @@ fn lane(
             proxy_header: ProxyHeader::V2(Told::default()),
             memories: Vec::new(),
             planned: Arc::default(),
+            slow_start_ms: 0,
         }],
         https_port: 443,
         liveness: Liveness::default(),

@@ -43,7 +43,8 @@ impl Rig {
              [access_log]\npath = {:?}\n\
              [[listener]]\nname = \"web\"\naddress = \"{}\"\n\
              certificates = [{certificate:?}]\n\
-             backends = [\"{backend}\", \"unix:{}/{HOSTILE}\"]\n",
+             backends = [\"{backend}\", \"unix:{}/{HOSTILE}\"]\n\
+             [listener.check]\nevery = \"100ms\"\nfall = 1\nrise = 1\n",
             folder.path().join("access.log"),
             listener.address,
             folder.path().display(),
@@ -64,7 +65,10 @@ impl Rig {
         let mut reload = Command::new(BINARY);
         reload.arg("reload").arg("--socket").arg(&socket).stdout(Stdio::null());
         assert_eq!(reload.status().unwrap().code(), Some(3), "a mistake that names a stranger");
-        Self { admin, folder, _process: process, _reserved: reserved }
+        let rig = Self { admin, folder, _process: process, _reserved: reserved };
+        let found = "backend_up{backend=\"unix:";
+        wait_for("a check", || rig.get("/metrics", "*/*").1.contains(found).then_some(()));
+        rig
     }
 
     fn get(&self, path: &str, accept: &str) -> (String, String) {
@@ -105,6 +109,7 @@ fn a_browser_draws_the_page_and_shows_names_as_text() {
     for text in [
         "&lt;img src=x onerror=document.title=1&gt;",
         "<span class=\"good\">up</span>",
+        "<span class=\"bad\">down: it cannot be connected to: ",
         "<span class=\"bad\">refused</span>",
         "is not a known key",
         "<td>clean</td>",

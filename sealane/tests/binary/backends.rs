@@ -16,25 +16,25 @@ use crate::harness::wait_for;
 
 /// A backend that answers every byte with a letter of its own, at an address that stays its own
 /// while it is away.
-struct Lettered {
+pub(crate) struct Lettered {
     letter: u8,
     reserved: ReservedPort,
     backend: Option<Backend>,
 }
 
 impl Lettered {
-    fn start(letter: u8) -> Self {
+    pub(crate) fn start(letter: u8) -> Self {
         let reserved = ReservedPort::on(Ipv4Addr::LOCALHOST.into()).unwrap();
         let mut lettered = Self { letter, reserved, backend: None };
         lettered.come_back();
         lettered
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.reserved.address()
     }
 
-    fn come_back(&mut self) {
+    pub(crate) fn come_back(&mut self) {
         let letter = self.letter;
         self.backend = Some(Backend::start_at(self.address(), move |mut stream| {
             let mut byte = [0];
@@ -43,20 +43,20 @@ impl Lettered {
     }
 
     /// From now on whoever connects is refused.
-    fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.backend.take().unwrap().refuse();
     }
 }
 
-struct Site {
-    sealane: Sealane,
+pub(crate) struct Site {
+    pub(crate) sealane: Sealane,
     address: SocketAddr,
     connector: Connector,
     _folder: TempDir,
 }
 
 /// A site on one lane, with such lines for its listener.
-fn start(lines: &str) -> Site {
+pub(crate) fn start(lines: &str) -> Site {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let certificate = folder.path().join("site.pem");
@@ -73,7 +73,7 @@ fn start(lines: &str) -> Site {
 
 impl Site {
     /// A client with a backend of the letter.
-    fn visit(&self) -> io::Result<(Client, char)> {
+    pub(crate) fn visit(&self) -> io::Result<(Client, char)> {
         let mut client = self.connector.connect(self.address)?;
         client.write_all(b"?")?;
         let mut letter = [0];
@@ -82,7 +82,7 @@ impl Site {
     }
 
     /// How often each letter comes of so many clients, one after the other.
-    fn letters(&self, clients: usize) -> BTreeMap<char, usize> {
+    pub(crate) fn letters(&self, clients: usize) -> BTreeMap<char, usize> {
         let mut letters = BTreeMap::new();
         for _ in 0..clients {
             *letters.entry(self.visit().unwrap().1).or_default() += 1;
@@ -121,12 +121,12 @@ fn no_backend_has_more_connections_than_it_may_have() {
         a.address(),
         b.address(),
     ));
+    let mut left = Vec::new();
     let stay: Vec<_> = (0..3).map(|_| site.visit().unwrap()).collect();
     assert_eq!(stay.iter().map(|(_, letter)| letter).collect::<String>(), "aab");
     assert!(site.visit().is_err(), "all are full");
     site.sealane.wait_for_metrics("it is told why", |metrics| metrics.ended("limit_backend") == 1);
     // The last is that of the backup, the one before it of the other.
-    let mut left = Vec::new();
     for (client, letter) in stay.into_iter().skip(1).rev() {
         drop(client);
         let stays = wait_for("there is room where one has left", || site.visit().ok());

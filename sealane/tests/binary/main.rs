@@ -10,6 +10,7 @@
 
 mod acme;
 mod admin_page;
+mod backend_checks;
 mod backend_tls;
 mod backends;
 mod backends_told;

@@ -143,7 +143,8 @@ function draw(state) {
     + `${imbalance(lanes, (lane) => lane.rate)} of handshakes.`);
   table("backends", ["backend", "state", "connections", "taken", "failed"],
     state.backends.map((each) => [each.backend,
-      element("span", each.state, each.state === "up" ? "good" : "bad"),
+      element("span", each.why ? `${each.state}: ${each.why}` : each.state,
+        each.state === "up" ? "good" : "bad"),
       each.connections, each.connected, each.failed]));
   certificates(state);
   reloads(state);

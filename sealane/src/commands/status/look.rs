@@ -84,6 +84,8 @@ pub(super) struct Backend {
     pub(super) connections: u64,
     pub(super) connected: u64,
     pub(super) failed: u64,
+    /// What a check has found against it.
+    pub(super) why: Option<String>,
 }
 
 #[derive(Deserialize)]

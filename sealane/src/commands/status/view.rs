@@ -94,6 +94,9 @@ fn backends(text: &mut String, now: &State) -> std::fmt::Result {
             "  {name:<40}{:>8}{:>13}{:>11}{:>9}",
             each.state, each.connections, each.connected, each.failed
         )?;
+        if let Some(why) = &each.why {
+            writeln!(text, "    {}", printable_line(why))?;
+        }
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use super::super::{
     RESOLVE_DEFAULT, Route, SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, Steering, value,
 };
 use super::LISTENERS_MAX;
+use super::check::check;
 use super::claims::{Claims, Owner};
 use super::clients::clients;
 use super::destination::destination;
@@ -80,6 +81,8 @@ fn listener(
         Spoken::Redirect => Some(Destination::nowhere()),
         _ => destination(table).filter(|d| may_get_tls(passthrough, d, table)),
     };
+    let of_routes = routes.as_deref().unwrap_or_default();
+    let check = check(table, spoken, destination.as_ref(), of_routes);
     let resolve = table.value("resolve").map(|v| v.duration_or_off(RESOLVE));
     check_spoken(
         spoken,
@@ -118,6 +121,7 @@ fn listener(
         default_certificate: default_name,
         policy,
         clients,
+        check,
         destination: destination?,
         resolve: resolve.unwrap_or(Some(RESOLVE_DEFAULT))?,
         passthrough,

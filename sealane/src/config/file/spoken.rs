@@ -62,7 +62,7 @@ pub(super) fn check_spoken(
             let remedy = "remove it, or plain";
             let what = "means nothing where every request is sent elsewhere";
             table.refuse(&DESTINATION_KEYS, what, remedy);
-            table.refuse(&["resolve"], what, remedy);
+            table.refuse(&["check", "resolve"], what, remedy);
             refuse_tls(table, remedy);
         }
         Spoken::Relay => {

@@ -24,6 +24,58 @@ fn no_listener_has_more_backends_than_the_relay_can_tell_apart() {
     assert_eq!(mistakes, "--backend: is given 65 times; give it at most 64 times");
 }
 
+/// What can be wrong in shares of backends, and in how they are checked.
+#[test]
+fn contradictions_of_backends() {
+    let listener = |lines: &str| format!("{LISTENER}{lines}\n");
+    let backends = |written: &str| LISTENER.replace("\"localhost:80\"", written);
+    for (text, expected) in [
+        (
+            backends("{ address = \"a:80\", weight = 0 }"),
+            "listener[0].backends: no backend gets a connection: all weights are 0; give one",
+        ),
+        (
+            backends("{ address = \"a:80\", backup = true }"),
+            "listener[0].backends: all backends are backups, and there is nothing that they stand",
+        ),
+        (
+            backends("{ address = \"a:80\", weight = 257 }"),
+            "listener[0].backends[0].weight: 257 is out of range; choose 0 to 256",
+        ),
+        (
+            backends("{ weight = 2 }"),
+            "listener[0].backends[0].address: is missing from [listener[0].backends[0]]; add",
+        ),
+        (
+            backends("{ address = \"a:80\", weight = 2 }, \"a:80\""),
+            "listener[0].backends[1]: \"a:80\" is written twice; remove one of the two",
+        ),
+        (
+            listener("[listener.check]\nkind = \"tls\""),
+            "listener[0].check.kind: not all backends of this listener and of its routes are spo",
+        ),
+        (
+            listener("[listener.check]\nkind = \"proxy\""),
+            "listener[0].check.kind: not all backends of this listener and of its routes get a PR",
+        ),
+        (
+            listener("[listener.check]\nkind = { send = \"a\" }"),
+            "listener[0].check.kind.expect: is missing from [listener[0].check.kind]; add expect",
+        ),
+        (
+            listener("[listener.check]\nkind = { expect = \"\" }"),
+            "listener[0].check.kind.expect: nothing is in every answer; write what a good one has",
+        ),
+        (
+            listener("[listener.check]\nrise = 0\nevery = \"10ms\""),
+            "listener[0].check.every: \"10ms\" is out of range; choose \"100ms\" to \"1h\"",
+        ),
+    ] {
+        let mistakes = parse(&text).unwrap_err().to_string();
+        assert!(mistakes.contains(expected), "{text}\n{mistakes}");
+    }
+}
+
 /// Each of these contradicts itself or another part of the file.
 #[test]
 fn contradictions_of_the_admin_address() {

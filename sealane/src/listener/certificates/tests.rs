@@ -29,6 +29,7 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
             balance: Balance::default(),
             proxy_header: ProxyHeader::Off,
         },
+        check: None,
         resolve: config::RESOLVE_DEFAULT,
         passthrough: false,
         routes: Vec::new(),
