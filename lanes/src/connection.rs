@@ -68,8 +68,8 @@ pub(crate) struct Connection {
     pub(crate) tickets_due_ms: u64,
     /// When the service wants to be called; the end of time if it does not.
     pub(crate) service_due_ms: u64,
-    pub(crate) client_bytes: u64,
-    pub(crate) backend_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_bytes: u64,
     /// The client's certificate, if it ended the connection. Nothing else is kept of one: the
     /// session has the chain.
     pub(crate) refused: Option<Box<Refused>>,
@@ -226,8 +226,8 @@ impl Connection {
             armed_ms: u64::MAX,
             tickets_due_ms: u64::MAX,
             service_due_ms: u64::MAX,
-            client_bytes: 0,
-            backend_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
             refused: None,
             abandoned: false,
             queued: false,

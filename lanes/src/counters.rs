@@ -23,9 +23,9 @@ pub struct Counters {
     /// Open connections that are in their handshake.
     pub handshaking: Counter,
     /// Bytes of plaintext received from clients.
-    pub client_bytes: Counter,
+    pub received_bytes: Counter,
     /// Bytes of plaintext sent to clients.
-    pub backend_bytes: Counter,
+    pub sent_bytes: Counter,
     /// Completed handshakes.
     pub handshakes: Handshakes,
     /// From accept to the end of a completed handshake.

@@ -356,8 +356,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             failure: connection.failure.as_deref().copied(),
             handshake_us: connection.handshake_us.map(u64::from),
             duration_ms: self.core.now_ms.saturating_sub(connection.accepted_ms()),
-            client_bytes: connection.client_bytes,
-            backend_bytes: connection.backend_bytes,
+            received_bytes: connection.received_bytes,
+            sent_bytes: connection.sent_bytes,
         };
         let service = &mut self.service;
         let settings = &generation.listener(listener).settings;

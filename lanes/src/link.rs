@@ -181,8 +181,8 @@ impl<K: Kernel> Link<'_, K> {
                 if taken > 0 {
                     self.connection.backend_ms = self.core.now_ms;
                 }
-                self.connection.backend_bytes += plain.len() as u64;
-                self.core.counters.backend_bytes.add(plain.len() as u64);
+                self.connection.sent_bytes += plain.len() as u64;
+                self.core.counters.sent_bytes.add(plain.len() as u64);
                 Ok(())
             }
             Ok(_) => Err(Cause::Internal),

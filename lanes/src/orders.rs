@@ -83,11 +83,11 @@ pub struct Seen<'a> {
     /// From accept until now.
     pub age_ms: u64,
     /// Plaintext bytes sent to the client.
-    pub backend_bytes: u64,
+    pub sent_bytes: u64,
     /// The client's address, if the kernel told, or the preamble.
     pub client: Option<SocketAddr>,
     /// Plaintext bytes received from the client.
-    pub client_bytes: u64,
+    pub received_bytes: u64,
     /// Whether its handshake is complete, or there is none.
     pub is_established: bool,
     /// The server name that the client asked for.
@@ -139,9 +139,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             let seen = Seen {
                 id: ConnectionId(connection.token),
                 age_ms: core.now_ms.saturating_sub(connection.accepted_ms()),
-                backend_bytes: connection.backend_bytes,
+                sent_bytes: connection.sent_bytes,
                 client: connection.address,
-                client_bytes: connection.client_bytes,
+                received_bytes: connection.received_bytes,
                 is_established: !connection.is_handshaking(),
                 server_name: connection.server_name.as_deref(),
             };

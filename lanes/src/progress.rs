@@ -297,9 +297,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             return Ok(());
         }
         let len = self.buffers.plain.len() as u64;
-        self.entry.connection.client_bytes += len;
+        self.entry.connection.received_bytes += len;
         self.entry.connection.client_ms = self.core.now_ms;
-        self.core.counters.client_bytes.add(len);
+        self.core.counters.received_bytes.add(len);
         if let Some(waiting) = self.entry.connection.untaken.take() {
             let Buffers { plain, outbox, .. } = &mut *self.buffers;
             let joined = Pending::holding(&[waiting.filled(), plain.filled()].concat());

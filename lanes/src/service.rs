@@ -352,7 +352,7 @@ pub struct EndedConnection<'a> {
     /// From accept to the end.
     pub duration_ms: u64,
     /// Plaintext bytes received from the client.
-    pub client_bytes: u64,
+    pub received_bytes: u64,
     /// Plaintext bytes sent to the client.
-    pub backend_bytes: u64,
+    pub sent_bytes: u64,
 }

@@ -115,7 +115,7 @@ impl Ended<'_> {
     /// Whether whoever sent the header only looked whether somebody answers.
     fn is_health_check(&self) -> bool {
         let is_own = self.source.is_some_and(|source| source.is_own);
-        let has_moved = self.end.client_bytes + self.end.backend_bytes > 0;
+        let has_moved = self.end.received_bytes + self.end.sent_bytes > 0;
         is_own && self.end.cause == Cause::Clean && self.end.session.is_none() && !has_moved
     }
 }

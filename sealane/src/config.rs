@@ -51,7 +51,7 @@ pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use network::Network;
 pub use proxy::AcceptProxy;
-pub use proxy_header::{ProxyHeader, Telling, Told};
+pub use proxy_header::{ProxyHeader, Tlv, Tlvs};
 pub use route::Route;
 pub(crate) use route::{base_of, unconditional};
 pub use sealane_certificate_files::CertificateSource;

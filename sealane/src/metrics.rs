@@ -341,8 +341,8 @@ fn plaintext_bytes(to: &mut Exposition, lanes: &[Arc<Counters>]) {
     let mut family = to.family("sealane_plaintext_bytes_total", Kind::Counter, help);
     for (lane, counters) in lanes.iter().enumerate() {
         family
-            .sample(&[("lane", &lane), ("direction", &"received")], counters.client_bytes.value())
-            .sample(&[("lane", &lane), ("direction", &"sent")], counters.backend_bytes.value());
+            .sample(&[("lane", &lane), ("direction", &"received")], counters.received_bytes.value())
+            .sample(&[("lane", &lane), ("direction", &"sent")], counters.sent_bytes.value());
     }
 }
 

@@ -30,7 +30,7 @@ use sealane_lanes::service::{EndedConnection, Preamble, Service};
 
 use crate::access_log::{Ended, LaneLog};
 use crate::backends::RelaySettings;
-use crate::config::{AcceptProxy, Spoken, Telling};
+use crate::config::{AcceptProxy, Spoken, Tlv};
 use crate::connection_number::NumberGiver;
 use crate::notices::Notices;
 use crate::proxy_header::{self, Malformed};
@@ -220,7 +220,7 @@ impl Service for Relay {
         relayed.destination = settings.destination_for(link.name_number(), alpn);
         // Once: every further backend that is tried, and the log, are told the same.
         let header = relayed.destination(settings).proxy_header;
-        if header.tells(Telling::Ssl) || self.log.is_some() {
+        if header.tells(Tlv::Ssl) || self.log.is_some() {
             doubted(link).into_iter().for_each(|distrust| relayed.doubt(distrust));
         }
         let mut turn = self.turn(relayed, link, settings);
@@ -344,8 +344,8 @@ impl Service for Relay {
         }
         if let Some(counters) = settings.admission.counters(self.lane) {
             counters.note_ended(end.cause);
-            counters.client_bytes.add(end.client_bytes);
-            counters.backend_bytes.add(end.backend_bytes);
+            counters.received_bytes.add(end.received_bytes);
+            counters.sent_bytes.add(end.sent_bytes);
         }
         let reached = relayed.as_ref().and_then(|relayed| {
             Some((relayed.destination(settings), usize::from(relayed.backend?)))

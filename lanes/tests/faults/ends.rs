@@ -122,7 +122,7 @@ fn a_bad_record_is_answered_with_an_alert_and_resets_the_backend() {
         let mut client = Client::connect(&rig, version).unwrap();
         client.send(b"hello").unwrap();
         // The tickets still wait for a response, and must leave before the alert.
-        eventually("the first bytes are through", || rig.counters().client_bytes.value() == 5);
+        eventually("the first bytes are through", || rig.counters().received_bytes.value() == 5);
         client.socket.write_all(&[23, 3, 3, 0, 32]).unwrap();
         client.socket.write_all(&[7; 32]).unwrap();
         let alert = Seen::Alert(rustls::AlertDescription::BadRecordMac);

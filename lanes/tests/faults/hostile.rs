@@ -176,7 +176,7 @@ fn a_client_that_never_reads_is_never_read_ahead_for() {
     let mut before = 0;
     eventually("the lane stops reading", || {
         std::thread::sleep(Duration::from_millis(100));
-        let now = rig.script.backend_bytes();
+        let now = rig.script.sent_bytes();
         std::mem::replace(&mut before, now) == now && now > 0
     });
     // What the kernel buffers for the client, plus at most one read of ours.
@@ -209,7 +209,7 @@ fn clients_reset_in_mid_flush_give_their_buffers_back() {
         let mut before = 0;
         eventually("the client's socket is full", || {
             std::thread::sleep(Duration::from_millis(2));
-            let now = rig.script.backend_bytes();
+            let now = rig.script.sent_bytes();
             std::mem::replace(&mut before, now) == now && now > 0
         });
         rig.script.set(Plan::Never);

@@ -41,7 +41,7 @@ struct State {
     calls: u64,
     spoilt: u64,
     /// Bytes read from sockets that the lane itself connected.
-    backend_bytes: u64,
+    sent_bytes: u64,
     /// Room of the largest read since the last reset.
     largest_read: usize,
 }
@@ -74,8 +74,8 @@ impl Script {
         self.0.lock().unwrap().spoilt
     }
 
-    pub(crate) fn backend_bytes(&self) -> u64 {
-        self.0.lock().unwrap().backend_bytes
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.0.lock().unwrap().sent_bytes
     }
 
     pub(crate) fn largest_read(&self) -> usize {
@@ -204,7 +204,7 @@ impl Kernel for Faulty {
         let state = &mut *self.script.0.lock().unwrap();
         state.largest_read = state.largest_read.max(room);
         if self.connected.contains(&socket.as_raw_fd()) {
-            state.backend_bytes += *read.as_ref().unwrap_or(&0) as u64;
+            state.sent_bytes += *read.as_ref().unwrap_or(&0) as u64;
         }
         read
     }

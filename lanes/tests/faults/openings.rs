@@ -155,7 +155,7 @@ fn plain_bytes_go_both_ways_and_fin_is_their_end() {
     assert!(got == sent, "{} bytes of {}", got.len(), sent.len());
     rig.await_end(Cause::Clean, 1);
     assert_eq!(rig.counters().handshakes.total(), 0);
-    assert_eq!(rig.counters().client_bytes.value(), sent.len() as u64);
+    assert_eq!(rig.counters().received_bytes.value(), sent.len() as u64);
     rig.settle();
     rig.stop();
 }

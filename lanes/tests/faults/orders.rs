@@ -102,7 +102,7 @@ fn an_abandoned_client_gets_everything_and_its_end_though_it_never_ends() {
             // Nobody takes it, and it still lies in the lane and in the kernel.
             client.send(&vec![1; unread]).unwrap();
             eventually("it arrives", || {
-                driver.rig.counters().client_bytes.value() > 0 || unread == 0
+                driver.rig.counters().received_bytes.value() > 0 || unread == 0
             });
             client.send(&vec![1; unread]).unwrap();
             let parts = answer.chunks(128 << 10);
@@ -170,7 +170,7 @@ fn a_closed_connection_delivers_what_the_kernel_holds_and_a_reset_one_is_reset()
     for version in VERSIONS {
         let (driver, mut client, id) = opened(version);
         client.send(&[1; 50_000]).unwrap();
-        eventually("it arrives", || driver.rig.counters().client_bytes.value() > 0);
+        eventually("it arrives", || driver.rig.counters().received_bytes.value() > 0);
         // These stay in the kernel, which would answer a close with a reset.
         client.send(&[1; 50_000]).unwrap();
         let answer = pattern(9, 100_000);
@@ -269,7 +269,7 @@ fn nothing_of_an_abandoned_client_reaches_the_service() {
     let _others = among_others();
     let (driver, mut client, id) = opened(VERSIONS[1]);
     client.send(b"left over").unwrap();
-    eventually("it arrives", || driver.rig.counters().client_bytes.value() > 0);
+    eventually("it arrives", || driver.rig.counters().received_bytes.value() > 0);
     driver.desk.command(id, Command::Abandon);
     // An urgent mark makes the socket look as if an error had arrived.
     rustix::net::send(&client.socket, b"!", rustix::net::SendFlags::OOB).unwrap();

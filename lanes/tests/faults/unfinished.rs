@@ -173,20 +173,20 @@ fn little_is_read_ahead_while_the_backend_is_being_reached() {
         let rig = Rig::start(Wanted::relay(*address));
         let mut client = Client::connect(&rig, version).unwrap();
         client.send(b"1").unwrap();
-        eventually("it waits", || rig.counters().client_bytes.value() == 1);
+        eventually("it waits", || rig.counters().received_bytes.value() == 1);
         client.tls.writer().write_all(&[2; 60_000]).unwrap();
         let mut sealed = Vec::new();
         while client.tls.wants_write() {
             client.tls.write_tls(&mut sealed).unwrap();
         }
         client.socket.write_all(&sealed).unwrap();
-        eventually("more waits", || rig.counters().client_bytes.value() > 1);
+        eventually("more waits", || rig.counters().received_bytes.value() > 1);
         // The client's end would be noticed: turns go by.
         for _ in 0..3 {
             let mut other = Client::connect(&rig, version).unwrap();
             other.send(b"3").unwrap();
         }
-        let read = rig.counters().client_bytes.value();
+        let read = rig.counters().received_bytes.value();
         assert!(read <= 32 << 10, "{read} bytes");
         drop(client);
         rig.stop();
@@ -210,7 +210,7 @@ fn a_fatal_error_while_the_backend_is_being_reached_is_answered_by_its_alert() {
             }
             if before && !together {
                 client.socket.write_all(&bytes).unwrap();
-                eventually("it waits", || rig.counters().client_bytes.value() == 15);
+                eventually("it waits", || rig.counters().received_bytes.value() == 15);
                 bytes.clear();
             }
             client.socket.write_all(&[&bytes[..], &bad].concat()).unwrap();

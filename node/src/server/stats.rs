@@ -32,8 +32,8 @@ fn lane<'env>(env: &'env Env, counters: &Counters, counts: &Counts) -> Result<Ob
     let named: [(&str, u64); 20] = [
         ("acceptErrors", value(&counters.accept_errors)),
         ("accepted", value(&counters.accepted)),
-        ("bytesRead", value(&counters.client_bytes)),
-        ("bytesWritten", value(&counters.backend_bytes)),
+        ("bytesRead", value(&counters.received_bytes)),
+        ("bytesWritten", value(&counters.sent_bytes)),
         ("connections", value(&counters.connections)),
         ("dropped", value(&counts.dropped)),
         ("generation", value(&counters.generation)),

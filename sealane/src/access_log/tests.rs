@@ -31,7 +31,7 @@ fn lanes_write_at_once_and_every_line_stays_whole() {
         .map(|(lane, mut log)| {
             thread::spawn(move || {
                 for number in 0..LINES {
-                    let end = EndedConnection { lane, client_bytes: number, ..end() };
+                    let end = EndedConnection { lane, received_bytes: number, ..end() };
                     log.write(&Ended { backend: Some("10.0.0.1:80"), ..ended(&end, "main") });
                 }
             })
@@ -48,7 +48,7 @@ fn lanes_write_at_once_and_every_line_stays_whole() {
         let numbers: Vec<_> = lines(&text)
             .into_iter()
             .filter(|line| line["lane"] == lane)
-            .map(|line| line["client_bytes"].as_u64().unwrap())
+            .map(|line| line["received_bytes"].as_u64().unwrap())
             .collect();
         assert!(numbers.is_sorted(), "a lane's lines keep their order");
         assert_eq!(numbers.len() as u64, counters.lines.value());
@@ -86,7 +86,7 @@ fn a_full_ring_drops_whole_lines_and_counts_them() {
 fn who_only_looks_whether_somebody_answers_has_a_line_if_that_is_wanted() {
     let own = announced("192.0.2.1:9", LOCAL);
     let others = announced("192.0.2.1:9", UNSPECIFIED);
-    let clean = EndedConnection { client_bytes: 0, backend_bytes: 0, ..end() };
+    let clean = EndedConnection { received_bytes: 0, sent_bytes: 0, ..end() };
     let gone = EndedConnection { cause: Cause::ClientGone, ..end() };
     for (source, end, health_checks, expected) in [
         (&own, &clean, false, 0),
@@ -149,8 +149,8 @@ fn a_line_says_everything_about_a_connection() {
         "resumed": false,
         "handshake_ms": 1.234,
         "duration_ms": 20,
-        "client_bytes": 30,
-        "backend_bytes": 40,
+        "received_bytes": 30,
+        "sent_bytes": 40,
         "backend": "unix:/run/b",
         "cause": "backend_reset",
         "blame": "backend",
@@ -281,8 +281,8 @@ fn end() -> EndedConnection<'static> {
         failure: None,
         handshake_us: None,
         duration_ms: 20,
-        client_bytes: 30,
-        backend_bytes: 40,
+        received_bytes: 30,
+        sent_bytes: 40,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::commands::man;
-use crate::config::{Admin, Told};
+use crate::config::{Admin, Tlvs};
 
 fn serve(arguments: &[&str]) -> Result<ServeArguments, clap::Error> {
     let all = ["sealane", "serve"].iter().chain(arguments);
@@ -30,7 +30,7 @@ fn flags_alone_make_a_configuration() {
     let listener = &config.listeners[0];
     assert_eq!(listener.addresses.len(), 4);
     assert_eq!(listener.policy.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
-    let told = ProxyHeader::V2(Told::default());
+    let told = ProxyHeader::V2(Tlvs::default());
     assert_eq!(listener.destination.proxy_header, told);
     assert_eq!(listener.destination.backends.len(), 2);
     assert_eq!(listener.certificates.len(), 2);
@@ -42,7 +42,7 @@ fn flags_alone_make_a_configuration() {
 fn the_version_of_the_header_may_be_said() {
     for (said, header) in [
         (&["--proxy-header", "v1"][..], ProxyHeader::V1),
-        (&["--proxy-header", "v2"], ProxyHeader::V2(Told::default())),
+        (&["--proxy-header", "v2"], ProxyHeader::V2(Tlvs::default())),
         (&["--proxy-header=v1"], ProxyHeader::V1),
         (&[], ProxyHeader::Off),
     ] {

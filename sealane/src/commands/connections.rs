@@ -76,8 +76,8 @@ fn table(listed: &Listed, out: &mut dyn Write) -> io::Result<()> {
             printable_line(&each.listener),
             text(&each.server_name),
             text(&each.backend),
-            each.client_bytes,
-            each.backend_bytes
+            each.received_bytes,
+            each.sent_bytes
         )?;
     }
     if listed.has_more {
@@ -101,6 +101,6 @@ struct Open {
     established: bool,
     backend: Option<String>,
     age_ms: u64,
-    client_bytes: u64,
-    backend_bytes: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
 }

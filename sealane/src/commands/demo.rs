@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use super::serve;
 use crate::args::DemoArguments;
-use crate::config::{Address, BackendAddress, Config, ProxyHeader, Simple, Told, WrittenBackend};
+use crate::config::{Address, BackendAddress, Config, ProxyHeader, Simple, Tlvs, WrittenBackend};
 use crate::control::{ConfigSource, Control};
 use crate::exit::Exit;
 use crate::http;
@@ -129,7 +129,7 @@ fn configuration(
     config.admin.address = Some((Ipv4Addr::LOCALHOST, 0).into());
     for listener in &mut config.listeners {
         listener.policy.alpn = vec![b"http/1.1".to_vec()];
-        listener.destination.proxy_header = ProxyHeader::V2(Told::default());
+        listener.destination.proxy_header = ProxyHeader::V2(Tlvs::default());
     }
     Ok(config)
 }

@@ -7,48 +7,48 @@ pub enum ProxyHeader {
     #[default]
     Off,
     /// Version 2, and in it all that the client's side announced by such a header.
-    Pass(Told),
+    Pass(Tlvs),
     /// Version 1: addresses.
     V1,
     /// Version 2.
-    V2(Told),
+    V2(Tlvs),
 }
 
 impl ProxyHeader {
-    /// Whether backends are told that.
-    pub fn tells(self, telling: Telling) -> bool {
+    /// Whether it tells that.
+    pub fn tells(self, tlv: Tlv) -> bool {
         match self {
             Self::Off | Self::V1 => false,
-            Self::Pass(told) | Self::V2(told) => told.has(telling),
+            Self::Pass(tlvs) | Self::V2(tlvs) => tlvs.has(tlv),
         }
     }
 }
 
-/// What version 2 tells beside addresses: a set of [`Telling`].
+/// What version 2 tells beside addresses: a set of [`Tlv`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told(u16);
+pub struct Tlvs(u16);
 
-impl Told {
+impl Tlvs {
     /// Nothing but what is in `list`.
-    pub fn these(list: &[Telling]) -> Self {
-        Self(list.iter().fold(0, |set, telling| set | telling.bit()))
+    pub fn these(list: &[Tlv]) -> Self {
+        Self(list.iter().fold(0, |set, tlv| set | tlv.bit()))
     }
 
-    /// Whether it is told.
-    pub fn has(self, telling: Telling) -> bool {
-        self.0 & telling.bit() != 0
+    /// Whether it is among them.
+    pub fn has(self, tlv: Tlv) -> bool {
+        self.0 & tlv.bit() != 0
     }
 }
 
-impl Default for Told {
+impl Default for Tlvs {
     fn default() -> Self {
-        Self::these(&[Telling::Alpn, Telling::Authority, Telling::Lane, Telling::Ssl])
+        Self::these(&[Tlv::Alpn, Tlv::Authority, Tlv::Lane, Tlv::Ssl])
     }
 }
 
-/// One thing to tell.
+/// What one TLV of a header, or a part of one, tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telling {
+pub enum Tlv {
     /// The application protocol that was agreed on.
     Alpn,
     /// The server name that the client asked for.
@@ -73,7 +73,7 @@ pub enum Telling {
     UniqueId,
 }
 
-impl Telling {
+impl Tlv {
     /// All, by the names that they have in files.
     pub(super) const NAMES: [(&'static str, Self); 11] = [
         ("alpn", Self::Alpn),
@@ -89,7 +89,7 @@ impl Telling {
         ("unique-id", Self::UniqueId),
     ];
 
-    /// Whether it is told within [`Telling::Ssl`].
+    /// Whether it is told within [`Tlv::Ssl`].
     pub(super) fn is_in_ssl(self) -> bool {
         matches!(self, Self::Cert | Self::Cn | Self::Key | Self::Scheme | Self::Sig)
     }

@@ -334,8 +334,8 @@ fn every_key_of_a_listener_has_an_effect() {
     assert_eq!((&web.check, &other.check), (&Some(check), &None));
     let every = [web, other].map(|listener| listener.resolve);
     assert_eq!(every, [Some(Duration::from_secs(90)), RESOLVE_DEFAULT]);
-    let told = Told::these(&[Telling::Cn, Telling::Crc32c, Telling::Ssl]);
-    assert_eq!(web.destination.proxy_header, ProxyHeader::Pass(told));
+    let tlvs = Tlvs::these(&[Tlv::Cn, Tlv::Crc32c, Tlv::Ssl]);
+    assert_eq!(web.destination.proxy_header, ProxyHeader::Pass(tlvs));
     let accepts = web.accept_proxy.as_ref().unwrap();
     assert!(accepts.believes("10.1.2.3".parse().ok()) && accepts.believes(None));
     assert!(accepts.believes("::1".parse().ok()) && !accepts.believes("11.0.0.1".parse().ok()));
@@ -362,7 +362,7 @@ fn every_key_of_a_route_and_of_clients_has_an_effect() {
     assert_eq!(h2.alpn, [b"h2"]);
     assert_eq!(h2.destination.as_ref().unwrap().balance, Balance::LeastConnections);
     let told = mail.destination.as_ref().unwrap().proxy_header;
-    assert!(mail.policy.is_none() && told == ProxyHeader::V2(Told::default()));
+    assert!(mail.policy.is_none() && told == ProxyHeader::V2(Tlvs::default()));
     assert_eq!(passing.limits.steering, Steering::Client);
     let spoken = [http, redis, postgres, other].map(|listener| listener.spoken);
     assert_eq!(spoken, [Spoken::Redirect, Spoken::Relay, Spoken::Postgres, Spoken::Tls]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::backend::TLS_SCHEME;
 use super::mistake::Problem;
-use super::{Address, BackendAddress, ProxyHeader, Told, WrittenBackend};
+use super::{Address, BackendAddress, ProxyHeader, Tlvs, WrittenBackend};
 
 /// What is written to listen on: one address, or every address of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, Problem> {
 pub fn proxy_header(text: &str) -> Result<ProxyHeader, Problem> {
     match text {
         "v1" => Ok(ProxyHeader::V1),
-        "v2" => Ok(ProxyHeader::V2(Told::default())),
+        "v2" => Ok(ProxyHeader::V2(Tlvs::default())),
         _ => Err(Problem::new(format!("{text:?} is neither v1 nor v2"), "choose one of them")),
     }
 }

@@ -77,8 +77,8 @@ const PER_LISTENER: [PerListener; 5] = [
         help: "Bytes of plaintext of ended connections, received from clients and sent to them.",
         values: |counters| {
             vec![
-                (Some(("direction", "received")), counters.client_bytes.value()),
-                (Some(("direction", "sent")), counters.backend_bytes.value()),
+                (Some(("direction", "received")), counters.received_bytes.value()),
+                (Some(("direction", "sent")), counters.sent_bytes.value()),
             ]
         },
     },

@@ -91,7 +91,7 @@ fn a_histogram_grows_up_to_its_count() {
 fn busy() -> ControlState {
     let lanes = [Arc::new(Counters::default()), Arc::new(Counters::default())];
     lanes.iter().for_each(|lane| lane.generation.set(3));
-    lanes[0].client_bytes.add(1_000_000);
+    lanes[0].received_bytes.add(1_000_000);
     lanes[1].ended(Cause::Idle).add(5);
     let listener = "a\"b\\c\nd".to_owned();
     let certificate =

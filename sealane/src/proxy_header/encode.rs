@@ -8,7 +8,7 @@ use sealane_engine::session::ServerSession;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
-use crate::config::{ProxyHeader, Telling, Told};
+use crate::config::{ProxyHeader, Tlv, Tlvs};
 use crate::connection_number::ConnectionNumber;
 
 use super::decode::Header;
@@ -59,30 +59,30 @@ pub fn encode<K: Kernel>(
         let announced = announced.and_then(|announced| announced.addresses);
         announced.or_else(|| link.client_address().zip(link.local_address()))
     };
-    let (told, passes_all) = match header {
+    let (tlvs, passes_all) = match header {
         ProxyHeader::Off => return Vec::new(),
-        ProxyHeader::Pass(told) => (told, true),
+        ProxyHeader::Pass(tlvs) => (tlvs, true),
         ProxyHeader::V1 => return line::encode(addresses()),
-        ProxyHeader::V2(told) => (told, false),
+        ProxyHeader::V2(tlvs) => (tlvs, false),
     };
     let (passed, types) = announced.map_or((Values::default(), &[][..]), |told| {
         (Values::from(told.passed), told.passed_types)
     });
     let passed = passed.filter(move |value| passes_all || types.contains(&value.kind));
     let session = link.session();
-    let key = session.filter(|_| told.has(Telling::Key)).and_then(key_name);
-    let number = told.has(Telling::UniqueId).then(|| number.to_string());
+    let key = session.filter(|_| tlvs.has(Tlv::Key)).and_then(key_name);
+    let number = tlvs.has(Tlv::UniqueId).then(|| number.to_string());
     let unique_id = announced.and_then(|announced| announced.unique_id);
     let facts = Facts {
         addresses: addresses(),
-        checksum: told.has(Telling::Crc32c),
+        checksum: tlvs.has(Tlv::Crc32c),
         unique_id: number.as_ref().map(|number| unique_id.unwrap_or(number.as_bytes())),
-        lane: told.has(Telling::Lane).then(|| u16::try_from(link.lane()).unwrap_or(u16::MAX)),
-        server_name: link.server_name().filter(|_| told.has(Telling::Authority)),
+        lane: tlvs.has(Tlv::Lane).then(|| u16::try_from(link.lane()).unwrap_or(u16::MAX)),
+        server_name: link.server_name().filter(|_| tlvs.has(Tlv::Authority)),
         ..session.map_or_else(Facts::default, |session| Facts {
-            alpn: session.alpn().filter(|_| told.has(Telling::Alpn)),
-            resumed: told.has(Telling::Lane).then(|| session.resumed()),
-            tls: told.has(Telling::Ssl).then(|| tls(session, is_verified, told, key.as_deref())),
+            alpn: session.alpn().filter(|_| tlvs.has(Tlv::Alpn)),
+            resumed: tlvs.has(Tlv::Lane).then(|| session.resumed()),
+            tls: tlvs.has(Tlv::Ssl).then(|| tls(session, is_verified, tlvs, key.as_deref())),
             ..Facts::default()
         })
     };
@@ -93,12 +93,12 @@ pub fn encode<K: Kernel>(
 fn tls<'a>(
     session: &'a ServerSession,
     is_verified: bool,
-    told: Told,
+    tlvs: Tlvs,
     key: Option<&'a str>,
 ) -> Tls<'a> {
     let client = session.peer_certificates().first().map(|leaf| ClientCertificate {
-        common_name: told.has(Telling::Cn).then(|| common_name(leaf)).flatten(),
-        der: told.has(Telling::Cert).then_some(leaf),
+        common_name: tlvs.has(Tlv::Cn).then(|| common_name(leaf)).flatten(),
+        der: tlvs.has(Tlv::Cert).then_some(leaf),
         // A ticket has the certificates of the session that it continues.
         is_of_session_only: session.resumed(),
         is_verified,
@@ -108,8 +108,8 @@ fn tls<'a>(
         client,
         group: session.group(),
         key,
-        signature: signature.filter(|_| told.has(Telling::Sig)).map(SignatureAlgorithm::name),
-        scheme: session.signature_scheme().filter(|_| told.has(Telling::Scheme)).map(Scheme::name),
+        signature: signature.filter(|_| tlvs.has(Tlv::Sig)).map(SignatureAlgorithm::name),
+        scheme: session.signature_scheme().filter(|_| tlvs.has(Tlv::Scheme)).map(Scheme::name),
         suite: session.suite().map(openssl_name),
         version: session.version(),
     }

@@ -36,9 +36,9 @@ pub struct LaneListenerCounters {
     /// Completed handshakes that resumed a session.
     pub resumed_handshakes: Counter,
     /// Plaintext received from clients whose connections have ended.
-    pub client_bytes: Counter,
+    pub received_bytes: Counter,
     /// Plaintext sent to clients whose connections have ended.
-    pub backend_bytes: Counter,
+    pub sent_bytes: Counter,
     ends: [Counter; Blame::ALL.len()],
 }
 

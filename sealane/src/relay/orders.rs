@@ -114,9 +114,9 @@ pub struct OpenConnection {
     /// From accept until now.
     pub age_ms: u64,
     /// Plaintext bytes received from the client.
-    pub client_bytes: u64,
+    pub received_bytes: u64,
     /// Plaintext bytes sent to the client.
-    pub backend_bytes: u64,
+    pub sent_bytes: u64,
 }
 
 /// A lane's end.
@@ -214,8 +214,8 @@ impl Attendant {
             established: seen.is_established,
             backend: relayed.and_then(|relayed| relayed.backend_label(settings)).map(Into::into),
             age_ms: seen.age_ms,
-            client_bytes: seen.client_bytes,
-            backend_bytes: seen.backend_bytes,
+            received_bytes: seen.received_bytes,
+            sent_bytes: seen.sent_bytes,
         });
     }
 

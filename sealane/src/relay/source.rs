@@ -17,7 +17,7 @@ pub struct Source {
     /// Whether the connection is the sender's own, such as a health check.
     pub is_own: bool,
     /// The address that the client connected to, if it was told.
-    local: Option<Told>,
+    local: Option<CompactAddress>,
     /// Who sent the header; it has no address on a unix socket.
     pub peer: Option<SocketAddr>,
     /// Whole values that are shown or passed on.
@@ -27,7 +27,7 @@ pub struct Source {
 /// An address that a header told, which has no zone: in 20 bytes instead of 32, because idle
 /// connections keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum CompactAddress {
     V4(Ipv4Addr, u16),
     V6(Ipv6Addr, u16),
 }
@@ -49,7 +49,7 @@ impl Source {
         Self {
             is_admitted: false,
             is_own: header.origin == Origin::Sender,
-            local: header.local().map(Told::from),
+            local: header.local().map(CompactAddress::from),
             peer,
             values: values.into(),
         }
@@ -95,7 +95,7 @@ impl Source {
     }
 }
 
-impl From<SocketAddr> for Told {
+impl From<SocketAddr> for CompactAddress {
     fn from(address: SocketAddr) -> Self {
         match address {
             SocketAddr::V4(v4) => Self::V4(*v4.ip(), v4.port()),
@@ -104,11 +104,11 @@ impl From<SocketAddr> for Told {
     }
 }
 
-impl From<Told> for SocketAddr {
-    fn from(told: Told) -> Self {
+impl From<CompactAddress> for SocketAddr {
+    fn from(told: CompactAddress) -> Self {
         match told {
-            Told::V4(ip, port) => (ip, port).into(),
-            Told::V6(ip, port) => (ip, port).into(),
+            CompactAddress::V4(ip, port) => (ip, port).into(),
+            CompactAddress::V6(ip, port) => (ip, port).into(),
         }
     }
 }

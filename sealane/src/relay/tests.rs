@@ -34,7 +34,7 @@ use sealane_lanes::timeouts::Timeouts;
 
 use super::*;
 use crate::backends::{Backend, BackendTls, Destination, LaneShare};
-use crate::config::{Balance, ProxyHeader, Share, Spoken, Told};
+use crate::config::{Balance, ProxyHeader, Share, Spoken, Tlvs};
 
 const NAME: &str = "one.test";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -152,7 +152,7 @@ fn lane(
         destinations: vec![Destination {
             backends: vec![backend],
             balance: Balance::default(),
-            proxy_header: ProxyHeader::V2(Told::default()),
+            proxy_header: ProxyHeader::V2(Tlvs::default()),
             memories: Vec::new(),
             planned: Arc::default(),
             slow_start_ms: 0,

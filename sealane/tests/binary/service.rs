@@ -166,7 +166,7 @@ fn the_access_log_has_a_line_for_each_connection() {
     assert_eq!(lines.len(), 3, "{log}");
     for (number, line) in lines.iter().enumerate() {
         assert_eq!(line["tls_version"], "TLSv1.3");
-        assert_eq!(line["client_bytes"], 5);
+        assert_eq!(line["received_bytes"], 5);
         assert_eq!(line["backend"], backend.address.to_string());
         assert!(line["resumed"].is_boolean() && line["cause"].is_string(), "{number}: {line}");
     }

@@ -113,7 +113,7 @@ fn shake(context: &LaneContext, config: &Arc<ClientConfig>) -> ServerSession {
 fn a_client_is_told_by_its_certificate_and_by_what_that_is_worth() {
     let (own, trusted, other) = (authority(), authority(), authority());
     let context = listener(&own, &trusted, &KeyPair::generate().unwrap());
-    let everything = Told::these(&[Telling::Cert, Telling::Cn, Telling::Ssl]);
+    let everything = Tlvs::these(&[Tlv::Cert, Tlv::Cn, Tlv::Ssl]);
     for version in [&TLS12, &TLS13] {
         for (issuer, is_verified) in [(Some(&trusted), true), (Some(&other), false), (None, false)]
         {
@@ -133,7 +133,7 @@ fn a_client_is_told_by_its_certificate_and_by_what_that_is_worth() {
                 // What is not asked for is not told, but that there was one.
                 let expected =
                     expected.map(|told| ClientCertificate { common_name: None, der: None, ..told });
-                assert_eq!(tls(&session, is_verified, Told::default(), None).client, expected);
+                assert_eq!(tls(&session, is_verified, Tlvs::default(), None).client, expected);
             }
         }
     }
@@ -147,7 +147,7 @@ fn the_certificate_that_was_served_is_told_also_when_a_session_is_resumed() {
         (&rcgen::PKCS_ED25519, "ED25519", "ed25519"),
         (&rcgen::PKCS_RSA_SHA256, "RSA2048", "rsa_pss_rsae_sha512"),
     ];
-    let told = Told::these(&[Telling::Key, Telling::Scheme, Telling::Sig, Telling::Ssl]);
+    let tlvs = Tlvs::these(&[Tlv::Key, Tlv::Scheme, Tlv::Sig, Tlv::Ssl]);
     for (kind, name, scheme) in kinds {
         let key = if kind == &rcgen::PKCS_RSA_SHA256 {
             KeyPair::generate_rsa_for(kind, RsaKeySize::_2048).unwrap()
@@ -162,7 +162,7 @@ fn the_certificate_that_was_served_is_told_also_when_a_session_is_resumed() {
             assert_eq!(session.resumed(), resumed);
             assert_eq!(key_name(&session).as_deref(), Some(name));
             // The authority's key signs it, whatever its own is.
-            let tls = tls(&session, false, told, None);
+            let tls = tls(&session, false, tlvs, None);
             assert_eq!(tls.signature, Some("ecdsa-with-SHA256"));
             assert_eq!(tls.scheme, (!resumed).then_some(scheme));
         }

@@ -97,7 +97,7 @@ fn connections_are_listed_by_client_and_name_and_closed() {
     assert_eq!((&of(&local)["established"], &of(&local)["backend"]), (&false.into(), &Value::Null));
     let its = of(&first.stream.local_addr().unwrap().to_string());
     let backend = &rig.settings.listeners[0].backends[0];
-    let facts = ["listener", "server_name", "backend", "client_bytes", "backend_bytes"];
+    let facts = ["listener", "server_name", "backend", "received_bytes", "sent_bytes"];
     let facts = facts.map(|fact| its[fact].clone());
     assert_eq!(serde_json::json!(facts), serde_json::json!(["web", "localhost", backend, 5, 5]));
     let by_name = rig.listed(&["--name", "Localhost"]);
