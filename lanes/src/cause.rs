@@ -51,6 +51,8 @@ causes! {
     /// The backend's stream ended without close_notify; the client is reset, never told a clean
     /// end.
     BackendTruncated = "backend_truncated", Backend;
+    /// No name of a backend has led anywhere yet.
+    BackendUnresolved = "backend_unresolved", Backend;
     /// The service admits nobody from the client's address.
     Blocked = "blocked", Client;
     /// Both sides ended cleanly.

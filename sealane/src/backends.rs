@@ -155,6 +155,9 @@ impl Destination {
     /// # Errors
     /// There is none that it may have.
     pub fn choose(&self, lane: usize, tried: u64, now_ms: u64) -> Result<usize, Unavailable> {
+        if self.backends.is_empty() {
+            return Err(Unavailable::Unresolved);
+        }
         let memory = self.memories.get(lane).map(|memory| &**memory);
         let down = memory.map_or(0, LaneMemory::down);
         let candidate = |index: usize| {
@@ -169,10 +172,7 @@ impl Destination {
                 weight: if counters.is_drained() { 0 } else { self.weight(index, memory, now_ms) },
             }
         };
-        let all = match self.backends.len() {
-            0 => 0,
-            count => u64::MAX >> (BACKENDS_MAX - count.min(BACKENDS_MAX)),
-        };
+        let all = u64::MAX >> (BACKENDS_MAX - self.backends.len().min(BACKENDS_MAX));
         let mut among = preferred(all & !tried, now_ms, candidate)?;
         if self.balance == Balance::LeastConnections {
             among = least_loaded(among, candidate);

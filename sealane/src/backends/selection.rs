@@ -28,6 +28,8 @@ pub enum Unavailable {
     Full,
     /// None is left.
     Nobody,
+    /// No name of one has led anywhere yet.
+    Unresolved,
 }
 
 /// The backends among `left` that none is better than, at `now_ms`.

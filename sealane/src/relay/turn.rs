@@ -39,6 +39,7 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
             let index = chosen.map_err(|none| match none {
                 Unavailable::Full => Cause::LimitBackend,
                 Unavailable::Nobody => self.relayed.fault.unwrap_or(Cause::BackendRefused),
+                Unavailable::Unresolved => Cause::BackendUnresolved,
             })?;
             self.relayed.tried |= 1 << index;
             let counters = self.destination.of_lane(index, self.lane);

@@ -65,7 +65,7 @@ fn a_name_that_leads_nowhere_at_the_start_is_served_once_it_leads_somewhere() {
         client.is_ok_and(|mut client| client.echo(b"a word").is_ok())
     };
     assert!(!is_served());
-    sealane.wait_for_metrics("it is told why", |metrics| metrics.ended("backend_refused") == 1);
+    sealane.wait_for_metrics("it is told why", |metrics| metrics.ended("backend_unresolved") == 1);
 
     // In place, for it is this file that is mounted. What has changed elsewhere is not looked at.
     let good = std::fs::read(&certificate).unwrap();
