@@ -76,8 +76,8 @@ impl Probe {
 
     /// Goes on as far as the socket lets it; returns the outcome when there is one.
     pub(super) fn advance(&mut self) -> Option<Result<(), String>> {
-        // Each round sends or hears something, of which there is little, so it ends.
-        loop {
+        // Others have their turn beside one that talks without end, and its time runs out.
+        for _ in 0..STEPS_MAX {
             match self.step() {
                 Ok(Step::Again) => {}
                 Ok(Step::Passed) => return Some(Ok(())),
@@ -85,6 +85,7 @@ impl Probe {
                 Err(problem) => return Some(Err(problem)),
             }
         }
+        None
     }
 
     fn step(&mut self) -> Result<Step, String> {
@@ -233,6 +234,8 @@ fn wait_or(error: &io::Error) -> Result<Step, String> {
 }
 
 const IN_PROGRESS: i32 = rustix::io::Errno::INPROGRESS.raw_os_error();
+/// Steps of a check before others have their turn.
+const STEPS_MAX: usize = 64;
 /// Bytes of an answer that are searched for what is expected.
 const HEARD_BYTES_MAX: usize = 4096;
 /// Bytes of an answer that are shown to an operator.
