@@ -22,12 +22,18 @@ mod checks;
 mod client;
 mod decode;
 mod generation;
+mod names;
 mod owner;
 mod resolver;
 mod server;
 pub mod task;
 
-use std::{collections::BTreeMap, env, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
@@ -51,6 +57,16 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1_000,
         value_parser = clap::value_parser!(u32).range(2..=100_000))]
     certs: u32,
+    /// The names, one on a line of this file, the one that is asked for most first; they are then
+    /// asked for by a Zipf distribution
+    #[arg(long, value_name = "FILE", conflicts_with = "certs")]
+    names: Option<PathBuf>,
+    /// Exponent of that distribution: names are asked for in proportion to place^-S. For the
+    /// documents of the web it was 0.986 (Cunha, Bestavros, Crovella, "Characteristics of WWW
+    /// Client-based Traces", 1995)
+    #[arg(long, value_name = "S", default_value_t = 1.0, requires = "names",
+        value_parser = exponent)]
+    zipf: f64,
     /// Connections that are counted in each round
     #[arg(long, value_name = "M", default_value_t = 2_000,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -112,10 +128,16 @@ pub enum Fault {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let names = match &arguments.names {
+        Some(file) => names::read(file)?,
+        None => names::numbered(arguments.certs),
+    };
+    let certs = u32::try_from(names.len()).unwrap_or(u32::MAX);
+    let arguments = &Arguments { certs, ..arguments.clone() };
     let interrupt = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-    generation::write(folder.path(), arguments.certs)?;
+    generation::write(folder.path(), &names)?;
     let mut strategies =
         strategies::measure(arguments.plan(folder.path())?, &mut journal, &interrupt)?;
     let processors = journal.run.machine.processors;
@@ -132,6 +154,7 @@ impl Arguments {
                 ("connections", self.conns.to_string()),
                 ("clients", self.clients.to_string()),
                 ("threads", self.threads.to_string()),
+                ("names", self.asked_for()),
             ]),
             figures: figures(),
             cells: self.cells(folder)?,
@@ -139,6 +162,19 @@ impl Arguments {
             seed: self.shuffled.seed(),
             time_max: self.time_max(),
         })
+    }
+
+    /// How names are asked for.
+    fn asked_for(&self) -> String {
+        match self.zipf() {
+            Some(exponent) => format!("by Zipf, exponent {exponent}"),
+            None => "each in turn".into(),
+        }
+    }
+
+    /// The exponent, if names are drawn at all.
+    fn zipf(&self) -> Option<f64> {
+        self.names.is_some().then_some(self.zipf)
     }
 
     fn time_max(&self) -> Duration {
@@ -203,6 +239,7 @@ impl Arguments {
             owner_cost_ms: u64::from(owner_cost_ms),
             replaces,
             seed: self.shuffled.seed(),
+            zipf: self.zipf(),
             fault: self.fault,
         }
     }
@@ -227,6 +264,14 @@ impl Circumstances {
             variant.insert(REPLACED.to_owned(), "10%".to_owned());
         }
         variant
+    }
+}
+
+/// An exponent of a Zipf distribution.
+fn exponent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(exponent) if (0.0..=ZIPF_MAX).contains(&exponent) => Ok(exponent),
+        _ => Err(format!("give a number from 0, all names alike, to {ZIPF_MAX}")),
     }
 }
 
@@ -270,6 +315,8 @@ const PLAIN: &str = "no certificates";
 const LIVE: &str = "live";
 const INJECTED: &str = "injected owner cost";
 const REPLACED: &str = "replaced";
+/// Beyond it, hardly any name but the first would be asked for.
+const ZIPF_MAX: f64 = 4.0;
 /// Beside the connections of a trial.
 const TIME_MAX: Duration = Duration::from_secs(60);
 const TIME_PER_CONNECTION_MAX: Duration = Duration::from_millis(50);

@@ -191,12 +191,15 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::generation::{self, Generation};
+    use crate::certificates::{
+        generation::{self, Generation},
+        names,
+    };
 
     #[test]
     fn a_close_looks_at_every_live_entry_and_frees_its_own() {
         let folder = tempfile::tempdir().unwrap();
-        generation::write(folder.path(), 1).unwrap();
+        generation::write(folder.path(), &names::numbered(1)).unwrap();
         let generation = Generation::first(folder.path()).unwrap();
         let chain = generation.find(generation.names().next().unwrap()).unwrap();
         let (owner, thread) = Owner::start(Duration::ZERO).unwrap();

@@ -27,12 +27,13 @@ use crate::certificates::{
     Fault, Strategy,
     client::{self, Examiner},
     generation::{self, Generation},
+    names,
     owner::Owner,
     server::{Server, Told},
 };
 
 /// Connections to one server under one strategy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CertificateTask {
     /// Who decodes.
     pub strategy: Strategy,
@@ -52,8 +53,11 @@ pub struct CertificateTask {
     pub owner_cost_ms: u64,
     /// Whether some certificates are replaced in the middle.
     pub replaces: bool,
-    /// What shuffles the names.
+    /// What shuffles the names, or draws them.
     pub seed: u64,
+    /// The exponent of the distribution that names are drawn by; without, each is asked for in
+    /// turn.
+    pub zipf: Option<f64>,
     /// A test interface.
     pub fault: Option<Fault>,
 }
@@ -108,14 +112,18 @@ impl<'t> Trial<'t> {
         if task.strategy == Strategy::Lane && !task.is_plain {
             figures.insert("indexed".to_owned(), first.indexed() as f64);
         }
-        let names = first.names().cloned().collect();
+        let names = names::read(&generation::names_file(&task.folder))?;
         let server = Server::start(task, owner.clone(), first)?;
         Ok(Self { task, names, roots, server, owner, examiner, next, figures })
     }
 
     fn run(mut self) -> Result<Reply, Error> {
         let task = self.task;
-        let asked = client::sequence(&self.names, task.seed, task.held + task.connections);
+        let count = task.held + task.connections;
+        let asked = match task.zipf {
+            Some(exponent) => names::zipf(&self.names, exponent, task.seed, count),
+            None => names::in_turn(&self.names, task.seed, count),
+        };
         let plan = client::plan(self.server.address, self.examiner.clone(), &asked)?;
         let mut crew = Crew::new(&plan, NonZeroUsize::MIN)?;
         let held = self.hold(&mut crew)?;

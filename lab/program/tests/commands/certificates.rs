@@ -94,6 +94,41 @@ fn what_a_strategy_does_wrong_fails_a_check() {
     }
 }
 
+#[test]
+fn names_of_a_file_are_asked_for_by_their_place_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("names.txt");
+    // The one that is asked for most is last in any other order.
+    let names: Vec<_> = (0..40).rev().map(|number| format!("n{number:02}.example")).collect();
+    fs::write(&file, names.join("\n")).unwrap();
+    let (output, found) = certificates(&[
+        "--names",
+        file.to_str().unwrap(),
+        "--zipf=3",
+        "--conns=60",
+        "--live=3",
+        "--owner-cost-ms=0",
+        "--threads=1",
+        "--rounds=2",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(found.settings["names"], "by Zipf, exponent 3");
+    assert_eq!(found.settings["certificates"], "40");
+    for row in found.rows.iter().filter(|row| row.variant["transport"] == "https") {
+        // Five of six connections ask for the first name, and one of ten for the second.
+        let asked = all(row, "first_uses");
+        assert!((2.0..20.0).contains(&asked), "{asked}: {row:?}");
+        assert_eq!(all(row, "verified"), 60.0, "{row:?}");
+        let replaced = if row.variant.contains_key("replaced") { 4.0 } else { 0.0 };
+        assert_eq!(all(row, "handshakes"), 60.0 + 1.0 + replaced, "{row:?}");
+    }
+    fs::write(&file, "a.example\n*.example\n").unwrap();
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
+    let output = lab.args(["certificates", "--names"]).arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("names.txt: line 2: \"*.example\" is no host's name"), "{said}");
+}
+
 /// What every round says.
 fn all(row: &StrategyRow, figure: &str) -> f64 {
     let values = &row.figures[figure];
@@ -107,13 +142,7 @@ fn all(row: &StrategyRow, figure: &str) -> f64 {
 fn certificates(arguments: &[&str]) -> (Output, Strategies) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
-    let output = Command::new(env!("CARGO_BIN_EXE_sealane-lab"))
-        .arg("certificates")
-        .args(arguments)
-        .arg("--json")
-        .arg(&json)
-        .output()
-        .unwrap();
+    let output = lab.arg("certificates").args(arguments).arg("--json").arg(&json).output().unwrap();
     let text = fs::read(&json).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let run: Run = serde_json::from_slice(&text).unwrap();
     assert!(run.complete);
