@@ -21,6 +21,7 @@
 mod checks;
 mod client;
 mod decode;
+pub mod decoding;
 mod generation;
 mod names;
 mod owner;
@@ -43,9 +44,10 @@ use sealane_lab_harness::{
     trial::Task,
 };
 use sealane_lab_model::{document::Figure, error::Error};
+use sealane_lab_sharing::count;
 use serde::{Deserialize, Serialize};
 
-use crate::certificates::{checks::checks, task::CertificateTask};
+use crate::certificates::{checks::checks, decoding::ALLOCATIONS, task::CertificateTask};
 
 /// The arguments of `certificates`.
 #[derive(Clone, Debug, clap::Args)]
@@ -80,6 +82,9 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(0..=OWNER_COST_MS_MAX))]
     owner_cost_ms: u32,
+    /// Also counts what is allocated per handshake by those that decode for each; takes valgrind
+    #[arg(long)]
+    allocations: bool,
     /// The server's threads
     #[arg(long, value_name = "T", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
@@ -128,6 +133,9 @@ pub enum Fault {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    if arguments.allocations {
+        count::needs_valgrind()?;
+    }
     let names = match &arguments.names {
         Some(file) => names::read(file)?,
         None => names::numbered(arguments.certs),
@@ -140,6 +148,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     generation::write(folder.path(), &names)?;
     let mut strategies =
         strategies::measure(arguments.plan(folder.path())?, &mut journal, &interrupt)?;
+    if arguments.allocations {
+        let file = generation::file_of(folder.path(), &names[0]);
+        decoding::count_allocations(&mut strategies, &file, &interrupt)?;
+    }
     let processors = journal.run.machine.processors;
     strategies.checks = checks(&strategies, arguments, processors)?;
     strategies::conclude(&mut journal, strategies, arguments.strict)
@@ -283,10 +295,11 @@ fn held(live: u32) -> u32 {
 /// What each means, in this order: connections that got the certificate of their name and an
 /// answer, and those that failed; handshakes that were timed, and all there were, with those of
 /// connections held before; certificates decoded for them; different names that a thread was asked
-/// for, summed over threads; certificates that the engine parsed before; messages to the owner per
-/// connection; messages that waited for it at the same time; entries that it looked at when a
-/// connection closed; and at the end, held connections that got an answer, replaced names that show
-/// their new certificate, and entries of the owner or generations that nobody uses.
+/// for, summed over threads; certificates that the engine parsed before; what those that decode for
+/// each handshake allocate for it, if asked; messages to the owner per connection; messages that
+/// waited for it at the same time; entries that it looked at when a connection closed; and at the
+/// end, held connections that got an answer, replaced names that show their new certificate, and
+/// entries of the owner or generations that nobody uses.
 fn figures() -> Vec<Figure> {
     vec![
         counted("verified", "right"),
@@ -296,6 +309,7 @@ fn figures() -> Vec<Figure> {
         counted("decoded", "decoded"),
         counted("first_uses", "first uses"),
         counted("indexed", "indexed"),
+        counted(ALLOCATIONS, "allocated each"),
         counted("messages", "messages each"),
         counted("waiting", "waiting at once"),
         counted("visited", "visited per close"),

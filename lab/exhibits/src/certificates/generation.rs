@@ -56,6 +56,11 @@ pub(super) fn names_file(folder: &Path) -> PathBuf {
     folder.join("names")
 }
 
+/// The certificate that was first made for `name`, with its chain and key.
+pub(super) fn file_of(folder: &Path, name: &str) -> PathBuf {
+    folder.join(BEFORE).join(name)
+}
+
 /// All certificates at one time.
 pub(super) struct Generation {
     /// The context as Sealane's lanes are given it: an index of names and encoded keys, of which

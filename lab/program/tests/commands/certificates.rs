@@ -129,6 +129,35 @@ fn names_of_a_file_are_asked_for_by_their_place_in_it() {
     assert!(said.contains("names.txt: line 2: \"*.example\" is no host's name"), "{said}");
 }
 
+#[test]
+fn what_the_owner_allocates_for_a_handshake_is_counted_exactly() {
+    let (output, found) = certificates_by(
+        super::with_valgrind(),
+        &[
+            "--certs=2",
+            "--conns=2",
+            "--live=3",
+            "--owner-cost-ms=0",
+            "--threads=1",
+            "--rounds=1",
+            "--allocations",
+        ],
+    );
+    assert!(output.status.success(), "{output:?}");
+    let of = |strategy: &str| {
+        let rows = found.rows.iter().filter(|row| row.strategy == strategy);
+        let figures: Vec<_> = rows.map(|row| row.values("allocations")).collect();
+        assert!(figures.windows(2).all(|pair| pair[0] == pair[1]), "{figures:?}");
+        figures[0].first().copied()
+    };
+    let (central, alone) = (of("central").unwrap(), of("per-connection").unwrap());
+    assert_eq!((of("lane"), of("no certificates")), (None, None));
+    assert!(alone > 0.0 && alone.fract() == 0.0, "{alone}");
+    // For each of three certificates, what connections share and both parts of the table's key; and
+    // the chain's list.
+    assert_eq!(central - alone, 3.0 * 3.0 + 1.0);
+}
+
 /// What every round says.
 fn all(row: &StrategyRow, figure: &str) -> f64 {
     let values = &row.figures[figure];
@@ -140,6 +169,10 @@ fn all(row: &StrategyRow, figure: &str) -> f64 {
 }
 
 fn certificates(arguments: &[&str]) -> (Output, Strategies) {
+    certificates_by(Command::new(env!("CARGO_BIN_EXE_sealane-lab")), arguments)
+}
+
+fn certificates_by(mut lab: Command, arguments: &[&str]) -> (Output, Strategies) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
     let output = lab.arg("certificates").args(arguments).arg("--json").arg(&json).output().unwrap();
