@@ -25,29 +25,24 @@ pub mod decoding;
 mod generation;
 mod names;
 mod owner;
+mod plan;
 mod resolver;
 mod server;
 pub mod task;
 
-use std::{
-    collections::BTreeMap,
-    env,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{env, path::PathBuf};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{self, Cell, Plan, Strict, counted, measured, named, word},
-    trial::Task,
+    strategies::{self, Strict},
 };
-use sealane_lab_model::{document::Figure, error::Error};
+use sealane_lab_model::error::Error;
 use sealane_lab_sharing::count;
 use serde::{Deserialize, Serialize};
 
-use crate::certificates::{checks::checks, decoding::ALLOCATIONS, task::CertificateTask};
+use crate::certificates::checks::checks;
 
 /// The arguments of `certificates`.
 #[derive(Clone, Debug, clap::Args)]
@@ -157,128 +152,6 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     strategies::conclude(&mut journal, strategies, arguments.strict)
 }
 
-impl Arguments {
-    fn plan(&self, folder: &Path) -> Result<Plan, Error> {
-        Ok(Plan {
-            command: "certificates",
-            settings: named([
-                ("certificates", self.certs.to_string()),
-                ("connections", self.conns.to_string()),
-                ("clients", self.clients.to_string()),
-                ("threads", self.threads.to_string()),
-                ("names", self.asked_for()),
-            ]),
-            figures: figures(),
-            cells: self.cells(folder)?,
-            rounds: self.shuffled.number(),
-            seed: self.shuffled.seed(),
-            time_max: self.time_max(),
-        })
-    }
-
-    /// How names are asked for.
-    fn asked_for(&self) -> String {
-        match self.zipf() {
-            Some(exponent) => format!("by Zipf, exponent {exponent}"),
-            None => "each in turn".into(),
-        }
-    }
-
-    /// The exponent, if names are drawn at all.
-    fn zipf(&self) -> Option<f64> {
-        self.names.is_some().then_some(self.zipf)
-    }
-
-    fn time_max(&self) -> Duration {
-        let held = held(self.live.iter().copied().max().unwrap_or(0));
-        let each = TIME_PER_CONNECTION_MAX + Duration::from_millis(self.owner_cost_ms.into());
-        TIME_MAX + each * (self.conns + self.certs + 2 * held)
-    }
-
-    /// Within each variant, the remedy comes last; and of the variants, the plain one with the most
-    /// live entries.
-    fn cells(&self, folder: &Path) -> Result<Vec<Cell>, Error> {
-        let mut strategies = self.strategy.clone();
-        if strategies.is_empty() {
-            strategies = vec![Strategy::Central, Strategy::PerConnection, Strategy::Lane];
-        }
-        strategies.sort_unstable();
-        strategies.dedup();
-        let mut live = self.live.clone();
-        live.sort_unstable();
-        live.dedup();
-        let few = live.first().copied().unwrap_or(0);
-        let plain = |live| Circumstances { live, owner_cost_ms: 0, replaces: false };
-        let mut all = Vec::new();
-        if self.owner_cost_ms > 0 {
-            all.push(Circumstances { owner_cost_ms: self.owner_cost_ms, ..plain(few) });
-        }
-        all.push(Circumstances { replaces: true, ..plain(few) });
-        all.extend(live.into_iter().map(plain));
-        let mut cells = Vec::new();
-        for circumstances in all {
-            for strategy in &strategies {
-                let task = Task::new(&self.task(folder, *strategy, circumstances))?;
-                cells.push(Cell {
-                    strategy: word(strategy),
-                    variant: circumstances.variant(),
-                    task,
-                });
-            }
-        }
-        let task = self.task(folder, Strategy::PerConnection, plain(few));
-        let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
-        let variant = named([("transport", "http".to_owned())]);
-        cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
-        Ok(cells)
-    }
-
-    fn task(
-        &self,
-        folder: &Path,
-        strategy: Strategy,
-        circumstances: Circumstances,
-    ) -> CertificateTask {
-        let Circumstances { live, owner_cost_ms, replaces } = circumstances;
-        CertificateTask {
-            strategy,
-            folder: folder.to_owned(),
-            is_plain: false,
-            connections: self.conns as usize,
-            held: held(live) as usize,
-            threads: self.threads as usize,
-            clients: self.clients as usize,
-            owner_cost_ms: u64::from(owner_cost_ms),
-            replaces,
-            seed: self.shuffled.seed(),
-            zipf: self.zipf(),
-            fault: self.fault,
-        }
-    }
-}
-
-/// What tells rows of one strategy apart.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Circumstances {
-    live: u32,
-    owner_cost_ms: u32,
-    replaces: bool,
-}
-
-impl Circumstances {
-    fn variant(self) -> BTreeMap<String, String> {
-        let mut variant: BTreeMap<_, _> =
-            named([(LIVE, self.live.to_string()), ("transport", "https".to_owned())]);
-        if self.owner_cost_ms > 0 {
-            variant.insert(INJECTED.to_owned(), format!("{} ms", self.owner_cost_ms));
-        }
-        if self.replaces {
-            variant.insert(REPLACED.to_owned(), "10%".to_owned());
-        }
-        variant
-    }
-}
-
 /// An exponent of a Zipf distribution.
 fn exponent(text: &str) -> Result<f64, String> {
     match text.parse() {
@@ -287,53 +160,8 @@ fn exponent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Connections that have so many certificates together.
-fn held(live: u32) -> u32 {
-    live.div_ceil(generation::CHAIN_CERTIFICATES)
-}
-
-/// What each means, in this order: connections that got the certificate of their name and an
-/// answer, and those that failed; handshakes that were timed, and all there were, with those of
-/// connections held before; certificates decoded for them; different names that a thread was asked
-/// for, summed over threads; certificates that the engine parsed before; what those that decode for
-/// each handshake allocate for it, if asked; messages to the owner per connection; messages that
-/// waited for it at the same time; entries that it looked at when a connection closed; and at the
-/// end, held connections that got an answer, replaced names that show their new certificate, and
-/// entries of the owner or generations that nobody uses.
-fn figures() -> Vec<Figure> {
-    vec![
-        counted("verified", "right"),
-        counted("failed", "failed"),
-        counted("timed", "timed"),
-        counted("handshakes", "handshakes in all"),
-        counted("decoded", "decoded"),
-        counted("first_uses", "first uses"),
-        counted("indexed", "indexed"),
-        counted(ALLOCATIONS, "allocated each"),
-        counted("messages", "messages each"),
-        counted("waiting", "waiting at once"),
-        counted("visited", "visited per close"),
-        measured("cpu_us", "server CPU per connection", "us", "less"),
-        measured("rate", "connections", "per second", "more"),
-        measured("p50_ms", "round trip p50", "ms", "less"),
-        measured("p99_ms", "round trip p99", "ms", "less"),
-        counted("held_answered", "old ones answered"),
-        counted("replaced_shown", "replaced ones shown"),
-        counted("left", "left behind"),
-    ]
-}
-
-/// The row without TLS.
-const PLAIN: &str = "no certificates";
-/// Keys of variants.
-const LIVE: &str = "live";
-const INJECTED: &str = "injected owner cost";
-const REPLACED: &str = "replaced";
 /// Beyond it, hardly any name but the first would be asked for.
 const ZIPF_MAX: f64 = 4.0;
-/// Beside the connections of a trial.
-const TIME_MAX: Duration = Duration::from_secs(60);
-const TIME_PER_CONNECTION_MAX: Duration = Duration::from_millis(50);
 /// Threads, and connections. With the cost below, the last one waits for less than the 20 s after
 /// which a client gives up.
 const AT_ONCE_MAX: i64 = 128;
