@@ -26,6 +26,7 @@ mod generation;
 mod names;
 mod owner;
 mod plan;
+mod rates;
 mod resolver;
 mod server;
 pub mod task;
@@ -80,6 +81,11 @@ pub struct Arguments {
     /// Also counts what is allocated per handshake by those that decode for each; takes valgrind
     #[arg(long)]
     allocations: bool,
+    /// Also searches for the highest rate, in an open loop, at which 99% of round trips take at
+    /// most so many milliseconds
+    #[arg(long, value_name = "MS",
+        value_parser = clap::value_parser!(u32).range(1..=KEEP_P99_MS_MAX))]
+    keep_p99_ms: Option<u32>,
     /// The server's threads
     #[arg(long, value_name = "T", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
@@ -147,6 +153,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         let file = generation::file_of(folder.path(), &names[0]);
         decoding::count_allocations(&mut strategies, &file, &interrupt)?;
     }
+    if let Some(p99_max_ms) = arguments.keep_p99_ms {
+        rates::find(arguments, folder.path(), p99_max_ms, &mut strategies, &interrupt)?;
+    }
     let processors = journal.run.machine.processors;
     strategies.checks = checks(&strategies, arguments, processors)?;
     strategies::conclude(&mut journal, strategies, arguments.strict)
@@ -165,4 +174,6 @@ const ZIPF_MAX: f64 = 4.0;
 /// Threads, and connections. With the cost below, the last one waits for less than the 20 s after
 /// which a client gives up.
 const AT_ONCE_MAX: i64 = 128;
+/// A client gives up then.
+const KEEP_P99_MS_MAX: i64 = 20_000;
 const OWNER_COST_MS_MAX: i64 = 100;

@@ -9,7 +9,7 @@ use sealane_lab_harness::{
 use sealane_lab_model::{document::Figure, error::Error};
 
 use crate::certificates::{
-    Arguments, Strategy, decoding::ALLOCATIONS, generation, task::CertificateTask,
+    Arguments, Strategy, decoding::ALLOCATIONS, generation, rates::KEPT_RATE, task::CertificateTask,
 };
 
 impl Arguments {
@@ -48,15 +48,24 @@ impl Arguments {
         self.names.is_some().then_some(self.zipf)
     }
 
-    fn time_max(&self) -> Duration {
+    /// The longest that a trial takes.
+    pub(super) fn time_max(&self) -> Duration {
         let held = held(self.live.iter().copied().max().unwrap_or(0));
         let each = TIME_PER_CONNECTION_MAX + Duration::from_millis(self.owner_cost_ms.into());
         TIME_MAX + each * (self.conns + self.certs + 2 * held)
     }
 
-    /// Within each variant, the remedy comes last; and of the variants, the plain one with the most
-    /// live entries.
     fn cells(&self, folder: &Path) -> Result<Vec<Cell>, Error> {
+        let cell = |(variant, task): (_, CertificateTask)| {
+            let strategy = if task.is_plain { PLAIN.to_owned() } else { word(&task.strategy) };
+            Ok(Cell { strategy, variant, task: Task::new(&task)? })
+        };
+        self.tasks(folder).into_iter().map(cell).collect()
+    }
+
+    /// A row's variant, and its task. Within each variant, the remedy comes last; and of the
+    /// variants, the plain one with the most live entries, before the row without TLS.
+    pub(super) fn tasks(&self, folder: &Path) -> Vec<(BTreeMap<String, String>, CertificateTask)> {
         let mut strategies = self.strategy.clone();
         if strategies.is_empty() {
             strategies = vec![Strategy::Central, Strategy::PerConnection, Strategy::Lane];
@@ -66,7 +75,7 @@ impl Arguments {
         let mut live = self.live.clone();
         live.sort_unstable();
         live.dedup();
-        let few = live.first().copied().unwrap_or(0);
+        let few = self.live_least();
         let plain = |live| Circumstances { live, owner_cost_ms: 0, replaces: false };
         let mut all = Vec::new();
         if self.owner_cost_ms > 0 {
@@ -74,22 +83,27 @@ impl Arguments {
         }
         all.push(Circumstances { replaces: true, ..plain(few) });
         all.extend(live.into_iter().map(plain));
-        let mut cells = Vec::new();
+        let mut tasks = Vec::new();
         for circumstances in all {
-            for strategy in &strategies {
-                let task = Task::new(&self.task(folder, *strategy, circumstances))?;
-                cells.push(Cell {
-                    strategy: word(strategy),
-                    variant: circumstances.variant(),
-                    task,
-                });
-            }
+            let of_strategy = |strategy: &Strategy| {
+                (circumstances.variant(), self.task(folder, *strategy, circumstances))
+            };
+            tasks.extend(strategies.iter().map(of_strategy));
         }
         let task = self.task(folder, Strategy::PerConnection, plain(few));
-        let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
         let variant = named([("transport", "http".to_owned())]);
-        cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
-        Ok(cells)
+        tasks.push((variant, CertificateTask { is_plain: true, ..task }));
+        tasks
+    }
+
+    fn live_least(&self) -> u32 {
+        self.live.iter().copied().min().unwrap_or(0)
+    }
+
+    /// Whether a row's rate is searched for: nothing special happens, and little is live.
+    pub(super) fn is_searched(&self, task: &CertificateTask) -> bool {
+        let is_ordinary = task.owner_cost_ms == 0 && !task.replaces;
+        is_ordinary && task.held == held(self.live_least()) as usize
     }
 
     fn task(
@@ -107,6 +121,7 @@ impl Arguments {
             held: held(live) as usize,
             threads: self.threads as usize,
             clients: self.clients as usize,
+            rate: None,
             owner_cost_ms: u64::from(owner_cost_ms),
             replaces,
             seed: self.shuffled.seed(),
@@ -148,9 +163,10 @@ pub(super) fn held(live: u32) -> u32 {
 /// connections held before; certificates decoded for them; different names that a thread was asked
 /// for, summed over threads; certificates that the engine parsed before; what those that decode for
 /// each handshake allocate for it, if asked; messages to the owner per connection; messages that
-/// waited for it at the same time; entries that it looked at when a connection closed; and at the
-/// end, held connections that got an answer, replaced names that show their new certificate, and
-/// entries of the owner or generations that nobody uses.
+/// waited for it at the same time; entries that it looked at when a connection closed; the highest
+/// rate that keeps the percentile, if asked; and at the end, held connections that got an answer,
+/// replaced names that show their new certificate, and entries of the owner or generations that
+/// nobody uses.
 fn figures() -> Vec<Figure> {
     vec![
         counted("verified", "right"),
@@ -168,6 +184,8 @@ fn figures() -> Vec<Figure> {
         measured("rate", "connections", "per second", "more"),
         measured("p50_ms", "round trip p50", "ms", "less"),
         measured("p99_ms", "round trip p99", "ms", "less"),
+        // Which is not compared: it is a step of the search.
+        Figure { better: None, ..measured(KEPT_RATE, "rate that keeps p99", "per second", "more") },
         counted("held_answered", "old ones answered"),
         counted("replaced_shown", "replaced ones shown"),
         counted("left", "left behind"),

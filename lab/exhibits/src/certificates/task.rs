@@ -49,6 +49,9 @@ pub struct CertificateTask {
     pub threads: usize,
     /// Connections under way at once.
     pub clients: usize,
+    /// The rate at which connections begin, per second, in an open loop; without, each place that
+    /// is free is taken at once.
+    pub rate: Option<f64>,
     /// What the owner sleeps over each chain, milliseconds.
     pub owner_cost_ms: u64,
     /// Whether some certificates are replaced in the middle.
@@ -75,7 +78,7 @@ impl Body for CertificateTask {
 /// # Errors
 /// The server cannot start, or connections do not come to their end.
 fn run(task: &CertificateTask) -> Result<Reply, Error> {
-    descriptors::allow(2 * (task.held + task.clients) as u64)?;
+    descriptors::allow(2 * (task.held + task.clients.max(AT_ONCE_MAX)) as u64)?;
     Trial::begin(task)?.run()
 }
 
@@ -141,7 +144,7 @@ impl<'t> Trial<'t> {
         self.figure("handshakes", if task.is_plain { 0 } else { handshakes });
         let mut times = BTreeMap::new();
         if tally.operations == task.connections as u64 {
-            times.insert(ROUND_TRIP.to_owned(), tally.service.document()?);
+            times.insert(ROUND_TRIP.to_owned(), tally.intended.document()?);
         }
         let figures = self.end(&mut crew, held, retired.as_ref())?;
         Ok(Reply::Figures { figures, times })
@@ -159,8 +162,12 @@ impl<'t> Trial<'t> {
         crew: &mut Crew,
         progress: &AtomicU64,
     ) -> Result<(Tally, Option<Weak<Generation>>), Error> {
-        let CertificateTask { clients, connections, .. } = *self.task;
-        let load = closed(Work::Connections(Some(Request::Echo)), clients, connections);
+        let CertificateTask { clients, connections, rate, .. } = *self.task;
+        let work = Work::Connections(Some(Request::Echo));
+        let load = match rate {
+            None => closed(work, clients, connections),
+            Some(rate) => Load::open(work, rate, AT_ONCE_MAX, Until::Count(connections as u64)),
+        };
         let half = progress.load(Relaxed) + connections as u64 / 2;
         thread::scope(|scope| {
             let loading = scope.spawn(|| crew.run(&load));
@@ -214,8 +221,8 @@ impl<'t> Trial<'t> {
             ("waiting", waiting_max as f64),
             ("cpu_us", each(server_ns) / 1e3),
             ("rate", tally.rate()),
-            ("p50_ms", tally.service.percentile_ns(50.0) as f64 / 1e6),
-            ("p99_ms", tally.service.percentile_ns(99.0) as f64 / 1e6),
+            ("p50_ms", tally.intended.percentile_ns(50.0) as f64 / 1e6),
+            ("p99_ms", tally.intended.percentile_ns(99.0) as f64 / 1e6),
         ];
         self.figures.extend(named::<_, _, BTreeMap<_, _>>(figures));
     }
@@ -284,8 +291,11 @@ fn wait(time_max: Duration, done: impl Fn() -> bool) -> bool {
     true
 }
 
-/// The key of the times from before the connect to the last byte of the answer.
+/// The key of the times from when a connection was due to the last byte of the answer; in a closed
+/// loop that is before its connect.
 pub(super) const ROUND_TRIP: &str = "round_trip";
+/// Connections that an open loop has under way: as many as the listener lets wait for a thread.
+const AT_ONCE_MAX: usize = 128;
 /// From the last close on, for whatever goes on behind it.
 const LEFT_TIME_MAX: Duration = Duration::from_secs(1);
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(20);

@@ -158,6 +158,39 @@ fn what_the_owner_allocates_for_a_handshake_is_counted_exactly() {
     assert_eq!(central - alone, 3.0 * 3.0 + 1.0);
 }
 
+/// How high a rate is found, a machine decides; that it is searched for, and where, is looked at.
+#[test]
+fn a_rate_is_searched_for_in_ordinary_rows_and_without_tls() {
+    let (output, found) = certificates(&[
+        "--certs=2",
+        "--conns=10",
+        "--live=3,300",
+        "--owner-cost-ms=1",
+        "--threads=2",
+        "--rounds=2",
+        // Whoever takes longer has given up.
+        "--keep-p99-ms=20000",
+    ]);
+    assert!(found.checks.iter().all(|check| check.id == "D5" || check.holds != Some(false)));
+    let searched: Vec<_> = found
+        .rows
+        .iter()
+        .filter(|row| !row.values("kept_rate").is_empty())
+        .map(|row| {
+            let (rates, most) = (row.values("kept_rate"), row.median("rate").unwrap());
+            assert!(rates.len() == 2 && rates.iter().all(|rate| *rate <= most), "{row:?}");
+            assert!(
+                !["injected owner cost", "replaced"].iter().any(|it| row.variant.contains_key(*it))
+            );
+            assert_ne!(row.variant.get("live").map(String::as_str), Some("300"), "{row:?}");
+            row.strategy.as_str()
+        })
+        .collect();
+    assert_eq!(searched, ["central", "per-connection", "lane", "no certificates"], "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(told.matches("central: 99% take at most 20000 ms up to ").count(), 2, "{told}");
+}
+
 /// What every round says.
 fn all(row: &StrategyRow, figure: &str) -> f64 {
     let values = &row.figures[figure];

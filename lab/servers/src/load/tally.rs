@@ -24,7 +24,7 @@ pub struct Tally {
     /// Time from the start of the operation to its end; nanoseconds.
     pub service: Times,
     /// The same from the intended start on. Equal in a closed loop.
-    pub(crate) intended: Times,
+    pub intended: Times,
     /// From the connect to the end of the handshake.
     pub handshake: Times,
     /// Processor time of each client thread.
