@@ -21,25 +21,30 @@
 mod checks;
 mod client;
 mod decode;
+pub mod decoding;
 mod generation;
+mod names;
+mod over_time;
 mod owner;
+mod plan;
+mod rates;
 mod resolver;
 mod server;
 pub mod task;
 
-use std::{collections::BTreeMap, env, path::Path, time::Duration};
+use std::{env, path::PathBuf};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
-    strategies::{self, Cell, Plan, Strict, counted, measured, named, word},
-    trial::Task,
+    strategies::{self, Strict},
 };
-use sealane_lab_model::{document::Figure, error::Error};
+use sealane_lab_model::error::Error;
+use sealane_lab_sharing::count;
 use serde::{Deserialize, Serialize};
 
-use crate::certificates::{checks::checks, task::CertificateTask};
+use crate::certificates::checks::checks;
 
 /// The arguments of `certificates`.
 #[derive(Clone, Debug, clap::Args)]
@@ -51,6 +56,16 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1_000,
         value_parser = clap::value_parser!(u32).range(2..=100_000))]
     certs: u32,
+    /// The names, one on a line of this file, the one that is asked for most first; they are then
+    /// asked for by a Zipf distribution
+    #[arg(long, value_name = "FILE", conflicts_with = "certs")]
+    names: Option<PathBuf>,
+    /// Exponent of that distribution: names are asked for in proportion to place^-S. For the
+    /// documents of the web it was 0.986 (Cunha, Bestavros, Crovella, "Characteristics of WWW
+    /// Client-based Traces", 1995)
+    #[arg(long, value_name = "S", default_value_t = 1.0, requires = "names",
+        value_parser = exponent)]
+    zipf: f64,
     /// Connections that are counted in each round
     #[arg(long, value_name = "M", default_value_t = 2_000,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -64,6 +79,19 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(0..=OWNER_COST_MS_MAX))]
     owner_cost_ms: u32,
+    /// Also counts what is allocated per handshake by those that decode for each; takes valgrind
+    #[arg(long)]
+    allocations: bool,
+    /// Also searches for the highest rate, in an open loop, at which 99% of round trips take at
+    /// most so many milliseconds
+    #[arg(long, value_name = "MS",
+        value_parser = clap::value_parser!(u32).range(1..=KEEP_P99_MS_MAX))]
+    keep_p99_ms: Option<u32>,
+    /// Once more for twice so long: the owner decodes first, and in the middle what takes its place
+    /// is deployed; its times are told by second
+    #[arg(long, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=DEPLOYMENT_SECONDS_MAX))]
+    deployment: Option<u64>,
     /// The server's threads
     #[arg(long, value_name = "T", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
@@ -112,168 +140,48 @@ pub enum Fault {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
+    if arguments.allocations {
+        count::needs_valgrind()?;
+    }
+    let names = match &arguments.names {
+        Some(file) => names::read(file)?,
+        None => names::numbered(arguments.certs),
+    };
+    let certs = u32::try_from(names.len()).unwrap_or(u32::MAX);
+    let arguments = &Arguments { certs, ..arguments.clone() };
     let interrupt = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-    generation::write(folder.path(), arguments.certs)?;
+    generation::write(folder.path(), &names)?;
     let mut strategies =
         strategies::measure(arguments.plan(folder.path())?, &mut journal, &interrupt)?;
+    over_time::gather(&mut strategies)?;
+    if arguments.allocations {
+        let file = generation::file_of(folder.path(), &names[0]);
+        decoding::count_allocations(&mut strategies, &file, &interrupt)?;
+    }
+    if let Some(p99_max_ms) = arguments.keep_p99_ms {
+        rates::find(arguments, folder.path(), p99_max_ms, &mut strategies, &interrupt)?;
+    }
     let processors = journal.run.machine.processors;
     strategies.checks = checks(&strategies, arguments, processors)?;
     strategies::conclude(&mut journal, strategies, arguments.strict)
 }
 
-impl Arguments {
-    fn plan(&self, folder: &Path) -> Result<Plan, Error> {
-        Ok(Plan {
-            command: "certificates",
-            settings: named([
-                ("certificates", self.certs.to_string()),
-                ("connections", self.conns.to_string()),
-                ("clients", self.clients.to_string()),
-                ("threads", self.threads.to_string()),
-            ]),
-            figures: figures(),
-            cells: self.cells(folder)?,
-            rounds: self.shuffled.number(),
-            seed: self.shuffled.seed(),
-            time_max: self.time_max(),
-        })
-    }
-
-    fn time_max(&self) -> Duration {
-        let held = held(self.live.iter().copied().max().unwrap_or(0));
-        let each = TIME_PER_CONNECTION_MAX + Duration::from_millis(self.owner_cost_ms.into());
-        TIME_MAX + each * (self.conns + self.certs + 2 * held)
-    }
-
-    /// Within each variant, the remedy comes last; and of the variants, the plain one with the most
-    /// live entries.
-    fn cells(&self, folder: &Path) -> Result<Vec<Cell>, Error> {
-        let mut strategies = self.strategy.clone();
-        if strategies.is_empty() {
-            strategies = vec![Strategy::Central, Strategy::PerConnection, Strategy::Lane];
-        }
-        strategies.sort_unstable();
-        strategies.dedup();
-        let mut live = self.live.clone();
-        live.sort_unstable();
-        live.dedup();
-        let few = live.first().copied().unwrap_or(0);
-        let plain = |live| Circumstances { live, owner_cost_ms: 0, replaces: false };
-        let mut all = Vec::new();
-        if self.owner_cost_ms > 0 {
-            all.push(Circumstances { owner_cost_ms: self.owner_cost_ms, ..plain(few) });
-        }
-        all.push(Circumstances { replaces: true, ..plain(few) });
-        all.extend(live.into_iter().map(plain));
-        let mut cells = Vec::new();
-        for circumstances in all {
-            for strategy in &strategies {
-                let task = Task::new(&self.task(folder, *strategy, circumstances))?;
-                cells.push(Cell {
-                    strategy: word(strategy),
-                    variant: circumstances.variant(),
-                    task,
-                });
-            }
-        }
-        let task = self.task(folder, Strategy::PerConnection, plain(few));
-        let task = Task::new(&CertificateTask { is_plain: true, ..task })?;
-        let variant = named([("transport", "http".to_owned())]);
-        cells.push(Cell { strategy: PLAIN.to_owned(), variant, task });
-        Ok(cells)
-    }
-
-    fn task(
-        &self,
-        folder: &Path,
-        strategy: Strategy,
-        circumstances: Circumstances,
-    ) -> CertificateTask {
-        let Circumstances { live, owner_cost_ms, replaces } = circumstances;
-        CertificateTask {
-            strategy,
-            folder: folder.to_owned(),
-            is_plain: false,
-            connections: self.conns as usize,
-            held: held(live) as usize,
-            threads: self.threads as usize,
-            clients: self.clients as usize,
-            owner_cost_ms: u64::from(owner_cost_ms),
-            replaces,
-            seed: self.shuffled.seed(),
-            fault: self.fault,
-        }
+/// An exponent of a Zipf distribution.
+fn exponent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(exponent) if (0.0..=ZIPF_MAX).contains(&exponent) => Ok(exponent),
+        _ => Err(format!("give a number from 0, all names alike, to {ZIPF_MAX}")),
     }
 }
 
-/// What tells rows of one strategy apart.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Circumstances {
-    live: u32,
-    owner_cost_ms: u32,
-    replaces: bool,
-}
-
-impl Circumstances {
-    fn variant(self) -> BTreeMap<String, String> {
-        let mut variant: BTreeMap<_, _> =
-            named([(LIVE, self.live.to_string()), ("transport", "https".to_owned())]);
-        if self.owner_cost_ms > 0 {
-            variant.insert(INJECTED.to_owned(), format!("{} ms", self.owner_cost_ms));
-        }
-        if self.replaces {
-            variant.insert(REPLACED.to_owned(), "10%".to_owned());
-        }
-        variant
-    }
-}
-
-/// Connections that have so many certificates together.
-fn held(live: u32) -> u32 {
-    live.div_ceil(generation::CHAIN_CERTIFICATES)
-}
-
-/// What each means, in this order: connections that got the certificate of their name and an
-/// answer, and those that failed; handshakes that were timed, and all there were, with those of
-/// connections held before; certificates decoded for them; different names that a thread was asked
-/// for, summed over threads; certificates that the engine parsed before; messages to the owner per
-/// connection; messages that waited for it at the same time; entries that it looked at when a
-/// connection closed; and at the end, held connections that got an answer, replaced names that show
-/// their new certificate, and entries of the owner or generations that nobody uses.
-fn figures() -> Vec<Figure> {
-    vec![
-        counted("verified", "right"),
-        counted("failed", "failed"),
-        counted("timed", "timed"),
-        counted("handshakes", "handshakes in all"),
-        counted("decoded", "decoded"),
-        counted("first_uses", "first uses"),
-        counted("indexed", "indexed"),
-        counted("messages", "messages each"),
-        counted("waiting", "waiting at once"),
-        counted("visited", "visited per close"),
-        measured("cpu_us", "server CPU per connection", "us", "less"),
-        measured("rate", "connections", "per second", "more"),
-        measured("p50_ms", "round trip p50", "ms", "less"),
-        measured("p99_ms", "round trip p99", "ms", "less"),
-        counted("held_answered", "old ones answered"),
-        counted("replaced_shown", "replaced ones shown"),
-        counted("left", "left behind"),
-    ]
-}
-
-/// The row without TLS.
-const PLAIN: &str = "no certificates";
-/// Keys of variants.
-const LIVE: &str = "live";
-const INJECTED: &str = "injected owner cost";
-const REPLACED: &str = "replaced";
-/// Beside the connections of a trial.
-const TIME_MAX: Duration = Duration::from_secs(60);
-const TIME_PER_CONNECTION_MAX: Duration = Duration::from_millis(50);
+/// Beyond it, hardly any name but the first would be asked for.
+const ZIPF_MAX: f64 = 4.0;
 /// Threads, and connections. With the cost below, the last one waits for less than the 20 s after
 /// which a client gives up.
 const AT_ONCE_MAX: i64 = 128;
+const DEPLOYMENT_SECONDS_MAX: u64 = 300;
+/// A client gives up then.
+const KEEP_P99_MS_MAX: i64 = 20_000;
 const OWNER_COST_MS_MAX: i64 = 100;

@@ -20,5 +20,6 @@ pub mod programs;
 pub mod progress;
 pub mod reserve;
 pub mod rounds;
+pub mod search;
 pub mod strategies;
 pub mod trial;

@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use sealane_lab_exhibits::{
-    certificates::{self, task::CertificateTask},
+    certificates::{self, decoding::DecodingTask, task::CertificateTask},
     contexts::{self, ContextsTask},
     offload::{self, OffloadTask},
     references::{self, ReferencesTask},
@@ -218,10 +218,11 @@ fn print(bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// What trials can be told to do.
-const TASKS: [trial::Entry; 12] = [
+const TASKS: [trial::Entry; 13] = [
     entry::<BulkTask>(),
     entry::<CertificateTask>(),
     entry::<ContextsTask>(),
+    entry::<DecodingTask>(),
     entry::<Handshakes>(),
     entry::<stacks::Asked>(),
     entry::<Memory>(),

@@ -7,6 +7,7 @@
 //! (or a running sealane) +- lackey's memory trace --------> shared writes, named and classed
 //! ```
 
+mod allocations;
 mod class;
 mod code;
 mod held;
@@ -383,6 +384,22 @@ pub fn shared_writes(
     Ok(lines::count(&program(task)?, operations, stop, &progress)?.writes)
 }
 
+/// Allocations per operation, exact: `task` makes a trial of so many operations, which answers with
+/// figures.
+///
+/// # Errors
+/// If valgrind is missing or fails, or what stopped a trial.
+pub fn allocations(
+    task: impl Fn(u64) -> Result<Task, Error>,
+    stop: &Interrupt,
+) -> Result<f64, Error> {
+    let progress = Progress::start();
+    progress.step("allocations");
+    let [short, long] = ALLOCATING_OPERATIONS.map(|count| Ok((program(&task(count)?)?, count)));
+    let (short, long): ((Program, u64), (Program, u64)) = (short?, long?);
+    allocations::count([(&short.0, short.1), (&long.0, long.1)], stop)
+}
+
 /// The process that `task` runs in.
 fn program(task: &Task) -> Result<Program, Error> {
     let command = launch::command(task)?;
@@ -393,7 +410,7 @@ fn program(task: &Task) -> Result<Program, Error> {
     })
 }
 
-/// Whether [`shared_writes`] can be counted here.
+/// Whether [`shared_writes`] and [`allocations`] can be counted here.
 ///
 /// # Errors
 /// The Debian package that is missing.
@@ -401,6 +418,8 @@ pub fn needs_valgrind() -> Result<(), Error> {
     lines::lackey().map(|_| ())
 }
 
+/// As many digits: a task's own text is as long in both.
+const ALLOCATING_OPERATIONS: [u64; 2] = [10, 60];
 /// What a recording takes, after the warm-up: counts of handshakes are whole numbers.
 const HANDSHAKES_COUNTED: u64 = 2;
 const HANDSHAKES_RECORDED: u64 = 1;

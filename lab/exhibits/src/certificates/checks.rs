@@ -1,5 +1,8 @@
 //! What the rows must show: the checks D1 to D7 of the write-ups' list.
 
+#[cfg(test)]
+mod tests;
+
 use sealane_lab_harness::strategies::check;
 use sealane_lab_model::{
     document::{Strategies, StrategyCheck, StrategyRow},
@@ -8,9 +11,10 @@ use sealane_lab_model::{
 };
 
 use crate::certificates::{
-    Arguments, INJECTED, LIVE, PLAIN, REPLACED,
+    Arguments,
     generation::{CHAIN_CERTIFICATES, REPLACED_EVERY},
-    held,
+    over_time,
+    plan::{DEPLOYED, INJECTED, LIVE, PLAIN, REPLACED, held},
     task::ROUND_TRIP,
 };
 
@@ -26,7 +30,7 @@ pub(super) fn checks(
     let rows = Rows(strategies.rows.iter().filter(|row| row.failure.is_none()).collect());
     let connections = f64::from(arguments.conns);
     let [injected, plain] = the_owner_is_slow(&rows, arguments.clients, processors)?;
-    Ok(vec![
+    let mut checks = vec![
         names_are_answered(&rows, connections),
         closes_cost_the_same(&rows),
         work_is_done_once(&rows, arguments.certs),
@@ -35,15 +39,23 @@ pub(super) fn checks(
         plain,
         replacing_is_clean(&rows, arguments),
         handshakes_are_timed(&rows, arguments)?,
-    ])
+    ];
+    checks.extend(arguments.deployment.map(|_| deploying_is_clean(&rows, arguments.clients)));
+    Ok(checks)
 }
 
 /// Rows that have figures.
 struct Rows<'s>(Vec<&'s StrategyRow>);
 
 impl<'s> Rows<'s> {
+    /// Those in which one strategy decodes all the time.
     fn with_tls(&self) -> impl Iterator<Item = &'s StrategyRow> {
-        self.0.iter().copied().filter(|row| row.strategy != PLAIN)
+        let is_one = |row: &&StrategyRow| row.strategy != PLAIN && !is_deployed(row);
+        self.0.iter().copied().filter(is_one)
+    }
+
+    fn deployed(&self) -> impl Iterator<Item = &'s StrategyRow> {
+        self.0.iter().copied().filter(|row| is_deployed(row))
     }
 
     fn of(&self, strategy: &str) -> impl Iterator<Item = &'s StrategyRow> {
@@ -262,6 +274,45 @@ fn replacing_is_clean(rows: &Rows<'_>, arguments: &Arguments) -> StrategyCheck {
     check("D6", claim, holds, shown.join("; "))
 }
 
+/// D6, of what is deployed instead of certificates.
+fn deploying_is_clean(rows: &Rows<'_>, clients: u32) -> StrategyCheck {
+    let claim = "while a remedy is deployed, no handshake fails; connections accepted before it \
+                 send the owner two messages each, and those accepted after it none";
+    let is_clean = |row: &StrategyRow| {
+        if least(row, "verified") == Some(0.0) || most(row, "failed") != Some(0.0) {
+            return Some(false);
+        }
+        let [fewest, greatest] = [least(row, "messages")?, most(row, "messages")?];
+        let [before, after] = over_time::both_sides(row)?;
+        let asks = match row.strategy == CENTRAL {
+            true => fewest == 2.0 && greatest == 2.0,
+            false => fewest > 0.0 && greatest < 2.0,
+        };
+        // As many may have been under way that were accepted before.
+        (before > 0 && after > u64::from(clients)).then_some(asks)
+    };
+    let judged: Vec<_> = rows.deployed().map(is_clean).collect();
+    let holds = match judged.contains(&Some(false)) {
+        true => Some(false),
+        false => (!judged.is_empty() && !judged.contains(&None)).then_some(true),
+    };
+    let told = |row: &StrategyRow| {
+        let [failed, messages] = ["failed", "messages"].map(|name| most(row, name).unwrap_or(0.0));
+        let [before, after] = over_time::both_sides(row).unwrap_or_default();
+        let strategy = &row.strategy;
+        format!(
+            "{strategy}: {failed} failed, {before} before and {after} after it, {messages:.2} \
+             messages each in all"
+        )
+    };
+    let shown: Vec<_> = rows.deployed().map(told).collect();
+    check("D6", claim, holds, shown.join("; "))
+}
+
+fn is_deployed(row: &StrategyRow) -> bool {
+    row.variant.contains_key(DEPLOYED)
+}
+
 /// D7.
 fn handshakes_are_timed(rows: &Rows<'_>, arguments: &Arguments) -> Result<StrategyCheck, Error> {
     let claim = "every handshake is timed, from before its connect(), so that no round trip is \
@@ -312,54 +363,3 @@ const HISTOGRAM_ROUNDING: f64 = 0.001;
 const CLIENTS_MIN: u32 = 4;
 /// D2 compares 10,000 with 100.
 const GROWTH_OF_LIVE_MIN: f64 = 100.0;
-
-#[cfg(test)]
-mod tests {
-    use sealane_lab_harness::strategies::named;
-
-    use super::*;
-
-    fn row(strategy: &str, injected: bool, figures: &[(&str, f64)]) -> StrategyRow {
-        let cost = injected.then(|| (INJECTED, "2 ms".to_owned()));
-        StrategyRow {
-            strategy: strategy.into(),
-            variant: named([(LIVE, "100".to_owned())].into_iter().chain(cost)),
-            figures: named(figures.iter().map(|(name, value)| (*name, vec![*value]))),
-            ..StrategyRow::default()
-        }
-    }
-
-    /// The D5 of round trips with an injected cost and without, p50 of the owner's first.
-    fn slow(injected: [f64; 2], plain: [f64; 2], processors: usize) -> [Option<bool>; 2] {
-        let pair = |is_injected, [central, alone]: [f64; 2]| {
-            let times = |p50: f64| [("p50_ms", p50), ("p99_ms", p50 * 1.5)];
-            [(CENTRAL, central), (PER_CONNECTION, alone)]
-                .map(|(strategy, p50)| row(strategy, is_injected, &times(p50)))
-        };
-        let all = [pair(true, injected), pair(false, plain)].concat();
-        let rows = Rows(all.iter().collect());
-        the_owner_is_slow(&rows, 16, processors).unwrap().map(|check| check.holds)
-    }
-
-    #[test]
-    fn a_gain_that_is_only_injected_is_not_called_shown() {
-        assert_eq!(slow([40.0, 5.0], [5.8, 7.0], 2), [Some(true), None]);
-        assert_eq!(slow([40.0, 5.0], [5.8, 7.0], 16), [Some(true), Some(false)]);
-        assert_eq!(slow([40.0, 5.0], [30.0, 7.0], 2), [Some(true); 2]);
-        assert_eq!(slow([14.0, 5.0], [30.0, 7.0], 2), [Some(false), Some(true)]);
-    }
-
-    #[test]
-    fn an_owner_without_a_queue_and_a_remedy_with_messages_are_found() {
-        let depth = |waiting: f64, of_others: f64, injected: bool| {
-            let figures = |waiting| [("messages", waiting), ("waiting", waiting)];
-            let all = [
-                row(CENTRAL, injected, &figures(waiting)),
-                row(LANE, injected, &figures(of_others)),
-            ];
-            the_owner_is_a_queue(&Rows(all.iter().collect()), 4).holds
-        };
-        assert_eq!((depth(3.0, 0.0, true), depth(2.0, 0.0, true)), (Some(true), Some(false)));
-        assert_eq!((depth(3.0, 1.0, true), depth(3.0, 0.0, false)), (Some(false), None));
-    }
-}

@@ -3,7 +3,6 @@
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
-use fastrand::Rng;
 use rustls::{
     CertificateError, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
     client::{
@@ -140,13 +139,7 @@ pub(super) fn plan(
         // Failures are what some of the checks count.
         tolerant: true,
         interrupted: Interrupt::default(),
+        seconds_apart: 0,
         progress: Arc::default(),
     })
-}
-
-/// Which names `count` connections ask for: all of them in an order of that seed, and again.
-pub(super) fn sequence(names: &[String], seed: u64, count: usize) -> Vec<&str> {
-    let mut shuffled: Vec<&str> = names.iter().map(String::as_str).collect();
-    Rng::with_seed(seed).shuffle(&mut shuffled);
-    shuffled.into_iter().cycle().take(count).collect()
 }

@@ -20,11 +20,11 @@ use sealane_engine::{
 use sealane_lab_harness::authority::Authority;
 use sealane_lab_model::{error::Error, scenario::Key};
 
-/// Makes `count` certificates, and once more those of every [`REPLACED_EVERY`]th name.
+/// Makes a certificate for each of `names`, and once more those of every [`REPLACED_EVERY`]th.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn write(folder: &Path, count: u32) -> Result<(), Error> {
+pub(super) fn write(folder: &Path, names: &[String]) -> Result<(), Error> {
     let root = Authority::root("Sealane lab root of many", Key::Rsa4096)?;
     let issuing = root.below("Sealane lab authority of many", Key::Rsa4096)?;
     let authorities = issuing.pem() + &root.pem();
@@ -32,15 +32,16 @@ pub(super) fn write(folder: &Path, count: u32) -> Result<(), Error> {
         let part = folder.join(part);
         fs::create_dir_all(&part).map_err(Error::file(part))?;
     }
-    for number in 0..count {
-        let name = format!("n{number:06}.lab.test");
-        let parts = if number % REPLACED_EVERY == 0 { &[BEFORE, AFTER][..] } else { &[BEFORE] };
-        for part in parts {
-            let path = folder.join(part).join(&name);
-            let pem = issuing.leaf(&name)? + &authorities;
+    for (number, name) in names.iter().enumerate() {
+        let is_replaced = number.is_multiple_of(REPLACED_EVERY as usize);
+        for part in if is_replaced { &[BEFORE, AFTER][..] } else { &[BEFORE] } {
+            let path = folder.join(part).join(name);
+            let pem = issuing.leaf(name)? + &authorities;
             fs::write(&path, pem).map_err(Error::file(&path))?;
         }
     }
+    let path = names_file(folder);
+    fs::write(&path, names.join("\n")).map_err(Error::file(&path))?;
     let path = root_file(folder);
     fs::write(&path, root.pem()).map_err(Error::file(&path))
 }
@@ -48,6 +49,16 @@ pub(super) fn write(folder: &Path, count: u32) -> Result<(), Error> {
 /// The root that all chains end in, PEM.
 pub(super) fn root_file(folder: &Path) -> PathBuf {
     folder.join("root.pem")
+}
+
+/// All names in the order in which they were given, one on a line.
+pub(super) fn names_file(folder: &Path) -> PathBuf {
+    folder.join("names")
+}
+
+/// The certificate that was first made for `name`, with its chain and key.
+pub(super) fn file_of(folder: &Path, name: &str) -> PathBuf {
+    folder.join(BEFORE).join(name)
 }
 
 /// All certificates at one time.
@@ -101,10 +112,9 @@ impl Generation {
         let mut builder = IndexBuilder::new(&crypto, now_s.cast_signed());
         let mut chains = BTreeMap::new();
         for name in names {
-            let path = folder(name).join(name);
-            let text = fs::read(&path).map_err(Error::file(&path))?;
-            builder.add(name, &text);
-            chains.insert(name.clone(), Arc::new(Encoded::read(text)?));
+            let encoded = Encoded::read(&folder(name).join(name))?;
+            builder.add(name, &encoded.text);
+            chains.insert(name.clone(), Arc::new(encoded));
         }
         let indexed = builder.finish(DefaultCertificate::First);
         if let Some(error) = indexed.errors.first() {
@@ -147,7 +157,12 @@ impl fmt::Debug for Generation {
 }
 
 impl Encoded {
-    fn read(text: Vec<u8>) -> Result<Self, Error> {
+    /// The one in the file `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or what it holds.
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        let text = fs::read(path).map_err(Error::file(path))?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
         let chain = chain.map_err(|error| wrong(&error))?;
         let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| wrong(&error))?;

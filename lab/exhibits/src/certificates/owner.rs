@@ -72,10 +72,25 @@ impl Owner {
     pub(super) fn start(cost: Duration) -> Result<(Self, JoinHandle<()>), Error> {
         let (queue, messages) = mpsc::sync_channel(QUEUE_MAX);
         let counts = Arc::new(OwnerCounts::default());
-        let table = Table { cost, counts: Arc::clone(&counts), entries: HashMap::new(), opened: 0 };
+        let table = Table::new(cost, Arc::clone(&counts));
         let thread = thread::Builder::new().name("owner".into());
         let thread = thread.spawn(move || table.serve(&messages));
         Ok((Self { queue, counts }, thread.map_err(Error::io("start the owner"))?))
+    }
+
+    /// The owner's work for so many handshakes one after the other, each with its close, in the
+    /// calling thread: what messages allocate depends on who waits for whom. Returns how many
+    /// certificates were decoded.
+    ///
+    /// # Errors
+    /// A certificate of the chain is none.
+    pub(super) fn work(chain: &Encoded, handshakes: u64) -> Result<u64, Error> {
+        let mut table = Table::new(Duration::ZERO, Arc::default());
+        for _ in 0..handshakes {
+            table.open(chain)?;
+            table.close(table.opened);
+        }
+        Ok(table.counts.decoded.load(Relaxed))
     }
 
     /// Asks for a chain, and waits for it.
@@ -141,14 +156,18 @@ struct EntryKey {
 }
 
 impl Table {
+    fn new(cost: Duration, counts: Arc<OwnerCounts>) -> Self {
+        Self { cost, counts, entries: HashMap::new(), opened: 0 }
+    }
+
     fn serve(mut self, messages: &Receiver<Message>) {
         while let Ok(message) = messages.recv() {
             self.counts.waiting.fetch_sub(1, Relaxed);
             match message {
                 Message::Close { reference } => self.close(reference),
                 Message::Open { chain, answer } => {
-                    self.opened += 1;
-                    let (reference, chain) = (self.opened, self.open(&chain));
+                    let chain = self.open(&chain);
+                    let reference = self.opened;
                     // Whoever has stopped waiting has no use for it.
                     let _ = answer.send(Answer { reference, chain });
                 }
@@ -158,7 +177,9 @@ impl Table {
         }
     }
 
+    /// Under a new reference, the number of those opened so far.
     fn open(&mut self, encoded: &Encoded) -> Result<Vec<Arc<Decoded>>, Error> {
+        self.opened += 1;
         if !self.cost.is_zero() {
             thread::sleep(self.cost);
         }
@@ -191,12 +212,15 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::generation::{self, Generation};
+    use crate::certificates::{
+        generation::{self, Generation},
+        names,
+    };
 
     #[test]
     fn a_close_looks_at_every_live_entry_and_frees_its_own() {
         let folder = tempfile::tempdir().unwrap();
-        generation::write(folder.path(), 1).unwrap();
+        generation::write(folder.path(), &names::numbered(1)).unwrap();
         let generation = Generation::first(folder.path()).unwrap();
         let chain = generation.find(generation.names().next().unwrap()).unwrap();
         let (owner, thread) = Owner::start(Duration::ZERO).unwrap();

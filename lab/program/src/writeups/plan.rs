@@ -21,7 +21,10 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
     let (threads, more) = (format!("1,{processors}"), 2 * processors);
     // Fewer do not show how dear a shared loop becomes.
     let many = more.max(8);
-    let writes = if on_path("valgrind").is_some() { "--shared-writes" } else { "" };
+    let [writes, allocations] = match on_path("valgrind") {
+        Some(_) => ["--shared-writes", "--allocations"],
+        None => [""; 2],
+    };
     let mut bulk = step(
         "bulk",
         "loops and locks",
@@ -55,7 +58,12 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
             format!("references --rounds=5 --window-ms=300 {writes}"),
         ),
         bulk,
-        step("certificates", "who decodes certificates", 80, "certificates --rounds=3".into()),
+        step(
+            "certificates",
+            "who decodes certificates",
+            80,
+            format!("certificates --rounds=3 {allocations}"),
+        ),
         contexts,
         step(
             "tables",

@@ -80,7 +80,7 @@ impl Load {
     }
 
     /// An open loop of so many operations per second.
-    pub(crate) fn open(work: super::Work, rate: f64, in_flight_max: usize, until: Until) -> Self {
+    pub fn open(work: super::Work, rate: f64, in_flight_max: usize, until: Until) -> Self {
         let interval = Duration::from_secs_f64(1.0 / rate.clamp(RATE_MIN, RATE_MAX));
         Self { work, pace: Pace::Open { interval, delay: Duration::ZERO, in_flight_max }, until }
     }
