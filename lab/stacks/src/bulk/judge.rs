@@ -330,7 +330,8 @@ mod tests {
         let mut series = as_published();
         series[2].rounds[4].invalid = Some(Invalid::Steal);
         assert_eq!(judged(&series, 2)[5], None, "4 count");
-        series[2].rounds.push(series[2].rounds[0].clone());
+        let round = series[2].rounds[0].clone();
+        series[2].rounds.push(round);
         assert_eq!(judged(&series, 2)[5], Some(true));
         series[3].rounds.truncate(1);
         assert_eq!(judged(&series, 2)[5], None, "1 was measured");
