@@ -358,11 +358,7 @@ impl Judge {
     }
 
     /// What all stacks told for one check; one that cannot decide it leaves it to the others.
-    fn told(
-        &self,
-        wanted: &str,
-        judge: impl Fn(&BTreeMap<String, f64>) -> Judged,
-    ) -> Judged {
+    fn told(&self, wanted: &str, judge: impl Fn(&BTreeMap<String, f64>) -> Judged) -> Judged {
         let (mut wrong, mut right, mut open) = (Vec::new(), Vec::new(), String::new());
         for ((_, stack), told) in self.heard.iter().filter(|((check, _), _)| *check == wanted) {
             match told.as_ref().map(&judge) {
