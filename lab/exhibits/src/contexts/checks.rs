@@ -218,45 +218,46 @@ impl Judge {
                 "{swaps:.0} swaps, {trusted:.0} handshakes right to be trusted, {refused:.0} \
                  right to be refused, 0 others"
             );
-            (swaps > 0.0 && trusted > 0.0 && refused > 0.0, text)
+            (Some(swaps > 0.0 && trusted > 0.0 && refused > 0.0), text)
         })
     }
 
+    /// By the rows' counts, and while contexts are swapped, without which it is not decided.
     fn freed(&self, rows: &[&StrategyRow]) -> Judged {
         let (mut wrong, mut sums) = (Vec::new(), [0.0; 2]);
-        let counted = rows.iter().filter(|row| strategy_of(row).is_some()).map(|row| {
+        for row in rows.iter().filter(|row| strategy_of(row).is_some()) {
             let sum = |name: &str| row.figures.get(name).into_iter().flatten().sum::<f64>();
-            (&*row.strategy, [sum("contexts_built"), sum("contexts_freed")])
-        });
-        let swapped = self.heard.iter().filter_map(|((check, stack), told)| {
-            let figures = told.as_ref().ok().filter(|_| *check == "E3")?;
-            let both = ["contexts_built", "contexts_freed"].map(|name| value(figures, name));
-            Some((&**stack, both))
-        });
-        for (name, [built, freed]) in counted.chain(swapped) {
+            let [built, freed] = ["contexts_built", "contexts_freed"].map(sum);
             sums[0] += built;
             sums[1] += freed;
             if built.total_cmp(&freed).is_ne() {
-                wrong.push(format!("{name} freed {freed:.0} of {built:.0}"));
+                wrong.push(format!("{} freed {freed:.0} of {built:.0}", row.strategy));
             }
         }
-        wrong.extend(self.heard.iter().filter_map(|((check, stack), told)| {
-            let figures = told.as_ref().ok().filter(|_| *check == "E3")?;
-            let [threads, most, after] =
-                ["threads", "live_most", "live_after"].map(|name| value(figures, name));
+        let (swapped, told) = self.told("E3", |figures| {
+            let [built, freed, threads, most, after] =
+                ["contexts_built", "contexts_freed", "threads", "live_most", "live_after"]
+                    .map(|name| value(figures, name));
             // One in the slot, one that was just taken out of it, and one in the hands of each
             // thread; when the threads have ended, the one in the slot.
-            let held = most <= threads + 2.0 && after.total_cmp(&1.0).is_eq();
-            let text = || {
-                format!(
-                    "{stack}: while contexts were swapped, {most:.0} were there at once with \
-                     {threads:.0} threads, and {after:.0} when these had ended"
-                )
-            };
-            (!held).then(text)
-        }));
-        let right = (sums[0] > 0.0).then(|| format!("{:.0} built, {:.0} freed", sums[0], sums[1]));
-        judged(&wrong, right.as_slice(), "")
+            let held = built == freed && most <= threads + 2.0 && after == 1.0;
+            let text = format!(
+                "while contexts were swapped, {freed:.0} of {built:.0} freed, {most:.0} there at \
+                 once with {threads:.0} threads, and {after:.0} when these had ended"
+            );
+            (Some(held), text)
+        });
+        match (swapped, wrong.is_empty()) {
+            (Some(true), true) => {
+                (swapped, format!("{:.0} built, {:.0} freed; {told}", sums[0], sums[1]))
+            }
+            (None, true) => (None, "it takes the swaps of E3, and a Redis for them".to_owned()),
+            (Some(false), _) => {
+                wrong.push(told);
+                (Some(false), wrong.join("; "))
+            }
+            (_, false) => (Some(false), wrong.join("; ")),
+        }
     }
 
     /// By what the server has counted: a client that was told another name never got through.
@@ -271,7 +272,7 @@ impl Judge {
                 self.refusals
             );
             let right = [refused, connections, pings].iter().all(|n| *n == self.refusals as f64);
-            (self.refusals > 0 && right && built == 1.0, text)
+            (Some(self.refusals > 0 && right && built == 1.0), text)
         })
     }
 
@@ -284,7 +285,7 @@ impl Judge {
                  {pings:.0} pings between them that the server counted, {live:.0} context left"
             );
             let untouched = errors > 0.0 && pings == errors && live == 1.0;
-            (untouched && slowest <= ERROR_CPU_MS_MAX, text)
+            (Some(untouched && slowest <= ERROR_CPU_MS_MAX), text)
         })
     }
 
@@ -304,17 +305,21 @@ impl Judge {
         judged(&wrong, &right, "")
     }
 
-    /// By shared writes, which are the same on every machine. Which of the two is faster at 16
-    /// threads takes as many processors: that is told, and not decided.
+    /// By shared writes, which are the same on every machine; where one context has none, there is
+    /// nothing to take away, and nothing is decided. Which of the two is faster at 16 threads takes
+    /// as many processors: that is told, and not decided.
     fn shared(&self, rows: &[&StrategyRow]) -> Judged {
         let (holds, counts) = self.told("E8", |figures| {
             let [shared, each] = [SHARED, EACH].map(|name| value(figures, name));
             let text = format!("{shared} per connection from one context, {each} from one each");
-            (each < shared || shared == 0.0, text)
+            match (shared, each) {
+                (0.0, 0.0) => (None, format!("{text}: there is nothing to take away")),
+                _ => (Some(each < shared), text),
+            }
         });
-        let counts = match holds {
-            Some(_) => counts,
-            None => "shared writes are counted with --shared-writes".to_owned(),
+        let counts = match self.heard.keys().any(|(check, _)| *check == "E8") {
+            true => counts,
+            false => "shared writes are counted with --shared-writes".to_owned(),
         };
         let rates = self.rates(rows);
         (
@@ -328,10 +333,15 @@ impl Judge {
 
     fn rates(&self, rows: &[&StrategyRow]) -> String {
         let mut texts = Vec::new();
-        let pair = rows.iter().filter(|row| row.variant.contains_key("threads"));
-        let (shared, lanes): (Vec<_>, Vec<_>) =
-            pair.partition(|row| strategy_of(row) == Some(Strategy::PerPool));
-        for (shared, lane) in shared.into_iter().zip(lanes) {
+        let of_lanes = |strategy| {
+            let is_it = move |row: &&&StrategyRow| {
+                row.variant.contains_key("threads") && strategy_of(row) == Some(strategy)
+            };
+            rows.iter().filter(is_it)
+        };
+        for shared in of_lanes(Strategy::PerPool) {
+            let same = |row: &&&StrategyRow| row.variant == shared.variant;
+            let Some(lane) = of_lanes(Strategy::PerLane).find(same) else { continue };
             let [of, to] = [lane, shared].map(|row: &StrategyRow| {
                 let values = row.figures.get("rate").into_iter().flatten();
                 values.map(|value| Some(*value)).collect::<Vec<_>>()
@@ -347,21 +357,19 @@ impl Judge {
         if texts.is_empty() { "not measured".to_owned() } else { texts.join("; ") }
     }
 
-    /// What all stacks told for one check.
-    fn told(
-        &self,
-        wanted: &str,
-        judge: impl Fn(&BTreeMap<String, f64>) -> (bool, String),
-    ) -> Judged {
-        let (mut wrong, mut right) = (Vec::new(), Vec::new());
+    /// What all stacks told for one check; one that cannot decide it leaves it to the others.
+    fn told(&self, wanted: &str, judge: impl Fn(&BTreeMap<String, f64>) -> Judged) -> Judged {
+        let (mut wrong, mut right, mut open) = (Vec::new(), Vec::new(), String::new());
         for ((_, stack), told) in self.heard.iter().filter(|((check, _), _)| *check == wanted) {
             match told.as_ref().map(&judge) {
-                Ok((true, text)) => right.push(format!("{stack}: {text}")),
-                Ok((false, text)) => wrong.push(format!("{stack}: {text}")),
+                Ok((Some(true), text)) => right.push(format!("{stack}: {text}")),
+                Ok((Some(false), text)) => wrong.push(format!("{stack}: {text}")),
+                Ok((None, text)) => open += &format!("; {stack}: {text}"),
                 Err(reason) => wrong.push(format!("{stack}: {reason}")),
             }
         }
-        judged(&wrong, &right, "")
+        let (holds, text) = judged(&wrong, &right, "");
+        (holds, text + &open)
     }
 }
 

@@ -85,18 +85,82 @@ fn a_remedy_that_cures_nothing_or_half_fails() {
 
 #[test]
 fn contexts_of_lanes_that_share_as_much_as_one_fail() {
-    let shared = |counts: Option<[f64; 2]>| {
-        let figures = counts.map(|[one, each]| {
-            let named = [(SHARED, one), (EACH, each)];
-            named.map(|(name, value)| (name.to_owned(), value)).into()
-        });
-        let heard = figures.map(|figures| (("E8", "openssl".to_owned()), Ok(figures)));
-        Judge { heard: heard.into_iter().collect(), ..judge() }.shared(&[]).0
+    let shared = |counts: &[[f64; 2]]| {
+        let named = |[one, each]: [f64; 2]| {
+            [(SHARED, one), (EACH, each)].map(|(name, value)| (name.to_owned(), value)).into()
+        };
+        let stacks = ["openssl", "sealane"].into_iter().zip(counts);
+        let heard = stacks.map(|(stack, it)| (("E8", stack.to_owned()), Ok(named(*it))));
+        Judge { heard: heard.collect(), ..judge() }.shared(&[])
     };
-    assert_eq!(shared(Some([4.0, 0.0])), Some(true));
-    assert_eq!(shared(Some([0.0, 0.0])), Some(true), "nothing is left to take away");
-    assert_eq!(shared(Some([4.0, 4.0])), Some(false));
-    assert_eq!(shared(None), None);
+    let holds = |counts: &[[f64; 2]]| shared(counts).0;
+    assert_eq!(holds(&[[4.0, 0.0]]), Some(true));
+    assert_eq!(holds(&[[4.0, 4.0]]), Some(false));
+    assert_eq!(holds(&[[0.0, 4.0]]), Some(false), "a write where one context has none");
+    assert_eq!(holds(&[[0.0, 0.0]]), None);
+    assert!(shared(&[[0.0, 0.0]]).1.contains("there is nothing to take away"));
+    assert_eq!(holds(&[[4.0, 0.0], [0.0, 0.0]]), Some(true), "one stack shows it");
+    assert_eq!(holds(&[[4.0, 4.0], [0.0, 0.0]]), Some(false));
+    assert_eq!(holds(&[]), None);
+    assert!(shared(&[]).1.contains("--shared-writes"));
+}
+
+#[test]
+fn contexts_freed_while_they_are_swapped_decide_with_the_rows() {
+    let heard = |told: Option<Result<[f64; 3], &str>>| {
+        let named = |[freed, most, after]: [f64; 3]| {
+            let pairs = [
+                ("contexts_built", 9.0),
+                ("contexts_freed", freed),
+                ("threads", 8.0),
+                ("live_most", most),
+                ("live_after", after),
+            ];
+            pairs.map(|(name, value)| (name.to_owned(), value)).into()
+        };
+        let told = told.map(|it| (("E3", "openssl".to_owned()), it.map(named)));
+        let heard = told.map(|(check, it)| (check, it.map_err(str::to_owned)));
+        Judge { heard: heard.into_iter().collect(), ..judge() }
+    };
+    let row = |freed: f64| {
+        let figures = [("contexts_built", 4.0), ("contexts_freed", freed)];
+        StrategyRow {
+            figures: figures.map(|(name, value)| (name.to_owned(), vec![value])).into(),
+            ..row("per-socket", 0, 0, 0.0, 0.0)
+        }
+    };
+    let all = Some(Ok([9.0, 10.0, 1.0]));
+    assert_eq!(heard(all).freed(&[&row(4.0)]).0, Some(true));
+    assert_eq!(heard(all).freed(&[&row(3.0)]).0, Some(false));
+    for wrong in [[8.0, 10.0, 1.0], [9.0, 11.0, 1.0], [9.0, 10.0, 2.0]] {
+        assert_eq!(heard(Some(Ok(wrong))).freed(&[&row(4.0)]).0, Some(false), "{wrong:?}");
+    }
+    let (holds, told) = heard(Some(Err("killed"))).freed(&[&row(4.0)]);
+    assert_eq!((holds, told.as_str()), (Some(false), "openssl: killed"));
+    assert_eq!(heard(None).freed(&[&row(4.0)]).0, None, "no Redis here");
+    assert_eq!(heard(None).freed(&[&row(3.0)]).0, Some(false));
+}
+
+#[test]
+fn rates_are_compared_within_a_stack() {
+    let row = |strategy: &str, stack: &str, rate| {
+        let variant = [("stack", stack), ("target", "redis"), ("threads", "2")];
+        StrategyRow {
+            strategy: strategy.to_owned(),
+            variant: variant.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            figures: [("rate".to_owned(), vec![rate; 5])].into(),
+            ..StrategyRow::default()
+        }
+    };
+    // The row of OpenSSL's lanes has no figures.
+    let rows = [
+        row("per-pool", "openssl", 50.0),
+        row("per-pool", "sealane", 100.0),
+        row("per-lane", "sealane", 200.0),
+    ];
+    let rows: Vec<&StrategyRow> = rows.iter().collect();
+    let told = judge().rates(&rows);
+    assert!(told.starts_with("sealane: per-lane: 100.0% more than shared"), "{told}");
 }
 
 #[test]
