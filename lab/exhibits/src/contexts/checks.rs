@@ -342,7 +342,7 @@ impl Judge {
         for shared in of_lanes(Strategy::PerPool) {
             let same = |row: &&&StrategyRow| row.variant == shared.variant;
             let Some(lane) = of_lanes(Strategy::PerLane).find(same) else { continue };
-            let [of, to] = [lane, shared].map(|row: &StrategyRow| {
+            let [of, to] = [lane, shared].map(|row: &&StrategyRow| {
                 let values = row.figures.get("rate").into_iter().flatten();
                 values.map(|value| Some(*value)).collect::<Vec<_>>()
             });
