@@ -618,7 +618,7 @@ pub struct StrategyRow {
     /// Times by name, such as `handover`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub times: BTreeMap<String, Histogram>,
-    /// Its times by when they ended, if something happened meanwhile.
+    /// Times by when they ended, if something happened meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_time: Option<OverTime>,
     /// The place of each round's trial in the run's interleaved order.

@@ -218,7 +218,7 @@ impl LinePlot {
             upright(svg, "processors", x, processors, floor - 6.0, &label);
         }
         if let Some(Moment { at, label }) = &self.moment {
-            upright(svg, "moment", x, *at, TOP + 12.0, label);
+            upright(svg, "level", x, *at, TOP + 12.0, label);
         }
         svg.close();
     }
@@ -432,7 +432,7 @@ mod tests {
         let svg = LinePlot { moment, processors: vec![], ..plot() }.draw().views.remove(0).svg;
         // In the middle of 1 to 3.
         let middle = px(f64::midpoint(LEFT, WIDTH - RIGHT));
-        let line = svg.split("class=\"moment\"").nth(1).unwrap().split("/>").next().unwrap();
+        let line = svg.split("class=\"level\"").nth(1).unwrap().split("/>").next().unwrap();
         assert!(line.contains(&format!("x1=\"{middle}\"")), "{line}, {middle}");
         assert!(svg.contains(">deployment<"), "{svg}");
     }
