@@ -24,6 +24,7 @@ mod decode;
 pub mod decoding;
 mod generation;
 mod names;
+mod over_time;
 mod owner;
 mod plan;
 mod rates;
@@ -86,6 +87,11 @@ pub struct Arguments {
     #[arg(long, value_name = "MS",
         value_parser = clap::value_parser!(u32).range(1..=KEEP_P99_MS_MAX))]
     keep_p99_ms: Option<u32>,
+    /// Once more for twice so long: the owner decodes first, and in the middle what takes its place
+    /// is deployed; its times are told by second
+    #[arg(long, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=DEPLOYMENT_SECONDS_MAX))]
+    deployment: Option<u64>,
     /// The server's threads
     #[arg(long, value_name = "T", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..=AT_ONCE_MAX))]
@@ -149,6 +155,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     generation::write(folder.path(), &names)?;
     let mut strategies =
         strategies::measure(arguments.plan(folder.path())?, &mut journal, &interrupt)?;
+    over_time::gather(&mut strategies)?;
     if arguments.allocations {
         let file = generation::file_of(folder.path(), &names[0]);
         decoding::count_allocations(&mut strategies, &file, &interrupt)?;
@@ -174,6 +181,7 @@ const ZIPF_MAX: f64 = 4.0;
 /// Threads, and connections. With the cost below, the last one waits for less than the 20 s after
 /// which a client gives up.
 const AT_ONCE_MAX: i64 = 128;
+const DEPLOYMENT_SECONDS_MAX: u64 = 300;
 /// A client gives up then.
 const KEEP_P99_MS_MAX: i64 = 20_000;
 const OWNER_COST_MS_MAX: i64 = 100;

@@ -43,7 +43,7 @@ pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
     LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
 };
-pub use strategies::{Judgement, Reason};
+pub use strategies::{Judgement, OverTime, Reason, Second};
 
 /// The name and version of this format. The number grows when a field changes its meaning or goes
 /// away; new fields do not change it.
@@ -618,6 +618,9 @@ pub struct StrategyRow {
     /// Times by name, such as `handover`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub times: BTreeMap<String, Histogram>,
+    /// Times by when they ended, if something happened meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_time: Option<OverTime>,
     /// The place of each round's trial in the run's interleaved order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<u32>,

@@ -14,6 +14,7 @@ mod matrix;
 mod method;
 mod node;
 mod outlook;
+mod over_time;
 mod peers;
 mod picture;
 mod service;

@@ -185,6 +185,7 @@ fn plan(arguments: &Arguments, interrupted: Interrupt) -> Result<Plan, Error> {
         },
         tolerant: true,
         interrupted,
+        seconds_apart: 0,
         progress: Arc::new(AtomicU64::new(0)),
     })
 }

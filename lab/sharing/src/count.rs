@@ -418,7 +418,7 @@ pub fn needs_valgrind() -> Result<(), Error> {
     lines::lackey().map(|_| ())
 }
 
-/// As many digits: a task's own text is as long in both.
+/// Lengths of as many digits each: a task's own text is as long in both.
 const ALLOCATING_OPERATIONS: [u64; 2] = [10, 60];
 /// What a recording takes, after the warm-up: counts of handshakes are whole numbers.
 const HANDSHAKES_COUNTED: u64 = 2;

@@ -13,7 +13,8 @@ use sealane_lab_model::{
 use crate::certificates::{
     Arguments,
     generation::{CHAIN_CERTIFICATES, REPLACED_EVERY},
-    plan::{INJECTED, LIVE, PLAIN, REPLACED, held},
+    over_time,
+    plan::{DEPLOYED, INJECTED, LIVE, PLAIN, REPLACED, held},
     task::ROUND_TRIP,
 };
 
@@ -29,7 +30,7 @@ pub(super) fn checks(
     let rows = Rows(strategies.rows.iter().filter(|row| row.failure.is_none()).collect());
     let connections = f64::from(arguments.conns);
     let [injected, plain] = the_owner_is_slow(&rows, arguments.clients, processors)?;
-    Ok(vec![
+    let mut checks = vec![
         names_are_answered(&rows, connections),
         closes_cost_the_same(&rows),
         work_is_done_once(&rows, arguments.certs),
@@ -38,15 +39,23 @@ pub(super) fn checks(
         plain,
         replacing_is_clean(&rows, arguments),
         handshakes_are_timed(&rows, arguments)?,
-    ])
+    ];
+    checks.extend(arguments.deployment.map(|_| deploying_is_clean(&rows, arguments.clients)));
+    Ok(checks)
 }
 
 /// Rows that have figures.
 struct Rows<'s>(Vec<&'s StrategyRow>);
 
 impl<'s> Rows<'s> {
+    /// Those in which one strategy decodes all the time.
     fn with_tls(&self) -> impl Iterator<Item = &'s StrategyRow> {
-        self.0.iter().copied().filter(|row| row.strategy != PLAIN)
+        let is_one = |row: &&StrategyRow| row.strategy != PLAIN && !is_deployed(row);
+        self.0.iter().copied().filter(is_one)
+    }
+
+    fn deployed(&self) -> impl Iterator<Item = &'s StrategyRow> {
+        self.0.iter().copied().filter(|row| is_deployed(row))
     }
 
     fn of(&self, strategy: &str) -> impl Iterator<Item = &'s StrategyRow> {
@@ -263,6 +272,45 @@ fn replacing_is_clean(rows: &Rows<'_>, arguments: &Arguments) -> StrategyCheck {
     };
     let shown: Vec<_> = rows.iter().map(told).collect();
     check("D6", claim, holds, shown.join("; "))
+}
+
+/// D6, of what is deployed instead of certificates.
+fn deploying_is_clean(rows: &Rows<'_>, clients: u32) -> StrategyCheck {
+    let claim = "while a remedy is deployed, no handshake fails; connections accepted before it \
+                 send the owner two messages each, and those accepted after it none";
+    let is_clean = |row: &StrategyRow| {
+        if least(row, "verified") == Some(0.0) || most(row, "failed") != Some(0.0) {
+            return Some(false);
+        }
+        let [fewest, greatest] = [least(row, "messages")?, most(row, "messages")?];
+        let [before, after] = over_time::both_sides(row)?;
+        let asks = match row.strategy == CENTRAL {
+            true => fewest == 2.0 && greatest == 2.0,
+            false => fewest > 0.0 && greatest < 2.0,
+        };
+        // As many may have been under way that were accepted before.
+        (before > 0 && after > u64::from(clients)).then_some(asks)
+    };
+    let judged: Vec<_> = rows.deployed().map(is_clean).collect();
+    let holds = match judged.contains(&Some(false)) {
+        true => Some(false),
+        false => (!judged.is_empty() && !judged.contains(&None)).then_some(true),
+    };
+    let told = |row: &StrategyRow| {
+        let [failed, messages] = ["failed", "messages"].map(|name| most(row, name).unwrap_or(0.0));
+        let [before, after] = over_time::both_sides(row).unwrap_or_default();
+        let strategy = &row.strategy;
+        format!(
+            "{strategy}: {failed} failed, {before} before and {after} after it, {messages:.2} \
+             messages each in all"
+        )
+    };
+    let shown: Vec<_> = rows.deployed().map(told).collect();
+    check("D6", claim, holds, shown.join("; "))
+}
+
+fn is_deployed(row: &StrategyRow) -> bool {
+    row.variant.contains_key(DEPLOYED)
 }
 
 /// D7.

@@ -139,6 +139,7 @@ pub(super) fn plan(
         // Failures are what some of the checks count.
         tolerant: true,
         interrupted: Interrupt::default(),
+        seconds_apart: 0,
         progress: Arc::default(),
     })
 }

@@ -9,7 +9,11 @@ use sealane_lab_harness::{
 use sealane_lab_model::{document::Figure, error::Error};
 
 use crate::certificates::{
-    Arguments, Strategy, decoding::ALLOCATIONS, generation, rates::KEPT_RATE, task::CertificateTask,
+    Arguments, Strategy,
+    decoding::ALLOCATIONS,
+    generation,
+    rates::KEPT_RATE,
+    task::{CertificateTask, Deployment},
 };
 
 impl Arguments {
@@ -52,12 +56,17 @@ impl Arguments {
     pub(super) fn time_max(&self) -> Duration {
         let held = held(self.live.iter().copied().max().unwrap_or(0));
         let each = TIME_PER_CONNECTION_MAX + Duration::from_millis(self.owner_cost_ms.into());
-        TIME_MAX + each * (self.conns + self.certs + 2 * held)
+        let deployment = Duration::from_secs(2 * self.deployment.unwrap_or(0));
+        TIME_MAX + deployment + each * (self.conns + self.certs + 2 * held)
     }
 
     fn cells(&self, folder: &Path) -> Result<Vec<Cell>, Error> {
         let cell = |(variant, task): (_, CertificateTask)| {
-            let strategy = if task.is_plain { PLAIN.to_owned() } else { word(&task.strategy) };
+            let strategy = match task.deployment {
+                _ if task.is_plain => PLAIN.to_owned(),
+                Some(deployment) => word(&deployment.strategy),
+                None => word(&task.strategy),
+            };
             Ok(Cell { strategy, variant, task: Task::new(&task)? })
         };
         self.tasks(folder).into_iter().map(cell).collect()
@@ -76,10 +85,16 @@ impl Arguments {
         live.sort_unstable();
         live.dedup();
         let few = self.live_least();
-        let plain = |live| Circumstances { live, owner_cost_ms: 0, replaces: false };
+        let plain =
+            |live| Circumstances { live, owner_cost_ms: 0, replaces: false, deploys: false };
+        let injected = Circumstances { owner_cost_ms: self.owner_cost_ms, ..plain(few) };
         let mut all = Vec::new();
+        if self.deployment.is_some() {
+            all.push(Circumstances { deploys: true, ..plain(few) });
+        }
         if self.owner_cost_ms > 0 {
-            all.push(Circumstances { owner_cost_ms: self.owner_cost_ms, ..plain(few) });
+            all.extend(self.deployment.map(|_| Circumstances { deploys: true, ..injected }));
+            all.push(injected);
         }
         all.push(Circumstances { replaces: true, ..plain(few) });
         all.extend(live.into_iter().map(plain));
@@ -102,7 +117,7 @@ impl Arguments {
 
     /// Whether a row's rate is searched for: nothing special happens, and little is live.
     pub(super) fn is_searched(&self, task: &CertificateTask) -> bool {
-        let is_ordinary = task.owner_cost_ms == 0 && !task.replaces;
+        let is_ordinary = task.owner_cost_ms == 0 && !task.replaces && task.deployment.is_none();
         is_ordinary && task.held == held(self.live_least()) as usize
     }
 
@@ -112,9 +127,12 @@ impl Arguments {
         strategy: Strategy,
         circumstances: Circumstances,
     ) -> CertificateTask {
-        let Circumstances { live, owner_cost_ms, replaces } = circumstances;
+        let Circumstances { live, owner_cost_ms, replaces, deploys } = circumstances;
+        let deployment = self.deployment.filter(|_| deploys);
         CertificateTask {
-            strategy,
+            // Before it comes the fault.
+            strategy: if deploys { Strategy::Central } else { strategy },
+            deployment: deployment.map(|seconds| Deployment { strategy, seconds }),
             folder: folder.to_owned(),
             is_plain: false,
             connections: self.conns as usize,
@@ -137,6 +155,7 @@ struct Circumstances {
     live: u32,
     owner_cost_ms: u32,
     replaces: bool,
+    deploys: bool,
 }
 
 impl Circumstances {
@@ -148,6 +167,9 @@ impl Circumstances {
         }
         if self.replaces {
             variant.insert(REPLACED.to_owned(), "10%".to_owned());
+        }
+        if self.deploys {
+            variant.insert(DEPLOYED.to_owned(), "in the middle".to_owned());
         }
         variant
     }
@@ -197,6 +219,7 @@ pub(super) const PLAIN: &str = "no certificates";
 /// Keys of variants.
 pub(super) const LIVE: &str = "live";
 pub(super) const INJECTED: &str = "injected owner cost";
+pub(super) const DEPLOYED: &str = "deployed";
 pub(super) const REPLACED: &str = "replaced";
 /// Beside the connections of a trial.
 const TIME_MAX: Duration = Duration::from_secs(60);

@@ -57,14 +57,20 @@ pub(super) struct Common {
     listener: TcpListener,
     /// The owner of all certificates, under [`Strategy::Central`].
     owner: Option<Owner>,
-    generation: Mutex<Arc<Generation>>,
-    /// Changes with the generation, so that threads need not look there for each connection.
-    generation_number: AtomicU64,
+    published: Mutex<Published>,
+    /// Changes with what is published, so that threads need not look there for each connection.
+    number: AtomicU64,
     /// Connections that are over.
     closed: AtomicU64,
     /// Certificates that connections decoded for themselves.
     decoded: Arc<AtomicU64>,
     stops: AtomicBool,
+}
+
+/// What connections get that are accepted from now on.
+struct Published {
+    generation: Arc<Generation>,
+    strategy: Strategy,
 }
 
 /// What threads tell at their end, summed up.
@@ -96,8 +102,11 @@ impl Server {
             decoded_keys_max: NonZeroUsize::MIN.saturating_add(2 * generation.names().count()),
             listener,
             owner,
-            generation: Mutex::new(Arc::new(generation)),
-            generation_number: AtomicU64::new(0),
+            published: Mutex::new(Published {
+                generation: Arc::new(generation),
+                strategy: task.strategy,
+            }),
+            number: AtomicU64::new(0),
             closed: AtomicU64::new(0),
             decoded: Arc::default(),
             stops: AtomicBool::new(false),
@@ -133,10 +142,19 @@ impl Server {
 
     /// What connections accepted from now on get; returns the one that they got so far.
     pub(super) fn publish(&self, next: Arc<Generation>) -> Arc<Generation> {
-        let mut current = self.common.generation.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *current, next);
-        self.common.generation_number.fetch_add(1, Relaxed);
-        before
+        self.change(|published| std::mem::replace(&mut published.generation, next))
+    }
+
+    /// For connections accepted from now on, `strategy` decodes.
+    pub(super) fn deploy(&self, strategy: Strategy) {
+        self.change(|published| published.strategy = strategy);
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Published) -> T) -> T {
+        let mut published = self.common.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = change(&mut published);
+        self.common.number.fetch_add(1, Relaxed);
+        told
     }
 
     /// Accepts no more. Threads go on to what they hold.
@@ -176,8 +194,8 @@ struct Worker {
     resources: LaneResources,
     notes: Arc<Notes>,
     config: Arc<ServerConfig>,
-    /// The number of the generation that `config` is made of.
-    generation_number: u64,
+    /// The number of what was published when `config` was made of it.
+    number: u64,
     lent: Lent,
     held: Vec<Connection>,
 }
@@ -191,15 +209,15 @@ impl Worker {
             .map_err(|error| wrong(&error))?;
         let resources = LaneResources::new(root, UnixSeconds(now), common.decoded_keys_max);
         let (notes, lent) = (Arc::default(), Lent::new());
-        let (generation_number, config) = configure(&common, &resources, &notes)?;
-        Ok(Self { common, resources, notes, config, generation_number, lent, held: Vec::new() })
+        let (number, config) = configure(&common, &resources, &notes)?;
+        Ok(Self { common, resources, notes, config, number, lent, held: Vec::new() })
     }
 
     fn serve(&mut self) -> Result<Told, Error> {
         while let Some(tcp) = self.accept()? {
-            if self.common.generation_number.load(Relaxed) != self.generation_number {
+            if self.common.number.load(Relaxed) != self.number {
                 let configured = configure(&self.common, &self.resources, &self.notes)?;
-                (self.generation_number, self.config) = configured;
+                (self.number, self.config) = configured;
             }
             let config = (!self.common.task.is_plain).then(|| Arc::clone(&self.config));
             match Connection::new(tcp, config).and_then(|new| self.attend(new)) {
@@ -267,15 +285,16 @@ fn configure(
     resources: &LaneResources,
     notes: &Arc<Notes>,
 ) -> Result<(u64, Arc<ServerConfig>), Error> {
-    let (number, generation) = {
-        let current = common.generation.lock().unwrap_or_else(PoisonError::into_inner);
-        (common.generation_number.load(Relaxed), Arc::clone(&current))
+    let (number, strategy, generation) = {
+        let published = common.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let Published { generation, strategy } = &*published;
+        (common.number.load(Relaxed), *strategy, Arc::clone(generation))
     };
     let lane = LaneContext::new(&generation.context, resources).map_err(|error| wrong(&error))?;
     lane.warm_up().map_err(|error| wrong(&error))?;
     let refused = |refusal| wrong(&format!("{refusal:?}"));
     let engine = lane.admit(&Hello::default()).map_err(refused)?;
-    let source = match (common.task.strategy, &common.owner) {
+    let source = match (strategy, &common.owner) {
         (Strategy::Central, Some(owner)) => Source::Central(owner.clone()),
         (Strategy::Central, None) => return Err(wrong(&"central without an owner")),
         (Strategy::Lane, _) => {

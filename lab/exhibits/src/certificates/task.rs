@@ -27,7 +27,7 @@ use crate::certificates::{
     Fault, Strategy,
     client::{self, Examiner},
     generation::{self, Generation},
-    names,
+    names, over_time,
     owner::Owner,
     server::{Server, Told},
 };
@@ -56,6 +56,8 @@ pub struct CertificateTask {
     pub owner_cost_ms: u64,
     /// Whether some certificates are replaced in the middle.
     pub replaces: bool,
+    /// What is deployed in the middle, instead of so many connections that are counted.
+    pub deployment: Option<Deployment>,
     /// What shuffles the names, or draws them.
     pub seed: u64,
     /// The exponent of the distribution that names are drawn by; without, each is asked for in
@@ -63,6 +65,15 @@ pub struct CertificateTask {
     pub zipf: Option<f64>,
     /// A test interface.
     pub fault: Option<Fault>,
+}
+
+/// What decodes in the second half of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deployment {
+    /// Who decodes then.
+    pub strategy: Strategy,
+    /// The length of each half.
+    pub seconds: u64,
 }
 
 impl Body for CertificateTask {
@@ -127,12 +138,14 @@ impl<'t> Trial<'t> {
             Some(exponent) => names::zipf(&self.names, exponent, task.seed, count),
             None => names::in_turn(&self.names, task.seed, count),
         };
-        let plan = client::plan(self.server.address, self.examiner.clone(), &asked)?;
+        let mut plan = client::plan(self.server.address, self.examiner.clone(), &asked)?;
+        let seconds = task.deployment.map_or(0, |deployment| 2 * deployment.seconds);
+        plan.seconds_apart = usize::try_from(seconds).unwrap_or(0);
         let mut crew = Crew::new(&plan, NonZeroUsize::MIN)?;
         let held = self.hold(&mut crew)?;
         let (before, cpu_before_ns) = (self.owner_so_far(), process_cpu_ns());
         let (tally, retired) = self.load(&mut crew, &plan.progress)?;
-        self.settle()?;
+        self.settle(&tally)?;
         let server_ns = process_cpu_ns() - cpu_before_ns;
         self.count(&tally, before, server_ns.saturating_sub(tally.cpu_ns.iter().sum()));
         let mut handshakes = held + tally.handshake.count();
@@ -143,8 +156,13 @@ impl<'t> Trial<'t> {
         }
         self.figure("handshakes", if task.is_plain { 0 } else { handshakes });
         let mut times = BTreeMap::new();
-        if tally.operations == task.connections as u64 {
-            times.insert(ROUND_TRIP.to_owned(), tally.intended.document()?);
+        if tally.operations == self.asked(&tally) {
+            if task.deployment.is_none() {
+                times.insert(ROUND_TRIP.to_owned(), tally.intended.document()?);
+            }
+            for (second, of_second) in tally.by_second.iter().enumerate() {
+                times.insert(over_time::name(second), of_second.document()?);
+            }
         }
         let figures = self.end(&mut crew, held, retired.as_ref())?;
         Ok(Reply::Figures { figures, times })
@@ -156,21 +174,41 @@ impl<'t> Trial<'t> {
         Ok(crew.run(&closed(work, self.task.clients, self.task.held))?.operations)
     }
 
+    /// How many connections were counted, if all went well.
+    fn asked(&self, tally: &Tally) -> u64 {
+        match self.task.deployment {
+            None => self.task.connections as u64,
+            Some(_) => tally.operations + tally.failed(),
+        }
+    }
+
     /// The connections that are counted. What the next generation retires in the middle is told.
     fn load(
-        &self,
+        &mut self,
         crew: &mut Crew,
         progress: &AtomicU64,
     ) -> Result<(Tally, Option<Weak<Generation>>), Error> {
-        let CertificateTask { clients, connections, rate, .. } = *self.task;
+        let CertificateTask { clients, connections, rate, deployment, .. } = *self.task;
         let work = Work::Connections(Some(Request::Echo));
-        let load = match rate {
-            None => closed(work, clients, connections),
-            Some(rate) => Load::open(work, rate, AT_ONCE_MAX, Until::Count(connections as u64)),
+        let count = Until::Count(connections as u64);
+        let load = match (rate, deployment) {
+            (Some(rate), _) => Load::open(work, rate, AT_ONCE_MAX, count),
+            (None, None) => Load::closed(work, clients, count),
+            (None, Some(Deployment { seconds, .. })) => {
+                Load::closed(work, clients, Until::Elapsed(Duration::from_secs(2 * seconds)))
+            }
         };
         let half = progress.load(Relaxed) + connections as u64 / 2;
-        thread::scope(|scope| {
+        let began = Instant::now();
+        let (loaded, deployed_after) = thread::scope(|scope| {
             let loading = scope.spawn(|| crew.run(&load));
+            let deployed_after = deployment.map(|Deployment { strategy, seconds }| {
+                while began.elapsed().as_secs() < seconds && !loading.is_finished() {
+                    thread::sleep(STEP);
+                }
+                self.server.deploy(strategy);
+                began.elapsed()
+            });
             let retired = self.next.as_ref().map(|(next, _)| {
                 while progress.load(Relaxed) < half && !loading.is_finished() {
                     thread::sleep(STEP);
@@ -178,18 +216,21 @@ impl<'t> Trial<'t> {
                 Arc::downgrade(&self.server.publish(Arc::clone(next)))
             });
             let panicked = |_| Err(Error::Check("the client panicked".into()));
-            Ok((loading.join().unwrap_or_else(panicked)?, retired))
-        })
+            let loaded = loading.join().unwrap_or_else(panicked);
+            (loaded.map(|tally| (tally, retired)), deployed_after)
+        });
+        if let Some(after) = deployed_after {
+            self.figures.insert(over_time::MOMENT.to_owned(), after.as_secs_f64());
+        }
+        loaded
     }
 
     /// Waits until the server has done with the counted connections, and the owner with their
     /// messages.
-    fn settle(&self) -> Result<(), Error> {
+    fn settle(&self, tally: &Tally) -> Result<(), Error> {
+        let asked = self.asked(tally);
         let is_idle = |owner: &Owner| owner.counts().is_idle();
-        let done = || {
-            self.server.closed() >= self.task.connections as u64
-                && self.owner.as_ref().is_none_or(is_idle)
-        };
+        let done = || self.server.closed() >= asked && self.owner.as_ref().is_none_or(is_idle);
         match wait(SETTLE_TIME_MAX, done) {
             true => Ok(()),
             false => Err(Error::Check("the server does not come to rest".into())),
@@ -208,13 +249,14 @@ impl<'t> Trial<'t> {
         self.figure("verified", tally.operations);
         self.figure("failed", tally.failed());
         self.figure("timed", tally.handshake.count());
-        if tally.operations < self.task.connections as u64 {
+        let asked = self.asked(tally);
+        if tally.operations < asked {
             return;
         }
         let waiting_max =
             self.owner.as_ref().map_or(0, |owner| owner.counts().waiting_max.load(Relaxed));
         let [messages, visited] = self.owner_so_far();
-        let each = |count: u64| count as f64 / self.task.connections as f64;
+        let each = |count: u64| count as f64 / asked.max(1) as f64;
         let figures = [
             ("messages", each(messages - before[0])),
             ("visited", each(visited - before[1])),

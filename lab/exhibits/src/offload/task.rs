@@ -327,6 +327,7 @@ fn plan(task: &OffloadTask, server: &Running) -> Result<Plan, Error> {
         expect,
         tolerant: false,
         interrupted: Interrupt::default(),
+        seconds_apart: 0,
         progress: Arc::new(AtomicU64::new(0)),
     })
 }

@@ -1,5 +1,5 @@
-//! What rows of [`Strategies`](super::Strategies) say, a figure's values and their median, and
-//! what all checks say: a [`Judgement`].
+//! What rows of [`Strategies`](super::Strategies) say, a figure's values and their median, times
+//! [`OverTime`], and what all checks say: a [`Judgement`].
 
 use std::fmt;
 
@@ -34,6 +34,30 @@ impl StrategyRow {
     pub fn median(&self, figure: &str) -> Option<f64> {
         self.spread(figure).map(|spread| spread.median)
     }
+}
+
+/// Times of a load in which something happened, by when they ended; all rounds together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OverTime {
+    /// What happened, such as `deployment`.
+    pub event: String,
+    /// When, in seconds from the load's beginning; in the latest of the rounds.
+    pub moment_s: f64,
+    /// One second after the other, from the beginning on.
+    pub seconds: Vec<Second>,
+}
+
+/// What ended within one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Second {
+    /// How many.
+    pub count: u64,
+    /// Half of them took at most so long.
+    pub p50_ns: u64,
+    /// 95% of them.
+    pub p95_ns: u64,
+    /// 99% of them.
+    pub p99_ns: u64,
 }
 
 /// What the checks of one or several commands say together, so that what was not decided cannot be

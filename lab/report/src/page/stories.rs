@@ -146,7 +146,7 @@ pub const STORIES: [Story; 6] = [
                 then bore three times the load.",
             bars: &[("one owner", 110.0), ("decoded by the connection", 22.5)],
         },
-        drawn: &["decoded", "visited"],
+        drawn: &["decoded", "visited", "allocations", "kept_rate"],
         times: &[
             Times { name: "round_trip", variant: Some(("live", "10000")) },
             Times { name: "round_trip", variant: Some(("injected owner cost", "2 ms")) },

@@ -12,6 +12,7 @@ use crate::plot::{Bar, BarPlot, Row, Segment, Series, escape};
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
+    over_time,
     sources::Sources,
     terminators::sentence_case,
     threads::spread,
@@ -61,6 +62,7 @@ pub(crate) fn side_by_side(strategies: &Strategies, drawn: &[&str], times: &[Tim
     for times in times {
         html += &time_pictures(strategies, times);
     }
+    html += &over_time::pictures(strategies);
     html += "</div>";
     html += &rows_table(strategies);
     for row in &strategies.rows {
@@ -260,7 +262,7 @@ fn row_name(row: &StrategyRow) -> String {
     }
 }
 
-fn varied(variant: &BTreeMap<String, String>) -> String {
+pub(crate) fn varied(variant: &BTreeMap<String, String>) -> String {
     let words = variant.iter().map(|(name, value)| format!("{name} {value}"));
     words.collect::<Vec<_>>().join(", ")
 }

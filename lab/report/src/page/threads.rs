@@ -80,6 +80,7 @@ pub(crate) fn rate_plot(
         processors: processors(sources, parts),
         diagonal: None,
         level: None,
+        moment: None,
     }
 }
 

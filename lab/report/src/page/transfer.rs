@@ -181,6 +181,7 @@ pub(crate) fn by_threads<'a>(
         processors,
         diagonal: None,
         level: None,
+        moment: None,
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct LinePlot {
     pub(crate) processors: Vec<f64>,
     pub(crate) diagonal: Option<Diagonal>,
     pub(crate) level: Option<Level>,
+    pub(crate) moment: Option<Moment>,
 }
 
 /// One series.
@@ -70,6 +71,13 @@ pub(crate) struct Level {
     pub(crate) label: &'static str,
     /// Where the axis ends: what lies above did so by chance.
     pub(crate) top: f64,
+}
+
+/// A place on the horizontal axis at which something happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    pub(crate) at: f64,
+    pub(crate) label: String,
 }
 
 /// Which axis has both scales.
@@ -206,15 +214,11 @@ impl LinePlot {
         svg.text("label", [6.0, 15.0], Anchor::Start, &self.y);
         svg.text("label", [x.end, HEIGHT - 8.0], Anchor::End, &self.x);
         for processors in inside {
-            let at = x.at(processors);
-            svg.line("processors", [at, TOP], [at, floor]);
             let label = format!("{} processors", number(processors));
-            let (at, anchor) = if at > f64::midpoint(x.start, x.end) {
-                (at - 5.0, Anchor::End)
-            } else {
-                (at + 5.0, Anchor::Start)
-            };
-            svg.text("remark", [at, floor - 6.0], anchor, &label);
+            upright(svg, "processors", x, processors, floor - 6.0, &label);
+        }
+        if let Some(Moment { at, label }) = &self.moment {
+            upright(svg, "level", x, *at, TOP + 12.0, label);
         }
         svg.close();
     }
@@ -341,6 +345,19 @@ fn band(points: &[Point], x: &Axis, y: &Axis) -> String {
     path
 }
 
+/// A line from top to bottom at `value`, with its label at the height `label_at`, towards the
+/// middle.
+fn upright(svg: &mut Svg, class: &str, x: &Axis, value: f64, label_at: f64, label: &str) {
+    let at = x.at(value);
+    svg.line(class, [at, TOP], [at, HEIGHT - BOTTOM]);
+    let (at, anchor) = if at > f64::midpoint(x.start, x.end) {
+        (at - 5.0, Anchor::End)
+    } else {
+        (at + 5.0, Anchor::Start)
+    };
+    svg.text("remark", [at, label_at], anchor, label);
+}
+
 const HEIGHT: f64 = 330.0;
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 14.0;
@@ -386,6 +403,7 @@ mod tests {
             processors: vec![2.0],
             diagonal: None,
             level: None,
+            moment: None,
         }
     }
 
@@ -406,6 +424,17 @@ mod tests {
     fn more_processors_than_threads_shade_nothing() {
         let svg = LinePlot { processors: vec![64.0], ..plot() }.draw().views.remove(0).svg;
         assert!(!svg.contains("shade") && !svg.contains("processors"), "{svg}");
+    }
+
+    #[test]
+    fn a_moment_stands_at_its_place_with_its_name() {
+        let moment = Some(Moment { at: 2.0, label: "deployment".into() });
+        let svg = LinePlot { moment, processors: vec![], ..plot() }.draw().views.remove(0).svg;
+        // In the middle of 1 to 3.
+        let middle = px(f64::midpoint(LEFT, WIDTH - RIGHT));
+        let line = svg.split("class=\"level\"").nth(1).unwrap().split("/>").next().unwrap();
+        assert!(line.contains(&format!("x1=\"{middle}\"")), "{line}, {middle}");
+        assert!(svg.contains(">deployment<"), "{svg}");
     }
 
     #[test]

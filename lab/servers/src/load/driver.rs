@@ -42,6 +42,8 @@ pub struct Plan {
     pub tolerant: bool,
     /// Ctrl-C, which ends the load.
     pub interrupted: Interrupt,
+    /// Seconds from the load's beginning of which each has its times apart too.
+    pub seconds_apart: usize,
     /// Operations that ended, for whoever shows the progress.
     pub progress: Arc<AtomicU64>,
 }
@@ -155,6 +157,8 @@ impl Driver {
     /// Does it and tells what came out, and nothing of what was before.
     pub(crate) fn run(&mut self, load: Load) -> Result<Tally, Error> {
         self.tally = Tally::new()?;
+        let apart = (0..self.plan.seconds_apart).map(|_| Times::new());
+        self.tally.by_second = apart.collect::<Result<_, _>>()?;
         let (cpu_before, waited_before) = (thread_cpu_ns(), waited_ns());
         let course = Course { load, began: Instant::now(), started: 0 };
         if let Err(error) = self.follow(course) {
@@ -350,8 +354,9 @@ impl Driver {
         if !over {
             return;
         }
+        let took = now - slot.timing.intended;
         record(&mut self.tally.service, now - slot.timing.started);
-        record(&mut self.tally.intended, now - slot.timing.intended);
+        record(&mut self.tally.intended, took);
         match course.load.work {
             Work::Connections(_) => slot.close(),
             _ => self.ready.push_back(key),
@@ -363,6 +368,9 @@ impl Driver {
             let seconds = self.tally.per_second.len().max(second + 1);
             self.tally.per_second.resize(seconds, 0);
             self.tally.per_second[second] += 1;
+        }
+        if let Some(times) = self.tally.by_second.get_mut(second) {
+            record(times, took);
         }
         self.plan.progress.fetch_add(1, Relaxed);
     }
@@ -574,6 +582,7 @@ mod tests {
             expect: Expect::default(),
             tolerant: false,
             interrupted: Interrupt::default(),
+            seconds_apart: 0,
             progress: Arc::default(),
         }
     }

@@ -38,6 +38,8 @@ pub struct Tally {
     pub(crate) late: Duration,
     /// Operations by the second in which they ended.
     pub(crate) per_second: Vec<u64>,
+    /// `intended` of those that ended in each of the plan's seconds apart.
+    pub by_second: Vec<Times>,
 }
 
 /// What a handshake agreed on.
@@ -76,6 +78,7 @@ impl Tally {
             elapsed: Duration::ZERO,
             late: Duration::ZERO,
             per_second: Vec::new(),
+            by_second: Vec::new(),
         })
     }
 
@@ -133,6 +136,14 @@ impl Tally {
         self.per_second.resize(seconds, 0);
         for (mine, theirs) in self.per_second.iter_mut().zip(other.per_second) {
             *mine += theirs;
+        }
+        for (second, theirs) in other.by_second.into_iter().enumerate() {
+            match self.by_second.get_mut(second) {
+                Some(mine) => {
+                    let _ = mine.add(&theirs);
+                }
+                None => self.by_second.push(theirs),
+            }
         }
     }
 }

@@ -324,6 +324,7 @@ fn plan(task: &NodeTask, server: &Running) -> Result<Plan, Error> {
         expect,
         tolerant: false,
         interrupted: Interrupt::default(),
+        seconds_apart: 0,
         progress: Arc::new(AtomicU64::new(0)),
     })
 }

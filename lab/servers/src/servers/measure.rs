@@ -313,6 +313,7 @@ impl Bench {
             expect: self.expect(resumed),
             tolerant: false,
             interrupted: self.interrupted.clone(),
+            seconds_apart: 0,
             progress: Arc::new(AtomicU64::new(0)),
         })
     }

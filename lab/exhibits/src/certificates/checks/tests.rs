@@ -1,6 +1,7 @@
 //! What each check says of rows that are made up.
 
 use sealane_lab_harness::strategies::named;
+use sealane_lab_model::document::{OverTime, Second};
 
 use super::*;
 
@@ -44,4 +45,32 @@ fn an_owner_without_a_queue_and_a_remedy_with_messages_are_found() {
     };
     assert_eq!((depth(3.0, 0.0, true), depth(2.0, 0.0, true)), (Some(true), Some(false)));
     assert_eq!((depth(3.0, 1.0, true), depth(3.0, 0.0, false)), (Some(false), None));
+}
+
+#[test]
+fn a_remedy_that_does_not_take_over_is_found_and_one_that_nobody_saw_is_not_judged() {
+    let deployed = |strategy, failed: f64, messages: f64, seconds: [u64; 4]| {
+        let figures = [("verified", 50.0), ("failed", failed), ("messages", messages)];
+        let second = |count| Second { count, ..Second::default() };
+        let over_time = OverTime {
+            event: "deployment".into(),
+            moment_s: 2.0005,
+            seconds: seconds.map(second).to_vec(),
+        };
+        let mut row = row(strategy, false, &figures);
+        row.variant.insert(DEPLOYED.to_owned(), "in the middle".to_owned());
+        StrategyRow { over_time: Some(over_time), ..row }
+    };
+    let judged = |failed, messages, seconds| {
+        let all =
+            [deployed(CENTRAL, 0.0, 2.0, [9, 9, 9, 9]), deployed(LANE, failed, messages, seconds)];
+        deploying_is_clean(&Rows(all.iter().collect()), 4).holds
+    };
+    assert_eq!(judged(0.0, 1.1, [9, 9, 9, 9]), Some(true));
+    assert_eq!(judged(0.0, 2.0, [9, 9, 9, 9]), Some(false));
+    assert_eq!(judged(0.0, 0.0, [9, 9, 9, 9]), Some(false));
+    assert_eq!(judged(1.0, 1.1, [9, 9, 9, 9]), Some(false));
+    // The third second began before the moment, and four may have been accepted before.
+    assert_eq!(judged(0.0, 2.0, [9, 9, 9, 4]), None);
+    assert_eq!(judged(0.0, 0.0, [0, 0, 9, 9]), None);
 }
