@@ -51,8 +51,8 @@ pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> 
     Ok(if report.is_in_order() { Exit::Ok } else { Exit::Invalid })
 }
 
-/// As root, becomes the user that the configuration names, so that what is found is what that user
-/// finds: what cannot be read is told here, before it is served.
+/// Becomes the user that the configuration names, if this is root, so that what is found is what
+/// that user finds: what cannot be read is told here, before it is served.
 fn become_who_serves(file: &Path) -> Result<(), AccountError> {
     let (Some(config), true) = (Config::load_partly(file).0, geteuid().is_root()) else {
         return Ok(());

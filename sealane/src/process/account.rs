@@ -103,10 +103,10 @@ type Found<T> = Result<T, AccountError>;
 /// The process cannot be one of the account that `[process]` names: a mistake of the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    /// It is not root, who alone can become somebody else.
+    /// This is not root, who alone can become somebody else.
     #[error(
-        "process.user: only root can become {name:?}, and this is the user {own}; start it as root, \
-         or remove the key and let the service manager start it as that user \
+        "process.user: only root can become {name:?}, and this is the user {own}; start it as \
+         root, or remove the key and let the service manager start it as that user \
          (packaging/sealane.service)"
     )]
     NotRoot {
@@ -115,7 +115,7 @@ pub enum AccountError {
         /// Who this is.
         own: u32,
     },
-    /// It would stay what it is to leave.
+    /// The process would stay what it is to leave.
     #[error("process.user: {name:?} is root, with whom nothing is left; name another user")]
     Root {
         /// Who is named.

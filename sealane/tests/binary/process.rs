@@ -214,7 +214,7 @@ fn what_that_user_cannot_read_or_be_is_told_at_once_by_serve_and_check() {
         ),
         (
             "process.group = \"nobody\"",
-            "sealane.toml:2:17: process.group: means nothing without a user; add user, or remove it",
+            "sealane.toml:2:17: process.group: means nothing without a user",
         ),
         ("process.user = \"a:b\"", "process.user: \"a:b\" is not the name of a user or a group"),
     ];
@@ -260,7 +260,7 @@ fn only_root_becomes_somebody_and_whoever_is_that_user_stays_it() {
     rig.visit(rig.settings.listeners[0].address);
 }
 
-/// As another user, because root may look into every process.
+/// The process is another user's, because root may look into all of its own.
 #[test]
 fn no_core_is_left_and_nobody_of_that_user_looks_in_unless_that_is_allowed() {
     for is_allowed in [false, true] {
