@@ -98,7 +98,7 @@ pub enum Command {
 #[command(after_long_help = CHECK_HELP)]
 pub struct CheckArguments {
     /// The configuration to check
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", default_value = "/etc/sealane/sealane.toml")]
     pub config: PathBuf,
     /// Print one JSON object instead of text
     #[arg(long)]
@@ -293,14 +293,14 @@ const CHECK_HELP: &str =
     "Reads the configuration and every certificate and key, decodes each key, \
 looks up every backend, and opens no listener. All mistakes are printed at once, each with its \
 file, line, column, field and remedy; then what the configuration will cost in memory and file \
-descriptors.
+descriptors. What its user may not read is a mistake: ask as the user of the service.
 
 Exit codes:
   0  in order; there may be warnings
   3  not in order
 
 Example:
-  sealane check --config /etc/sealane/sealane.toml --json | jq .errors
+  runuser -u sealane -- sealane check --json | jq .errors
 ";
 
 const CERTIFICATES_HELP: &str = "\

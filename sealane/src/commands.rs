@@ -52,3 +52,11 @@ pub fn run(command: Command) -> io::Result<Exit> {
         Command::Status(arguments) => status::run(&arguments, &mut out),
     }
 }
+
+/// A number of things in words.
+fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}

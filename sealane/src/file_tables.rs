@@ -115,7 +115,8 @@ impl Descriptors {
         if self.table_per_lane && allowed < self.control {
             return Some(format!(
                 "listeners: the sockets of all lanes take {} file descriptors when they are \
-                 opened, {allowed} are allowed; raise that (ulimit -n, LimitNOFILE=)",
+                 opened, this process may have {allowed}; raise that (ulimit -n, or LimitNOFILE= \
+                 in the unit)",
                 self.control
             ));
         }
@@ -127,7 +128,8 @@ impl Descriptors {
         let each = allowed.saturating_sub(fixed) / 2 / sharing;
         Some(format!(
             "limits.connections: the {} connections {whose} take {needed} file descriptors, \
-             {allowed} are allowed; raise that (ulimit -n, LimitNOFILE=) or lower the limit to {}",
+             this process may have {allowed}; raise that (ulimit -n, or LimitNOFILE= in the unit) \
+             or lower the limit to {}",
             connections * sharing,
             each * lanes
         ))

@@ -1,7 +1,9 @@
 //! Rules about pages that people read: links lead somewhere, and every command is known to work.
 //!
 //! A command is a line of a fenced block of `sh` in README.md or in `docs/`. `docs/commands.toml`
-//! says of each which test runs it, or when it last ran if that takes too long.
+//! says of each which test runs it, or when it last ran if that takes too long. A page with blocks
+//! of `console` is a transcript: the list names the program that replays it, and it has its last
+//! day.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +51,13 @@ pub(crate) fn check_commands(repository: &Repository, findings: &mut Vec<Finding
         }
     }
     for file in repository.files.iter().filter(|file| is_page(file)) {
-        for (number, command) in commands(&file.text) {
+        let transcript = transcript(&file.text);
+        if transcript.is_some() && !has_its_day(&file.text) {
+            let message = format!("say in a line when it ran: {REPLAYED}YYYY-MM-DD: ...");
+            findings.push(Finding::new(file, 1, "command", message));
+        }
+        let transcript = transcript.map(|number| (number, file.path.clone()));
+        for (number, command) in commands(&file.text).into_iter().chain(transcript) {
             match entries.get_mut(&command) {
                 Some((_, is_shown)) => *is_shown = true,
                 None => {
@@ -76,14 +84,27 @@ fn wrong_in(table: &str, proof: &str, repository: &Repository) -> Option<String>
         "elsewhere" => proof.is_empty().then(|| "say why it cannot run here".to_owned()),
         "long" => (!begins_with_date(proof))
             .then(|| format!("`{proof}`: begin with the date of its last run, YYYY-MM-DD")),
+        "replayed" => (!repository.has(proof))
+            .then(|| format!("`{proof}`: name the program that replays the page")),
         "run" => {
             let (path, word) = proof.split_once(": ").unwrap_or((proof, ""));
             let file = repository.files.iter().find(|file| file.path == path);
             let is_there = file.is_some_and(|file| !word.is_empty() && has_test(file, word));
             (!is_there).then(|| format!("`{proof}`: name a FILE: and a TEST that is in it"))
         }
-        other => Some(format!("no table [{other}]: it is [elsewhere], [long] or [run]")),
+        other => {
+            Some(format!("no table [{other}]: it is [elsewhere], [long], [replayed] or [run]"))
+        }
     }
+}
+
+/// The line in which `text` has the first commands with what they print.
+fn transcript(text: &str) -> Option<usize> {
+    numbered(text).find(|(_, line)| *line == "```console").map(|(number, _)| number)
+}
+
+fn has_its_day(text: &str) -> bool {
+    text.lines().any(|line| line.strip_prefix(REPLAYED).is_some_and(begins_with_date))
 }
 
 /// Whether `file` has the test `word`: a function, where there are functions.
@@ -162,5 +183,7 @@ fn resolved(folder: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// What the line with the day of a transcript begins with.
+const REPLAYED: &str = "Replayed on ";
 /// What is known of each command.
 const LIST: &str = "docs/commands.toml";

@@ -177,6 +177,23 @@ fn every_command_on_a_page_is_known_to_work() {
 }
 
 #[test]
+fn transcripts_are_replayed_and_have_their_day() {
+    let page = "# A page\nReplayed on 2026-11-24: here.\n```console\n$ ls\n```\n";
+    let found = |page: &str, list: &str| {
+        let files = [("docs/a.md", page), ("docs/commands.toml", list), ("replay", "")];
+        let findings = check(&Repository::new(files.map(|(path, text)| file(path, text)).to_vec()));
+        let found = findings.into_iter().filter(|finding| finding.rule == "command");
+        found.map(|finding| (finding.path, finding.line)).collect::<Vec<_>>()
+    };
+    let list = "[replayed]\n\"docs/a.md\" = \"replay\"\n";
+    assert_eq!(found(page, list), []);
+    assert_eq!(found(page, ""), [("docs/a.md".to_owned(), 3)]);
+    let gone = list.replace("\"replay\"", "\"gone\"");
+    assert_eq!(found(page, &gone), [("docs/commands.toml".to_owned(), 2)]);
+    assert_eq!(found(&page.replace("2026", "once"), list), [("docs/a.md".to_owned(), 1)]);
+}
+
+#[test]
 fn long_files_are_split() {
     let lines = |count: usize| format!("//! A module.\n{}", "\n".repeat(count - 1));
     assert_eq!(findings("lanes/src/a.rs", &lines(400)), []);

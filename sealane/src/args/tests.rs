@@ -76,6 +76,18 @@ fn flags_that_are_refused() {
     }
 }
 
+/// What the package brings, and its unit serves.
+#[test]
+fn check_reads_the_configuration_of_the_service_if_none_is_named() {
+    let Command::Check(check) = Arguments::try_parse_from(["sealane", "check"]).unwrap().command
+    else {
+        panic!("another command");
+    };
+    let unit = include_str!("../../../packaging/sealane.service");
+    let started = format!("ExecStart=/usr/bin/sealane serve --config {}", check.config.display());
+    assert!(unit.lines().any(|line| line == started), "{started} in\n{unit}");
+}
+
 /// Every flag of every command, its defaults and its codes are in the help, the man page, and the
 /// completions.
 #[test]

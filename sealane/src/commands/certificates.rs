@@ -17,6 +17,7 @@ use crate::args::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
     ShowArguments, StoreArguments, VerifyArguments,
 };
+use crate::commands::counted;
 use crate::config::{CertificateSource, Config, KeySource, Limits};
 use crate::exit::Exit;
 use crate::listener::bounds;
@@ -152,8 +153,8 @@ fn remove(arguments: &RemoveArguments, out: &mut dyn Write) -> Result<Exit, Refu
     writeln!(
         out,
         "{} no longer served; {} removed",
-        output::counted(removed.names, "name"),
-        output::counted(removed.certificates, "certificate")
+        counted(removed.names, "name"),
+        counted(removed.certificates, "certificate")
     )?;
     // Also if nothing was there: an earlier run may have been interrupted before this.
     store.erase_deleted().map_err(said)?;
@@ -173,7 +174,7 @@ fn reseal(arguments: &KeyArguments, out: &mut dyn Write) -> Result<Exit, Refusal
     let place = Place::of_key(arguments)?;
     let (store, rewritten) = place.migrated()?;
     if let Some(count) = rewritten {
-        let certificates = output::counted(count as u64, "certificate");
+        let certificates = counted(count as u64, "certificate");
         writeln!(out, "{certificates} rewritten from an older format")?;
     }
     let total = store.store().summary().map_err(said)?.certificates;
@@ -191,7 +192,7 @@ fn reseal(arguments: &KeyArguments, out: &mut dyn Write) -> Result<Exit, Refusal
     // Also if nothing was left to do: an earlier run may have been interrupted before this.
     store.store().erase_deleted().map_err(said)?;
     let current = store.current_key();
-    writeln!(out, "{} sealed anew with {current}", output::counted(resealed, "private key"))?;
+    writeln!(out, "{} sealed anew with {current}", counted(resealed, "private key"))?;
     let summary = store.store().summary().map_err(said)?;
     match summary.sealed_with.iter().all(|(id, _)| *id == current) {
         true => writeln!(out, "{NO_OLDER_KEY}")?,

@@ -111,9 +111,9 @@ fn what_runs_is_shown_at_once_and_live() {
     assert_eq!(shown.code, Some(0), "{shown:?}");
     let backend = &rig.settings.listeners[0].backends[0];
     for text in [
-        "1 connections, 0 of them in handshakes",
+        "1 connection, 0 of them in handshakes",
         "generation 1, 1 alive; tickets of epoch ",
-        "  1 certificates; the first to expire:\n",
+        "  1 certificate; the first to expire:\n",
         "  localhost (web)\n",
         &format!("  {backend:<40}      up            1          1        0\n"),
     ] {

@@ -6,6 +6,7 @@ use std::path::Path;
 use sealane_store::{Imported, Listed, Summary};
 use serde_json::{Value, json};
 
+use crate::commands::counted;
 use crate::timestamp::Timestamp;
 
 /// What an import did.
@@ -126,14 +127,6 @@ impl VerifyReport<'_> {
                 counted(problems, "problem")
             ),
         }
-    }
-}
-
-/// A number of things in words.
-pub(super) fn counted(count: u64, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        _ => format!("{count} {noun}s"),
     }
 }
 

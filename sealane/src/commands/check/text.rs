@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Cost, Expiry, Finding, ListenerReport, Report};
+use crate::commands::counted;
 use crate::config::Spoken;
 use crate::file_tables::Descriptors;
 use crate::listener::RouteSummary;
@@ -154,13 +155,6 @@ fn costs(f: &mut fmt::Formatter<'_>, cost: &Cost) -> fmt::Result {
 
 fn row(f: &mut fmt::Formatter<'_>, indent: usize, label: &str, value: &str) -> fmt::Result {
     writeln!(f, "{:indent$}{label:<width$}{value}", "", width = VALUE_COLUMN - indent)
-}
-
-fn counted(count: u64, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        _ => format!("{count} {noun}s"),
-    }
 }
 
 fn bytes(bytes: u64) -> String {

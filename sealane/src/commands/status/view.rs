@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::commands::counted;
 use crate::commands::running::{printable, printable_line};
 
 use super::look::{Certificate, Lane, Look, Reload, State};
@@ -46,14 +47,16 @@ fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> st
     let begun: u64 = now.lanes.iter().map(|lane| lane.handshakes_in_flight).sum();
     let rates = now.lanes.iter().map(|lane| rate(lane, before, elapsed));
     let rate = tenths(rates.sum());
-    writeln!(text, "{open} connections, {begun} of them in handshakes; {rate} handshakes/s")?;
+    let connections = counted(open, "connection");
+    writeln!(text, "{connections}, {begun} of them in handshakes; {rate} handshakes/s")?;
     let (newest, live) = (generation.newest, generation.live_total);
     writeln!(
         text,
         "generation {newest}, {live} alive; tickets of epoch {} until {}",
         tickets.epoch, tickets.epoch_ends
     )?;
-    writeln!(text, "{} reloads, {} refused", reloads.accepted + reloads.refused, reloads.refused)?;
+    let reloaded = counted(reloads.accepted + reloads.refused, "reload");
+    writeln!(text, "{reloaded}, {} refused", reloads.refused)?;
     for Reload { time, outcome, errors, warnings } in reloads.recent.iter().take(RELOADS_SHOWN_MAX)
     {
         writeln!(text, "  {time} {outcome}")?;
@@ -102,7 +105,8 @@ fn backends(text: &mut String, now: &State) -> std::fmt::Result {
 }
 
 fn certificates(text: &mut String, now: &State) -> std::fmt::Result {
-    writeln!(text, "\n  {} certificates; the first to expire:", now.certificates.total)?;
+    let certificates = counted(now.certificates.total, "certificate");
+    writeln!(text, "\n  {certificates}; the first to expire:")?;
     for each in now.certificates.soonest_to_expire.iter().take(CERTIFICATES_SHOWN_MAX) {
         let Certificate { listener, source, names, not_after } = each;
         let name = names.first().unwrap_or(source);
