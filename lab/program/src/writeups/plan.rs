@@ -61,8 +61,8 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
         step(
             "certificates",
             "who decodes certificates",
-            80,
-            format!("certificates --rounds=3 {allocations}"),
+            125,
+            format!("certificates --rounds=5 {allocations}"),
         ),
         contexts,
         step(

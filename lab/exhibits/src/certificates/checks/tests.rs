@@ -10,7 +10,7 @@ fn row(strategy: &str, injected: bool, figures: &[(&str, f64)]) -> StrategyRow {
     StrategyRow {
         strategy: strategy.into(),
         variant: named([(LIVE, "100".to_owned())].into_iter().chain(cost)),
-        figures: named(figures.iter().map(|(name, value)| (*name, vec![*value]))),
+        figures: named(figures.iter().map(|(name, value)| (*name, vec![*value; ROUNDS_MIN]))),
         ..StrategyRow::default()
     }
 }
@@ -31,8 +31,29 @@ fn slow(injected: [f64; 2], plain: [f64; 2], processors: usize) -> [Option<bool>
 fn a_gain_that_is_only_injected_is_not_called_shown() {
     assert_eq!(slow([40.0, 5.0], [5.8, 7.0], 2), [Some(true), None]);
     assert_eq!(slow([40.0, 5.0], [5.8, 7.0], 16), [Some(true), Some(false)]);
-    assert_eq!(slow([40.0, 5.0], [30.0, 7.0], 2), [Some(true); 2]);
-    assert_eq!(slow([14.0, 5.0], [30.0, 7.0], 2), [Some(false), Some(true)]);
+    assert_eq!(slow([40.0, 5.0], [30.0, 7.0], 2), [Some(true), None], "either way");
+    assert_eq!(slow([40.0, 5.0], [30.0, 7.0], 16), [Some(true); 2]);
+    assert_eq!(slow([14.0, 5.0], [30.0, 7.0], 16), [Some(false), Some(true)]);
+}
+
+/// The best round of one beside the best of another was a gain that no round had.
+#[test]
+fn round_trips_are_compared_round_by_round() {
+    let of = |strategy: &str, p50: &[f64]| StrategyRow {
+        figures: named([
+            ("p50_ms", p50.to_vec()),
+            ("p99_ms", p50.iter().map(|ms| ms * 1.1).collect()),
+        ]),
+        ..row(strategy, true, &[])
+    };
+    let judged = |central: &[f64], alone: &[f64]| {
+        let (central, alone) = (of(CENTRAL, central), of(PER_CONNECTION, alone));
+        round_trips(Some(&central), Some(&alone), None).unwrap().unwrap().0
+    };
+    let quiet = [30.0, 60.0, 90.0, 60.0, 30.0];
+    assert_eq!(judged(&quiet, &[10.0, 20.0, 30.0, 20.0, 10.0]), Some(true));
+    assert_eq!(judged(&quiet, &[10.0, 30.0, 60.0, 30.0, 20.0]), Some(false));
+    assert_eq!(judged(&quiet[..4], &[10.0, 20.0, 30.0, 20.0]), None, "too few");
 }
 
 #[test]
