@@ -50,7 +50,7 @@ impl Interrupt {
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    mask.is_some_and(|mask| (mask >> (signal - 1)) & 1 == 1)
 }
 
 #[cfg(test)]

@@ -333,14 +333,14 @@ impl Judge {
 
     fn rates(&self, rows: &[&StrategyRow]) -> String {
         let mut texts = Vec::new();
-        let of_lanes = |strategy| {
-            let is_it = move |row: &&&StrategyRow| {
+        let of_lanes = |strategy: Strategy| {
+            let is_it = move |row: &&StrategyRow| {
                 row.variant.contains_key("threads") && strategy_of(row) == Some(strategy)
             };
-            rows.iter().filter(is_it)
+            rows.iter().copied().filter(is_it)
         };
         for shared in of_lanes(Strategy::PerPool) {
-            let same = |row: &&&StrategyRow| row.variant == shared.variant;
+            let same = |row: &&StrategyRow| row.variant == shared.variant;
             let Some(lane) = of_lanes(Strategy::PerLane).find(same) else { continue };
             let [of, to] = [lane, shared].map(|row: &&StrategyRow| {
                 let values = row.figures.get("rate").into_iter().flatten();

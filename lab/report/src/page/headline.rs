@@ -186,7 +186,7 @@ fn kept_by_all<'a>(
     });
     let each: Vec<(&str, Vec<Kept>)> = each.filter(|(_, kept)| !kept.is_empty()).collect();
     let at = |kept: &[Kept], threads| kept.iter().find(|it| it.threads == threads).copied();
-    let of_first = each.first().map_or(&[][..], |(_, kept)| kept);
+    let of_first = each.first().map_or(&[][..], |(_, kept)| kept.as_slice());
     let most = of_first
         .iter()
         .map(|it| it.threads)
