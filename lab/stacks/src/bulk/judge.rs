@@ -2,6 +2,7 @@
 //!
 //! A3 is the form of a line, which a test holds. What takes 16 processors is not decided on fewer.
 
+use clap::ValueEnum;
 use sealane_lab_harness::strategies::check;
 use sealane_lab_model::{
     document::{BulkRound, BulkSeries, StrategyCheck},
@@ -12,6 +13,8 @@ use sealane_lab_model::{
     },
     statistics::{ROUNDS_MIN, Spread},
 };
+
+use crate::bulk::task::Runtime;
 
 /// All checks of what went over sockets, on a machine of so many processors; `reset` is what came
 /// of a connection that was reset on purpose.
@@ -168,11 +171,13 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// The series of `like`'s stack and load with those loops.
+    /// The series of `like`'s driver, stack and load with those loops.
     fn ends(&self, like: &BulkSeries, loops: &str) -> Option<Ends<'a>> {
         let load = |it: &BulkSeries| (it.connections, it.messages, it.message_bytes);
+        let driver = |it: &BulkSeries| Runtime::from_str(&it.runtime, false).map(Runtime::family);
         let same = self.0.iter().copied().filter(|it| {
             is(it, loops)
+                && driver(it) == driver(like)
                 && it.stack == like.stack
                 && it.emulate == like.emulate
                 && load(it) == load(like)
@@ -304,6 +309,19 @@ mod tests {
         assert_eq!(judged(&few, 2)[2], no, "of 400 messages some change threads");
         few.iter_mut().for_each(|it| (it.connections, it.messages) = (1, 1));
         assert_eq!(judged(&few, 2)[2], None, "one message has one thread");
+    }
+
+    #[test]
+    fn loops_are_compared_under_one_driver() {
+        let beside_tokio = |runtime: &str| {
+            let mut series = as_published();
+            let lanes = series.iter_mut().filter(|it| is(it, PER_LANE));
+            lanes.for_each(|it| it.runtime = runtime.into());
+            let judged = judged(&series, 2);
+            [judged[3], judged[6]]
+        };
+        assert_eq!(beside_tokio("tokio-per-core"), [Some(true); 2]);
+        assert_eq!(beside_tokio("asio"), [None; 2]);
     }
 
     #[test]

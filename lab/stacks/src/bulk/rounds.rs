@@ -172,7 +172,7 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
             let same_driver = (other.runtime, other.loops) == (task.runtime, task.loops);
             let same_fault = other.emulate == task.emulate;
             let by_loops = (task.loops, other.loops) == (Some(Loops::PerLane), Some(Loops::Shared))
-                && family(other.runtime) == family(task.runtime)
+                && other.runtime.family() == task.runtime.family()
                 && (same_threads && same_stack && same_fault);
             let by_fault = (task.emulate != Emulation::None && other.emulate == Emulation::None)
                 && (same_threads && same_stack && same_driver);
@@ -196,11 +196,6 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
         }
     }
     found
-}
-
-/// Both runtimes of tokio are one driver with different loops.
-fn family(runtime: Runtime) -> Runtime {
-    if runtime == Runtime::TokioPerCore { Runtime::Tokio } else { runtime }
 }
 
 fn series(task: &BulkTask) -> BulkSeries {

@@ -139,6 +139,11 @@ impl Runtime {
             (Self::Memory, _) | (Self::Lanes | Self::TokioPerCore, Loops::Shared) => None,
         }
     }
+
+    /// The driver whatever its loops are: both runtimes of tokio are one.
+    pub(super) fn family(self) -> Self {
+        if self == Self::TokioPerCore { Self::Tokio } else { self }
+    }
 }
 
 /// How event loops and threads go together.
