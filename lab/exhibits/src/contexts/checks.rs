@@ -218,7 +218,7 @@ impl Judge {
                 "{swaps:.0} swaps, {trusted:.0} handshakes right to be trusted, {refused:.0} \
                  right to be refused, 0 others"
             );
-            (swaps > 0.0 && trusted > 0.0 && refused > 0.0, text)
+            (Some(swaps > 0.0 && trusted > 0.0 && refused > 0.0), text)
         })
     }
 
@@ -271,7 +271,7 @@ impl Judge {
                 self.refusals
             );
             let right = [refused, connections, pings].iter().all(|n| *n == self.refusals as f64);
-            (self.refusals > 0 && right && built == 1.0, text)
+            (Some(self.refusals > 0 && right && built == 1.0), text)
         })
     }
 
@@ -284,7 +284,7 @@ impl Judge {
                  {pings:.0} pings between them that the server counted, {live:.0} context left"
             );
             let untouched = errors > 0.0 && pings == errors && live == 1.0;
-            (untouched && slowest <= ERROR_CPU_MS_MAX, text)
+            (Some(untouched && slowest <= ERROR_CPU_MS_MAX), text)
         })
     }
 
@@ -304,17 +304,21 @@ impl Judge {
         judged(&wrong, &right, "")
     }
 
-    /// By shared writes, which are the same on every machine. Which of the two is faster at 16
-    /// threads takes as many processors: that is told, and not decided.
+    /// By shared writes, which are the same on every machine; where one context has none, there is
+    /// nothing to take away, and nothing is decided. Which of the two is faster at 16 threads takes
+    /// as many processors: that is told, and not decided.
     fn shared(&self, rows: &[&StrategyRow]) -> Judged {
         let (holds, counts) = self.told("E8", |figures| {
             let [shared, each] = [SHARED, EACH].map(|name| value(figures, name));
             let text = format!("{shared} per connection from one context, {each} from one each");
-            (each < shared || shared == 0.0, text)
+            match (shared, each) {
+                (0.0, 0.0) => (None, format!("{text}: there is nothing to take away")),
+                _ => (Some(each < shared), text),
+            }
         });
-        let counts = match holds {
-            Some(_) => counts,
-            None => "shared writes are counted with --shared-writes".to_owned(),
+        let counts = match self.heard.keys().any(|(check, _)| *check == "E8") {
+            true => counts,
+            false => "shared writes are counted with --shared-writes".to_owned(),
         };
         let rates = self.rates(rows);
         (
@@ -347,21 +351,19 @@ impl Judge {
         if texts.is_empty() { "not measured".to_owned() } else { texts.join("; ") }
     }
 
-    /// What all stacks told for one check.
-    fn told(
-        &self,
-        wanted: &str,
-        judge: impl Fn(&BTreeMap<String, f64>) -> (bool, String),
-    ) -> Judged {
-        let (mut wrong, mut right) = (Vec::new(), Vec::new());
+    /// What all stacks told for one check; one that cannot decide it leaves it to the others.
+    fn told(&self, wanted: &str, judge: impl Fn(&BTreeMap<String, f64>) -> Judged) -> Judged {
+        let (mut wrong, mut right, mut open) = (Vec::new(), Vec::new(), String::new());
         for ((_, stack), told) in self.heard.iter().filter(|((check, _), _)| *check == wanted) {
             match told.as_ref().map(&judge) {
-                Ok((true, text)) => right.push(format!("{stack}: {text}")),
-                Ok((false, text)) => wrong.push(format!("{stack}: {text}")),
+                Ok((Some(true), text)) => right.push(format!("{stack}: {text}")),
+                Ok((Some(false), text)) => wrong.push(format!("{stack}: {text}")),
+                Ok((None, text)) => open += &format!("; {stack}: {text}"),
                 Err(reason) => wrong.push(format!("{stack}: {reason}")),
             }
         }
-        judged(&wrong, &right, "")
+        let (holds, text) = judged(&wrong, &right, "");
+        (holds, text + &open)
     }
 }
 

@@ -85,18 +85,24 @@ fn a_remedy_that_cures_nothing_or_half_fails() {
 
 #[test]
 fn contexts_of_lanes_that_share_as_much_as_one_fail() {
-    let shared = |counts: Option<[f64; 2]>| {
-        let figures = counts.map(|[one, each]| {
-            let named = [(SHARED, one), (EACH, each)];
-            named.map(|(name, value)| (name.to_owned(), value)).into()
-        });
-        let heard = figures.map(|figures| (("E8", "openssl".to_owned()), Ok(figures)));
-        Judge { heard: heard.into_iter().collect(), ..judge() }.shared(&[]).0
+    let shared = |counts: &[[f64; 2]]| {
+        let named = |[one, each]: [f64; 2]| {
+            [(SHARED, one), (EACH, each)].map(|(name, value)| (name.to_owned(), value)).into()
+        };
+        let stacks = ["openssl", "sealane"].into_iter().zip(counts);
+        let heard = stacks.map(|(stack, it)| (("E8", stack.to_owned()), Ok(named(*it))));
+        Judge { heard: heard.collect(), ..judge() }.shared(&[])
     };
-    assert_eq!(shared(Some([4.0, 0.0])), Some(true));
-    assert_eq!(shared(Some([0.0, 0.0])), Some(true), "nothing is left to take away");
-    assert_eq!(shared(Some([4.0, 4.0])), Some(false));
-    assert_eq!(shared(None), None);
+    let holds = |counts: &[[f64; 2]]| shared(counts).0;
+    assert_eq!(holds(&[[4.0, 0.0]]), Some(true));
+    assert_eq!(holds(&[[4.0, 4.0]]), Some(false));
+    assert_eq!(holds(&[[0.0, 4.0]]), Some(false), "a write where one context has none");
+    assert_eq!(holds(&[[0.0, 0.0]]), None);
+    assert!(shared(&[[0.0, 0.0]]).1.contains("there is nothing to take away"));
+    assert_eq!(holds(&[[4.0, 0.0], [0.0, 0.0]]), Some(true), "one stack shows it");
+    assert_eq!(holds(&[[4.0, 4.0], [0.0, 0.0]]), Some(false));
+    assert_eq!(holds(&[]), None);
+    assert!(shared(&[]).1.contains("--shared-writes"));
 }
 
 #[test]
