@@ -332,10 +332,15 @@ impl Judge {
 
     fn rates(&self, rows: &[&StrategyRow]) -> String {
         let mut texts = Vec::new();
-        let pair = rows.iter().filter(|row| row.variant.contains_key("threads"));
-        let (shared, lanes): (Vec<_>, Vec<_>) =
-            pair.partition(|row| strategy_of(row) == Some(Strategy::PerPool));
-        for (shared, lane) in shared.into_iter().zip(lanes) {
+        let of_lanes = |strategy: Strategy| {
+            let is_it = move |row: &&StrategyRow| {
+                row.variant.contains_key("threads") && strategy_of(row) == Some(strategy)
+            };
+            rows.iter().copied().filter(is_it)
+        };
+        for shared in of_lanes(Strategy::PerPool) {
+            let same = |row: &&StrategyRow| row.variant == shared.variant;
+            let Some(lane) = of_lanes(Strategy::PerLane).find(same) else { continue };
             let [of, to] = [lane, shared].map(|row: &StrategyRow| {
                 let values = row.figures.get("rate").into_iter().flatten();
                 values.map(|value| Some(*value)).collect::<Vec<_>>()

@@ -106,6 +106,28 @@ fn contexts_of_lanes_that_share_as_much_as_one_fail() {
 }
 
 #[test]
+fn rates_are_compared_within_a_stack() {
+    let row = |strategy: &str, stack: &str, rate| {
+        let variant = [("stack", stack), ("target", "redis"), ("threads", "2")];
+        StrategyRow {
+            strategy: strategy.to_owned(),
+            variant: variant.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            figures: [("rate".to_owned(), vec![rate; 5])].into(),
+            ..StrategyRow::default()
+        }
+    };
+    // Openssl's row of lanes failed.
+    let rows = [
+        row("per-pool", "openssl", 50.0),
+        row("per-pool", "sealane", 100.0),
+        row("per-lane", "sealane", 200.0),
+    ];
+    let rows: Vec<&StrategyRow> = rows.iter().collect();
+    let told = judge().rates(&rows);
+    assert!(told.starts_with("sealane: per-lane: 100.0% more than shared"), "{told}");
+}
+
+#[test]
 fn without_a_driver_nothing_is_said_of_one() {
     assert!(judged_of(Vec::new()).1.is_empty());
 }
