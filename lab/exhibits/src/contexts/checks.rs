@@ -222,41 +222,42 @@ impl Judge {
         })
     }
 
+    /// By the rows' counts, and while contexts are swapped, without which it is not decided.
     fn freed(&self, rows: &[&StrategyRow]) -> Judged {
         let (mut wrong, mut sums) = (Vec::new(), [0.0; 2]);
-        let counted = rows.iter().filter(|row| strategy_of(row).is_some()).map(|row| {
+        for row in rows.iter().filter(|row| strategy_of(row).is_some()) {
             let sum = |name: &str| row.figures.get(name).into_iter().flatten().sum::<f64>();
-            (&*row.strategy, [sum("contexts_built"), sum("contexts_freed")])
-        });
-        let swapped = self.heard.iter().filter_map(|((check, stack), told)| {
-            let figures = told.as_ref().ok().filter(|_| *check == "E3")?;
-            let both = ["contexts_built", "contexts_freed"].map(|name| value(figures, name));
-            Some((&**stack, both))
-        });
-        for (name, [built, freed]) in counted.chain(swapped) {
+            let [built, freed] = ["contexts_built", "contexts_freed"].map(sum);
             sums[0] += built;
             sums[1] += freed;
             if built.total_cmp(&freed).is_ne() {
-                wrong.push(format!("{name} freed {freed:.0} of {built:.0}"));
+                wrong.push(format!("{} freed {freed:.0} of {built:.0}", row.strategy));
             }
         }
-        wrong.extend(self.heard.iter().filter_map(|((check, stack), told)| {
-            let figures = told.as_ref().ok().filter(|_| *check == "E3")?;
-            let [threads, most, after] =
-                ["threads", "live_most", "live_after"].map(|name| value(figures, name));
+        let (swapped, told) = self.told("E3", |figures| {
+            let [built, freed, threads, most, after] =
+                ["contexts_built", "contexts_freed", "threads", "live_most", "live_after"]
+                    .map(|name| value(figures, name));
             // One in the slot, one that was just taken out of it, and one in the hands of each
             // thread; when the threads have ended, the one in the slot.
-            let held = most <= threads + 2.0 && after.total_cmp(&1.0).is_eq();
-            let text = || {
-                format!(
-                    "{stack}: while contexts were swapped, {most:.0} were there at once with \
-                     {threads:.0} threads, and {after:.0} when these had ended"
-                )
-            };
-            (!held).then(text)
-        }));
-        let right = (sums[0] > 0.0).then(|| format!("{:.0} built, {:.0} freed", sums[0], sums[1]));
-        judged(&wrong, right.as_slice(), "")
+            let held = built == freed && most <= threads + 2.0 && after == 1.0;
+            let text = format!(
+                "while contexts were swapped, {freed:.0} of {built:.0} freed, {most:.0} there at \
+                 once with {threads:.0} threads, and {after:.0} when these had ended"
+            );
+            (Some(held), text)
+        });
+        match (swapped, wrong.is_empty()) {
+            (Some(true), true) => {
+                (swapped, format!("{:.0} built, {:.0} freed; {told}", sums[0], sums[1]))
+            }
+            (None, true) => (None, "it takes the swaps of E3, and a Redis for them".to_owned()),
+            (Some(false), _) => {
+                wrong.push(told);
+                (Some(false), wrong.join("; "))
+            }
+            (_, false) => (Some(false), wrong.join("; ")),
+        }
     }
 
     /// By what the server has counted: a client that was told another name never got through.

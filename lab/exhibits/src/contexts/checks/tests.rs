@@ -106,6 +106,42 @@ fn contexts_of_lanes_that_share_as_much_as_one_fail() {
 }
 
 #[test]
+fn contexts_freed_while_they_are_swapped_decide_with_the_rows() {
+    let heard = |told: Option<Result<[f64; 3], &str>>| {
+        let named = |[freed, most, after]: [f64; 3]| {
+            let pairs = [
+                ("contexts_built", 9.0),
+                ("contexts_freed", freed),
+                ("threads", 8.0),
+                ("live_most", most),
+                ("live_after", after),
+            ];
+            pairs.map(|(name, value)| (name.to_owned(), value)).into()
+        };
+        let told = told.map(|it| (("E3", "openssl".to_owned()), it.map(named)));
+        let heard = told.map(|(check, it)| (check, it.map_err(str::to_owned)));
+        Judge { heard: heard.into_iter().collect(), ..judge() }
+    };
+    let row = |freed: f64| {
+        let figures = [("contexts_built", 4.0), ("contexts_freed", freed)];
+        StrategyRow {
+            figures: figures.map(|(name, value)| (name.to_owned(), vec![value])).into(),
+            ..row("per-socket", 0, 0, 0.0, 0.0)
+        }
+    };
+    let all = Some(Ok([9.0, 10.0, 1.0]));
+    assert_eq!(heard(all).freed(&[&row(4.0)]).0, Some(true));
+    assert_eq!(heard(all).freed(&[&row(3.0)]).0, Some(false));
+    for wrong in [[8.0, 10.0, 1.0], [9.0, 11.0, 1.0], [9.0, 10.0, 2.0]] {
+        assert_eq!(heard(Some(Ok(wrong))).freed(&[&row(4.0)]).0, Some(false), "{wrong:?}");
+    }
+    let (holds, told) = heard(Some(Err("killed"))).freed(&[&row(4.0)]);
+    assert_eq!((holds, told.as_str()), (Some(false), "openssl: killed"));
+    assert_eq!(heard(None).freed(&[&row(4.0)]).0, None, "no Redis here");
+    assert_eq!(heard(None).freed(&[&row(3.0)]).0, Some(false));
+}
+
+#[test]
 fn rates_are_compared_within_a_stack() {
     let row = |strategy: &str, stack: &str, rate| {
         let variant = [("stack", stack), ("target", "redis"), ("threads", "2")];
@@ -116,7 +152,7 @@ fn rates_are_compared_within_a_stack() {
             ..StrategyRow::default()
         }
     };
-    // Openssl's row of lanes failed.
+    // The row of OpenSSL's lanes has no figures.
     let rows = [
         row("per-pool", "openssl", 50.0),
         row("per-pool", "sealane", 100.0),
